@@ -1,0 +1,1 @@
+"""Layer 1: what is true of propagation rules (standard library and SymPy)."""

@@ -1,0 +1,119 @@
+"""Which propagation rule handles which operation, in which layer."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from axioms import kinds
+from axioms.kinds import RULES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One relevance-carrying operation of a model, as error messages name it."""
+
+    kind: str  # of axioms.kinds, or the class name of a module whose kind is unknown
+    module: str = ""  # path inside the model, such as bert.encoder.layer.0.attention.self
+    layer: int | None = None  # counted from 0; None outside the layer stack
+
+
+class UnassignedOperation(LookupError):
+    """A relevance-carrying operation that no entry of the composite handles."""
+
+
+@dataclass(frozen=True)
+class Composite:
+    """One propagation rule per kind of operation; there is no default rule.
+
+    ``layers[l]`` overrides ``rules`` inside layer ``l`` (counted from 0) and ``modules[path]``
+    overrides both for the module at that path.
+    Raises ValueError that lists every kind or rule outside ``axioms.kinds.RULES``.
+    """
+
+    name: str
+    rules: Mapping[str, str]
+    layers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    modules: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        tables = [("rules", self.rules)]
+        tables += [(f"layers[{layer}]", table) for layer, table in self.layers.items()]
+        tables += [(f"modules[{path!r}]", table) for path, table in self.modules.items()]
+        wrong = [
+            f"{place}[{kind!r}] = {rule!r}"
+            for place, table in tables
+            for kind, rule in table.items()
+            if rule not in RULES.get(kind, ())
+        ]
+        if wrong:
+            legal = "".join(f"\n  {kind}: {', '.join(rules)}" for kind, rules in RULES.items())
+            raise ValueError(
+                f"composite {self.name!r} names rules that do not exist: {'; '.join(wrong)}"
+                f"\nThe rules by kind of operation are:{legal}"
+            )
+
+    def rule(self, kind: str, *, layer: int | None = None, module: str = "") -> str | None:
+        """The rule of one operation, or None if there is none; the closest override wins."""
+        tables = (self.modules.get(module, {}), self.layers.get(layer, {}), self.rules)
+        return next((table[kind] for table in tables if kind in table), None)
+
+    def assign(self, operations: Iterable[Operation]) -> list[str]:
+        """Rule of every operation, or one error that names all operations without a rule."""
+        operations = list(operations)
+        rules = [self.rule(op.kind, layer=op.layer, module=op.module) for op in operations]
+        orphans = [op for op, rule in zip(operations, rules, strict=True) if rule is None]
+        if orphans:
+            raise UnassignedOperation(self._explain(orphans, total=len(operations)))
+        return rules
+
+    def _explain(self, orphans, total):
+        head = (
+            f"composite {self.name!r} has no rule for {len(orphans)} of {total} "
+            "relevance-carrying operations:"
+        )
+        body = "".join(f"\n  {op.kind:<12} {op.module or '(root)'}" for op in orphans)
+        missing = sorted({op.kind for op in orphans})
+        known = [f"{kind} ({', '.join(RULES[kind])})" for kind in missing if kind in RULES]
+        alien = [kind for kind in missing if kind not in RULES]
+        tail = f"\nIt has rules for: {', '.join(sorted(self.rules))}."
+        if known:
+            tail += f"\nAdd an entry for: {'; '.join(known)}."
+        if alien:
+            tail += f"\nNo layer of this project knows {', '.join(alien)}."
+        return head + body + tail
+
+
+ATTNLRP = Composite(
+    "attnlrp",
+    {
+        kinds.LINEAR: kinds.EPSILON,
+        kinds.ADD: kinds.EPSILON,
+        kinds.SCORES: kinds.BILINEAR_EPSILON,
+        kinds.SOFTMAX: kinds.TAYLOR,
+        kinds.READOUT: kinds.BILINEAR_EPSILON,
+        kinds.BILINEAR: kinds.BILINEAR_EPSILON,
+        kinds.PRODUCT: kinds.EQUAL_SPLIT,
+        kinds.LAYER_NORM: kinds.HELD_DEVIATION,
+        kinds.ACTIVATION: kinds.IDENTITY,
+    },
+)
+"""AttnLRP (Achtibat et al., 2024): Eqs. 1, 3, 4 and 5."""
+
+BYPASS = {
+    kinds.SCORES: kinds.CONSTANT,
+    kinds.SOFTMAX: kinds.CONSTANT,
+    kinds.READOUT: kinds.VALUE_ONLY,
+}
+"""The attention step as in CP-LRP (Ali et al., 2022): no relevance passes the softmax."""
+
+CP_LRP = Composite("cp-lrp", ATTNLRP.rules | BYPASS)
+"""AttnLRP with the value-only attention step in every layer."""
+
+GRADIENT_X_INPUT = Composite("gradient-x-input", dict.fromkeys(RULES, kinds.GRADIENT))
+"""No rule at all: the plain gradient, as a composite, to mix and to compare with."""
+
+
+def bypass_softmax(layers: Iterable[int]) -> Composite:
+    """AttnLRP with CP-LRP's attention step in ``layers`` (from 0): one cell of Table A3."""
+    chosen = sorted(set(layers))
+    name = f"attnlrp, value-only in {chosen}"
+    return replace(ATTNLRP, name=name, layers=dict.fromkeys(chosen, BYPASS))

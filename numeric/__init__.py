@@ -1,0 +1,1 @@
+"""Layer 2: what is computed (NumPy, PyTorch, Transformers)."""

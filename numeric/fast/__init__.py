@@ -1,0 +1,1 @@
+"""PyTorch: the quick text of the rules; it imports nothing of ``numeric.reference``."""

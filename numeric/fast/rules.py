@@ -1,0 +1,93 @@
+"""Propagation rules as modified gradients, so that one backward pass propagates relevance.
+
+Every rule of the paper multiplies an input by a share of ``relevance / output``.  Carrying
+``c = relevance / output`` backwards instead of the relevance itself, a rule is the plain
+backward pass of its operation after ``c`` was scaled at the operation's output, and the
+relevance of any tensor is ``tensor * c``.  The softmax rule (Eq. 5) is then the plain gradient.
+"""
+
+import torch
+from torch import Tensor
+
+
+def stabilize(z: Tensor, eps: float) -> Tensor:
+    """``z + eps * sign(z)`` with sign(0) = +1."""
+    return z + torch.where(z >= 0, eps, -eps).to(z.dtype)
+
+
+class _Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, c):
+        return c * ctx.factor, None
+
+
+class _Slope(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y, slope_at_zero):
+        ctx.save_for_backward((y / x).nan_to_num_(nan=slope_at_zero))
+        return y
+
+    @staticmethod
+    def backward(ctx, c):
+        return c * ctx.saved_tensors[0], None, None
+
+
+class _HeldLayerNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, shape, weight, bias, eps):
+        y, _, rstd = torch.native_layer_norm(x, shape, weight, bias, eps)
+        ctx.save_for_backward(rstd, weight)
+        ctx.axes = tuple(range(-len(shape), 0))
+        return y
+
+    @staticmethod
+    def backward(ctx, c):
+        rstd, weight = ctx.saved_tensors
+        c = (c if weight is None else c * weight) * rstd.to(c.dtype)
+        return c - c.mean(ctx.axes, keepdim=True), None, None, None, None
+
+
+def scale(x: Tensor, factor: float | Tensor) -> Tensor:
+    """``x``, whose cotangent is multiplied by ``factor`` on its way back."""
+    return _Scale.apply(x, factor)
+
+
+def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:
+    """Epsilon rule (Eq. 1) at the output ``z`` of a linear map or a sum.
+
+    Without ``bias`` the denominator is ``z``, and a bias inside ``z`` absorbs its share; with
+    it the denominator is ``z - bias``, so that the inputs share all relevance.
+    """
+    if eps == 0 and bias is None:
+        return z
+    fixed = z.detach()
+    return scale(z, fixed / stabilize(fixed if bias is None else fixed - bias.detach(), eps))
+
+
+def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
+    """Epsilon rule at ``o = a @ b`` (Eqs. 3 and 4): each factor gets R o / (2 o + eps sign o)."""
+    if eps == 0:
+        return scale(o, 0.5)
+    fixed = o.detach()
+    return scale(o, fixed / stabilize(2 * fixed, eps))
+
+
+def held_layer_norm(x: Tensor, shape, weight, bias, norm_eps: float, *, eps: float) -> Tensor:
+    """LayerNorm as the linear map it is while its standard deviation is held, then Eq. 1.
+
+    The bias of the norm absorbs its share.
+    """
+    return epsilon(_HeldLayerNorm.apply(x, shape, weight, bias, norm_eps), eps=eps)
+
+
+def identity(x: Tensor, y: Tensor, *, slope_at_zero: float) -> Tensor:
+    """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x.
+
+    Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there.
+    """
+    return _Slope.apply(x, y.detach(), slope_at_zero)
