@@ -1,0 +1,92 @@
+"""Agreement of two attribution maps, example by example, and its mean with an interval.
+
+Maps are (example, token) arrays; ``keep`` (example, token) says which tokens count, so that
+sentences of different length, or special tokens left out, need no second code path.
+What has no value is NaN: it stays visible, and `bootstrap_mean` counts it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class BootstrapMean(NamedTuple):
+    """A mean over examples and the ends of its 95 % percentile interval."""
+
+    mean: float
+    low: float
+    high: float
+    undefined: int  # examples left out because their value is NaN
+
+
+def pearson(a, b, keep):
+    """Pearson r of every example's two maps over its kept tokens (§4.1).
+
+    a, b: (example, token), any unit; keep: (example, token), bool -> (example,) float64.
+    NaN where fewer than two tokens are kept, where a map is constant on them, or where one
+    of its kept values is not finite; values outside ``keep`` are never read.
+    Raises ValueError or TypeError if the shapes differ or ``keep`` is not boolean.
+    """
+    return (_unit(a, keep) * _unit(b, keep)).sum(axis=-1).clip(-1, 1)
+
+
+def normalise(a, keep):
+    """Every map divided by its sum over the kept tokens, as §4.1 does before it correlates.
+
+    a, keep: (example, token) -> (example, token) float64, 0 outside ``keep``.
+    NaN for a map whose kept values sum to zero.  A negative sum turns the map around, so r
+    of two normalised maps is -r of the raw ones whenever exactly one of the sums is negative.
+    """
+    a = _kept(a, keep)
+    total = a.sum(axis=-1, keepdims=True)
+    with np.errstate(all="ignore"):  # an overflow becomes inf, which `pearson` calls undefined
+        return np.where(total == 0, np.nan, np.where(keep, a / total, 0.0))
+
+
+def bootstrap_mean(values, *, seed: int, resamples: int = 2000) -> BootstrapMean:
+    """Mean of the defined values and its 95 % percentile bootstrap interval over examples.
+
+    values: (example,).  NaN values are left out and counted; if nothing is left, mean and
+    interval are NaN.  The interval covers the choice of examples, not the training.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    defined = values[~np.isnan(values)]
+    undefined = values.size - defined.size
+    if defined.size == 0:
+        return BootstrapMean(np.nan, np.nan, np.nan, undefined)
+    rng = np.random.default_rng(seed)
+    # One resample at a time: 25,000 examples times 2,000 resamples would fill the memory.
+    means = [
+        defined[rng.integers(defined.size, size=defined.size)].mean() for _ in range(resamples)
+    ]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return BootstrapMean(float(defined.mean()), float(low), float(high), undefined)
+
+
+def _kept(a, keep):
+    a, keep = np.asarray(a, dtype=np.float64), np.asarray(keep)
+    if keep.dtype != bool:
+        raise TypeError(f"keep has dtype {keep.dtype}: it must be bool; pass keep.astype(bool)")
+    if a.ndim != 2 or a.shape != keep.shape:
+        raise ValueError(
+            f"map of shape {a.shape}, keep of shape {keep.shape}: both must be (example, token); "
+            "pass np.ones(a.shape, dtype=bool) to keep every token"
+        )
+    return np.where(keep, a, 0.0)
+
+
+def _unit(a, keep):
+    """Kept values, centred and of length one; NaN where that is impossible."""
+    kept = _kept(a, keep)
+    count = np.sum(keep, axis=-1, keepdims=True)
+    high = np.max(kept, axis=-1, keepdims=True, where=keep, initial=-np.inf)
+    low = np.min(kept, axis=-1, keepdims=True, where=keep, initial=np.inf)
+    # Compared before centring: the mean of a constant map is not always that constant.
+    defined = (count >= 2) & (low < high) & np.isfinite(kept).all(axis=-1, keepdims=True)
+    with np.errstate(all="ignore"):
+        # Scaled twice, so that squares neither overflow nor vanish.
+        scaled = kept / np.maximum(abs(low), abs(high))
+        centred = np.where(keep, scaled - scaled.sum(axis=-1, keepdims=True) / count, 0.0)
+        centred = centred / abs(centred).max(axis=-1, keepdims=True)
+        unit = centred / np.sqrt((centred**2).sum(axis=-1, keepdims=True))
+    return np.where(defined, unit, np.nan)
