@@ -1,0 +1,310 @@
+"""A whole BERT sequence classifier, embeddings to logits: forward pass, relevance, leave-one-out.
+
+One sentence at a time, without padding, in float64.  Axis letters: ``t`` token, ``c`` channel,
+``h`` head, ``j`` query row, ``i`` key row, ``r`` query/key channel, ``p`` value channel.
+Parameters, operations and activations go by the module paths of Hugging Face's
+``BertForSequenceClassification``; a linear weight is stored (out, in) as there.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import erf
+
+from axioms import kinds
+from axioms.composites import Operation
+from numeric.reference import rules
+from numeric.reference.by_kind import RULES
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+ACTIVATIONS = {
+    "gelu": lambda x: 0.5 * x * (1 + erf(x / np.sqrt(2))),
+    "gelu_new": gelu_tanh,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+}
+
+EMBEDDINGS = tuple(
+    f"bert.embeddings.{name}_embeddings" for name in ("word", "position", "token_type")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bert:
+    """The parameters by state-dict name, and the few numbers that they do not show."""
+
+    parameters: dict[str, np.ndarray]
+    num_attention_heads: int
+    layer_norm_eps: float
+    hidden_act: str  # a key of ACTIVATIONS
+
+    @property
+    def num_layers(self):
+        names = (name.split(".") for name in self.parameters if ".encoder.layer." in name)
+        return 1 + max(int(parts[3]) for parts in names)
+
+    def linear(self, module):
+        """Weight (in, out), as in Eq. 1, and bias of a linear layer."""
+        return self.parameters[f"{module}.weight"].T, self.parameters[f"{module}.bias"]
+
+    def norm(self, module):
+        return self.parameters[f"{module}.weight"], self.parameters[f"{module}.bias"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger: total relevance that reached an operation, and that left it."""
+
+    kind: str
+    module: str
+    arrived: float
+    passed: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relevance:
+    """Relevance, in logits, at the sum of the embeddings, before the first LayerNorm."""
+
+    tokens: np.ndarray  # (t)
+    channels: np.ndarray  # (t, c), which ``tokens`` sums
+    word: np.ndarray  # (t), the shares of the three operands of the sum
+    position: np.ndarray  # (t)
+    type: np.ndarray  # (t)
+    logit: float
+    target: int
+    ledger: tuple[Entry, ...]  # from the classifier down to the sum of the embeddings
+
+
+def load(folder):
+    """Reads ``config.json`` and ``model.safetensors`` of a Hugging Face model into float64.
+
+    Raises ValueError if the configuration asks for something that this text does not do.
+    """
+    from safetensors.numpy import load_file
+
+    config = json.loads((Path(folder) / "config.json").read_text())
+    supported = {
+        "model_type": ("bert",),
+        "position_embedding_type": ("absolute",),
+        "is_decoder": (False,),
+        "hidden_act": tuple(ACTIVATIONS),
+    }
+    for key, values in supported.items():
+        if config.get(key, values[0]) not in values:
+            raise ValueError(f"{key}={config[key]!r} in {folder}: must be one of {values}")
+    arrays = load_file(Path(folder) / "model.safetensors")
+    return Bert(
+        parameters={name: array.astype(np.float64) for name, array in arrays.items()},
+        num_attention_heads=config["num_attention_heads"],
+        layer_norm_eps=config["layer_norm_eps"],
+        hidden_act=config["hidden_act"],
+    )
+
+
+def layer_paths(layer):
+    """The module paths of one layer: attention, its output, the two halves of the MLP."""
+    names = ("attention.self", "attention.output", "intermediate", "output")
+    return [f"bert.encoder.layer.{layer}.{name}" for name in names]
+
+
+def split_heads(x, heads):
+    """(t, c) -> (h, t, c / h)"""
+    return x.reshape(len(x), heads, -1).transpose(1, 0, 2)
+
+
+def merge_heads(x):
+    """(h, t, c / h) -> (t, c)"""
+    return x.transpose(1, 0, 2).reshape(x.shape[1], -1)
+
+
+def forward(model, input_ids, *, token_type_ids=None, keep=None):
+    """Every activation of one sentence, by the path of the module that computes it.
+
+    input_ids, token_type_ids (default 0), keep (bool, default all true): (t).  A token with
+    ``keep`` false keeps its place but is no key in any layer: its weight is exactly 0.
+    Next to the outputs of modules (t, c): ``scores`` and ``weights`` (h, j, i) and ``readout``
+    (h, j, p) of each ``attention.self``, and the ``sum`` (t, c) before each LayerNorm.  The
+    logits are at ``classifier``.
+    """
+    input_ids = np.asarray(input_ids)
+    if input_ids.ndim != 1:
+        raise ValueError(f"input_ids of shape {input_ids.shape}: pass one sentence, of shape (t,)")
+    types = np.zeros_like(input_ids) if token_type_ids is None else np.asarray(token_type_ids)
+    keep = np.ones(len(input_ids), bool) if keep is None else np.asarray(keep, bool)
+    heads, activation = model.num_attention_heads, ACTIVATIONS[model.hidden_act]
+    at = {}
+
+    def linear(module, x):
+        weight, bias = model.linear(module)
+        at[module] = x @ weight + bias
+        return at[module]
+
+    def norm(module, x):
+        at[f"{module}.sum"] = x
+        weight, bias = model.norm(f"{module}.LayerNorm")
+        deviation = np.sqrt(x.var(axis=-1, keepdims=True) + model.layer_norm_eps)
+        at[f"{module}.LayerNorm"] = (x - x.mean(axis=-1, keepdims=True)) / deviation * weight + bias
+        return at[f"{module}.LayerNorm"]
+
+    for table, row in zip(EMBEDDINGS, (input_ids, np.arange(len(input_ids)), types), strict=True):
+        at[table] = model.parameters[f"{table}.weight"][row]
+    x = norm("bert.embeddings", sum(at[table] for table in EMBEDDINGS))
+
+    for layer in range(model.num_layers):
+        attention, output, intermediate, mlp = layer_paths(layer)
+        paths = [f"{attention}.{name}" for name in ("query", "key", "value")]
+        q, k, v = (split_heads(linear(path, x), heads) for path in paths)
+        z = np.einsum("hjr,hir->hji", q, k) / np.sqrt(q.shape[-1])
+        at[f"{attention}.scores"] = np.where(keep, z, -np.inf)
+        at[f"{attention}.weights"] = rules.softmax(at[f"{attention}.scores"])
+        at[f"{attention}.readout"] = np.einsum("hji,hip->hjp", at[f"{attention}.weights"], v)
+        x = norm(output, linear(f"{output}.dense", merge_heads(at[f"{attention}.readout"])) + x)
+
+        at[f"{intermediate}.intermediate_act_fn"] = activation(linear(f"{intermediate}.dense", x))
+        x = norm(mlp, linear(f"{mlp}.dense", at[f"{intermediate}.intermediate_act_fn"]) + x)
+
+    at["bert.pooler.activation"] = np.tanh(linear("bert.pooler.dense", x[0]))
+    linear("classifier", at["bert.pooler.activation"])
+    return at
+
+
+def operations(model):
+    """Every relevance-carrying operation, by kind, module path and layer."""
+    listed = [
+        Operation(kind=kinds.LINEAR, module="classifier"),
+        Operation(kind=kinds.ACTIVATION, module="bert.pooler.activation"),
+        Operation(kind=kinds.LINEAR, module="bert.pooler.dense"),
+        Operation(kind=kinds.LAYER_NORM, module="bert.embeddings.LayerNorm"),
+        Operation(kind=kinds.ADD, module="bert.embeddings"),
+    ]
+    for layer in range(model.num_layers):
+        attention, output, intermediate, mlp = layer_paths(layer)
+        places = [
+            *((kind, attention) for kind in (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)),
+            *((kinds.LINEAR, f"{attention}.{name}") for name in ("query", "key", "value")),
+            *((kinds.LINEAR, f"{module}.dense") for module in (output, intermediate, mlp)),
+            *((kinds.ADD, module) for module in (output, mlp)),
+            *((kinds.LAYER_NORM, f"{module}.LayerNorm") for module in (output, mlp)),
+            (kinds.ACTIVATION, f"{intermediate}.intermediate_act_fn"),
+        ]
+        listed += [Operation(kind=kind, module=path, layer=layer) for kind, path in places]
+    return listed
+
+
+def rule_names(model, composite):
+    """The rule of every operation, by kind and module path.
+
+    Raises UnassignedOperation (axioms.composites) if one has none, and NotImplementedError if
+    one has the rule "gradient": this text propagates relevance only.
+    """
+    places = operations(model)
+    names = composite.assign(places)
+    plain = [op.module for op, name in zip(places, names, strict=True) if name == kinds.GRADIENT]
+    if plain:
+        raise NotImplementedError(
+            f"composite {composite.name!r} asks for rule {kinds.GRADIENT!r} at "
+            f"{', '.join(plain)}: the reference has no gradients; choose another rule there"
+        )
+    return {(op.kind, op.module): name for op, name in zip(places, names, strict=True)}
+
+
+def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_ids=None, keep=None):
+    """Eqs. 1 and 3-5, as ``composite`` assigns them, from one logit down to the embeddings.
+
+    input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
+    predicted one.  Not conserved: see the ledger, whose differences sum to what is lost.
+    Raises what ``rule_names`` raises.
+    """
+    names = rule_names(model, composite)
+    at = forward(model, input_ids, token_type_ids=token_type_ids, keep=keep)
+    heads, ledger = model.num_attention_heads, []
+
+    def through(kind, module, r, *activations):
+        passed = RULES[kind, names[kind, module]](*activations, r, eps=eps)
+        parts = passed if isinstance(passed, tuple) else (passed,)
+        total = sum(float(part.sum()) for part in parts)
+        ledger.append(Entry(kind, module, float(r.sum()), total))
+        return passed
+
+    def linear(module, r, x):
+        return through(kinds.LINEAR, module, r, x, *model.linear(module))
+
+    def norm(module, r):
+        path = f"{module}.LayerNorm"
+        activations = at[f"{module}.sum"], *model.norm(path), model.layer_norm_eps
+        return through(kinds.LAYER_NORM, path, r, *activations)
+
+    logits = at["classifier"]
+    target = int(logits.argmax()) if target is None else target
+    r = np.where(np.arange(len(logits)) == target, logits, 0.0)
+    r = linear("classifier", r, at["bert.pooler.activation"])
+    r = through(kinds.ACTIVATION, "bert.pooler.activation", r)
+
+    # inputs[l] is what layer l reads; the last one is what the pooler reads, at [CLS] alone.
+    inputs = [at["bert.embeddings.LayerNorm"]]
+    inputs += [at[f"{layer_paths(layer)[-1]}.LayerNorm"] for layer in range(model.num_layers)]
+    first_row = linear("bert.pooler.dense", r, inputs[-1][0])
+    r = np.zeros_like(inputs[-1])
+    r[0] = first_row
+
+    for layer in reversed(range(model.num_layers)):
+        attention, output, intermediate, mlp = layer_paths(layer)
+        x, middle = inputs[layer], at[f"{output}.LayerNorm"]
+
+        r = norm(mlp, r)
+        r, skip = through(kinds.ADD, mlp, r, (at[f"{mlp}.dense"], middle))
+        activation = f"{intermediate}.intermediate_act_fn"
+        r = through(kinds.ACTIVATION, activation, linear(f"{mlp}.dense", r, at[activation]))
+        r = linear(f"{intermediate}.dense", r, middle) + skip
+
+        r = norm(output, r)
+        r, skip = through(kinds.ADD, output, r, (at[f"{output}.dense"], x))
+        r = linear(f"{output}.dense", r, merge_heads(at[f"{attention}.readout"]))
+        paths = [f"{attention}.{name}" for name in ("query", "key", "value")]
+        q, k, v = (split_heads(at[path], heads) for path in paths)
+        weights, scores = at[f"{attention}.weights"], at[f"{attention}.scores"]
+        r_weights, r_v = through(kinds.READOUT, attention, split_heads(r, heads), weights, v)
+        r_scores = through(kinds.SOFTMAX, attention, r_weights, scores)
+        r_q, r_k = through(kinds.SCORES, attention, r_scores, q, k, q.shape[-1] ** -0.5)
+        r = skip
+        for path, part in zip(paths, (r_q, r_k, r_v), strict=True):
+            r = r + linear(path, merge_heads(part), x)
+
+    r = norm("bert.embeddings", r)
+    operands = tuple(at[table] for table in EMBEDDINGS)
+    word, position, types = through(kinds.ADD, "bert.embeddings", r, operands)
+    return Relevance(
+        tokens=r.sum(axis=-1),
+        channels=r,
+        word=word.sum(axis=-1),
+        position=position.sum(axis=-1),
+        type=types.sum(axis=-1),
+        logit=float(logits[target]),
+        target=target,
+        ledger=tuple(ledger),
+    )
+
+
+def leave_one_out(model, input_ids, *, target=None, token_type_ids=None, keep=None):
+    """Eq. LOO: the logit minus the logit with one token masked out as a key, for each token.
+
+    input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
+    predicted one.  Returns (t), in logits.  Needs two tokens at least.
+    """
+    keep = np.ones(len(input_ids), bool) if keep is None else np.asarray(keep, bool)
+
+    def logits(kept):
+        return forward(model, input_ids, token_type_ids=token_type_ids, keep=kept)["classifier"]
+
+    whole = logits(keep)
+    target = int(whole.argmax()) if target is None else target
+    positions = np.arange(len(keep))
+    return np.array([whole[target] - logits(keep & (positions != t))[target] for t in positions])

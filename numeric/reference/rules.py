@@ -1,0 +1,164 @@
+"""Each propagation rule as one einsum of its equation: activations and relevance in, relevance out.
+
+Axis letters are those of the equations: ``i`` input neuron or key row, ``j`` output neuron or
+query row, ``p`` value channel, ``r`` query/key channel, ``c`` and ``k`` channels.  ``...`` stands
+for any leading axes (tokens, heads).  Relevance is in units of the explained logit.
+
+``eps`` may be 0, the limit.  An output that is exactly 0 then passes on nothing if nothing
+arrives, and raises ZeroDivisionError if something does: the limit does not exist there.
+"""
+
+import numpy as np
+
+
+def stabilize(z, eps):
+    """``z + eps * sign(z)`` with ``sign(0) = +1``, the denominator of Eqs. 1, 3 and 4.
+
+    Raises ValueError if ``eps`` is negative.
+    """
+    if not eps >= 0:
+        raise ValueError(
+            f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be >= 0; "
+            "pass eps=0 for the limit"
+        )
+    return z + eps * np.where(np.asarray(z) >= 0, 1.0, -1.0)
+
+
+def share(relevance, z, eps):
+    """Relevance per unit of contribution, ``R / (z + eps * sign(z))``; 0 where R is 0."""
+    denominator = stabilize(z, eps)
+    lost = (denominator == 0) & (relevance != 0)
+    if np.any(lost):
+        raise ZeroDivisionError(
+            f"eps={eps!r}: {np.count_nonzero(lost)} of {lost.size} outputs are exactly 0 and carry "
+            "relevance, which has no limit there; pass eps > 0"
+        )
+    return np.divide(relevance, denominator, out=np.zeros(lost.shape), where=denominator != 0)
+
+
+def product(equation, *factors):
+    """One einsum, summed pair by pair so that the intermediate products stay small."""
+    return np.einsum(equation, *factors, optimize=True)
+
+
+def epsilon(x, weight, bias, relevance, *, eps):
+    """Eq. 1 for ``z = x W + b``, with the bias in the denominator.
+
+    x: (..., i)   weight: (i, j)   bias: (j)   relevance of z: (..., j)   ->   of x: (..., i)
+    The bias absorbs ``R_j b_j / (z_j + eps s_j)``, the stabiliser ``R_j eps s_j / (...)``.
+    """
+    z = product("...i,ij->...j", x, weight) + bias
+    return product("...i,ij,...j->...i", x, weight, share(relevance, z, eps))
+
+
+def epsilon_without_bias(x, weight, relevance, *, eps):
+    """Eq. 1 as printed: the denominator is ``sum_k x_k W_kj``, and the bias receives nothing.
+
+    x: (..., i)   weight: (i, j)   relevance of x W + b: (..., j)   ->   of x: (..., i)
+    Only the stabiliser absorbs.
+    """
+    z = product("...i,ij->...j", x, weight)
+    return product("...i,ij,...j->...i", x, weight, share(relevance, z, eps))
+
+
+def add(operands, relevance, *, eps):
+    """Eq. 1 for an elementwise sum: each operand in proportion to its (signed) value.
+
+    operands: any number of (...)   relevance of the sum: (...)   ->   tuple, one per operand
+    Only the stabiliser absorbs.
+    """
+    part = share(relevance, sum(operands), eps)
+    return tuple(operand * part for operand in operands)
+
+
+def bilinear_epsilon(a, v, relevance, *, eps, scale=1.0):
+    """Eq. 3 for ``O = scale * A V``; the stabiliser acts after the scaling.
+
+    a: (..., j, i)   v: (..., i, p)   relevance of O: (..., j, p)   ->   of a, of v
+    Each factor receives ``sum R O / (2 O + eps s)`` in total, half as eps -> 0.
+    """
+    o = scale * product("...ji,...ip->...jp", a, v)
+    part = scale * share(relevance, 2 * o, eps)
+    of_a = product("...ji,...ip,...jp->...ji", a, v, part)
+    of_v = product("...ji,...ip,...jp->...ip", a, v, part)
+    return of_a, of_v
+
+
+def scores_epsilon(q, k, relevance, *, eps, scale):
+    """Eq. 4 for ``Z = scale * Q K^T``, scale = 1/sqrt(d); the stabiliser acts after the scaling.
+
+    q: (..., j, r)   k: (..., i, r)   relevance of Z: (..., j, i)   ->   of q, of k
+    Each factor receives ``sum R Z / (2 Z + eps s)`` in total, half as eps -> 0.
+    """
+    z = scale * product("...jr,...ir->...ji", q, k)
+    part = scale * share(relevance, 2 * z, eps)
+    of_q = product("...jr,...ir,...ji->...jr", q, k, part)
+    of_k = product("...jr,...ir,...ji->...ir", q, k, part)
+    return of_q, of_k
+
+
+def value_only(a, v, relevance, *, eps):
+    """CP-LRP's readout (Sec. 2.3): Eq. 1 for ``O = A V`` as a linear map of V, A held constant.
+
+    a: (..., j, i)   v: (..., i, p)   relevance of O: (..., j, p)   ->   of v: (..., i, p)
+    Only the stabiliser absorbs.
+    """
+    o = product("...ji,...ip->...jp", a, v)
+    return product("...ji,...ip,...jp->...ip", a, v, share(relevance, o, eps))
+
+
+def softmax(z):
+    """Row-wise softmax; a logit of -inf marks a masked key, whose weight is exactly 0.
+
+    z: (..., i).  Raises ValueError if a row has no key left.
+    """
+    top = z.max(axis=-1, keepdims=True)
+    if np.isneginf(top).any():
+        raise ValueError(
+            f"{np.isneginf(top).sum()} of {top.size} softmax rows have all their keys masked; "
+            "leave at least one key in"
+        )
+    weight = np.exp(z - top)
+    return weight / weight.sum(axis=-1, keepdims=True)
+
+
+def softmax_taylor(z, relevance):
+    """Eq. 5: ``R_Z = Z (R_A - A sum R_A)`` along each row; masked keys (-inf) receive 0.
+
+    z: (..., i)   relevance of softmax(z): (..., i)   ->   of z: (..., i)
+    Does not conserve: a row keeps ``sum_i R_A,i (z_i - sum_k A_k z_k)``.
+    """
+    finite = np.where(np.isneginf(z), 0.0, z)
+    return finite * (relevance - softmax(z) * relevance.sum(axis=-1, keepdims=True))
+
+
+def equal_split(factors, relevance):
+    """``R / n`` to each of n factors of an elementwise product (Sec. 3.1); conserves.
+
+    factors: n of (...)   relevance of the product: (...)   ->   tuple, one per factor
+    """
+    return tuple(relevance / len(factors) for _ in factors)
+
+
+def held_deviation(x, weight, bias, relevance, *, layer_norm_eps, eps):
+    """LayerNorm with its standard deviation held constant, then Eq. 1 on what is left.
+
+    x: (..., k)   weight, bias: (c)   relevance of the output: (..., c)   ->   of x: (..., k)
+    What is left is linear: ``z_c = sum_k x_k (delta_kc - 1/n) weight_c / std + bias_c``.
+    The bias absorbs ``R_c bias_c / (z_c + eps s_c)``.
+    """
+    inverse = 1 / np.sqrt(x.var(axis=-1) + layer_norm_eps)
+    centre = np.eye(x.shape[-1]) - 1 / x.shape[-1]
+    z = product("...k,kc,c,...->...c", x, centre, weight, inverse) + bias
+    part = share(relevance, z, eps)
+    return product("...k,kc,c,...,...c->...k", x, centre, weight, inverse, part)
+
+
+def identity_layer_norm(relevance):
+    """LayerNorm passes relevance on channel by channel, as if it were the identity; conserves."""
+    return relevance
+
+
+def identity(relevance):
+    """An elementwise activation passes relevance on unchanged; conserves."""
+    return relevance
