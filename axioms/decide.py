@@ -1,0 +1,56 @@
+"""Deciding equalities between rational functions.
+
+Every expression that is compared lives in a field of rational functions: ``sign(z)`` is split
+into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There
+``cancel`` is a decision procedure, so a check is a proof or a disproof, not a heuristic.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import sympy as sp
+
+
+def generic(name: str, rows: int, cols: int, **assumptions) -> sp.Matrix:
+    """A matrix of different symbols, real unless ``assumptions`` say otherwise."""
+    assumptions = assumptions or {"real": True}
+    return sp.Matrix(rows, cols, lambda i, j: sp.Symbol(f"{name}{i}{j}", **assumptions))
+
+
+def sign_cases(rows: int, cols: int) -> Iterator[sp.Matrix]:
+    """Every matrix of signs: one case each for ``sign(z)``, with sign(0) = +1."""
+    for signs in itertools.product((1, -1), repeat=rows * cols):
+        yield sp.Matrix(rows, cols, signs)
+
+
+def identical(lhs, rhs) -> bool:
+    """Whether two rational functions, or two matrices of them, are the same.
+
+    Raises ValueError outside the rational functions, where no decision would be a proof.
+    """
+    if isinstance(lhs, sp.MatrixBase) or isinstance(rhs, sp.MatrixBase):
+        if getattr(lhs, "shape", None) != getattr(rhs, "shape", None):
+            raise ValueError(f"shapes differ: {lhs} and {rhs}; compare entries of equal shapes")
+        return all(identical(a, b) for a, b in zip(lhs, rhs, strict=True))
+    gap = sp.sympify(lhs) - sp.sympify(rhs)
+    if gap.has(sp.nan, sp.zoo, sp.oo) or not gap.is_rational_function():
+        raise ValueError(
+            f"{gap} is not a rational function; split signs into cases and name exponentials "
+            "and roots by symbols"
+        )
+    return sp.cancel(sp.together(gap)) == 0
+
+
+def differ_at(lhs, rhs, witness: Mapping) -> bool:
+    """Whether an exact rational point separates ``lhs`` from ``rhs``.
+
+    Raises ValueError if either side is no rational number there.
+    """
+    sides = [sp.sympify(side).subs(witness) for side in (lhs, rhs)]
+    for side in sides:
+        if not side.is_Rational:
+            raise ValueError(
+                f"{side} is not a rational number (free: {sorted(map(str, side.free_symbols))}); "
+                "an inequality needs exact rationals for every symbol"
+            )
+    return sides[0] != sides[1]

@@ -1,0 +1,41 @@
+"""Attributions that depend on the function alone, exactly, by substitution and integration."""
+
+import itertools
+from collections.abc import Mapping
+from math import factorial
+
+import sympy as sp
+
+
+def leave_one_out(f: sp.Expr, point: Mapping) -> dict:
+    """LOO_i = f(x) - f(x with x_i = 0), for every symbol of ``point``  (paper, Sec. 2.1)."""
+    return {x: f.subs(point) - f.subs({**point, x: 0}) for x in point}
+
+
+def shapley(f: sp.Expr, point: Mapping) -> dict:
+    """Shapley value of every symbol of ``point``, absent symbols being zero; 2**n evaluations."""
+    n = len(point)
+
+    def worth(present):
+        return f.subs({x: value if x in present else 0 for x, value in point.items()})
+
+    def value(x):
+        others = [y for y in point if y != x]
+        return sum(
+            sp.Rational(factorial(size) * factorial(n - size - 1), factorial(n))
+            * (worth({x, *coalition}) - worth(coalition))
+            for size in range(n)
+            for coalition in itertools.combinations(others, size)
+        )
+
+    return {x: value(x) for x in point}
+
+
+def integrated_gradients(f: sp.Expr, point: Mapping) -> dict:
+    """Integrated Gradients of every symbol of ``point`` from the zero baseline  (App. A)."""
+    t = sp.Dummy("t", positive=True)
+    path = {x: t * value for x, value in point.items()}
+    return {
+        x: value * sp.integrate(sp.expand(sp.diff(f, x).subs(path, simultaneous=True)), (t, 0, 1))
+        for x, value in point.items()
+    }

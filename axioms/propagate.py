@@ -1,0 +1,215 @@
+"""The symbolic sweep: values from the leaves to the root, relevance from the root to the leaves.
+
+Every value is a matrix; a number or a symbol stands for a 1 x 1 matrix.
+"""
+
+from collections.abc import Mapping
+
+import sympy as sp
+from sympy import Matrix
+
+from axioms import kinds, rules
+from axioms.composites import Composite, Operation
+from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, topological
+
+ACTIVATIONS = {
+    "relu": lambda x: sp.Max(x, 0),
+    "tanh": sp.tanh,
+    "silu": lambda x: x / (1 + sp.exp(-x)),
+    "gelu": lambda x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
+}
+
+
+def _product(operands):
+    value = operands[0]
+    for operand in operands[1:]:
+        value = value.multiply_elementwise(operand)
+    return value
+
+
+def _scale(node):
+    return node.attributes.get("scale", 1)
+
+
+def _norm_eps(node):
+    return node.attributes.get("norm_eps", 0)
+
+
+def _function(node):
+    return ACTIVATIONS[node.attributes["function"]]
+
+
+# kind -> value of a node from its operands
+FORWARD = {
+    TRANSPOSE: lambda node, x: x.T,
+    kinds.LINEAR: lambda node, x, w, b=None: rules.linear_map(x, w, b),
+    kinds.ADD: lambda node, *xs: sum(xs[1:], xs[0]),
+    kinds.SCORES: lambda node, q, k: _scale(node) * q * k.T,
+    kinds.SOFTMAX: lambda node, z: rules.softmax(z),
+    kinds.READOUT: lambda node, a, v: a * v,
+    kinds.BILINEAR: lambda node, a, b: a * b,
+    kinds.PRODUCT: lambda node, *xs: _product(xs),
+    kinds.LAYER_NORM: lambda node, x, w, b: rules.layer_norm(x, w, b, norm_eps=_norm_eps(node)),
+    kinds.ACTIVATION: lambda node, x: x.applyfunc(_function(node)),
+}
+
+
+def _bias(operands):
+    return operands[2] if len(operands) == 3 else None
+
+
+def _halves(node, xs, r, options):
+    """Eqs. 3 and 4; the scores transpose their second factor and scale."""
+    if node.op != kinds.SCORES:
+        return rules.bilinear_epsilon(*xs, r, **options)
+    r_q, r_k = rules.bilinear_epsilon(xs[0], xs[1].T, r, scale=_scale(node), **options)
+    return r_q, r_k.T
+
+
+def _whole(node, xs, r, options):
+    """Gradient x input through a product of two: what Eqs. 3 and 4 halve as eps -> 0."""
+    return [2 * half for half in _halves(node, xs, r, {"eps": 0})]
+
+
+def _nothing(node, xs, r, options):
+    return [sp.zeros(*x.shape) for x in xs]
+
+
+# (kind, rule) -> relevance of the operands, from the node n, their values xs, its relevance r,
+# and the options eps and sign, which rules without a stabiliser ignore.
+MESSAGES = {
+    (kinds.LINEAR, kinds.EPSILON): lambda n, xs, r, opt: rules.epsilon(
+        *xs[:2], r, bias=_bias(xs), **opt
+    ),
+    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda n, xs, r, opt: rules.epsilon_without_bias(
+        *xs[:2], r, **opt
+    ),
+    (kinds.LINEAR, kinds.GRADIENT): lambda n, xs, r, opt: rules.epsilon(
+        *xs[:2], r, bias=_bias(xs), eps=0
+    ),
+    (kinds.ADD, kinds.EPSILON): lambda n, xs, r, opt: rules.add(xs, r, **opt),
+    (kinds.ADD, kinds.GRADIENT): lambda n, xs, r, opt: rules.add(xs, r, eps=0),
+    (kinds.SCORES, kinds.BILINEAR_EPSILON): _halves,
+    (kinds.SCORES, kinds.GRADIENT): _whole,
+    (kinds.SCORES, kinds.CONSTANT): _nothing,
+    (kinds.SOFTMAX, kinds.TAYLOR): lambda n, xs, r, opt: rules.taylor(*xs, r),
+    (kinds.SOFTMAX, kinds.GRADIENT): lambda n, xs, r, opt: rules.taylor(*xs, r),
+    (kinds.SOFTMAX, kinds.CONSTANT): _nothing,
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): _halves,
+    (kinds.READOUT, kinds.VALUE_ONLY): lambda n, xs, r, opt: rules.value_only(*xs, r, **opt),
+    (kinds.READOUT, kinds.GRADIENT): _whole,
+    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): _halves,
+    (kinds.BILINEAR, kinds.GRADIENT): _whole,
+    (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda n, xs, r, opt: rules.equal_split(len(xs), r),
+    (kinds.PRODUCT, kinds.GRADIENT): lambda n, xs, r, opt: [r] * len(xs),
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: rules.held_deviation(
+        *xs, r, norm_eps=_norm_eps(n), **opt
+    ),
+    (kinds.LAYER_NORM, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),
+    (kinds.LAYER_NORM, kinds.GRADIENT): lambda n, xs, r, opt: rules.layer_norm_gradient(
+        *xs, r, norm_eps=_norm_eps(n)
+    ),
+    (kinds.ACTIVATION, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),
+    (kinds.ACTIVATION, kinds.GRADIENT): lambda n, xs, r, opt: rules.activation_gradient(
+        *xs, _function(n), r
+    ),
+}
+
+
+def _as_matrix(value) -> Matrix:
+    return Matrix(value) if isinstance(value, sp.MatrixBase) else Matrix([[value]])
+
+
+def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
+    """Value of every node under ``root``, where ``point`` gives the value of each leaf by name.
+
+    Raises LookupError that lists every leaf without a value and every unknown operation.
+    """
+    order = topological(root)
+    unknown = [
+        f"  {node.op:<12} {node.name or node}"
+        for node in order
+        if (node.name not in point if node.op in LEAVES else node.op not in FORWARD)
+    ]
+    if unknown:
+        raise LookupError(
+            f"{len(unknown)} of {len(order)} nodes cannot be evaluated:\n"
+            + "\n".join(unknown)
+            + f"\nGive leaves a value in `point`; the operations are {', '.join(FORWARD)}."
+        )
+    values: dict[Node, Matrix] = {}
+    for node in order:
+        if node.op in LEAVES:
+            values[node] = _as_matrix(point[node.name])
+        else:
+            values[node] = FORWARD[node.op](node, *(values[arg] for arg in node.args))
+    return values
+
+
+def _assigned(order: list[Node], composite: Composite) -> dict[Node, str]:
+    """Rule of every node that depends on an input, or one error that lists those without."""
+    carrying: set[Node] = set()
+    for node in order:
+        if node.op == INPUT or not carrying.isdisjoint(node.args):
+            carrying.add(node)
+    ruled = [node for node in order if node in carrying and node.op not in (INPUT, TRANSPOSE)]
+    operations = [
+        Operation(
+            kind=node.op,
+            module=node.origin.module if node.origin else node.name,
+            layer=node.attributes.get("layer"),
+        )
+        for node in ruled
+    ]
+    return dict(zip(ruled, composite.assign(operations), strict=True))
+
+
+def propagate(
+    root: Node,
+    point: Mapping[str, object],
+    composite: Composite,
+    *,
+    eps=0,
+    relevance=None,
+    signs: Mapping[Node, Matrix] | None = None,
+) -> dict[Node, Matrix]:
+    """Relevance of every node under ``root``, summed over the uses of a shared node.
+
+    ``relevance`` starts at the root and is its value unless given; ``signs`` gives the sign of
+    a node's value where ``eps > 0`` and the value is symbolic.  At ``eps = 0`` results are
+    brought to lowest terms.  Raises UnassignedOperation that lists every operation for which
+    ``composite`` has no rule.
+    """
+    order = topological(root)
+    assigned = _assigned(order, composite)
+    values = evaluate(root, point)
+    received = {node: sp.zeros(*values[node].shape) for node in order}
+    received[root] = values[root] if relevance is None else _as_matrix(relevance)
+    for node in reversed(order):
+        received[node] = received[node].applyfunc(sp.cancel)
+        if node.op == TRANSPOSE:
+            messages = [received[node].T]
+        elif node in assigned:
+            options = {"eps": eps, "sign": (signs or {}).get(node)}
+            rule = MESSAGES[node.op, assigned[node]]
+            messages = rule(node, [values[arg] for arg in node.args], received[node], options)
+        else:
+            continue
+        # zip stops before weights and biases: linear rules return no relevance for them
+        for arg, message in zip(node.args, messages, strict=False):
+            received[arg] += message
+    return received
+
+
+def explain(root: Node, point: Mapping[str, object], composite: Composite, **options) -> dict:
+    """Relevance of every input by name, summed over its leaves; options as in ``propagate``.
+
+    A number or symbol comes back for a number or symbol, a matrix for a matrix.
+    """
+    received = propagate(root, point, composite, **options)
+    total: dict[str, object] = {}
+    for node, r in received.items():
+        if node.op == INPUT:
+            value = r if isinstance(point[node.name], sp.MatrixBase) else r[0]
+            total[node.name] = total[node.name] + value if node.name in total else value
+    return total

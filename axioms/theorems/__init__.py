@@ -1,0 +1,1 @@
+"""The theorems: each marked test states one sentence and proves or refutes it."""
