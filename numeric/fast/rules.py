@@ -7,7 +7,7 @@ relevance of any tensor is ``tensor * c``.  The softmax rule (Eq. 5) is then the
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def stabilize(z: Tensor, eps: float) -> Tensor:
@@ -28,13 +28,16 @@ class _Scale(torch.autograd.Function):
 
 class _Slope(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, y, slope_at_zero):
-        ctx.save_for_backward((y / x).nan_to_num_(nan=slope_at_zero))
+    def forward(ctx, f, x, slope_at_zero):
+        y = f(x)
+        ctx.save_for_backward(
+            (y / x).nan_to_num_(nan=slope_at_zero, posinf=torch.inf, neginf=-torch.inf)
+        )
         return y
 
     @staticmethod
     def backward(ctx, c):
-        return c * ctx.saved_tensors[0], None, None
+        return None, c * ctx.saved_tensors[0], None
 
 
 class _HeldLayerNorm(torch.autograd.Function):
@@ -77,17 +80,18 @@ def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
     return scale(o, fixed / stabilize(2 * fixed, eps))
 
 
-def held_layer_norm(x: Tensor, shape, weight, bias, norm_eps: float, *, eps: float) -> Tensor:
+def held_layer_norm(norm: nn.LayerNorm, x: Tensor, *, eps: float) -> Tensor:
     """LayerNorm as the linear map it is while its standard deviation is held, then Eq. 1.
 
     The bias of the norm absorbs its share.
     """
-    return epsilon(_HeldLayerNorm.apply(x, shape, weight, bias, norm_eps), eps=eps)
+    y = _HeldLayerNorm.apply(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    return epsilon(y, eps=eps)
 
 
-def identity(x: Tensor, y: Tensor, *, slope_at_zero: float) -> Tensor:
+def identity(f, x: Tensor, *, slope_at_zero: float) -> Tensor:
     """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x.
 
     Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there.
     """
-    return _Slope.apply(x, y.detach(), slope_at_zero)
+    return _Slope.apply(f, x, slope_at_zero)

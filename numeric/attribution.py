@@ -1,0 +1,104 @@
+"""One call for every method: ``attribute(model, inputs, method=..., target=...)``."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from numeric.inputs import choose, prepare
+from numeric.methods.integrated_gradients import integrated_gradients
+from numeric.methods.loo import leave_one_out
+from numeric.methods.lrp import lrp
+from numeric.methods.rollout import attention_rollout
+
+METHODS = {
+    "attnlrp": partial(lrp, composite=ATTNLRP),
+    "cp-lrp": partial(lrp, composite=CP_LRP),
+    "gradient-x-input": partial(lrp, composite=GRADIENT_X_INPUT, share="word"),
+    "integrated-gradients": integrated_gradients,
+    "attention-rollout": attention_rollout,
+    "loo": leave_one_out,
+}
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Relevance of every token for one logit per example; all in logits unless noted.
+
+    relevance: (batch, token), 0 at padding
+    target: (batch,) explained class
+    logit: (batch,) its logit
+    residual: (batch,) logit minus the sum of relevance: what was absorbed or lost
+    details: further tensors of the method, such as the completeness gap of Integrated Gradients
+    """
+
+    relevance: Tensor
+    target: Tensor
+    logit: Tensor
+    residual: Tensor
+    method: str
+    options: dict
+    details: dict[str, Tensor]
+
+
+def attribute(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    method: str | Composite = "attnlrp",
+    target: int | Sequence[int] | Tensor | None = None,
+    **options,
+) -> Attribution:
+    """How much each token contributes to one logit of a sequence classifier.
+
+    ``inputs`` is a tokenizer's batch, (batch, token); padding is welcome and gets relevance 0.
+    ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
+    None (the predicted class), a class, or one class per example.  The relevance of a token
+    under LRP is that of its word + position + type embedding before the first LayerNorm, summed
+    over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit) and
+    ``share="word"``, are those of the method's own function in ``numeric.methods``.
+    Runs in the model's dtype and leaves the model, and every other one, as it was.
+    Raises ValueError, TypeError or UnassignedOperation before the model is touched.
+    """
+    name, run, used = _resolve(method, options)
+    batch = prepare(model, inputs)
+    with torch.inference_mode(mode=False):
+        relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))
+    wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
+    if wrong:
+        raise ValueError(
+            f"non-finite relevance in examples {wrong}: a denominator is zero or the model's "
+            f"{model.dtype} overflows; pass epsilon=1e-6, or load the model in float32"
+        )
+    relevance = relevance * (batch.attention_mask == 1)
+    residual = logit - relevance.sum(dim=1)
+    return Attribution(relevance, chosen, logit, residual, name, used, details)
+
+
+def _resolve(method, options):
+    """The method's name, its function with all options bound, and those options."""
+    if isinstance(method, Composite):
+        name, run = method.name, partial(lrp, composite=method)
+    elif isinstance(method, str) and method in METHODS:
+        name, run = method, METHODS[method]
+    else:
+        raise ValueError(
+            f"unknown method {method!r}; the methods are {', '.join(METHODS)}, or a Composite"
+        )
+    defaults = {
+        key: parameter.default
+        for key, parameter in inspect.signature(run).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and key != "composite"
+    }
+    unknown = [key for key in options if key not in defaults]
+    if unknown:
+        raise TypeError(
+            f"method {name!r} has no option {', '.join(map(repr, unknown))}; "
+            f"it has {', '.join(f'{key}={value!r}' for key, value in defaults.items())}"
+        )
+    used = defaults | options
+    return name, partial(run, **used), used

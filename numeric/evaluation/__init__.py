@@ -1,0 +1,1 @@
+"""How attributions are compared: with each other, and with what the model does."""

@@ -1,0 +1,195 @@
+"""Applies a Composite to a stock model inside a ``with`` block, and undoes it.
+
+Rules sit on module instances as hooks and instance attributes, and all of it is removed at the
+end, also after an exception.  Nothing is shared with other models.
+"""
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
+
+from axioms import kinds
+from axioms.composites import Composite
+from numeric.fast import families, patches, rules
+
+EXPLICIT = "lrp_axioms_explicit"  # our attention implementation with visible scores
+HALF = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
+
+
+@dataclass
+class Tap:
+    """The embeddings of the last forward pass inside the scope: (batch, token, channel)."""
+
+    embedding: Tensor | None = None  # word + position + type, a leaf of the autograd graph
+    word: Tensor | None = None
+
+
+@contextmanager
+def applied(model: nn.Module, composite: Composite, *, eps: float = 0.0):
+    """The propagation rules of ``composite`` on ``model``, and a Tap on its embeddings.
+
+    Inside the block, logits are the stock model's, and the gradient of a logit with respect to
+    ``tap.embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs on
+    whatever kernel the model is set to; a finite ``eps`` acts on the scores and therefore
+    spells attention out.
+    Raises UnassignedOperation (all modules without a rule), ValueError (composite names a layer
+    or module that the model lacks; bad eps) and RuntimeError (nested use on one model).
+    """
+    plan = plan_patches(model, composite, eps=eps)
+    tap = Tap()
+    with ExitStack() as undo:
+        undo.enter_context(patches.exclusive(model))
+        undo.enter_context(patches.frozen(model))
+        for patch in plan + _tap(model, tap):
+            undo.callback(patch())
+        if eps:
+            AttentionInterface.register(EXPLICIT, _explicit_attention)
+            # Without its mask Transformers would pass none at all, silently.
+            AttentionMaskInterface.register(EXPLICIT, masking_utils.eager_mask)
+            undo.enter_context(patches.attention_implementation(model, EXPLICIT))
+        yield tap
+
+
+def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
+    """The patches that ``composite`` needs, decided before any of them is made."""
+    if not 0 <= eps < float("inf"):
+        raise ValueError(
+            f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
+            "pass eps=0 for the limit"
+        )
+    sites = families.sites(model)
+    _check_overrides(composite, [site.operation for site in sites])
+    assigned = composite.assign(site.operation for site in sites)
+    plan, attention = [], {}
+    for site, rule in zip(sites, assigned, strict=True):
+        kind = site.operation.kind
+        if kind not in PATCHES:
+            attention.setdefault(site.module, {})[kind] = rule
+        elif rule != kinds.GRADIENT:
+            plan += PATCHES[kind](site.module, rule, eps)
+    # Last, because hooks run in this order, and a linear map acts before its output is split.
+    for module, chosen in attention.items():
+        plan += _explicit(module, chosen, eps) if eps else _fused(module, chosen)
+    return plan
+
+
+def _check_overrides(composite, operations):
+    layers = {op.layer for op in operations} - {None}
+    paths = {op.module for op in operations}
+    unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]
+    unknown += [f"module {path!r}" for path in composite.modules if path not in paths]
+    if unknown:
+        raise ValueError(
+            f"composite {composite.name!r} overrides {', '.join(unknown)}, which the model does "
+            f"not have; its layers are 0 to {max(layers, default=0)}"
+        )
+
+
+def _linear(module, rule, eps):
+    bias = module.bias if rule == kinds.EPSILON_WITHOUT_BIAS else None
+    if eps == 0 and bias is None:
+        return []  # in the limit the rule is the plain gradient
+    return [partial(patches.change_output, module, partial(rules.epsilon, eps=eps, bias=bias))]
+
+
+def _add(module, _rule, eps):
+    if eps == 0 or type(module) in families.EMBEDDINGS:  # relevance is read at that sum
+        return []
+    receiver = getattr(module, families.RESIDUAL_SUMS[type(module)])
+    return [partial(patches.change_input, receiver, partial(rules.epsilon, eps=eps))]
+
+
+def _layer_norm(module, rule, eps):
+    if rule == kinds.IDENTITY:
+        forward = partial(rules.identity, module.forward, slope_at_zero=0.0)
+    else:
+        forward = partial(rules.held_layer_norm, module, eps=eps)
+    return [partial(patches.set_attribute, module, "forward", forward)]
+
+
+def _activation(module, _rule, _eps):
+    forward = partial(rules.identity, module.forward, slope_at_zero=_slope_at_zero(module.forward))
+    return [partial(patches.set_attribute, module, "forward", forward)]
+
+
+PATCHES = {
+    kinds.LINEAR: _linear,
+    kinds.ADD: _add,
+    kinds.LAYER_NORM: _layer_norm,
+    kinds.ACTIVATION: _activation,
+}
+
+
+def _slope_at_zero(f):
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        return torch.autograd.grad(f(zero).sum(), zero)[0].item()
+
+
+def _passes_softmax(chosen):
+    return chosen[kinds.READOUT] != kinds.VALUE_ONLY and kinds.CONSTANT not in chosen.values()
+
+
+def _fused(module, chosen):
+    """Eqs. 3 to 5 in the limit: what reaches Q and K is divided by 4, what reaches V by 2.
+
+    Value-only: Q and K are detached and V keeps all.  Since only Q, K and V are touched, the
+    model keeps its fused attention kernel.
+    """
+    to_value = HALF[chosen[kinds.READOUT]]
+    to_scores = to_value * HALF[chosen[kinds.SCORES]] if _passes_softmax(chosen) else 0.0
+    shares = zip(families.ATTENTION[type(module)], (to_scores, to_scores, to_value), strict=True)
+    return [
+        partial(patches.change_output, getattr(module, name), _multiply_cotangent(share))
+        for name, share in shares
+        if share != 1
+    ]
+
+
+def _multiply_cotangent(share):
+    return Tensor.detach if share == 0 else partial(rules.scale, factor=share)
+
+
+def _explicit(module, chosen, eps):
+    return [partial(patches.set_attribute, module, "lrp_axioms_rules", (chosen, eps))]
+
+
+def _explicit_attention(module, query, key, value, attention_mask, scaling=None, **_):
+    """Attention with both bilinear layers visible, so that a finite epsilon can act on them.
+
+    query, key, value: (batch, head, token, channel) -> (batch, token, head, channel), weights
+    """
+    chosen, eps = module.lrp_axioms_rules
+    scores = (query @ key.mT) * (scaling or query.shape[-1] ** -0.5)
+    if chosen[kinds.SCORES] == kinds.BILINEAR_EPSILON:
+        scores = rules.bilinear_epsilon(scores, eps=eps)
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = torch.softmax(scores, dim=-1)
+    out = (weights if _passes_softmax(chosen) else weights.detach()) @ value
+    if chosen[kinds.READOUT] == kinds.BILINEAR_EPSILON:
+        out = rules.bilinear_epsilon(out, eps=eps)
+    elif chosen[kinds.READOUT] == kinds.VALUE_ONLY:
+        out = rules.epsilon(out, eps=eps)
+    return out.transpose(1, 2).contiguous(), weights
+
+
+def _tap(model, tap):
+    def keep_word(output):
+        tap.word = output.detach()
+
+    def cut(x):
+        tap.embedding = x.detach().requires_grad_()
+        return tap.embedding
+
+    plan = []
+    for module in model.modules():
+        if type(module) in families.EMBEDDINGS:
+            word, receiver = (getattr(module, name) for name in families.EMBEDDINGS[type(module)])
+            plan += [partial(patches.change_output, word, keep_word)]
+            plan += [partial(patches.change_input, receiver, cut)]
+    return plan

@@ -1,0 +1,1 @@
+"""Attribution methods: (model, batch, choose, options) -> relevance, target, logit, details."""

@@ -1,0 +1,22 @@
+"""Leave-One-Out: the reference that LRP is compared with."""
+
+import torch
+
+from numeric.methods.masking import masked_logits
+
+
+def leave_one_out(model, batch, choose, *, batch_size: int = 128):
+    """LOO_i = f(x) - f(x without i), token i left out by the attention mask (Sec. 2.1, 4.1).
+
+    One forward pass per token, ``batch_size`` masked copies at a time.  Nothing makes these
+    differences add up to the logit; ``residual`` says by how much they do not.
+    """
+    with torch.no_grad():
+        target, logit = choose(model(**batch.arguments()).logits)
+    example, token = (batch.attention_mask == 1).nonzero(as_tuple=True)
+    keep = (batch.attention_mask == 1)[example]
+    keep[torch.arange(len(token)), token] = False
+    without = masked_logits(model, batch, example, keep, target, batch_size=batch_size)
+    relevance = torch.zeros(batch.input_ids.shape, dtype=logit.dtype, device=logit.device)
+    relevance[example, token] = logit[example] - without
+    return relevance, target, logit, {}
