@@ -14,11 +14,11 @@ from numeric.fast import rules
 
 
 def qk_first(q: Tensor, k: Tensor, v: Tensor, product) -> Tensor:
-    return product(product(q @ k.mT) @ v / k.shape[-2])
+    return product(product(q @ k.mT / k.shape[-2]) @ v)
 
 
 def kv_first(q: Tensor, k: Tensor, v: Tensor, product) -> Tensor:
-    return product(q @ product(k.mT @ v) / k.shape[-2])
+    return product(q @ product(k.mT @ v / k.shape[-2]))
 
 
 FACTORIZATIONS = {"qk_first": qk_first, "kv_first": kv_first}
@@ -28,8 +28,9 @@ FACTORIZATIONS = {"qk_first": qk_first, "kv_first": kv_first}
 class LinearAttention(nn.Module):
     """Classifier of pixel sequences with the two bilinear layers of §4.3 and no softmax.
 
-    Embedding = pixel times a learned direction + a learned position; projections without
-    bias; product divided by the number of tokens; mean over tokens; classifier with bias.
+    Embedding = pixel times a learned direction + a learned position; projections without bias;
+    inner product divided by the number of tokens, as Eq. 2 divides by √d; mean over tokens;
+    classifier with bias.
     The factorization is an argument of the call, so that one set of weights serves both.
     """
 
@@ -46,8 +47,8 @@ class LinearAttention(nn.Module):
         """Logits, whose backward pass is the plain gradient, or LRP's if ``eps`` is a number.
 
         pixels: (example, token) -> logits: (example, class).  The rules do not change the
-        logits; they stabilise every linear map (Eq. 1) and, after the division by the number
-        of tokens, every product (Eqs. 3 and 4).
+        logits; they stabilise the output of every linear map (Eq. 1), bias included, and of
+        every product (Eqs. 3 and 4); to the embedding the position is a bias.
         Raises ValueError for an unknown factorization or a negative ``eps``.
         """
         linear, product = _rules(eps)

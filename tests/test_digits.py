@@ -1,0 +1,250 @@
+"""Linear attention in two orders: LOO and IG cannot tell them apart, AttnLRP can (theorem 8)."""
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import digits
+from numeric.fast.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
+from numeric.reference import linear_attention as reference
+
+BOTH = tuple(FACTORIZATIONS)
+
+
+@pytest.fixture(scope="module")
+def model():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return (
+            LinearAttention(tokens=9, width=5, classes=4)
+            .double()
+            .requires_grad_(requires_grad=False)
+        )
+
+
+@pytest.fixture(scope="module")
+def pixels():
+    return torch.rand(6, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def target(model, pixels):
+    return model(pixels).argmax(dim=1)
+
+
+def assert_close(got, want, tol=1e-10):
+    torch.testing.assert_close(got, want, rtol=tol, atol=tol)
+
+
+def lrp(model, pixels, target, *, factorization, eps=0.0):
+    return pixels * cotangent(model, pixels, target, factorization=factorization, eps=eps)
+
+
+def logits_by_path(model, q, k, v):
+    """The function itself, each projection reading pixels of its own: no order, no rule."""
+    embeddings = (x[..., None] * model.direction + model.position for x in (q, k, v))
+    weights = (layer.weight for layer in (model.query, model.key, model.value))
+    q, k, v = (e @ w.mT for e, w in zip(embeddings, weights, strict=True))
+    readout = torch.einsum("bjr,bir,bip->bp", q, k, v) / q.shape[-2] ** 2
+    return readout @ model.classifier.weight.mT + model.classifier.bias
+
+
+def paths(model, pixels, target):
+    """Gradient x input through W_Q, W_K and W_V."""
+    leaves = [pixels.clone().requires_grad_() for _ in "qkv"]
+    chosen = logits_by_path(model, *leaves).gather(1, target[:, None]).sum()
+    return [
+        x.detach() * g for x, g in zip(leaves, torch.autograd.grad(chosen, leaves), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("eps", [None, 0.0, 0.25])
+@pytest.mark.parametrize("factorization", BOTH)
+def test_every_order_computes_the_same_logits_with_and_without_rules(
+    model, pixels, factorization, eps
+):
+    got = model(pixels, factorization=factorization, eps=eps)
+    assert_close(got, logits_by_path(model, pixels, pixels, pixels))
+
+
+@pytest.mark.parametrize("method", [digits.leave_one_out, digits.integrated_gradients])
+def test_loo_and_ig_do_not_depend_on_the_order(model, pixels, target, method):
+    left, right = (method(model, pixels, target, factorization=name) for name in BOTH)
+    assert left.abs().max() > 1e-3
+    assert_close(left, right)
+
+
+def test_attnlrp_depends_on_the_order(model, pixels, target):
+    left, right = (lrp(model, pixels, target, factorization=name) for name in BOTH)
+    assert (left - right).abs().max() > 0.05 * left.abs().max()
+
+
+def test_leave_one_out_is_one_forward_pass_per_blanked_pixel(model, pixels, target):
+    got = digits.leave_one_out(model, pixels, target, factorization="kv_first")
+    for b, i in [(0, 0), (2, 5), (5, 8)]:
+        blanked = pixels[b : b + 1].clone()
+        blanked[0, i] = 0
+        drop = model(pixels[b : b + 1]) - model(blanked)
+        assert_close(got[b, i], drop[0, target[b]])
+
+
+FACTORS = {"qk_first": (1 / 4, 1 / 4, 1 / 2), "kv_first": (1 / 2, 1 / 4, 1 / 4)}
+WRONG_FACTORS = {
+    "merged product": (1 / 3, 1 / 3, 1 / 3),
+    "no rule": (1, 1, 1),
+    "one half each": (1 / 2, 1 / 2, 1 / 2),
+    "value only": (0, 0, 1),
+    "halves at the key": (1 / 4, 1 / 2, 1 / 4),
+}
+
+
+def assert_weighted_paths(model, pixels, target, factorization, factors, *, eps, tol):
+    parts = paths(model, pixels, target)
+    want = sum(f * part for f, part in zip(factors, parts, strict=True))
+    assert_close(lrp(model, pixels, target, factorization=factorization, eps=eps), want, tol)
+
+
+@pytest.mark.parametrize(("eps", "tol"), [(0.0, 1e-10), (1e-12, 1e-8)])
+@pytest.mark.parametrize("factorization", BOTH)
+def test_relevance_halves_at_each_product_of_a_path(model, pixels, target, factorization, eps, tol):
+    factors = FACTORS[factorization]
+    assert_weighted_paths(model, pixels, target, factorization, factors, eps=eps, tol=tol)
+
+
+@pytest.mark.parametrize(
+    ("factorization", "name"),
+    [(right, wrong) for right in BOTH for wrong in (*WRONG_FACTORS, *BOTH) if right != wrong],
+)
+def test_wrong_factors_are_rejected(model, pixels, target, factorization, name):
+    factors = (WRONG_FACTORS | FACTORS)[name]
+    with pytest.raises(AssertionError):
+        assert_weighted_paths(model, pixels, target, factorization, factors, eps=0.0, tol=1e-3)
+
+
+@pytest.mark.parametrize("factorization", BOTH)
+def test_pixels_positions_and_bias_share_the_logit(model, pixels, target, factorization):
+    position = model.position.clone().requires_grad_()
+    x = pixels[:1].clone().requires_grad_()
+    logit = torch.func.functional_call(
+        model, {"position": position}, (x,), {"factorization": factorization, "eps": 0.0}
+    )[0, target[0]]
+    of_x, of_position = torch.autograd.grad(logit, [x, position])
+    shares = (x * of_x).sum() + (position * of_position).sum() + model.classifier.bias[target[0]]
+    assert_close(shares, logit)
+
+
+def by_reference(model, x, target, *, factorization, eps):
+    """The NumPy text of the rules, and Eq. 1 from the embedding to its pixel."""
+    parameters = {name: value.numpy() for name, value in model.state_dict().items()}
+    term = x.numpy()[:, None] * parameters["direction"]
+    z = term + parameters["position"]
+    relevance = reference.relevance(
+        parameters, z, factorization=factorization, target=int(target), eps=eps
+    ).x
+    return (term / (z + eps * np.where(z >= 0, 1, -1)) * relevance).sum(axis=1)
+
+
+# Large on purpose: at 1e-6 a rule that was left out at one layer would not show.
+@pytest.mark.parametrize("eps", [1e-6, 0.25])
+@pytest.mark.parametrize("factorization", BOTH)
+def test_the_stabiliser_acts_where_it_acts_in_the_reference(
+    model, pixels, target, factorization, eps
+):
+    got = lrp(model, pixels, target, factorization=factorization, eps=eps)
+    want = [
+        by_reference(model, x, t, factorization=factorization, eps=eps)
+        for x, t in zip(pixels, target, strict=True)
+    ]
+    assert_close(got, torch.tensor(np.array(want)))
+
+
+@pytest.mark.parametrize("factorization", BOTH)
+def test_integrated_gradients_are_complete_and_the_exact_integral(
+    model, pixels, target, factorization
+):
+    got = digits.integrated_gradients(model, pixels, target, factorization=factorization)
+    full, blank = (
+        model(x).gather(1, target[:, None])[:, 0] for x in (pixels, torch.zeros_like(pixels))
+    )
+    assert_close(got.sum(dim=1), full - blank)
+    nodes, weights = np.polynomial.legendre.leggauss(7)
+    gradients = [
+        cotangent(model, pixels * (t + 1) / 2, target, factorization=factorization, eps=None)
+        for t in nodes
+    ]
+    assert_close(got, pixels * sum(w / 2 * g for w, g in zip(weights, gradients, strict=True)))
+
+
+def test_incomplete_integrated_gradients_are_an_error(model, pixels, target):
+    class Quartic(LinearAttention):
+        def forward(self, pixels, **options):
+            return super().forward(pixels, **options) * (1 + pixels.sum(dim=1, keepdim=True)) ** 3
+
+    beyond = Quartic(tokens=9, width=5, classes=4).double()
+    beyond.load_state_dict(model.state_dict())
+    with pytest.raises(ArithmeticError, match="not cubic"):
+        digits.integrated_gradients(beyond, pixels, target, factorization="qk_first")
+
+
+def test_a_wrong_factorization_or_stabiliser_is_an_error(model, pixels):
+    with pytest.raises(ValueError, match=r"left.*qk_first, kv_first"):
+        model(pixels, factorization="left")
+    with pytest.raises(ValueError, match=r"eps=-1.0"):
+        model(pixels, eps=-1.0)
+
+
+def test_equal_seeds_train_equal_weights_and_leave_the_random_state_alone():
+    state = torch.random.get_rng_state()
+    first, again, other = (digits.train(seed=seed, epochs=1) for seed in (5, 5, 6))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.equal(first.position, again.position)
+    assert not torch.equal(first.position, other.position)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return digits.table1(seed=1, epochs=1, count=12)
+
+
+def cell(table, explainer, pair, maps="raw", pixels="all"):
+    where = (explainer, pair, maps, pixels)
+    (found,) = [c for c in table.cells if (c.explainer, c.pair, c.maps, c.pixels) == where]
+    return found
+
+
+def test_table1_has_every_cell_and_every_example(small):
+    assert len(small.cells) == 3 * 3 * 2 * 2
+    assert {v.shape for v in small.examples.values()} == {(12,)}
+    assert {v.shape for v in small.maps.values()} == {(12, 64)}
+    assert 0 <= small.accuracy <= 1
+    for c in small.cells:
+        r = small.examples[f"{c.explainer} {c.pair} {c.maps} {c.pixels}"]
+        assert c.undefined == np.isnan(r).sum()
+        assert c.mean == pytest.approx(np.nanmean(r), rel=1e-12)
+        assert c.low <= c.mean <= c.high
+        assert c.paper == digits.PAPER[c.explainer][c.pair]
+
+
+@pytest.mark.parametrize("pixels", ["all", "ink"])
+@pytest.mark.parametrize("maps", ["raw", "sum to one"])
+def test_loo_and_ig_rows_are_invariant_and_attnlrp_is_not(small, maps, pixels):
+    assert cell(small, "LOO", "L vs R", maps, pixels).low == pytest.approx(1, abs=1e-9)
+    assert cell(small, "IG", "L vs R", maps, pixels).low == pytest.approx(1, abs=1e-9)
+    assert cell(small, "AttnLRP", "L vs R", maps, pixels).mean < 0.999
+    left, right = (cell(small, "IG", f"{side} vs LOO", maps, pixels) for side in "LR")
+    assert left.mean == pytest.approx(right.mean, abs=1e-9)
+
+
+def test_sum_to_one_turns_r_around_in_exactly_the_flipped_examples(small):
+    for c in small.cells:
+        if c.maps == "raw":
+            raw, normalised = (
+                small.examples[f"{c.explainer} {c.pair} {maps} {c.pixels}"]
+                for maps in ("raw", "sum to one")
+            )
+            np.testing.assert_allclose(abs(normalised), abs(raw), rtol=1e-7)
+            assert c.flipped == (raw * normalised < 0).sum()
+
+
+def test_training_beats_chance_by_far():
+    assert digits.accuracy(digits.train(seed=0)) > 0.85
