@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, expit
 
 from axioms import kinds
 from axioms.composites import Operation
@@ -28,7 +28,7 @@ ACTIVATIONS = {
     "gelu_new": gelu_tanh,
     "gelu_pytorch_tanh": gelu_tanh,
     "relu": lambda x: np.maximum(x, 0),
-    "silu": lambda x: x / (1 + np.exp(-x)),
+    "silu": lambda x: x * expit(x),
     "tanh": np.tanh,
 }
 
@@ -244,7 +244,8 @@ def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_i
 
     logits = at["classifier"]
     target = int(logits.argmax()) if target is None else target
-    r = np.where(np.arange(len(logits)) == target, logits, 0.0)
+    r = np.zeros_like(logits)
+    r[target] = logits[target]
     r = linear("classifier", r, at["bert.pooler.activation"])
     r = through(kinds.ACTIVATION, "bert.pooler.activation", r)
 

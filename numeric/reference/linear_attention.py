@@ -3,9 +3,9 @@
 Embeddings -> q, k, v -> product of the three, divided by the number of tokens -> mean over the
 tokens -> classifier.  ``qk_first`` is (Q K^T) V and ``kv_first`` is Q (K^T V): one function, two
 implementations (Sec. 3.1; the paper's "left" and "right" change places in Sec. 4.3).
-Axis letters: ``t``, ``j``, ``i`` token, ``c`` channel, ``r`` query/key channel, ``p`` value channel.
-Parameters: ``query``, ``key``, ``value`` and ``classifier``, each with ``.weight`` (out, in) and,
-if it has one, ``.bias`` (out).
+Axis letters: ``t``, ``j``, ``i`` token; ``c`` channel; ``r`` query/key channel; ``p`` value
+channel; ``n`` class.  Parameters: ``query``, ``key``, ``value`` and ``classifier``, each with
+``.weight`` (out, in) and, if it has one, ``.bias`` (out).
 """
 
 from dataclasses import dataclass
@@ -79,7 +79,8 @@ def relevance(parameters, x, *, factorization, target=None, eps=0.0):
     logits = classify(parameters, q, k, v, factorization=factorization)
     target = int(logits.argmax()) if target is None else target
 
-    r = np.where(np.arange(len(logits)) == target, logits, 0.0)
+    r = np.zeros_like(logits)
+    r[target] = logits[target]
     r = rules.epsilon(outer.mean(axis=0), *linear(parameters, "classifier"), r, eps=eps)
     average = np.full((len(x), 1), 1 / len(x))
     r = rules.epsilon(outer.T, average, 0.0, r[:, None], eps=eps).T

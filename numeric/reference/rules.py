@@ -147,9 +147,9 @@ def held_deviation(x, weight, bias, relevance, *, layer_norm_eps, eps):
     What is left is linear: ``z_c = sum_k x_k (delta_kc - 1/n) weight_c / std + bias_c``.
     The bias absorbs ``R_c bias_c / (z_c + eps s_c)``.
     """
-    inverse = 1 / np.sqrt(x.var(axis=-1) + layer_norm_eps)
+    inverse = 1 / np.sqrt(x.var(axis=-1) + layer_norm_eps)  # (...)
     centre = np.eye(x.shape[-1]) - 1 / x.shape[-1]
-    z = product("...k,kc,c,...->...c", x, centre, weight, inverse) + bias
+    z = (x - x.mean(axis=-1, keepdims=True)) * inverse[..., None] * weight + bias
     part = share(relevance, z, eps)
     return product("...k,kc,c,...,...c->...k", x, centre, weight, inverse, part)
 
