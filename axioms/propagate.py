@@ -120,6 +120,10 @@ def _as_matrix(value) -> Matrix:
     return Matrix(value) if isinstance(value, sp.MatrixBase) else Matrix([[value]])
 
 
+def _lowest_terms(r):
+    return r if r.is_Rational else sp.cancel(r)
+
+
 def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
     """Value of every node under ``root``, where ``point`` gives the value of each leaf by name.
 
@@ -176,8 +180,8 @@ def propagate(
     """Relevance of every node under ``root``, summed over the uses of a shared node.
 
     ``relevance`` starts at the root and is its value unless given; ``signs`` gives the sign of
-    a node's value where ``eps > 0`` and the value is symbolic.  At ``eps = 0`` results are
-    brought to lowest terms.  Raises UnassignedOperation that lists every operation for which
+    a node's value where ``eps > 0`` and the value is symbolic.  Relevance is in lowest terms.
+    Raises UnassignedOperation that lists every operation for which
     ``composite`` has no rule.
     """
     order = topological(root)
@@ -186,7 +190,7 @@ def propagate(
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)
     for node in reversed(order):
-        received[node] = received[node].applyfunc(sp.cancel)
+        received[node] = received[node].applyfunc(_lowest_terms)
         if node.op == TRANSPOSE:
             messages = [received[node].T]
         elif node in assigned:

@@ -1,0 +1,247 @@
+"""Products of inputs: relevance depends on the brackets, leave-one-out does not.
+
+Main statements
+  1  (x1 x2) x3 and x1 (x2 x3) get different relevance: 6/6/12 versus 12/6/6 at (2, 3, 4),
+     where leave-one-out is 24/24/24 for both (Fig. 1); and so at every eps >= 0 and every x
+  2  a leaf under products y_1, ..., y_d receives R times the product of y / (2 y + eps sign y),
+     that is R / 2**d as eps -> 0; so the Catalan(n - 1) bracketings of one ordered product give
+     Catalan(n - 1) explanations, and only a perfectly balanced one agrees with the merged product
+  3  merged into one product of n factors, every bracketing of every ordering gives R / n
+  4  ... which is the Shapley value and the Integrated Gradients of a monomial, from zero
+"""
+
+import itertools
+from math import comb
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.canonizers import merge_products
+from axioms.composites import Composite
+from axioms.decide import differ_at, identical, sign_cases
+from axioms.graph import leaf, topological
+from axioms.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.propagate import evaluate, explain
+from axioms.rewrites import bracketings
+from axioms.rules import bilinear_epsilon
+
+EPS = sp.Symbol("epsilon", positive=True)
+R = sp.Symbol("R", real=True, nonzero=True)
+EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
+EPSILON_RULE = Composite("epsilon rule", {kinds.BILINEAR: kinds.BILINEAR_EPSILON})
+
+
+def factors(n):
+    return [leaf(f"x{i + 1}") for i in range(n)]
+
+
+def point(n):
+    return {x.name: sp.Symbol(x.name, positive=True) for x in factors(n)}
+
+
+def paths(node, above=()):
+    """The products above every leaf, leaves from left to right."""
+    if not node.args:
+        return [above]
+    return [path for arg in node.args for path in paths(arg, (*above, node))]
+
+
+def slashed(relevances):
+    return "/".join(str(r) for r in relevances)
+
+
+@pytest.mark.theorem(
+    1,
+    "Two implementations of y = x1 x2 x3, (x1 x2) x3 and x1 (x2 x3), get the same relevance.",
+    "refuted",
+)
+def test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24(record_property):
+    x1, x2, x3 = factors(3)
+    at = {"x1": 2, "x2": 3, "x3": 4}
+    model_a, model_b = (x1 * x2) * x3, x1 * (x2 * x3)
+
+    relevance_a = list(explain(model_a, at, EQUAL_SPLIT).values())
+    relevance_b = list(explain(model_b, at, EQUAL_SPLIT).values())
+    assert relevance_a == [6, 6, 12]
+    assert relevance_b == [12, 6, 6]
+
+    symbols = {name: sp.Symbol(name) for name in at}
+    numbers = {symbols[name]: value for name, value in at.items()}
+    loo = []
+    for model in (model_a, model_b):
+        y = evaluate(model, symbols)[model][0]
+        loo.append(list(leave_one_out(y, numbers).values()))
+    assert loo == [[24, 24, 24], [24, 24, 24]]
+
+    record_property(
+        "witness",
+        f"x = {tuple(at.values())}: {slashed(relevance_a)} versus {slashed(relevance_b)}; "
+        f"leave-one-out {slashed(loo[0])} for both",
+    )
+
+
+@pytest.mark.theorem(
+    1,
+    "At every epsilon >= 0 and all nonzero inputs, x3 gets 2 + epsilon/|x2 x3| times as much "
+    "relevance from (x1 x2) x3 as from x1 (x2 x3).",
+    "proved",
+)
+def test_no_epsilon_and_no_input_makes_the_two_models_agree(record_property):
+    x1, x2, x3 = factors(3)
+    at = {name: sp.Symbol(name, real=True) for name in ("x1", "x2", "x3")}
+    inner_a, inner_b = x1 @ x2, x2 @ x3
+    model_a, model_b = inner_a @ x3, x1 @ inner_b
+    product = at["x2"] * at["x3"]
+
+    for case in sign_cases(1, 3):
+        s_y, s_a, s_b = (sp.Matrix([[s]]) for s in case)
+        signs = {model_a: s_y, model_b: s_y, inner_a: s_a, inner_b: s_b}
+        in_a = explain(model_a, at, EPSILON_RULE, eps=EPS, signs=signs)["x3"]
+        in_b = explain(model_b, at, EPSILON_RULE, eps=EPS, signs=signs)["x3"]
+        size = product * s_b[0]  # |x2 x3|
+        assert identical(in_a, in_b * (2 + EPS / size))
+    record_property("method", "cancel over generic x1, x2, x3 and epsilon, every sign case")
+
+
+@pytest.mark.theorem(
+    2,
+    "A product y of two factors gives each of them R y / (2 y + epsilon sign y), half of R as "
+    "epsilon -> 0.",
+    "proved",
+)
+def test_one_product_gives_each_factor_the_same_known_share(record_property):
+    a, b = (sp.Matrix([[sp.Symbol(name, real=True)]]) for name in "ab")
+    y = (a * b)[0]
+    for case in sign_cases(1, 1):
+        r_a, r_b = bilinear_epsilon(a, b, sp.Matrix([[R]]), eps=EPS, sign=case)
+        assert identical(r_a[0], R * y / (2 * y + EPS * case[0]))
+        assert identical(r_b[0], r_a[0])
+        assert identical(r_a[0].subs(EPS, 0), R / 2)
+    record_property("method", "cancel over generic factors, both signs; the induction step")
+
+
+@pytest.mark.theorem(
+    2,
+    "On any tree of products, a leaf under products y_1, ..., y_d receives R times the product "
+    "of y_k / (2 y_k + epsilon sign y_k), that is R / 2^d as epsilon -> 0.",
+    "proved",
+)
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
+    for tree in bracketings(factors(n), lambda a, b: a @ b):
+        at = point(n)
+        y = {node: value[0] for node, value in evaluate(tree, at).items()}
+        products = [node for node in topological(tree) if node.args]
+        # one symbol per sign: the identity holds whatever the signs are, so in every case
+        signs = {node: sp.Matrix([[sp.Symbol(f"s{k}")]]) for k, node in enumerate(products)}
+        found = explain(tree, at, EPSILON_RULE, eps=EPS, relevance=R, signs=signs)
+        for x, path in zip(factors(n), paths(tree), strict=True):
+            law = sp.prod(y[p] / (2 * y[p] + EPS * signs[p][0]) for p in path)
+            assert identical(found[x.name], R * law)
+            assert identical(found[x.name].subs(EPS, 0), R / 2 ** len(path))
+    record_property("method", "induction on the tree; every bracketing of up to 4 factors checked")
+
+
+@pytest.mark.theorem(
+    2,
+    "The C(n-1) bracketings of one ordered product of n factors (C: Catalan numbers) give C(n-1) "
+    "different explanations of one function.",
+    "proved",
+)
+def test_every_bracketing_gives_an_explanation_of_its_own(record_property):
+    counts = []
+    for n in range(2, 8):
+        trees = bracketings(factors(n))
+        found = {tuple(explain(t, point(n), EQUAL_SPLIT, relevance=R).values()) for t in trees}
+        assert len(trees) == comb(2 * n - 2, n - 1) // n
+        assert len(found) == len(trees)
+        counts.append(len(found))
+    record_property("method", f"{slashed(counts)} distinct explanations for n = 2, ..., 7")
+
+
+@pytest.mark.theorem(
+    2,
+    "A bracketing gives every factor R/n, as the merged product does, if and only if n is a "
+    "power of two and the tree is perfectly balanced.",
+    "proved",
+)
+def test_only_perfectly_balanced_bracketings_agree_with_the_merged_product(record_property):
+    agreeing = {}
+    for n in range(2, 9):
+        trees, ones = bracketings(factors(n)), dict.fromkeys(point(n), 1)  # R = 1: R only scales
+        shares = [set(explain(tree, ones, EQUAL_SPLIT).values()) for tree in trees]
+        merged = [
+            tree for tree, share in zip(trees, shares, strict=True) if share == {sp.Rational(1, n)}
+        ]
+        balanced = [t for t in trees if {2 ** len(path) for path in paths(t)} == {n}]
+        assert merged == balanced
+        agreeing[n] = len(merged)
+    assert agreeing == {n: int(n & (n - 1) == 0) for n in agreeing}
+    of_all = ", ".join(f"n = {n}: {k}" for n, k in agreeing.items())
+    record_property("method", f"R/2^d = R/n forces every depth to log2 n; agreeing trees {of_all}")
+
+
+@pytest.mark.theorem(
+    3,
+    "Once nested products are merged, every bracketing of every ordering of n factors gives each "
+    "factor R/n.",
+    "proved",
+)
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_merged_products_are_implementation_invariant(n, record_property):
+    at = point(n)
+    for ordering in itertools.permutations(factors(n)):
+        for tree in bracketings(ordering):
+            merged = merge_products(tree)
+            assert identical(evaluate(merged, at)[merged], evaluate(tree, at)[tree])
+            assert explain(merged, at, EQUAL_SPLIT, relevance=R) == dict.fromkeys(at, R / n)
+    record_property("method", "every bracketing of every ordering of up to 4 factors")
+
+
+@pytest.mark.theorem(
+    4,
+    "The merged split of a product is its Shapley value and its Integrated Gradients, both from "
+    "the zero baseline.",
+    "proved",
+)
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_the_merged_split_is_the_shapley_value_and_the_integrated_gradients(n, record_property):
+    at = point(n)
+    merged = merge_products(bracketings(factors(n))[0])
+    y = evaluate(merged, at)[merged][0]
+    generic = {x: x for x in at.values()}
+    split, by_shapley, by_path = (
+        list(attribution.values())
+        for attribution in (
+            explain(merged, at, EQUAL_SPLIT),
+            shapley(y, generic),
+            integrated_gradients(y, generic),
+        )
+    )
+    for k in range(n):
+        assert identical(split[k], y / n)
+        assert identical(split[k], by_shapley[k])
+        assert identical(split[k], by_path[k])
+    numbers = {x: k + 2 for k, x in enumerate(at.values())}
+    shares = [share.subs(numbers) for share in split]
+    record_property("method", f"{slashed(shares)} at {tuple(numbers.values())}")
+
+
+@pytest.mark.theorem(
+    4,
+    "The merged split of a product is its leave-one-out.",
+    "refuted",
+)
+def test_the_merged_split_is_leave_one_out_only_up_to_a_factor_n(record_property):
+    n, at = 3, point(3)
+    merged = merge_products(bracketings(factors(n))[0])
+    y = evaluate(merged, at)[merged][0]
+    split = explain(merged, at, EQUAL_SPLIT)
+    loo = leave_one_out(y, {x: x for x in at.values()})
+    witness = {x: k + 2 for k, x in enumerate(at.values())}
+    for name, x in at.items():
+        assert identical(n * split[name], loo[x])
+        assert differ_at(split[name], loo[x], witness)
+    numbers = [[r.subs(witness) for r in found.values()] for found in (split, loo)]
+    record_property("witness", " versus ".join(map(slashed, numbers)))
