@@ -1,0 +1,128 @@
+"""The reference's linear attention: one function in two factorizations, and theorem 8.
+
+In ``qk_first`` the paths through q, k, v carry 1/4, 1/4, 1/2 of gradient x input, and in
+``kv_first`` 1/2, 1/4, 1/4; the gradient here is a central difference of the forward pass.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from numeric.reference import linear_attention
+
+
+def linear_network():
+    rng = np.random.default_rng(0)
+    shapes = {"query": (3, 4), "key": (3, 4), "value": (2, 4), "classifier": (3, 2)}
+    parameters = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
+    parameters["classifier.bias"] = rng.normal(size=3)
+    return parameters, rng.normal(size=(5, 4))
+
+
+def central_difference(f, x, *, h=1e-5):
+    """Gradient of f at x; exact up to rounding where f is quadratic along each entry."""
+    gradient = np.empty_like(x)
+    for index in np.ndindex(*x.shape):
+        step = np.zeros_like(x)
+        step[index] = h
+        gradient[index] = (f(x + step) - f(x - step)) / (2 * h)
+    return gradient
+
+
+PATHS = {"qk_first": (1 / 4, 1 / 4, 1 / 2), "kv_first": (1 / 2, 1 / 4, 1 / 4)}
+
+
+def check_theorem_8(relevance, *, factorization):
+    """Each path carries gradient x input over 2 to the number of products above it."""
+    parameters, x = linear_network()
+    got = relevance(parameters, x, factorization=factorization, target=2)
+    projections = linear_attention.project(parameters, x)
+    of_x = np.zeros_like(x)
+    for n, name in enumerate(linear_attention.PATHS):
+
+        def logit(part, n=n):
+            parts = (*projections[:n], part, *projections[n + 1 :])
+            return linear_attention.classify(parameters, *parts, factorization=factorization)[2]
+
+        want = PATHS[factorization][n] * central_difference(logit, projections[n])
+        np.testing.assert_allclose(getattr(got, name), want * projections[n], rtol=1e-6, atol=1e-8)
+        of_x += x * (want @ parameters[f"{name}.weight"])
+    np.testing.assert_allclose(got.x, of_x, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("factorization", PATHS)
+def test_a_path_under_d_products_carries_gradient_times_input_over_two_to_the_d(factorization):
+    check_theorem_8(linear_attention.relevance, factorization=factorization)
+
+
+def test_the_two_factorizations_are_one_function_and_two_explanations():
+    parameters, x = linear_network()
+    left, right = (linear_attention.forward(parameters, x, factorization=name) for name in PATHS)
+    np.testing.assert_allclose(left, right, rtol=1e-12)
+    q, k, v = linear_attention.project(parameters, x)
+    by_hand = np.einsum("jr,ir,ip,np->n", q, k, v, parameters["classifier.weight"]) / 25
+    np.testing.assert_allclose(left, by_hand + parameters["classifier.bias"], rtol=1e-12)
+    explain = partial(linear_attention.relevance, parameters, x, target=2)
+    one, other = explain(factorization="qk_first"), explain(factorization="kv_first")
+    np.testing.assert_allclose(other.x - one.x, gap_of_v_and_q(parameters, x, one), rtol=1e-9)
+    assert np.abs(other.x - one.x).max() > 1e-3
+    np.testing.assert_allclose(one.key, other.key, rtol=1e-12)
+
+
+def gap_of_v_and_q(parameters, x, qk_first):
+    """(q - v) / 4 of gradient x input at the embeddings, from the relevance of ``qk_first``."""
+    q, _, v = linear_attention.project(parameters, x)
+    of_q = x * (4 * qk_first.query / q @ parameters["query.weight"])
+    of_v = x * (2 * qk_first.value / v @ parameters["value.weight"])
+    return (of_q - of_v) / 4
+
+
+def test_linear_attention_with_biases_loses_what_they_absorb():
+    parameters, x = linear_network()
+    del parameters["classifier.bias"]
+    explain = partial(linear_attention.relevance, x=x, factorization="kv_first", target=2)
+    np.testing.assert_allclose(explain(parameters).x.sum(), explain(parameters).logit, rtol=1e-9)
+    biased = explain(parameters | {"query.bias": np.array([1.0, -2.0, 0.5])})
+    assert abs(biased.x.sum() - biased.logit) > 1e-3
+    paths = biased.query.sum() + biased.key.sum() + biased.value.sum()
+    np.testing.assert_allclose(paths, biased.logit, rtol=1e-9)
+    assert abs(explain(parameters, eps=0.25).x.sum() - explain(parameters).logit) > 1e-3
+
+
+def test_an_unknown_factorization_is_refused():
+    with pytest.raises(ValueError, match="factorization='left': must be one of"):
+        linear_attention.forward(*linear_network(), factorization="left")
+
+
+def other_factorization(parameters, x, *, factorization, target):
+    (name,) = set(PATHS) - {factorization}
+    return linear_attention.relevance(parameters, x, factorization=name, target=target)
+
+
+def every_path(factor):
+    def wrong(parameters, x, **options):
+        got = linear_attention.relevance(parameters, x, **options)
+        parts = {name: factor(getattr(got, name)) for name in ("x", "query", "key", "value")}
+        return replace(got, **parts)
+
+    return wrong
+
+
+WRONG_LINEAR_ATTENTION = {
+    "other factorization": other_factorization,
+    "other class": lambda parameters, x, *, factorization, target: linear_attention.relevance(
+        parameters, x, factorization=factorization, target=0
+    ),
+    "not halved": every_path(lambda r: 2 * r),
+    "shares of tokens permuted": every_path(lambda r: r[::-1]),
+    "finite eps": partial(linear_attention.relevance, eps=1e-3),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LINEAR_ATTENTION)
+@pytest.mark.parametrize("factorization", PATHS)
+def test_a_wrong_linear_attention_is_rejected(wrong, factorization):
+    with pytest.raises(AssertionError):
+        check_theorem_8(WRONG_LINEAR_ATTENTION[wrong], factorization=factorization)
