@@ -61,6 +61,12 @@ def test_the_size_of_a_map_does_not_matter(size):
     np.testing.assert_allclose(pearson(A * size, B, KEEP), pearson(A, B, KEEP), rtol=1e-12)
 
 
+def test_rounding_never_pushes_r_beyond_one():
+    r = pearson(A, -3 * A, ALL)
+    assert (r >= -1).all()
+    np.testing.assert_allclose(r, -1, rtol=1e-12)
+
+
 VARIED = [1.0, 2.0, 4.0]
 NAN_MAPS = {
     "constant": ([3.0, 3.0, 3.0], [True, True, True]),
@@ -80,6 +86,11 @@ def test_an_undefined_correlation_is_nan_in_either_argument(name):
     other = np.array([VARIED])
     assert np.isnan(pearson(values, other, keep)).all()
     assert np.isnan(pearson(other, values, keep)).all()
+
+
+def test_examples_without_any_token_are_nan():
+    empty = np.empty((3, 0))
+    assert np.isnan(pearson(empty, empty, empty.astype(bool))).all()
 
 
 def test_an_undefined_example_leaves_the_others_alone():

@@ -225,6 +225,15 @@ def test_table1_has_every_cell_and_every_example(small):
         assert c.paper == digits.PAPER[c.explainer][c.pair]
 
 
+def test_ink_leaves_blank_pixels_out(small):
+    pixels = digits.images()["test"][0][:12].numpy()
+    maps = (small.maps["AttnLRP L"], small.maps["LOO L"])
+    want = [np.corrcoef(*(m[b, x > 0] for m in maps))[0, 1] for b, x in enumerate(pixels)]
+    got = {name: small.examples[f"AttnLRP L vs LOO raw {name}"] for name in ("ink", "all")}
+    np.testing.assert_allclose(got["ink"], want, rtol=1e-9)
+    assert abs(got["all"] - want).max() > 0.01
+
+
 @pytest.mark.parametrize("pixels", ["all", "ink"])
 @pytest.mark.parametrize("maps", ["raw", "sum to one"])
 def test_loo_and_ig_rows_are_invariant_and_attnlrp_is_not(small, maps, pixels):

@@ -27,7 +27,10 @@ def pearson(a, b, keep):
     of its kept values is not finite; values outside ``keep`` are never read.
     Raises ValueError or TypeError if the shapes differ or ``keep`` is not boolean.
     """
-    return (_unit(a, keep) * _unit(b, keep)).sum(axis=-1).clip(-1, 1)
+    with np.errstate(all="ignore"):  # what is undefined ends as 0 / 0
+        a, b = _centred(a, keep), _centred(b, keep)
+        r = (a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
+    return r.clip(-1, 1)
 
 
 def normalise(a, keep):
@@ -75,18 +78,11 @@ def _kept(a, keep):
     return np.where(keep, a, 0.0)
 
 
-def _unit(a, keep):
-    """Kept values, centred and of length one; NaN where that is impossible."""
+def _centred(a, keep):
+    """Kept values less their mean, in units of the largest; 0 outside ``keep``."""
     kept = _kept(a, keep)
-    count = np.sum(keep, axis=-1, keepdims=True)
-    high = np.max(kept, axis=-1, keepdims=True, where=keep, initial=-np.inf)
-    low = np.min(kept, axis=-1, keepdims=True, where=keep, initial=np.inf)
-    # Compared before centring: the mean of a constant map is not always that constant.
-    defined = (count >= 2) & (low < high) & np.isfinite(kept).all(axis=-1, keepdims=True)
-    with np.errstate(all="ignore"):
-        # Scaled twice, so that squares neither overflow nor vanish.
-        scaled = kept / np.maximum(abs(low), abs(high))
-        centred = np.where(keep, scaled - scaled.sum(axis=-1, keepdims=True) / count, 0.0)
-        centred = centred / abs(centred).max(axis=-1, keepdims=True)
-        unit = centred / np.sqrt((centred**2).sum(axis=-1, keepdims=True))
-    return np.where(defined, unit, np.nan)
+    # Scaled first: squares neither overflow nor vanish, and a constant map becomes all 1 or
+    # all -1, whose mean is exact, so that it is centred to 0 and not to rounding errors.
+    scaled = kept / abs(kept).max(axis=-1, keepdims=True, initial=0)
+    mean = scaled.sum(axis=-1, keepdims=True) / np.sum(keep, axis=-1, keepdims=True)
+    return np.where(keep, scaled - mean, 0.0)
