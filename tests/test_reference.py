@@ -161,9 +161,9 @@ def modified_gradient(model, ids, types, keep, *, target, eps, value_only):
     return before.detach().numpy(), *shares
 
 
-def check_relevance(*, composite, eps):
+def check_relevance(*, composite, eps, target=1):
     _, model = tiny()
-    options = {"target": 1, "eps": eps}
+    options = {"target": target, "eps": eps}
     got = bert.relevance(
         model, IDS, composite=composite, token_type_ids=TYPES, keep=KEEP, **options
     )
@@ -182,6 +182,18 @@ def test_relevance_is_input_times_modified_gradient(composite, eps):
     got = check_relevance(composite=composite, eps=eps)
     np.testing.assert_array_equal(got.channels[2], 0)  # masked, so that nothing reads it
     assert np.abs(got.tokens[KEEP]).min() > 1e-6
+
+
+@pytest.mark.parametrize("target", [0, 2])
+def test_relevance_starts_at_the_logit_that_is_asked_for(target):
+    got = check_relevance(composite=ATTNLRP, eps=0.25, target=target)
+    assert got.target == target
+
+
+def test_relevance_starts_at_the_predicted_logit_if_none_is_asked_for():
+    _, model = tiny()
+    got = bert.relevance(model, IDS, composite=ATTNLRP)
+    assert got.logit == bert.forward(model, IDS)["classifier"].max()
 
 
 def swapped(rule):
@@ -344,6 +356,14 @@ def test_leave_one_out_is_that_of_transformers_and_not_zero(pretrained):
     check_leave_one_out(bert.leave_one_out, *pretrained)
     _, model, ids = pretrained
     assert np.abs(bert.leave_one_out(model, ids)).min() > 1e-6
+
+
+def test_leave_one_out_starts_from_the_tokens_that_are_kept():
+    _, model = tiny()
+    left = bert.leave_one_out(model, IDS, keep=KEEP, target=2)
+    logit = lambda keep: bert.forward(model, IDS, keep=keep)["classifier"][2]
+    assert left[2] == 0  # it was out already
+    np.testing.assert_allclose(left[1], logit(KEEP) - logit([True, False, False, *KEEP[3:]]))
 
 
 def delete(model, ids):

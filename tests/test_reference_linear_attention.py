@@ -91,6 +91,35 @@ def test_linear_attention_with_biases_loses_what_they_absorb():
     assert abs(explain(parameters, eps=0.25).x.sum() - explain(parameters).logit) > 1e-3
 
 
+def part(contribution, r, z, *, halves=2, eps=0.25):
+    """One message of Eqs. 1 (halves=1) and 3, every index of the contribution kept."""
+    return contribution * r / (halves * z + eps * np.where(z >= 0, 1, -1))
+
+
+@pytest.mark.parametrize("factorization", PATHS)
+def test_at_finite_eps_every_message_is_stabilised_after_the_division_by_t(factorization):
+    parameters, x = linear_network()
+    got = linear_attention.relevance(parameters, x, factorization=factorization, eps=0.25, target=2)
+    q, k, v = linear_attention.project(parameters, x)
+    o = q @ k.T @ v / 5
+    mean, weight = o.mean(axis=0), parameters["classifier.weight"][2]
+    r = part(mean * weight, got.logit, got.logit, halves=1)
+    r = part(o / 5, r, mean, halves=1)
+    if factorization == "qk_first":
+        s = q @ k.T / 5
+        jip = part(s[:, :, None] * v, r[:, None], o[:, None])
+        r_s = jip.sum(axis=2)[:, :, None]
+        jir = part(q[:, None] * k / 5, r_s, s[:, :, None])
+        want = jir.sum(axis=1), jir.sum(axis=0), jip.sum(axis=0)
+    else:
+        s = k.T @ v / 5
+        jrp = part(q[:, :, None] * s, r[:, None], o[:, None])
+        irp = part(k[:, :, None] * v[:, None] / 5, jrp.sum(axis=0), s)
+        want = jrp.sum(axis=2), irp.sum(axis=2), irp.sum(axis=1)
+    for name, exact in zip(linear_attention.PATHS, want, strict=True):
+        np.testing.assert_allclose(getattr(got, name), exact, rtol=1e-10, atol=1e-14)
+
+
 def test_an_unknown_factorization_is_refused():
     with pytest.raises(ValueError, match="factorization='left': must be one of"):
         linear_attention.forward(*linear_network(), factorization="left")
