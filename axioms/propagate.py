@@ -120,10 +120,6 @@ def _as_matrix(value) -> Matrix:
     return Matrix(value) if isinstance(value, sp.MatrixBase) else Matrix([[value]])
 
 
-def _lowest_terms(r):
-    return r if r.is_Rational else sp.cancel(r)
-
-
 def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
     """Value of every node under ``root``, where ``point`` gives the value of each leaf by name.
 
@@ -190,7 +186,7 @@ def propagate(
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)
     for node in reversed(order):
-        received[node] = received[node].applyfunc(_lowest_terms)
+        received[node] = received[node].applyfunc(rules.lowest_terms)
         if node.op == TRANSPOSE:
             messages = [received[node].T]
         elif node in assigned:

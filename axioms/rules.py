@@ -37,12 +37,20 @@ def stabilize(z, *, eps, sign=None):
     return denominator
 
 
+def lowest_terms(r):
+    """The same rational function as one fraction without common factors."""
+    return r if r.is_Rational else sp.cancel(r)
+
+
 def shares(relevance, z, *, eps, sign=None) -> Matrix:
-    """R_j / (z_j + eps * sign(z_j)) for every output j: relevance per unit of contribution."""
+    """R_j / (z_j + eps * sign(z_j)) for every output j: relevance per unit of contribution.
+
+    In lowest terms, since one division here is far cheaper than a sum of fractions later.
+    """
 
     def share(j, p):
         s = None if sign is None else sign[j, p]
-        return relevance[j, p] / stabilize(z[j, p], eps=eps, sign=s)
+        return lowest_terms(relevance[j, p] / stabilize(z[j, p], eps=eps, sign=s))
 
     return Matrix(*z.shape, share)
 

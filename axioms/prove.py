@@ -1,0 +1,175 @@
+"""Running the theorems, and what each of them established."""
+
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+THEOREMS = Path(__file__).resolve().parent / "theorems"
+ROOT = THEOREMS.parent.parent  # of the repository, or the folder the package is installed in
+VERDICTS = ("proved", "refuted")
+NOT_ESTABLISHED = "not established"
+MARKER = "theorem(number, statement, verdict): a statement, 'proved' or 'refuted' by its test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one theorem test established: one row of the table of theorems."""
+
+    number: int
+    statement: str
+    verdict: str  # "proved", "refuted" or "not established"
+    witness: str  # the point that refutes the statement, computed by the test
+    method: str  # how a proof goes
+    seconds: float
+    test: str  # such as axioms/theorems/test_linear.py::test_...
+    error: str  # why nothing was established; empty otherwise
+
+
+class _Recorder:
+    """Collects the marker and the reports of every theorem test, by test function."""
+
+    def __init__(self):
+        self.items: dict[str, list[pytest.Item]] = {}
+        self.reports: dict[str, list[pytest.TestReport]] = {}
+        self.unreadable: list[str] = []
+
+    def pytest_configure(self, config):
+        config.addinivalue_line("markers", MARKER)
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.unreadable.append(f"{report.nodeid}: {report.longreprtext}")
+
+    def pytest_collection_finish(self, session):
+        for item in session.items:
+            if item.get_closest_marker("theorem"):
+                self.items.setdefault(_test(item), []).append(item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item):
+        report = yield
+        self.reports.setdefault(_test(item), []).append(report)
+        return report
+
+
+def _test(item: pytest.Item) -> str:
+    """Path and name of a test function; a node id has no path outside the root directory."""
+    path = item.path
+    if path.is_relative_to(ROOT):
+        path = path.relative_to(ROOT)
+    return f"{path.as_posix()}::{item.nodeid.partition('::')[2].partition('[')[0]}"
+
+
+def prove(*paths: str | Path) -> list[Verdict]:
+    """Runs the theorem tests under ``paths`` (default: all) and says what each established.
+
+    In order of number.  Nothing is printed or written, and neither the current directory nor
+    the user's pytest configuration matters.  Raises RuntimeError if a file cannot be read or
+    holds no theorem, and ValueError for a marker that is not (number, statement, verdict).
+    """
+    chosen = [Path(path).resolve() for path in paths or (THEOREMS,)]
+    recorder = _Recorder()
+    with _undisturbed(chosen):
+        status = pytest.main([*_options(), *map(str, chosen)], plugins=[recorder])
+    if recorder.unreadable:
+        raise RuntimeError("theorems could not be collected:\n" + "\n".join(recorder.unreadable))
+    if status == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or not recorder.items:
+        raise RuntimeError(
+            f"no theorem ran in {', '.join(map(str, chosen))} ({status!r}); "
+            "give test files whose tests carry @pytest.mark.theorem"
+        )
+    verdicts = [
+        _verdict(test, items, recorder.reports.get(test, []))
+        for test, items in recorder.items.items()
+    ]
+    return sorted(verdicts, key=lambda verdict: verdict.number)  # stable: files keep their order
+
+
+def _options() -> list[str]:
+    return [
+        f"-c{os.devnull}",  # no configuration file but this line of options
+        f"--rootdir={ROOT}",
+        "--noconftest",
+        "--disable-plugin-autoload",
+        "--import-mode=importlib",
+        "--strict-markers",
+        "--capture=sys",
+        "-pno:terminal",
+        "-pno:cacheprovider",
+        "-pno:faulthandler",  # process-wide: an outer pytest run may be using it
+    ]
+
+
+@contextlib.contextmanager
+def _undisturbed(paths: list[Path]) -> Iterator[None]:
+    """No pytest settings from the environment, no bytecode files, no modules left behind."""
+    before = set(sys.modules)
+    try:
+        with mock.patch.dict(os.environ), mock.patch.object(sys, "dont_write_bytecode", new=True):
+            for setting in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+                os.environ.pop(setting, None)
+            yield
+    finally:
+        # a module kept from this run would hide an edit of its file from the next one
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and any(Path(file).resolve().is_relative_to(path) for path in paths):
+                del sys.modules[name]
+
+
+def _claim(number: int, statement: str, verdict: str) -> tuple[int, str, str]:
+    return number, statement, verdict
+
+
+def _verdict(test, items, reports) -> Verdict:
+    marker = items[0].get_closest_marker("theorem")
+    try:
+        claim = inspect.signature(_claim).bind(*marker.args, **marker.kwargs)
+    except TypeError as error:
+        raise ValueError(f"{test}: {error}; write theorem(number, statement, verdict)") from None
+    number, statement, claimed = _claim(*claim.args, **claim.kwargs)
+    if claimed not in VERDICTS:
+        raise ValueError(f"{test}: verdict {claimed!r}; write one of {', '.join(VERDICTS)}")
+    recorded = _recorded(reports)
+    error = _error(items, reports)
+    if not error and claimed == "refuted" and not recorded["witness"]:
+        error = "no witness: a refutation records the point it computed as 'witness'"
+    return Verdict(
+        number=number,
+        statement=statement,
+        verdict=NOT_ESTABLISHED if error else claimed,
+        seconds=sum(report.duration for report in reports),
+        test=test,
+        error=error,
+        **recorded,
+    )
+
+
+def _recorded(reports) -> dict[str, str]:
+    """Texts that the runs of one test recorded, each once, in order."""
+    texts = {"witness": {}, "method": {}}
+    for report in reports:
+        for key, text in report.user_properties:
+            if key in texts:
+                texts[key][str(text)] = None
+    return {key: "; ".join(found) for key, found in texts.items()}
+
+
+def _error(items, reports) -> str:
+    """What went wrong, or '' if every run of the test passed."""
+    failures = [report.longreprtext for report in reports if report.failed]
+    if failures:
+        return "\n".join(failures)
+    passed = sum(report.when == "call" and report.passed for report in reports)
+    if passed < len(items):
+        return f"{len(items) - passed} of {len(items)} runs of the test were skipped"
+    return ""

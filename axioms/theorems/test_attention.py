@@ -1,0 +1,168 @@
+"""The softmax rule of Eq. 5, and what leaving a key out does to attention.
+
+Main statements
+  10  Eq. 5 returns the sum of R_A,i (z_i - zbar), zbar = sum A_i z_i, whatever arrived; at equal
+      logits it returns nothing, so it does not conserve, and neither does the attention step
+  10  R_i(z + c) = R_i(z) + c (R_A,i - A_i sum R_A): the total is shift-invariant, shares
+      are not
+  20  leaving key i out of a row gives O - O_without_i = A_i / (1 - A_i) (v_i - O), for any number
+      of keys
+"""
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.composites import ATTNLRP
+from axioms.decide import differ_at, generic, identical
+from axioms.graph import Node, leaf
+from axioms.propagate import evaluate, explain
+from axioms.rules import softmax, taylor
+
+N = 3
+Z, R = generic("z", 1, N), generic("r", 1, N)
+E = generic("e", 1, N, positive=True)  # exp(z): independent of z as far as rational functions go
+C, EXP_C = sp.Symbol("c", real=True), sp.Symbol("exp_c", positive=True)
+
+
+@pytest.mark.theorem(
+    10,
+    "Eq. 5 returns the sum over i of R_i (z_i - zbar) in all, where zbar is the mean of the "
+    "logits under the attention weights.",
+    "proved",
+)
+def test_the_softmax_rule_returns_a_covariance_of_relevance_and_logits(record_property):
+    a = softmax(Z, exp_z=E)
+    (r_z,) = taylor(Z, R, exp_z=E)
+    mean = sum(a.multiply_elementwise(Z))
+    assert identical(sum(r_z), sum(R[i] * (Z[i] - mean) for i in range(N)))
+    for i in range(N):
+        assert identical(r_z[i], Z[i] * (R[i] - E[i] / sum(E) * sum(R)))
+    record_property("method", f"cancel over {N} generic logits, exponentials and relevances")
+
+
+@pytest.mark.theorem(
+    10,
+    "When all logits of a row equal c, Eq. 5 returns c (R_i - mean R) to logit i: nothing in all.",
+    "proved",
+)
+def test_at_equal_logits_the_softmax_rule_loses_all_relevance(record_property):
+    (r_z,) = taylor(C * sp.ones(1, N), R, exp_z=EXP_C * sp.ones(1, N))
+    assert identical(sum(r_z), 0)
+    assert all(identical(r_z[i], C * (R[i] - sum(R) / N)) for i in range(N))
+    record_property("method", f"cancel over {N} equal generic logits and generic relevances")
+
+
+@pytest.mark.theorem(
+    10,
+    "Eq. 5 conserves relevance: what the logits receive is what arrived at the attention weights.",
+    "refuted",
+)
+def test_the_softmax_rule_does_not_conserve_relevance(record_property):
+    z, r = sp.zeros(1, N), sp.Matrix([[1, 2, 3]])
+    (r_z,) = taylor(z, r)
+    assert differ_at(sum(r_z), sum(r), {})
+    record_property(
+        "witness", f"logits {list(z)}, relevance {list(r)}: {sum(r_z)} of {sum(r)} left"
+    )
+
+
+@pytest.mark.theorem(
+    10,
+    "Eqs. 3, 4 and 5 together conserve relevance locally, from the output of an attention step to "
+    "its queries, keys and values, as epsilon -> 0.",
+    "refuted",
+)
+def test_an_attention_step_at_equal_logits_conserves_only_half(record_property):
+    scores = Node(kinds.SCORES, (leaf("q"), leaf("k")))
+    weights = Node(kinds.SOFTMAX, (scores,))
+    output = Node(kinds.READOUT, (weights, leaf("v")))
+    at = {"q": sp.Matrix([[1]]), "k": sp.Matrix([1, 1]), "v": sp.Matrix([1, 2])}
+    o = evaluate(output, at)[output][0]
+    found = explain(output, at, ATTNLRP)
+    totals = {
+        name: sp.expand(sum(r) if isinstance(r, sp.MatrixBase) else r) for name, r in found.items()
+    }
+    assert differ_at(sum(totals.values()), o, {})
+    assert totals == {"q": 0, "k": 0, "v": o / 2}
+    shares = ", ".join(f"{name} {total}" for name, total in totals.items())
+    record_property("witness", f"q = 1, k = (1, 1), v = (1, 2): output {o}, of which {shares}")
+
+
+@pytest.mark.theorem(
+    10,
+    "Adding c to all logits, which changes no attention weight, adds c (R_i - A_i sum R) to the "
+    "relevance of logit i by Eq. 5, and nothing to the total.",
+    "proved",
+)
+def test_a_shift_of_the_logits_moves_relevance_between_them(record_property):
+    a = softmax(Z, exp_z=E)
+    (plain,) = taylor(Z, R, exp_z=E)
+    (shifted,) = taylor(Z + C * sp.ones(1, N), R, exp_z=EXP_C * E)
+    for i in range(N):
+        assert identical(shifted[i], plain[i] + C * (R[i] - a[i] * sum(R)))
+    assert identical(sum(shifted), sum(plain))
+    record_property("method", f"cancel over {N} generic logits, exponentials, relevances and c")
+
+
+@pytest.mark.theorem(
+    10,
+    "Two rows of logits with the same attention weights get the same relevance by Eq. 5.",
+    "refuted",
+)
+def test_the_shares_of_the_softmax_rule_are_not_shift_invariant(record_property):
+    r, c = sp.Matrix([[1, 2, 3]]), 1
+    ones = sp.ones(1, N)  # at equal logits the exponentials cancel, so the witness is rational
+    (plain,) = taylor(0 * ones, r, exp_z=ones)
+    (shifted,) = taylor(c * ones, r, exp_z=ones)
+    assert any(differ_at(a, b, {}) for a, b in zip(plain, shifted, strict=True))
+    record_property("witness", f"logits 0: {list(plain)}; logits {c}: {list(shifted)}")
+
+
+@pytest.mark.theorem(
+    20,
+    "Leaving key i out of one row of attention changes its output by exactly "
+    "O - O_without_i = A_i/(1 - A_i) (v_i - O), for any number of keys.",
+    "proved",
+)
+def test_leaving_one_key_out_moves_the_output_away_from_its_value(record_property):
+    # All other keys enter through two numbers: the sum of their exponentials and the sum of
+    # their exponentials times values.  So the proof holds for any number of them.
+    e, rest = sp.symbols("e rest", positive=True)
+    v, weighted = sp.symbols("v weighted", real=True)
+    a = e / (e + rest)
+    o, without = (e * v + weighted) / (e + rest), weighted / rest
+    assert identical(o - without, a / (1 - a) * (v - o))
+    record_property("method", "cancel; all other keys lumped into two generic sums")
+
+
+@pytest.mark.theorem(
+    20,
+    "The same law holds entry by entry for the softmax of three keys with key i removed.",
+    "proved",
+)
+@pytest.mark.parametrize("i", range(N))
+def test_leaving_one_of_three_keys_out_follows_the_same_law(i, record_property):
+    v = generic("v", N, 2)
+    kept = [k for k in range(N) if k != i]
+    a = softmax(Z, exp_z=E)
+    o = a * v
+    without = softmax(Z[:, kept], exp_z=E[:, kept]) * v[kept, :]
+    assert identical(o - without, a[i] / (1 - a[i]) * (v[i, :] - o))
+    record_property("method", f"cancel over {N} generic keys and values of 2 channels")
+
+
+@pytest.mark.theorem(
+    20,
+    "Leaving key i out of one row of attention changes its output by A_i v_i, what the value-only "
+    "rule attributes to it.",
+    "refuted",
+)
+def test_leaving_one_key_out_is_not_removing_its_summand(record_property):
+    a, v, i = sp.ones(1, N) / N, sp.Matrix([1, 2, 6]), 0
+    o = (a * v)[0]
+    loo = o - sum(v[1:, :]) / (N - 1)
+    summand = a[i] * v[i]
+    assert identical(loo, a[i] / (1 - a[i]) * (v[i] - o))
+    assert differ_at(loo, summand, {})
+    record_property("witness", f"A = {list(a)}, v = {list(v)}: {loo} versus {summand}")

@@ -1,0 +1,167 @@
+"""LayerNorm: what the held-deviation rule conserves, and why gradient x input vanishes before it.
+
+Main statements
+  13  with its deviation held, LayerNorm gives its input R_k (y_k - b_k) / (y_k + eps s_k) of
+      output k; its bias absorbs R_k b_k / (y_k + eps s_k)
+  23  for every f, gradient x input of f(LayerNorm(x)) summed over the channels of a token x is
+      h / (var + h) times the sum of g_k (y_k - b_k), h = norm-epsilon, g = df/dy: 0 as h -> 0
+  23  Integrated Gradients from the zero vector has the integrand h / S^3 times the sum of
+      g_k w_k (x_k - mean), S^2 = t^2 var + h: as h -> 0 it vanishes at every step t > 0, so any
+      sum over such steps does; the exact integral does not, it stays f(x) - f(0)
+"""
+
+import pytest
+import sympy as sp
+
+from axioms.decide import differ_at, generic, identical
+from axioms.rules import (
+    deviations,
+    held_deviation,
+    layer_norm,
+    layer_norm_gradient,
+    layer_norm_jacobian,
+)
+
+EPS = sp.Symbol("epsilon", positive=True)
+S = sp.Symbol("S", positive=True)  # sqrt(var(x) + norm-epsilon)
+WIDTH = 3
+X, W, B, R = (generic(name, 1, WIDTH) for name in "xwbr")
+MEAN = sum(X) / WIDTH
+VARIANCE = sum((x - MEAN) ** 2 for x in X) / WIDTH
+NORM_EPS = S**2 - VARIANCE  # eliminates the square root, so that all stays rational
+Y = layer_norm(X, W, B, norm_eps=0, deviation=[S])
+
+
+@pytest.mark.theorem(
+    13,
+    "With its deviation held, LayerNorm passes exactly R_k (y_k - b_k)/(y_k + epsilon s_k) of "
+    "output k to its input; its bias and the stabiliser absorb the rest.",
+    "proved",
+)
+def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+    s = generic("s", 1, WIDTH)  # the identity holds whatever the signs are, so in every case
+    (r_x,) = held_deviation(X, W, B, R, eps=EPS, deviation=[S], sign=s)
+    d = [Y[k] + EPS * s[k] for k in range(WIDTH)]
+    assert identical(sum(r_x), sum(R[k] * (Y[k] - B[k]) / d[k] for k in range(WIDTH)))
+    absorbed = sum(R[k] * (B[k] + EPS * s[k]) / d[k] for k in range(WIDTH))
+    assert identical(sum(r_x) + absorbed, sum(R))
+    record_property("method", f"cancel over {WIDTH} generic channels and generic signs")
+
+
+@pytest.mark.theorem(
+    23,
+    "For every function f, gradient times input of f(LayerNorm(x)), summed over the channels of x, "
+    "is exactly h/(var + h) sum_k (y_k - b_k) df/dy_k, where h is norm-epsilon.",
+    "proved",
+)
+def test_gradient_x_input_before_layer_norm_is_a_fraction_set_by_norm_epsilon(record_property):
+    g = generic("g", 1, WIDTH)  # df/dy, arbitrary: so f is
+    jacobian = layer_norm_jacobian(X, W, S)
+    total = sum(X[i] * jacobian[i, k] * g[k] for i in range(WIDTH) for k in range(WIDTH))
+    assert identical(total, NORM_EPS / S**2 * sum((Y[k] - B[k]) * g[k] for k in range(WIDTH)))
+    record_property("method", f"cancel over {WIDTH} generic channels, weights and df/dy")
+
+
+@pytest.mark.theorem(
+    23,
+    "LayerNorm's slopes are those of its definition, its deviation moving along with its input.",
+    "proved",
+)
+def test_the_slopes_of_layer_norm_are_its_derivatives(record_property):
+    # S**2 = var(x) + h, so dS/dx_i = (dvar/dx_i) / (2 S) at fixed h
+    jacobian = layer_norm_jacobian(X, W, S)
+    for i in range(WIDTH):
+        for k in range(WIDTH):
+            along = sp.diff(VARIANCE, X[i]) / (2 * S)
+            assert identical(jacobian[i, k], sp.diff(Y[k], X[i]) + sp.diff(Y[k], S) * along)
+    record_property("method", f"chain rule through S, cancel over {WIDTH} generic channels")
+
+
+@pytest.mark.theorem(
+    23,
+    "As norm-epsilon -> 0, gradient times input of any function of LayerNorm(x), summed over the "
+    "channels of x, is exactly zero.",
+    "proved",
+)
+def test_gradient_x_input_vanishes_before_layer_norm(record_property):
+    jacobian = layer_norm_jacobian(X, W, S)
+    for k in range(WIDTH):
+        total = sum(X[i] * jacobian[i, k] for i in range(WIDTH))
+        assert vanishes_with_norm_epsilon(total, NORM_EPS)
+        assert not vanishes_with_norm_epsilon(jacobian[0, k], NORM_EPS)
+    record_property(
+        "method", "norm-epsilon divides the sum: a polynomial quotient over S^3 is left"
+    )
+
+
+def vanishes_with_norm_epsilon(expression, norm_eps):
+    """Whether ``expression = norm_eps * polynomial / S**3``: zero where norm_eps = 0 and S > 0."""
+    return sp.cancel(expression * S**3 / norm_eps).is_polynomial(S, *X, *W)
+
+
+@pytest.mark.theorem(
+    23,
+    "At finite norm-epsilon, gradient times input summed over the channels of LayerNorm's input is "
+    "zero.",
+    "refuted",
+)
+def test_gradient_x_input_before_layer_norm_is_small_but_not_zero(record_property):
+    x, w, b, h = sp.Matrix([[4, -4]]), sp.Matrix([[1, 2]]), sp.zeros(1, 2), 9
+    y = layer_norm(x, w, b, norm_eps=h)
+    (r_x,) = layer_norm_gradient(x, w, b, y, norm_eps=h)  # f = y_1 + y_2, so R = y and g = 1
+    variance = deviations(x, norm_eps=0)[0] ** 2
+    assert differ_at(sum(r_x), 0, {})
+    assert identical(sum(r_x), h / (variance + h) * sum(y))
+    record_property("witness", f"x = {list(x)}, h = {h}: {sum(r_x)} of an output of {sum(y)}")
+
+
+T = sp.Symbol("t", positive=True)  # position on the path t x, where S^2 = t^2 var(x) + h
+
+
+@pytest.mark.theorem(
+    23,
+    "As norm-epsilon -> 0, the integrand of Integrated Gradients from zero, summed over the "
+    "channels of LayerNorm's input, vanishes at every step of the path but the baseline.",
+    "proved",
+)
+def test_integrated_gradients_find_nothing_before_layer_norm_at_any_step(record_property):
+    jacobian, h = layer_norm_jacobian(T * X, W, S), S**2 - T**2 * VARIANCE
+    for k in range(WIDTH):
+        integrand = sum(X[i] * jacobian[i, k] for i in range(WIDTH))
+        assert identical(integrand, h / S**3 * W[k] * (X[k] - MEAN))
+    # the identity for each dy_k suffices: the integrand of f is their sum weighted by df/dy_k
+    record_property("method", f"cancel over {WIDTH} generic channels at a generic step t > 0")
+
+
+@pytest.mark.theorem(
+    23,
+    "For a linear readout f of LayerNorm(x), exact Integrated Gradients from zero sum to f(x) - "
+    "f(0) at every norm-epsilon > 0: they are complete.",
+    "proved",
+)
+def test_exact_integrated_gradients_before_layer_norm_are_complete(record_property):
+    # t / S is an antiderivative of h / S^3, where dS/dt = t var / S; it is 0 at the baseline
+    derivative = sp.diff(T / S, T) + sp.diff(T / S, S) * T * VARIANCE / S
+    assert identical(derivative, (S**2 - T**2 * VARIANCE) / S**3)
+    # so channel k integrates to w_k (x_k - mean) / S at t = 1, which is y_k - b_k
+    for k in range(WIDTH):
+        assert identical(W[k] * (X[k] - MEAN) / S, Y[k] - B[k])
+    record_property("method", "the antiderivative t/S of the integrand, cancel")
+
+
+@pytest.mark.theorem(
+    23,
+    "Exact Integrated Gradients from zero, summed over the channels of LayerNorm's input, tend to "
+    "0 as norm-epsilon -> 0, as every sum over steps t > 0 does.",
+    "refuted",
+)
+def test_the_steps_and_the_integral_disagree_in_the_limit(record_property):
+    x1, h = 4, sp.Symbol("h", positive=True)  # f = y_1 at x = (x1, -x1), so var = x1^2
+    integrand = h * x1 / sp.sqrt(T**2 * x1**2 + h) ** 3
+    exact = sp.limit(sp.integrate(integrand, (T, 0, 1)), h, 0, "+")
+    midpoints = [(sp.Rational(2 * step + 1, 20)) for step in range(10)]
+    by_steps = sum(integrand.subs(T, t) for t in midpoints).subs(h, 0) / 10
+    assert differ_at(exact, by_steps, {})
+    record_property(
+        "witness", f"x = ({x1}, {-x1}), f = y_1: integral {exact}, ten steps {by_steps}"
+    )

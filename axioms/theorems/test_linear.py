@@ -1,0 +1,137 @@
+"""Linear layers: what the epsilon rule conserves, what it absorbs, and when it is leave-one-out.
+
+Main statements
+  6  with the bias in the denominator, inputs receive R_j (z_j - b_j) / (z_j + eps s_j) of output
+     j, the bias absorbs R_j b_j / (z_j + eps s_j) and the stabiliser R_j eps s_j / (z_j + eps s_j)
+  6  without it they receive R_j u_j / (u_j + eps s_j), u = x W: all of R_j as eps -> 0
+  6  for one output without bias R_i = LOO_i |z| / (|z| + eps): leave-one-out as eps -> 0 only
+  6  with a bias, the first variant stays leave-one-out as eps -> 0 and the second does not
+  6  a sum of vectors (a residual, or word plus position) conserves all but the stabiliser's share
+"""
+
+import pytest
+import sympy as sp
+
+from axioms.decide import differ_at, generic, identical, sign_cases
+from axioms.leave_one_out import leave_one_out
+from axioms.rules import add, epsilon, epsilon_without_bias, linear_map
+
+EPS = sp.Symbol("epsilon", positive=True)
+X, W, B, R = generic("x", 1, 2), generic("w", 2, 2), generic("b", 1, 2), generic("r", 1, 2)
+
+
+@pytest.mark.theorem(
+    6,
+    "With the bias in the denominator, the inputs of a linear layer receive exactly "
+    "R_j (z_j - b_j)/(z_j + epsilon s_j) of output j; bias and stabiliser absorb the rest.",
+    "proved",
+)
+def test_epsilon_rule_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+    z = linear_map(X, W, B)
+    for s in sign_cases(1, 2):
+        (r_x,) = epsilon(X, W, R, eps=EPS, bias=B, sign=s)
+        d = [z[j] + EPS * s[j] for j in range(2)]
+        assert identical(sum(r_x), sum(R[j] * (z[j] - B[j]) / d[j] for j in range(2)))
+        absorbed = sum(R[j] * (B[j] + EPS * s[j]) / d[j] for j in range(2))
+        assert identical(sum(r_x) + absorbed, sum(R))
+        for i in range(2):
+            assert identical(r_x[i], sum(X[i] * W[i, j] * R[j] / d[j] for j in range(2)))
+    record_property("method", "cancel over a generic 2 x 2 layer, every sign case")
+
+
+@pytest.mark.theorem(
+    6,
+    "Without the bias in the denominator, the inputs of a linear layer receive exactly "
+    "R_j u_j/(u_j + epsilon s_j) of output j, u = xW: all of it as epsilon -> 0.",
+    "proved",
+)
+def test_epsilon_rule_without_bias_conserves_all_but_the_share_of_the_stabiliser(record_property):
+    u = linear_map(X, W)
+    for s in sign_cases(1, 2):
+        (r_x,) = epsilon_without_bias(X, W, R, eps=EPS, bias=B, sign=s)
+        expected = sum(R[j] * u[j] / (u[j] + EPS * s[j]) for j in range(2))
+        assert identical(sum(r_x), expected)
+        assert identical(expected.subs(EPS, 0), sum(R))
+    record_property("method", "cancel over a generic 2 x 2 layer, every sign case")
+
+
+@pytest.mark.theorem(
+    6,
+    "For one output without bias, the epsilon rule gives R_i = LOO_i |z|/(|z| + epsilon), hence "
+    "R_i = x_i W_i = LOO_i as epsilon -> 0.",
+    "proved",
+)
+def test_one_linear_output_gets_leave_one_out_shrunk_by_the_stabiliser(record_property):
+    w = W[:, 0]
+    z = linear_map(X, w)
+    loo = leave_one_out(z[0], {x: x for x in X})
+    for s in sign_cases(1, 1):
+        size = z[0] * s[0]  # |z|
+        (r_x,) = epsilon(X, w, z, eps=EPS, sign=s)
+        for i, x in enumerate(X):
+            assert identical(r_x[i], loo[x] * size / (size + EPS))
+            assert identical(r_x[i].subs(EPS, 0), loo[x])
+            assert identical(loo[x], x * w[i])
+    record_property("method", "cancel over generic x and w, both signs")
+
+
+@pytest.mark.theorem(
+    6,
+    "In a linear layer f(x) = xW, relevance by Eq. 1 equals leave-one-out at finite epsilon.",
+    "refuted",
+)
+def test_epsilon_rule_is_not_leave_one_out_at_finite_epsilon(record_property):
+    x, w, eps = sp.Matrix([[1, 1]]), sp.Matrix([1, 2]), sp.Rational(1, 4)
+    (r_x,) = epsilon(x, w, linear_map(x, w), eps=eps)
+    symbols = dict(zip(X, x, strict=True))
+    loo = list(leave_one_out(linear_map(X, w)[0], symbols).values())
+    assert all(differ_at(r, l, {}) for r, l in zip(r_x, loo, strict=True))
+    record_property("witness", f"x = {list(x)}, W = {list(w)}, eps = {eps}: {list(r_x)} vs {loo}")
+
+
+@pytest.mark.theorem(
+    6,
+    "For one output with a bias, as epsilon -> 0, R_i = LOO_i when the bias is in the denominator.",
+    "proved",
+)
+def test_a_bias_in_the_denominator_keeps_leave_one_out(record_property):
+    w, b = W[:, 0], B[:, 0]
+    z = linear_map(X, w, b)
+    loo = leave_one_out(z[0], {x: x for x in X})
+    (r_x,) = epsilon(X, w, z, eps=0, bias=b)
+    assert all(identical(r_x[i], loo[x]) for i, x in enumerate(X))
+    record_property("method", "cancel over generic x, w and b")
+
+
+@pytest.mark.theorem(
+    6,
+    "For one output with a bias, as epsilon -> 0, R_i = LOO_i when the bias is left out of the "
+    "denominator.",
+    "refuted",
+)
+def test_a_bias_outside_the_denominator_loses_leave_one_out(record_property):
+    x, w, b = sp.Matrix([[1, 3]]), sp.Matrix([1, 1]), sp.Matrix([[2]])
+    (r_x,) = epsilon_without_bias(x, w, linear_map(x, w, b), eps=0, bias=b)
+    f = linear_map(X, w, b)[0]
+    loo = list(leave_one_out(f, dict(zip(X, x, strict=True))).values())
+    assert all(differ_at(r, l, {}) for r, l in zip(r_x, loo, strict=True))
+    record_property("witness", f"x = {list(x)}, W = {list(w)}, b = {b[0]}: {list(r_x)} vs {loo}")
+
+
+@pytest.mark.theorem(
+    6,
+    "The operands of a sum z receive R z/(z + epsilon sign z) in all, each its own R x/(z + "
+    "epsilon sign z): all of R as epsilon -> 0.",
+    "proved",
+)
+def test_a_sum_conserves_all_but_the_share_of_the_stabiliser(record_property):
+    operands = [generic(name, 1, 1) for name in ("word", "position", "type")]
+    r, z = R[:, :1], sum(operands[1:], operands[0])
+    for s in sign_cases(1, 1):
+        received = add(operands, r, eps=EPS, sign=s)
+        for x, r_x in zip(operands, received, strict=True):
+            assert identical(r_x[0], r[0] * x[0] / (z[0] + EPS * s[0]))
+        total = sum(r_x[0] for r_x in received)
+        assert identical(total, r[0] * z[0] / (z[0] + EPS * s[0]))
+        assert identical(total.subs(EPS, 0), r[0])
+    record_property("method", "cancel over three generic operands, both signs")

@@ -1,0 +1,144 @@
+"""`prove` reports what the theorem tests established, and nothing else."""
+
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from axioms.prove import THEOREMS, prove
+
+HEAD = "import pytest\n\n"
+HOLDS = """
+@pytest.mark.theorem(2, "One is one.", "proved")
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_is_one(n, record_property):
+    print("noise")
+    assert n == n
+    record_property("method", f"by looking at {n}")
+"""
+REFUTES = """
+@pytest.mark.theorem(1, "One is two.", "refuted")
+def test_one_is_not_two(record_property):
+    assert 1 != 2
+    record_property("witness", f"{1} and {2}")
+"""
+FAILS = """
+@pytest.mark.theorem(3, "Two is three.", "proved")
+@pytest.mark.parametrize("n", [2, 3])
+def test_two_is_three(n):
+    assert n == 3
+"""
+
+
+@pytest.fixture
+def theorems(tmp_path):
+    def write(*tests, name="test_theorems.py"):
+        path = tmp_path / name
+        path.write_text(HEAD + "".join(tests))
+        return path
+
+    return write
+
+
+def test_a_theorem_is_one_row_with_what_its_test_recorded(theorems):
+    path = theorems(HOLDS, REFUTES)
+    first, second = prove(path)
+    assert (first.number, first.statement) == (1, "One is two.")
+    assert (first.verdict, first.witness, first.error) == ("refuted", "1 and 2", "")
+    assert (second.number, second.verdict) == (2, "proved")
+    assert second.method == "by looking at 1; by looking at 2"
+    assert second.seconds > 0
+    assert second.test == f"{path.as_posix()}::test_one_is_one"
+
+
+WRONG = {
+    "a failing assertion": (FAILS, "assert 2 == 3"),
+    "an error": (HOLDS.replace("assert n == n", "1 / 0"), "ZeroDivisionError"),
+    "an error before the test": (
+        HOLDS.replace("(n, ", "(n, missing, "),
+        "fixture 'missing' not found",
+    ),
+    "a skipped run": (HOLDS.replace("assert n == n", "pytest.skip()"), "skipped"),
+    "an expected failure": (
+        FAILS.replace("@pytest.mark.p", "@pytest.mark.xfail\n@pytest.mark.p", 1),
+        "skipped",
+    ),
+    "a refutation without witness": (REFUTES.replace("record_property(", "print("), "no witness"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_fails_is_not_established(name, theorems):
+    test, reason = WRONG[name]
+    (verdict,) = prove(theorems(test))
+    assert verdict.verdict == "not established"
+    assert reason in verdict.error
+
+
+UNREADABLE = {
+    "a file that cannot be imported": ("import no_such_module\n", RuntimeError, "no_such_module"),
+    "a file without theorems": ("def test_nothing():\n    pass\n", RuntimeError, "no theorem"),
+    "an unknown verdict": (REFUTES.replace('"refuted"', '"true"'), ValueError, "'true'"),
+    "a marker without verdict": (REFUTES.replace(', "refuted"', ""), ValueError, "verdict"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_is_no_theorem_is_an_error(name, theorems):
+    text, error, message = UNREADABLE[name]
+    with pytest.raises(error, match=message):
+        prove(theorems(text))
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match="nowhere"):
+        prove(tmp_path / "test_nowhere.py")
+
+
+def test_a_second_run_sees_the_file_as_it_is_then(theorems):
+    assert [v.verdict for v in prove(theorems(REFUTES))] == ["refuted"]
+    assert [v.verdict for v in prove(theorems(FAILS))] == ["not established"]
+    assert [v.verdict for v in prove(theorems(REFUTES))] == ["refuted"]
+
+
+def test_nothing_is_printed_written_or_taken_from_the_surroundings(
+    theorems, tmp_path, monkeypatch, capfd
+):
+    path = theorems(HOLDS)
+    (tmp_path / "conftest.py").write_text("raise RuntimeError\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    monkeypatch.chdir(tmp_path)
+    files, environment = sorted(tmp_path.rglob("*")), dict(os.environ)
+    modules = set(sys.modules)
+    assert [v.verdict for v in prove(path)] == ["proved"]
+    assert sorted(tmp_path.rglob("*")) == files
+    assert os.environ == environment
+    assert set(sys.modules) - modules == set()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    return prove()
+
+
+def test_every_theorem_of_the_package_is_established_under_its_number(verdicts):
+    assert [v.error for v in verdicts if v.verdict == "not established"] == []
+    assert {v.number for v in verdicts} >= {1, 2, 3, 6, 7, 8, 10, 20, 23}
+    assert all(v.witness for v in verdicts if v.verdict == "refuted")
+    assert all(v.method for v in verdicts if v.verdict == "proved")
+    assert verdicts[0].witness.startswith("x = (2, 3, 4): 6/6/12 versus 12/6/6")
+    repeated = Counter(v.statement for v in verdicts)
+    assert max(repeated.values()) == 1
+
+
+def test_every_test_of_the_package_is_a_theorem_listed_in_its_file(verdicts):
+    for path in THEOREMS.glob("test_*.py"):
+        rows = [v for v in verdicts if Path(v.test.partition("::")[0]).name == path.name]
+        source = path.read_text()
+        assert len(rows) == source.count("\ndef test_")
+        listed = source.split('"""')[1]
+        assert all(f"  {v.number}  " in listed for v in rows)
