@@ -120,10 +120,16 @@ def _undisturbed(paths: list[Path]) -> Iterator[None]:
             yield
     finally:
         # a module kept from this run would hide an edit of its file from the next one
-        for name in set(sys.modules) - before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and any(Path(file).resolve().is_relative_to(path) for path in paths):
+        new = set(sys.modules) - before
+        ours = [name for name in new if _lies_under(sys.modules[name], paths)]
+        for name in new:
+            if any(f"{our}.".startswith(f"{name}.") for our in ours):  # it or a parent of it
                 del sys.modules[name]
+
+
+def _lies_under(module, paths: list[Path]) -> bool:
+    file = getattr(module, "__file__", None)
+    return bool(file) and any(Path(file).resolve().is_relative_to(path) for path in paths)
 
 
 def _claim(number: int, statement: str, verdict: str) -> tuple[int, str, str]:
