@@ -1,0 +1,161 @@
+"""Labelled texts by name: embedded sentences, SST-2 and IMDB, from the Hub or a local folder."""
+
+import csv
+import gzip
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import datasets
+
+from benchmarks.models import UnavailableError
+
+EMBEDDED = Path(__file__).parent / "assets" / "sentences.tsv"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set: where it is on the Hub, in a local folder, and how the paper treats it."""
+
+    hub: str
+    split: str
+    text: str  # name of the text column
+    files: tuple[str, ...]  # in --data-dir; the first that exists is read
+    paper: str  # the block of Table 2 it answers
+    chunk: int = 1  # tokens removed per step of a perturbation curve (Appendix B.1.2)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts with labels in file order, and the digest of both."""
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+    origin: str
+    paper: str
+    chunk: int
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(json.dumps([self.texts, self.labels]).encode()).hexdigest()
+
+    def first(self, examples: int | None) -> "Texts":
+        """The first ``examples`` texts, or all."""
+        if examples is not None and examples < 1:
+            raise ValueError(f"examples={examples}: pass at least 1")
+        part = {"texts": self.texts[:examples], "labels": self.labels[:examples]}
+        return Texts(**vars(self) | part)
+
+
+SOURCES = {
+    "sst2": Source(
+        hub="stanfordnlp/sst2",
+        split="validation",
+        text="sentence",
+        files=("sst2_dev.tsv.gz", "sst2_dev.tsv"),
+        paper="SST",
+    ),
+    "imdb": Source(
+        hub="stanfordnlp/imdb",
+        split="test",
+        text="text",
+        files=("imdb_small_test.jsonl.gz", "imdb_test.jsonl.gz"),
+        paper="IMDB",
+        chunk=16,
+    ),
+}
+DATASETS = ("embedded", *SOURCES)
+
+
+def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
+    """The data set ``name``: from ``data_dir`` if given, else from the Hub ("embedded": neither).
+
+    Raises ValueError for an unknown name or a broken file, UnavailableError for a missing one.
+    """
+    if name == "embedded":
+        return _texts(name, _read_tsv(EMBEDDED, "sentence"), "embedded", "SST", 1)
+    if name not in SOURCES:
+        raise ValueError(f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}")
+    source = SOURCES[name]
+    if data_dir is not None:
+        path = _find(source, Path(data_dir))
+        rows, origin = READERS[path.suffixes[0]](path, source.text), path.name
+    else:
+        rows, origin = _download(source), f"hub:{source.hub}"
+    if name == "imdb":
+        rows = _alternate(rows)
+    return _texts(name, rows, origin, source.paper, source.chunk)
+
+
+def _texts(name, rows, origin, paper, chunk):
+    texts, labels = zip(*rows, strict=True)
+    return Texts(name, texts, labels, origin, paper, chunk)
+
+
+def _alternate(rows):
+    """Labels in turn: the original file has all of one label first, and runs take the first N."""
+    by_label = [[row for row in rows if row[1] == label] for label in (0, 1)]
+    size = max(map(len, by_label))
+    return [group[n] for n in range(size) for group in by_label if n < len(group)]
+
+
+def _find(source, folder):
+    if not folder.is_dir():
+        raise UnavailableError(f"--data-dir {folder}: no such folder")
+    for name in source.files:
+        if (folder / name).is_file():
+            return folder / name
+    raise UnavailableError(
+        f"--data-dir {folder} has none of {', '.join(source.files)}; leave --data-dir out to "
+        "load from the Hugging Face Hub, or pass --dataset embedded"
+    )
+
+
+def _open(path):
+    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open("r")
+
+
+def _read_tsv(path, column):
+    return _read(path, column, lambda f: csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def _read_jsonl(path, column):
+    return _read(path, column, lambda f: map(json.loads, f))
+
+
+def _read(path, column, records: Callable):
+    rows = []
+    try:
+        with _open(path) as file:
+            for record in records(file):
+                rows.append((record[column].strip(), int(record["label"])))
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is broken after {len(rows)} records: {type(error).__name__}: {error}; "
+            f"it must have the columns {column!r} and 'label'"
+        ) from error
+    if not rows:
+        raise ValueError(f"{path} has no records; get the file again")
+    return rows
+
+
+READERS = {".tsv": _read_tsv, ".jsonl": _read_jsonl}
+
+
+def _download(source, hub: str | None = None):
+    try:
+        table = datasets.load_dataset(hub or source.hub, split=source.split)
+    except (OSError, ValueError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UnavailableError(
+            f"data set {source.hub!r} could not be loaded from the Hugging Face Hub: {first}\n"
+            "Without a network, pass --data-dir FOLDER with "
+            f"{' or '.join(source.files)} in it, or --dataset embedded."
+        ) from error
+    return [
+        (text.strip(), label)
+        for text, label in zip(table[source.text], table["label"], strict=True)
+    ]

@@ -1,0 +1,78 @@
+"""What an experiment returns, and how it is written: JSON with provenance, Parquet, PNG."""
+
+import json
+import platform
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+PACKAGES = ("numpy", "scikit-learn", "scipy", "sympy", "torch", "transformers")
+
+Track = Callable[[Iterable, str], Iterable]
+"""Shows progress over the items of an iterable under a description."""
+
+
+def untracked(items: Iterable, _description: str) -> Iterable:
+    return items
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One experiment's answer: a table to read, and the per-example values behind it."""
+
+    name: str  # file name, such as "table2"
+    title: str
+    text: str  # what was measured, in which units, for a reader of the paper
+    settings: dict  # all that determines the numbers
+    rows: list[dict]  # the table; None where there is no value
+    examples: dict[str, list] = field(default_factory=dict)  # columns, one value per example
+    notes: tuple[str, ...] = ()  # findings, in sentences computed from the values
+    figure: Callable | None = None  # result -> matplotlib Figure
+    seconds: float = 0.0
+
+    def write(self, folder: Path) -> None:
+        """``name``.json, .parquet and .png in ``folder``, whichever there is content for."""
+        record = {
+            "name": self.name,
+            "title": self.title,
+            "settings": self.settings,
+            "rows": self.rows,
+            "notes": self.notes,
+            "seconds": self.seconds,
+            "provenance": provenance(),
+        }
+        (folder / f"{self.name}.json").write_text(json.dumps(record, indent=2) + "\n")
+        if self.examples:
+            pq.write_table(pa.table(self.examples), folder / f"{self.name}.parquet")
+        if self.figure:
+            self.figure(self).savefig(folder / f"{self.name}.png", dpi=150)
+
+
+def provenance() -> dict:
+    """What else a number depends on: commit, versions, processor, threads, date."""
+    return {
+        "commit": _commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        **{name: version(name) for name in ("lrp-axioms", *PACKAGES)},
+    }
+
+
+def _commit():
+    """The commit of this checkout, marked if files differ from it; None outside a checkout."""
+    here = Path(__file__).parent
+    git = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run(git, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() or None

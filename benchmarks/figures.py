@@ -1,0 +1,117 @@
+"""One function per figure: Result -> matplotlib Figure, readable in greyscale."""
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+GREYS = {"all": "0.25", "content": "0.65"}
+MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
+LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
+
+mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+
+
+def table1(result) -> Figure:
+    """Table 1 as points: r of each pair of maps, raw and normalised, with the paper's numbers."""
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.subplots()
+    names = [f"{row['explainer']}\n{row['pair']}" for row in result.rows]
+    x = np.arange(len(names))
+    for offset, maps, marker in ((-0.15, "raw", "o"), (0.15, "sum to one", "s")):
+        mean = np.array([row[f"r {maps}"] for row in result.rows])
+        low, high = (
+            np.array([row[f"r {maps} {e}"] for row in result.rows]) for e in ("low", "high")
+        )
+        axes.errorbar(
+            x + offset,
+            mean,
+            yerr=np.abs([mean - low, high - mean]),
+            fmt=marker,
+            color="0.2",
+            mfc="0.2" if maps == "raw" else "white",
+            label=f"measured, {maps}",
+        )
+    axes.plot(
+        x, [row["paper r"] for row in result.rows], "_", ms=18, color="tab:red", label="paper"
+    )
+    axes.set_xticks(x, names, fontsize=7)
+    axes.set_ylabel("Pearson's r (mean, 95 % interval)")
+    axes.axhline(0, color="0.8", lw=0.8, zorder=0)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def table2(result) -> Figure:
+    """r with LOO by method, over all and over content tokens, with the paper's marks."""
+    rows = [row for row in result.rows if row["method"] != "LOO"]
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.subplots()
+    x = np.arange(len(rows))
+    for offset, tokens in ((-0.2, "all"), (0.2, "content")):
+        mean = np.array([row[f"r {tokens}"] for row in rows])
+        ends = [np.array([row[f"r {tokens} {end}"] for row in rows]) for end in ("low", "high")]
+        axes.bar(
+            x + offset,
+            mean,
+            0.38,
+            yerr=np.abs([mean - ends[0], ends[1] - mean]),
+            color=GREYS[tokens],
+            label=f"{tokens} tokens",
+        )
+    axes.plot(x, [row["paper r"] for row in rows], "_", ms=40, color="tab:red", label="paper")
+    axes.set_xticks(x, [row["method"] for row in rows])
+    axes.set_ylabel("Pearson's r with Leave-One-Out")
+    axes.axhline(0, color="0.5", lw=0.8)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def figure2(result) -> Figure:
+    """r with LOO against the layer, for the paper's three orders; dashed: AttnLRP, CP-LRP."""
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, tokens in zip(panels, ("all", "content"), strict=True):
+        key = f"r {tokens}"
+        for order, marker in MARKERS.items():
+            rows = [row for row in result.rows if row["order"] == order]
+            axes.plot(
+                [row["layer"] for row in rows],
+                [row[key] for row in rows],
+                LINES[order],
+                marker=marker,
+                ms=4,
+                color="0.2",
+                mfc="white" if order == "single layer" else "0.2",
+                label=order,
+            )
+        axes.axhline(result.rows[0][key], color="tab:red", ls="--", lw=1, label="AttnLRP")
+        axes.set_title(f"{tokens} tokens", fontsize=9)
+        axes.set_xlabel("layer")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    panels[0].set_ylabel("Pearson's r with Leave-One-Out")
+    panels[1].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def timing(result) -> Figure:
+    """Seconds against text length, log-log."""
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    styles = zip(("attnlrp", "cp-lrp", "gradient", "loo"), ("o-", "s--", "^:", "D-."), strict=True)
+    for method, style in styles:
+        axes.loglog(
+            [row["tokens"] for row in result.rows],
+            [row[f"{method} ms"] for row in result.rows],
+            style,
+            color="0.2",
+            mfc="white" if method == "gradient" else "0.2",
+            ms=4,
+            label=method,
+        )
+    ticks = [row["tokens"] for row in result.rows]
+    axes.set_xticks(ticks, ticks)
+    axes.minorticks_off()
+    axes.set_xlabel("tokens in the text")
+    axes.set_ylabel("milliseconds per text (median)")
+    axes.legend(frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,100 @@
+"""Sequence classifiers by name: the embedded one, a folder, or an id on the Hugging Face Hub."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+EMBEDDED = Path(__file__).parent / "assets" / "bert12-sst2"
+
+
+class UnavailableError(FileNotFoundError):
+    """A model or data set that is neither on this machine nor reachable."""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A model in eval mode with its tokenizer, and the digest of its weights."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    sha256: str
+
+    def label(self, target: int) -> str:
+        return str(self.model.config.id2label.get(target, target))
+
+
+def load(name: str = "embedded", *, device: str = "cpu", revision: str | None = None) -> Classifier:
+    """The classifier ``name`` in float32: "embedded", a folder, or a Hub id.
+
+    Raises UnavailableError that says what was looked for, where, and what works offline.
+    """
+    source = _source(name)
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # its loading bar would break ours
+    logging.disable_progress_bar()
+    try:
+        # The embedded weights are stored in float16, which would otherwise be the dtype.
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            source, dtype=torch.float32, revision=revision, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise UnavailableError(_advice(name, error)) from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
+    if info["missing_keys"]:
+        raise ValueError(
+            f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
+            "would be random; pass a checkpoint that was fine-tuned for classification"
+        )
+    return Classifier(model.eval().to(device), tokenizer, name, digest(model))
+
+
+def digest(model: torch.nn.Module) -> str:
+    """SHA-256 over names and values of all parameters and buffers, whatever file they came from."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        sha.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        sha.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def _source(name):
+    if name == "embedded":
+        return EMBEDDED
+    if Path(name).is_dir():
+        if not (Path(name) / "config.json").is_file():
+            raise UnavailableError(
+                f"model folder {name!r} has no config.json; pass a folder written by "
+                "save_pretrained, or 'embedded'"
+            )
+        return Path(name)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UnavailableError(
+            f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "
+            "textattack/bert-base-uncased-SST-2, or 'embedded'"
+        )
+    return name
+
+
+def _advice(name, error):
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"model {name!r} could not be loaded: {first}\n"
+        "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "
+        "--model embedded, or download it elsewhere and pass its folder."
+    )

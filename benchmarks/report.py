@@ -1,0 +1,66 @@
+"""All results as one self-contained HTML page."""
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from benchmarks import tables
+from benchmarks.experiment import Result, provenance
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "assets"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(results: Sequence[Result]) -> str:
+    """The page: summary, then every table and figure with what determined it."""
+    sections = []
+    for result in results:
+        headers, rows = tables.cells(result)
+        image = _image(result) if result.figure else None
+        sections.append({"result": result, "headers": headers, "rows": rows, "image": image})
+    template = TEMPLATES.get_template("report.html.j2")
+    return template.render(sections=sections, summary=_summary(results), provenance=provenance())
+
+
+def _image(result):
+    png = io.BytesIO()
+    result.figure(result).savefig(png, dpi=150)
+    return base64.b64encode(png.getvalue()).decode()
+
+
+def _summary(results):
+    """The answers to the two questions that most readers come with."""
+    found = {result.name: result for result in results}
+    lines = []
+    if "theorems" in found:
+        verdicts = [row["verdict"] for row in found["theorems"].rows]
+        counts = {v: verdicts.count(v) for v in ("proved", "refuted", "not established")}
+        lines.append(
+            ", ".join(
+                f"{n} statements {v}" for v, n in counts.items() if n or v != "not established"
+            )
+            + "."
+        )
+    if "table2" in found:
+        for row in found["table2"].rows:
+            if row["method"] in ("AttnLRP", "CP-LRP"):
+                lines.append(
+                    f"{row['method']}: r = {row['r all']:.3f} with Leave-One-Out over all tokens, "
+                    f"{row['r content']:.3f} over content tokens (paper: {row['paper r']:.2f})."
+                )
+        lines += found["table2"].notes[:-1]
+    if "time" in found:
+        last = found["time"].rows[-1]
+        lines.append(
+            f"Leave-One-Out takes {last['LOO / AttnLRP']:.0f} times as long as AttnLRP at "
+            f"{last['tokens']} tokens."
+        )
+    return lines

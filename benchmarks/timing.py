@@ -1,0 +1,107 @@
+"""Time of LRP against Leave-One-Out, as ratios measured in alternating runs."""
+
+import statistics
+import time
+
+import torch
+
+from benchmarks import figures
+from benchmarks.experiment import Result, Track, untracked
+from benchmarks.models import Classifier
+from numeric import attribute
+
+LENGTHS = (8, 16, 32, 64, 128)
+REPEATS = 7
+
+
+def plain_gradient(model, inputs):
+    """Gradient x input as anyone would write it: the yardstick of every speed claim.
+
+    Parameters are frozen here too, so that no rule wins by that alone.
+    """
+    flags = [(p, p.requires_grad) for p in model.parameters()]
+    model.requires_grad_(requires_grad=False)
+    try:
+        words = model.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
+        logits = model(inputs_embeds=words, attention_mask=inputs["attention_mask"]).logits
+        (gradient,) = torch.autograd.grad(logits.amax(dim=1).sum(), words)
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(requires_grad=flag)
+    return (words * gradient).sum(dim=-1).detach()
+
+
+METHODS = {
+    "gradient": plain_gradient,
+    "attnlrp": lambda model, inputs: attribute(model, inputs, "attnlrp").relevance,
+    "cp-lrp": lambda model, inputs: attribute(model, inputs, "cp-lrp").relevance,
+    "loo": lambda model, inputs: attribute(model, inputs, "loo").relevance,
+}
+
+
+def random_text(model, *, batch: int, tokens: int) -> dict[str, torch.Tensor]:
+    """Token ids without meaning: time depends on shapes alone."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(1, model.config.vocab_size, (batch, tokens), generator=generator)
+    ids = ids.to(model.device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def alternate(functions: dict, *, repeats: int) -> dict[str, list[float]]:
+    """Seconds of each function in turn, ``repeats`` times after one warm-up round.
+
+    Alternating runs meet the same background load, so that ratios within a round are fair.
+    """
+    seconds = {name: [] for name in functions}
+    for n in range(repeats + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            if n:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def lrp_versus_loo(classifier: Classifier, *, track: Track = untracked) -> Result:
+    """Milliseconds per text for one text of each length, and the ratio of LOO to LRP."""
+    start = time.perf_counter()
+    model = classifier.model
+    longest = model.config.max_position_embeddings
+    rows = []
+    for tokens in track([n for n in LENGTHS if n <= longest], "time of LRP and LOO"):
+        inputs = random_text(model, batch=1, tokens=tokens)
+        run = {name: lambda f=f, x=inputs: f(model, x) for name, f in METHODS.items()}
+        seconds = alternate(run, repeats=REPEATS)
+        median = {name: statistics.median(s) for name, s in seconds.items()}
+        ratios = [a / b for a, b in zip(seconds["loo"], seconds["attnlrp"], strict=True)]
+        rows.append(
+            {"tokens": tokens}
+            | {f"{name} ms": 1000 * value for name, value in median.items()}
+            | {
+                "LOO / AttnLRP": statistics.median(ratios),
+                "low": min(ratios),
+                "high": max(ratios),
+            }
+        )
+    return Result(
+        name="time",
+        title="Time: one LRP pass against Leave-One-Out",
+        text=(
+            "Milliseconds for one text on this machine, median of "
+            f"{REPEATS} alternating runs; the ratio is the median within a run, with its range. "
+            "'gradient' is plain gradient x input of the same model. Random token ids: time "
+            "depends on shapes alone."
+        ),
+        settings={
+            "model": classifier.name,
+            "model_sha256": classifier.sha256,
+            "device": str(model.device),
+            "dtype": str(model.dtype),
+            "repeats": REPEATS,
+        },
+        rows=rows,
+        figure=figures.timing,
+        seconds=time.perf_counter() - start,
+    )
