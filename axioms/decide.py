@@ -23,6 +23,25 @@ def sign_cases(rows: int, cols: int) -> Iterator[sp.Matrix]:
         yield sp.Matrix(rows, cols, signs)
 
 
+def is_rational_function(expression) -> bool:
+    """Whether only symbols, rational numbers, sums, products and integer powers occur."""
+    return all(
+        part.is_Symbol
+        or part.is_Rational
+        or part.is_Add
+        or part.is_Mul
+        or (part.is_Pow and part.exp.is_Integer)
+        for part in sp.preorder_traversal(expression)
+    )
+
+
+def lowest_terms(expression):
+    """A rational function as one fraction without common factors; all else as it is."""
+    if expression.is_Rational or not is_rational_function(expression):
+        return expression
+    return sp.cancel(expression)
+
+
 def identical(lhs, rhs) -> bool:
     """Whether two rational functions, or two matrices of them, are the same.
 
@@ -33,7 +52,7 @@ def identical(lhs, rhs) -> bool:
             raise ValueError(f"shapes differ: {lhs} and {rhs}; compare entries of equal shapes")
         return all(identical(a, b) for a, b in zip(lhs, rhs, strict=True))
     gap = sp.sympify(lhs) - sp.sympify(rhs)
-    if gap.has(sp.nan, sp.zoo, sp.oo) or not gap.is_rational_function():
+    if not is_rational_function(gap):
         raise ValueError(
             f"{gap} is not a rational function; split signs into cases and name exponentials "
             "and roots by symbols"

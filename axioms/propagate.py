@@ -10,6 +10,7 @@ from sympy import Matrix
 
 from axioms import kinds, rules
 from axioms.composites import Composite, Operation
+from axioms.decide import lowest_terms
 from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, topological
 
 ACTIVATIONS = {
@@ -176,7 +177,8 @@ def propagate(
     """Relevance of every node under ``root``, summed over the uses of a shared node.
 
     ``relevance`` starts at the root and is its value unless given; ``signs`` gives the sign of
-    a node's value where ``eps > 0`` and the value is symbolic.  Relevance is in lowest terms.
+    a node's value where ``eps > 0`` and the value is symbolic.  Rational
+    relevance is in lowest terms.
     Raises UnassignedOperation that lists every operation for which
     ``composite`` has no rule.
     """
@@ -186,7 +188,7 @@ def propagate(
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)
     for node in reversed(order):
-        received[node] = received[node].applyfunc(rules.lowest_terms)
+        received[node] = received[node].applyfunc(lowest_terms)
         if node.op == TRANSPOSE:
             messages = [received[node].T]
         elif node in assigned:

@@ -11,6 +11,8 @@ the output, for callers who split cases; without it the sign must be decidable.
 import sympy as sp
 from sympy import Matrix
 
+from axioms.decide import lowest_terms
+
 
 def sign_of(z) -> int:
     """+1 where z >= 0 and -1 where z < 0, so sign(0) = +1.  Raises ValueError if undecided."""
@@ -35,11 +37,6 @@ def stabilize(z, *, eps, sign=None):
     if denominator == 0:
         raise ZeroDivisionError("z = 0 at eps = 0, where the rule is undefined; pass eps > 0")
     return denominator
-
-
-def lowest_terms(r):
-    """The same rational function as one fraction without common factors."""
-    return r if r.is_Rational else sp.cancel(r)
 
 
 def shares(relevance, z, *, eps, sign=None) -> Matrix:

@@ -1,0 +1,166 @@
+"""Graphs, decisions and the sweep: what they accept, and what they refuse and why."""
+
+import pytest
+import sympy as sp
+
+from axioms import kinds, rules
+from axioms.canonizers import merge_products
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
+from axioms.decide import differ_at, identical
+from axioms.graph import TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
+from axioms.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.propagate import FORWARD, MESSAGES, evaluate, explain, propagate
+
+X, Y, Z = sp.symbols("x y z", real=True)
+SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
+
+
+def test_a_graph_deeper_than_the_recursion_limit_is_ordered_written_and_rebuilt():
+    node = leaf("x")
+    for _ in range(5000):
+        node = node * leaf("x")
+    assert len(topological(node)) == 10001
+    assert str(rebuild(node, lambda n: n)) == str(node)
+
+
+def test_a_shared_node_is_visited_once_and_stays_shared():
+    node = leaf("x")
+    for _ in range(60):  # 2**60 paths
+        node = node + node
+    renamed = rebuild(node, lambda n: n if n.args else leaf("y"))
+    assert len(topological(renamed)) == 61
+    assert evaluate(renamed, {"y": 1})[renamed][0] == 2**60
+
+
+def test_operands_come_before_the_operations_that_use_them():
+    x, y = leaf("x"), leaf("y")
+    root = (x + y) * (y * x)
+    order = topological(root)
+    assert order[:2] == [x, y]
+    assert all(order.index(arg) < order.index(node) for node in order for arg in node.args)
+
+
+def test_merging_stops_at_a_sum():
+    x, y, z = map(leaf, "xyz")
+    merged = merge_products((x * y) * ((x + (y * z)) * z))
+    assert [len(node.args) for node in topological(merged) if node.op == kinds.PRODUCT] == [2, 4]
+    assert str(merged) == "x·y·(x+(y·z))·z"
+
+
+def test_each_occurrence_of_a_shared_input_receives_its_own_share():
+    x = leaf("x")
+    assert explain(x * x, {"x": 3}, SPLIT) == {"x": 9}
+    assert explain((x * x) * leaf("x"), {"x": 2}, SPLIT) == {"x": 8}  # two leaves of one name
+
+
+def test_every_operation_without_a_rule_is_named_at_once():
+    x, w = leaf("x"), parameter("w")
+    linear = Node(kinds.LINEAR, (x, w), origin=Origin("encoder.dense"))
+    root = Node("Conv1d", (linear * (x + x),), origin=Origin("encoder.conv"))
+    with pytest.raises(UnassignedOperation) as error:
+        propagate(root, {}, SPLIT)
+    for part in ("3 of 4", "encoder.dense", "encoder.conv", "Conv1d", "add"):
+        assert part in str(error.value)
+
+
+def test_what_cannot_be_evaluated_is_listed_at_once():
+    root = Node("Conv1d", (leaf("x") + leaf("y"),))
+    with pytest.raises(LookupError, match="3 of 4") as error:
+        evaluate(root, {"z": 1})
+    assert all(part in str(error.value) for part in ("Conv1d", "x", "y"))
+
+
+def test_weights_need_no_rule_and_receive_nothing():
+    weight = parameter("a") @ parameter("b")  # a product of weights alone: no relevance passes
+    root = Node(kinds.LINEAR, (leaf("x"), weight))
+    received = propagate(root, {"x": 5, "a": 2, "b": 3}, Composite("linear", {"linear": "epsilon"}))
+    assert [received[node][0] for node in topological(root)] == [5 * 2 * 3, 0, 0, 0, 30]
+
+
+def test_the_rule_of_a_layer_overrides_the_rule_of_its_kind():
+    halved = Node(kinds.READOUT, (leaf("a"), leaf("v")), attributes={"layer": 1})
+    mixed = Composite("mixed", ATTNLRP.rules, layers={1: {kinds.READOUT: kinds.VALUE_ONLY}})
+    assert explain(halved, {"a": 2, "v": 3}, ATTNLRP) == {"a": 3, "v": 3}
+    assert explain(halved, {"a": 2, "v": 3}, mixed) == {"a": 0, "v": 6}
+
+
+def test_every_rule_of_every_kind_has_a_message_and_a_value():
+    assert set(MESSAGES) == {(kind, rule) for kind, rs in kinds.RULES.items() for rule in rs}
+    assert set(FORWARD) == {*kinds.RULES, TRANSPOSE}
+
+
+def test_plain_gradients_give_gradient_times_input_through_every_kind_of_operation():
+    """One token of two channels through attention over itself, LayerNorm, SiLU and a gate."""
+    x, w, one, zero = leaf("x"), parameter("w"), parameter("one"), parameter("zero")
+    scores = Node(kinds.SCORES, (x, x), attributes={"scale": sp.Rational(1, 2)})
+    read = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), x))
+    norm = Node(kinds.LAYER_NORM, (read, one, zero), attributes={"norm_eps": 1})
+    active = Node(kinds.ACTIVATION, (norm,), attributes={"function": "silu"})
+    root = Node(kinds.LINEAR, (active * (read + x), w))
+    weights = {"w": sp.Matrix([1, 2]), "one": sp.Matrix([[1, 3]]), "zero": sp.zeros(1, 2)}
+    at = sp.Matrix([[1, 2], [-1, 4]]).applyfunc(lambda e: sp.Float(e, 60))
+
+    def f(x):
+        return sum(evaluate(root, {"x": x, **weights})[root])
+
+    found = explain(root, {"x": at, **weights}, GRADIENT_X_INPUT)["x"]
+    for i in range(4):
+        step = sp.zeros(2, 2)
+        step[i] = sp.Float("1e-15", 60)  # central difference: error of order 1e-30
+        want = at[i] * (f(at + step) - f(at - step)) / (2 * step[i])
+        assert abs(found[i] - want) < sp.Float("1e-25", 60)
+
+
+def test_cp_lrp_gives_the_queries_and_keys_nothing():
+    scores = Node(kinds.SCORES, (leaf("q"), leaf("k")))
+    root = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), leaf("v")))
+    assert explain(root, {"q": 2, "k": 3, "v": 5}, CP_LRP) == {"q": 0, "k": 0, "v": 5}
+
+
+REFUSED = {
+    "a negative stabiliser": (lambda: rules.stabilize(1, eps=-1), ValueError, "must be >= 0"),
+    "an undecided sign": (lambda: rules.stabilize(X, eps=1), ValueError, "sign of x is undecided"),
+    "zero without stabiliser": (lambda: rules.stabilize(0, eps=0), ZeroDivisionError, "eps > 0"),
+    "a sign in an equality": (lambda: identical(sp.sign(X), 1), ValueError, "split signs"),
+    "a root in an equality": (lambda: identical(sp.sqrt(X), X), ValueError, "rational function"),
+    "infinity in an equality": (lambda: identical(sp.zoo, 1), ValueError, "rational function"),
+    "matrices of two shapes": (
+        lambda: identical(sp.ones(1, 2), sp.ones(2, 1)),
+        ValueError,
+        "shape",
+    ),
+    "a free symbol in a witness": (
+        lambda: differ_at(X * Y, 1, {X: 1}),
+        ValueError,
+        r"free: \['y'\]",
+    ),
+    "a float in a witness": (lambda: differ_at(X, 1, {X: 0.5}), ValueError, "exact rationals"),
+    "a pole at a witness": (lambda: differ_at(1 / X, 1, {X: 0}), ValueError, "exact rationals"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_no_proof_is_refused(name):
+    call, error, message = REFUSED[name]
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_equality_is_decided_both_ways():
+    assert identical((X**2 - Y**2) / (X - Y), X + Y)
+    assert not identical(X / (X + Y), X)
+    assert differ_at(X / (X + Y), X, {X: 1, Y: 1})
+    assert not differ_at(X / (X + Y), X, {X: 0, Y: 1})
+
+
+def test_zero_counts_as_positive():
+    assert [rules.stabilize(z, eps=sp.Rational(1, 4)) * 4 for z in (0, 1, -1)] == [1, 5, -5]
+
+
+def test_attributions_of_a_sum_and_a_product_of_inputs():
+    f, point = X * Y + Z, {X: 2, Y: 3, Z: 5}
+    assert list(leave_one_out(f, point).values()) == [6, 6, 5]
+    assert list(shapley(f, point).values()) == [3, 3, 5]
+    assert list(integrated_gradients(f, point).values()) == [3, 3, 5]
+    assert list(integrated_gradients(X**2 * Y, {X: 3, Y: 2}).values()) == [12, 6]
+    assert list(shapley(X**2 * Y, {X: 3, Y: 2}).values()) == [9, 9]
