@@ -26,7 +26,7 @@ METHODS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # tensors have no one truth value
 class Attribution:
     """Relevance of every token for one logit per example; all in logits unless noted.
 
@@ -61,13 +61,16 @@ def attribute(
     under LRP is that of its word + position + type embedding before the first LayerNorm, summed
     over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit) and
     ``share="word"``, are those of the method's own function in ``numeric.methods``.
-    Runs in the model's dtype and leaves the model, and every other one, as it was.
-    Raises ValueError, TypeError or UnassignedOperation before the model is touched.
+    Runs in the model's dtype, autocast or not, and leaves the model, and every other one, as
+    it was.
+    Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
+    UnassignedOperation (all modules without a rule).
     """
     name, run, used = _resolve(method, options)
-    batch = prepare(model, inputs)
     with torch.inference_mode(mode=False):
-        relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))
+        batch = prepare(model, inputs, target=target)
+        with torch.autocast(model.device.type, enabled=False):
+            relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))
     wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
     if wrong:
         raise ValueError(

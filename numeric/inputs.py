@@ -8,48 +8,52 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from numeric.fast import families
+
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """A tokenizer's batch on the model's device; every tensor is (batch, token)."""
 
     input_ids: Tensor
     attention_mask: Tensor  # 1 at tokens, 0 at padding
-    token_type_ids: Tensor
+    token_type_ids: Tensor | None = None  # the model's own default
 
     def arguments(self) -> dict[str, Tensor]:
-        return vars(self).copy()
+        return {key: x for key, x in vars(self).items() if x is not None}
 
     def rows(self, index, *, tokens: int | None = None) -> "Batch":
         """The examples ``index`` (with repeats), cut after their first ``tokens`` columns."""
-        return Batch(*(x[index, :tokens] for x in vars(self).values()))
+        return Batch(**{key: x[index, :tokens] for key, x in self.arguments().items()})
 
 
-def prepare(model: nn.Module, inputs: Mapping[str, Tensor]) -> Batch:
+def prepare(model: nn.Module, inputs: Mapping[str, Tensor], *, target=None) -> Batch:
     """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
 
     Refuses a model in train mode, missing or unknown keys, wrong shapes, ids outside the
-    vocabulary, more tokens than the model has positions, and examples without tokens.
+    vocabulary, more tokens than the model has positions, examples without tokens, padding on
+    the left where the model reads the first column, and a ``target`` that cannot be classes.
     """
-    problems = list(_structure_problems(model, inputs))
+    problems = list(_model_problems(model)) + list(_structure_problems(inputs))
     if not problems:
         batch = _to_batch(model, inputs)
         problems = list(_value_problems(model, batch))
+        problems += _target_problems(target, len(batch.input_ids))
     if problems:
         raise ValueError("\n".join(problems))
     return batch
 
 
 def _to_batch(model, inputs):
-    ids = inputs["input_ids"]
-    filled = {"attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
-    filled |= {key: value for key, value in inputs.items() if value is not None}
-    return Batch(*(filled[key].to(model.device) for key in KEYS))
+    given = {key: value for key, value in inputs.items() if value is not None}
+    filled = {"attention_mask": torch.ones_like(given["input_ids"])} | given
+    # Copies, because what was made in inference mode cannot be saved for a backward pass.
+    return Batch(**{key: value.to(model.device).clone() for key, value in filled.items()})
 
 
-def _structure_problems(model, inputs):
+def _model_problems(model):
     if not isinstance(model, PreTrainedModel):
         yield f"model is a {type(model).__name__}; pass a Transformers sequence classifier"
         return
@@ -59,6 +63,11 @@ def _structure_problems(model, inputs):
             f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
             "relevance random; call model.eval() first"
         )
+    if any(parameter.is_inference() for parameter in model.parameters()):
+        yield "model was made in inference mode and has no gradients; load it outside of that"
+
+
+def _structure_problems(inputs):
     if not isinstance(inputs, Mapping):
         yield (
             f"inputs is a {type(inputs).__name__}; pass the tokenizer's batch, such as "
@@ -79,8 +88,8 @@ def _structure_problems(model, inputs):
 def _tensor_problems(key, value, ids):
     if not isinstance(value, Tensor):
         yield f'{key} is a {type(value).__name__}; call the tokenizer with return_tensors="pt"'
-    elif value.is_floating_point() and key != "attention_mask":
-        yield f"{key} has dtype {value.dtype}; pass integers"
+    elif key != "attention_mask" and value.dtype not in (torch.int64, torch.int32):
+        yield f"{key} has dtype {value.dtype}; pass int64"
     elif value.ndim != 2:
         yield f"{key} has shape {tuple(value.shape)}; it must be (batch, token)"
     elif isinstance(ids, Tensor) and value.shape != ids.shape:
@@ -96,13 +105,23 @@ def _value_problems(model, batch):
             "truncation=True to the tokenizer, or split the text"
         )
     yield from _range_problems("token id", batch.input_ids, limit("vocab_size", 1 << 62))
-    yield from _range_problems("token type", batch.token_type_ids, limit("type_vocab_size", 1))
+    if batch.token_type_ids is not None:
+        yield from _range_problems("token type", batch.token_type_ids, limit("type_vocab_size", 1))
     odd = batch.attention_mask[(batch.attention_mask != 0) & (batch.attention_mask != 1)]
     if len(odd):
         yield f"attention_mask has the value {odd[0].item()}; it must be 0 or 1"
-    empty = (batch.attention_mask != 1).all(dim=1).nonzero()[:, 0].tolist()
-    if empty or not len(batch.input_ids):
-        yield f"empty text: no token in example {empty or 'list'}; leave it out of the batch"
+    absent = batch.attention_mask != 1
+    empty = absent.all(dim=1).nonzero()[:, 0].tolist()
+    if empty:
+        yield f"empty text: no token in examples {empty}; leave them out of the batch"
+    if not len(batch.input_ids):
+        yield "empty batch: input_ids has no examples; pass at least one text"
+    headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
+    if headless and any(type(m) in families.READS_FIRST_TOKEN for m in model.modules()):
+        yield (
+            f"first token masked out in examples {headless}, although the model reads its logits "
+            'there; pad on the right (tokenizer.padding_side = "right")'
+        )
 
 
 def _range_problems(name, ids, size):
@@ -126,6 +145,7 @@ def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:
             f"logits have shape {tuple(logits.shape)}; only sequence classifiers, with logits "
             "(batch, class), can be explained"
         )
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     broken = (~logits.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
     if broken:
         raise ValueError(
@@ -136,19 +156,22 @@ def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:
     if target is None:
         chosen = logits.detach().argmax(dim=1)
     else:
-        chosen = _as_classes(target, size, classes).to(logits.device)
+        chosen = torch.as_tensor(target, device=logits.device).long().expand(size)
+        wrong = chosen[(chosen < 0) | (chosen >= classes)].unique().tolist()
+        if wrong:
+            raise ValueError(
+                f"target {wrong} out of range; the model has classes 0 to {classes - 1}"
+            )
     return chosen, logits.gather(1, chosen[:, None])[:, 0]
 
 
-def _as_classes(target, size, classes):
-    chosen = torch.as_tensor(target)
-    if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.ndim > 1:
-        raise ValueError(f"target={target!r}: pass None, an int, or one int per example")
-    if chosen.ndim == 1 and len(chosen) != size:
-        raise ValueError(f"target has {len(chosen)} entries for {size} examples")
-    wrong = chosen[(chosen < 0) | (chosen >= classes)].tolist() if chosen.ndim else []
-    if chosen.ndim == 0 and not 0 <= chosen < classes:
-        wrong = [chosen.item()]
-    if wrong:
-        raise ValueError(f"target {wrong} out of range; the model has classes 0 to {classes - 1}")
-    return chosen.long().expand(size)
+def _target_problems(target, size):
+    try:
+        classes = torch.zeros(()).long() if target is None else torch.as_tensor(target)
+    except (TypeError, ValueError, RuntimeError):  # neither numbers nor a table of numbers
+        classes = torch.empty(())
+    no_integers = classes.is_floating_point() or classes.is_complex() or classes.dtype == torch.bool
+    if no_integers or classes.ndim > 1:
+        yield f"target={target!r}: pass None, an int, or one int per example"
+    elif classes.ndim == 1 and len(classes) != size:
+        yield f"target has {len(classes)} entries for {size} examples; pass one per example"

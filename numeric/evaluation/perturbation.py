@@ -12,7 +12,7 @@ ORDERS = {"morf": True, "lerf": False}
 """Most relevant first, least relevant first: whether relevance falls along the order."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Curve:
     """Target logit after each removal step; step 0 removes nothing.
 
@@ -54,6 +54,11 @@ def perturbation_curve(
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
     present = batch.attention_mask == 1
+    if relevance.shape != present.shape or not relevance[present].isfinite().all():
+        raise ValueError(
+            f"relevance of shape {tuple(relevance.shape)} for a batch of {tuple(present.shape)}: "
+            "pass one finite value per token"
+        )
     grouped = _in_chunks(relevance * present, chunk).sum(dim=2)
     occupied = _in_chunks(present, chunk).any(dim=2)
     step_of = _removal_step(grouped, occupied, falling=ORDERS[order])

@@ -43,15 +43,22 @@ ATTENTION = {bert.BertSelfAttention: ("query", "key", "value")}
 EMBEDDINGS = {bert.BertEmbeddings: ("word_embeddings", "LayerNorm")}
 """Where words enter, and the child that receives the sum of all embeddings."""
 
+CALLS = {bert.BertIntermediate: "intermediate_act_fn"}
+"""Modules that call what may be a plain function, and the name they call it by."""
+
+READS_FIRST_TOKEN = {bert.BertPooler}
+"""Modules that read the first column of a batch, whatever is there."""
+
 WITHOUT_ARITHMETIC = {
     nn.Dropout,  # identity, since only models in eval mode are accepted
+    nn.Identity,
     nn.Embedding,
     nn.ModuleList,
     bert.BertAttention,
     bert.BertIntermediate,
     bert.BertLayer,
     bert.BertEncoder,
-    bert.BertPooler,  # takes the first token
+    bert.BertPooler,
     bert.BertModel,
     bert.BertForSequenceClassification,
 }
@@ -68,9 +75,9 @@ class Site:
 
 
 def sites(model: nn.Module) -> list[Site]:
-    """Every operation of ``model`` by module; modules of unknown class are kept, as such."""
+    """Every operation of ``model`` by path; modules of unknown class are kept, as such."""
     found = []
-    for path, module in model.named_modules():
+    for path, module in model.named_modules(remove_duplicate=False):
         layer = LAYER.search(path)
         found += [
             Site(module, Operation(kind=kind, module=path, layer=layer and int(layer[1])))
@@ -81,6 +88,10 @@ def sites(model: nn.Module) -> list[Site]:
 
 def _kinds(module):
     cls = type(module)
+    if "forward" in vars(module):  # then its class no longer says what it computes
+        return [f"{cls.__name__} with a replaced forward"]
+    if cls in CALLS and not isinstance(getattr(module, CALLS[cls]), nn.Module):
+        return [f"{CALLS[cls]} that is no module"]
     if cls in LEAVES:
         return [LEAVES[cls]]
     if cls in ATTENTION:

@@ -25,6 +25,7 @@ def set_attribute(module: nn.Module, name: str, value):
 
 
 def change_output(module: nn.Module, change):
+    """``change`` may also only look: what returns None leaves the output as it is."""
     return module.register_forward_hook(lambda _m, _i, output: change(output)).remove
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 def stabilize(z: Tensor, eps: float) -> Tensor:
     """``z + eps * sign(z)`` with sign(0) = +1."""
-    return z + torch.where(z >= 0, eps, -eps).to(z.dtype)
+    return torch.where(z >= 0, z + eps, z - eps)
 
 
 class _Scale(torch.autograd.Function):

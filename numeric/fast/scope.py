@@ -7,6 +7,7 @@ end, also after an exception.  Nothing is shared with other models.
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ class Tap:
     """The embeddings of the last forward pass inside the scope: (batch, token, channel)."""
 
     embedding: Tensor | None = None  # word + position + type, a leaf of the autograd graph
-    word: Tensor | None = None
+    word: Tensor | None = None  # what words contribute to it, in float32 or wider
 
 
 @contextmanager
@@ -36,15 +37,16 @@ def applied(model: nn.Module, composite: Composite, *, eps: float = 0.0):
     ``tap.embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs on
     whatever kernel the model is set to; a finite ``eps`` acts on the scores and therefore
     spells attention out.
-    Raises UnassignedOperation (all modules without a rule), ValueError (composite names a layer
-    or module that the model lacks; bad eps) and RuntimeError (nested use on one model).
+    Raises UnassignedOperation (all modules without a rule), ValueError (bad eps; composite
+    names a layer or module that the model lacks, or gives one shared module two rules) and
+    RuntimeError (nested use on one model).
     """
     plan = plan_patches(model, composite, eps=eps)
     tap = Tap()
     with ExitStack() as undo:
         undo.enter_context(patches.exclusive(model))
         undo.enter_context(patches.frozen(model))
-        for patch in plan + _tap(model, tap):
+        for patch in plan + _tap(model, tap, composite, eps):
             undo.callback(patch())
         if eps:
             AttentionInterface.register(EXPLICIT, _explicit_attention)
@@ -56,7 +58,7 @@ def applied(model: nn.Module, composite: Composite, *, eps: float = 0.0):
 
 def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
     """The patches that ``composite`` needs, decided before any of them is made."""
-    if not 0 <= eps < float("inf"):
+    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < float("inf"):
         raise ValueError(
             f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
             "pass eps=0 for the limit"
@@ -64,16 +66,24 @@ def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
     sites = families.sites(model)
     _check_overrides(composite, [site.operation for site in sites])
     assigned = composite.assign(site.operation for site in sites)
-    plan, attention = [], {}
+    chosen: dict[nn.Module, dict[str, str]] = {}
     for site, rule in zip(sites, assigned, strict=True):
-        kind = site.operation.kind
-        if kind not in PATCHES:
-            attention.setdefault(site.module, {})[kind] = rule
-        elif rule != kinds.GRADIENT:
-            plan += PATCHES[kind](site.module, rule, eps)
+        kind, path = site.operation.kind, site.operation.module
+        if chosen.setdefault(site.module, {}).setdefault(kind, rule) != rule:
+            raise ValueError(
+                f"composite {composite.name!r} has the rule {rule!r} for {kind} at {path}, and "
+                f"{chosen[site.module][kind]!r} at another place of the same module; give both "
+                "places one rule, or the model two modules"
+            )
+    plan = []
+    for module, table in chosen.items():
+        for kind, rule in table.items():
+            if kind in PATCHES and rule != kinds.GRADIENT:
+                plan += PATCHES[kind](module, rule, eps)
     # Last, because hooks run in this order, and a linear map acts before its output is split.
-    for module, chosen in attention.items():
-        plan += _explicit(module, chosen, eps) if eps else _fused(module, chosen)
+    for module, table in chosen.items():
+        if type(module) in families.ATTENTION:
+            plan += _explicit(module, table, eps) if eps else _fused(module, table)
     return plan
 
 
@@ -178,18 +188,26 @@ def _explicit_attention(module, query, key, value, attention_mask, scaling=None,
     return out.transpose(1, 2).contiguous(), weights
 
 
-def _tap(model, tap):
+def _tap(model, tap, composite, eps):
     def keep_word(output):
-        tap.word = output.detach()
+        tap.word = _wide(output.detach())
 
-    def cut(x):
+    def cut(stabilised, x):
+        whole = _wide(x.detach())
+        if stabilised:
+            tap.word = tap.word * whole / rules.stabilize(whole, eps)
         tap.embedding = x.detach().requires_grad_()
         return tap.embedding
 
     plan = []
-    for module in model.modules():
+    for path, module in model.named_modules():
         if type(module) in families.EMBEDDINGS:
             word, receiver = (getattr(module, name) for name in families.EMBEDDINGS[type(module)])
+            stabilised = eps and composite.rule(kinds.ADD, module=path) == kinds.EPSILON
             plan += [partial(patches.change_output, word, keep_word)]
-            plan += [partial(patches.change_input, receiver, cut)]
+            plan += [partial(patches.change_input, receiver, partial(cut, stabilised))]
     return plan
+
+
+def _wide(x):
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from numeric.fast.patches import frozen
+from numeric.fast.patches import exclusive, frozen
 
 BASELINES = ("zero", "pad")
 
@@ -31,11 +31,11 @@ def integrated_gradients(model, batch, choose, *, steps: int = 32, baseline: str
 
     with torch.no_grad():
         target, logit = choose(forward(1.0)[1])
-        baseline_logit = forward(0.0)[1].gather(1, target[:, None])[:, 0]
+        baseline_logit = forward(0.0)[1].gather(1, target[:, None])[:, 0].to(logit.dtype)
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     total = torch.zeros_like(word, dtype=torch.promote_types(word.dtype, torch.float32))
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
-        with frozen(model), torch.enable_grad():
+        with exclusive(model), frozen(model), torch.enable_grad():
             path, logits = forward(float(node))
             (gradient,) = torch.autograd.grad(logits.gather(1, target[:, None]).sum(), path)
         total += float(weight) * gradient

@@ -10,11 +10,19 @@ def leave_one_out(model, batch, choose, *, batch_size: int = 128):
 
     One forward pass per token, ``batch_size`` masked copies at a time.  Nothing makes these
     differences add up to the logit; ``residual`` says by how much they do not.
+    Raises ValueError for a text of one token, without which there is nothing to attend to.
     """
+    present = batch.attention_mask == 1
+    alone = (present.sum(dim=1) == 1).nonzero()[:, 0].tolist()
+    if alone:
+        raise ValueError(
+            f"one token only in examples {alone}: without it there is nothing left to attend to; "
+            "leave these texts out of the batch"
+        )
     with torch.no_grad():
         target, logit = choose(model(**batch.arguments()).logits)
-    example, token = (batch.attention_mask == 1).nonzero(as_tuple=True)
-    keep = (batch.attention_mask == 1)[example]
+    example, token = present.nonzero(as_tuple=True)
+    keep = present[example]
     keep[torch.arange(len(token)), token] = False
     without = masked_logits(model, batch, example, keep, target, batch_size=batch_size)
     relevance = torch.zeros(batch.input_ids.shape, dtype=logit.dtype, device=logit.device)

@@ -3,7 +3,7 @@
 import torch
 
 from axioms.composites import Composite
-from numeric.fast import rules, scope
+from numeric.fast import scope
 
 SHARES = ("embedding", "word")
 
@@ -22,12 +22,5 @@ def lrp(model, batch, choose, *, composite: Composite, epsilon: float = 0.0, sha
     with scope.applied(model, composite, eps=epsilon) as tap, torch.enable_grad():
         target, logit = choose(model(**batch.arguments()).logits)
         (c,) = torch.autograd.grad(logit.sum(), tap.embedding)
-    whole = tap.embedding.detach()
-    wide = torch.promote_types(whole.dtype, torch.float32)
-    if share == "word":
-        part = tap.word.to(wide)
-        if epsilon:
-            part = part * whole / rules.stabilize(whole, epsilon)
-    else:
-        part = whole.to(wide)
+    part = tap.word if share == "word" else tap.embedding.detach().to(tap.word.dtype)
     return (part * c).sum(dim=-1), target, logit.detach(), {}

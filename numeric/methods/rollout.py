@@ -1,8 +1,11 @@
 """Attention rollout: products of attention matrices, blind to values and feed-forward layers."""
 
+from contextlib import ExitStack
+
 import torch
 
-from numeric.fast.patches import attention_implementation
+from numeric.fast import families
+from numeric.fast.patches import attention_implementation, change_output
 
 VARIANTS = ("paper", "abnar-zuidema")
 
@@ -16,10 +19,22 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
-    with attention_implementation(model, "eager"), torch.no_grad():
-        output = model(**batch.arguments(), output_attentions=True)
-    target, logit = choose(output.logits)
-    attention = [a.mean(dim=1) for a in output.attentions]  # (batch, query, key)
+    attention = []  # by layer, each (batch, query, key)
+
+    def see(output):
+        attention.append(output[1].to(torch.promote_types(model.dtype, torch.float32)).mean(dim=1))
+
+    readouts = [m for m in model.modules() if type(m) in families.ATTENTION]
+    if not readouts:
+        raise ValueError(
+            f"no attention that is known in {type(model).__name__}; the classes are "
+            f"{', '.join(cls.__name__ for cls in families.ATTENTION)}"
+        )
+    # Not output_attentions=True, after which Transformers leaves its own hooks on the model.
+    with attention_implementation(model, "eager"), ExitStack() as undo, torch.no_grad():
+        for module in readouts:
+            undo.callback(change_output(module, see))
+        target, logit = choose(model(**batch.arguments()).logits)
     if variant == "abnar-zuidema":
         attention = [(a + torch.eye(a.shape[-1]).to(a)) / 2 for a in attention]
     rollout = attention[0]
