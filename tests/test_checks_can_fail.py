@@ -1,11 +1,13 @@
 """The agreement of the three texts rejects every rule known to be wrong, at fixed points."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from numeric.fast import rules as fast
-from tests.agreement import CASES, EPS, SCALE, check, cubic, layer_norm
+from tests.agreement import CASES, DEVIATION, EPS, SCALE, check, cubic, layer_norm
 
 rng = np.random.default_rng(0)
 
@@ -19,13 +21,17 @@ def points(case, count=20):
         yield operands, c
 
 
+def check_all(name, case, **options):
+    for operands, c in POINTS[name]:
+        check(case, operands, c, **options)
+
+
 POINTS = {name: list(points(case)) for name, case in CASES.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_right_rule_passes(name):
-    for operands, c in POINTS[name]:
-        check(CASES[name], operands, c)
+    check_all(name, CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -73,7 +79,7 @@ def softmax_without_mean(z):
 
 
 def held_without_centring(x, w, b):
-    y = (x - x.mean().detach()) / x.std(correction=0).detach().new_tensor(4.0) * w + b
+    y = (x - x.mean().detach()) / DEVIATION * w + b
     return fast.epsilon(y, eps=EPS)
 
 
@@ -87,11 +93,8 @@ def plain_layer_norm(x, w, b):
 
 
 LINEAR, ADD, READOUT, SCORES = "linear", "add", "readout, Eq. 3", "scores, Eq. 4"
-OUTSIDE, VALUE, NORM = (
-    "linear, bias not in the denominator",
-    "value only",
-    "LayerNorm, deviation held",
-)
+OUTSIDE, VALUE = "linear, bias not in the denominator", "value only"
+NORM = "LayerNorm, deviation held"
 WRONG = {
     (LINEAR, "stabiliser without sign"): lambda x, w, b: at(lambda z: z + EPS)(x @ w + b),
     (LINEAR, "stabiliser doubled"): lambda x, w, b: fast.epsilon(x @ w + b, eps=2 * EPS),
@@ -145,5 +148,15 @@ WRONG = {
 @pytest.mark.parametrize(("name", "mistake"), WRONG)
 def test_a_wrong_rule_is_rejected(name, mistake):
     with pytest.raises(AssertionError):
-        for operands, c in POINTS[name]:
-            check(CASES[name], operands, c, fast_text=WRONG[name, mistake])
+        check_all(name, CASES[name], fast_text=WRONG[name, mistake])
+
+
+@pytest.mark.parametrize("text", ["exact", "dense"])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [(LINEAR, OUTSIDE), (READOUT, VALUE), (NORM, "LayerNorm, identity"), (OUTSIDE, LINEAR)],
+)
+def test_a_wrong_text_of_the_other_layers_is_rejected(name, other, text):
+    wrong = replace(CASES[name], **{text: getattr(CASES[other], text)})
+    with pytest.raises(AssertionError):
+        check_all(name, wrong)
