@@ -42,21 +42,16 @@ def _summary(results):
     lines = []
     if "theorems" in found:
         verdicts = [row["verdict"] for row in found["theorems"].rows]
-        counts = {v: verdicts.count(v) for v in ("proved", "refuted", "not established")}
-        lines.append(
-            ", ".join(
-                f"{n} statements {v}" for v, n in counts.items() if n or v != "not established"
-            )
-            + "."
-        )
+        counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
+        lines.append(f"Of {len(verdicts)} statements about LRP rules: {', '.join(counts)}.")
     if "table2" in found:
         for row in found["table2"].rows:
             if row["method"] in ("AttnLRP", "CP-LRP"):
                 lines.append(
                     f"{row['method']}: r = {row['r all']:.3f} with Leave-One-Out over all tokens, "
-                    f"{row['r content']:.3f} over content tokens (paper: {row['paper r']:.2f})."
+                    f"{row['r content']:.3f} over content tokens."
                 )
-        lines += found["table2"].notes[:-1]
+        lines += found["table2"].notes
     if "time" in found:
         last = found["time"].rows[-1]
         lines.append(

@@ -71,7 +71,7 @@ def table1(*, track: Track = untracked) -> Result:
         examples["seed"] += [seed] * count
         for key, values in run.examples.items():
             examples.setdefault(key, []).extend(values.tolist())
-    accuracy = {seed: round(run.accuracy, 4) for seed, run in runs.items()}
+    accuracy = {seed: round(run.accuracy, 3) for seed, run in runs.items()}
     return Result(
         name="table1",
         title="Table 1: one function, two factorizations, on handwritten digits",
@@ -79,7 +79,7 @@ def table1(*, track: Track = untracked) -> Result:
             "Linear attention without softmax on 8×8 digits, evaluated as (QKᵀ)V (L, qk_first) or "
             "Q(KᵀV) (R, kv_first) with the same weights: mean Pearson's r between pixel maps "
             "over 360 test images of each of "
-            f"{len(runs)} trained networks (test accuracy {', '.join(f'{a:.3f}' for a in accuracy.values())}). "
+            f"{len(runs)} trained networks (accuracy {', '.join(map(str, accuracy.values()))}). "
             "The paper's numbers are from 14×14 MNIST and a network whose details it leaves open."
         ),
         settings={
@@ -108,4 +108,4 @@ def _table1_row(runs, examples, explainer, pair, paper):
         row |= {f"r {maps} low": low, f"r {maps} high": high, f"r {maps} undefined": undefined}
     key = f"{explainer} {pair} raw all"
     per_seed = [bootstrap_mean(run.examples[key], seed=0).mean for run in runs.values()]
-    return row | {"range": f"{min(per_seed):.3f} to {max(per_seed):.3f}"}
+    return row | {"range": f"{min(per_seed):.2f}–{max(per_seed):.2f}"}

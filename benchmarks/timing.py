@@ -79,11 +79,8 @@ def lrp_versus_loo(classifier: Classifier, *, track: Track = untracked) -> Resul
         rows.append(
             {"tokens": tokens}
             | {f"{name} ms": 1000 * value for name, value in median.items()}
-            | {
-                "LOO / AttnLRP": statistics.median(ratios),
-                "low": min(ratios),
-                "high": max(ratios),
-            }
+            | {"LOO / AttnLRP": statistics.median(ratios)}
+            | {"ratio": f"{statistics.median(ratios):.1f} [{min(ratios):.1f}, {max(ratios):.1f}]"}
         )
     return Result(
         name="time",
