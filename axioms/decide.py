@@ -57,6 +57,11 @@ def identical(lhs, rhs) -> bool:
             f"{gap} is not a rational function; split signs into cases and name exponentials "
             "and roots by symbols"
         )
+    # One point where the two sides differ disproves the equality at once; expanding them may not.
+    symbols = sorted(gap.free_symbols, key=str)
+    value = gap.subs({x: sp.prime(k + 5) for k, x in enumerate(symbols)})
+    if value.is_Rational and value != 0:
+        return False
     return sp.cancel(sp.together(gap)) == 0
 
 
