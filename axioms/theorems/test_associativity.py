@@ -5,7 +5,7 @@ Main statements
      where leave-one-out is 24/24/24 for both (Fig. 1); and so at every eps >= 0 and every x
   2  a leaf under products y_1, ..., y_d receives R times the product of y / (2 y + eps sign y),
      that is R / 2**d as eps -> 0; so the Catalan(n - 1) bracketings of one ordered product give
-     Catalan(n - 1) explanations, and only a perfectly balanced one agrees with the merged product
+     Catalan(n - 1) explanations (n <= 7), and only a perfectly balanced one is the merged one
   3  merged into one product of n factors, every bracketing of every ordering gives R / n
   4  ... which is the Shapley value and the Integrated Gradients of a monomial, from zero
 """
@@ -145,8 +145,8 @@ def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
 
 @pytest.mark.theorem(
     2,
-    "The C(n-1) bracketings of one ordered product of n factors (C: Catalan numbers) give C(n-1) "
-    "different explanations of one function.",
+    "For n <= 7, the C(n-1) bracketings of one ordered product of n factors (C: Catalan numbers) "
+    "give C(n-1) different explanations of one function.",
     "proved",
 )
 def test_every_bracketing_gives_an_explanation_of_its_own(record_property):
@@ -196,13 +196,15 @@ def test_merged_products_are_implementation_invariant(n, record_property):
             merged = merge_products(tree)
             assert identical(evaluate(merged, at)[merged], evaluate(tree, at)[tree])
             assert explain(merged, at, EQUAL_SPLIT, relevance=R) == dict.fromkeys(at, R / n)
-    record_property("method", "every bracketing of every ordering of up to 4 factors")
+    record_property(
+        "method", "merging products of a and b factors gives one of a + b; checked to n = 4"
+    )
 
 
 @pytest.mark.theorem(
     4,
-    "The merged split of a product is its Shapley value and its Integrated Gradients, both from "
-    "the zero baseline.",
+    "The merged split of a product of n <= 4 factors is its Shapley value and its Integrated "
+    "Gradients, both from the zero baseline.",
     "proved",
 )
 @pytest.mark.parametrize("n", [2, 3, 4])

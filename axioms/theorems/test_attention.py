@@ -107,7 +107,7 @@ def test_a_shift_of_the_logits_moves_relevance_between_them(record_property):
 
 @pytest.mark.theorem(
     10,
-    "Two rows of logits with the same attention weights get the same relevance by Eq. 5.",
+    "The same relevance at the same attention weights gives logits the same relevance by Eq. 5.",
     "refuted",
 )
 def test_the_shares_of_the_softmax_rule_are_not_shift_invariant(record_property):
