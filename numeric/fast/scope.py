@@ -41,12 +41,12 @@ def applied(model: nn.Module, composite: Composite, *, eps: float = 0.0):
     names a layer or module that the model lacks, or gives one shared module two rules) and
     RuntimeError (nested use on one model).
     """
-    plan = plan_patches(model, composite, eps=eps)
     tap = Tap()
     with ExitStack() as undo:
         undo.enter_context(patches.exclusive(model))
+        plan = plan_patches(model, composite, eps=eps) + _tap(model, tap, composite, eps)
         undo.enter_context(patches.frozen(model))
-        for patch in plan + _tap(model, tap, composite, eps):
+        for patch in plan:
             undo.callback(patch())
         if eps:
             AttentionInterface.register(EXPLICIT, _explicit_attention)

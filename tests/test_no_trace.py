@@ -1,0 +1,174 @@
+"""What ``attribute`` leaves behind: nothing, on any model, also after an exception."""
+
+import pytest
+import torch
+from transformers import BertForSequenceClassification
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from numeric import attribute
+from numeric.attribution import METHODS
+from numeric.fast import scope
+from tests import cases
+
+every_method = pytest.mark.parametrize("method", METHODS)
+IDENTITY = Composite("identity norms", ATTNLRP.rules | {kinds.LAYER_NORM: kinds.IDENTITY})
+CALLS = [(method, {}) for method in METHODS]
+CALLS += [(method, {"epsilon": 0.1}) for method in ("attnlrp", "cp-lrp", IDENTITY)]
+CALLS += [(bypass_softmax([1]), {"share": "word"}), (IDENTITY, {})]
+
+
+def snapshot(model):
+    """All that the modules of a model hold, its config, and the flags and values of tensors."""
+    held = {}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            held[path, name] = value
+            if isinstance(value, dict):  # parameters, buffers, children, every kind of hook
+                held |= {(path, name, key): entry for key, entry in value.items()}
+    config = {key: repr(value) for key, value in vars(model.config).items()}
+    flags = [(p.requires_grad, p.grad is None, p._version) for p in model.parameters()]
+    values = [p.detach().clone() for p in model.state_dict().values()]
+    return held, config, flags, values
+
+
+def assert_same(before, after):
+    held, config, flags, values = before
+    held_after, config_after, flags_after, values_after = after
+    assert list(held) == list(held_after)
+    assert [key for key in held if held[key] is not held_after[key]] == []
+    assert config == config_after
+    assert flags == flags_after
+    assert all(torch.equal(x, y) for x, y in zip(values, values_after, strict=True))
+
+
+def plain_gradient(model):
+    """Gradients of all parameters of a plain backward pass, which are then cleared."""
+    model(**cases.tiny_batch()).logits[:, 0].sum().backward()
+    gradients = [p.grad for p in model.parameters()]
+    model.zero_grad(set_to_none=True)
+    return gradients
+
+
+def assert_plain(model, want):
+    got = plain_gradient(model)
+    assert all(g is w is None or torch.equal(g, w) for g, w in zip(got, want, strict=True))
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_methods_in_sequence_leave_the_model_as_it_was(attention, batch):
+    model = cases.tiny_bert(attn_implementation=attention)
+    model.bert.encoder.layer[0].attention.self.query.weight.requires_grad = False
+    want, before = plain_gradient(model), snapshot(model)
+    first = [attribute(model, batch, method, **options) for method, options in CALLS]
+    assert_same(before, snapshot(model))
+    assert_plain(model, want)
+    again = [attribute(model, batch, method, **options) for method, options in reversed(CALLS)]
+    for a, b in zip(first, reversed(again), strict=True):
+        assert torch.equal(a.relevance, b.relevance)
+
+
+@pytest.mark.parametrize(("method", "options"), CALLS, ids=str)
+def test_an_exception_in_mid_forward_leaves_the_model_as_it_was(tiny, batch, method, options):
+    before, want = snapshot(tiny), plain_gradient(tiny)
+    handle = tiny.bert.encoder.layer[1].output.register_forward_pre_hook(fail)
+    with pytest.raises(ArithmeticError, match="in mid-forward"):
+        attribute(tiny, batch, method, **options)
+    handle.remove()
+    assert_same(before, snapshot(tiny))
+    assert_plain(tiny, want)
+
+
+def fail(*_):
+    raise ArithmeticError("in mid-forward")
+
+
+def test_the_snapshot_sees_every_kind_of_trace(batch):
+    tiny = cases.tiny_bert(attn_implementation="eager")
+    layer = tiny.bert.encoder.layer[0]
+    for change in (
+        lambda: layer.register_forward_hook(lambda *_: None),
+        lambda: setattr(layer.output.LayerNorm, "forward", layer.output.LayerNorm.forward),
+        lambda: setattr(tiny.bert, "config", cases.tiny_config()),
+        lambda: setattr(tiny.config, "_attn_implementation", "sdpa"),
+        lambda: tiny.classifier.weight.requires_grad_(requires_grad=False),
+        lambda: tiny.classifier.weight.data.add_(1),
+        lambda: tiny(**batch, output_attentions=True),
+        lambda: tiny(**batch).logits.sum().backward(),
+    ):
+        before = snapshot(tiny)
+        change()
+        with pytest.raises(AssertionError):
+            assert_same(before, snapshot(tiny))
+
+
+def test_two_models_with_one_config_do_not_influence_each_other(tiny, batch):
+    other = BertForSequenceClassification(tiny.config).double().eval()
+    assert other.config is tiny.config
+    want, before = plain_gradient(other), snapshot(other)
+    alone = attribute(other, batch, "attnlrp", 0).relevance
+    with scope.applied(tiny, CP_LRP, eps=0.1):
+        assert_same(before, snapshot(other))
+        assert_plain(other, want)
+        assert torch.equal(attribute(other, batch, "attnlrp", 0).relevance, alone)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "gradient-x-input", "integrated-gradients"])
+def test_nested_use_is_an_error(tiny, batch, method):
+    before = snapshot(tiny)
+    with scope.applied(tiny, ATTNLRP), pytest.raises(RuntimeError, match="leave the first scope"):
+        attribute(tiny, batch, method)
+    assert_same(before, snapshot(tiny))
+    attribute(tiny, batch, method)
+
+
+def test_a_part_of_a_model_is_nested_use_too(tiny):
+    inner = scope.applied(tiny.bert, ATTNLRP)
+    with scope.applied(tiny, ATTNLRP), pytest.raises(RuntimeError, match="BertModel already has"):
+        inner.__enter__()
+
+
+@every_method
+def test_hooks_of_the_user_stay_and_are_called(tiny, batch, method):
+    want, seen = attribute(tiny, batch, method).relevance, []
+    for module in (tiny, tiny.bert.embeddings, tiny.bert.encoder.layer[0].attention.self.query):
+        module.register_forward_hook(lambda module, *_: seen.append(module))
+    before = snapshot(tiny)
+    assert torch.equal(attribute(tiny, batch, method).relevance, want)
+    assert_same(before, snapshot(tiny))
+    assert len(set(seen)) == 3
+
+
+@every_method
+def test_gradient_checkpointing_does_not_matter(tiny, batch, method):
+    want = attribute(tiny, batch, method).relevance
+    for layer in tiny.bert.encoder.layer:
+        layer.gradient_checkpointing = True  # which acts in train mode only
+    assert torch.equal(attribute(tiny, batch, method).relevance, want)
+
+
+@every_method
+def test_the_inputs_are_left_as_they_were(tiny, batch, method):
+    attribute(tiny, batch, method)
+    fresh = cases.tiny_batch()
+    assert all(torch.equal(batch[key], fresh[key]) for key in fresh)
+    assert list(batch) == list(fresh)
+
+
+def test_shared_modules_get_their_rules_once(batch):
+    shared, separate = (cases.tiny_bert(hidden_act="gelu") for _ in range(2))
+    layers = shared.bert.encoder.layer
+    layers[1].intermediate.intermediate_act_fn = layers[0].intermediate.intermediate_act_fn
+    for epsilon in (0.0, 0.1):
+        a, b = (attribute(m, batch, epsilon=epsilon).relevance for m in (shared, separate))
+        assert torch.equal(a, b)
+
+
+def test_a_shared_layer_is_explained_at_both_places(batch):
+    tied, copied = cases.tiny_bert(), cases.tiny_bert()
+    tied.bert.encoder.layer[1] = tied.bert.encoder.layer[0]
+    copied.bert.encoder.layer[1].load_state_dict(copied.bert.encoder.layer[0].state_dict())
+    for composite in (ATTNLRP, CP_LRP, bypass_softmax([0, 1])):
+        for epsilon in (0.0, 0.1):
+            a, b = (attribute(m, batch, composite, epsilon=epsilon) for m in (tied, copied))
+            assert torch.equal(a.relevance, b.relevance)
