@@ -49,8 +49,7 @@ COLUMNS: dict[str, list[Column]] = {
         ("witness, or method of proof", lambda row: row["witness"] or row["method"]),
     ],
     "table1": [
-        ("explainer", _text("explainer")),
-        ("maps", _text("pair")),
+        ("maps compared", lambda row: f"{row['explainer']} {row['pair'].replace(' vs ', '–')}"),
         ("r, raw", _interval("r raw")),
         ("over seeds", _text("range")),
         ("r, sum to one", _interval("r sum to one")),

@@ -110,7 +110,7 @@ def table2(
     rows = [row for label in METHODS for row in _with_paper(_row(columns, label), data.paper)]
     return Result(
         name="table2",
-        title=f"Table 2: agreement with Leave-One-Out on {data.name}",
+        title=f"Table 2: agreement with Leave-One-Out on {data.name} (paper: {data.paper})",
         text=TABLE2_TEXT,
         settings=settings(classifier, data) | {"chunk": data.chunk},
         rows=rows,
@@ -232,7 +232,7 @@ def _with_paper(row, block):
     """A line of Table 2, and the paper's own line; the paper normalises its maps."""
     names = ("r all, sum to one", "LeRF", "MoRF", "Δ")
     paper = dict(zip(names, PAPER[block][row["method"]], strict=True))
-    return [row, {"method": f"  paper, {block}", **paper}]
+    return [row, {"method": "  paper", **paper}]
 
 
 def _sweep_row(columns, chosen):

@@ -24,10 +24,6 @@ class Batch:
     def arguments(self) -> dict[str, Tensor]:
         return {key: x for key, x in vars(self).items() if x is not None}
 
-    def rows(self, index, *, tokens: int | None = None) -> "Batch":
-        """The examples ``index`` (with repeats), cut after their first ``tokens`` columns."""
-        return Batch(**{key: x[index, :tokens] for key, x in self.arguments().items()})
-
 
 def prepare(model: nn.Module, inputs: Mapping[str, Tensor], *, target=None) -> Batch:
     """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
