@@ -1,5 +1,6 @@
 """Time of LRP against Leave-One-Out, as ratios measured in alternating runs."""
 
+import itertools
 import statistics
 import time
 
@@ -62,6 +63,23 @@ def alternate(functions: dict, *, repeats: int) -> dict[str, list[float]]:
             if n:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
+
+
+def peak_memory(function) -> int:
+    """Most bytes that torch had allocated at once during a call, beyond what was there before."""
+    activity = torch.profiler.ProfilerActivity
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        function()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    with torch.profiler.profile(activities=[activity.CPU], profile_memory=True) as profile:
+        function()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    return max(itertools.accumulate(event.nbytes() for event in events), default=0)
 
 
 def lrp_versus_loo(classifier: Classifier, *, track: Track = untracked) -> Result:
