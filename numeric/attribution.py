@@ -55,7 +55,7 @@ def attribute(
 ) -> Attribution:
     """How much each token contributes to one logit of a sequence classifier.
 
-    ``inputs`` is a tokenizer's batch, (batch, token); padding is welcome and gets relevance 0.
+    ``inputs`` is a tokenizer's batch, (batch, token); padding on the right is welcome and gets 0.
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
     None (the predicted class), a class, or one class per example.  The relevance of a token
     under LRP is that of its word + position + type embedding before the first LayerNorm, summed

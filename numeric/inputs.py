@@ -50,14 +50,21 @@ def _to_batch(model, inputs):
 
 
 def _model_problems(model):
-    if not isinstance(model, PreTrainedModel):
-        yield f"model is a {type(model).__name__}; pass a Transformers sequence classifier"
+    name = type(model).__name__
+    if not isinstance(model, PreTrainedModel) or model.base_model is model:
+        yield f"model is a {name}; pass a Transformers sequence classifier"
         return
     training = [path or "(root)" for path, m in model.named_modules() if m.training]
     if training:
         yield (
             f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
             "relevance random; call model.eval() first"
+        )
+    compiled = [path or "(root)" for path, m in model.named_modules() if m._compiled_call_impl]
+    if compiled:
+        yield (
+            f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
+            "the propagation rules; pass the model as it was before model.compile()"
         )
     if any(parameter.is_inference() for parameter in model.parameters()):
         yield "model was made in inference mode and has no gradients; load it outside of that"
@@ -113,7 +120,7 @@ def _value_problems(model, batch):
     if not len(batch.input_ids):
         yield "empty batch: input_ids has no examples; pass at least one text"
     headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
-    if headless and any(type(m) in families.READS_FIRST_TOKEN for m in model.modules()):
+    if headless and families.reads_first_token(model):
         yield (
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'

@@ -10,36 +10,13 @@ from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import scope
 from tests import cases
+from tests.traces import assert_same, snapshot
 
 every_method = pytest.mark.parametrize("method", METHODS)
 IDENTITY = Composite("identity norms", ATTNLRP.rules | {kinds.LAYER_NORM: kinds.IDENTITY})
 CALLS = [(method, {}) for method in METHODS]
 CALLS += [(method, {"epsilon": 0.1}) for method in ("attnlrp", "cp-lrp", IDENTITY)]
 CALLS += [(bypass_softmax([1]), {"share": "word"}), (IDENTITY, {})]
-
-
-def snapshot(model):
-    """All that the modules of a model hold, its config, and the flags and values of tensors."""
-    held = {}
-    for path, module in model.named_modules():
-        for name, value in vars(module).items():
-            held[path, name] = value
-            if isinstance(value, dict):  # parameters, buffers, children, every kind of hook
-                held |= {(path, name, key): entry for key, entry in value.items()}
-    config = {key: repr(value) for key, value in vars(model.config).items()}
-    flags = [(p.requires_grad, p.grad is None, p._version) for p in model.parameters()]
-    values = [p.detach().clone() for p in model.state_dict().values()]
-    return held, config, flags, values
-
-
-def assert_same(before, after):
-    held, config, flags, values = before
-    held_after, config_after, flags_after, values_after = after
-    assert list(held) == list(held_after)
-    assert [key for key in held if held[key] is not held_after[key]] == []
-    assert config == config_after
-    assert flags == flags_after
-    assert all(torch.equal(x, y) for x, y in zip(values, values_after, strict=True))
 
 
 def plain_gradient(model):

@@ -86,6 +86,10 @@ def sites(model: nn.Module) -> list[Site]:
     return found
 
 
+def reads_first_token(model: nn.Module) -> bool:
+    return any(type(module) in READS_FIRST_TOKEN for module in model.modules())
+
+
 def _kinds(module):
     cls = type(module)
     if "forward" in vars(module):  # then its class no longer says what it computes

@@ -1,0 +1,32 @@
+"""What there is to see of a model, so that two moments can be compared."""
+
+import torch
+
+
+def state(model):
+    return model.state_dict().values()
+
+
+def snapshot(model):
+    """All that the modules of a model hold, its config, and the flags and values of tensors."""
+    held = {}
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            held[path, name] = value
+            if isinstance(value, dict):  # parameters, buffers, children, every kind of hook
+                held |= {(path, name, key): entry for key, entry in value.items()}
+    config = {key: repr(value) for key, value in vars(model.config).items()}
+    flags = [(p.requires_grad, p.grad is None, p._version) for p in model.parameters()]
+    tensors = (x.detach().clone(memory_format=torch.contiguous_format) for x in state(model))
+    values = [x.view(torch.uint8) for x in tensors]  # bytes, in which NaN equals itself
+    return held, config, flags, values
+
+
+def assert_same(before, after):
+    held, config, flags, values = before
+    held_after, config_after, flags_after, values_after = after
+    assert list(held) == list(held_after)
+    assert [key for key in held if held[key] is not held_after[key]] == []
+    assert config == config_after
+    assert flags == flags_after
+    assert all(torch.equal(x, y) for x, y in zip(values, values_after, strict=True))
