@@ -2,33 +2,34 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.complete
+ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup test reproduce lint bench clean
+.PHONY: setup reproduce test lint bench clean
 
 setup: $(SETUP)
 
+# torch first and alone: some package indexes offer a smaller CPU build of exactly this version.
 $(SETUP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -c '$(ENOUGH)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
 
-test: $(SETUP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest
-
+# Options go into ARGS: make reproduce ARGS="--examples 50"
 reproduce: $(SETUP)
 	$(BIN)/lrp-axioms reproduce $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
 bench: $(SETUP)
-	$(BIN)/python -m pytest benchmarks --benchmark-enable --benchmark-only
+	$(BIN)/python -m pytest benchmarks --benchmark-enable
 
 clean:
 	rm -rf .venv results
