@@ -1,6 +1,9 @@
-"""What there is to see of a model, so that two moments can be compared."""
+"""What there is to see of a model before and after a call, and of an error."""
 
+import pytest
 import torch
+
+from numeric import attribute
 
 
 def state(model):
@@ -30,3 +33,18 @@ def assert_same(before, after):
     assert config == config_after
     assert flags == flags_after
     assert all(torch.equal(x, y) for x, y in zip(values, values_after, strict=True))
+
+
+def refused(error, model, batch, method="attnlrp", **options):
+    """The message of the one error; the model must be as it was."""
+    before = snapshot(model)
+    with pytest.raises(error) as caught:
+        attribute(model, batch, method, **options)
+    assert_same(before, snapshot(model))
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def contains(message, *parts):
+    for part in parts:
+        assert part in message, message

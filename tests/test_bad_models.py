@@ -1,0 +1,181 @@
+"""Every model that cannot be explained is refused with all the places named, and left alone."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    BertForTokenClassification,
+    BertModel,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+)
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, Composite, UnassignedOperation, bypass_softmax
+from numeric import attribute
+from numeric.attribution import METHODS
+from tests import cases
+from tests.traces import contains, refused
+
+
+def with_own_activation():
+    class Swish(nn.SiLU):
+        pass
+
+    model = cases.tiny_bert()
+    model.bert.encoder.layer[1].intermediate.intermediate_act_fn = Swish()
+    return model.eval()
+
+
+def with_function_as_activation():
+    model = cases.tiny_bert()
+    for layer in model.bert.encoder.layer:
+        del layer.intermediate.intermediate_act_fn
+        layer.intermediate.intermediate_act_fn = nn.functional.gelu
+    return model
+
+
+def with_replaced_forward():
+    model = cases.tiny_bert()
+    norm = model.bert.embeddings.LayerNorm
+    forward = norm.forward
+    norm.forward = lambda x: 2 * forward(x)
+    return model
+
+
+def with_parametrization():
+    model = cases.tiny_bert()
+    nn.utils.parametrizations.orthogonal(model.bert.pooler.dense)
+    return model.eval()
+
+
+def distilbert():
+    return DistilBertForSequenceClassification(
+        DistilBertConfig(
+            vocab_size=11, dim=8, n_layers=2, n_heads=2, hidden_dim=12, max_position_embeddings=9
+        )
+    ).eval()
+
+
+def gpt2():
+    config = GPT2Config(
+        vocab_size=11, n_embd=8, n_layer=1, n_head=2, n_positions=9, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    return GPT2ForSequenceClassification(config).eval()
+
+
+LAYERS = "bert.encoder.layer.{}.{}".format
+ALIENS = {
+    "cross-attention": (
+        lambda: cases.tiny_bert(is_decoder=True, add_cross_attention=True),
+        "BertCrossAttention",
+        LAYERS(0, "crossattention.self"),
+        LAYERS(1, "crossattention.self"),
+    ),
+    "token classifier": (
+        lambda: cases.perturbed(BertForTokenClassification), "BertForTokenClassification (root)",
+    ),
+    "DistilBERT": (
+        distilbert, "distilbert.embeddings", "distilbert.transformer.layer.0.attention",
+        "distilbert.transformer.layer.1.attention", "distilbert.transformer.layer.1.ffn",
+    ),
+    "GPT-2": (gpt2, "transformer.h.0.attn.c_attn", "transformer.h.0.mlp.c_proj"),
+    "own activation": (with_own_activation, "Swish", LAYERS(1, "intermediate.intermediate_act_fn")),
+    "function as activation": (
+        with_function_as_activation, "intermediate_act_fn that is no module",
+        LAYERS(0, "intermediate"), LAYERS(1, "intermediate"),
+    ),
+    "replaced forward": (
+        with_replaced_forward, "LayerNorm with a replaced forward", "bert.embeddings.LayerNorm",
+    ),
+    "parametrized weight": (
+        with_parametrization, "ParametrizedLinear", "bert.pooler.dense",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALIENS)
+def test_modules_without_a_rule_are_all_listed(batch, name):
+    make, *parts = ALIENS[name]
+    for method in ("attnlrp", "gradient-x-input"):
+        del batch["token_type_ids"]
+        contains(refused(UnassignedOperation, make(), batch, method), *parts, "No layer of this")
+        batch = cases.tiny_batch()
+
+
+@pytest.mark.parametrize("method", ["loo", "integrated-gradients"])
+@pytest.mark.parametrize("cls", [BertForTokenClassification])
+def test_logits_of_tokens_are_refused(batch, cls, method):
+    message = refused(ValueError, cases.perturbed(cls), batch, method)
+    contains(message, "(2, 6, 3)", "(batch, class)")
+
+
+def test_a_model_without_logits_is_refused(batch):
+    message = refused(ValueError, cases.perturbed(BertModel), batch, "loo")
+    contains(message, "model is a BertModel", "pass a Transformers sequence classifier")
+
+
+def test_what_is_no_transformers_model_is_refused(tiny, batch):
+    for model, name in ((nn.Sequential(tiny), "Sequential"), ("bert-base-uncased", "str")):
+        with pytest.raises(ValueError, match=f"model is a {name}; pass a Transformers"):
+            attribute(model, batch)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own modules
+def test_a_compiled_wrapper_is_refused(tiny, batch):
+    with pytest.raises(ValueError, match="model is a OptimizedModule; pass a Transformers"):
+        attribute(torch.compile(tiny), batch)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_modules_compiled_in_place_are_refused(tiny, batch):
+    # Code that was compiled before the rules came keeps running without some of them.
+    for module, path in ((tiny.bert.encoder.layer[1], LAYERS(1, "")[:-1]), (tiny, "(root)")):
+        module.compile(backend="eager")
+        contains(refused(ValueError, tiny, batch), "compiled", path, "before model.compile()")
+
+
+@pytest.mark.parametrize("make", [gpt2, distilbert])
+def test_tokens_are_left_out_only_where_that_is_known_to_be_exact(batch, make):
+    del batch["token_type_ids"]
+    contains(refused(ValueError, make(), batch, "loo"), "model is a", "read the first token")
+    contains(refused(ValueError, make(), batch, "attention-rollout"), "BertSelfAttention")
+
+
+def test_train_mode_is_refused_wherever_it_is(tiny, batch):
+    tiny.bert.encoder.layer[1].output.dropout.train()
+    message = refused(ValueError, tiny, batch, "loo")
+    contains(message, "1 modules", LAYERS(1, "output.dropout"), "model.eval()")
+
+
+def test_a_model_made_in_inference_mode_is_refused(batch):
+    with torch.inference_mode():
+        model = cases.tiny_bert()
+    with pytest.raises(ValueError, match="made in inference mode"):
+        attribute(model, batch)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_that_are_not_finite_are_found(tiny, batch, method):
+    with torch.no_grad():
+        tiny.classifier.weight[1, 0] = torch.nan
+    message = refused(ValueError, tiny, batch, method)
+    contains(message, "non-finite logits in examples [0, 1]", "nan", "check the weights")
+
+
+def test_relevance_that_is_not_finite_is_found(tiny, batch):
+    # The classifier's inputs contribute exactly 0 to a logit that is all bias.
+    with torch.no_grad():
+        tiny.classifier.weight[1] = 0
+    rules = ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}
+    message = refused(ValueError, tiny, batch, Composite("without bias", rules), target=1)
+    contains(message, "non-finite relevance in examples [0, 1]", "pass epsilon=1e-6")
+
+
+def test_one_shared_module_with_two_rules_is_refused(tiny, batch):
+    tiny.bert.encoder.layer[1] = tiny.bert.encoder.layer[0]
+    message = refused(ValueError, tiny, batch, bypass_softmax([1]))
+    contains(message, "scores", LAYERS(1, "attention.self"), "'constant'", "'bilinear-epsilon'")
