@@ -1,0 +1,229 @@
+"""Every rule follows from its forward operation, and no wrong rule does."""
+
+import functools
+
+import pytest
+import sympy as sp
+from sympy import Matrix, Rational
+
+from axioms import kinds, rules
+from axioms.decide import differ_at, identical
+from axioms.derive import DERIVATIONS, EPS, OUTPUT, SUM, contributions, derive, of_theorem
+
+
+def stabilised(d):
+    return {"eps": EPS, "sign": d.signs}
+
+
+def factors(d):
+    return d.operation.operands.values()
+
+
+def symbols(name, like):
+    """The symbols that a derivation names ``name`` + indices, as a matrix of some shape."""
+    return Matrix(*like.shape, lambda i, j: sp.Symbol(f"{name}{i}{j}", real=True))
+
+
+def scores(d):
+    q, k = factors(d)
+    scale = sp.Symbol("scale", positive=True)
+    r_q, r_k = rules.bilinear_epsilon(q, k.T, d.relevance, scale=scale, **stabilised(d))
+    return r_q, r_k.T
+
+
+def linear(rule):
+    def message(d):
+        (x,) = factors(d)
+        columns = d.relevance.cols
+        w, b = symbols("w", sp.zeros(x.cols, columns)), symbols("b", d.relevance)
+        return rule(x, w, d.relevance, bias=b, **stabilised(d))
+
+    return message
+
+
+def value_only(d):
+    (v,) = factors(d)
+    a = symbols("a", sp.zeros(d.relevance.rows, v.rows))
+    return rules.value_only(a, v, d.relevance, **stabilised(d))[1:]
+
+
+def softmax(d):
+    (z,) = factors(d)
+    e = z.applyfunc(lambda x: d.operation.names[sp.exp(x)])
+    return rules.taylor(z, d.relevance, exp_z=e)
+
+
+def held(d):
+    (x,) = factors(d)
+    w, b = symbols("w", x), symbols("b", x)
+    std = [sp.Symbol("std", positive=True)]
+    return rules.held_deviation(x, w, b, d.relevance, deviation=std, **stabilised(d))
+
+
+# name: (the text of axioms.rules on the same symbols, arguments for a larger shape)
+TEXTS = {
+    "product": (lambda d: rules.equal_split(len(factors(d)), d.relevance), (4,)),
+    "linear": (linear(rules.epsilon), (3, 2)),
+    "linear without bias": (linear(rules.epsilon_without_bias), (3, 2)),
+    "add": (lambda d: rules.add(list(factors(d)), d.relevance, **stabilised(d)), (3,)),
+    "readout": (
+        lambda d: rules.bilinear_epsilon(*factors(d), d.relevance, **stabilised(d)),
+        (2, 3, 2),
+    ),
+    "scores": (scores, (2, 2, 3)),
+    "value only": (value_only, (2, 3, 2)),
+    "softmax": (softmax, (3,)),
+    "LayerNorm, deviation held": (held, (3,)),
+    "activation": (lambda d: rules.identity(d.relevance), ()),
+}
+
+
+def first_entry(r):
+    return Matrix(*r.shape, [r[0]] + [0] * (len(r) - 1))
+
+
+WRONG = {
+    "doubled": lambda d, right: [2 * r for r in right],
+    "halved": lambda d, right: [r / 2 for r in right],
+    "sign turned": lambda d, right: [-r for r in right],
+    "half the stabiliser": lambda d, right: [r.subs(EPS, EPS / 2) for r in right],
+    "opposite stabiliser": lambda d, right: [r.subs(EPS, -EPS) for r in right],
+    "limit": lambda d, right: [r.subs(EPS, 0) for r in right],
+    "first entry only": lambda d, right: [first_entry(r) for r in right],
+    "nothing": lambda d, right: [0 * r for r in right],
+    "entries reversed": lambda d, right: [Matrix(*r.shape, list(r)[::-1]) for r in right],
+}
+SAME = {  # what changes nothing: rules without a stabiliser, and operands of one entry
+    *((rule, wrong) for rule in ("product", "softmax", "activation") for wrong in list(WRONG)[3:6]),
+    *((rule, list(WRONG)[8]) for rule in ("product", "add", "activation")),
+    *((rule, list(WRONG)[6]) for rule in ("product", "add", "activation")),
+}
+
+
+def check(derivation, messages):
+    """Raises AssertionError unless the last formula of the derivation is the messages."""
+    assert len(derivation.messages) == len(messages)
+    for derived, message in zip(derivation.messages, messages, strict=True):
+        assert identical(derived, message)
+
+
+@functools.cache
+def at_larger_shape(name):
+    return derive(DERIVATIONS[name][0](*TEXTS[name][1]))
+
+
+@pytest.mark.parametrize("name", DERIVATIONS)
+def test_the_last_formula_is_the_message(name):
+    for derivation in (derive(DERIVATIONS[name][0]()), at_larger_shape(name)):
+        check(derivation, TEXTS[name][0](derivation))
+
+
+@pytest.mark.parametrize("name", DERIVATIONS)
+def test_the_derived_rule_is_a_rule_of_the_vocabulary(name):
+    named = {rule for names in kinds.RULES.values() for rule in names}
+    assert DERIVATIONS[name][0]().rule in named
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [(n, w) for n in DERIVATIONS for w in WRONG if (n, w) not in SAME]
+)
+def test_a_wrong_rule_is_not_derived(name, wrong):
+    derivation = at_larger_shape(name)
+    with pytest.raises(AssertionError):
+        check(derivation, WRONG[wrong](derivation, TEXTS[name][0](derivation)))
+
+
+@pytest.mark.parametrize(("name", "wrong"), sorted(SAME))
+def test_what_is_called_the_same_rule_is_the_same_rule(name, wrong):
+    derivation = at_larger_shape(name)
+    check(derivation, WRONG[wrong](derivation, TEXTS[name][0](derivation)))
+
+
+OTHERS = [
+    ("linear", "linear without bias"),
+    ("linear without bias", "linear"),
+]
+
+
+@pytest.mark.parametrize(("name", "other"), OTHERS)
+def test_the_variants_of_a_rule_are_told_apart(name, other):
+    derivation = at_larger_shape(name)
+    with pytest.raises(AssertionError):
+        check(derivation, TEXTS[other][0](derivation))
+
+
+def test_the_other_denominator_gives_other_rules():
+    """Divided by the output, each factor gets all of R; divided by the sum, softmax conserves."""
+    readout, softmax = (DERIVATIONS[name][0] for name in ("readout", "softmax"))
+    halves, wholes = derive(readout()), derive(readout(), denominator=OUTPUT)
+    for half, whole in zip(halves.messages, wholes.messages, strict=True):
+        assert identical(whole.subs(EPS, 0), 2 * half.subs(EPS, 0))
+        assert not identical(whole, 2 * half)  # the stabiliser was not doubled
+    eq5, conserving = derive(softmax()), derive(softmax(), denominator=SUM)
+    assert identical(sum(conserving.messages[0]), sum(eq5.relevance))
+    assert not identical(sum(eq5.messages[0]), sum(eq5.relevance))
+    assert differ_at(
+        eq5.messages[0][0],
+        conserving.messages[0][0],
+        {x: n + 2 for n, x in enumerate(sorted(eq5.messages[0].free_symbols, key=str))},
+    )
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_the_point_of_the_expansion_is_part_of_the_derivation(n):
+    """Slopes at t x sum to n t^(n-1) y: n y where observed, y at t = 1/2 for n = 2 only."""
+    operation = DERIVATIONS["product"][0](n)
+    t = sp.Symbol("t", positive=True)
+    found = sum(sum(part) for part in contributions(operation, 0, at=t))
+    assert identical(found, n * t ** (n - 1) * operation.outputs[0])
+    half = found.subs(t, Rational(1, 2))
+    assert identical(half, operation.outputs[0]) == (n == 2)
+    with pytest.raises(ValueError, match="says nothing"):
+        derive(operation, at=0)
+
+
+RESIDUALS = {  # output 0, in the symbols of the derivation at its larger shape
+    "product": lambda d: -3 * d.operation.outputs[0],
+    "linear": lambda d: sp.Symbol("b00", real=True),
+    "linear without bias": lambda d: sp.Symbol("b00", real=True),
+    "add": lambda d: 0,
+    "readout": lambda d: -d.operation.outputs[0],
+    "scores": lambda d: -d.operation.outputs[0],
+    "value only": lambda d: 0,
+    "softmax": lambda d: softmax_residual(d),
+    "LayerNorm, deviation held": lambda d: sp.Symbol("b00", real=True),
+    "activation": lambda d: sp.Symbol("y") - sp.Symbol("slope") * next(iter(factors(d)))[0],
+}
+
+
+def softmax_residual(d):
+    (z,) = factors(d)
+    a = rules.softmax(z, exp_z=z.applyfunc(lambda x: d.operation.names[sp.exp(x)]))
+    return a[0] * (1 - z[0] + (a * z.T)[0])
+
+
+@pytest.mark.parametrize("name", DERIVATIONS)
+def test_what_the_expansion_drops_is_what_the_derivation_says(name):
+    derivation = at_larger_shape(name)
+    assert identical(derivation.residual[0], RESIDUALS[name](derivation))
+    assert not identical(derivation.residual[0], RESIDUALS[name](derivation) + 1)
+
+
+@pytest.mark.parametrize("name", DERIVATIONS)
+def test_the_printed_steps_lead_to_the_printed_message(name):
+    """Read from the steps alone: f - sum = rest, and for one output R_x = R c / d."""
+    derivation = derive(DERIVATIONS[name][0]())
+    said = {str(eq.lhs): eq.rhs for step in derivation.steps for eq in step.formulas}
+    assert identical(said["f"] - said["sum"], said["rest"])
+    entries = [str(x) for operand in factors(derivation) for x in operand]
+    assert identical(sum(said[f"c_{x}"] for x in entries), said["sum"])
+    others = dict.fromkeys(derivation.relevance[1:], 0)  # relevance at the first output only
+    for x in entries:
+        one = derivation.relevance[0] * said[f"c_{x}"] / said["d"]
+        assert identical(said[f"R_{x}"].subs(others), one)
+
+
+def test_the_derivations_of_a_theorem_are_found_by_its_number():
+    assert list(of_theorem(6)) == ["linear", "linear without bias", "add"]
+    assert list(of_theorem(10)) == ["softmax"]
+    assert of_theorem(20) == {}
