@@ -3,7 +3,9 @@
 Every value is a matrix; a number or a symbol stands for a 1 x 1 matrix.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import matmul
 
 import sympy as sp
 from sympy import Matrix
@@ -11,13 +13,42 @@ from sympy import Matrix
 from axioms import kinds, rules
 from axioms.composites import Composite, Operation
 from axioms.decide import lowest_terms
-from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, topological
+from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
 
 ACTIVATIONS = {
     "relu": lambda x: sp.Max(x, 0),
     "tanh": sp.tanh,
     "silu": lambda x: x / (1 + sp.exp(-x)),
     "gelu": lambda x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
+    # the parts that GELU, softmax and LayerNorm are made of
+    "phi": lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2,
+    "exp": sp.exp,
+    "reciprocal": lambda x: 1 / x,
+    "reciprocal root": lambda x: 1 / sp.sqrt(x),
+}
+
+
+def _repeated(n):
+    return Matrix.hstack(sp.eye(n), sp.eye(n)[:, -1])
+
+
+def _halved(n):
+    half = sp.Rational(1, 2)
+    return Matrix.vstack(sp.diag(*[1] * (n - 1), half), sp.eye(n)[-1, :] * half)
+
+
+# what a constant is filled with -> its value from the shape (rows, columns) of its operand
+FILLS = {
+    "zeros": sp.zeros,
+    "ones": sp.ones,
+    "column": lambda rows, columns: sp.ones(rows, 1),
+    "square of ones": lambda rows, columns: sp.ones(columns, columns),
+    "mean": lambda rows, columns: sp.ones(columns, columns) / columns,
+    "identity": lambda rows, columns: sp.eye(columns),
+    "centring": lambda rows, columns: sp.eye(columns) - sp.ones(columns, columns) / columns,
+    "reversal": lambda rows, columns: sp.eye(columns)[:, ::-1],
+    "repetition": lambda rows, columns: _repeated(columns),  # of the last channel
+    "halving": lambda rows, columns: _halved(columns),  # of the last channel, over its copies
 }
 
 
@@ -36,6 +67,10 @@ def _norm_eps(node):
     return node.attributes.get("norm_eps", 0)
 
 
+def _factor(node):
+    return node.attributes.get("factor", 1)
+
+
 def _function(node):
     return ACTIVATIONS[node.attributes["function"]]
 
@@ -43,12 +78,13 @@ def _function(node):
 # kind -> value of a node from its operands
 FORWARD = {
     TRANSPOSE: lambda node, x: x.T,
+    CONSTANT: lambda node, x: sp.sympify(_factor(node)) * FILLS[node.attributes["fill"]](*x.shape),
     kinds.LINEAR: lambda node, x, w, b=None: rules.linear_map(x, w, b),
     kinds.ADD: lambda node, *xs: sum(xs[1:], xs[0]),
     kinds.SCORES: lambda node, q, k: _scale(node) * q * k.T,
     kinds.SOFTMAX: lambda node, z: rules.softmax(z),
     kinds.READOUT: lambda node, a, v: a * v,
-    kinds.BILINEAR: lambda node, a, b: a * b,
+    kinds.BILINEAR: lambda node, *xs: reduce(matmul, xs),
     kinds.PRODUCT: lambda node, *xs: _product(xs),
     kinds.LAYER_NORM: lambda node, x, w, b: rules.layer_norm(x, w, b, norm_eps=_norm_eps(node)),
     kinds.ACTIVATION: lambda node, x: x.applyfunc(_function(node)),
@@ -60,16 +96,33 @@ def _bias(operands):
 
 
 def _halves(node, xs, r, options):
-    """Eqs. 3 and 4; the scores transpose their second factor and scale."""
+    """Eqs. 3 and 4; the scores transpose their second factor and scale.
+
+    A merged product of n matrices stabilises n o and gives one n-th to each of them.
+    """
+    if len(xs) > 2:
+        return _chain(xs, r, options)
     if node.op != kinds.SCORES:
         return rules.bilinear_epsilon(*xs, r, **options)
     r_q, r_k = rules.bilinear_epsilon(xs[0], xs[1].T, r, scale=_scale(node), **options)
     return r_q, r_k.T
 
 
+def _chain(xs, r, options):
+    """R / (n o + eps s) times gradient x input of every factor of the matrix product o."""
+    share = rules.shares(r, len(xs) * reduce(matmul, xs), **options)
+
+    def received(k):
+        before = reduce(matmul, xs[:k], sp.eye(xs[0].rows))
+        after = reduce(matmul, xs[k + 1 :], sp.eye(xs[-1].cols))
+        return xs[k].multiply_elementwise(before.T * share * after.T)
+
+    return [received(k) for k in range(len(xs))]
+
+
 def _whole(node, xs, r, options):
-    """Gradient x input through a product of two: what Eqs. 3 and 4 halve as eps -> 0."""
-    return [2 * half for half in _halves(node, xs, r, {"eps": 0})]
+    """Gradient x input through a product of n: what Eqs. 3 and 4 divide by n as eps -> 0."""
+    return [len(xs) * part for part in _halves(node, xs, r, {"eps": 0})]
 
 
 def _nothing(node, xs, r, options):
@@ -151,6 +204,8 @@ def _assigned(order: list[Node], composite: Composite) -> dict[Node, str]:
     """Rule of every node that depends on an input, or one error that lists those without."""
     carrying: set[Node] = set()
     for node in order:
+        if node.op == CONSTANT:
+            continue  # it knows the shape of its operand, not its value
         if node.op == INPUT or not carrying.isdisjoint(node.args):
             carrying.add(node)
     ruled = [node for node in order if node in carrying and node.op not in (INPUT, TRANSPOSE)]
@@ -173,12 +228,14 @@ def propagate(
     eps=0,
     relevance=None,
     signs: Mapping[Node, Matrix] | None = None,
+    instead: Mapping[str, Callable] | None = None,
 ) -> dict[Node, Matrix]:
     """Relevance of every node under ``root``, summed over the uses of a shared node.
 
     ``relevance`` starts at the root and is its value unless given; ``signs`` gives the sign of
     a node's value where ``eps > 0`` and the value is symbolic.  Rational
-    relevance is in lowest terms.
+    relevance is in lowest terms.  ``instead`` gives a message function, as those of ``MESSAGES``,
+    to be used for a kind of operation in place of the composite's rule.
     Raises UnassignedOperation that lists every operation for which
     ``composite`` has no rule.
     """
@@ -193,7 +250,7 @@ def propagate(
             messages = [received[node].T]
         elif node in assigned:
             options = {"eps": eps, "sign": (signs or {}).get(node)}
-            rule = MESSAGES[node.op, assigned[node]]
+            rule = (instead or {}).get(node.op) or MESSAGES[node.op, assigned[node]]
             messages = rule(node, [values[arg] for arg in node.args], received[node], options)
         else:
             continue

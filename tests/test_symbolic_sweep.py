@@ -7,7 +7,7 @@ from axioms import kinds, rules
 from axioms.canonizers import merge_products
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
 from axioms.decide import differ_at, identical
-from axioms.graph import TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
+from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
 from axioms.leave_one_out import integrated_gradients, leave_one_out, shapley
 from axioms.propagate import FORWARD, MESSAGES, evaluate, explain, propagate
 
@@ -86,7 +86,7 @@ def test_the_rule_of_a_layer_overrides_the_rule_of_its_kind():
 
 def test_every_rule_of_every_kind_has_a_message_and_a_value():
     assert set(MESSAGES) == {(kind, rule) for kind, rs in kinds.RULES.items() for rule in rs}
-    assert set(FORWARD) == {*kinds.RULES, TRANSPOSE}
+    assert set(FORWARD) == {*kinds.RULES, TRANSPOSE, CONSTANT}
 
 
 def test_plain_gradients_give_gradient_times_input_through_every_kind_of_operation():
