@@ -1,15 +1,19 @@
 """The command line: ``lrp-axioms prove | explain | reproduce``."""
 
-import logging
-import sys
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from axioms.composites import UnassignedOperation
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,9 +33,9 @@ def prove():
     """Run every proof, and print each statement with its verdict."""
     from benchmarks import reproduce, tables
 
-    with _progress() as track:
-        result = reproduce.theorems(track=track)
+    result = reproduce.theorems(track=_track)
     console.print(tables.terminal(result))
+    _print_notes(result)
     failed = [row for row in result.rows if row["verdict"] == "not established"]
     for row in failed:
         problems.print(f"{row['test']}\n{row['error']}", markup=False)
@@ -42,34 +46,40 @@ def prove():
 def explain(
     model: Annotated[str, typer.Argument(help="'embedded', a folder, or a Hub id.")],
     text: Annotated[str, typer.Argument(help="The text to explain.")],
-    method: Annotated[str, typer.Option(help="attnlrp, cp-lrp, loo, ...")] = "attnlrp",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="attnlrp, cp-lrp, gradient-x-input, integrated-gradients, attention-rollout, loo."
+        ),
+    ] = "attnlrp",
     target: Annotated[int | None, typer.Option(help="Class; default: the predicted one.")] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
     device: Device = "cpu",
 ):
     """Colour the tokens of a text by their relevance for one class."""
-    from benchmarks import models
-    from numeric import attribute, render
+    with _mendable():
+        if not text.strip():
+            raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
+        with problems.status("loading the model"):
+            from benchmarks import models
+            from numeric import attribute, render
 
-    if not text.strip():
-        raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
-    _check_device(device)
-    classifier = models.load(model, device=device)
-    inputs = classifier.tokenizer([text], return_tensors="pt")
-    a = attribute(classifier.model, inputs, method, target)
+            _check_device(device)
+            classifier = models.load(model, device=device)
+        inputs = classifier.tokenizer([text], return_tensors="pt")
+        a = attribute(classifier.model, inputs, method, target)
     tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     relevance = a.relevance[0].tolist()
     title = f"{a.method}: why {classifier.label(int(a.target[0]))!r}?"
-    caption = (
-        f"Logit {a.logit[0]:+.4f} = relevance of the tokens {sum(relevance):+.4f} + residual "
-        f"{a.residual[0]:+.4f} (absorbed or lost on the way, or not additive)."
-    )
-    line, table = render.terminal(tokens, relevance)
-    for part in (f"[bold]{escape(title)}[/]", line, table, escape(caption)):
+    caption = _caption(a, sum(relevance))
+    console.print(Text(title, style="bold"))
+    for part in render.terminal(tokens, relevance):
         console.print(part)
+    console.print(caption, markup=False, highlight=False)
     if html:
-        html.write_text(render.html(tokens, relevance, title=title, caption=caption), "utf-8")
-        console.print(f"wrote {html}", markup=False)
+        with _mendable(f"--html {html}"):
+            html.write_text(render.html(tokens, relevance, title=title, caption=caption), "utf-8")
+        console.print(f"wrote {html}", markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -82,63 +92,80 @@ def reproduce(
     output: Annotated[Path, typer.Option(help="Where results are written.")] = Path("results"),
 ):
     """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report."""
-    from benchmarks import data, models, tables
-    from benchmarks.reproduce import reproduce as run
+    with problems.status("loading the model and the texts"), _mendable():
+        from benchmarks import data, models, tables
+        from benchmarks import reproduce as experiments
+        from benchmarks.text import check
 
-    _check_device(device)
-    with _progress() as track:
+        _check_device(device)
         texts = data.load(dataset, data_dir=data_dir).first(examples)
         classifier = models.load(model, device=device)
-        for result in run(classifier, texts, output=output, track=track):
-            console.print(tables.terminal(result))
-            for note in result.notes:
-                console.print(f"  {note}", markup=False)
-    console.print(f"\nwrote {output / 'report.html'} and the tables beside it", markup=False)
+        check(classifier, texts)
+        with _mendable(f"--output {output}"):
+            output.mkdir(parents=True, exist_ok=True)
+    for result in experiments.reproduce(classifier, texts, output=output, track=_track):
+        console.print(tables.terminal(result))
+        _print_notes(result)
+    page = output / "report.html"
+    console.print(f"\nwrote {page} and the tables beside it", markup=False, soft_wrap=True)
 
 
-class _progress:
+def _print_notes(result):
+    for note in result.notes:
+        console.print(Padding(Text(note), (0, 0, 1, 1)))
+
+
+def _caption(a, total):
+    if a.method == "attention-rollout":
+        return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
+    return (
+        f"Logit {a.logit[0]:+.4f} = relevance of the tokens {total:+.4f} + residual "
+        f"{a.residual[0]:+.4f} (absorbed or lost on the way, or not additive)."
+    )
+
+
+def _track(items: Iterable, description: str) -> Iterator:
     """One bar per experiment, on stderr, gone when done; silent when stderr is no terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    silent = not problems.is_terminal
+    with Progress(*columns, console=problems, transient=True, disable=silent) as bar:
+        yield from bar.track(list(items), description=description)
 
-    def __enter__(self):
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        self.bar = Progress(*columns, console=problems, transient=True)
-        self.bar.start()
-        return self.track
 
-    def track(self, items: Iterable, description: str) -> Iterable:
-        items = list(items)
-        task = self.bar.add_task(description, total=len(items))
-        for item in items:
-            yield item
-            self.bar.advance(task)
-        self.bar.remove_task(task)
+@contextmanager
+def _mendable(place: str = ""):
+    """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
 
-    def __exit__(self, *_):
-        self.bar.stop()
+    ``place`` is the option that an error of the operating system is about.
+    """
+    try:
+        yield
+    except (ValueError, OSError, UnassignedOperation) as error:
+        system = place and isinstance(error, OSError)
+        message = f"{place}: {error.strerror}; pass another one" if system else str(error)
+        problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+        raise typer.Exit(code=2) from error
 
 
 def _check_device(device):
     import torch
 
     try:
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {device!r} is not available here ({error}); use cpu") from error
 
 
 def main() -> None:
-    """Runs a command; what a user can mend is one message and exit code 2, without a traceback."""
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    try:
-        app()
-    except (ValueError, TypeError, LookupError, OSError) as error:
-        problems.print(f"[bold red]error:[/] {escape(str(error))}")
-        sys.exit(2)
+    """Runs a command."""
+    for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
+        os.environ.setdefault(f"{library}_VERBOSITY", "error")
+    app()
 
 
 if __name__ == "__main__":

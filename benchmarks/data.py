@@ -10,7 +10,7 @@ from pathlib import Path
 
 import datasets
 
-from benchmarks.models import UnavailableError
+from benchmarks.models import UnavailableError, first_line
 
 EMBEDDED = Path(__file__).parent / "assets" / "sentences.tsv"
 
@@ -76,6 +76,11 @@ def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
     Raises ValueError for an unknown name or a broken file, UnavailableError for a missing one.
     """
     if name == "embedded":
+        if data_dir is not None:
+            raise ValueError(
+                f"--data-dir {data_dir} would be ignored: the embedded sentences come with the "
+                f"program; leave it out, or pass --dataset {' or '.join(SOURCES)}"
+            )
         return _texts(name, _read_tsv(EMBEDDED, "sentence"), "embedded", "SST", 1)
     if name not in SOURCES:
         raise ValueError(f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}")
@@ -115,7 +120,7 @@ def _find(source, folder):
 
 
 def _open(path):
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open("r")
+    return (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8")
 
 
 def _read_tsv(path, column):
@@ -131,31 +136,35 @@ def _read(path, column, records: Callable):
     try:
         with _open(path) as file:
             for record in records(file):
-                rows.append((record[column].strip(), int(record["label"])))
+                rows.append(_row(record[column], record["label"]))
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is broken after {len(rows)} records: {type(error).__name__}: {error}; "
-            f"it must have the columns {column!r} and 'label'"
+            f"it must have the columns {column!r} and 'label', which is 0 or 1"
         ) from error
     if not rows:
         raise ValueError(f"{path} has no records; get the file again")
     return rows
 
 
+def _row(text, label):
+    if str(label) not in ("0", "1"):
+        raise ValueError(f"label {label!r}")
+    if not text.strip():
+        raise ValueError("empty text")
+    return text.strip(), int(label)
+
+
 READERS = {".tsv": _read_tsv, ".jsonl": _read_jsonl}
 
 
-def _download(source, hub: str | None = None):
+def _download(source):
     try:
-        table = datasets.load_dataset(hub or source.hub, split=source.split)
-    except (OSError, ValueError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        table = datasets.load_dataset(source.hub, split=source.split)
+        return [_row(*pair) for pair in zip(table[source.text], table["label"], strict=True)]
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise UnavailableError(
-            f"data set {source.hub!r} could not be loaded from the Hugging Face Hub: {first}\n"
-            "Without a network, pass --data-dir FOLDER with "
+            f"data set {source.hub!r} could not be loaded from the Hugging Face Hub: "
+            f"{first_line(error)}\nWithout a network, pass --data-dir FOLDER with "
             f"{' or '.join(source.files)} in it, or --dataset embedded."
         ) from error
-    return [
-        (text.strip(), label)
-        for text, label in zip(table[source.text], table["label"], strict=True)
-    ]

@@ -1,6 +1,7 @@
 """What an experiment returns, and how it is written: JSON with provenance, Parquet, PNG."""
 
 import json
+import math
 import platform
 import subprocess
 from collections.abc import Callable, Iterable
@@ -31,7 +32,7 @@ class Result:
     title: str
     text: str  # what was measured, in which units, for a reader of the paper
     settings: dict  # all that determines the numbers
-    rows: list[dict]  # the table; None where there is no value
+    rows: list[dict]  # the table; NaN where a value is undefined
     examples: dict[str, list] = field(default_factory=dict)  # columns, one value per example
     notes: tuple[str, ...] = ()  # findings, in sentences computed from the values
     figure: Callable | None = None  # result -> matplotlib Figure
@@ -43,16 +44,22 @@ class Result:
             "name": self.name,
             "title": self.title,
             "settings": self.settings,
-            "rows": self.rows,
+            "rows": [{key: _plain(value) for key, value in row.items()} for row in self.rows],
             "notes": self.notes,
             "seconds": self.seconds,
             "provenance": provenance(),
         }
-        (folder / f"{self.name}.json").write_text(json.dumps(record, indent=2) + "\n")
+        text = json.dumps(record, indent=2, allow_nan=False)
+        (folder / f"{self.name}.json").write_text(text + "\n", encoding="utf-8")
         if self.examples:
             pq.write_table(pa.table(self.examples), folder / f"{self.name}.parquet")
         if self.figure:
             self.figure(self).savefig(folder / f"{self.name}.png", dpi=150)
+
+
+def _plain(value):
+    """JSON has no NaN: what is undefined has no value."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def provenance() -> dict:

@@ -31,14 +31,11 @@ def table1(result) -> Figure:
             mfc="0.2" if maps == "raw" else "white",
             label=f"measured, {maps}",
         )
-    axes.plot(
-        x, [row["paper r"] for row in result.rows], "_", ms=18, color="tab:red", label="paper"
-    )
+    axes.plot(x, [row["paper r"] for row in result.rows], "x", color="tab:red", label="paper")
     axes.set_xticks(x, names, fontsize=7)
     axes.set_ylabel("Pearson's r (mean, 95 % interval)")
     axes.axhline(0, color="0.8", lw=0.8, zorder=0)
-    axes.legend(frameon=False, fontsize=8)
-    return figure
+    return _with_legend(figure)
 
 
 def table2(result) -> Figure:
@@ -60,16 +57,15 @@ def table2(result) -> Figure:
             label=f"{tokens} tokens",
         )
     paper = [row["r all, sum to one"] for _, row in pairs]
-    axes.plot(x, paper, "_", ms=40, color="tab:red", label="paper, BERT-base")
+    axes.plot(x, paper, "D", color="white", mec="black", label="paper (BERT-base, sum to one)")
     axes.set_xticks(x, [row["method"] for row in rows])
     axes.set_ylabel("Pearson's r with Leave-One-Out")
     axes.axhline(0, color="0.5", lw=0.8)
-    axes.legend(frameon=False, fontsize=8)
-    return figure
+    return _with_legend(figure)
 
 
 def figure2(result) -> Figure:
-    """r with LOO against the layer, for the paper's three orders; dashed: AttnLRP, CP-LRP."""
+    """r with LOO against the layer, for the paper's three orders; grey line: AttnLRP."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     for axes, tokens in zip(panels, ("all", "content"), strict=True):
@@ -86,34 +82,39 @@ def figure2(result) -> Figure:
                 mfc="white" if order == "single layer" else "0.2",
                 label=order,
             )
-        axes.axhline(result.rows[0][key], color="tab:red", ls="--", lw=1, label="AttnLRP")
+        axes.axhline(result.rows[0][key], color="0.7", zorder=0, label="AttnLRP, no layer")
         axes.set_title(f"{tokens} tokens", fontsize=9)
         axes.set_xlabel("layer")
         axes.xaxis.get_major_locator().set_params(integer=True)
     panels[0].set_ylabel("Pearson's r with Leave-One-Out")
-    panels[1].legend(frameon=False, fontsize=8)
-    return figure
+    return _with_legend(figure)
 
 
 def timing(result) -> Figure:
-    """Seconds against text length, log-log."""
+    """Milliseconds against text length, log-log."""
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     axes = figure.subplots()
-    styles = zip(("attnlrp", "cp-lrp", "gradient", "loo"), ("o-", "s--", "^:", "D-."), strict=True)
-    for method, style in styles:
+    for label, style in {"LOO": "D-.", "AttnLRP": "o-", "CP-LRP": "s--", "gradient": "^:"}.items():
         axes.loglog(
             [row["tokens"] for row in result.rows],
-            [row[f"{method} ms"] for row in result.rows],
+            [row[f"{label.lower()} ms"] for row in result.rows],
             style,
             color="0.2",
-            mfc="white" if method == "gradient" else "0.2",
+            mfc="white" if label == "gradient" else "0.2",
             ms=4,
-            label=method,
+            label=label,
         )
     ticks = [row["tokens"] for row in result.rows]
     axes.set_xticks(ticks, ticks)
     axes.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("tokens in the text")
     axes.set_ylabel("milliseconds per text (median)")
-    axes.legend(frameon=False, fontsize=8)
+    return _with_legend(figure)
+
+
+def _with_legend(figure):
+    """One line above the axes, where no data can be."""
+    handles = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
     return figure

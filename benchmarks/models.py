@@ -50,8 +50,8 @@ def load(name: str = "embedded", *, device: str = "cpu", revision: str | None = 
             source, dtype=torch.float32, revision=revision, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise UnavailableError(_advice(name, error)) from error
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UnavailableError(_advice(name, source, error)) from error
     finally:
         logging.set_verbosity(verbosity)
         if bar:
@@ -91,10 +91,19 @@ def _source(name):
     return name
 
 
-def _advice(name, error):
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return (
-        f"model {name!r} could not be loaded: {first}\n"
+def _advice(name, source, error):
+    what = f"model {name!r} could not be loaded: {first_line(error)}\n"
+    if isinstance(source, Path):
+        return what + (
+            f"{source} must hold what save_pretrained writes for a model and its tokenizer: "
+            "config.json, model.safetensors, tokenizer.json; get it again, or use --model embedded."
+        )
+    return what + (
         "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "
         "--model embedded, or download it elsewhere and pass its folder."
     )
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another library says, short."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

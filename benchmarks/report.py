@@ -25,7 +25,8 @@ def render(results: Sequence[Result]) -> str:
     for result in results:
         headers, rows = tables.cells(result)
         image = _image(result) if result.figure else None
-        sections.append({"result": result, "headers": headers, "rows": rows, "image": image})
+        columns = list(zip(headers, tables.numeric(rows), strict=True))
+        sections.append({"result": result, "columns": columns, "rows": rows, "image": image})
     template = TEMPLATES.get_template("report.html.j2")
     return template.render(sections=sections, summary=_summary(results), provenance=provenance())
 
@@ -41,9 +42,7 @@ def _summary(results):
     found = {result.name: result for result in results}
     lines = []
     if "theorems" in found:
-        verdicts = [row["verdict"] for row in found["theorems"].rows]
-        counts = [f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts)]
-        lines.append(f"Of {len(verdicts)} statements about LRP rules: {', '.join(counts)}.")
+        lines += found["theorems"].notes
     if "table2" in found:
         for row in found["table2"].rows:
             if row["method"] in ("AttnLRP", "CP-LRP"):

@@ -1,11 +1,15 @@
 """Results as tables of text: one list of columns per experiment, for terminal and HTML alike."""
 
+import re
 from collections.abc import Callable
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.experiment import Result
+
+DASH = "–"  # no such value
 
 Column = tuple[str, Callable[[dict], str]]
 
@@ -15,7 +19,11 @@ def _text(key):
 
 
 def _number(key, digits=3):
-    return lambda row: f"{row[key]:.{digits}f}"
+    return lambda row: _dashed(f"{row[key]:.{digits}f}")
+
+
+def _dashed(number):
+    return number.replace("nan", DASH)
 
 
 def _interval(key, digits=3):
@@ -24,7 +32,8 @@ def _interval(key, digits=3):
     def cell(row):
         missing = row.get(f"{key} undefined", 0)
         note = f" ({missing} undefined)" if missing else ""
-        return f"{row[key]:.{digits}f} [{row[f'{key} low']:.2f}, {row[f'{key} high']:.2f}]{note}"
+        mean, low, high = row[key], row[f"{key} low"], row[f"{key} high"]
+        return _dashed(f"{mean:.{digits}f} [{low:.2f}, {high:.2f}]{note}")
 
     return cell
 
@@ -36,7 +45,7 @@ def _or_dash(cell):
         try:
             return cell(row)
         except KeyError:
-            return "–"
+            return DASH
 
     return safe
 
@@ -65,8 +74,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("Δ", _number("Δ", 2)),
     ],
     "figure2": [
-        ("layer", lambda row: str(row["layer"] or "–")),
-        ("layers bypassed", _text("order")),
+        ("layer", lambda row: str(row["layer"] or DASH)),
+        ("bypassed", _text("order")),
         ("count", _text("layers")),
         ("r, all tokens", _number("r all")),
         ("r, content tokens", _number("r content")),
@@ -92,12 +101,24 @@ def cells(result: Result) -> tuple[list[str], list[list[str]]]:
 
 
 def terminal(result: Result) -> Table:
-    """The table for a terminal, numbers to the right."""
+    """The table for a terminal of 80 columns, numbers to the right."""
     headers, rows = cells(result)
-    table = Table(title=result.title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for n, header in enumerate(headers):
-        numeric = all(row[n][:1].isdigit() or row[n][:1] in "–-" for row in rows)
-        table.add_column(header, justify="right" if numeric else "left", overflow="fold")
+    table = Table(
+        title=result.title,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for n, (header, right) in enumerate(zip(headers, numeric(rows), strict=True)):
+        width = max(len(row[n]) for row in rows) if right else None  # rather wrap its header
+        table.add_column(Text(header), justify="right" if right else "left", min_width=width)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table
+
+
+def numeric(rows: list[list[str]]) -> list[bool]:
+    """Which columns hold numbers alone."""
+    number = re.compile(rf"-?\d|{DASH}")
+    return [all(map(number.match, column)) for column in zip(*rows, strict=True)]

@@ -43,6 +43,7 @@ PAPER = {
 """Table 2 of the paper: LOO r, LeRF, MoRF, Delta."""
 
 SEED = 0  # of the bootstrap
+FEW = 20  # texts, below which resampling them says little about others
 
 
 @dataclass(frozen=True)
@@ -56,22 +57,25 @@ class Group:
     loo: Attribution  # of the predicted class
 
 
+def check(classifier: Classifier, data: Texts) -> None:
+    """Explains the first text, so that what cannot be explained is refused before long runs.
+
+    Raises ValueError or UnassignedOperation, as ``attribute`` does.
+    """
+    attribute(classifier.model, _encode(classifier, data.texts[:1], return_tensors="pt"))
+
+
 def groups(classifier: Classifier, data: Texts, *, size: int = 32, track: Track = untracked):
     """The texts tokenised, sorted by length, with their exact LOO for the predicted class."""
-    limit = classifier.model.config.max_position_embeddings
-    encode = classifier.tokenizer
-    lengths = [
-        len(ids) for ids in encode(list(data.texts), max_length=limit, truncation=True).input_ids
-    ]
+    lengths = [len(ids) for ids in _encode(classifier, data.texts).input_ids]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     found = []
     for start in track(range(0, len(order), size), "leave-one-out"):
         index = order[start : start + size]
-        inputs = encode(
+        inputs = _encode(
+            classifier,
             [data.texts[i] for i in index],
             padding=True,
-            truncation=True,
-            max_length=limit,
             return_tensors="pt",
             return_special_tokens_mask=True,
         )
@@ -189,10 +193,17 @@ def settings(classifier: Classifier, data: Texts) -> dict:
         "dataset_origin": data.origin,
         "dataset_sha256": data.sha256,
         "examples": len(data.texts),
+        "tokens_at_most": classifier.model.config.max_position_embeddings,
         "device": str(classifier.model.device),
         "dtype": str(classifier.model.dtype),
         "bootstrap_seed": SEED,
     }
+
+
+def _encode(classifier, texts, **options):
+    """Texts beyond the model's positions are cut there."""
+    limit = classifier.model.config.max_position_embeddings
+    return classifier.tokenizer(list(texts), truncation=True, max_length=limit, **options)
 
 
 def _measure(model, group, method, *, chunk):
@@ -250,6 +261,8 @@ def _notes(columns, block):
         f"[{gap.low:+.3f}, {gap.high:+.3f}] (paired, 95 % bootstrap): {_closer(gap)}."
         for tokens, gap in gaps.items()
     ]
+    if len(set(columns["example"])) < FEW:
+        notes.append(f"With fewer than {FEW} texts these intervals are too narrow: use more.")
     if gaps["all"].mean * gaps["content"].mean < 0:
         notes.append(
             "The sign of that difference changes once [CLS] and [SEP] are left out: which rule "
@@ -272,6 +285,8 @@ def _paired_gap(columns, key):
 
 
 def _closer(gap):
+    if np.isnan(gap.mean):
+        return "no text is long enough to have an r"
     if gap.low <= 0 <= gap.high:
         return "the interval contains 0, so these texts do not separate the two"
     return f"{'CP-LRP' if gap.mean > 0 else 'AttnLRP'} is closer to Leave-One-Out"

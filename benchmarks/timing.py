@@ -3,6 +3,7 @@
 import itertools
 import statistics
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -82,16 +83,22 @@ def peak_memory(function) -> int:
     return max(itertools.accumulate(event.nbytes() for event in events), default=0)
 
 
-def lrp_versus_loo(classifier: Classifier, *, track: Track = untracked) -> Result:
+def lrp_versus_loo(
+    classifier: Classifier,
+    *,
+    lengths: Sequence[int] = LENGTHS,
+    repeats: int = REPEATS,
+    track: Track = untracked,
+) -> Result:
     """Milliseconds per text for one text of each length, and the ratio of LOO to LRP."""
     start = time.perf_counter()
     model = classifier.model
     longest = model.config.max_position_embeddings
     rows = []
-    for tokens in track([n for n in LENGTHS if n <= longest], "time of LRP and LOO"):
+    for tokens in track([n for n in lengths if n <= longest], "time of LRP and LOO"):
         inputs = random_text(model, batch=1, tokens=tokens)
         run = {name: lambda f=f, x=inputs: f(model, x) for name, f in METHODS.items()}
-        seconds = alternate(run, repeats=REPEATS)
+        seconds = alternate(run, repeats=repeats)
         median = {name: statistics.median(s) for name, s in seconds.items()}
         ratios = [a / b for a, b in zip(seconds["loo"], seconds["attnlrp"], strict=True)]
         rows.append(
@@ -105,7 +112,7 @@ def lrp_versus_loo(classifier: Classifier, *, track: Track = untracked) -> Resul
         title="Time: one LRP pass against Leave-One-Out",
         text=(
             "Milliseconds for one text on this machine, median of "
-            f"{REPEATS} alternating runs; the ratio is the median within a run, with its range. "
+            f"{repeats} alternating runs; the ratio is the median within a run, with its range. "
             "'gradient' is plain gradient x input of the same model. Random token ids: time "
             "depends on shapes alone."
         ),
@@ -114,7 +121,7 @@ def lrp_versus_loo(classifier: Classifier, *, track: Track = untracked) -> Resul
             "model_sha256": classifier.sha256,
             "device": str(model.device),
             "dtype": str(model.dtype),
-            "repeats": REPEATS,
+            "repeats": repeats,
         },
         rows=rows,
         figure=figures.timing,
