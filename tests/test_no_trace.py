@@ -99,10 +99,14 @@ def test_nested_use_is_an_error(tiny, batch, method):
     attribute(tiny, batch, method)
 
 
-def test_a_part_of_a_model_is_nested_use_too(tiny):
-    inner = scope.applied(tiny.bert, ATTNLRP)
-    with scope.applied(tiny, ATTNLRP), pytest.raises(RuntimeError, match="BertModel already has"):
-        inner.__enter__()
+@pytest.mark.parametrize("part_first", [True, False])
+def test_a_part_of_a_model_is_nested_use_too(tiny, part_first):
+    part = tiny.bert.encoder.layer[0].output
+    outer, inner = (part, tiny) if part_first else (tiny, part)
+    name = type(inner).__name__
+    second = scope.applied(inner, ATTNLRP)
+    with scope.applied(outer, ATTNLRP), pytest.raises(RuntimeError, match=f"{name} already has"):
+        second.__enter__()
 
 
 @every_method
@@ -130,6 +134,13 @@ def test_the_inputs_are_left_as_they_were(tiny, batch, method):
     fresh = cases.tiny_batch()
     assert all(torch.equal(batch[key], fresh[key]) for key in fresh)
     assert list(batch) == list(fresh)
+
+
+@every_method
+def test_dropout_may_have_been_taken_out(tiny, batch, method):
+    want = attribute(tiny, batch, method).relevance
+    tiny.bert.encoder.layer[0].output.dropout = torch.nn.Identity().eval()
+    assert torch.equal(attribute(tiny, batch, method).relevance, want)
 
 
 def test_shared_modules_get_their_rules_once(batch):
