@@ -29,8 +29,19 @@ Device = Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")]
 
 
 @app.command()
-def prove():
-    """Run every proof, and print each statement with its verdict."""
+def prove(
+    *,
+    rules: Annotated[
+        Path | None, typer.Argument(help="A Python file of your own rules, to judge these.")
+    ] = None,
+    show: Annotated[int | None, typer.Option(help="Only the theorem of this number.")] = None,
+    latex: Annotated[bool, typer.Option(help="With --show: print LaTeX.")] = False,
+):
+    """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""
+    if rules or show is not None or latex:
+        with _mendable():
+            _prove_one(rules, show, latex=latex)
+        return
     from benchmarks import reproduce, tables
 
     result = reproduce.theorems(track=_track)
@@ -40,6 +51,25 @@ def prove():
     for row in failed:
         problems.print(f"{row['test']}\n{row['error']}", markup=False)
     raise typer.Exit(code=bool(failed))
+
+
+def _prove_one(rules: Path | None, show: int | None, *, latex: bool):
+    from axioms import judge
+    from axioms import show as pages
+    from axioms.user_rules import load
+
+    if rules and (show is not None or latex):
+        raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
+    if rules:
+        found = [judge.text(rule, judge.judge(rule)) for rule in load(rules)]
+        typer.echo("\n".join(found), nl=False)
+        return
+    if show is None:
+        raise ValueError("--latex prints one theorem; pass its number as --show N too")
+    page = pages.page(show)
+    typer.echo((pages.latex if latex else pages.text)(page), nl=False)
+    if any(verdict.error for verdict in page.verdicts):
+        raise typer.Exit(code=1)
 
 
 @app.command()

@@ -57,6 +57,21 @@ class Result:
             self.figure(self).savefig(folder / f"{self.name}.png", dpi=150)
 
 
+def undefined(rows: list[dict]) -> tuple[str, ...]:
+    """What the means of a table leave out, in sentences, from its columns "... undefined"."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        for key, count in row.items():
+            if key.endswith(" undefined"):
+                counts[key] = max(count, counts.get(key, 0))
+    return tuple(
+        f"{key} in up to {count} examples (a constant map, or fewer than two tokens): left out of "
+        "its means."
+        for key, count in counts.items()
+        if count
+    )
+
+
 def _plain(value):
     """JSON has no NaN: what is undefined has no value."""
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -54,7 +54,7 @@ def _summary(results):
     if "time" in found:
         last = found["time"].rows[-1]
         lines.append(
-            f"Leave-One-Out takes {last['LOO / AttnLRP']:.0f} times as long as AttnLRP at "
+            f"Leave-One-Out takes {last['LOO / AttnLRP']:.1f} times as long as AttnLRP at "
             f"{last['tokens']} tokens."
         )
     return lines

@@ -9,7 +9,7 @@ from pathlib import Path
 from axioms.prove import THEOREMS, prove
 from benchmarks import digits, figures, report, text, timing
 from benchmarks.data import Texts
-from benchmarks.experiment import Result, Track, untracked
+from benchmarks.experiment import Result, Track, undefined, untracked
 from benchmarks.models import Classifier
 from numeric.evaluation.correlation import bootstrap_mean
 
@@ -81,6 +81,11 @@ def table1(
         examples["seed"] += [seed] * count
         for key, values in run.examples.items():
             examples.setdefault(key, []).extend(values.tolist())
+    rows = [
+        _table1_row(runs, examples, explainer, pair, paper)
+        for explainer, row in digits.PAPER.items()
+        for pair, paper in row.items()
+    ]
     accuracy = {seed: round(run.accuracy, 3) for seed, run in runs.items()}
     return Result(
         name="table1",
@@ -98,12 +103,9 @@ def table1(
             "epsilon": 1e-6,
             "accuracy": accuracy,
         },
-        rows=[
-            _table1_row(runs, examples, explainer, pair, paper)
-            for explainer, row in digits.PAPER.items()
-            for pair, paper in row.items()
-        ],
+        rows=rows,
         examples=examples,
+        notes=undefined(rows),
         figure=figures.table1,
         seconds=time.perf_counter() - start,
     )

@@ -1,5 +1,6 @@
 """Results as tables of text: one list of columns per experiment, for terminal and HTML alike."""
 
+import math
 import re
 from collections.abc import Callable
 
@@ -19,23 +20,13 @@ def _text(key):
 
 
 def _number(key, digits=3):
-    return lambda row: _dashed(f"{row[key]:.{digits}f}")
-
-
-def _dashed(number):
-    return number.replace("nan", DASH)
+    return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:.{digits}f}"
 
 
 def _interval(key, digits=3):
-    """Mean and interval; the paper gives no interval, and some values are undefined."""
-
-    def cell(row):
-        missing = row.get(f"{key} undefined", 0)
-        note = f" ({missing} undefined)" if missing else ""
-        mean, low, high = row[key], row[f"{key} low"], row[f"{key} high"]
-        return _dashed(f"{mean:.{digits}f} [{low:.2f}, {high:.2f}]{note}")
-
-    return cell
+    mean = _number(key, digits)
+    ends = lambda row: f"[{row[f'{key} low']:.2f}, {row[f'{key} high']:.2f}]"
+    return lambda row: DASH if mean(row) == DASH else f"{mean(row)} {ends(row)}"
 
 
 def _or_dash(cell):
@@ -61,14 +52,14 @@ COLUMNS: dict[str, list[Column]] = {
         ("maps compared", lambda row: f"{row['explainer']} {row['pair'].replace(' vs ', '–')}"),
         ("r, raw", _interval("r raw")),
         ("over seeds", _text("range")),
-        ("r, sum to one", _interval("r sum to one")),
+        ("r, sum\nto one", _interval("r sum to one")),
         ("paper", _number("paper r", 4)),
     ],
     "table2": [
         ("method", _text("method")),
-        ("r, all tokens", _interval("r all")),
-        ("r, content tokens", _interval("r content")),
-        ("r, sum to one", _number("r all, sum to one")),
+        ("r, all\ntokens", _interval("r all")),
+        ("r, content\ntokens", _interval("r content")),
+        ("r, sum\nto one", _number("r all, sum to one")),
         ("LeRF", _number("LeRF", 2)),
         ("MoRF", _number("MoRF", 2)),
         ("Δ", _number("Δ", 2)),
@@ -77,9 +68,9 @@ COLUMNS: dict[str, list[Column]] = {
         ("layer", lambda row: str(row["layer"] or DASH)),
         ("bypassed", _text("order")),
         ("count", _text("layers")),
-        ("r, all tokens", _number("r all")),
-        ("r, content tokens", _number("r content")),
-        ("r, sum to one", _number("r all, sum to one")),
+        ("r, all\ntokens", _number("r all")),
+        ("r, content\ntokens", _number("r content")),
+        ("r, sum\nto one", _number("r all, sum to one")),
     ],
     "time": [
         ("tokens", _text("tokens")),

@@ -9,7 +9,7 @@ import torch
 from axioms.composites import ATTNLRP, bypass_softmax
 from benchmarks import figures
 from benchmarks.data import Texts
-from benchmarks.experiment import Result, Track, untracked
+from benchmarks.experiment import Result, Track, undefined, untracked
 from benchmarks.models import Classifier
 from numeric import Attribution, attribute
 from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
@@ -119,7 +119,7 @@ def table2(
         settings=settings(classifier, data) | {"chunk": data.chunk},
         rows=rows,
         examples=columns,
-        notes=_notes(columns, data.paper),
+        notes=_notes(columns, data.paper) + undefined(rows),
         figure=figures.table2,
         seconds=time.perf_counter() - start,
     )
@@ -256,18 +256,13 @@ def _sweep_row(columns, chosen):
 def _notes(columns, block):
     """Which of the two LRP variants is closer to LOO, in words, from the per-example values."""
     gaps = {tokens: _paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}
-    notes = [
-        f"Over {tokens} tokens, r of CP-LRP minus r of AttnLRP is {gap.mean:+.3f} "
-        f"[{gap.low:+.3f}, {gap.high:+.3f}] (paired, 95 % bootstrap): {_closer(gap)}."
-        for tokens, gap in gaps.items()
-    ]
+    notes = [f"Over {tokens} tokens, {_compared(gap)}." for tokens, gap in gaps.items()]
     if len(set(columns["example"])) < FEW:
         notes.append(f"With fewer than {FEW} texts these intervals are too narrow: use more.")
     if gaps["all"].mean * gaps["content"].mean < 0:
-        notes.append(
-            "The sign of that difference changes once [CLS] and [SEP] are left out: which rule "
-            "is closer to Leave-One-Out hinges on two tokens that carry no content."
-        )
+        sign = "The sign of that difference changes once [CLS] and [SEP] are left out"
+        hinges = ": which rule is closer hinges on two tokens that carry no content"
+        notes.append(f"{sign}{hinges if all(map(_decided, gaps.values())) else ''}.")
     paper = {method: PAPER[block][method][0] for method in ("CP-LRP", "AttnLRP")}
     notes.append(
         f"The paper reports {paper['CP-LRP']:.2f} for CP-LRP and {paper['AttnLRP']:.2f} for "
@@ -284,9 +279,17 @@ def _paired_gap(columns, key):
     return bootstrap_mean([ours[n] - other[n] for n in sorted(ours)], seed=SEED)
 
 
-def _closer(gap):
+def _decided(gap):
+    return gap.low > 0 or gap.high < 0
+
+
+def _compared(gap):
     if np.isnan(gap.mean):
-        return "no text is long enough to have an r"
-    if gap.low <= 0 <= gap.high:
-        return "the interval contains 0, so these texts do not separate the two"
-    return f"{'CP-LRP' if gap.mean > 0 else 'AttnLRP'} is closer to Leave-One-Out"
+        return "no text has an r for both CP-LRP and AttnLRP"
+    verdict = "the interval contains 0, so these texts do not separate the two"
+    if _decided(gap):
+        verdict = f"{'CP-LRP' if gap.mean > 0 else 'AttnLRP'} is closer to Leave-One-Out"
+    return (
+        f"r of CP-LRP minus r of AttnLRP is {gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}] "
+        f"(paired, 95 % bootstrap): {verdict}"
+    )
