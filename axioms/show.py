@@ -27,12 +27,12 @@ class Page:
 def page(number: int) -> Page:
     """Decides the statements of theorem ``number`` now, by running their files alone.
 
-    Raises LookupError that lists all numbers if there is no such theorem.
+    Raises ValueError that lists all numbers if there is no such theorem.
     """
     files = [path for path in sorted(THEOREMS.glob("test_*.py")) if number in _numbers(path)]
     if not files:
         known = sorted({n for path in THEOREMS.glob("test_*.py") for n in _numbers(path)})
-        raise LookupError(
+        raise ValueError(
             f"there is no theorem {number}; the numbers are {', '.join(map(str, known))}"
         )
     verdicts = tuple(verdict for verdict in prove(*files) if verdict.number == number)

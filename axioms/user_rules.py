@@ -1,0 +1,214 @@
+"""A propagation rule of one's own, in a few lines of Python, and what holds for it.
+
+    from axioms.user_rules import rule, sign
+
+    @rule("product")
+    def halves(x, y, z, R, eps):
+        share = R / (2 * z + eps * sign(z))
+        return x * y * share, x * y * share
+
+`lrp-axioms prove FILE` decides for every rule of a file whether it conserves relevance, what
+absorbs the rest, and which rewrites of the function change what it says.  A rule states the
+messages from one output, R, to its operands, in exact arithmetic; sums over outputs are ours.
+"""
+
+import importlib.util
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sympy as sp
+
+from axioms import kinds
+from axioms.decide import is_rational_function
+from axioms.rules import sign_of
+
+# kind -> arguments of a rule, and how many messages it returns
+ARGUMENTS = {
+    kinds.PRODUCT: "x, y, z, R, eps",  # z = x y                    -> to x, to y
+    kinds.ADD: "x, y, z, R, eps",  # z = x + y                      -> to x, to y
+    kinds.LINEAR: "x, w, b, z, R, eps",  # z = sum x_i w_i + b      -> to every x_i
+    kinds.BILINEAR: "a, v, o, R, eps",  # o = sum a_i v_i           -> to all a_i, to all v_i
+    kinds.SOFTMAX: "z, a, R, eps",  # a = softmax(z), R per entry   -> to every z_i
+    kinds.ACTIVATION: "x, y, slope, R, eps",  # y = f(x), slope f'  -> to x
+}
+
+
+class RuleError(ValueError):
+    """A rule that cannot be judged: the message names its file and line, and the next step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """One propagation rule, called with the operands and relevance of one output."""
+
+    kind: str
+    function: Callable
+    place: str  # file:line of its definition
+
+    @property
+    def name(self) -> str:
+        """The name of its function."""
+        return self.function.__name__
+
+    def __call__(self, *arguments):
+        """Its messages as exact expressions; RuleError says what is wrong with them."""
+        try:
+            found = self.function(*arguments)
+        except Exception as error:  # any error in a user's code becomes one that names its line
+            raise self._raised(error) from error
+        shapes = _shape(self.kind, arguments)
+        try:
+            return _checked(found, shapes)
+        except _Malformed as error:
+            raise RuleError(f"{self.place}: {self.name} {error}") from None
+
+    def _raised(self, error):
+        frames = traceback.extract_tb(error.__traceback__)
+        file = self.function.__code__.co_filename
+        line = next((f.lineno for f in reversed(frames) if f.filename == file), "?")
+        return RuleError(
+            f"{file}:{line}: {self.name} raised {type(error).__name__}: {error}; the operands are "
+            "symbols, so branch by sign(x) instead of `if`, and by abs or sympy.Max"
+        )
+
+
+def rule(kind: str) -> Callable[[Callable], Rule]:
+    """Marks a function as the propagation rule of one ``kind`` of operation, a key of ARGUMENTS.
+
+    Raises RuleError for an unknown kind, and for a function with other arguments.
+    """
+
+    def mark(function):
+        code = function.__code__
+        place = f"{code.co_filename}:{code.co_firstlineno}"
+        if kind not in ARGUMENTS:
+            known = "".join(f'\n  @rule("{k}")  ({found})' for k, found in ARGUMENTS.items())
+            raise RuleError(f"{place}: there is no kind {kind!r}; the kinds are{known}")
+        try:
+            inspect.signature(function).bind(*ARGUMENTS[kind].split(", "))
+        except TypeError:
+            given = inspect.signature(function)
+            raise RuleError(
+                f"{place}: {function.__name__}{given} is no rule for {kind!r}; "
+                f"write def {function.__name__}({ARGUMENTS[kind]})"
+            ) from None
+        return Rule(kind, function, place)
+
+    return mark
+
+
+def sign(z):
+    """+1 where z >= 0 and -1 where z < 0; a symbol of its own where ``z`` is symbolic."""
+    z = sp.sympify(z)
+    try:
+        return sp.Integer(sign_of(z))
+    except ValueError:
+        factors = sp.Mul.make_args(sp.factor(z))
+        rest = sp.Mul(*(f for f in factors if not f.is_positive))
+        return sp.Symbol(f"sign({rest})", real=True)
+
+
+class _Malformed(Exception):
+    """What is wrong with the value that a rule returned."""
+
+
+def _shape(kind, arguments):
+    """How the messages must be nested: a number of expressions, or a tuple of such numbers."""
+    operands = arguments[0]
+    return {
+        kinds.PRODUCT: 2,
+        kinds.ADD: 2,
+        kinds.ACTIVATION: None,
+        kinds.BILINEAR: (_count(operands), _count(operands)),
+    }.get(kind, _count(operands))
+
+
+def _count(operands):
+    return len(operands) if isinstance(operands, list) else None
+
+
+def _checked(found, shape):
+    if shape is None:
+        return _expression(found)
+    if isinstance(found, sp.MatrixBase):
+        found = list(found)
+    count = len(shape) if isinstance(shape, tuple) else shape
+    if not isinstance(found, (tuple, list)) or len(found) != count:
+        given = f"{len(found)} messages" if isinstance(found, (tuple, list)) else repr(found)
+        what = "groups of messages, one per factor" if isinstance(shape, tuple) else "messages"
+        raise _Malformed(f"returned {given}; return {count} {what}")
+    inner = shape if isinstance(shape, tuple) else [None] * count
+    return [_checked(part, part_shape) for part, part_shape in zip(found, inner, strict=True)]
+
+
+def _expression(found):
+    if isinstance(found, (tuple, list, str)) or found is None:
+        raise _Malformed(f"returned {found!r} as a message; return an expression or a number")
+    try:
+        value = sp.sympify(found)
+    except (sp.SympifyError, TypeError):
+        value = None
+    if not isinstance(value, sp.Expr):
+        raise _Malformed(f"returned {found!r} as a message; return an expression or a number")
+    value = value.replace(sp.Max, _maximum).replace(sp.Abs, _size_of)
+    value = value.replace(sp.sign, sign)
+    if value.has(sp.Float):
+        raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
+    if not is_rational_function(value) and not value.has(sp.zoo, sp.nan, sp.oo):
+        raise _Malformed(
+            f"returned {found}, which is no rational function; use + - * / and powers, sign, abs"
+        )
+    return value
+
+
+def _size_of(z):
+    """|z| factor by factor, which also holds where a factor is 0."""
+    return sp.Mul(*(factor * sign(factor) for factor in sp.Mul.make_args(sp.factor(z))))
+
+
+def _maximum(first, *rest):
+    for other in rest:
+        first = (first + other + (first - other) * sign(first - other)) / 2
+    return first
+
+
+def load(path: str | Path) -> list[Rule]:
+    """The rules of a Python file, in their order; the file is run.
+
+    Raises RuleError with the line if the file cannot be run, and if it holds no rule.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise RuleError(f"{path}: there is no such file; pass a Python file that holds rules")
+    spec = importlib.util.spec_from_loader(path.stem, loader=None, origin=str(path))
+    module = importlib.util.module_from_spec(spec)
+    try:
+        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+        exec(code, vars(module))
+    except RuleError:
+        raise
+    except SyntaxError as error:
+        raise RuleError(f"{path}:{error.lineno}: {error.msg}; mend the line") from error
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        place = f"{path}:{lines[-1]}" if lines else path
+        raise RuleError(
+            f"{place}: {type(error).__name__}: {error}; the file must run by itself"
+        ) from error
+    rules = [value for value in vars(module).values() if isinstance(value, Rule)]
+    if not rules:
+        raise RuleError(
+            f'{path}: holds no rule; put @rule("product") above a function '
+            f"({ARGUMENTS[kinds.PRODUCT]}), with `from axioms.user_rules import rule`"
+        )
+    return rules
+
+
+def parts(messages) -> Iterator:
+    """All messages of one call, flat."""
+    for part in messages if isinstance(messages, list) else [messages]:
+        yield from parts(part) if isinstance(part, list) else [part]

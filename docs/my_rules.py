@@ -1,0 +1,37 @@
+"""Rules of one's own: `lrp-axioms prove docs/my_rules.py` decides what holds for each of them.
+
+A rule takes the operands, the output, the relevance R of the output and the stabiliser eps, and
+returns the relevance that each operand receives from that output.  All arguments are exact:
+symbols in a proof, rational numbers in a witness.  Use + - * / and powers, `sign` and `abs`.
+"""
+
+from sympy import Rational
+
+from axioms.user_rules import rule, sign
+
+
+@rule("product")
+def half_each(x, y, z, R, eps):
+    """The paper's equal split (Sec. 3.1): it conserves, and depends on the brackets."""
+    return R / 2, R / 2
+
+
+@rule("add")
+def by_magnitude(x, y, z, R, eps):
+    """Shares by absolute value: it conserves, and depends on the brackets too."""
+    total = abs(x) + abs(y)
+    return R * abs(x) / total, R * abs(y) / total
+
+
+@rule("linear")
+def epsilon(x, w, b, z, R, eps):
+    """Eq. 1: x and w are lists; bias and stabiliser absorb their shares."""
+    return [xi * wi * R / (z + eps * sign(z)) for xi, wi in zip(x, w, strict=True)]
+
+
+@rule("bilinear")
+def one_third(a, v, o, R, eps):
+    """A third to A and two thirds to V: what linear attention would need to split evenly."""
+    share = R / (o + eps * sign(o))
+    to_a = [Rational(1, 3) * ai * vi * share for ai, vi in zip(a, v, strict=True)]
+    return to_a, [2 * r for r in to_a]
