@@ -1,0 +1,312 @@
+"""Texts and classifiers by name: from a folder, from a Hub layout, embedded; every refusal says
+what is wrong, where, and what to do next."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import BertForSequenceClassification, BertModel, BertTokenizerFast
+
+from benchmarks import data, models
+from tests import cases
+
+ROWS = [("the soup was warm", 1), ("a dull, grey parade", 0), ("naïve but kind", 1)]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "dull", "soup", "."]
+
+
+def tsv(rows=ROWS, header="sentence\tlabel"):
+    return "\n".join([header, *(f"{text}\t{label}" for text, label in rows)]) + "\n"
+
+
+def jsonl(rows):
+    return "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows)
+
+
+def sst2(folder, content):
+    path = folder / "sst2_dev.tsv.gz"
+    path.write_bytes(gzip.compress(content.encode()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A folder as `save_pretrained` writes it: a random BERT in float64, and a tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
+    cases.tiny_bert(vocab_size=len(WORDS)).save_pretrained(folder)
+    vocabulary = folder.parent / "vocab.txt"
+    vocabulary.write_text("\n".join(WORDS))
+    BertTokenizerFast(vocab=str(vocabulary)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def editable(checkpoint, tmp_path):
+    """A copy of the checkpoint to break."""
+    for file in checkpoint.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+# Texts.
+
+
+def test_embedded_sentences_come_in_file_order_and_alternate_in_label():
+    texts = data.load()
+    lines = data.EMBEDDED.read_text(encoding="utf-8").splitlines()[1:]
+    assert [f"{t}\t{n}" for t, n in zip(texts.texts, texts.labels, strict=True)] == [
+        line.rpartition("\t")[0] for line in lines
+    ]
+    assert texts.labels[:4] == (1, 0, 1, 0)
+    assert (texts.name, texts.origin, texts.paper, texts.chunk) == ("embedded",) * 2 + ("SST", 1)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_sst2_is_read_from_a_folder_packed_or_not(tmp_path, packed):
+    if packed:
+        sst2(tmp_path, tsv())
+    else:
+        (tmp_path / "sst2_dev.tsv").write_text(tsv(), encoding="utf-8")
+    texts = data.load("sst2", data_dir=tmp_path)
+    assert list(zip(texts.texts, texts.labels, strict=True)) == ROWS
+    assert texts.origin == ("sst2_dev.tsv.gz" if packed else "sst2_dev.tsv")
+
+
+def test_quotes_in_sst2_belong_to_the_text(tmp_path):
+    sst2(tmp_path, tsv([('he said "no', 0), ('"yes" was mine', 1)]))
+    assert data.load("sst2", data_dir=tmp_path).texts == ('he said "no', '"yes" was mine')
+
+
+def test_imdb_is_read_from_a_folder_with_labels_in_turn_and_in_chunks_of_16(tmp_path):
+    rows = [("n1", 0), ("n2", 0), ("n3\nwith a line break", 0), ("p1", 1), ("p2", 1)]
+    (tmp_path / "imdb_test.jsonl.gz").write_bytes(gzip.compress(jsonl(rows).encode()))
+    texts = data.load("imdb", data_dir=tmp_path)
+    assert texts.texts == ("n1", "p1", "n2", "p2", "n3\nwith a line break")
+    assert texts.labels == (0, 1, 0, 1, 0)
+    assert (texts.paper, texts.chunk) == ("IMDB", 16)
+
+
+def test_the_hub_road_reads_a_repository_in_hub_layout(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    repository = hub_data(tmp_path, ROWS)
+    monkeypatch.setitem(data.SOURCES, "sst2", replace(data.SOURCES["sst2"], hub=str(repository)))
+    texts = data.load("sst2")
+    assert list(zip(texts.texts, texts.labels, strict=True)) == ROWS
+    assert texts.origin == f"hub:{repository}"
+
+
+def hub_data(folder, rows, column="sentence"):
+    repository = folder / "repository"
+    (repository / "data").mkdir(parents=True)
+    (repository / "README.md").write_text("A data set of invented sentences.\n")
+    texts, labels = map(list, zip(*rows, strict=True))
+    table = pa.table({column: texts, "label": labels})
+    pq.write_table(table, repository / "data" / "validation-00000-of-00001.parquet")
+    return repository
+
+
+@pytest.mark.parametrize(
+    ("rows", "column", "says"),
+    [([("fine", -1)], "sentence", "label -1"), ([("fine", 1)], "body", "sentence")],
+)
+def test_a_hub_repository_of_another_kind_is_refused(tmp_path, monkeypatch, rows, column, says):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    hub = str(hub_data(tmp_path, rows, column))
+    monkeypatch.setitem(data.SOURCES, "sst2", replace(data.SOURCES["sst2"], hub=hub))
+    with pytest.raises(models.UnavailableError, match=says) as caught:
+        data.load("sst2")
+    assert "--data-dir" in str(caught.value)
+
+
+def test_digest_of_texts_sees_text_label_and_order(tmp_path):
+    variants = [ROWS, ROWS[::-1], [(ROWS[0][0] + "!", 1), *ROWS[1:]], [(ROWS[0][0], 0), *ROWS[1:]]]
+    digests = set()
+    for rows in variants:
+        sst2(tmp_path, tsv(rows))
+        digests.add(data.load("sst2", data_dir=tmp_path).sha256)
+    assert len(digests) == len(variants)
+
+
+def test_first_takes_the_first_and_refuses_none_at_all():
+    texts = data.load()
+    assert texts.first(2).texts == texts.texts[:2]
+    assert texts.first(2).labels == texts.labels[:2]
+    assert texts.first(None) == texts
+    for count in (0, -1):
+        with pytest.raises(ValueError, match=f"examples={count}: pass at least 1"):
+            texts.first(count)
+
+
+BROKEN = {
+    "another text column": (tsv(header="text\tlabel"), "after 0 records.*'sentence' and 'label'"),
+    "no label column": (tsv(header="sentence\tclass"), "after 0 records"),
+    "a label of three": (tsv([*ROWS, ("odd", 3)]), "after 3 records.*label '3'"),
+    "a label in words": (tsv([("odd", "positive")]), "label 'positive'"),
+    "an empty text": (tsv([*ROWS, (" ", 1)]), "after 3 records.*empty text"),
+    "a line without label": (tsv() + "half a line\n", "after 3 records"),
+    "a header alone": (tsv([]), "has no records"),
+    "nothing": ("", "has no records"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_sst2_is_refused_with_path_and_place(tmp_path, name):
+    content, says = BROKEN[name]
+    path = sst2(tmp_path, content)
+    with pytest.raises(ValueError, match=says) as caught:
+        data.load("sst2", data_dir=tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_truncated_and_foreign_gzip_are_refused(tmp_path):
+    path = sst2(tmp_path, tsv(ROWS * 100))
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"not gzip"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is broken after"):
+            data.load("sst2", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("line", ['{"text": "half', '["text", 1]', '{"text": "a", "label": 0.7}'])
+def test_broken_imdb_is_refused(tmp_path, line):
+    path = tmp_path / "imdb_test.jsonl.gz"
+    path.write_bytes(gzip.compress((jsonl([("kind", 1)]) + line).encode()))
+    with pytest.raises(ValueError, match="is broken after 1 records"):
+        data.load("imdb", data_dir=tmp_path)
+
+
+def test_missing_folder_file_and_name_are_refused_with_what_there_is(tmp_path):
+    with pytest.raises(models.UnavailableError, match="no such folder"):
+        data.load("sst2", data_dir=tmp_path / "nowhere")
+    with pytest.raises(models.UnavailableError, match=r"none of sst2_dev.tsv.gz, sst2_dev.tsv;"):
+        data.load("sst2", data_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"'sst3'; the data sets are embedded, sst2, imdb"):
+        data.load("sst3")
+    with pytest.raises(ValueError, match="would be ignored"):
+        data.load("embedded", data_dir=tmp_path)
+
+
+# Classifiers.
+
+
+def test_the_embedded_classifier_is_float32_in_eval_mode_and_names_its_classes():
+    classifier = models.load()
+    assert classifier.model.dtype == torch.float32
+    assert not classifier.model.training
+    assert [classifier.label(n) for n in (0, 1, 7)] == ["negative", "positive", "7"]
+
+
+def test_a_folder_gives_its_model_and_tokenizer(checkpoint):
+    classifier = models.load(str(checkpoint))
+    assert classifier.tokenizer("a fine film").input_ids == [2, 5, 6, 7, 3]
+    want = BertForSequenceClassification.from_pretrained(checkpoint, dtype=torch.float32)
+    for name, parameter in classifier.model.state_dict().items():
+        torch.testing.assert_close(parameter, want.state_dict()[name], rtol=0, atol=0)
+
+
+def test_digest_is_of_the_weights_whatever_the_file_and_sees_one_of_them_change(checkpoint):
+    first, second = models.load(str(checkpoint)), models.load(str(checkpoint))
+    assert first.sha256 == second.sha256 == models.digest(first.model)
+    with torch.no_grad():
+        second.model.classifier.bias[0] += 1e-6
+    assert models.digest(second.model) != first.sha256
+    assert models.digest(first.model.double()) != first.sha256
+
+
+def test_a_checkpoint_without_classifier_weights_is_refused(editable):
+    BertModel(cases.tiny_config(vocab_size=len(WORDS))).save_pretrained(editable)
+    with pytest.raises(ValueError, match=r"no weights for classifier.bias, classifier.weight"):
+        models.load(str(editable))
+
+
+def spoil_weights(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def spoil_config(folder):
+    (folder / "config.json").write_text("{")
+
+
+def spoil_shape(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 10}))
+
+
+def spoil_kind(folder):
+    (folder / "config.json").write_text('{"model_type": "abacus"}')
+
+
+def remove_weights(folder):
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    "spoil", [spoil_weights, spoil_config, spoil_shape, spoil_kind, remove_weights]
+)
+def test_a_broken_folder_is_refused_with_what_it_must_hold(editable, spoil):
+    spoil(editable)
+    with pytest.raises(models.UnavailableError, match="could not be loaded") as caught:
+        models.load(str(editable))
+    assert str(editable) in str(caught.value)
+    assert "save_pretrained" in str(caught.value)
+    assert "Hub" not in str(caught.value)
+
+
+def test_a_folder_without_a_model_and_a_path_to_nothing_are_refused(tmp_path):
+    with pytest.raises(models.UnavailableError, match=r"has no config.json"):
+        models.load(str(tmp_path))
+    for name in (str(tmp_path / "nowhere"), "./nowhere", "a/b/c"):
+        with pytest.raises(models.UnavailableError, match="does not exist"):
+            models.load(name)
+
+
+def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_network(
+    checkpoint, tmp_path
+):
+    """One process of its own: the Hub libraries read their settings when they are imported."""
+    cache = tmp_path / "hub" / "models--someone--tiny-bert"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text("0" * 40)
+    snapshot = cache / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    for file in checkpoint.iterdir():
+        (snapshot / file.name).write_bytes(file.read_bytes())
+    script = """
+        import json
+        from benchmarks import data, models
+        answers = [models.load("someone/tiny-bert").sha256]
+        for load in (lambda: models.load("someone/other"), lambda: data.load("sst2")):
+            try:
+                load()
+            except models.UnavailableError as error:
+                answers.append(str(error))
+        print(json.dumps(answers))
+    """
+    home = {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env=os.environ | home,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    sha256, model, dataset = json.loads(done.stdout)
+    assert sha256 == models.load(str(checkpoint)).sha256
+    assert "'someone/other'" in model
+    assert "--model embedded" in model
+    assert "'stanfordnlp/sst2'" in dataset
+    assert "--data-dir" in dataset
+    assert "--dataset embedded" in dataset
