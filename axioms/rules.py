@@ -77,10 +77,60 @@ def epsilon_without_bias(x, w, relevance, *, eps, bias=None, sign=None):
     return epsilon(x, w, relevance, eps=eps, sign=sign)
 
 
+def contributions(x, w, bias=None) -> Matrix:
+    """What every input, and last the bias, adds to each output of a layer of one token."""
+    parts = Matrix(x.cols, w.cols, lambda i, j: x[i] * w[i, j])
+    return parts if bias is None else parts.col_join(bias)
+
+
+def positive_part(c):
+    """max(c, 0), as ``c`` itself or 0.  Raises ValueError where the sign is undecided."""
+    return c if sign_of(c) > 0 else sp.Integer(0)
+
+
+def _shared(parts, inputs, relevance, *, eps, sign=None) -> Matrix:
+    """R[i] = sum_j parts[i, j] R_j / (z_j + eps s_j) with z_j the sum of all of ``parts[:, j]``."""
+    share = shares(relevance, sp.ones(1, parts.rows) * parts, eps=eps, sign=sign)
+    return (parts[:inputs, :] * share.T).T
+
+
+def z_plus(x, w, relevance, *, eps, bias=None):
+    """Eq. 1 over the positive contributions alone, the bias among them, for one token."""
+    parts = contributions(x, w, bias).applyfunc(positive_part)
+    return (_shared(parts, x.cols, relevance, eps=eps),)
+
+
+def gamma(x, w, relevance, *, eps, strength, bias=None, sign=None):
+    """Eq. 1 with ``strength`` times its positive part added to every contribution, for one token.
+
+    For inputs >= 0 this is the weight w + strength max(w, 0).  ``sign`` is that of the new sums.
+    """
+    parts = contributions(x, w, bias)
+    favoured = parts + strength * parts.applyfunc(positive_part)
+    return (_shared(favoured, x.cols, relevance, eps=eps, sign=sign),)
+
+
+def alpha_beta(x, w, relevance, *, eps, alpha, beta, bias=None):
+    """alpha times Eq. 1 on the positive contributions less beta times on the negative ones.
+
+    For one token.  Usually alpha - beta = 1; an output without negative contributions of its own
+    then hands out alpha R: relevance is created.
+    """
+    (above,) = z_plus(x, w, relevance, eps=eps, bias=bias)
+    (below,) = z_plus(-x, w, relevance, eps=eps, bias=None if bias is None else -bias)
+    return (alpha * above - beta * below,)
+
+
 def add(operands, relevance, *, eps, sign=None):
     """Eq. 1 on a sum: every operand gets R x / (z + eps s), entry by entry."""
     share = shares(relevance, sum(operands[1:], operands[0]), eps=eps, sign=sign)
     return tuple(x.multiply_elementwise(share) for x in operands)
+
+
+def add_by_size(operands, relevance, *, eps):
+    """A sum split by size, R |x| / (sum of |x| + eps): positive shares, but not Eq. 1."""
+    sizes = [x.applyfunc(lambda v: v * sign_of(v)) for x in operands]
+    return add(sizes, relevance, eps=eps)
 
 
 def _bilinear(a, b, share):

@@ -1,0 +1,291 @@
+"""Linear layers folded, split, re-associated and distributed: one function, several graphs.
+
+Main statements
+  11  two linear layers and their product get the same relevance as eps -> 0, and with biases too
+      if these are in the denominator; not so if they are left out of it
+  11  at finite eps the split layers keep h / (h + eps s_h) of every path through hidden unit h
+  12  nested and flat sums get the same relevance as eps -> 0; at finite eps the inner operands
+      keep u / (u + eps s_u), u their sum
+  12  a product of two distributes over a sum without changing relevance as eps -> 0, but merged
+      products do not when the terms have different degrees
+  12  R |a| / (|a| + |b|) conserves and is never re-associated without a change, unless all
+      operands share one sign
+  16  a linear layer followed by BatchNorm and the folded layer get the same relevance by Eq. 1 as
+      eps -> 0; they do not if BatchNorm passes relevance on unchanged, nor by z+
+  16  folded, every implementation of BatchNorm gets one relevance, at every eps
+"""
+
+import itertools
+
+import pytest
+import sympy as sp
+
+from axioms.canonizers import merge_products
+from axioms.composites import ATTNLRP
+from axioms.decide import differ_at, generic, identical
+from axioms.graph import leaf
+from axioms.propagate import evaluate, explain
+from axioms.rules import (
+    add,
+    add_by_size,
+    epsilon,
+    epsilon_without_bias,
+    identity,
+    linear_map,
+    z_plus,
+)
+
+EPS = sp.Symbol("epsilon", positive=True)
+X, W1, W2 = generic("x", 1, 2), generic("v", 2, 2), generic("w", 2, 2)
+B1, B2, R = generic("a", 1, 2), generic("b", 1, 2), generic("r", 1, 2)
+S1, S2 = generic("s", 1, 2), generic("t", 1, 2)  # signs, by one symbol each: so in every case
+
+
+def two_layers(rule, *, eps, biases=(None, None), signs=(None, None), point=(X, W1, W2, R)):
+    """Relevance of x under (x W1 + b1) W2 + b2, and under one layer with their product."""
+    x, w1, w2, r = point
+    b1, b2 = biases
+    h = linear_map(x, w1, b1)
+    (r_h,) = rule(h, w2, r, eps=eps, bias=b2, sign=signs[1])
+    (split,) = rule(x, w1, r_h, eps=eps, bias=b1, sign=signs[0])
+    bias = None if b1 is None else linear_map(b1, w2, b2)
+    (folded,) = rule(x, w1 * w2, r, eps=eps, bias=bias, sign=signs[1])
+    return split, folded
+
+
+@pytest.mark.theorem(
+    11,
+    "As epsilon -> 0, two linear layers without bias and the one layer with the product of their "
+    "weights get the same relevance by Eq. 1.",
+    "proved",
+)
+def test_folding_linear_layers_changes_nothing_in_the_limit(record_property):
+    assert identical(*two_layers(epsilon, eps=0))
+    record_property("method", "cancel over generic 2 x 2 layers and relevances of both outputs")
+
+
+@pytest.mark.theorem(
+    11,
+    "As epsilon -> 0, the same holds for two linear layers with biases, if these are in the "
+    "denominator of Eq. 1.",
+    "proved",
+)
+def test_folding_keeps_relevance_if_biases_are_in_the_denominator(record_property):
+    assert identical(*two_layers(epsilon, eps=0, biases=(B1, B2)))
+    record_property("method", "cancel over generic 2 x 2 layers, biases and relevances")
+
+
+@pytest.mark.theorem(
+    11,
+    "As epsilon -> 0, the same holds for two linear layers with biases that are left out of the "
+    "denominator of Eq. 1.",
+    "refuted",
+)
+def test_folding_changes_relevance_if_biases_are_left_out(record_property):
+    x, w1, w2 = sp.ones(1, 2), sp.eye(2), sp.ones(2, 1)
+    b1, b2, r = sp.Matrix([[1, 0]]), sp.zeros(1, 1), sp.Matrix([[3]])
+    split, folded = two_layers(epsilon_without_bias, eps=0, biases=(b1, b2), point=(x, w1, w2, r))
+    assert all(differ_at(a, b, {}) for a, b in zip(split, folded, strict=True))
+    record_property(
+        "witness", f"x = {list(x)}, W1 = 1, b1 = {list(b1)}, W2 = {list(w2)}: "
+        f"{list(split)} versus {list(folded)}"
+    )  # fmt: skip
+
+
+@pytest.mark.theorem(
+    11,
+    "At finite epsilon, the part of input i that passes hidden unit h is h/(h + epsilon sign h) of "
+    "the same part of the folded layer: the split layers absorb the rest.",
+    "proved",
+)
+def test_split_layers_keep_a_known_part_of_every_path(record_property):
+    h, z = X * W1, X * W1 * W2
+    g = generic("g", 1, 2)  # relevance per unit of stabilised output, as generic as R is
+    r = sp.Matrix([[g[j] * (z[j] + EPS * S2[j]) for j in range(2)]])
+    split, folded = two_layers(epsilon, eps=EPS, signs=(S1, S2), point=(X, W1, W2, r))
+    for i in range(2):
+        paths = [X[i] * W1[i, k] * sum(W2[k, j] * g[j] for j in range(2)) for k in range(2)]
+        kept = [h[k] / (h[k] + EPS * S1[k]) for k in range(2)]
+        lost = [EPS * S1[k] / (h[k] + EPS * S1[k]) for k in range(2)]
+        assert identical(folded[i], sum(paths))
+        assert identical(split[i], sum(kept[k] * paths[k] for k in range(2)))
+        assert identical(folded[i] - split[i], sum(lost[k] * paths[k] for k in range(2)))
+    record_property("method", "cancel over generic 2 x 2 layers and generic signs")
+
+
+A, B, C = (generic(name, 1, 1) for name in "abc")
+R1 = R[:, :1]
+
+
+@pytest.mark.theorem(
+    12,
+    "As epsilon -> 0, (a + b) + c and a + b + c get the same relevance; at finite epsilon a and b "
+    "of the nested sum get (a + b)/(a + b + epsilon sign(a + b)) times as much.",
+    "proved",
+)
+def test_reassociating_a_sum_changes_nothing_in_the_limit(record_property):
+    s_inner, s_outer = S1[:, :1], S2[:, :1]
+    flat = add([A, B, C], R1, eps=EPS, sign=s_outer)
+    r_inner, r_c = add([A + B, C], R1, eps=EPS, sign=s_outer)
+    nested = (*add([A, B], r_inner, eps=EPS, sign=s_inner), r_c)
+    inner = A[0] + B[0]
+    kept = inner / (inner + EPS * s_inner[0])
+    for one, other, factor in zip(nested, flat, (kept, kept, 1), strict=True):
+        assert identical(one[0], other[0] * factor)
+        assert identical(one[0].subs(EPS, 0), other[0].subs(EPS, 0))
+    record_property("method", "cancel over generic operands and generic signs")
+
+
+@pytest.mark.theorem(
+    12,
+    "As epsilon -> 0, (a + b) c and a c + b c get the same relevance.",
+    "proved",
+)
+def test_a_product_of_two_distributes_over_a_sum_in_the_limit(record_property):
+    a, b, c = map(leaf, "abc")
+    at = {name: sp.Symbol(name, real=True) for name in "abc"}
+    one, other = (explain(graph, at, ATTNLRP) for graph in ((a + b) * c, a * c + b * c))
+    assert all(identical(one[name], other[name]) for name in at)
+    record_property("method", "the sweep over generic a, b and c, as 1 x 1 matrices")
+
+
+@pytest.mark.theorem(
+    12,
+    "With nested products merged, as epsilon -> 0, (a + b d) c and a c + b d c get the same "
+    "relevance.",
+    "refuted",
+)
+def test_merged_products_do_not_distribute_over_terms_of_unequal_degree(record_property):
+    a, b, c, d = map(leaf, "abcd")
+    graphs = [merge_products(graph) for graph in ((a + b * d) * c, a * c + b * d * c)]
+    at = {"a": 1, "b": 2, "c": 6, "d": 1}
+    values = [evaluate(graph, at)[graph] for graph in graphs]
+    assert values[0] == values[1]
+    one, other = (explain(graph, at, ATTNLRP) for graph in graphs)
+    assert differ_at(one["c"], other["c"], {})
+    record_property("witness", f"{at}, both {values[0][0]}: c gets {one['c']} versus {other['c']}")
+
+
+@pytest.mark.theorem(
+    12,
+    "Splitting a sum by sizes, R |a|/(|a| + |b|), conserves relevance as epsilon -> 0, and is "
+    "Eq. 1 if all operands share one sign.",
+    "proved",
+)
+def test_the_split_by_size_conserves(record_property):
+    sizes = [sp.Matrix([[size]]) for size in sp.symbols("a b c", positive=True)]
+    for signs in itertools.product((1, -1), repeat=3):
+        operands = [s * size for s, size in zip(signs, sizes, strict=True)]
+        by_size = add_by_size(operands, R1, eps=0)
+        assert identical(sum(r[0] for r in by_size), R1[0])
+        if len(set(signs)) == 1:
+            by_eq_1 = add(operands, R1, eps=0)
+            assert all(identical(a, b) for a, b in zip(by_size, by_eq_1, strict=True))
+    record_property("method", "cancel over three generic operands, every sign case")
+
+
+@pytest.mark.theorem(
+    12,
+    "Splitting sums by sizes gives (a + b) + c and a + b + c the same relevance, as Eq. 1 does.",
+    "refuted",
+)
+def test_the_split_by_size_depends_on_brackets(record_property):
+    a, b, c = (sp.Matrix([[value]]) for value in (2, -1, 1))
+    r = sp.Matrix([[2]])
+    flat = [e[0] for e in add_by_size([a, b, c], r, eps=0)]
+    r_inner, r_c = add_by_size([a + b, c], r, eps=0)
+    nested = [e[0] for e in (*add_by_size([a, b], r_inner, eps=0), r_c)]
+    assert sum(flat) == sum(nested) == r[0]
+    assert all(differ_at(one, other, {}) for one, other in zip(nested, flat, strict=True))
+    record_property("witness", f"(2 - 1) + 1, R = 2: {nested} versus {flat}")
+
+
+GAMMA, BETA, MEAN = (generic(name, 1, 2) for name in ("g", "h", "m"))
+SIGMA = generic("d", 1, 2, positive=True)
+
+
+def scale_and_shift(gamma, beta, mean, sigma):
+    """BatchNorm at inference as a linear layer: its diagonal weight and its bias."""
+    slope = [gamma[k] / sigma[k] for k in range(gamma.cols)]
+    shift = [beta[k] - mean[k] * slope[k] for k in range(gamma.cols)]
+    return sp.diag(*slope), sp.Matrix([shift])
+
+
+@pytest.mark.theorem(
+    16,
+    "As epsilon -> 0, a linear layer followed by BatchNorm and the folded layer get the same "
+    "relevance by Eq. 1, whether or not the biases are in the denominators.",
+    "proved",
+)
+@pytest.mark.parametrize("rule", [epsilon, epsilon_without_bias], ids=lambda rule: rule.__name__)
+def test_folding_batch_norm_changes_nothing_in_the_limit(rule, record_property):
+    slope, shift = scale_and_shift(GAMMA, BETA, MEAN, SIGMA)
+    # inputs, weights and biases of the norm are generic, its output one channel at a time
+    for k in range(2):
+        point = (X, W1[:, k], sp.Matrix([[slope[k, k]]]), R[:, k])
+        biases = (B1[:, k], shift[:, k])
+        assert identical(*two_layers(rule, eps=0, biases=biases, point=point))
+    record_property("method", "cancel over generic layers; BatchNorm as a diagonal linear layer")
+
+
+@pytest.mark.theorem(
+    16,
+    "If BatchNorm passes its relevance on unchanged, folding it into the linear layer before it "
+    "leaves relevance by Eq. 1 with the bias in the denominator as it is, as epsilon -> 0.",
+    "refuted",
+)
+def test_folding_a_batch_norm_with_the_identity_rule_changes_relevance(record_property):
+    x, w, b, r = sp.ones(1, 1), sp.Matrix([[2]]), sp.zeros(1, 1), sp.Matrix([[6]])
+    slope, shift = scale_and_shift(*(sp.Matrix([[value]]) for value in (2, 4, 1, 2)))
+    (r_z,) = identity(r)
+    (unfolded,) = epsilon(x, w, r_z, eps=0, bias=b)
+    (folded,) = epsilon(x, w * slope, r, eps=0, bias=linear_map(b, slope, shift))
+    assert differ_at(unfolded[0], folded[0], {})
+    record_property(
+        "witness", f"x = 1, W = 2, y = z + 3, R = {r[0]}: {unfolded[0]} versus {folded[0]}"
+    )
+
+
+@pytest.mark.theorem(
+    16,
+    "By the z+ rule, a linear layer followed by BatchNorm and the folded layer get the same "
+    "relevance as epsilon -> 0.",
+    "refuted",
+)
+def test_folding_batch_norm_changes_relevance_by_z_plus(record_property):
+    x, w, r = sp.ones(1, 2), sp.Matrix([1, -3]), sp.ones(1, 1)
+    slope, shift = scale_and_shift(*(sp.Matrix([[value]]) for value in (-1, 0, 0, 1)))
+    (r_z,) = z_plus(linear_map(x, w), slope, r, eps=0, bias=shift)
+    (unfolded,) = z_plus(x, w, r_z, eps=0)
+    (folded,) = z_plus(x, w * slope, r, eps=0, bias=shift)
+    assert all(differ_at(a, b, {}) for a, b in zip(unfolded, folded, strict=True))
+    record_property(
+        "witness", f"x = {list(x)}, W = {list(w)}, y = -z: {list(unfolded)} vs {list(folded)}"
+    )
+
+
+@pytest.mark.theorem(
+    16,
+    "Folded, a linear layer with BatchNorm as one step and as two, centring and then scaling, get "
+    "the same relevance at every epsilon; unfolded, they do not at finite epsilon.",
+    "proved",
+)
+def test_folded_implementations_of_batch_norm_agree_at_every_epsilon(record_property):
+    slope, shift = scale_and_shift(GAMMA, BETA, MEAN, SIGMA)
+    one_step = [(W1, B1), (slope, shift)]
+    two_steps = [(W1, B1), (sp.eye(2), -MEAN), (slope, BETA)]
+    folded = []
+    for layers in (one_step, two_steps):
+        w, b = layers[0]
+        for next_w, next_b in layers[1:]:
+            w, b = w * next_w, linear_map(b, next_w, next_b)
+        folded.append(epsilon(X, w, R, eps=EPS, bias=b, sign=S2)[0])
+    assert identical(*folded)
+
+    # unfolded, at eps = 1: centring z = 3 by the mean 1 is a layer of its own, which absorbs
+    r, one = sp.ones(1, 1), sp.ones(1, 1)
+    (direct,) = epsilon(3 * one, one, r, eps=1, bias=-one)
+    (r_centred,) = epsilon(2 * one, one, r, eps=1)
+    (in_two,) = epsilon(3 * one, one, r_centred, eps=1, bias=-one)
+    assert differ_at(direct[0], in_two[0], {})
+    record_property("method", "cancel over generic layers and signs; z = 3, mean 1 for the second")

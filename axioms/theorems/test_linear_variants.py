@@ -1,0 +1,242 @@
+"""Other rules of linear layers: z+, gamma and alpha-beta, against Eq. 1 and leave-one-out.
+
+A contribution is c = x_i w_i, or the bias; P sums the positive contributions to an output and N
+the sizes of the negative ones.
+
+Main statements
+  26  z+ gives the inputs (P - b+) / (P + eps) of R, all of it as eps -> 0 if no bias; it is Eq. 1
+      where no contribution is negative, and otherwise neither leave-one-out nor invariant when
+      two linear layers are folded
+  27  gamma gives the inputs all but the shares of bias and stabiliser; it is Eq. 1 at gamma = 0
+      and z+ as gamma -> infinity, where the stabiliser drops out; at no gamma > 0 is it
+      invariant when two linear layers are folded
+  28  alpha-beta gives the inputs alpha P / (P + eps) - beta N / (N + eps) of R: alpha - beta of it
+      as eps -> 0 if P, N > 0, but alpha of it if N = 0; it is z+ at (1, 0)
+"""
+
+import itertools
+
+import pytest
+import sympy as sp
+
+from axioms.decide import differ_at, identical
+from axioms.leave_one_out import leave_one_out
+from axioms.rules import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
+
+EPS, STRENGTH = sp.symbols("epsilon gamma", positive=True)
+ALPHA, BETA = sp.symbols("alpha beta", real=True)
+S = sp.Symbol("s", real=True)  # sign of a sum: what holds for every s holds in both cases
+R = sp.Matrix([[sp.Symbol("R", real=True)]])
+SIZES = sp.symbols("c0:3", positive=True)  # of two contributions and a bias
+ONES = sp.ones(1, 2)
+
+
+def cases(n=3):
+    """Contributions of every combination of signs: two inputs of 1, their weights, and a bias."""
+    for signs in itertools.product((1, -1), repeat=n):
+        parts = [s * c for s, c in zip(signs, SIZES[:n], strict=True)]
+        yield sp.Matrix(parts[:2]), sp.Matrix([parts[2:]]) if n == 3 else None
+
+
+def above(parts):
+    """P, the sum of the positive parts."""
+    return sum(c for c in parts if c.is_positive)
+
+
+def below(parts):
+    """N, the sum of the sizes of the negative parts."""
+    return -sum(c for c in parts if c.is_negative)
+
+
+def whole(w, b):
+    """Every contribution to the one output: those of the inputs, then the bias."""
+    return list(contributions(ONES, w, b))
+
+
+@pytest.mark.theorem(
+    26,
+    "The z+ rule gives the inputs of a linear layer R (P - max(b, 0))/(P + epsilon), P being the "
+    "sum of the positive contributions, the bias b among them.",
+    "proved",
+)
+def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+    for w, b in cases():
+        (r_x,) = z_plus(ONES, w, R, eps=EPS, bias=b)
+        p = above(whole(w, b))
+        assert identical(sum(r_x), R[0] * above(w) / (p + EPS))
+        for i in range(2):
+            assert identical(r_x[i], R[0] * above([w[i]]) / (p + EPS))
+        if above(w):
+            (without,) = z_plus(ONES, w, R, eps=0)
+            assert identical(sum(without), R[0])
+    record_property("method", "cancel over two generic contributions and a bias, all 8 sign cases")
+
+
+@pytest.mark.theorem(
+    26,
+    "Where no contribution is negative, z+ is Eq. 1 at every epsilon; where all are, it gives "
+    "the inputs nothing at epsilon > 0.",
+    "proved",
+)
+def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative(record_property):
+    for w, b in cases():
+        (r_x,) = z_plus(ONES, w, R, eps=EPS, bias=b)
+        if not below(whole(w, b)):
+            assert identical(r_x, epsilon(ONES, w, R, eps=EPS, bias=b)[0])
+        if not above(whole(w, b)):
+            assert r_x == sp.zeros(1, 2)
+    record_property("method", "cancel over two generic contributions and a bias, both extremes")
+
+
+@pytest.mark.theorem(
+    26,
+    "For one linear output without bias, z+ is leave-one-out as epsilon -> 0, as Eq. 1 is.",
+    "refuted",
+)
+def test_z_plus_is_not_leave_one_out(record_property):
+    w = sp.Matrix([2, -1])
+    y = linear_map(ONES, w)
+    (r_x,) = z_plus(ONES, w, y, eps=0)
+    x = sp.Matrix([sp.symbols("x0:2")])
+    loo = list(leave_one_out(linear_map(x, w)[0], dict.fromkeys(x, 1)).values())
+    assert loo == list(epsilon(ONES, w, y, eps=0)[0])
+    assert all(differ_at(a, b, {}) for a, b in zip(r_x, loo, strict=True))
+    record_property("witness", f"x = {list(ONES)}, W = {list(w)}: {list(r_x)} versus {loo}")
+
+
+FIRST, SECOND = sp.Matrix([[1, 0], [1, 1]]), sp.Matrix([1, -1])
+
+
+def split_and_folded(rule):
+    """Relevance of x under (x W1) W2 and under x (W1 W2), an output of R = 1."""
+    hidden, r = linear_map(ONES, FIRST), sp.ones(1, 1)
+    (r_hidden,) = rule(hidden, SECOND, r)
+    (split,), (folded,) = rule(ONES, FIRST, r_hidden), rule(ONES, FIRST * SECOND, r)
+    return split, folded
+
+
+@pytest.mark.theorem(
+    26,
+    "z+ gives two linear layers without bias and their product the same relevance as "
+    "epsilon -> 0, as Eq. 1 does.",
+    "refuted",
+)
+def test_z_plus_depends_on_how_a_linear_map_is_split(record_property):
+    split, folded = split_and_folded(lambda x, w, r: z_plus(x, w, r, eps=0))
+    by_eq_1 = split_and_folded(lambda x, w, r: epsilon(x, w, r, eps=0))
+    assert by_eq_1[0] == by_eq_1[1]
+    assert all(differ_at(a, b, {}) for a, b in zip(split, folded, strict=True))
+    record_property(
+        "witness",
+        f"W1 = {FIRST.tolist()}, W2 = {list(SECOND)}, R = 1: {list(split)} vs {list(folded)}",
+    )
+
+
+@pytest.mark.theorem(
+    27,
+    "The gamma rule gives input i exactly R (c_i + gamma max(c_i, 0))/(z' + epsilon sign z'), "
+    "z' = z + gamma P: all of R in sum as epsilon -> 0 without bias.",
+    "proved",
+)
+def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+    for w, b in cases():
+        z = sum(whole(w, b)) + STRENGTH * above(whole(w, b))
+        options = {"strength": STRENGTH, "sign": sp.Matrix([[S]])}
+        (r_x,) = gamma(ONES, w, R, eps=EPS, bias=b, **options)
+        for i in range(2):
+            favoured = w[i] + STRENGTH * above([w[i]])
+            assert identical(r_x[i], R[0] * favoured / (z + EPS * S))
+        (without,) = gamma(ONES, w, R, eps=0, strength=STRENGTH)
+        assert identical(sum(without), R[0])
+    record_property("method", "cancel over two generic contributions and a bias, all 16 sign cases")
+
+
+@pytest.mark.theorem(
+    27,
+    "The gamma rule is Eq. 1 at gamma = 0, and z+ without stabiliser as gamma -> infinity, at "
+    "every epsilon, wherever some contribution is positive.",
+    "proved",
+)
+def test_gamma_lies_between_the_epsilon_rule_and_z_plus(record_property):
+    inverse = sp.Symbol("g", positive=True)  # 1/gamma, so that the limit is at 0
+    sign = sp.Matrix([[S]])
+    for w, b in cases():
+        (r_x,) = gamma(ONES, w, R, eps=EPS, strength=STRENGTH, bias=b, sign=sign)
+        at_zero, far = (
+            r_x.applyfunc(
+                lambda e, value=value: sp.cancel(e.subs(STRENGTH, value)).subs(inverse, 0)
+            )
+            for value in (0, 1 / inverse)
+        )
+        assert identical(at_zero, epsilon(ONES, w, R, eps=EPS, bias=b, sign=sign)[0])
+        if above(whole(w, b)):
+            assert identical(far, z_plus(ONES, w, R, eps=0, bias=b)[0])
+    record_property("method", "cancel, then gamma = 0 and 1/gamma = 0, all sign cases")
+
+
+@pytest.mark.theorem(
+    27,
+    "At some gamma > 0, the gamma rule gives two linear layers without bias and their product the "
+    "same relevance as epsilon -> 0.",
+    "refuted",
+)
+def test_gamma_depends_on_how_a_linear_map_is_split(record_property):
+    split, folded = split_and_folded(lambda x, w, r: gamma(x, w, r, eps=0, strength=STRENGTH))
+    gap = sp.factor(split[1] - folded[1])
+    assert identical(gap, STRENGTH / (2 * STRENGTH + 1))  # 0 at gamma = 0 only
+    assert differ_at(split[1], folded[1], {STRENGTH: 1})
+    record_property(
+        "witness", f"W1 = {FIRST.tolist()}, W2 = {list(SECOND)}, R = 1: x2 differs by {gap}"
+    )
+
+
+@pytest.mark.theorem(
+    28,
+    "The alpha-beta rule gives the inputs of a linear layer without bias R (alpha P/(P + epsilon) "
+    "- beta N/(N + epsilon)), that is (alpha - beta) R as epsilon -> 0 if P, N > 0.",
+    "proved",
+)
+def test_alpha_beta_conserves_where_both_signs_occur(record_property):
+    for w, _ in cases(2):
+        p, n = above(w), below(w)
+        (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=ALPHA, beta=BETA)
+        expected = ALPHA * p / (p + EPS) - BETA * n / (n + EPS)
+        assert identical(sum(r_x), R[0] * expected)
+        if p and n:
+            assert identical(expected.subs(EPS, 0), ALPHA - BETA)
+        (first,) = alpha_beta(ONES, w, R, eps=EPS, alpha=1, beta=0)
+        assert identical(first, z_plus(ONES, w, R, eps=EPS)[0])
+    record_property("method", "cancel over two generic contributions, alpha and beta, every sign")
+
+
+@pytest.mark.theorem(
+    28,
+    "With alpha - beta = 1 the alpha-beta rule conserves relevance as epsilon -> 0.",
+    "refuted",
+)
+def test_alpha_beta_creates_relevance_where_no_contribution_is_negative(record_property):
+    w, r, eps = sp.Matrix([1, 2]), sp.ones(1, 1), sp.Symbol("e", positive=True)
+    (r_x,) = alpha_beta(ONES, w, r, eps=eps, alpha=2, beta=1)
+    total = sum(r_x.subs(eps, 0))
+    assert differ_at(total, r[0], {})
+    record_property(
+        "witness", f"x = {list(ONES)}, W = {list(w)}, (2, 1): {total} from an output of R = {r[0]}"
+    )
+
+
+@pytest.mark.theorem(
+    28,
+    "The alpha-beta rule with alpha - beta = 1 is Eq. 1 as epsilon -> 0 for some fixed alpha.",
+    "refuted",
+)
+def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
+    eps, found = sp.Symbol("e", positive=True), []
+    points = [sp.Matrix([2, -1]), sp.Matrix([3, -1])]
+    for w in points:
+        (r_x,) = alpha_beta(ONES, w, sp.ones(1, 1), eps=eps, alpha=ALPHA, beta=ALPHA - 1)
+        (by_eq_1,) = epsilon(ONES, w, sp.ones(1, 1), eps=0)
+        (only,) = sp.solve((r_x - by_eq_1).subs(eps, 0), ALPHA).values()
+        found.append(only)
+    assert differ_at(*found, {})
+    needed = ", ".join(f"{list(w)} needs alpha = {a}" for w, a in zip(points, found, strict=True))
+    record_property("witness", f"x = {list(ONES)}: W = {needed}")
