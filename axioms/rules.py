@@ -153,6 +153,22 @@ def bilinear_epsilon(a, b, relevance, *, eps, scale=1, sign=None):
     return _bilinear(a, b, scale * share)
 
 
+def chain_epsilon(factors, relevance, *, eps, sign=None):
+    """Eq. 3 for a product ``o`` of n matrices as one operation: n o + eps s in the denominator.
+
+    Each factor receives the sum of R o / (n o + eps s), one nth of the relevance as eps -> 0.
+    """
+    n = len(factors)
+    share = shares(relevance, n * sp.prod(factors[1:], factors[0]), eps=eps, sign=sign)
+
+    def received(k):
+        before = sp.prod(factors[:k], sp.eye(factors[0].rows))
+        after = sp.prod(factors[k + 1 :], sp.eye(factors[k].cols))
+        return factors[k].multiply_elementwise(before.T * share * after.T)
+
+    return tuple(received(k) for k in range(n))
+
+
 def value_only(a, v, relevance, *, eps, sign=None):
     """CP-LRP's readout ``o = a v``: ``a`` is held constant, ``v`` gets all by Eq. 1."""
     _, r_v = _bilinear(a, v, shares(relevance, a * v, eps=eps, sign=sign))
