@@ -61,6 +61,11 @@ def load(name: str = "embedded", *, device: str = "cpu", revision: str | None = 
             f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
             "would be random; pass a checkpoint that was fine-tuned for classification"
         )
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
+        raise ValueError(
+            f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
+            "model with tokenizer.save_pretrained"
+        )
     return Classifier(model.eval().to(device), tokenizer, name, digest(model))
 
 

@@ -44,11 +44,11 @@ def _summary(results):
     if "theorems" in found:
         lines += found["theorems"].notes
     if "table2" in found:
-        for row in found["table2"].rows:
-            if row["method"] in ("AttnLRP", "CP-LRP"):
+        for method, everything, content, *_ in tables.cells(found["table2"])[1]:
+            if method in ("AttnLRP", "CP-LRP"):
                 lines.append(
-                    f"{row['method']}: r = {row['r all']:.3f} with Leave-One-Out over all tokens, "
-                    f"{row['r content']:.3f} over content tokens."
+                    f"{method}: r with Leave-One-Out is {everything} over all tokens, {content} "
+                    "over content tokens."
                 )
         lines += found["table2"].notes
     if "time" in found:

@@ -264,6 +264,13 @@ def test_a_broken_folder_is_refused_with_what_it_must_hold(editable, spoil):
     assert "Hub" not in str(caught.value)
 
 
+def test_a_folder_without_a_tokenizer_is_refused(editable):
+    for path in [*editable.glob("tokenizer*"), *editable.glob("vocab*")]:
+        path.unlink()
+    with pytest.raises(ValueError, match="has no tokenizer: every word would be unknown"):
+        models.load(str(editable))
+
+
 def test_a_folder_without_a_model_and_a_path_to_nothing_are_refused(tmp_path):
     with pytest.raises(models.UnavailableError, match=r"has no config.json"):
         models.load(str(tmp_path))
