@@ -101,23 +101,11 @@ def _halves(node, xs, r, options):
     A merged product of n matrices stabilises n o and gives one n-th to each of them.
     """
     if len(xs) > 2:
-        return _chain(xs, r, options)
+        return rules.chain_epsilon(xs, r, **options)
     if node.op != kinds.SCORES:
         return rules.bilinear_epsilon(*xs, r, **options)
     r_q, r_k = rules.bilinear_epsilon(xs[0], xs[1].T, r, scale=_scale(node), **options)
     return r_q, r_k.T
-
-
-def _chain(xs, r, options):
-    """R / (n o + eps s) times gradient x input of every factor of the matrix product o."""
-    share = rules.shares(r, len(xs) * reduce(matmul, xs), **options)
-
-    def received(k):
-        before = reduce(matmul, xs[:k], sp.eye(xs[0].rows))
-        after = reduce(matmul, xs[k + 1 :], sp.eye(xs[-1].cols))
-        return xs[k].multiply_elementwise(before.T * share * after.T)
-
-    return [received(k) for k in range(len(xs))]
 
 
 def _whole(node, xs, r, options):

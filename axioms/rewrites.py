@@ -117,7 +117,7 @@ def _distribute_linear(node):
         yield replace(total, args=(_linear(first, w, b), *(_linear(x, w) for x in rest)))
 
 
-def _fold_linear(node):
+def fold_linear_at(node):
     if node.op == kinds.LINEAR and node.args[0].op == kinds.LINEAR:
         (x, w1, b1), (_, w2, b2) = _parts(node.args[0]), _parts(node)
         yield replace(
@@ -132,7 +132,7 @@ def _split_linear(node):
             yield replace(node, args=_linear(_linear(x, w.args[0]), w.args[1], b).args)
 
 
-def _fold_batch_norm(node):
+def fold_batch_norm_at(node):
     """(x W + b) s + t as x (W s) + (b s + t), the scale s acting on the columns of W."""
     if node.op != kinds.ADD or len(node.args) != 2 or node.args[0].op != kinds.PRODUCT:
         return
@@ -271,9 +271,9 @@ REWRITES: dict[str, Callable[[Node], list[Node]]] = {
     "distribute products": _step(_distribute),
     "factor sums": _step(_factor),
     "distribute linear": _step(_distribute_linear),
-    "fold linear": _step(_fold_linear),
+    "fold linear": _step(fold_linear_at),
     "split linear": _step(_split_linear),
-    "fold batch norm": _step(_fold_batch_norm),
+    "fold batch norm": _step(fold_batch_norm_at),
     "multiply by one": _step(_times_one),
     "add zero": _step(_plus_zero),
     "insert identity layer": _step(_insert_linear),

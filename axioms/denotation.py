@@ -1,0 +1,77 @@
+"""The function that a graph denotes, and whether two graphs denote one function.
+
+Exponentials, roots and other functions become symbols named by their argument in lowest terms,
+so that equality is decided among rational functions.  A name may hide a relation (between a
+root and its square, say), so what is found equal is equal, and the converse needs a witness.
+"""
+
+from collections.abc import Mapping
+from math import prod
+
+import sympy as sp
+
+from axioms.decide import identical
+from axioms.graph import Node
+from axioms.propagate import evaluate
+
+
+def canonical(expression) -> sp.Expr:
+    """One form for equal rational functions."""
+    return sp.cancel(sp.together(sp.sympify(expression)))
+
+
+def named(function: str, argument) -> sp.Symbol:
+    """The value of ``function`` at ``argument`` as a symbol: equal arguments, equal symbols."""
+    return sp.Symbol(f"{function}[{canonical(argument)}]", real=True)
+
+
+def _exponential(argument):
+    """exp(2 a - b) as exp[a]**2 / exp[b]; fractional multiples keep a name of their own."""
+    factors = []
+    for term in sp.Add.make_args(sp.expand(canonical(argument))):
+        multiple, rest = term.as_coeff_Mul()
+        if multiple.is_Integer:
+            factors.append(named("exp", rest) ** multiple)
+        else:
+            factors.append(named("exp", term))
+    return prod(factors, start=sp.Integer(1))
+
+
+def _name(part):
+    if part == sp.E:
+        return named("exp", 1)
+    if part.is_Pow:  # a root; E ** 3 is an exponential
+        if part.base == sp.E:
+            return _exponential(part.exp)
+        return named(f"root {part.exp.q} of", part.base) ** part.exp.p
+    if isinstance(part, sp.exp):
+        return _exponential(part.args[0])
+    if part.is_NumberSymbol:
+        return sp.Symbol(str(part))
+    return sp.Symbol(f"{part.func}[{', '.join(str(canonical(a)) for a in part.args)}]")
+
+
+def _is_opaque(part) -> bool:
+    root = part.is_Pow and part.exp.is_Rational and not part.exp.is_Integer
+    return root or part.is_Function or part.is_NumberSymbol or isinstance(part, sp.exp)
+
+
+def as_rational(expression) -> sp.Expr:
+    """The expression with everything that is not rational in it named, innermost first."""
+    return sp.sympify(expression).replace(_is_opaque, _name)
+
+
+def same_value(lhs, rhs) -> bool:
+    """Whether two expressions or matrices are found equal; False proves nothing by itself."""
+    lhs, rhs = sp.Matrix([lhs]), sp.Matrix([rhs])
+    return identical(lhs.applyfunc(as_rational), rhs.applyfunc(as_rational))
+
+
+def denoted(root: Node, point: Mapping[str, object]) -> sp.Matrix:
+    """Value of the graph where ``point`` gives every leaf a number, a symbol or a matrix."""
+    return evaluate(root, point)[root]
+
+
+def same_function(one: Node, other: Node, point: Mapping[str, object]) -> bool:
+    """Whether two graphs are found equal at ``point``: at generic symbols, everywhere."""
+    return same_value(denoted(one, point), denoted(other, point))
