@@ -1,0 +1,197 @@
+"""Activations: what the identity rule means for GELU, for ReLU networks, and when it is invariant.
+
+Main statements
+  14  GELU(x) as one activation and as x Phi(x) get the same relevance if Phi is one activation
+      too; if Phi is 1/2 + erf/2, a constant absorbs R / (4 Phi), and x gets R (1 - 1/(4 Phi)),
+      which has no bound as x -> -infinity; with Phi held constant x gets R/2
+  15  a ReLU network with its biases in the denominators of Eq. 1 gets gradient x input as
+      eps -> 0, whatever its implementation, wherever nothing it divides by is 0
+  15  at finite eps, a + relu(b - a) and b + relu(a - b) disagree; with biases left out of the
+      denominators, relu(x1 - 1) + x2 and relu(1 - x1) + (x1 + x2 - 1) do even as eps -> 0
+"""
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, Composite
+from axioms.decide import differ_at, identical
+from axioms.graph import Node, leaf, parameter
+from axioms.propagate import evaluate, explain
+from axioms.rules import add, equal_split, identity, sign_of
+
+EPS = sp.Symbol("epsilon", positive=True)
+R, PHI = sp.Symbol("R", real=True), sp.Symbol("Phi", positive=True)
+BIAS_LEFT_OUT = Composite(
+    "biases left out of the denominators",
+    ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS},
+)
+
+
+def scalar(value):
+    return sp.Matrix([[value]])
+
+
+def gelu_by_parts(to_phi):
+    """Relevance of x under x Phi(x), where x gets ``to_phi(R_Phi)`` through Phi."""
+    r_x, r_phi = equal_split(2, scalar(R))
+    return (r_x + to_phi(r_phi))[0]
+
+
+def through_erf(r_phi):
+    """Phi = 1/2 + erf(x/sqrt 2)/2, a sum of a constant and of an activation of x, by Eq. 1."""
+    half = sp.Rational(1, 2)
+    _, r_erf = add([scalar(half), scalar(PHI - half)], r_phi, eps=0)
+    return identity(r_erf)[0]
+
+
+@pytest.mark.theorem(
+    14,
+    "GELU(x) as one activation and as the product x Phi(x) get the same relevance by the identity "
+    "rule, if Phi is one activation.",
+    "proved",
+)
+def test_gelu_as_a_product_keeps_its_relevance_if_phi_is_one_activation(record_property):
+    assert identical(gelu_by_parts(lambda r: identity(r)[0]), identity(scalar(R))[0][0])
+    x = leaf("x")
+    phi = Node(kinds.ACTIVATION, (x,), attributes={"function": "phi"})
+    at = {"x": sp.Symbol("x", real=True)}
+    assert explain(x * phi, at, ATTNLRP, relevance=R) == {"x": R}
+    record_property("method", "R/2 + R/2; and the sweep over x times Phi(x)")
+
+
+@pytest.mark.theorem(
+    14,
+    "With Phi written as 1/2 + erf(x/sqrt 2)/2, x receives exactly R (1 - 1/(4 Phi)) and the "
+    "constant 1/2 absorbs R/(4 Phi), as epsilon -> 0: without bound as Phi -> 0.",
+    "proved",
+)
+def test_the_constant_inside_gelu_absorbs_relevance(record_property):
+    found = gelu_by_parts(through_erf)
+    assert identical(found, R * (1 - 1 / (4 * PHI)))
+    assert sp.limit(sp.cancel(found / R), PHI, 0, "+") == -sp.oo
+    record_property("method", "cancel over generic R and Phi > 0; the limit of R_x / R at Phi = 0+")
+
+
+@pytest.mark.theorem(
+    14,
+    "GELU(x) gets the same relevance by the identity rule as x Phi(x) with Phi written as 1/2 + "
+    "erf(x/sqrt 2)/2.",
+    "refuted",
+)
+def test_gelu_decomposed_to_the_error_function_gets_other_relevance(record_property):
+    whole, parts = identity(scalar(R))[0][0], gelu_by_parts(through_erf)
+    at = {R: 1, PHI: sp.Rational(1, 8)}
+    assert differ_at(whole, parts, at)
+    record_property("witness", f"Phi = 1/8, R = 1: {whole.subs(at)} versus {parts.subs(at)}")
+
+
+@pytest.mark.theorem(
+    14,
+    "GELU(x) gets the same relevance by the identity rule as x Phi(x) with Phi held constant.",
+    "refuted",
+)
+def test_gelu_with_a_constant_gate_gets_half_the_relevance(record_property):
+    whole, parts = identity(scalar(R))[0][0], gelu_by_parts(lambda r: sp.zeros(1, 1))
+    assert identical(parts, whole / 2)
+    assert differ_at(whole, parts, {R: 1})
+    record_property("witness", f"R = 1: {whole.subs(R, 1)} versus {parts.subs(R, 1)}")
+
+
+def linear(x, *parameters):
+    return Node(kinds.LINEAR, (x, *map(parameter, parameters)))
+
+
+def relu(x):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
+
+
+def maxima():
+    """max(a, b) as a + relu(b - a) and as b + relu(a - b)."""
+    a, b = leaf("a"), leaf("b")
+    return a + relu(b + linear(a, "minus")), b + relu(a + linear(b, "minus"))
+
+
+def orderings():
+    """The sign cases of max: generic a and b of both orders and both signs, and which is larger."""
+    size, gap = sp.symbols("size gap", positive=True)
+    for low in (size, -size - gap):
+        yield {"a": low, "b": low + gap, "minus": -1}, "b"
+        yield {"a": low + gap, "b": low, "minus": -1}, "a"
+
+
+@pytest.mark.theorem(
+    15,
+    "One ReLU passes relevance on as gradient times input by the identity rule, at any input but "
+    "0; so as epsilon -> 0, a network of ReLUs, sums and linear layers with their biases in the "
+    "denominators gets gradient times input.",
+    "proved",
+)
+def test_relu_networks_get_gradient_times_input_in_the_limit(record_property):
+    size, g = sp.symbols("size g", positive=True)  # g: relevance per unit of output
+    for x in (size, -size):
+        y = sp.Max(x, 0)
+        slope = int(sign_of(x) > 0)
+        (r_x,) = identity(scalar(y * g))
+        assert identical(r_x[0], x * slope * g)
+    # sums and linear layers are theorems 6 and 8; here all of them together, d max = (0, 1)
+    for at, larger in orderings():
+        for network in maxima():
+            found = explain(network, at, ATTNLRP)
+            assert all(identical(found[x], at[x] if x == larger else 0) for x in "ab")
+    record_property("method", "induction by operation; every sign case of two networks for max")
+
+
+@pytest.mark.theorem(
+    15,
+    "a + relu(b - a) and b + relu(a - b), two networks for max(a, b), get the same relevance by "
+    "Eq. 1 at finite epsilon.",
+    "refuted",
+)
+def test_two_networks_for_the_maximum_disagree_at_finite_epsilon(record_property):
+    for at, larger in orderings():  # the two are one function
+        values = [evaluate(network, at)[network][0] for network in maxima()]
+        assert all(identical(value, at[larger]) for value in values)
+    at, eps = {"a": 1, "b": 3, "minus": -1}, 1
+    one, other = (explain(network, at, ATTNLRP, eps=eps) for network in maxima())
+    assert all(differ_at(one[name], other[name], {}) for name in "ab")
+    shown = " versus ".join(str([found[name] for name in "ab"]) for found in (one, other))
+    record_property("witness", f"a = 1, b = 3, eps = {eps}: {shown}")
+
+
+def hinges():
+    """relu(x1 - 1) + x2 and relu(1 - x1) + (x1 + x2 - 1), every bracket one linear layer of x."""
+    x = leaf("x")
+    return (
+        relu(linear(x, "first", "minus")) + linear(x, "second"),
+        relu(linear(x, "not first", "plus")) + linear(x, "both", "minus"),
+    )
+
+
+HINGE_WEIGHTS = {
+    "first": sp.Matrix([1, 0]),
+    "second": sp.Matrix([0, 1]),
+    "not first": sp.Matrix([-1, 0]),
+    "both": sp.Matrix([1, 1]),
+    "plus": 1,
+    "minus": -1,
+}
+
+
+@pytest.mark.theorem(
+    15,
+    "relu(x1 - 1) + x2 and relu(1 - x1) + (x1 + x2 - 1), two networks for one function, get the "
+    "same relevance as epsilon -> 0 with biases left out of the denominators.",
+    "refuted",
+)
+def test_two_networks_disagree_in_the_limit_if_biases_are_left_out(record_property):
+    gap, x2 = sp.symbols("gap x2", positive=True)
+    for x1, value in ((1 + gap, gap + x2), (1 - gap, x2)):  # the two are one function
+        at = {"x": sp.Matrix([[x1, x2]]), **HINGE_WEIGHTS}
+        assert all(identical(evaluate(net, at)[net][0], value) for net in hinges())
+    at = {"x": sp.Matrix([[3, 1]]), **HINGE_WEIGHTS}
+    one, other = (explain(network, at, BIAS_LEFT_OUT)["x"] for network in hinges())
+    assert all(differ_at(a, b, {}) for a, b in zip(one, other, strict=True))
+    kept = [explain(network, at, ATTNLRP)["x"] for network in hinges()]
+    assert kept[0] == kept[1]  # in the denominators, the biases make no difference
+    record_property("witness", f"x = {list(at['x'])}: {list(one)} versus {list(other)}")
