@@ -12,6 +12,25 @@ def leave_one_out(f: sp.Expr, point: Mapping) -> dict:
     return {x: f.subs(point) - f.subs({**point, x: 0}) for x in point}
 
 
+def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
+    """O - O_without_i of one attention row, for every key i, by a softmax over the others.
+
+    exp_z[0, i] are the exponentials of its logits, v[i, p] the values; the result is [i, p].
+    Raises ValueError for a single key: without it no attention is left.
+    """
+    n = v.rows
+    if n < 2:
+        raise ValueError(f"{n} key: leaving it out leaves no attention; pass at least 2 keys")
+
+    def readout(keys):
+        e = exp_z[:, keys]
+        return e * v[keys, :] / sum(e)
+
+    everything = list(range(n))
+    rows = [readout(everything) - readout([k for k in everything if k != i]) for i in everything]
+    return sp.Matrix.vstack(*rows)
+
+
 def shapley(f: sp.Expr, point: Mapping) -> dict:
     """Shapley value of every symbol of ``point``, absent symbols being zero; 2**n evaluations."""
     n = len(point)
