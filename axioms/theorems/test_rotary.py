@@ -1,0 +1,146 @@
+"""Rotary positions: a fixed rotation of q, or a product of q with (cos, sin).
+
+q' = (q1 cos - q2 sin, q1 sin + q2 cos): a linear map of q, or two sums of two products.
+
+Main statements
+  22  held fixed, the rotation passes R z / (z + eps sign z) of every output to q: all as eps -> 0
+  22  as eps -> 0 the relevance of q then depends on the relative position alone, as the scores do
+  22  as products, q and position receive R z / (z + eps sign z) / 2 each, signed: half as eps -> 0
+  22  sums of absolute values conserve only where no two shares differ in sign
+"""
+
+import itertools
+
+import pytest
+import sympy as sp
+
+from axioms.decide import differ_at, generic, identical, sign_cases
+from axioms.rules import add, bilinear_epsilon, epsilon, equal_split
+
+EPS = sp.Symbol("epsilon", positive=True)
+COS, SIN = sp.symbols("cos sin", real=True)
+Q, K, R = generic("q", 1, 2), generic("k", 1, 2), generic("r", 1, 2)
+
+
+def rotation(cos, sin):
+    """The matrix that rotates rows by the angle."""
+    return sp.Matrix([[cos, sin], [-sin, cos]])
+
+
+def terms(q, cos, sin):
+    """The two products that add up to each entry of q': [[(q_i, factor)]]."""
+    return [[(q[0], cos), (q[1], -sin)], [(q[0], sin), (q[1], cos)]]
+
+
+def by_products(q, cos, sin, relevance, *, eps, sign=None):
+    """Shares of q and of position, term by term: Eq. 1 on the sums, then the equal split."""
+    of_q, of_position = [], []
+    for p, row in enumerate(terms(q, cos, sin)):
+        operands = [sp.Matrix([[a * b]]) for a, b in row]
+        s = None if sign is None else sign[:, p]
+        for share in add(operands, relevance[:, p], eps=eps, sign=s):
+            half_q, half_position = equal_split(2, share)
+            of_q.append(half_q[0])
+            of_position.append(half_position[0])
+    return of_q, of_position
+
+
+@pytest.mark.theorem(
+    22,
+    "Held fixed, a rotation of q passes exactly R_p z_p/(z_p + epsilon sign z_p) of output p on to "
+    "q by Eq. 1: all relevance as epsilon -> 0.",
+    "proved",
+)
+def test_a_fixed_rotation_conserves_all_but_the_share_of_the_stabiliser(record_property):
+    m = rotation(COS, SIN)
+    z = Q * m
+    for s in sign_cases(1, 2):
+        (r_q,) = epsilon(Q, m, R, eps=EPS, sign=s)
+        expected = sum(R[p] * z[p] / (z[p] + EPS * s[p]) for p in range(2))
+        assert identical(sum(r_q), expected)
+        assert identical(expected.subs(EPS, 0), sum(R))
+    record_property("method", "cancel over a generic q of 2 channels, cos and sin, every sign case")
+
+
+@pytest.mark.theorem(
+    22,
+    "With rotations held fixed, the relevance of q and k by Eqs. 1 and 4 depends as epsilon -> 0 "
+    "on their relative position alone, as their score does.",
+    "proved",
+)
+def test_relevance_depends_on_relative_position_alone(record_property):
+    u, v = sp.symbols("u v", real=True)  # tan of half the angles: all points of the circle but one
+    common, relative = (rotation((1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)) for t in (u, v))
+    g = sp.Symbol("g", real=True)  # relevance per unit of score
+    found = []
+    for turn in (sp.eye(2), common):
+        turn_q, turn_k = turn, (turn * relative).applyfunc(sp.cancel)
+        q, k = Q * turn_q, K * turn_k
+        halves = bilinear_epsilon(q, k.T, (q * k.T) * g, eps=0)
+        found.append(
+            [
+                epsilon(Q, turn_q, halves[0], eps=0)[0],
+                epsilon(K, turn_k, halves[1].T, eps=0)[0],
+            ]
+        )
+    for plain, turned in zip(*found, strict=True):
+        assert identical(plain, turned)
+    record_property(
+        "method", "cancel over generic q, k and two angles, by rational parametrisation"
+    )
+
+
+@pytest.mark.theorem(
+    22,
+    "As products of q with (cos, sin), rotary positions give q and position the same signed sum, "
+    "of R_p z_p/(z_p + epsilon sign z_p)/2: half of all relevance each as epsilon -> 0.",
+    "proved",
+)
+def test_the_signed_split_between_query_and_position_conserves(record_property):
+    z = Q * rotation(COS, SIN)
+    for s in sign_cases(1, 2):
+        of_q, of_position = by_products(Q, COS, SIN, R, eps=EPS, sign=s)
+        expected = sum(R[p] * z[p] / (z[p] + EPS * s[p]) for p in range(2)) / 2
+        assert identical(sum(of_q), expected)
+        assert identical(sum(of_position), expected)
+        assert identical(expected.subs(EPS, 0), sum(R) / 2)
+    record_property("method", "cancel over a generic q of 2 channels, cos and sin, every sign case")
+
+
+@pytest.mark.theorem(
+    22,
+    "Summing the absolute values of the shares of position, with those of q signed, conserves "
+    "relevance.",
+    "refuted",
+)
+def test_absolute_shares_of_position_do_not_conserve(record_property):
+    q, cos, sin = sp.Matrix([[1, 1]]), sp.Rational(3, 5), sp.Rational(4, 5)
+    r = sp.ones(1, 2)
+    of_q, of_position = by_products(q, cos, sin, r, eps=0)
+    signed = sum(of_q) + sum(of_position)
+    absolute = sum(of_q) + sum(map(abs, of_position))
+    assert signed == sum(r)
+    assert differ_at(absolute, sum(r), {})
+    record_property(
+        "witness", f"q = (1, 1), cos = {cos}, sin = {sin}, R = (1, 1): {absolute} of {signed}"
+    )
+
+
+@pytest.mark.theorem(
+    22,
+    "Absolute values sum to the size of the signed sum if and only if no two shares differ in "
+    "sign; otherwise they exceed it by twice the smaller of the two sums of one sign.",
+    "proved",
+)
+def test_absolute_sums_exceed_signed_ones_by_what_cancels(record_property):
+    sizes = sp.symbols("a:4", positive=True)
+    for signs in itertools.product((1, -1), repeat=4):
+        shares = [s * size for s, size in zip(signs, sizes, strict=True)]
+        above = sum(x for x in shares if x.is_positive)
+        below = -sum(x for x in shares if x.is_negative)
+        absolute = sum(abs(x) for x in shares)
+        assert identical(sum(shares), above - below)
+        assert identical(absolute - (above - below), 2 * below)  # where above >= below
+        assert identical(absolute - (below - above), 2 * above)  # where below >= above
+        assert (above == 0 or below == 0) == (len(set(signs)) == 1)
+    record_property("method", "cancel over four shares of generic sizes, all 16 sign cases")
