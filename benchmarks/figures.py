@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 GREYS = {"all": "0.25", "content": "0.65"}
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
@@ -106,6 +107,7 @@ def timing(result) -> Figure:
         )
     ticks = [row["tokens"] for row in result.rows]
     axes.set_xticks(ticks, ticks)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("tokens in the text")
