@@ -1,0 +1,256 @@
+"""Which attribution methods give two implementations of one function one explanation.
+
+A cell is computed: a lemma over generic symbols proves it, or the smallest integer point at
+which two implementations disagree refutes it.  docs/SCOREBOARD.md is its text.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import sympy as sp
+
+from axioms.composites import UnassignedOperation
+from axioms.decide import generic
+from axioms.denotation import denoted, same_function, same_value
+from axioms.graph import INPUT, Node, leaf, rebuild, topological
+from axioms.rewrites import REWRITES, rescale_scores
+from axioms.rule_sets import RULE_SETS, RuleSet
+from axioms.templates import TEMPLATES, Template
+
+PROVED, ON_TEMPLATES, REFUTED = "proved", "holds on the templates", "refuted"
+NOT_APPLICABLE, OPEN = "not applicable", "open"
+LIMIT, FINITE = "epsilon -> 0", "finite epsilon"
+STABILISERS = {LIMIT: (0, 0), FINITE: (sp.Symbol("epsilon", positive=True), sp.Rational(1, 4))}
+"""Column -> stabiliser of the lemma, and of the search for a witness."""
+FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
+DIGITS = 30  # to which unequal irrational relevances are told apart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What is established of one rule set under one rewrite."""
+
+    rule_set: str
+    rewrite: str
+    eps: str  # LIMIT or FINITE
+    verdict: str
+    witness: str = ""  # of a refutation: the graphs, the point, both explanations
+
+
+@cache
+def scoreboard(
+    rule_sets: tuple[RuleSet, ...] = RULE_SETS, rewrites: tuple[str, ...] = tuple(REWRITES)
+) -> tuple[Cell, ...]:
+    """One cell per rule set, rewrite and regime of epsilon."""
+    decided: dict[tuple, Cell] = {}  # methods that treat these operations alike share a verdict
+    cells = []
+    for rewrite, rule_set, eps in itertools.product(rewrites, rule_sets, STABILISERS):
+        key = (rewrite, eps, *_rules_in_use(rule_set, rewrite))
+        if key not in decided:
+            decided[key] = decide(rule_set, rewrite, eps)
+        cells.append(replace(decided[key], rule_set=rule_set.name))
+    return tuple(cells)
+
+
+def _rules_in_use(rule_set, rewrite):
+    if rule_set.composite is None:
+        return (None,)
+    if rule_set.prepare:
+        return (rule_set.name,)
+    graphs = [g for t in TEMPLATES[rewrite] for g in (t.root, *REWRITES[rewrite](t.root))]
+    operations = sorted({node.op for graph in graphs for node in topological(graph)})
+    return [(rule_set.composite.rule(op), rule_set.instead.get(op)) for op in operations]
+
+
+def decide(rule_set: RuleSet, rewrite: str, eps: str) -> Cell:
+    """Proves or refutes that a rewrite leaves the explanations of a rule set as they are.
+
+    Proved: on every template and for generic leaves and relevance, which a rule applied node by
+    node composes to every graph.  A rule set that prepares the whole graph is searched in
+    several contexts and at best ``holds on the templates``.
+    """
+    cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
+    templates = TEMPLATES[rewrite]
+    if rule_set.composite is None:  # a functional of the function, which a rewrite preserves
+        kept = all(_preserved(rewrite, template) for template in templates)
+        return replace(cell, verdict=PROVED if kept else OPEN)
+    if rule_set.prepare:
+        templates = [wider for template in templates for wider in in_contexts(template)]
+    generic_eps, eps_of_witness = STABILISERS[eps]
+    try:
+        for tried in (FIRST, TRIED):  # most refutations are found at once, without any algebra
+            for template in templates:
+                witness = search(rule_set, rewrite, template, eps_of_witness, tried=tried)
+                if witness:
+                    return replace(cell, verdict=REFUTED, witness=witness)
+            if tried == FIRST and all(lemma(rule_set, rewrite, t, generic_eps) for t in templates):
+                return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
+    except UnassignedOperation:
+        return replace(cell, verdict=NOT_APPLICABLE)
+    return cell
+
+
+def rewritten(rewrite: str, root: Node, *, symbolic=False) -> list[Node]:
+    if rewrite == "rescale Q and K" and symbolic:  # by any factor, not only by 2
+        return rescale_scores(root, factor=sp.Symbol("c", positive=True))
+    return REWRITES[rewrite](root)
+
+
+def _preserved(rewrite, template):
+    point = template.symbols()
+    return all(
+        same_function(template.root, other, point)
+        for other in rewritten(rewrite, template.root, symbolic=True)
+    )
+
+
+def lemma(rule_set: RuleSet, rewrite: str, template: Template, eps) -> bool:
+    """Whether every rewritten template gets the same relevance for generic leaves and relevance.
+
+    Functions, signs and absolute values are symbols, so True is a proof and False is not.
+    """
+    point = template.symbols()
+    r = generic("R", *denoted(template.root, point).shape)
+    before = rule_set.explain(template.root, point, eps=eps, relevance=r)
+    return all(
+        _agree(before, rule_set.explain(other, point, eps=eps, relevance=r))
+        for other in rewritten(rewrite, template.root, symbolic=True)
+    )
+
+
+def _agree(one, other):
+    return all(same_value(one[name], other[name]) for name in one)
+
+
+def in_contexts(template: Template) -> Iterator[Template]:
+    """The template alone, in a product, in a sum, and with a product for each input in turn."""
+    yield template
+    inputs = [node for node in topological(template.root) if node.op == INPUT]
+    z, u = leaf("z"), leaf("u")
+    outer = denoted(template.root, template.symbols()).shape
+    for root in (template.root * z, template.root + z):
+        yield Template(root=root, generic={**template.generic, "z": outer})
+    for x in inputs:
+        root = rebuild(template.root, lambda node, x=x: node * u if node is x else node)
+        least = {**template.least, "u": template.least_shapes()[x.name]}
+        yield Template(
+            root=root, generic={**template.generic, "u": template.generic[x.name]}, least=least
+        )
+
+
+def search(rule_set: RuleSet, rewrite: str, template: Template, eps, *, tried=TRIED) -> str:
+    """The first small integer point at which a rewritten template is explained differently.
+
+    Least shapes come before generic ones, and points in order of the sum of their absolute
+    values plus the number of negative ones.  Returns '' if none of the first ``tried`` points of
+    either shape separates the explanations; points where one of them is undefined count as tried.
+    """
+    root = template.root
+    used = {node.name for node in topological(root) if not node.args}
+    sizes = (template.least_shapes(), template.generic)
+    shapes = [{x: size[x] for x in size if x in used} for size in sizes]
+    if shapes[0] == shapes[1]:
+        shapes = shapes[1:]
+    for point in itertools.chain(*(itertools.islice(points(s), tried) for s in shapes)):
+        for other in rewritten(rewrite, root):
+            found = _explanations(rule_set, (root, other), point, eps)
+            if found and any(_differ(found[0][x], found[1][x]) for x in found[0]):
+                return describe(root, other, point, *found)
+    return ""
+
+
+def _explanations(rule_set, graphs, point, eps):
+    """What the rule set says of each graph; None where it is undefined (0/0 or a pole)."""
+    try:
+        found = [rule_set.explain(graph, point, eps=eps) for graph in graphs]
+    except ZeroDivisionError:
+        return None
+    values = [entry for explanation in found for r in explanation.values() for entry in r]
+    return found if all(value.is_finite for value in values) else None
+
+
+def points(shapes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, sp.Matrix]]:
+    """Integer matrices without zeros in the given shapes, the smallest and most positive first."""
+    n = sum(rows * columns for rows, columns in shapes.values())
+    for level in itertools.count(n):
+        for negative in range(min(n, level - n) + 1):  # a sign costs as much as a step
+            for sizes in _parts_of(level - negative, n):
+                for flipped in itertools.combinations(range(n), negative):
+                    entries = iter([-v if k in flipped else v for k, v in enumerate(sizes)])
+                    yield {
+                        name: sp.Matrix(*shape, [next(entries) for _ in range(shape[0] * shape[1])])
+                        for name, shape in shapes.items()
+                    }
+
+
+def _parts_of(total, n):
+    """All tuples of ``n`` positive integers with the given sum."""
+    if n == 1:
+        yield (total,)
+        return
+    for first in range(1, total - n + 2):
+        for rest in _parts_of(total - first, n - 1):
+            yield (first, *rest)
+
+
+def _differ(one, other) -> bool:
+    """Whether two matrices of numbers differ: exactly, or to ``DIGITS`` digits if irrational."""
+    gaps = [a - b for a, b in zip(one, other, strict=True)]
+    return any(
+        gap != 0 if gap.is_Rational else abs(gap.evalf(DIGITS)) > sp.Float(10) ** (10 - DIGITS)
+        for gap in gaps
+    )
+
+
+def _written(matrix) -> str:
+    entries = [str(sp.nsimplify(e) if e.is_Rational else sp.N(e, 4)) for e in matrix]
+    if len(entries) == 1:
+        return entries[0]
+    rows = matrix.rows
+    width = len(entries) // rows
+    lines = [" ".join(entries[k * width : (k + 1) * width]) for k in range(rows)]
+    return "[" + "; ".join(lines) + "]"
+
+
+def _explanation(found) -> str:
+    return ", ".join(f"{name} {_written(r)}" for name, r in found.items())
+
+
+def describe(root, other, point, before, after) -> str:
+    """A witness in words: point, both graphs, both explanations."""
+    at = ", ".join(f"{name} = {_written(value)}" for name, value in point.items())
+    return f"{at}: `{root}` gives {_explanation(before)}; `{other}` gives {_explanation(after)}"
+
+
+SHORT = {PROVED: "✓", ON_TEMPLATES: "(✓)", REFUTED: "✗", NOT_APPLICABLE: "–", OPEN: "?"}
+
+
+def as_markdown(cells: tuple[Cell, ...]) -> str:
+    """The table: a row per rewrite, a column per rule set, one mark if both regimes agree."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        found.setdefault((cell.rewrite, cell.rule_set), []).append(SHORT[cell.verdict])
+    columns = list(dict.fromkeys(cell.rule_set for cell in cells))
+    lines = [["Rewrite", *columns], ["---", *[":-:"] * len(columns)]]
+    for rewrite in dict.fromkeys(cell.rewrite for cell in cells):
+        marks = (dict.fromkeys(found[rewrite, column]) for column in columns)
+        lines.append([rewrite, *(" / ".join(mark) for mark in marks)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def witnesses(cells: tuple[Cell, ...]) -> str:
+    """The refutations as a list, one entry for all rule sets and regimes that share a witness."""
+    shared: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell.witness:
+            shared.setdefault((cell.rewrite, cell.witness), []).append(
+                f"{cell.rule_set}, {cell.eps}"
+            )
+    lines, last = [], None
+    for (rewrite, witness), who in shared.items():
+        lines += [] if rewrite == last else [f"\n### {rewrite[0].upper()}{rewrite[1:]}\n"]
+        lines += [f"- {'; '.join(who)}: {witness}."]
+        last = rewrite
+    return "\n".join(lines).strip()

@@ -1,0 +1,126 @@
+"""The smallest graphs in which each rewrite has something to rewrite, with shapes for leaves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import sympy as sp
+
+from axioms import kinds
+from axioms.decide import generic
+from axioms.graph import TRANSPOSE, Node, leaf, parameter
+from axioms.rewrites import batch_norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """A graph and the shapes of its leaves: generic ones for proofs, least ones for witnesses.
+
+    In the generic shapes no sum has a single term (a bias is a term), and layers have one output,
+    which rules linear in relevance extend to any number; the
+    least ones keep a witness readable.
+    """
+
+    root: Node
+    generic: Mapping[str, tuple[int, int]]
+    least: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # overrides generic shapes
+
+    def symbols(self) -> dict[str, sp.Matrix]:
+        """A point of different real symbols in the generic shapes."""
+        return {name: generic(name, *shape) for name, shape in self.generic.items()}
+
+    def least_shapes(self) -> dict[str, tuple[int, int]]:
+        """Shapes in which witnesses are searched."""
+        return {**self.generic, **self.least}
+
+
+def _linear(x, w, *b):
+    return Node(kinds.LINEAR, (x, w, *b))
+
+
+def _activation(function, x):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
+
+
+a, b, c, x, y = map(leaf, "abcxy")
+q, k, v = map(leaf, "qkv")
+w, w1, w2, d, e = map(parameter, ("w", "w1", "w2", "d", "e"))
+wq, wk, s, t, g = map(parameter, ("wq", "wk", "s", "t", "g"))
+
+SCALARS = dict.fromkeys("abc", (1, 1))
+LAYER = {"x": (1, 2), "w": (2, 1), "d": (1, 1)}
+TWO = {"x": (1, 2), "w1": (2, 2), "d": (1, 2), "w2": (2, 1), "e": (1, 1)}
+NARROW = {"x": (1, 1), "w1": (1, 2), "d": (1, 2), "w2": (2, 1), "e": (1, 1)}
+THIN = {"x": (1, 1), "w1": (1, 1), "d": (1, 1), "w2": (1, 1), "e": (1, 1)}
+CHAIN = {"q": (2, 1), "k": (2, 1), "v": (2, 1)}
+POINTWISE = {"q": (1, 1), "k": (1, 1), "v": (1, 1)}
+QK = {"x": (1, 2), "y": (2, 2), "wq": (2, 2), "wk": (2, 2), "d": (1, 2), "e": (1, 2)}
+KT = Node(TRANSPOSE, (k,))
+SCORES = Node(kinds.SCORES, (_linear(x, wq), _linear(y, wk)))
+SOFTMAX = Node(kinds.SOFTMAX, (x,))
+NORM = Node(kinds.LAYER_NORM, (x, g, t), attributes={"norm_eps": 1})
+NORM_SHAPES = {"x": (1, 2), "g": (1, 2), "t": (1, 2)}
+
+
+def _head(z, value, weight):
+    return _linear(Node(kinds.READOUT, (leaf(z), leaf(value))), parameter(weight))
+
+
+HEADS = _head("a1", "v1", "w1") + _head("a2", "v2", "w2")
+HEAD_SHAPES = dict.fromkeys(("a1", "a2"), (1, 2)) | dict.fromkeys(("v1", "v2", "w1", "w2"), (2, 2))
+ONE = lambda names: dict.fromkeys(names, (1, 1))
+
+
+def _cases(root, shapes, least=None):
+    return Template(root=root, generic=shapes, least=least or {})
+
+
+def _fold(middle=None):
+    inner = _linear(x, w1, d)
+    return _linear(inner if middle is None else middle(inner), w2, e)
+
+
+TEMPLATES: dict[str, list[Template]] = {
+    "commute products": [_cases(a * b, {"a": (1, 2), "b": (1, 2)}, SCALARS)],
+    "commute sums": [_cases(a + b, {"a": (1, 2), "b": (1, 2)}, ONE("ab"))],
+    "re-associate products": [_cases((a * b) * c, SCALARS)],
+    "re-associate sums": [_cases((a + b) + c, SCALARS)],
+    "distribute products": [_cases(a * (b + c), SCALARS)],
+    "factor sums": [_cases(a * b + a * c, SCALARS)],
+    "distribute linear": [
+        _cases(_linear(x + y, w), {**LAYER, "y": (1, 2)}, ONE("xyw")),
+        _cases(_linear(x + y, w, d), {**LAYER, "y": (1, 2)}, ONE("xywd")),
+    ],
+    "fold linear": [_cases(_linear(_linear(x, w1), w2), TWO, THIN), _cases(_fold(), TWO, THIN)],
+    "split linear": [
+        _cases(_linear(x, w1 @ w2), TWO, THIN),
+        _cases(_linear(x, w1 @ w2, e), TWO, THIN),
+    ],
+    "fold batch norm": [
+        _cases(
+            batch_norm(_linear(x, w, d), s, t), {**LAYER, "s": (1, 1), "t": (1, 1)}, ONE("xwdst")
+        )
+    ],
+    "multiply by one": [_cases(a, {"a": (1, 2)}, ONE("a"))],
+    "add zero": [_cases(a, {"a": (1, 2)}, ONE("a"))],
+    "insert identity layer": [_cases(a, {"a": (1, 2)}, ONE("a"))],
+    "duplicate neuron": [
+        _cases(_fold(), NARROW, THIN),
+        _cases(_fold(lambda h: _activation("relu", h)), NARROW, THIN),
+    ],
+    "permute neurons": [
+        _cases(_fold(), NARROW),
+        _cases(_fold(lambda h: _activation("relu", h)), NARROW),
+    ],
+    "rescale Q and K": [
+        _cases(SCORES, QK, ONE(("x", "y", "wq", "wk"))),
+        _cases(Node(kinds.SCORES, (_linear(x, wq, d), _linear(y, wk, e))), QK, ONE(QK)),
+    ],
+    "permute channels of Q and K": [_cases(SCORES, QK)],
+    "permute heads": [_cases(HEADS, HEAD_SHAPES, ONE(HEAD_SHAPES))],
+    "factorize attention": [_cases((q @ KT) @ v, CHAIN, POINTWISE)],
+    "centre before LayerNorm": [_cases(NORM, NORM_SHAPES)],
+    "decompose LayerNorm": [_cases(NORM, NORM_SHAPES)],
+    "decompose GELU": [_cases(_activation("gelu", a), {"a": (1, 1)})],
+    "decompose softmax": [_cases(SOFTMAX, {"x": (1, 2)})],
+}
+"""Where each rewrite of ``axioms.rewrites.REWRITES`` applies, with the scope of its lemma."""
