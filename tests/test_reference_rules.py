@@ -369,3 +369,20 @@ def test_a_row_without_keys_is_refused():
 def test_every_rule_name_but_gradient_has_a_function():
     named = {(kind, rule) for kind, names in kinds.RULES.items() for rule in names}
     assert {place for place in named if place[1] != kinds.GRADIENT} == set(RULES)
+
+
+def test_a_masked_key_receives_nothing_whatever_arrives_at_it():
+    got = rules.softmax_taylor(np.array([0.0, -np.inf, 1.0]), np.array([1.0, 2.0, 3.0]))
+    assert got[1] == 0
+    assert got[2] != 0
+
+
+def test_nothing_is_shared_where_nothing_arrives_whatever_the_memory_holds(monkeypatch):
+    def leaves_rubbish(z, eps):
+        denominator = z + 0.0
+        np.full(z.shape, np.nan)  # freed at once, and first in line to be used again
+        return denominator
+
+    monkeypatch.setattr(rules, "stabilize", leaves_rubbish)
+    part = rules.share(np.array([0.0, 6.0, 0.0]), np.array([0.0, 2.0, 0.0]), 0)
+    np.testing.assert_array_equal(part, [0, 3, 0])

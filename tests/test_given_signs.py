@@ -1,0 +1,70 @@
+"""Rules that are given the signs of their outputs use these, each at its own output."""
+
+import pytest
+import sympy as sp
+
+from axioms import rules
+from axioms.decide import generic
+
+E = sp.Rational(1, 4)
+X, W = sp.Matrix([[1, -2, 3], [2, 1, 1]]), sp.Matrix([[1, 2], [3, -1], [1, 4]])
+R, B = sp.Matrix([[3, 5], [7, -2]]), sp.Matrix([[5, -20]])
+NORM = (sp.Matrix([[1, 2, 4], [-1, 1, 5]]), sp.Matrix([[1, -2, 3]]), sp.Matrix([[-1, 2, 3]]))
+STD, WIDE = [sp.Integer(2), sp.Integer(3)], sp.Matrix([[3, 5, 2], [7, -2, 1]])
+ROW = (X[:1, :], W, R[:1, :])
+
+# name: (the rule at given signs, its outputs whose signs these are)
+CASES = {
+    "epsilon": (lambda **o: rules.epsilon(X, W, R, bias=B, **o), rules.linear_map(X, W, B)),
+    "without bias": (
+        lambda **o: rules.epsilon_without_bias(X, W, R, bias=B, **o),
+        rules.linear_map(X, W),
+    ),
+    "add": (lambda **o: rules.add([X, 3 * X], WIDE, **o), 4 * X),
+    "bilinear": (lambda **o: rules.bilinear_epsilon(X, W, R, **o), X * W),
+    "value only": (lambda **o: rules.value_only(X, W, R, **o)[1:], X * W),
+    "held": (
+        lambda **o: rules.held_deviation(*NORM, WIDE, deviation=STD, **o),
+        rules.layer_norm(*NORM, norm_eps=0, deviation=STD),
+    ),
+    "gamma": (lambda **o: rules.gamma(*ROW, strength=0, **o), X[:1, :] * W),
+    "chain": (lambda **o: rules.chain_epsilon([X, W], R, **o), X * W),
+}
+
+
+def check(name, rule=None):
+    """Raises AssertionError unless each output is pushed by the symbol of its own sign."""
+    z = CASES[name][1]
+    signs, rule = generic("s", *z.shape), rule or CASES[name][0]
+    true = dict(zip(signs, z.applyfunc(rules.sign_of), strict=True))
+    symbolic, decided = rule(eps=E, sign=signs), rule(eps=E)
+    assert {s for part in symbolic for s in part.free_symbols} == set(signs)
+    for part, expected in zip(symbolic, decided, strict=True):
+        assert part.subs(true) == expected
+
+
+def check_all():
+    """Every rule that takes signs."""
+    for name in CASES:
+        check(name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_given_sign_is_used_at_its_output(name):
+    check(name)
+
+
+WRONG = {
+    "ignored": lambda rule, eps, sign=None: rule(eps=eps),
+    "turned": lambda rule, eps, sign=None: rule(eps=eps, sign=None if sign is None else -sign),
+    "of another output": lambda rule, eps, sign=None: rule(
+        eps=eps, sign=None if sign is None else sp.Matrix(*sign.shape, list(sign)[::-1])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_sign_that_is_not_used_there_is_rejected(name, wrong):
+    with pytest.raises(AssertionError):
+        check(name, lambda **options: WRONG[wrong](CASES[name][0], **options))

@@ -1,0 +1,113 @@
+"""A sample of the mutants is noticed, and the machinery can tell; `make mutants` runs all."""
+
+import ast
+import importlib
+
+import pytest
+
+from numeric.reference import by_kind, rules
+from tests import mutants
+from tests.equivalent_mutants import EQUIVALENT
+from tests.mutants import FAST, Mutant, applied, fails, noticed
+
+
+@pytest.mark.parametrize("mutant", mutants.sample(10, seed=0), ids=str)
+def test_a_small_change_of_a_rule_is_noticed(mutant):
+    assert noticed(mutant)
+
+
+@pytest.mark.parametrize("check", mutants.FAST["axioms/rules.py"])
+def test_the_checks_accept_the_rules_as_they_are(check):
+    assert not fails(check)
+
+
+def find(path, change, *, function=""):
+    found = (m for m in mutants.mutants(path) if m.change == change)
+    return next(m for m in found if m.function == (function or m.function))
+
+
+def test_a_mutant_acts_on_all_who_imported_the_rule_and_is_undone():
+    mutant = find("numeric/reference/rules.py", "relevance / len(factors) -> relevance")
+    before = by_kind.RULES["product", "equal-split"]
+    with applied(mutant):
+        assert rules.equal_split((2, 3), 6) == (6, 6)
+        assert by_kind.RULES["product", "equal-split"]((2, 3), 6, eps=0) == (6, 6)
+    assert rules.equal_split((2, 3), 6) == (3, 3)
+    assert by_kind.RULES["product", "equal-split"] is before
+    assert mutants.by_kind() is None
+
+
+def test_a_mutant_of_a_default_and_of_a_table_acts_too():
+    with applied(find("numeric/reference/rules.py", "1.0 -> 2.0", function="bilinear_epsilon")):
+        assert rules.bilinear_epsilon.__kwdefaults__ == {"scale": 2.0}
+    assert rules.bilinear_epsilon.__kwdefaults__ == {"scale": 1.0}
+    key = ("softmax", "constant")
+    change = "(kinds.SOFTMAX, kinds.CONSTANT) -> (kinds.CONSTANT, kinds.SOFTMAX)"
+    with applied(find("numeric/reference/by_kind.py", change)):
+        assert key not in by_kind.RULES
+    assert key in by_kind.RULES
+
+
+def test_a_failing_check_leaves_no_mutant_behind():
+    path = "axioms/rules.py"
+    module = importlib.import_module("axioms.rules")
+    codes = {name: f.__code__ for name, f in vars(module).items() if hasattr(f, "__code__")}
+    assert noticed(find(path, "relevance / n -> relevance * n")) == "agreement"
+    assert {name: f.__code__ for name, f in vars(module).items() if hasattr(f, "__code__")} == codes
+
+
+def test_what_changes_nothing_is_not_noticed():
+    """The mutant that is no mutant: the text as it is, compiled and put in place."""
+    path = "numeric/reference/rules.py"
+    tree = ast.parse((mutants.ROOT / path).read_text())
+    number, node = next((n, x) for n, x in enumerate(ast.walk(tree)) if isinstance(x, ast.Call))
+    same = Mutant(path=path, line=0, function="", change="", number=number, choice=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(mutants.ALTERNATIVES, ast.Call, lambda node: [node])
+        with applied(same):
+            assert not fails(mutants.agreement)
+    assert node
+
+
+def test_files_that_cannot_be_run_decide_nothing():
+    with pytest.raises(mutants.BrokenCheck):
+        fails(mutants.tests("tests/no_such_file.py"))
+
+
+def test_equivalent_mutants_are_mutants_and_say_why():
+    known = {mutant.key for path in FAST for mutant in mutants.mutants(path)}
+    assert set(EQUIVALENT) <= known
+    assert all(len(reason) > 20 for reason in EQUIVALENT.values())
+
+
+CHANGES = {
+    "a - b": {"a + b", "a", "b"},
+    "-a": {"a"},
+    "2 * a": {"2 / a", "2", "a", "3 * a", "1 * a"},
+    "a >= 0": {"a > 0", "a < 0", "a >= 1"},
+    "f(a, b, eps=eps)": {"f(b, a, eps=eps)", "f(a, b)", "f(a, b, eps=2 * eps)"},
+    "f('ij,j->i')": {"f('ji,j->i')"},
+    "(a, b)": {"(b, a)"},
+    "a if b else c": {"c if b else a"},
+    "x.rows": {"x.cols"},
+}
+
+
+@pytest.mark.parametrize("source", CHANGES)
+def test_every_kind_of_change_is_made(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    (tmp_path / "rules.py").write_text(f"x = {source}\n")
+    found = set()
+    for mutant in mutants.mutants("rules.py"):
+        tree = ast.parse(f"x = {source}\n")
+        node = list(ast.walk(tree))[mutant.number]
+        other = mutants._alternatives(node)[mutant.choice]
+        found.add(ast.unparse(tree).removeprefix("x = ").replace(*map(ast.unparse, (node, other))))
+    assert found == CHANGES[source]
+
+
+def test_words_are_not_mutated(tmp_path, monkeypatch):
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    text = 'def f(a: 1) -> 2:\n    """3 - 4"""\n    raise ValueError(f"{a - 5}", 6)\n'
+    (tmp_path / "rules.py").write_text(text)
+    assert mutants.mutants("rules.py") == []
