@@ -6,17 +6,18 @@ import importlib
 import pytest
 
 from numeric.reference import by_kind, rules
-from tests import mutants
+from tests import mutants, mutation
 from tests.equivalent_mutants import EQUIVALENT
-from tests.mutants import FAST, Mutant, applied, fails, noticed
+from tests.mutants import Mutant, applied
+from tests.mutation import FAST, fails, noticed
 
 
-@pytest.mark.parametrize("mutant", mutants.sample(10, seed=0), ids=str)
+@pytest.mark.parametrize("mutant", mutation.sample(10, seed=0), ids=str)
 def test_a_small_change_of_a_rule_is_noticed(mutant):
     assert noticed(mutant)
 
 
-@pytest.mark.parametrize("check", mutants.FAST["axioms/rules.py"])
+@pytest.mark.parametrize("check", FAST["axioms/rules.py"])
 def test_the_checks_accept_the_rules_as_they_are(check):
     assert not fails(check)
 
@@ -34,7 +35,7 @@ def test_a_mutant_acts_on_all_who_imported_the_rule_and_is_undone():
         assert by_kind.RULES["product", "equal-split"]((2, 3), 6, eps=0) == (6, 6)
     assert rules.equal_split((2, 3), 6) == (3, 3)
     assert by_kind.RULES["product", "equal-split"] is before
-    assert mutants.by_kind() is None
+    assert mutation.by_kind() is None
 
 
 def test_a_mutant_of_a_default_and_of_a_table_acts_too():
@@ -65,13 +66,13 @@ def test_what_changes_nothing_is_not_noticed():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(mutants.ALTERNATIVES, ast.Call, lambda node: [node])
         with applied(same):
-            assert not fails(mutants.agreement)
+            assert not fails(mutation.agreement)
     assert node
 
 
 def test_files_that_cannot_be_run_decide_nothing():
-    with pytest.raises(mutants.BrokenCheck):
-        fails(mutants.tests("tests/no_such_file.py"))
+    with pytest.raises(mutation.BrokenCheck):
+        fails(mutation.tests("tests/no_such_file.py"))
 
 
 def test_equivalent_mutants_are_mutants_and_say_why():
