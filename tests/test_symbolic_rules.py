@@ -145,7 +145,7 @@ WANTED = {
 WRONG = {
     "z_plus": [
         lambda: z_plus_messages(bias=False),
-        lambda: z_plus_messages(eps=0),
+        lambda: z_plus_messages(eps=2 * EPS),
         lambda: z_plus_messages(eps=-EPS),
         lambda: linear_messages(lambda c: c),
         lambda: linear_messages(abs),

@@ -8,8 +8,8 @@ Main statements
       keep u / (u + eps s_u), u their sum
   12  a product of two distributes over a sum without changing relevance as eps -> 0, but merged
       products do not when the terms have different degrees
-  12  R |a| / (|a| + |b|) conserves and is never re-associated without a change, unless all
-      operands share one sign
+  12  R |a| / (|a| + |b|) conserves; (a + b) + c and a + b + c get the same relevance by it only
+      if a and b share one sign
   16  a linear layer followed by BatchNorm and the folded layer get the same relevance by Eq. 1 as
       eps -> 0; they do not if BatchNorm passes relevance on unchanged, nor by z+
   16  folded, every implementation of BatchNorm gets one relevance, at every eps
@@ -32,6 +32,7 @@ from axioms.rules import (
     epsilon_without_bias,
     identity,
     linear_map,
+    sign_of,
     z_plus,
 )
 
@@ -198,6 +199,30 @@ def test_the_split_by_size_depends_on_brackets(record_property):
     assert sum(flat) == sum(nested) == r[0]
     assert all(differ_at(one, other, {}) for one, other in zip(nested, flat, strict=True))
     record_property("witness", f"(2 - 1) + 1, R = 2: {nested} versus {flat}")
+
+
+@pytest.mark.theorem(
+    12,
+    "Split by sizes, as epsilon -> 0, the sum (a + b) + c gives a exactly |a + b| (|a| + |b| + "
+    "|c|)/((|a| + |b|)(|a + b| + |c|)) times what a + b + c gives it: the same if and only if a "
+    "and b share one sign.",
+    "proved",
+)
+def test_the_split_by_size_keeps_brackets_around_one_sign_only(record_property):
+    size, gap, c = sp.symbols("size gap c", positive=True)
+    orders = (size, size + gap), (size + gap, size)
+    for (size_a, size_b), sign_a, sign_b in itertools.product(orders, (1, -1), (1, -1)):
+        a, b, outer = (sp.Matrix([[v]]) for v in (sign_a * size_a, sign_b * size_b, c))
+        inner = (a + b).applyfunc(sp.expand)
+        flat = add_by_size([a, b, outer], R1, eps=0)
+        r_inner, _ = add_by_size([inner, outer], R1, eps=0)
+        nested = add_by_size([a, b], r_inner, eps=0)
+        total, left = sp.expand(size_a + size_b), inner[0] * sign_of(inner[0])
+        assert identical(nested[0][0], flat[0][0] * left * (total + c) / (total * (left + c)))
+        # the factor is 1 where the two sides of the fraction do not differ
+        assert identical(left * (total + c) - total * (left + c), c * (left - total))
+        assert identical(left, total) == (sign_a == sign_b)
+    record_property("method", "cancel over generic sizes, every order and every sign of a and b")
 
 
 GAMMA, BETA, MEAN = (generic(name, 1, 2) for name in ("g", "h", "m"))
