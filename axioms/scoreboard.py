@@ -68,20 +68,20 @@ def decide(rule_set: RuleSet, rewrite: str, eps: str) -> Cell:
     """Proves or refutes that a rewrite leaves the explanations of a rule set as they are.
 
     Proved: on every template and for generic leaves and relevance, which a rule applied node by
-    node composes to every graph.  A rule set that prepares the whole graph is searched in
-    several contexts and at best ``holds on the templates``.
+    node composes to every graph.  A rule set that prepares the whole graph is also searched for
+    witnesses in several contexts, and at best ``holds on the templates``.
     """
     cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
-    templates = TEMPLATES[rewrite]
+    templates = searched = TEMPLATES[rewrite]
     if rule_set.composite is None:  # a functional of the function, which a rewrite preserves
         kept = all(_preserved(rewrite, template) for template in templates)
         return replace(cell, verdict=PROVED if kept else OPEN)
     if rule_set.prepare:
-        templates = [wider for template in templates for wider in in_contexts(template)]
+        searched = [wider for template in templates for wider in in_contexts(template)]
     generic_eps, eps_of_witness = STABILISERS[eps]
     try:
         for tried in (FIRST, TRIED):  # most refutations are found at once, without any algebra
-            for template in templates:
+            for template in searched:
                 witness = search(rule_set, rewrite, template, eps_of_witness, tried=tried)
                 if witness:
                     return replace(cell, verdict=REFUTED, witness=witness)

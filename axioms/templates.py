@@ -15,9 +15,9 @@ from axioms.rewrites import batch_norm
 class Template:
     """A graph and the shapes of its leaves: generic ones for proofs, least ones for witnesses.
 
-    In the generic shapes no sum has a single term (a bias is a term), and layers have one output,
-    which rules linear in relevance extend to any number; the
-    least ones keep a witness readable.
+    In the generic shapes no sum has a single term (a bias is a term), and layers and scores have
+    one output, which rules linear in relevance extend to any number; the least ones keep a
+    witness readable.
     """
 
     root: Node
@@ -53,7 +53,7 @@ NARROW = {"x": (1, 1), "w1": (1, 2), "d": (1, 2), "w2": (2, 1), "e": (1, 1)}
 THIN = {"x": (1, 1), "w1": (1, 1), "d": (1, 1), "w2": (1, 1), "e": (1, 1)}
 CHAIN = {"q": (2, 1), "k": (2, 1), "v": (2, 1)}
 POINTWISE = {"q": (1, 1), "k": (1, 1), "v": (1, 1)}
-QK = {"x": (1, 2), "y": (2, 2), "wq": (2, 2), "wk": (2, 2), "d": (1, 2), "e": (1, 2)}
+QK = {"x": (1, 1), "y": (1, 1), "wq": (1, 2), "wk": (1, 2), "d": (1, 2), "e": (1, 2)}
 KT = Node(TRANSPOSE, (k,))
 SCORES = Node(kinds.SCORES, (_linear(x, wq), _linear(y, wk)))
 SOFTMAX = Node(kinds.SOFTMAX, (x,))
@@ -66,7 +66,7 @@ def _head(z, value, weight):
 
 
 HEADS = _head("a1", "v1", "w1") + _head("a2", "v2", "w2")
-HEAD_SHAPES = dict.fromkeys(("a1", "a2"), (1, 2)) | dict.fromkeys(("v1", "v2", "w1", "w2"), (2, 2))
+HEAD_SHAPES = {"a1": (1, 2), "a2": (1, 2), "v1": (2, 1), "v2": (2, 1), "w1": (1, 1), "w2": (1, 1)}
 ONE = lambda names: dict.fromkeys(names, (1, 1))
 
 
