@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce test lint bench clean
+.PHONY: setup reproduce test lint bench mutants clean
 
 setup: $(SETUP)
 
@@ -30,6 +30,10 @@ lint: $(SETUP)
 
 bench: $(SETUP)
 	$(BIN)/python -m pytest benchmarks --benchmark-enable
+
+# Every small change of the rules must be noticed by a test; takes minutes.
+mutants: $(SETUP)
+	$(BIN)/python -m tests.mutation
 
 clean:
 	rm -rf .venv results

@@ -109,10 +109,25 @@ def table1(
         },
         rows=rows,
         examples=examples,
-        notes=undefined(rows),
+        notes=(*_table1_notes(rows), *undefined(rows)),
         figure=figures.table1,
         seconds=time.perf_counter() - start,
     )
+
+
+def _table1_notes(rows):
+    """What of the paper's table comes back and what does not, in words, from the numbers."""
+    r = {f"{row['explainer']} {row['pair']}": row["r raw"] for row in rows}
+    same = [name for name in ("LOO", "IG", "AttnLRP") if r[f"{name} L vs R"] > 1 - 1e-9]
+    differ = [name for name in ("LOO", "IG", "AttnLRP") if name not in same]
+    yield (
+        f"The same map for both factorizations: {', '.join(same) or 'none'}; different maps: "
+        f"{', '.join(differ) or 'none'} (in the paper: LOO, IG; AttnLRP)."
+    )
+    far = [row for row in rows if abs(row["r raw"] - row["paper r"]) > 0.5]
+    if far:
+        cells = [f"{row['explainer']} {row['pair']} ({row['paper r']})" for row in far]
+        yield f"More than 0.5 away from the paper: {', '.join(cells)}."
 
 
 def _table1_row(runs, examples, explainer, pair, paper):

@@ -25,7 +25,7 @@ def _number(key, digits=3):
 
 def _interval(key, digits=3):
     mean = _number(key, digits)
-    ends = lambda row: f"[{row[f'{key} low']:.2f}, {row[f'{key} high']:.2f}]"
+    ends = lambda row: f"[{row[f'{key} low']:.{digits}f}, {row[f'{key} high']:.{digits}f}]"
     return lambda row: DASH if mean(row) == DASH else f"{mean(row)} {ends(row)}"
 
 
