@@ -21,8 +21,9 @@ $(SETUP): pyproject.toml constraints.txt
 reproduce: $(SETUP)
 	$(BIN)/lrp-axioms reproduce $(ARGS)
 
+# One thread: the tests multiply small matrices, which threads only slow down on a busy machine.
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
