@@ -142,3 +142,9 @@ def test_every_test_of_the_package_is_a_theorem_listed_in_its_file(verdicts):
         assert len(rows) == source.count("\ndef test_")
         listed = source.split('"""')[1]
         assert all(f"  {v.number}  " in listed for v in rows)
+
+
+def test_the_first_proof_a_reader_meets_is_that_of_figure_1():
+    first = min(THEOREMS.glob("test_*.py"))
+    names = [line for line in first.read_text().splitlines() if line.startswith("def test_")]
+    assert "6_6_12_and_12_6_6" in names[0]
