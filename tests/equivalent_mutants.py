@@ -1,7 +1,12 @@
-"""Mutants that compute the same as the rules, and why; no test can notice them."""
+"""Mutants that compute the same as the text itself, and why; no test can notice them."""
 
 SYMBOLIC = "axioms/rules.py"
 REFERENCE = "numeric/reference/rules.py"
+BERT = "numeric/reference/bert.py"
+
+LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
+SHAPE = "only the shape is taken, and what every layer reads has one shape"
+REST = "NumPy takes any negative length for the one that it is to work out"
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
@@ -31,5 +36,21 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "held_deviation",
         "'...k,kc,c,...,...c->...k' -> '...k,ck,c,...,...c->...k'",
     ): "the centring matrix is symmetric",
+    (
+        BERT,
+        "(table)",
+        "np.maximum(x, 0) -> np.maximum(0, x)",
+    ): "the maximum of two numbers is symmetric",
+    (BERT, "split_heads", "-1 -> -2 in x.reshape(len(x), heads, -1)"): REST,
+    (BERT, "merge_heads", "-1 -> -2 in x.transpose(1, 0, 2).reshape(x.shape[1], -1)"): REST,
+    (BERT, "forward", "-1 -> 1 in x.var(axis=-1, keepdims=True)"): LAST_OF_TWO,
+    (BERT, "forward", "-1 -> 1 in x.mean(axis=-1, keepdims=True)"): LAST_OF_TWO,
+    (BERT, "relevance", "-1 -> 1 in r.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT, "relevance", "-1 -> 1 in word.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT, "relevance", "-1 -> 1 in position.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT, "relevance", "-1 -> 1 in types.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT, "relevance", "-1 -> 1 in np.zeros_like(inputs[-1])"): SHAPE,
+    (BERT, "relevance", "-1 -> -2 in np.zeros_like(inputs[-1])"): SHAPE,
+    (BERT, "relevance", "-1 -> -0 in np.zeros_like(inputs[-1])"): SHAPE,
 }
 """(file, function, change) -> reason."""

@@ -1,7 +1,8 @@
-"""Mutants: small changes of the texts of the rules, made in the syntax tree.
+"""Mutants: small changes of the texts of the rules and of the reference, made in the syntax tree.
 
-A mutant takes effect by exchanging the code of the functions in place, so that everything that
-has imported them runs the mutant too, and everything is put back.
+A mutant takes effect by exchanging the code of the functions and the entries of the tables in
+place, so that everything that has imported them runs the mutant too; classes and constants change
+in their module.  Everything is put back.
 """
 
 import ast
@@ -157,6 +158,8 @@ def _wording(tree) -> set[ast.AST]:
     """Nodes that say something instead of computing it: docstrings, errors, annotations."""
     said = []
     for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign):
+            said.append(node.annotation)
         if isinstance(node, (ast.Raise, ast.Import, ast.ImportFrom, ast.arg, ast.JoinedStr)):
             said.append(node)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -173,9 +176,10 @@ def mutants(path: str) -> list[Mutant]:
     places = {
         part: top.name
         for top in tree.body
-        if isinstance(top, ast.FunctionDef)
+        if isinstance(top, (ast.FunctionDef, ast.ClassDef))
         for part in ast.walk(top)
     }
+    above = {part: node for node in ast.walk(tree) for part in ast.iter_child_nodes(node)}
     found = []
     for number, node in enumerate(ast.walk(tree)):
         if node in wording:
@@ -186,12 +190,26 @@ def mutants(path: str) -> list[Mutant]:
                     path=path,
                     line=node.lineno,
                     function=places.get(node, "(table)"),
-                    change=_change(node, other),
+                    change=_described(node, other, above),
                     number=number,
                     choice=choice,
                 )
             )
     return found
+
+
+def _described(node, other, above) -> str:
+    """The change; that of a number with its sign, and with the expression that it stands in."""
+    value = getattr(getattr(node, "operand", node), "value", None)
+    if type(value) not in (int, float):
+        return _change(node, other)
+    place = above[node]
+    if isinstance(place, ast.UnaryOp):
+        node, other, place = place, _changed(place, operand=other), above[place]
+    while isinstance(place, (ast.Subscript, ast.Tuple, ast.keyword)):
+        place = above[place]
+    around = f" in {ast.unparse(place)}" if isinstance(place, ast.expr) else ""
+    return _change(node, other) + around
 
 
 def _change(node, other) -> str:
@@ -214,24 +232,35 @@ def _compiled(mutant: Mutant):
 
 @contextlib.contextmanager
 def applied(mutant: Mutant) -> Iterator[None]:
-    """The mutant in place of the module, functions and tables alike; then the module again."""
+    """The mutant in place of the module: functions, tables, classes; then the module again."""
     module = importlib.import_module(mutant.path.removesuffix(".py").replace("/", "."))
     changed = dict(vars(module))
     exec(_compiled(mutant), changed)
-    own = {
-        name: value
-        for name, value in vars(module).items()
-        if getattr(value, "__module__", None) == module.__name__ and hasattr(value, "__code__")
-    }
+    own = {name: value for name, value in vars(module).items() if changed[name] is not value}
+    with contextlib.ExitStack() as stack:
+        for name, value in own.items():
+            stack.enter_context(_exchanged(module, name, value, changed[name]))
+        yield
+
+
+@contextlib.contextmanager
+def _code(function, other) -> Iterator[None]:
+    """The function with the code of the other."""
     parts = ("__code__", "__defaults__", "__kwdefaults__")
-    before = {name: [getattr(function, part) for part in parts] for name, function in own.items()}
+    before = {part: getattr(function, part) for part in parts}
     try:
-        with mock.patch.dict(getattr(module, "RULES", {}), changed.get("RULES", {}), clear=True):
-            for name, function in own.items():
-                for part in parts:
-                    setattr(function, part, getattr(changed[name], part))
-            yield
+        for part in parts:
+            setattr(function, part, getattr(other, part))
+        yield
     finally:
-        for name, function in own.items():
-            for part, value in zip(parts, before[name], strict=True):
-                setattr(function, part, value)
+        for part, value in before.items():
+            setattr(function, part, value)
+
+
+def _exchanged(module, name, value, other):
+    """A context in which ``other`` stands for ``value``, in place where that is possible."""
+    if isinstance(value, dict):
+        return mock.patch.dict(value, other, clear=True)
+    if hasattr(value, "__code__"):
+        return _code(value, other)
+    return mock.patch.object(module, name, other)

@@ -1,4 +1,4 @@
-"""Every small change of the rules must be noticed by a test.
+"""Every small change of the rules, and of the reference models, must be noticed by a test.
 
 `python -m tests.mutation` makes all mutants, one at a time and in this process, and lists those
 that no test notices.
@@ -16,7 +16,16 @@ from unittest import mock
 
 import pytest
 
-from tests import test_by_kind, test_checks_can_fail, test_given_signs, test_gradient_messages
+from axioms.composites import ATTNLRP
+from numeric.reference import bert, linear_attention
+from tests import (
+    test_by_kind,
+    test_checks_can_fail,
+    test_given_signs,
+    test_gradient_messages,
+    test_reference,
+    test_reference_linear_attention,
+)
 from tests.equivalent_mutants import EQUIVALENT
 from tests.mutants import ROOT, Mutant, applied, mutants
 
@@ -37,6 +46,22 @@ def by_kind():
     """The table of the reference against the messages."""
     for kind, rule in test_by_kind.PLACES:
         test_by_kind.check(kind, rule)
+
+
+def model():
+    """A tiny random BERT against Transformers, and against modified gradients of another text."""
+    sentence = {"types": test_reference.TYPES, "keep": test_reference.KEEP}
+    stock_and_model = test_reference.tiny()
+    test_reference.check_forward(bert.forward, *stock_and_model, test_reference.IDS, **sentence)
+    test_reference.check_relevance(composite=ATTNLRP, eps=0.25)
+
+
+def factorizations():
+    """Both factorizations of the linear attention against central differences."""
+    for name in test_reference_linear_attention.PATHS:
+        test_reference_linear_attention.check_theorem_8(
+            linear_attention.relevance, factorization=name
+        )
 
 
 OPTIONS = [
@@ -90,6 +115,8 @@ FAST = {
     ),
     "numeric/reference/rules.py": (agreement, by_kind),
     "numeric/reference/by_kind.py": (by_kind,),
+    "numeric/reference/bert.py": (model,),
+    "numeric/reference/linear_attention.py": (factorizations,),
 }
 """By file: the checks that notice most of its mutants, at once."""
 
@@ -104,6 +131,11 @@ SLOW = {
     ),
     "numeric/reference/rules.py": ("tests/test_reference_rules.py", "tests/test_reference.py"),
     "numeric/reference/by_kind.py": ("tests/test_reference_rules.py", "tests/test_reference.py"),
+    "numeric/reference/bert.py": ("tests/test_reference.py", "tests/test_reference_records.py"),
+    "numeric/reference/linear_attention.py": (
+        "tests/test_reference_linear_attention.py",
+        "tests/test_reference_records.py",
+    ),
 }
 """By file: the tests, or folders of tests, that are to notice the others."""
 
@@ -120,7 +152,7 @@ def _ordered(mutant: Mutant) -> list[str]:
     uses = {
         top.name: {node.id for node in ast.walk(top) if isinstance(node, ast.Name)}
         for top in tree.body
-        if isinstance(top, ast.FunctionDef)
+        if isinstance(top, (ast.FunctionDef, ast.ClassDef))
     }
     affected = {mutant.function}
     while more := {name for name, used in uses.items() if used & affected} - affected:

@@ -12,13 +12,23 @@ import pytest
 
 from numeric.reference import linear_attention
 
+WIDTHS = {"query": 3, "key": 3, "value": 2}
+
 
 def linear_network():
     rng = np.random.default_rng(0)
-    shapes = {"query": (3, 4), "key": (3, 4), "value": (2, 4), "classifier": (3, 2)}
+    shapes = {name: (n, 4) for name, n in WIDTHS.items()} | {"classifier": (3, 2)}
     parameters = {f"{name}.weight": rng.normal(size=shape) for name, shape in shapes.items()}
     parameters["classifier.bias"] = rng.normal(size=3)
     return parameters, rng.normal(size=(5, 4))
+
+
+def biased_network():
+    """The same with a bias in each of the three projections."""
+    parameters, x = linear_network()
+    rng = np.random.default_rng(1)
+    biases = {f"{name}.bias": rng.normal(size=n) for name, n in WIDTHS.items()}
+    return parameters | biases, x
 
 
 def central_difference(f, x, *, h=1e-5):
@@ -98,9 +108,10 @@ def part(contribution, r, z, *, halves=2, eps=0.25):
 
 @pytest.mark.parametrize("factorization", PATHS)
 def test_at_finite_eps_every_message_is_stabilised_after_the_division_by_t(factorization):
-    parameters, x = linear_network()
+    parameters, x = biased_network()
     got = linear_attention.relevance(parameters, x, factorization=factorization, eps=0.25, target=2)
-    q, k, v = linear_attention.project(parameters, x)
+    layers = [(parameters[f"{name}.weight"], parameters[f"{name}.bias"]) for name in WIDTHS]
+    q, k, v = (x @ weight.T + bias for weight, bias in layers)
     o = q @ k.T @ v / 5
     mean, weight = o.mean(axis=0), parameters["classifier.weight"][2]
     r = part(mean * weight, got.logit, got.logit, halves=1)
@@ -116,12 +127,16 @@ def test_at_finite_eps_every_message_is_stabilised_after_the_division_by_t(facto
         jrp = part(q[:, :, None] * s, r[:, None], o[:, None])
         irp = part(k[:, :, None] * v[:, None] / 5, jrp.sum(axis=0), s)
         want = jrp.sum(axis=2), irp.sum(axis=2), irp.sum(axis=1)
-    for name, exact in zip(linear_attention.PATHS, want, strict=True):
+    for name, exact in zip(WIDTHS, want, strict=True):
         np.testing.assert_allclose(getattr(got, name), exact, rtol=1e-10, atol=1e-14)
+    of_x = 0
+    for (weight, _), z, r in zip(layers, (q, k, v), want, strict=True):
+        of_x = of_x + part(x[:, None] * weight, r[:, :, None], z[:, :, None], halves=1).sum(axis=1)
+    np.testing.assert_allclose(got.x, of_x, rtol=1e-10, atol=1e-14)
 
 
 def test_an_unknown_factorization_is_refused():
-    with pytest.raises(ValueError, match="factorization='left': must be one of"):
+    with pytest.raises(ValueError, match=r"='left': must be one of \('qk_first', 'kv_first'\)"):
         linear_attention.forward(*linear_network(), factorization="left")
 
 
