@@ -108,7 +108,7 @@ def _call(node):
             continue
         others = node.keywords[:n], node.keywords[n + 1 :]
         yield _changed(node, keywords=[*others[0], *others[1]])
-        if option.arg == "eps":
+        if option.arg == "eps" and not isinstance(option.value, ast.Constant):  # 2 * 0 is 0
             doubled = ast.BinOp(ast.Constant(2), ast.Mult(), option.value)
             changed = _changed(option, value=doubled)
             yield _changed(node, keywords=[*others[0], changed, *others[1]])

@@ -72,6 +72,9 @@ def check_defaults():
     slopes = rules.layer_norm_gradient(x, w, b, r)
     assert slopes == rules.layer_norm_gradient(x, w, b, r, deviation=three)
     assert held != slopes
+    s = sp.Symbol("s", positive=True)  # a deviation by name, which 5 = sqrt(9 + 16) makes concrete
+    (named,) = rules.layer_norm_gradient(x, w, b, r, deviation=[s])
+    assert named.subs(s, 5) == rules.layer_norm_gradient(x, w, b, r, norm_eps=16)[0]
 
 
 def check_all():

@@ -113,6 +113,7 @@ CHANGES = {
     "2 * a": {"2 / a", "2", "a", "3 * a", "1 * a"},
     "a >= 0": {"a > 0", "a < 0", "a >= 1"},
     "f(a, b, eps=eps)": {"f(b, a, eps=eps)", "f(a, b)", "f(a, b, eps=2 * eps)"},
+    "f(eps=0)": {"f()", "f(eps=1)"},
     "f('ij,j->i')": {"f('ji,j->i')"},
     "(a, b)": {"(b, a)"},
     "a if b else c": {"c if b else a"},
