@@ -90,6 +90,8 @@ def explain(
     with _mendable():
         if not text.strip():
             raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
+        if html and not html.parent.is_dir():
+            raise ValueError(f"--html {html}: there is no folder {html.parent}; make it first")
         with problems.status("loading the model"):
             from benchmarks import models
             from numeric import attribute, render

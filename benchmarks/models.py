@@ -101,11 +101,12 @@ def _advice(name, source, error):
     if isinstance(source, Path):
         return what + (
             f"{source} must hold what save_pretrained writes for a model and its tokenizer: "
-            "config.json, model.safetensors, tokenizer.json; get it again, or use --model embedded."
+            "config.json, model.safetensors, tokenizer.json; get it again, or use the model "
+            "embedded."
         )
     return what + (
         "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "
-        "--model embedded, or download it elsewhere and pass its folder."
+        "the model embedded (--model embedded), or download it elsewhere and pass its folder."
     )
 
 

@@ -114,7 +114,7 @@ def table2(
     rows = [row for label in METHODS for row in _with_paper(_row(columns, label), data.paper)]
     return Result(
         name="table2",
-        title=f"Table 2: agreement with Leave-One-Out on {data.name} (paper: {data.paper})",
+        title=f"Table 2: agreement with Leave-One-Out on {_name(data)} (paper: {data.paper})",
         text=TABLE2_TEXT,
         settings=settings(classifier, data) | {"chunk": data.chunk},
         rows=rows,
@@ -151,7 +151,7 @@ def sweep(
     ]
     return Result(
         name="figure2",
-        title=f"Figure 2: which layers gain from bypassing the softmax, on {data.name}",
+        title=f"Figure 2: which layers gain from bypassing the softmax, on {_name(data)}",
         text=SWEEP_TEXT,
         settings=settings(classifier, data),
         rows=rows,
@@ -253,16 +253,21 @@ def _sweep_row(columns, chosen):
     return {"layers": len(chosen), **{k: m.mean for k, m in means.items()}}
 
 
+def _name(data):
+    return f"{len(data.texts)} texts of {data.name!r}"
+
+
 def _notes(columns, block):
     """Which of the two LRP variants is closer to LOO, in words, from the per-example values."""
     gaps = {tokens: _paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}
     notes = [f"Over {tokens} tokens, {_compared(gap)}." for tokens, gap in gaps.items()]
     if len(set(columns["example"])) < FEW:
         notes.append(f"With fewer than {FEW} texts these intervals are too narrow: use more.")
-    if gaps["all"].mean * gaps["content"].mean < 0:
-        sign = "The sign of that difference changes once [CLS] and [SEP] are left out"
-        hinges = ": which rule is closer hinges on two tokens that carry no content"
-        notes.append(f"{sign}{hinges if all(map(_decided, gaps.values())) else ''}.")
+    if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
+        notes.append(
+            "The sign of that difference changes once [CLS] and [SEP] are left out: which rule is "
+            "closer hinges on two tokens that carry no content."
+        )
     paper = {method: PAPER[block][method][0] for method in ("CP-LRP", "AttnLRP")}
     notes.append(
         f"The paper reports {paper['CP-LRP']:.2f} for CP-LRP and {paper['AttnLRP']:.2f} for "

@@ -163,7 +163,10 @@ WRONG = {
     "an unknown device": ([*SENTENCE, "--device", "nonsense"], "'nonsense' is not available"),
     "a device without data": ([*SENTENCE, "--device", "meta"], "'meta' is not available"),
     "no model": (["explain", "./nowhere", "a fine film"], "'./nowhere' does not exist"),
-    "no folder for the page": ([*SENTENCE, "--html", "no/x.html"], "--html no/x.html: No such"),
+    "no folder for the page": (
+        [*SENTENCE, "--html", "no/x.html"],
+        "--html no/x.html: there is no folder no; make it first",
+    ),
     "no example": (["reproduce", "--examples", "0"], "examples=0: pass at least 1"),
     "an unknown data set": (["reproduce", "--dataset", "sst3"], "embedded, sst2, imdb"),
     "a folder for nothing": (["reproduce", "--data-dir", "."], "--data-dir . would be ignored"),
