@@ -21,6 +21,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "eps / (sign_of(z) if sign is None else sign)",
     ): "dividing by +1 or -1 is multiplying by it",
     (
+        SYMBOLIC,
+        "positive_part",
+        "sign_of(c) > 0 -> sign_of(c) >= 0",
+    ): "the sign of 0 is +1, so that no sign is 0",
+    (
         REFERENCE,
         "product",
         "np.einsum(equation, *factors, optimize=True) -> np.einsum(equation, *factors)",

@@ -74,6 +74,7 @@ def check_defaults():
     assert held != slopes
     s = sp.Symbol("s", positive=True)  # a deviation by name, which 5 = sqrt(9 + 16) makes concrete
     (named,) = rules.layer_norm_gradient(x, w, b, r, deviation=[s])
+    assert rules.activation_gradient(x, abs, r) == (r,)  # x sign(x) / |x| = 1 on the reals
     assert named.subs(s, 5) == rules.layer_norm_gradient(x, w, b, r, norm_eps=16)[0]
 
 
