@@ -64,12 +64,13 @@ def _rules_in_use(rule_set, rewrite):
     return [(rule_set.composite.rule(op), rule_set.instead.get(op)) for op in operations]
 
 
-def decide(rule_set: RuleSet, rewrite: str, eps: str) -> Cell:
+def decide(rule_set: RuleSet, rewrite: str, eps: str, *, same=same_value) -> Cell:
     """Proves or refutes that a rewrite leaves the explanations of a rule set as they are.
 
     Proved: on every template and for generic leaves and relevance, which a rule applied node by
     node composes to every graph.  A rule set that prepares the whole graph is also searched for
-    witnesses in several contexts, and at best ``holds on the templates``.
+    witnesses in several contexts, and at best ``holds on the templates``.  ``same`` decides
+    whether two relevances are equal; its True is a proof.
     """
     cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
     templates = searched = TEMPLATES[rewrite]
@@ -85,7 +86,9 @@ def decide(rule_set: RuleSet, rewrite: str, eps: str) -> Cell:
                 witness = search(rule_set, rewrite, template, eps_of_witness, tried=tried)
                 if witness:
                     return replace(cell, verdict=REFUTED, witness=witness)
-            if tried == FIRST and all(lemma(rule_set, rewrite, t, generic_eps) for t in templates):
+            if tried == FIRST and all(
+                lemma(rule_set, rewrite, template, generic_eps, same=same) for template in templates
+            ):
                 return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
     except UnassignedOperation:
         return replace(cell, verdict=NOT_APPLICABLE)
@@ -106,7 +109,7 @@ def _preserved(rewrite, template):
     )
 
 
-def lemma(rule_set: RuleSet, rewrite: str, template: Template, eps) -> bool:
+def lemma(rule_set: RuleSet, rewrite: str, template: Template, eps, *, same=same_value) -> bool:
     """Whether every rewritten template gets the same relevance for generic leaves and relevance.
 
     Functions, signs and absolute values are symbols, so True is a proof and False is not.
@@ -115,13 +118,12 @@ def lemma(rule_set: RuleSet, rewrite: str, template: Template, eps) -> bool:
     r = generic("R", *denoted(template.root, point).shape)
     before = rule_set.explain(template.root, point, eps=eps, relevance=r)
     return all(
-        _agree(before, rule_set.explain(other, point, eps=eps, relevance=r))
-        for other in rewritten(rewrite, template.root, symbolic=True)
+        all(same(before[name], after[name]) for name in before)
+        for after in (
+            rule_set.explain(other, point, eps=eps, relevance=r)
+            for other in rewritten(rewrite, template.root, symbolic=True)
+        )
     )
-
-
-def _agree(one, other):
-    return all(same_value(one[name], other[name]) for name in one)
 
 
 def in_contexts(template: Template) -> Iterator[Template]:
