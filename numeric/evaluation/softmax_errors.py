@@ -1,0 +1,239 @@
+"""The two errors of softmax propagation (Sec. 3.2), measured on the attention rows of a model.
+
+One row is one query j of one head: A = softmax(Z), O_j = sum_i A_ji v_i.  With the true gradient
+g_j = df_c/dO_j and u_ji = <v_i, g_j>, o_j = <O_j, g_j>, a key i gets, in logits,
+
+    removal     L = A/(1 - A) (u - o)   what leaving it out of the row changes (theorem 20)
+    value only  V = A u                 the message of CP-LRP
+    unseen      B = A o                 the part of V that no removal sees (theorem 18)
+    taylor      S = Z A (u - o)         Eq. 5, before the halving of Eq. 3; S/L = Z (1 - A)
+    zeroing     E = (A - w)/(1 - A + w) (u - o)   what logit 0, not -inf, changes: w = A exp(-Z)
+
+L and E are exact for the readout and first order for what follows it.  S is the first order of
+E, not of L: Eq. 5 expands around logit 0, which is a weight like any other, not an absent key.
+V - B = A (u - o) = (1 - A) L is what remains of V.  S depends on a constant added to all logits
+of a row, and V on one added to all values, although the function depends on neither.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
+
+from numeric.evaluation.correlation import pearson
+from numeric.fast import families
+from numeric.fast.patches import attention_implementation, exclusive, frozen, set_attribute
+from numeric.inputs import choose, prepare
+
+OBSERVED = "lrp_axioms_observed"  # eager attention that keeps what it saw
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxErrors:
+    """Per text and layer, over all heads, queries and keys; float64, (example, layer) each.
+
+    entropy: of the attention of a row, mean over rows, in nats
+    flatness: entropy / log n for n keys: 1 where every row is uniform
+    default_share: sum min(A, 1/n)|u| / sum |V|: how much of V uniform attention would send too
+    structural_bias: sum |B| / sum |V|: 1 where no messages of a row cancel, 0 where all do
+    unseen_share: sum o^2 / sum A u^2: 1 where no removal sees any of V, since in every row
+        the mean of u^2 under A is o^2 plus that of (u - o)^2
+    linearization_error: sum |S - L| / sum |L|
+    first_order_error: sum |S - E| / sum |E|: the same against what S is the first order of
+    taylor_r, value_r: Pearson r of S, and of V, with L over the entries of all rows
+    taylor_token_r, value_token_r: the same after summing over heads and queries
+    NaN where a denominator is zero.
+    """
+
+    entropy: np.ndarray
+    flatness: np.ndarray
+    default_share: np.ndarray
+    structural_bias: np.ndarray
+    unseen_share: np.ndarray
+    linearization_error: np.ndarray
+    first_order_error: np.ndarray
+    taylor_r: np.ndarray
+    value_r: np.ndarray
+    taylor_token_r: np.ndarray
+    value_token_r: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """The messages of one layer, (example, head, query, key), in logits, 0 where not ``keep``.
+
+    weights: A, no unit   keep: bool, query and key are tokens that the row attends to
+    """
+
+    keep: Tensor
+    weights: Tensor
+    removal: Tensor
+    value: Tensor
+    unseen: Tensor
+    taylor: Tensor
+    zeroing: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """One attention layer of a forward pass: (example, head, token, channel)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None  # added to the logits: 0 at keys that take part
+    scaling: float
+    out: Tensor
+
+
+def softmax_errors(model: nn.Module, inputs, *, target=None) -> SoftmaxErrors:
+    """Structural bias and linearization error of every layer (Sec. 3.2; theorems 18 to 20).
+
+    ``inputs`` and ``target`` are as in ``attribute``.  The forward pass runs in the model's
+    dtype, everything after it in float32 or wider; the model is left as it was.
+    Raises ValueError for what ``attribute`` refuses, for models without an attention that is
+    known, and for rows with one key, without which nothing is left.
+    """
+    layers = [errors_of(messages) for messages in row_messages(model, inputs, target=target)]
+    return SoftmaxErrors(
+        **{name: np.stack([layer[name] for layer in layers], axis=1) for name in layers[0]}
+    )
+
+
+def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
+    """What every key of every attention row gets, by layer; arguments as in `softmax_errors`."""
+    with torch.inference_mode(mode=False):
+        batch = prepare(model, inputs, target=target)
+        with torch.autocast(model.device.type, enabled=False):
+            seen, gradients = _observe(model, batch, target)
+            present = batch.attention_mask == 1
+            return [_messages(s, g, present) for s, g in zip(seen, gradients, strict=True)]
+
+
+def _observe(model, batch, target):
+    """All attention layers in the order of the forward pass, and df_c/dO of each."""
+    readouts = [m for m in model.modules() if isinstance(m, tuple(families.ATTENTION))]
+    if not readouts or any(type(m) not in families.ATTENTION for m in readouts):
+        raise ValueError(
+            f"no attention that is known in {type(model).__name__}; the classes are "
+            f"{', '.join(cls.__name__ for cls in families.ATTENTION)}"
+        )
+    seen: list[_Seen] = []
+    AttentionInterface.register(OBSERVED, _observed_attention)
+    # Without its mask Transformers would pass none at all, silently.
+    AttentionMaskInterface.register(OBSERVED, masking_utils.eager_mask)
+    with ExitStack() as undo, torch.enable_grad():
+        for scope in (exclusive(model), frozen(model), attention_implementation(model, OBSERVED)):
+            undo.enter_context(scope)
+        for module in readouts:
+            undo.callback(set_attribute(module, OBSERVED, seen))
+        _, logit = choose(model(**batch.arguments()).logits, target)
+        return seen, torch.autograd.grad(logit.sum(), [layer.out for layer in seen])
+
+
+def _observed_attention(module, query, key, value, attention_mask, scaling=None, **_):
+    """query, key, value: (batch, head, token, channel) -> (batch, token, head, channel), None"""
+    scaling = scaling or query.shape[-1] ** -0.5
+    scores = (query @ key.mT) * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    out = scores.softmax(dim=-1) @ value
+    if not out.requires_grad:  # in the first layer, since parameters are frozen
+        out.requires_grad_()
+    getattr(module, OBSERVED).append(_Seen(query, key, value, attention_mask, scaling, out))
+    return out.transpose(1, 2).contiguous(), None
+
+
+def _messages(seen, gradient, present):
+    query, key, value, g = (
+        x.detach().to(torch.promote_types(x.dtype, torch.float32))
+        for x in (seen.query, seen.key, seen.value, gradient)
+    )
+    z, u = (query @ key.mT) * seen.scaling, g @ value.mT
+    keys = torch.ones_like(z, dtype=torch.bool)
+    if seen.mask is not None:
+        keys = keys & (seen.mask == 0)
+    keep = keys & present[:, None, :, None]
+    _refuse_lonely(keep)
+    weights, messages = _exact(z, u, keys)
+    return Messages(
+        keep, weights * keep, **{name: torch.where(keep, x, 0.0) for name, x in messages.items()}
+    )
+
+
+def _refuse_lonely(keep):
+    lonely = (keep.sum(dim=-1) == 1).any(dim=2).any(dim=1).nonzero()[:, 0].tolist()
+    if lonely:
+        raise ValueError(
+            f"a row with one key only in examples {lonely}: without it there is nothing left to "
+            "attend to; leave texts of one token out of the batch, and causal models"
+        )
+
+
+def _exact(z, u, keys):
+    """A and the messages of the module's docstring, from logits and values times gradient."""
+    z_open = z.masked_fill(~keys, -torch.inf)
+    log_sum = z_open.logsumexp(dim=-1, keepdim=True)
+    a = (z_open - log_sum).exp()
+    o = (a * u).sum(dim=-1, keepdim=True)
+    # Only the largest weight of a row can be near 1, where 1 - A and u - o cancel: its row is
+    # evaluated once more without it.
+    top = nn.functional.one_hot(z_open.argmax(dim=-1), z.shape[-1]).bool()
+    others = z_open.masked_fill(top, -torch.inf)
+    log_rest = torch.where(
+        top, others.logsumexp(dim=-1, keepdim=True), log_sum + torch.log1p(-a)
+    )  # of the sum of exp(Z) over all keys but this one
+    rest = (log_rest - log_sum).exp()  # 1 - A
+    without = (others.softmax(dim=-1) * u).sum(dim=-1, keepdim=True)
+    moved = torch.where(top, u - without, (u - o) / rest)  # <v_i - (O without i), g>
+    removal = a * moved
+    return a, {
+        "removal": removal,
+        "value": a * u,
+        "unseen": a * o,
+        "taylor": z * rest * removal,
+        "zeroing": (a - (-log_sum).exp()) * moved / (1 + (-log_rest).exp()),
+    }
+
+
+def errors_of(m: Messages) -> dict[str, np.ndarray]:
+    """The fields of `SoftmaxErrors` for one layer, (example,) each."""
+
+    def total(x):
+        return x.abs().sum(dim=(1, 2, 3))
+
+    def row_mean(x):  # (example, head, query) over the queries that are there
+        return (x * queries).sum(dim=(1, 2)) / queries.expand_as(x).sum(dim=(1, 2))
+
+    def r(message, entries):
+        keep = entries(m.keep.expand_as(message)).bool()
+        a, b = (entries(x).double().cpu().numpy() for x in (message, m.removal))
+        return pearson(a, b, keep.cpu().numpy())
+
+    keys = m.keep.sum(dim=-1)  # n of every row
+    queries = keys > 0
+    entropy = torch.special.entr(m.weights).sum(dim=-1)
+    flatness = entropy / keys.clamp(min=2).log()  # a row without keys is no query
+    uniform = torch.minimum(m.weights, 1 / keys.clamp(min=1)[..., None])
+    u = torch.where(m.weights > 0, m.value / m.weights, 0.0)
+    squares = m.value * u  # A u^2
+    measured = {
+        "entropy": row_mean(entropy),
+        "flatness": row_mean(flatness),
+        "default_share": total(uniform * u) / total(m.value),
+        "structural_bias": total(m.unseen) / total(m.value),
+        "unseen_share": m.unseen.sum(dim=-1).square().sum(dim=(1, 2)) / total(squares),
+        "linearization_error": total(m.taylor - m.removal) / total(m.removal),
+        "first_order_error": total(m.taylor - m.zeroing) / total(m.zeroing),
+    }
+    token = lambda x: x.sum(dim=(1, 2))
+    flat = lambda x: x.flatten(1)
+    return {name: x.double().cpu().numpy() for name, x in measured.items()} | {
+        "taylor_r": r(m.taylor, flat),
+        "value_r": r(m.value, flat),
+        "taylor_token_r": r(m.taylor, token),
+        "value_token_r": r(m.value, token),
+    }
