@@ -11,8 +11,9 @@ g_j = df_c/dO_j and u_ji = <v_i, g_j>, o_j = <O_j, g_j>, a key i gets, in logits
 
 L and E are exact for the readout and first order for what follows it.  S is the first order of
 E, not of L: Eq. 5 expands around logit 0, which is a weight like any other, not an absent key.
-V - B = A (u - o) = (1 - A) L is what remains of V.  S depends on a constant added to all logits
-of a row, and V on one added to all values, although the function depends on neither.
+V - B = A (u - o) = (1 - A) L is what remains of V; it is also df_c/dZ, to which Eq. 5 adds the
+factor Z.  A constant added to all logits of a row, or to all values and taken off the next bias,
+leaves the function and L as they are, but changes S, or V.
 """
 
 from contextlib import ExitStack
@@ -43,6 +44,7 @@ class SoftmaxErrors:
         the mean of u^2 under A is o^2 plus that of (u - o)^2
     linearization_error: sum |S - L| / sum |L|
     first_order_error: sum |S - E| / sum |E|: the same against what S is the first order of
+    centred_error: sum |V - B - L| / sum |L|: of value-only without the unseen part
     taylor_r, value_r: Pearson r of S, and of V, with L over the entries of all rows
     taylor_token_r, value_token_r: the same after summing over heads and queries
     NaN where a denominator is zero.
@@ -55,6 +57,7 @@ class SoftmaxErrors:
     unseen_share: np.ndarray
     linearization_error: np.ndarray
     first_order_error: np.ndarray
+    centred_error: np.ndarray
     taylor_r: np.ndarray
     value_r: np.ndarray
     taylor_token_r: np.ndarray
@@ -65,11 +68,13 @@ class SoftmaxErrors:
 class Messages:
     """The messages of one layer, (example, head, query, key), in logits, 0 where not ``keep``.
 
-    weights: A, no unit   keep: bool, query and key are tokens that the row attends to
+    keep: bool, query and key are tokens, and the one attends to the other
+    weights: A, no unit   u: <v_i, g_j>; the others by the names in the module's docstring
     """
 
     keep: Tensor
     weights: Tensor
+    u: Tensor
     removal: Tensor
     value: Tensor
     unseen: Tensor
@@ -158,10 +163,8 @@ def _messages(seen, gradient, present):
         keys = keys & (seen.mask == 0)
     keep = keys & present[:, None, :, None]
     _refuse_lonely(keep)
-    weights, messages = _exact(z, u, keys)
-    return Messages(
-        keep, weights * keep, **{name: torch.where(keep, x, 0.0) for name, x in messages.items()}
-    )
+    found = {"u": u} | _exact(z, u, keys)
+    return Messages(keep, **{name: torch.where(keep, x, 0.0) for name, x in found.items()})
 
 
 def _refuse_lonely(keep):
@@ -190,7 +193,8 @@ def _exact(z, u, keys):
     without = (others.softmax(dim=-1) * u).sum(dim=-1, keepdim=True)
     moved = torch.where(top, u - without, (u - o) / rest)  # <v_i - (O without i), g>
     removal = a * moved
-    return a, {
+    return {
+        "weights": a,
         "removal": removal,
         "value": a * u,
         "unseen": a * o,
@@ -201,39 +205,33 @@ def _exact(z, u, keys):
 
 def errors_of(m: Messages) -> dict[str, np.ndarray]:
     """The fields of `SoftmaxErrors` for one layer, (example,) each."""
+    keys = m.keep.sum(dim=-1).to(m.weights.dtype)  # n of every row, 0 where no query is
+    rows = (keys > 0).sum(dim=(1, 2))
+    uniform = 1 / keys.clamp(min=1)[..., None]
+    entropy = torch.special.entr(m.weights).sum(dim=-1)
+    squares = (m.weights * m.u**2).sum(dim=(1, 2, 3))
 
     def total(x):
         return x.abs().sum(dim=(1, 2, 3))
 
-    def row_mean(x):  # (example, head, query) over the queries that are there
-        return (x * queries).sum(dim=(1, 2)) / queries.expand_as(x).sum(dim=(1, 2))
+    def r(message, view):
+        a, b, keep = (view(x).cpu().numpy() for x in (message, m.removal, m.keep))
+        return pearson(a, b, keep.astype(bool))
 
-    def r(message, entries):
-        keep = entries(m.keep.expand_as(message)).bool()
-        a, b = (entries(x).double().cpu().numpy() for x in (message, m.removal))
-        return pearson(a, b, keep.cpu().numpy())
-
-    keys = m.keep.sum(dim=-1)  # n of every row
-    queries = keys > 0
-    entropy = torch.special.entr(m.weights).sum(dim=-1)
-    flatness = entropy / keys.clamp(min=2).log()  # a row without keys is no query
-    uniform = torch.minimum(m.weights, 1 / keys.clamp(min=1)[..., None])
-    u = torch.where(m.weights > 0, m.value / m.weights, 0.0)
-    squares = m.value * u  # A u^2
     measured = {
-        "entropy": row_mean(entropy),
-        "flatness": row_mean(flatness),
-        "default_share": total(uniform * u) / total(m.value),
+        "entropy": entropy.sum(dim=(1, 2)) / rows,
+        "flatness": (entropy / keys.clamp(min=2).log()).sum(dim=(1, 2)) / rows,
+        "default_share": total(torch.minimum(m.weights, uniform) * m.u) / total(m.value),
         "structural_bias": total(m.unseen) / total(m.value),
-        "unseen_share": m.unseen.sum(dim=-1).square().sum(dim=(1, 2)) / total(squares),
+        "unseen_share": m.unseen.sum(dim=-1).square().sum(dim=(1, 2)) / squares,
         "linearization_error": total(m.taylor - m.removal) / total(m.removal),
         "first_order_error": total(m.taylor - m.zeroing) / total(m.zeroing),
+        "centred_error": total(m.value - m.unseen - m.removal) / total(m.removal),
     }
-    token = lambda x: x.sum(dim=(1, 2))
-    flat = lambda x: x.flatten(1)
+    entries, tokens = (lambda x: x.flatten(1)), (lambda x: x.sum(dim=(1, 2)))
     return {name: x.double().cpu().numpy() for name, x in measured.items()} | {
-        "taylor_r": r(m.taylor, flat),
-        "value_r": r(m.value, flat),
-        "taylor_token_r": r(m.taylor, token),
-        "value_token_r": r(m.value, token),
+        "taylor_r": r(m.taylor, entries),
+        "value_r": r(m.value, entries),
+        "taylor_token_r": r(m.taylor, tokens),
+        "value_token_r": r(m.value, tokens),
     }
