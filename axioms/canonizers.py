@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from axioms import kinds
 from axioms.graph import CONSTANT, Node, rebuild
-from axioms.rewrites import fold_batch_norm_at, fold_linear_at
+from axioms.rewrites import fold_linear_at, in_rows, repeated_row
 
 
 def _flatten(op):
@@ -23,9 +23,46 @@ def _flatten(op):
     return lambda root: rebuild(root, flatten)
 
 
-def _rewritten(alternatives):
-    """The first alternative of every node that has one, operands first."""
-    return lambda root: rebuild(root, lambda node: next(alternatives(node), node))
+def _one(op, operands):
+    return operands[0] if len(operands) == 1 else Node(op, tuple(operands))
+
+
+def _fold_linear(node):
+    return next(fold_linear_at(node), node)
+
+
+def _fold_scale(node):
+    """(x W + b) s as x (W s) + b s, the scale s acting on the columns of W."""
+    if node.op != kinds.PRODUCT:
+        return node
+    rows = [repeated_row(x) for x in node.args]
+    layers = [x for x, row in zip(node.args, rows, strict=True) if row is None]
+    if len(layers) != 1 or layers[0].op != kinds.LINEAR:
+        return node
+    scale = _one(kinds.PRODUCT, [row for row in rows if row])
+    (x, w, *bias) = layers[0].args
+    return replace(layers[0], args=(x, w * in_rows(scale, w), *(b * scale for b in bias)))
+
+
+def _gather_shifts(node):
+    """(x W + b) + t as x W + (b + t); in a sum of several, b and t become one more term."""
+    if node.op != kinds.ADD:
+        return node
+    terms, shifts = [], []
+    for term in node.args:
+        row = repeated_row(term)
+        if term.op == kinds.LINEAR and len(term.args) == 3:
+            *layer, row = term.args
+            terms.append(replace(term, args=tuple(layer)))
+        elif row is None:
+            terms.append(term)
+        shifts += [row] if row else []
+    if not terms or not shifts:
+        return node
+    shift = _one(kinds.ADD, shifts)
+    if len(terms) == 1 and terms[0].op == kinds.LINEAR:
+        return replace(terms[0], args=(*terms[0].args, shift))
+    return replace(node, args=(*terms, in_rows(shift, terms[0])))
 
 
 def merge_products(root: Node) -> Node:
@@ -48,12 +85,21 @@ def merge_attention(root: Node) -> Node:
 
 def fold_linear(root: Node) -> Node:
     """Every linear layer of a linear layer as one layer with the product of their weights."""
-    return _rewritten(fold_linear_at)(root)
+    return rebuild(root, _fold_linear)
 
 
 def fold_batch_norm(root: Node) -> Node:
-    """Every fixed scale and shift per channel after a linear layer as part of that layer."""
-    return _rewritten(fold_batch_norm_at)(root)
+    """Every fixed scale and shift per channel of a linear layer as part of it, in any order.
+
+    A sum of several keeps its shifts and the biases of its layers as one term, since they could
+    be part of any; of a product of several, a scale stays a factor.
+    """
+    return rebuild(root, lambda node: _gather_shifts(_fold_scale(node)))
+
+
+def fold_layers(root: Node) -> Node:
+    """Both at once, operands first: a layer may follow a batch norm, and the other way round."""
+    return rebuild(root, lambda node: _gather_shifts(_fold_scale(_fold_linear(node))))
 
 
 def _is(node: Node, fill: str) -> bool:
@@ -82,14 +128,10 @@ def drop_identities(root: Node) -> Node:
 
 
 def canonize(root: Node) -> Node:
-    """All canonizers, in the order in which each finds what the ones before it uncover."""
-    for canonizer in (
-        drop_identities,
-        fold_batch_norm,
-        fold_linear,
-        merge_products,
-        merge_sums,
-        merge_attention,
-    ):
+    """All canonizers, in the order in which each finds what the ones before it uncover.
+
+    Products and sums come before layers, which take what stands beside them in any order.
+    """
+    for canonizer in (drop_identities, merge_products, merge_sums, merge_attention, fold_layers):
         root = canonizer(root)
     return root

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from axioms import kinds
-from axioms.graph import CONSTANT, LEAVES, PARAMETER, Node, constant, rebuild, topological
+from axioms.graph import CONSTANT, INPUT, LEAVES, PARAMETER, Node, constant, rebuild, topological
 
 
 def bracketings(
@@ -50,12 +50,27 @@ def in_rows(row: Node, like: Node) -> Node:
 
 
 def repeated_row(node: Node) -> Node | None:
-    """The row that ``in_rows`` repeats; None for any other node."""
-    if node.op != kinds.BILINEAR or len(node.args) != 2:
+    """The row that ``in_rows`` repeats; None for any other node, or if an input reaches the row."""
+    if node.op != kinds.BILINEAR or not _is_fixed(node):
         return None
-    column, row = node.args
+    column, *row = node.args
     is_column = column.op == CONSTANT and column.attributes["fill"] == "column"
-    return row if is_column and column.attributes["factor"] == 1 else None
+    if not is_column or column.attributes["factor"] != 1:
+        return None
+    return row[0] if len(row) == 1 else replace(node, args=tuple(row))
+
+
+def _is_fixed(node: Node) -> bool:
+    """Whether it is part of the model: no input reaches it, but for the shape of a constant."""
+    seen, waiting = set(), [node]
+    while waiting:
+        part = waiting.pop()
+        if part.op == INPUT:
+            return False
+        if part.op != CONSTANT and part not in seen:
+            seen.add(part)
+            waiting.extend(part.args)
+    return True
 
 
 def batch_norm(x: Node, scale: Node, shift: Node) -> Node:

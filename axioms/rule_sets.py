@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
-from axioms import kinds
+from axioms import kinds, rules
 from axioms.canonizers import canonize
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.denotation import canonical, named
 from axioms.graph import Node
 from axioms.propagate import evaluate, explain
-from axioms.rules import stabilize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +37,23 @@ class RuleSet:
         return explain(root, point, self.composite, **options)
 
 
+def _at_least_0(function, argument, **assumption):
+    """As ``named``, with a sign."""
+    return sp.Symbol(named(function, argument).name, **assumption)
+
+
 def _absolute(value):
-    """|value|; of a product of symbols, the product of their absolute values."""
+    """|value|; of a product of symbols, the product of their absolute values, which are not 0."""
     if not value.free_symbols:
         return abs(value)
-    number, factors = sp.factor_list(sp.numer(canonical(value)))
-    below, divisors = sp.factor_list(sp.denom(canonical(value)))
-    above = sp.prod(named("abs", f) ** power for f, power in factors)
-    return abs(number / below) * above / sp.prod(named("abs", f) ** power for f, power in divisors)
+
+    def size(polynomial):
+        number, factors = sp.factor_list(polynomial)
+        sizes = (_at_least_0("abs", f, positive=True) ** power for f, power in factors)
+        return abs(number) * sp.prod(sizes)
+
+    above, below = map(size, sp.fraction(canonical(value)))
+    return above / below
 
 
 def _positive(value):
@@ -53,42 +61,29 @@ def _positive(value):
     if not value.free_symbols:
         return sp.Max(value, 0)
     content, primitive = canonical(value).as_content_primitive()
-    return content * named("positive", primitive)
+    return content * _at_least_0("positive", primitive, nonnegative=True)
 
 
-def _split(parts, relevance, eps):
-    """Relevance in proportion to nonnegative ``parts`` of every entry."""
-    total = sum(parts[1:], parts[0])
-    share = sp.Matrix(
-        *total.shape, lambda j, p: relevance[j, p] / stabilize(total[j, p], eps=eps, sign=1)
-    )
-    return [part.multiply_elementwise(share) for part in parts]
-
-
-# The rules add_by_size and z_plus of axioms.rules, for values whose sign may be undecided.
+# Rules of axioms.rules, with symbols for what the sign of a value decides.
 
 
 def absolute_split(node, xs, r, options):
     """A sum passes R |x| / sum |x| to each operand x."""
-    return _split([x.applyfunc(_absolute) for x in xs], r, options["eps"])
+    return rules.add_by_size(xs, r, eps=options["eps"], size=_absolute)
 
 
 def positive_split(node, xs, r, options):
     """The z+ rule on a sum: in proportion to the positive operands."""
-    return _split([x.applyfunc(_positive) for x in xs], r, options["eps"])
+    return rules.add_by_size(xs, r, eps=options["eps"], size=_positive)
 
 
 def z_plus(node, xs, r, options):
-    """The z+ rule of a linear layer: in proportion to the positive x_i w_ij and bias."""
+    """The z+ rule of a linear layer, token by token."""
     x, w, *bias = xs
-
-    def part(i):  # what input i contributes to every output of every token
-        return sp.Matrix(x.rows, w.cols, lambda n, j: _positive(x[n, i] * w[i, j]))
-
-    parts = [part(i) for i in range(x.cols)]
-    parts += [sp.Matrix.vstack(*[b] * x.rows).applyfunc(_positive) for b in bias]
-    shares = _split(parts, r, options["eps"])
-    return (sp.Matrix(x.rows, x.cols, lambda n, i: sum(shares[i][n, :])),)
+    given = {"eps": options["eps"], "bias": bias[0] if bias else None, "part": _positive}
+    return (
+        sp.Matrix.vstack(*(rules.z_plus(x[n, :], w, r[n, :], **given)[0] for n in range(x.rows))),
+    )
 
 
 PLAIN = {kinds.LINEAR: kinds.EPSILON, kinds.ADD: kinds.EPSILON, kinds.ACTIVATION: kinds.IDENTITY}

@@ -94,9 +94,12 @@ def _shared(parts, inputs, relevance, *, eps, sign=None) -> Matrix:
     return (parts[:inputs, :] * share.T).T
 
 
-def z_plus(x, w, relevance, *, eps, bias=None):
-    """Eq. 1 over the positive contributions alone, the bias among them, for one token."""
-    parts = contributions(x, w, bias).applyfunc(positive_part)
+def z_plus(x, w, relevance, *, eps, bias=None, part=positive_part):
+    """Eq. 1 over the positive contributions alone, the bias among them, for one token.
+
+    ``part`` takes the positive part, for callers who name it by a symbol.
+    """
+    parts = contributions(x, w, bias).applyfunc(part)
     return (_shared(parts, x.cols, relevance, eps=eps),)
 
 
@@ -127,10 +130,12 @@ def add(operands, relevance, *, eps, sign=None):
     return tuple(x.multiply_elementwise(share) for x in operands)
 
 
-def add_by_size(operands, relevance, *, eps):
-    """A sum split by size, R |x| / (sum of |x| + eps): positive shares, but not Eq. 1."""
-    sizes = [x.applyfunc(lambda v: v * sign_of(v)) for x in operands]
-    return add(sizes, relevance, eps=eps)
+def add_by_size(operands, relevance, *, eps, size=lambda v: v * sign_of(v)):
+    """A sum split by size, R |x| / (sum of |x| + eps): positive shares, but not Eq. 1.
+
+    ``size`` may name |x| by a symbol, or be another size >= 0, such as the positive part.
+    """
+    return add([x.applyfunc(size) for x in operands], relevance, eps=eps)
 
 
 def _bilinear(a, b, share):
