@@ -10,6 +10,7 @@ from pathlib import Path
 
 import datasets
 
+from benchmarks import rows
 from benchmarks.models import UnavailableError, first_line
 
 EMBEDDED = Path(__file__).parent / "assets" / "sentences.tsv"
@@ -20,9 +21,10 @@ class Source:
     """One data set: where it is on the Hub, in a local folder, and how the paper treats it."""
 
     hub: str
+    revision: str  # a commit of the Hub
     split: str
     text: str  # name of the text column
-    files: tuple[str, ...]  # in --data-dir; the first that exists is read
+    files: list[str]  # in --data-dir; the first that exists is read
     paper: str  # the block of Table 2 it answers
     chunk: int = 1  # tokens removed per step of a perturbation curve (Appendix B.1.2)
 
@@ -50,23 +52,7 @@ class Texts:
         return Texts(**vars(self) | part)
 
 
-SOURCES = {
-    "sst2": Source(
-        hub="stanfordnlp/sst2",
-        split="validation",
-        text="sentence",
-        files=("sst2_dev.tsv.gz", "sst2_dev.tsv"),
-        paper="SST",
-    ),
-    "imdb": Source(
-        hub="stanfordnlp/imdb",
-        split="test",
-        text="text",
-        files=("imdb_small_test.jsonl.gz", "imdb_test.jsonl.gz"),
-        paper="IMDB",
-        chunk=16,
-    ),
-}
+SOURCES = {name: Source(**found) for name, found in rows.SOURCES["datasets"].items()}
 DATASETS = ("embedded", *SOURCES)
 
 
@@ -87,12 +73,12 @@ def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
     source = SOURCES[name]
     if data_dir is not None:
         path = _find(source, Path(data_dir))
-        rows, origin = READERS[path.suffixes[0]](path, source.text), path.name
+        found, origin = READERS[path.suffixes[0]](path, source.text), path.name
     else:
-        rows, origin = _download(source), f"hub:{source.hub}"
+        found, origin = _download(source), f"hub:{source.hub}@{source.revision}"
     if name == "imdb":
-        rows = _alternate(rows)
-    return _texts(name, rows, origin, source.paper, source.chunk)
+        found = _alternate(found)
+    return _texts(name, found, origin, source.paper, source.chunk)
 
 
 def _texts(name, rows, origin, paper, chunk):
@@ -160,7 +146,7 @@ READERS = {".tsv": _read_tsv, ".jsonl": _read_jsonl}
 
 def _download(source):
     try:
-        table = datasets.load_dataset(source.hub, split=source.split)
+        table = datasets.load_dataset(source.hub, revision=source.revision, split=source.split)
         return [_row(*pair) for pair in zip(table[source.text], table["label"], strict=True)]
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise UnavailableError(

@@ -159,7 +159,7 @@ def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:
     if target is None:
         chosen = logits.detach().argmax(dim=1)
     else:
-        chosen = torch.as_tensor(target, device=logits.device).long().expand(size)
+        chosen = torch.as_tensor(target, device=logits.device).long().expand(size).clone()
         wrong = chosen[(chosen < 0) | (chosen >= classes)].unique().tolist()
         if wrong:
             raise ValueError(

@@ -8,6 +8,7 @@ What has no value is NaN: it stays visible, and `bootstrap_mean` counts it.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import kendalltau
 
 
 class BootstrapMean(NamedTuple):
@@ -31,6 +32,15 @@ def pearson(a, b, keep):
         a, b = _centred(a, keep), _centred(b, keep)
         r = (a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
     return r.clip(-1, 1)
+
+
+def kendall(a, b, keep):
+    """Kendall's tau-b of every example's two maps over its kept tokens, by rank alone.
+
+    Arguments, shapes and NaN as in ``pearson``.
+    """
+    a, b = _kept(a, keep), _kept(b, keep)
+    return np.array([kendalltau(x[k], y[k]).statistic for x, y, k in zip(a, b, keep, strict=True)])
 
 
 def normalise(a, keep):

@@ -1,7 +1,10 @@
 """What the model does while tokens are removed in order of relevance (Sec. 4.1; Samek, 2017)."""
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,45 +36,78 @@ class Curve:
 
 
 def perturbation_curve(
-    model,
-    batch: Batch,
-    relevance: Tensor,
-    target: Tensor,
-    *,
-    order: str,
-    chunk: int = 1,
-    batch_size: int = 128,
+    model, batch: Batch, relevance: Tensor, target: Tensor, *, order: str, **options
 ) -> Curve:
-    """The target logit while chunks of tokens are masked in the given order of relevance.
+    """One curve of ``perturbation_curves``.
 
     relevance: (example, token)   target: (example,)   order: "morf" or "lerf"
+    """
+    return perturbation_curves(model, batch, [relevance], target, orders=(order,), **options)[0][0]
+
+
+def perturbation_curves(
+    model,
+    batch: Batch,
+    relevances: Sequence[Tensor],
+    target: Tensor,
+    *,
+    orders: Sequence[str] = tuple(ORDERS),
+    chunk: int = 1,
+    batch_size: int = 128,
+) -> list[list[Curve]]:
+    """The target logit while chunks of tokens are masked in order of relevance.
+
+    relevances: maps of (example, token)   target: (example,)   -> by map, by order
     A chunk is ``chunk`` neighbouring tokens and has the sum of their relevance (Appendix B.1.2:
     16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
     left, because attention over no token at all is not defined.  Ties keep the order of the text.
+    Copies in which several curves have removed the same tokens run once.
     """
-    if order not in ORDERS:
-        raise ValueError(f"order={order!r}: pass one of {', '.join(ORDERS)}")
+    for order in orders:
+        if order not in ORDERS:
+            raise ValueError(f"order={order!r}: pass one of {', '.join(ORDERS)}")
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
     present = batch.attention_mask == 1
-    if relevance.shape != present.shape or not relevance[present].isfinite().all():
-        raise ValueError(
-            f"relevance of shape {tuple(relevance.shape)} for a batch of {tuple(present.shape)}: "
-            "pass one finite value per token"
-        )
-    grouped = _in_chunks(relevance * present, chunk).sum(dim=2)
     occupied = _in_chunks(present, chunk).any(dim=2)
-    step_of = _removal_step(grouped, occupied, falling=ORDERS[order])
-    step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
-
     count = occupied.sum(dim=1, keepdim=True)
     steps = torch.arange(int(count.max()), device=present.device)
     example, step = (steps < count).nonzero(as_tuple=True)
-    keep = present[example] & (step_of[example] > step[:, None])
-    values = masked_logits(model, batch, example, keep, target, batch_size=batch_size)
-    logits = values.new_full((len(present), len(steps)), torch.nan)
-    logits[example, step] = values
-    return Curve(logits)
+    keeps = []
+    for relevance, order in itertools.product(relevances, orders):
+        if relevance.shape != present.shape or not relevance[present].isfinite().all():
+            raise ValueError(
+                f"relevance of shape {tuple(relevance.shape)} for a batch of "
+                f"{tuple(present.shape)}: pass one finite value per token"
+            )
+        grouped = _in_chunks(relevance * present, chunk).sum(dim=2)
+        step_of = _removal_step(grouped, occupied, falling=ORDERS[order])
+        step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
+        keeps.append(present[example] & (step_of[example] > step[:, None]))
+    first, copy = _distinct(example.repeat(len(keeps)), torch.cat(keeps))
+    values = masked_logits(
+        model,
+        batch,
+        example.repeat(len(keeps))[first],
+        torch.cat(keeps)[first],
+        target,
+        batch_size=batch_size,
+    )
+    logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
+    logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))
+    curves = map(Curve, logits)
+    return [[next(curves) for _ in orders] for _ in relevances]
+
+
+def _distinct(example, keep):
+    """Which copies differ from all before them, and which of those each copy equals."""
+    bits = np.packbits(keep.numpy(force=True), axis=1)
+    number = example.numpy(force=True).astype(np.int64)[:, None].view(np.uint8)
+    rows = np.ascontiguousarray(np.concatenate([number, bits], axis=1))
+    _, first, copy = np.unique(
+        rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True
+    )
+    return (torch.from_numpy(x).to(keep.device) for x in (first, copy.ravel()))
 
 
 def _in_chunks(x, chunk):

@@ -5,8 +5,12 @@ import torch
 from numeric.methods.masking import masked_logits
 
 
-def leave_one_out(model, batch, choose, *, batch_size: int = 128):
+def leave_one_out(
+    model, batch, choose, *, batch_size: int = 128, removal: str | int = "attention-mask"
+):
     """LOO_i = f(x) - f(x without i), token i left out by the attention mask (Sec. 2.1, 4.1).
+
+    ``removal`` is "attention-mask", "deletion" or a token id to put in place (``masking``).
 
     One forward pass per token, ``batch_size`` masked copies at a time.  Nothing makes these
     differences add up to the logit; ``residual`` says by how much they do not.
@@ -24,7 +28,9 @@ def leave_one_out(model, batch, choose, *, batch_size: int = 128):
     example, token = present.nonzero(as_tuple=True)
     keep = present[example]
     keep[torch.arange(len(token)), token] = False
-    without = masked_logits(model, batch, example, keep, target, batch_size=batch_size)
+    without = masked_logits(
+        model, batch, example, keep, target, batch_size=batch_size, removal=removal
+    )
     relevance = torch.zeros(batch.input_ids.shape, dtype=logit.dtype, device=logit.device)
     relevance[example, token] = logit[example] - without
     return relevance, target, logit, {}

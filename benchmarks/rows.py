@@ -1,0 +1,135 @@
+"""What is measured, as data: one TOML file per row of a table, beside the paper's own numbers."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from numeric.attribution import METHODS
+
+FOLDER = Path(__file__).parent / "configs"
+SOURCES = tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
+
+COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
+DTYPES = ("float32", "float64")
+OPERATIONS = {"linear": kinds.LINEAR, "layer_norm": kinds.LAYER_NORM}  # whose rule a row may name
+SWEEP = {
+    "front to back": lambda n, depth: range(n),
+    "back to front": lambda n, depth: range(n - 1, depth),
+    "single layer": lambda n, depth: [n - 1],
+}
+"""Order -> layers (from 0) that bypass the softmax at its n-th cell (from 1) of Table A3."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method and its options, or the difference of its maps for the two classes."""
+
+    method: str | Composite
+    options: Mapping = field(default_factory=dict)
+    contrast: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One file of ``configs``: what to compute, on which model and data set.
+
+    ``variants``: label -> method and its options, the rules it changes ("linear", "layer_norm"),
+    and ``contrast = true`` for the difference of two logits.  ``sweep``: every mix of Table A3
+    instead.  ``paper``: label (or order of the sweep) -> the paper's numbers.
+    """
+
+    name: str
+    table: str
+    dataset: str
+    model: str
+    examples: int | None = None  # None: all
+    curves: bool = True  # whether LeRF and MoRF are measured
+    dtype: str = "float32"
+    sweep: bool = False
+    variants: Mapping[str, Mapping] = field(default_factory=dict)
+    paper: Mapping[str, Mapping] = field(default_factory=dict)
+
+    def record(self) -> dict:
+        """All that determines what is computed; the paper's numbers do not."""
+        return {key: value for key, value in asdict(self).items() if key not in ("name", "paper")}
+
+    def composites(self, depth: int) -> dict[str, Variant]:
+        """Label -> what to compute on a model of ``depth`` layers."""
+        if self.sweep:
+            chosen = sorted({(), *(tuple(sorted(c)) for c in cells(depth).values())})
+            return {layers_label(c): Variant(bypass_softmax(c) if c else ATTNLRP) for c in chosen}
+        return {label: _variant(**options) for label, options in self.variants.items()}
+
+
+def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
+    """(order, n) of Table A3 -> layers that bypass the softmax."""
+    return {
+        (order, n): frozenset(chosen(n, depth))
+        for order, chosen in SWEEP.items()
+        for n in range(1, depth + 1)
+    }
+
+
+def layers_label(layers) -> str:
+    """The layers that bypass the softmax, counted from 1 as in Table A3."""
+    return " ".join(str(layer + 1) for layer in sorted(layers)) or "none"
+
+
+def _variant(method, *, contrast=False, **options):
+    rules = {OPERATIONS[key]: options.pop(key) for key in OPERATIONS if key in options}
+    if rules:
+        base = COMPOSITES[method]
+        changed = ", ".join(f"{kind} {rule}" for kind, rule in rules.items())
+        method = replace(base, name=f"{base.name}, {changed}", rules=base.rules | rules)
+    return Variant(method, options, contrast)
+
+
+def names() -> list[str]:
+    """All rows that can be measured."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "sources")
+
+
+def load(name: str) -> Row:
+    """The row of ``configs/NAME.toml``, or of a TOML file elsewhere.
+
+    Raises ValueError that lists everything that is wrong with the file, by key.
+    """
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"there is no row {name!r}; the rows are {', '.join(names())}, or a TOML file"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    problems = list(_problems(found))
+    if problems:
+        raise ValueError("\n".join(f"{path}: {problem}" for problem in problems))
+    return Row(name=path.stem, **found)
+
+
+def _problems(found):
+    known = {f for f in Row.__dataclass_fields__ if f != "name"}
+    for key in sorted(found.keys() - known):
+        yield f"unknown key {key!r}; the keys are {', '.join(sorted(known))}"
+    for key in ("table", "dataset", "model"):
+        if not isinstance(found.get(key), str):
+            yield f'{key} is missing or no text; write {key} = "..."'
+    variants = found.get("variants", {})
+    if found.get("dtype", "float32") not in DTYPES:
+        yield f"dtype = {found['dtype']!r}; the dtypes are {', '.join(DTYPES)}"
+    if variants and found.get("sweep"):
+        yield "has both [variants] and sweep = true; keep one"
+    for label, options in variants.items():
+        method = options.get("method")
+        if method not in METHODS:
+            yield f"variants.{label}.method = {method!r}; the methods are {', '.join(METHODS)}"
+            continue
+        try:
+            _variant(**options)
+        except (KeyError, ValueError) as error:
+            yield f"variants.{label}: {error}"

@@ -1,0 +1,125 @@
+"""Resumable runs: shards of examples as Parquet parts, so that a kill at any moment loses little.
+
+A folder belongs to one record (what is computed, on which weights and texts).  Each part is
+written under another name, synced, and renamed: it is there completely or not at all.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.experiment import Track, provenance, untracked
+
+RECORD = "record.json"
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """``write`` gets a temporary path, which becomes ``path`` only when it is complete."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(draft)
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def run(
+    folder: Path,
+    record: dict,
+    shards: Sequence[Sequence[int]],
+    measure: Callable[[Sequence[int]], dict[str, list]],
+    *,
+    track: Track = untracked,
+) -> pa.Table:
+    """All rows of ``measure``, shard by shard; what ``folder`` already holds is not computed again.
+
+    ``shards``: the numbers of the examples of each part.  ``measure`` of one shard returns
+    columns, among them "example".  Raises ValueError for a folder of another record, naming what
+    differs, and for a part that is truncated or holds other examples.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    claim(folder, record)
+    done = {n for n, shard in enumerate(shards) if _is_done(_part(folder, n), shard)}
+    for n in track([n for n in range(len(shards)) if n not in done], folder.name):
+        columns = measure(shards[n])
+        made = {b"provenance": json.dumps(provenance()).encode()}
+        table = pa.table(columns).replace_schema_metadata(made)
+        write_atomically(_part(folder, n), lambda path, table=table: pq.write_table(table, path))
+    return read(folder, shards)
+
+
+def claim(folder: Path, record: dict) -> None:
+    """Makes ``folder`` that of ``record``; ValueError names what differs if it is another's."""
+    path = folder / RECORD
+    record = json.loads(json.dumps(record))  # as JSON gives it back
+    if not path.exists():
+        text = json.dumps({"record": record, "provenance": provenance()}, indent=2) + "\n"
+        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+        return
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))["record"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is broken ({error}); remove {folder} and run again") from error
+    old, new = _flat(there), _flat(record)
+    differ = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+    if differ:
+        lines = [f"\n  {key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in differ]
+        raise ValueError(
+            f"{folder} holds results of another configuration, which are not mixed:"
+            f"{''.join(lines)}\nPass another --output, or remove that folder."
+        )
+
+
+def _flat(record: dict, prefix: str = "") -> dict:
+    """One entry per value, such as "variants.CP-LRP.method"."""
+    flat = {}
+    for key, value in record.items():
+        flat |= (
+            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+        )
+    return flat
+
+
+def read(folder: Path, shards: Iterable[Sequence[int]]) -> pa.Table:
+    """All parts as one table; ValueError if one is missing or holds other examples."""
+    tables = []
+    for n, shard in enumerate(shards):
+        path = _part(folder, n)
+        if not _is_done(path, shard):
+            raise ValueError(f"{path} is missing: the run is not complete; run it again")
+        tables.append(pq.read_table(path).replace_schema_metadata())
+    return pa.concat_tables(tables)
+
+
+def commits(folder: Path) -> list[str]:
+    """The commits whose code wrote the parts of a folder."""
+    parts = sorted(folder.glob("part-*.parquet"))
+    made = [json.loads(pq.read_schema(path).metadata[b"provenance"]) for path in parts]
+    return sorted({str(one["commit"]) for one in made})
+
+
+def _part(folder, n):
+    return folder / f"part-{n:05d}.parquet"
+
+
+def _is_done(path, shard):
+    if not path.exists():
+        return False
+    try:
+        examples = pq.read_table(path, columns=["example"])["example"].to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(
+            f"{path} is truncated or broken ({error}); remove this file and run again"
+        ) from error
+    if set(examples) != set(shard) or len(examples) % len(shard):
+        raise ValueError(
+            f"{path} holds {len(set(examples))} examples, not the {len(shard)} of its shard; "
+            "remove this file and run again"
+        )
+    return True
