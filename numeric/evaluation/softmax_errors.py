@@ -1,7 +1,8 @@
 """The two errors of softmax propagation (Sec. 3.2), measured on the attention rows of a model.
 
 One row is one query j of one head: A = softmax(Z), O_j = sum_i A_ji v_i.  With the true gradient
-g_j = df_c/dO_j and u_ji = <v_i, g_j>, o_j = <O_j, g_j>, a key i gets, in logits,
+g_j = df_c/dO_j, u_ji = <v_i, g_j>, o_j = <O_j, g_j> and the relevance of O_j taken as gradient
+times readout, for all rules alike, a key i gets, in logits,
 
     removal     L = A/(1 - A) (u - o)   what leaving it out of the row changes (theorem 20)
     value only  V = A u                 the message of CP-LRP
@@ -10,7 +11,8 @@ g_j = df_c/dO_j and u_ji = <v_i, g_j>, o_j = <O_j, g_j>, a key i gets, in logits
     zeroing     E = (A - w)/(1 - A + w) (u - o)   what logit 0, not -inf, changes: w = A exp(-Z)
 
 L and E are exact for the readout and first order for what follows it.  S is the first order of
-E, not of L: Eq. 5 expands around logit 0, which is a weight like any other, not an absent key.
+E, not of L: it predicts the step from Z to logit 0, which is a weight like any other, and not an
+absent key.  S belongs to the pair (j, i); Eq. 4 would give half of it to the query.
 V - B = A (u - o) = (1 - A) L is what remains of V; it is also df_c/dZ, to which Eq. 5 adds the
 factor Z.  A constant added to all logits of a row, or to all values and taken off the next bias,
 leaves the function and L as they are, but changes S, or V.
