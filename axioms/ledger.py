@@ -1,0 +1,185 @@
+"""Where relevance is absorbed: one lemma per operation, and the ledger they add up to on a graph.
+
+A lemma says, per output entry, exactly how much of its relevance R an operation does not hand on,
+and what absorbs it.  With p = epsilon sign(z), and z the output, bias b included:
+
+  bias          R b / (z + p)       linear layers, and LayerNorm at its observed deviation
+  stabiliser    R p / (n z + p)     n = 1 in Eq. 1, the number of factors in Eqs. 3 and 4
+  Taylor term   R (1 - z + zbar)    Eq. 5, z the logit and zbar the mean of its row under A
+  constant      R                   rules that hold the operands constant
+
+Theorem 25 proves every lemma, and that along any graph they add up to what the leaves miss.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sympy as sp
+from sympy import Matrix
+
+from axioms import kinds
+from axioms.composites import Composite
+from axioms.graph import TRANSPOSE, Node, topological
+from axioms.propagate import _assigned, evaluate, propagate
+from axioms.rules import stabilize
+
+BIAS, STABILISER, TAYLOR, CONSTANT = "bias", "stabiliser", "Taylor term", "constant"
+
+
+def _per_entry(r, part, whole) -> Matrix:
+    return Matrix(*r.shape, lambda j, p: r[j, p] * part[j, p] / whole[j, p])
+
+
+def _pushed(z, *, eps, sign) -> Matrix:
+    """epsilon sign(z), entry by entry."""
+
+    def push(j, p):
+        s = None if sign is None else sign[j, p]
+        return stabilize(z[j, p], eps=eps, sign=s) - z[j, p]
+
+    return Matrix(*z.shape, push)
+
+
+def _by_stabiliser(node, xs, z, r, options):
+    p = _pushed(z, **options)
+    return _per_entry(r, p, z + p)
+
+
+def _by_stabiliser_of_product(node, xs, z, r, options):
+    p = _pushed(z, **options)
+    return _per_entry(r, p, len(xs) * z + p)
+
+
+def _by_stabiliser_without_bias(node, xs, z, r, options):
+    return _by_stabiliser(node, xs, xs[0] * xs[1], r, options)
+
+
+def _by_bias(node, xs, z, r, options):
+    b = Matrix.vstack(*[xs[2]] * z.rows)
+    return _per_entry(r, b, z + _pushed(z, **options))
+
+
+def _by_taylor_term(node, xs, a, r, options):
+    (z,) = xs
+
+    def absorbed(j, i):
+        zbar = sum(a[j, k] * z[j, k] for k in range(z.cols))
+        return r[j, i] * (1 - z[j, i] + zbar)
+
+    return Matrix(*z.shape, absorbed)
+
+
+EQ_1 = {BIAS: _by_bias, STABILISER: _by_stabiliser}
+HALVES = {STABILISER: _by_stabiliser_of_product}
+HELD = {CONSTANT: lambda node, xs, z, r, options: r}
+
+LEMMAS = {
+    (kinds.LINEAR, kinds.EPSILON): EQ_1,
+    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): {STABILISER: _by_stabiliser_without_bias},
+    (kinds.ADD, kinds.EPSILON): {STABILISER: _by_stabiliser},
+    (kinds.SCORES, kinds.BILINEAR_EPSILON): HALVES,
+    (kinds.SCORES, kinds.CONSTANT): HELD,
+    (kinds.SOFTMAX, kinds.TAYLOR): {TAYLOR: _by_taylor_term},
+    (kinds.SOFTMAX, kinds.CONSTANT): HELD,
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): HALVES,
+    (kinds.READOUT, kinds.VALUE_ONLY): {STABILISER: _by_stabiliser},
+    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): HALVES,
+    (kinds.PRODUCT, kinds.EQUAL_SPLIT): {},
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): EQ_1,
+    (kinds.LAYER_NORM, kinds.IDENTITY): {},
+    (kinds.ACTIVATION, kinds.IDENTITY): {},
+}
+"""By kind and rule: what absorbs relevance, and how much of it per output entry."""
+
+PASSED_BY = {
+    (kinds.READOUT, kinds.VALUE_ONLY): (0,),
+    (kinds.SCORES, kinds.CONSTANT): (0, 1),
+    (kinds.SOFTMAX, kinds.CONSTANT): (0,),
+}
+"""The operands, by place, to which a rule sends nothing, whatever it received."""
+
+
+def _lemma(node: Node, rule: str) -> dict:
+    """The causes that there are at this node: without a bias, none absorbs."""
+    causes = LEMMAS[node.op, rule]
+    return {c: amount for c, amount in causes.items() if c != BIAS or len(node.args) == 3}
+
+
+def _ruled(order: list[Node], composite: Composite) -> dict[Node, str]:
+    """Rule of every operation that hands relevance on, all of them with a lemma."""
+    rules = _assigned(order, composite)
+    orphans = [
+        f"{node.op} by {rule}" for node, rule in rules.items() if (node.op, rule) not in LEMMAS
+    ]
+    if orphans:
+        raise LookupError(
+            f"{len(orphans)} of {len(rules)} operations have no lemma: {', '.join(orphans)}; "
+            "add an entry to LEMMAS in axioms/ledger.py"
+        )
+    return rules
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Total relevance at the start, at every node that keeps it, and at every cause."""
+
+    started: sp.Expr
+    kept: Mapping[Node, sp.Expr]  # leaves, and operations that depend on no input
+    absorbed: Mapping[tuple[Node, str], sp.Expr]  # by operation and cause
+
+    @property
+    def gap(self) -> sp.Expr:
+        """What started less what was kept and absorbed: 0, by induction over the operations."""
+        return self.started - sum(self.kept.values()) - sum(self.absorbed.values())
+
+    def by_kind(self) -> dict[tuple[str, str], sp.Expr]:
+        """What was absorbed, by kind of operation and cause."""
+        totals: dict[tuple[str, str], sp.Expr] = {}
+        for (node, cause), amount in self.absorbed.items():
+            totals[node.op, cause] = totals.get((node.op, cause), 0) + amount
+        return totals
+
+
+def ledger(
+    root: Node, point: Mapping[str, object], composite: Composite, *, eps=0, signs=None, **options
+) -> Ledger:
+    """The lemmas of every operation under ``root``, from the root to the leaves.
+
+    Arguments as in ``propagate``, whose relevance is what arrives; the messages are not read.
+    Raises LookupError that lists every operation without a lemma.
+    """
+    order = topological(root)
+    rules, values = _ruled(order, composite), evaluate(root, point)
+    received = propagate(root, point, composite, eps=eps, signs=signs, **options)
+    kept, absorbed = {}, {}
+    for node in reversed(order):
+        r = received[node]
+        if node in rules:
+            stabiliser = {"eps": eps, "sign": (signs or {}).get(node)}
+            operands = [values[arg] for arg in node.args]
+            for cause, amount in _lemma(node, rules[node]).items():
+                absorbed[node, cause] = sum(amount(node, operands, values[node], r, stabiliser))
+        elif node.op != TRANSPOSE:  # which moves relevance and keeps none
+            kept[node] = sum(r)
+    return Ledger(started=sum(received[root]), kept=kept, absorbed=absorbed)
+
+
+def causes(root: Node, composite: Composite) -> set[tuple[str, str]]:
+    """Every (kind of operation, cause) that the ledger of this graph can hold, at any point.
+
+    The graph alone is read, not the shapes or values of its leaves; operations to which no rule
+    passes anything are left out.  Raises LookupError as ``ledger``.
+    """
+    order = topological(root)
+    rules = _ruled(order, composite)
+    reached = {root}
+    for node in reversed(order):
+        if node in reached and (node in rules or node.op == TRANSPOSE):
+            passed_by = PASSED_BY.get((node.op, rules.get(node)), ())
+            reached |= {arg for k, arg in enumerate(node.args) if k not in passed_by}
+    return {
+        (node.op, cause)
+        for node, rule in rules.items()
+        if node in reached
+        for cause in _lemma(node, rule)
+    }

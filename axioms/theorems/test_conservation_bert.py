@@ -1,0 +1,242 @@
+"""Where exactly a BERT layer loses relevance: the lemmas about one operation, composed by a ledger.
+
+Main statements
+  25  on every graph of operations with a lemma, R is what the leaves keep and what the lemmas say
+  25  in BERT layers of any width, biases, stabilisers and the softmax's Taylor term are all causes
+      by AttnLRP, and by CP-LRP all but those of scores and softmax
+  25  as eps -> 0 and without biases only the softmax absorbs, and by CP-LRP nothing
+
+The lemmas are computations over generic symbols (test_conservation.py); a graph of any size is an
+induction over its operations, which axioms.ledger carries out.
+"""
+
+import itertools
+import operator
+from functools import reduce
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, CP_LRP
+from axioms.decide import identical
+from axioms.graph import TRANSPOSE, Node, leaf, parameter, topological
+from axioms.ledger import BIAS, STABILISER, TAYLOR, causes, ledger
+from axioms.propagate import propagate
+
+R = sp.Symbol("R", real=True)
+EPS = sp.Symbol("epsilon", positive=True)
+
+
+# Any graph
+
+
+def bert(layers=1, heads=1, *, norm_eps=0):
+    """Layers of BERT: attention and MLP, each with a residual and LayerNorm; of no fixed width.
+
+    The output projections of several heads are summed.  ReLU stands for GELU, which the identity
+    rule treats alike, to keep all values rational.
+    """
+
+    def dense(name, x):
+        return Node(kinds.LINEAR, (x, parameter(f"{name} W"), parameter(f"{name} b")))
+
+    def norm(name, x):
+        w, b = parameter(f"{name} W"), parameter(f"{name} b")
+        return Node(kinds.LAYER_NORM, (x, w, b), attributes={"norm_eps": norm_eps})
+
+    def head(x):
+        weights = Node(kinds.SOFTMAX, (Node(kinds.SCORES, (dense("q", x), dense("k", x))),))
+        return dense("out", Node(kinds.READOUT, (weights, dense("v", x))))
+
+    x = leaf("x")
+    for _ in range(layers):
+        attended = [head(x) for _ in range(heads)]
+        middle = norm("norm1", reduce(operator.add, attended) + x)
+        active = Node(kinds.ACTIVATION, (dense("up", middle),), attributes={"function": "relu"})
+        x = norm("norm2", dense("down", active) + middle)
+    return x
+
+
+def any_rules(root):
+    """The sweep with an unknown message to every operand of every operation.
+
+    Returns the relevance that leaves keep, and what each operation absorbs: all it does not send.
+    """
+    sent = {}
+
+    def unknown(node, xs, r, options):
+        sent[node] = [sp.Symbol(f"m{len(sent)}_{k}", real=True) for k in range(len(xs))]
+        return [sp.Matrix([[m]]) for m in sent[node]]
+
+    ones = {x.name: 1 for x in topological(root) if not x.args}
+    every = dict.fromkeys(kinds.RULES, unknown)
+    received = propagate(root, ones, ATTNLRP, relevance=R, instead=every)
+    kept = [r[0] for node, r in received.items() if node.op != TRANSPOSE and node not in sent]
+    return sum(kept), [received[node][0] - sum(messages) for node, messages in sent.items()]
+
+
+def small():
+    """Graphs of a few operations, with an operand used twice."""
+    x, y = leaf("x"), leaf("y")
+    hidden = Node(kinds.LINEAR, (x, parameter("w"), parameter("b")))
+    active = Node(kinds.ACTIVATION, (hidden,), attributes={"function": "relu"})
+    return {
+        "a layer and a residual": active * x + hidden,
+        "a readout of its own weights": Node(kinds.READOUT, (hidden, x + y)) + y,
+        "scores of one layer": Node(kinds.SCORES, (hidden, hidden)) + x,
+    }
+
+
+@pytest.mark.theorem(
+    25,
+    "On every graph of these operations, by any of these rules, R is what the leaves keep and what "
+    "the lemmas say is absorbed, summed over the operations: so they compose.",
+    "proved",
+)
+def test_the_lemmas_add_up_along_every_graph(record_property):
+    # Step: an operation is visited after all that send to it.  It takes r out of what is pending
+    # and puts the sum of its messages in, which is r less its lemma: pending + absorbed stays R.
+    sizes = [(1, 1), (1, 2), (2, 1)]  # layers and heads
+    for layers, heads in sizes:
+        kept, absorbed = any_rules(bert(layers, heads, norm_eps=1))
+        assert sp.expand(kept + sum(absorbed)) == R  # all are sums of symbols
+        assert sp.expand(kept) != R
+    point = {"x": 2, "y": 3, "w": 5, "b": 7}
+    for root in small().values():
+        for composite in (ATTNLRP, CP_LRP):
+            books = ledger(root, point, composite, eps=EPS)
+            assert identical(books.gap, 0)
+            assert any(not identical(amount, 0) for amount in books.absorbed.values())
+    record_property(
+        "method",
+        "induction over the sweep: each operation is visited once and absorbs what its messages "
+        "lack; the sweep is computed with unknown messages on BERT graphs, and with the lemmas at "
+        "a generic epsilon on three others",
+    )
+
+
+# A BERT layer
+
+ATTNLRP_CAUSES = {
+    (kinds.LINEAR, BIAS),
+    (kinds.LINEAR, STABILISER),
+    (kinds.ADD, STABILISER),
+    (kinds.SCORES, STABILISER),
+    (kinds.SOFTMAX, TAYLOR),
+    (kinds.READOUT, STABILISER),
+    (kinds.LAYER_NORM, BIAS),
+    (kinds.LAYER_NORM, STABILISER),
+}
+CP_LRP_CAUSES = {
+    (kind, c) for kind, c in ATTNLRP_CAUSES if kind not in (kinds.SCORES, kinds.SOFTMAX)
+}
+BOTH = pytest.mark.parametrize(
+    ("composite", "expected"),
+    [(ATTNLRP, ATTNLRP_CAUSES), (CP_LRP, CP_LRP_CAUSES)],
+    ids=["attnlrp", "cp-lrp"],
+)
+
+
+@pytest.mark.theorem(
+    25,
+    "In BERT layers of any width, only these absorb relevance: biases and stabilisers of linear "
+    "layers and LayerNorm, stabilisers of residual sums, readout and (AttnLRP) scores, and "
+    "(AttnLRP) the softmax's Taylor term; by CP-LRP, scores and softmax receive nothing.",
+    "proved",
+)
+@BOTH
+def test_a_bert_layer_has_these_causes_and_no_other(composite, expected, record_property):
+    for layers, heads in itertools.product((1, 2, 3), repeat=2):
+        assert causes(bert(layers, heads), composite) == expected
+    record_property(
+        "method",
+        "read off the graph, which has no widths, by the lemmas; 1 to 3 layers and heads, and more "
+        "add no new operation",
+    )
+
+
+@pytest.mark.theorem(
+    25,
+    "As epsilon -> 0 and without biases, in BERT layers of any width the softmax alone absorbs: by "
+    "CP-LRP, which passes it by, they conserve exactly.",
+    "proved",
+)
+@BOTH
+def test_without_biases_and_stabiliser_only_the_softmax_absorbs(
+    composite, expected, record_property
+):
+    left = {(kind, c) for kind, c in causes(bert(), composite) if c not in (BIAS, STABILISER)}
+    assert left == ({(kinds.SOFTMAX, TAYLOR)} if composite is ATTNLRP else set())
+    r, kept, amounts = instance(composite, bias=0, eps=0)
+    assert identical(kept + sum(amounts.values()), r)
+    assert {key for key, amount in amounts.items() if amount != 0} == left
+    record_property(
+        "method",
+        f"by the lemmas, where bias and stabiliser are factors; {composite.name} at 2 tokens, 2 "
+        f"channels: {kept} of {r} kept",
+    )
+
+
+LOG_2 = sp.Symbol("log_2", positive=True)  # the only number of the layer that is not rational
+WEIGHTS = {
+    "q": [[2], [1]],
+    "k": [[3], [-1]],
+    "v": [[1, -1], [2, 3]],
+    "out": [[1, 2], [-1, 1]],
+    "up": [[1, 2], [3, -1]],
+    "down": [[2, 1], [1, -1]],
+    "norm1": [[1, 2]],
+    "norm2": [[3, -1]],
+}
+BIASES = {
+    "q": [[1]],
+    "k": [[-2]],
+    "v": [[1, 2]],
+    "out": [[2, -1]],
+    "up": [[1, 3]],
+    "down": [[-1, 1]],
+    "norm1": [[2, 3]],
+    "norm2": [[1, 2]],
+}
+
+
+def layer_point(*, bias):
+    """Small numbers; the keys are multiples of log 2, so that every exponential is rational."""
+    point = {"x": sp.Matrix([[1, -1], [1, 2]])}
+    for name, weight in WEIGHTS.items():
+        unit = sp.log(2) if name == "k" else 1
+        point[f"{name} W"] = sp.Matrix(weight) * unit
+        point[f"{name} b"] = sp.Matrix(BIASES[name]) * unit * bias
+    return point
+
+
+def rational(amount):
+    """The amount with log 2 named by a symbol: what holds for any number holds for it."""
+    return sp.cancel(sp.sympify(amount).subs(sp.log(2), LOG_2))
+
+
+def instance(composite, *, bias, eps):
+    """One BERT layer in numbers: R, what x receives, and what every cause absorbs."""
+    books = ledger(bert(), layer_point(bias=bias), composite, eps=eps)
+    amounts = {key: rational(amount) for key, amount in books.by_kind().items()}
+    return rational(books.started), rational(sum(books.kept.values())), amounts
+
+
+@pytest.mark.theorem(
+    25,
+    "None of these causes is idle: in a BERT layer at epsilon = 1/4 with biases everywhere, each "
+    "absorbs relevance, by AttnLRP and by CP-LRP.",
+    "proved",
+)
+@BOTH
+def test_each_cause_absorbs_in_a_layer_of_numbers(composite, expected, record_property):
+    r, kept, amounts = instance(composite, bias=1, eps=sp.Rational(1, 4))
+    assert identical(kept + sum(amounts.values()), r)
+    assert {key for key, amount in amounts.items() if amount != 0} == expected
+    shown = ", ".join(
+        f"{kind} {cause} {float(amount.subs(LOG_2, sp.log(2))):.3g}"
+        for (kind, cause), amount in amounts.items()
+        if amount != 0
+    )
+    record_property("method", f"2 tokens, 2 channels, {composite.name}: of {r}, {shown}")

@@ -1,0 +1,243 @@
+"""The ledger of absorbed relevance: wrong lemmas, wrong rules and wrong sweeps do not balance."""
+
+import itertools
+from unittest import mock
+
+import pytest
+import sympy as sp
+from sympy import Rational
+
+from axioms import kinds, propagate
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from axioms.decide import identical
+from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, topological
+from axioms.ledger import BIAS, CONSTANT, LEMMAS, PASSED_BY, STABILISER, TAYLOR, causes, ledger
+from axioms.theorems.test_conservation import check_lemma
+from axioms.theorems.test_conservation_bert import any_rules
+
+EPS = Rational(1, 4)
+LINEAR = (kinds.LINEAR, kinds.EPSILON)
+OUTSIDE = (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS)
+NORM = (kinds.LAYER_NORM, kinds.HELD_DEVIATION)
+READOUT = (kinds.READOUT, kinds.BILINEAR_EPSILON)
+VALUE_ONLY = (kinds.READOUT, kinds.VALUE_ONLY)
+SOFTMAX = (kinds.SOFTMAX, kinds.TAYLOR)
+IDENTITY = (kinds.ACTIVATION, kinds.IDENTITY)
+
+
+def times(factor, lemma):
+    def scaled(amount):
+        return lambda *args: factor * amount(*args)
+
+    return {cause: scaled(amount) for cause, amount in lemma.items()}
+
+
+def crossed(lemma):
+    """Every cause with the amount of the other one: the total stays right."""
+    return dict(zip(lemma, list(lemma.values())[::-1], strict=True))
+
+
+WRONG_LEMMAS = {
+    **{f"{key}: twice": (key, times(2, lemma)) for key, lemma in LEMMAS.items() if lemma},
+    **{f"{key}: turned": (key, times(-1, lemma)) for key, lemma in LEMMAS.items() if lemma},
+    **{f"{key}: nothing": (key, {}) for key, lemma in LEMMAS.items() if lemma},
+    **{
+        f"{key}: everything": (key, LEMMAS[kinds.SOFTMAX, kinds.CONSTANT])
+        for key, lemma in LEMMAS.items()
+        if CONSTANT not in lemma
+    },
+    "a linear layer without its bias": (LINEAR, {STABILISER: LEMMAS[LINEAR][STABILISER]}),
+    "a linear layer without its stabiliser": (LINEAR, {BIAS: LEMMAS[LINEAR][BIAS]}),
+    "a bias that is not in the denominator": (OUTSIDE, LEMMAS[LINEAR]),
+    "a bias that is called a stabiliser": (LINEAR, crossed(LEMMAS[LINEAR])),
+    "LayerNorm without its bias": (NORM, {STABILISER: LEMMAS[NORM][STABILISER]}),
+    "LayerNorm's bias called a stabiliser": (NORM, crossed(LEMMAS[NORM])),
+    "Eq. 3 with the stabiliser of Eq. 1": (READOUT, LEMMAS[VALUE_ONLY]),
+    "Eq. 1 with the stabiliser of Eq. 3": (VALUE_ONLY, LEMMAS[READOUT]),
+    "a softmax that conserves": (SOFTMAX, {}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LEMMAS)
+def test_a_wrong_lemma_is_rejected(name):
+    key, lemma = WRONG_LEMMAS[name]
+    with mock.patch.dict(LEMMAS, {key: lemma}), pytest.raises(AssertionError):
+        check_lemma(*key, 2)
+
+
+def changed(key, change):
+    """The rule, with a change to its messages."""
+
+    def rule(node, xs, r, options):
+        return change([*propagate.MESSAGES[key](node, xs, r, options)])
+
+    return rule
+
+
+CHANGES = {
+    "doubled": lambda messages: [2 * m for m in messages],
+    "turned": lambda messages: [-m for m in messages],
+    "limit": lambda messages: [m.subs(sp.Symbol("epsilon", positive=True), 0) for m in messages],
+    "last operand only": lambda messages: [0 * m for m in messages[:-1]] + messages[-1:],
+    "first entry only": lambda messages: [
+        sp.Matrix(*m.shape, [m[0], *[0] * (len(m) - 1)]) for m in messages
+    ],
+}
+ONE_MESSAGE = [key for key in LEMMAS if key[0] in (kinds.LINEAR, kinds.LAYER_NORM, kinds.SOFTMAX)]
+ONE_MESSAGE += [VALUE_ONLY, IDENTITY]
+SAME = {  # what changes no message
+    *((key, "last operand only") for key in ONE_MESSAGE),
+    *((key, "limit") for key in LEMMAS if STABILISER not in LEMMAS[key]),
+    *((key, change) for key in LEMMAS if CONSTANT in LEMMAS[key] for change in CHANGES),
+}
+WRONG_RULES = [pair for pair in itertools.product(LEMMAS, CHANGES) if pair not in SAME]
+
+
+@pytest.mark.parametrize(("key", "change"), WRONG_RULES)
+def test_a_wrong_rule_is_rejected(key, change):
+    with pytest.raises(AssertionError):
+        check_lemma(*key, 2, instead={key[0]: changed(key, CHANGES[change])})
+
+
+@pytest.mark.parametrize(("key", "change"), sorted(SAME))
+def test_what_is_called_the_same_rule_balances(key, change):
+    check_lemma(*key, 2, instead={key[0]: changed(key, CHANGES[change])})
+
+
+@pytest.mark.parametrize(
+    ("key", "places"), [(SOFTMAX, (0,)), (READOUT, (0,)), (VALUE_ONLY, (1,)), (LINEAR, (0,))]
+)
+def test_an_operand_that_receives_is_not_passed_by(key, places):
+    with mock.patch.dict(PASSED_BY, {key: places}), pytest.raises(AssertionError):
+        check_lemma(*key, 2)
+
+
+# Graphs
+
+
+def products_of_two(operations):
+    """Every graph of so many products of two operands, each a leaf or an earlier product."""
+    graphs = [[leaf("x"), leaf("y")]]
+    for _ in range(operations):
+        graphs = [
+            [*nodes, a * b] for nodes in graphs for a, b in itertools.product(nodes, repeat=2)
+        ]
+    return [nodes[-1] for nodes in graphs]
+
+
+def check_sweep(root):
+    """Raises AssertionError unless unknown messages, kept or absorbed, add up to R."""
+    kept, absorbed = any_rules(root)
+    assert sp.expand(kept + sum(absorbed)) == sp.Symbol("R", real=True)
+
+
+@pytest.mark.parametrize("operations", [1, 2, 3])
+def test_every_small_graph_balances_whatever_the_messages(operations):
+    graphs = products_of_two(operations)
+    assert len(graphs) == [4, 36, 576][operations - 1]
+    for root in graphs:
+        check_sweep(root)
+
+
+def test_a_sweep_that_visits_an_operation_too_early_does_not_balance():
+    x = leaf("x")
+    shared = x * x
+    root = (shared * x) * shared
+    assert ledger(root, {"x": 1}, ATTNLRP).gap == 0
+
+    def early(root):  # the shared operation hands on before all has arrived
+        x, shared, *others = topological(root)
+        return [x, others[0], shared, *others[1:]]
+
+    def ones(root, point):
+        return {node: sp.ones(1, 1) for node in topological(root)}
+
+    with mock.patch.multiple(propagate, topological=early, evaluate=ones):
+        assert ledger(root, {"x": 1}, ATTNLRP).gap != 0
+
+
+def network():
+    """A layer, a residual, a product, an operand that is a parameter, and a transpose."""
+    x, position = leaf("x"), parameter("position")
+    hidden = Node(kinds.LINEAR, (x + position, parameter("w"), parameter("b")))
+    turned = Node(TRANSPOSE, (Node(TRANSPOSE, (hidden,)),))
+    fixed = Node(kinds.LINEAR, (parameter("b"), parameter("w"), parameter("b")))
+    return ((turned * x + hidden) + fixed) + constant("ones", x)
+
+
+POINT = {
+    "x": sp.Matrix([[1, 2]]),
+    "position": sp.Matrix([[3, -1]]),
+    "w": sp.Matrix([[1, 2], [1, -1]]),
+    "b": sp.Matrix([[1, 3]]),
+}
+
+
+def test_the_ledger_of_a_network_balances():
+    books = ledger(network(), POINT, ATTNLRP, eps=EPS)
+    assert books.gap == 0
+    kept = {node.name or node.op for node in books.kept if books.kept[node] != 0}
+    assert kept == {"x", "position", kinds.LINEAR, "ones"}
+    assert set(books.by_kind()) == {
+        (kinds.LINEAR, BIAS),
+        (kinds.LINEAR, STABILISER),
+        (kinds.ADD, STABILISER),
+    }
+    assert all(amount != 0 for amount in books.by_kind().values())
+    assert sum(books.by_kind().values()) == sum(books.absorbed.values())
+
+
+@pytest.mark.parametrize("key", [LINEAR, (kinds.ADD, kinds.EPSILON)])
+def test_the_ledger_of_a_network_does_not_balance_with_a_wrong_lemma(key):
+    with mock.patch.dict(LEMMAS, {key: times(2, LEMMAS[key])}):
+        assert ledger(network(), POINT, ATTNLRP, eps=EPS).gap != 0
+
+
+def test_an_operation_without_a_lemma_is_refused_by_name():
+    with pytest.raises(LookupError, match=r"6 of 6 .*linear by gradient.*add an entry to LEMMAS"):
+        ledger(network(), POINT, GRADIENT_X_INPUT)
+    with pytest.raises(LookupError, match="product by gradient"):
+        causes(network(), GRADIENT_X_INPUT)
+
+
+# Causes, read off the graph
+
+
+def attention(*bias):
+    x = leaf("x")
+
+    def dense(name):
+        return Node(kinds.LINEAR, (x, parameter(name), *bias))
+
+    weights = Node(kinds.SOFTMAX, (Node(kinds.SCORES, (dense("q"), dense("k"))),))
+    return Node(kinds.READOUT, (weights, dense("v")))
+
+
+def test_causes_are_those_that_the_rules_reach():
+    halves = {(kinds.SCORES, STABILISER), (kinds.READOUT, STABILISER), (kinds.SOFTMAX, TAYLOR)}
+    linear = {(kinds.LINEAR, STABILISER)}
+    assert causes(attention(), ATTNLRP) == halves | linear
+    assert causes(attention(), CP_LRP) == {(kinds.READOUT, STABILISER)} | linear
+    assert causes(attention(parameter("b")), CP_LRP) == causes(attention(), CP_LRP) | {
+        (kinds.LINEAR, BIAS)
+    }
+
+
+def test_a_softmax_that_is_held_constant_is_a_cause_where_it_is_reached():
+    held = Composite("held", ATTNLRP.rules | {kinds.SOFTMAX: kinds.CONSTANT})
+    found = causes(attention(), held)
+    assert (kinds.SOFTMAX, CONSTANT) in found
+    assert (kinds.SCORES, STABILISER) not in found
+
+
+def test_no_other_cause_absorbs():
+    """In numbers, whatever the ledger holds outside the causes of the graph is 0."""
+    point = {"x": sp.Matrix([[1, 2], [3, -1]])} | {
+        name: sp.Matrix([[1, n], [n, -1]]) for n, name in enumerate("qkv", start=2)
+    }
+    point["k"] *= sp.log(2)  # so that exponentials are rational
+    for composite in (ATTNLRP, CP_LRP):
+        amounts = ledger(attention(), point, composite, eps=EPS).by_kind()
+        for key, amount in amounts.items():
+            rational = sp.sympify(amount).subs(sp.log(2), sp.Symbol("log_2", positive=True))
+            assert identical(rational, 0) == (key not in causes(attention(), composite))
