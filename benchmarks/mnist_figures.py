@@ -1,0 +1,2 @@
+def strips(result, *, paper, images):
+    raise NotImplementedError

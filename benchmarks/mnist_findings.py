@@ -1,0 +1,2 @@
+def findings(rows, grid, tables):
+    return ()

@@ -1,0 +1,160 @@
+"""Linear attention over pixels with every choice that the paper leaves open as an argument."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from numeric.fast import rules
+from numeric.fast.linear_attention import FACTORIZATIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Specification:
+    """One network; what the words mean is in configs/table1-mnist.toml."""
+
+    embedding: str
+    embedding_bias: bool
+    positions: str
+    qkv_bias: bool
+    scale: str
+    pooling: str
+    input: str
+
+    def __post_init__(self):
+        for name, allowed in CHOICES.items():
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"{name}={value!r}: pass one of {', '.join(map(str, allowed))}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """LRP's stabiliser, and whether a bias counts in the denominator of its linear map (Eq. 1)."""
+
+    eps: float = 1e-6
+    bias: str = "inside"
+
+    def linear(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        outside = bias if self.bias == "outside" else None
+        return rules.epsilon(z, eps=self.eps, bias=outside)
+
+    def product(self, z: Tensor) -> Tensor:
+        return rules.bilinear_epsilon(z, eps=self.eps)
+
+
+class _Gradient:
+    """No rule: the backward pass is the plain gradient."""
+
+    def linear(self, z, bias=None):
+        return z
+
+    def product(self, z):
+        return z
+
+
+GRADIENT = _Gradient()
+
+POOLING = {
+    "mean": lambda o, rule: rule(o.mean(dim=-2)),
+    "sum": lambda o, rule: rule(o.sum(dim=-2)),
+    "last": lambda o, rule: o[..., -1, :],
+    "flatten": lambda o, rule: o.flatten(-2),
+}
+SCALES = {"tokens": lambda tokens, width: 1 / tokens, "width": lambda tokens, width: width**-0.5}
+
+
+def _sinusoidal(tokens, width):
+    """Sine and cosine of the position at wavelengths from 2π to 10000 · 2π, as in Transformers."""
+    angles = torch.arange(tokens)[:, None] * torch.exp(
+        torch.arange(0, width, 2) * (-math.log(10000) / width)
+    )
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
+
+POSITIONS = {
+    "none": lambda tokens, width: None,
+    "learned": lambda tokens, width: nn.Parameter(torch.randn(tokens, width)),
+    "sinusoidal": _sinusoidal,
+}
+CHOICES = {
+    "embedding": ("shared", "own"),
+    "embedding_bias": (False, True),
+    "positions": tuple(POSITIONS),
+    "qkv_bias": (False, True),
+    "scale": tuple(SCALES),
+    "pooling": tuple(POOLING),
+    "input": ("unit", "standard"),
+}
+
+
+class PixelAttention(nn.Module):
+    """Classifier of pixel sequences, embedded as specified, with two products and no softmax.
+
+    Initial values are those of ``nn.Linear`` and ``nn.Embedding``.  With the paper's choices of
+    `LinearAttention` (shared, learned positions, no biases, mean) it is the same function with
+    the same rules.
+    """
+
+    def __init__(
+        self, specification: Specification, *, tokens: int, width: int = 32, classes: int = 10
+    ):
+        super().__init__()
+        self.specification = specification
+        directions = 1 if specification.embedding == "shared" else tokens
+        self.direction = nn.Parameter(torch.empty(directions, width).uniform_(-1, 1))
+        bias = torch.empty(width).uniform_(-1, 1) if specification.embedding_bias else None
+        self.bias = None if bias is None else nn.Parameter(bias)
+        position = POSITIONS[specification.positions](tokens, width)
+        if isinstance(position, nn.Parameter):
+            self.position = position
+        else:
+            self.register_buffer("position", position)
+        self.query, self.key, self.value = (
+            nn.Linear(width, width, bias=specification.qkv_bias) for _ in "qkv"
+        )
+        read = tokens * width if specification.pooling == "flatten" else width
+        self.classifier = nn.Linear(read, classes)
+        # `FACTORIZATIONS` divide by the number of tokens; a factor on k moves no relevance.
+        self.key_factor = tokens * SCALES[specification.scale](tokens, width)
+
+    def embed(self, pixels: Tensor, *, rule=GRADIENT) -> Tensor:
+        """Pixels (example, token) -> embeddings (example, token, channel)."""
+        z = pixels[..., None] * self.direction
+        for term in (self.bias, self.position):
+            z = z if term is None else z + term
+        return rule.linear(z, self.bias)
+
+    def read(self, embedding: Tensor, *, factorization: str, rule=GRADIENT) -> Tensor:
+        """Embeddings (example, token, channel) -> logits (example, class)."""
+        q, k, v = (
+            rule.linear(layer(embedding), layer.bias)
+            for layer in (self.query, self.key, self.value)
+        )
+        readout = FACTORIZATIONS[factorization](q, k * self.key_factor, v, rule.product)
+        pooled = POOLING[self.specification.pooling](readout, rule.linear)
+        return rule.linear(self.classifier(pooled), self.classifier.bias)
+
+    def forward(self, pixels: Tensor, *, factorization: str = "kv_first") -> Tensor:
+        return self.read(self.embed(pixels), factorization=factorization)
+
+
+def relevance(
+    model: PixelAttention, pixels: Tensor, target: Tensor, *, factorization: str, rule: Rules
+) -> dict[str, Tensor]:
+    """AttnLRP (Eqs. 1, 3 and 4) at the pixels and at their embeddings, in logits.
+
+    pixels, result: (example, token); target: (example,).  What positions and biases absorb is
+    missing from the pixels; an embedding keeps what its pixel would lose to its position.
+    """
+    pixels = pixels.detach().requires_grad_()
+    embedding = model.embed(pixels, rule=rule)
+    logits = model.read(embedding, factorization=factorization, rule=rule)
+    # The rule of the embedding acts at its output: its relevance is read behind, not before it.
+    of_pixel, of_embedding = torch.autograd.grad(
+        logits.gather(1, target[:, None]).sum(), [pixels, embedding]
+    )
+    return {
+        "pixel": pixels.detach() * of_pixel,
+        "embedding": (embedding.detach() * of_embedding).sum(dim=-1),
+    }
