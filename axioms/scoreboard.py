@@ -158,7 +158,7 @@ def search(rule_set: RuleSet, rewrite: str, template: Template, eps, *, tried=TR
     for point in itertools.chain(*(itertools.islice(points(s), tried) for s in shapes)):
         for other in rewritten(rewrite, root):
             found = _explanations(rule_set, (root, other), point, eps)
-            if found and any(_differ(found[0][x], found[1][x]) for x in found[0]):
+            if found and any(differ(found[0][x], found[1][x]) for x in found[0]):
                 return describe(root, other, point, *found)
     return ""
 
@@ -197,16 +197,19 @@ def _parts_of(total, n):
             yield (first, *rest)
 
 
-def _differ(one, other) -> bool:
+def differ(one, other) -> bool:
     """Whether two matrices of numbers differ: exactly, or to ``DIGITS`` digits if irrational."""
-    gaps = [a - b for a, b in zip(one, other, strict=True)]
+    bound = sp.Float(10) ** (10 - DIGITS)
     return any(
-        gap != 0 if gap.is_Rational else abs(gap.evalf(DIGITS)) > sp.Float(10) ** (10 - DIGITS)
-        for gap in gaps
+        a != b
+        if a.is_Rational and b.is_Rational
+        else abs(a.evalf(DIGITS) - b.evalf(DIGITS)) > bound
+        for a, b in zip(one, other, strict=True)
     )
 
 
-def _written(matrix) -> str:
+def written(matrix) -> str:
+    """Rows of rational numbers, of others the first digits; one entry stands alone."""
     entries = [str(sp.nsimplify(e) if e.is_Rational else sp.N(e, 4)) for e in matrix]
     if len(entries) == 1:
         return entries[0]
@@ -217,12 +220,12 @@ def _written(matrix) -> str:
 
 
 def _explanation(found) -> str:
-    return ", ".join(f"{name} {_written(r)}" for name, r in found.items())
+    return ", ".join(f"{name} {written(r)}" for name, r in found.items())
 
 
 def describe(root, other, point, before, after) -> str:
     """A witness in words: point, both graphs, both explanations."""
-    at = ", ".join(f"{name} = {_written(value)}" for name, value in point.items())
+    at = ", ".join(f"{name} = {written(value)}" for name, value in point.items())
     return f"{at}: `{root}` gives {_explanation(before)}; `{other}` gives {_explanation(after)}"
 
 
