@@ -61,7 +61,7 @@ class Row:
         if self.sweep:
             chosen = sorted({(), *(tuple(sorted(c)) for c in cells(depth).values())})
             return {layers_label(c): Variant(bypass_softmax(c) if c else ATTNLRP) for c in chosen}
-        return {label: _variant(**options) for label, options in self.variants.items()}
+        return {label: _variant(depth, **options) for label, options in self.variants.items()}
 
 
 def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
@@ -78,12 +78,12 @@ def layers_label(layers) -> str:
     return " ".join(str(layer + 1) for layer in sorted(layers)) or "none"
 
 
-def _variant(method, *, contrast=False, **options):
+def _variant(depth, method, *, contrast=False, **options):
     rules = {OPERATIONS[key]: options.pop(key) for key in OPERATIONS if key in options}
     if rules:
-        base = COMPOSITES[method]
         changed = ", ".join(f"{kind} {rule}" for kind, rule in rules.items())
-        method = replace(base, name=f"{base.name}, {changed}", rules=base.rules | rules)
+        method = replace(COMPOSITES[method], name=f"{method}, {changed} in every layer")
+        method = replace(method, layers=dict.fromkeys(range(depth), rules))
     return Variant(method, options, contrast)
 
 
@@ -130,6 +130,6 @@ def _problems(found):
             yield f"variants.{label}.method = {method!r}; the methods are {', '.join(METHODS)}"
             continue
         try:
-            _variant(**options)
+            _variant(1, **options)
         except (KeyError, ValueError) as error:
             yield f"variants.{label}: {error}"
