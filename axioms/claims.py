@@ -1,214 +1,138 @@
-"""What can be said of a rule of one kind: that it conserves, and which functions it sees as one.
+"""What is said of a rule beside the rewrites: that it conserves, is linear, and has a symmetry.
 
-A claim is a function of a rule ``m`` and of symbols, named by its parameters (c is positive, e0,
-e1, ... are exponentials of logits).  It returns two tuples that it says are equal.  Other kinds
-that a rewrite needs follow AttnLRP as epsilon -> 0: sums share, products are split in halves.
+A claim is about one operation alone.  It is a function of ``explain``, which gives the relevance
+of the operands at a point, and of the point; it returns two lists that it says are equal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.user_rules import Rule, parts
+from axioms.graph import Node, leaf, parameter
+
+Shapes = Mapping[str, tuple[int, int]]
 
 
-def called(rule: Rule, eps) -> Callable:
-    """The rule at ``eps`` as m(operands..., R), with the output computed from the operands."""
-    forward = {
-        kinds.PRODUCT: lambda x, y, R: rule(x, y, x * y, R, eps),
-        kinds.ADD: lambda x, y, R: rule(x, y, x + y, R, eps),
-        kinds.LINEAR: lambda x, w, b, R: rule(x, w, b, _dot(x, w) + b, R, eps),
-        kinds.BILINEAR: lambda a, v, R: rule(a, v, _dot(a, v), R, eps),
-        kinds.SOFTMAX: lambda z, e, R: rule(z, [x / sum(e) for x in e], R, eps),
-        kinds.ACTIVATION: lambda x, y, slope, R: rule(x, y, slope, R, eps),
-    }
-    return forward[rule.kind]
+def _operation(kind, *operands, **attributes):
+    return Node(kind, operands, attributes=attributes)
 
 
-def _dot(xs, ys):
-    return sum(x * y for x, y in zip(xs, ys, strict=True))
+def _shapes(one="", row="", column=""):
+    of = {(1, 1): one, (1, 2): row, (2, 1): column}
+    return {name: shape for shape, names in of.items() for name in names}
 
 
-def _total(messages, *relevance):
-    return (sum(parts(messages)),), (sum(relevance),)
-
-
-CONSERVES = {
-    kinds.PRODUCT: lambda m, x, y, R: _total(m(x, y, R), R),
-    kinds.ADD: lambda m, x, y, R: _total(m(x, y, R), R),
-    kinds.LINEAR: lambda m, x, y, w, u, b, R: _total(m([x, y], [w, u], b, R), R),
-    kinds.BILINEAR: lambda m, a, b, v, u, R: _total(m([a, b], [v, u], R), R),
-    kinds.SOFTMAX: lambda m, z0, z1, z2, e0, e1, e2, R0, R1, R2: _total(
-        m([z0, z1, z2], [e0, e1, e2], [R0, R1, R2]), R0, R1, R2
+# kind -> one operation of it, and the shapes of its operands and of its relevance R
+OPERATIONS: dict[str, tuple[Node, Shapes]] = {
+    kinds.PRODUCT: (leaf("x") * leaf("y"), _shapes("xyR")),
+    kinds.ADD: (leaf("x") + leaf("y"), _shapes("xyR")),
+    kinds.LINEAR: (
+        _operation(kinds.LINEAR, leaf("x"), parameter("w"), parameter("b")),
+        _shapes("bR", row="x", column="w"),
     ),
-    kinds.ACTIVATION: lambda m, x, y, slope, R: _total(m(x, y, slope, R), R),
+    kinds.BILINEAR: (leaf("a") @ leaf("v"), _shapes("R", row="a", column="v")),
+    kinds.SCORES: (_operation(kinds.SCORES, leaf("q"), leaf("k")), _shapes("R", row="qk")),
+    kinds.READOUT: (
+        _operation(kinds.READOUT, leaf("a"), leaf("v")),
+        _shapes("R", row="a", column="v"),
+    ),
+    kinds.SOFTMAX: (_operation(kinds.SOFTMAX, leaf("z")), _shapes(row="zR")),
+    kinds.ACTIVATION: (_operation(kinds.ACTIVATION, leaf("x"), function="gelu"), _shapes("xR")),
 }
 
 
-def _commute(m, x, y, R):
-    return m(x, y, R), m(y, x, R)[::-1]
+OTHER, FACTOR = "S", "c"  # a second relevance, and a positive number
 
 
-def _regroup(combine):
-    def claim(m, x, y, z, R):
-        xy, left_z = m(combine(x, y), z, R)
-        right_x, yz = m(x, combine(y, z), R)
-        return (*m(x, y, xy), left_z), (right_x, *m(y, z, yz))
+def symbols(shapes: Shapes) -> dict[str, sp.Matrix]:
+    """A point of different real symbols: x0 and x1, or x alone; the factor c is positive."""
 
-    return claim
+    def entry(name, shape, k):
+        assumptions = {"positive": True} if name == FACTOR else {"real": True}
+        return sp.Symbol(name if shape == (1, 1) else f"{name}{k}", **assumptions)
 
-
-def _share(x, y, R):
-    """The epsilon rule of a sum as eps -> 0."""
-    return x * R / (x + y), y * R / (x + y)
-
-
-def _distribute_product(m, x, y, z, R):
-    whole, total = m(x, y + z, R)
-    xy, xz = _share(x * y, x * z, R)
-    (x1, y1), (x2, z2) = m(x, y, xy), m(x, z, xz)
-    return (whole, *_share(y, z, total)), (x1 + x2, y1, z2)
+    return {
+        name: sp.Matrix(*shape, lambda i, j, name=name, shape=shape: entry(name, shape, i + j))
+        for name, shape in shapes.items()
+    }
 
 
-def _distribute_sum(m, x, y, z, R):
-    """x (y + z) and x y + x z, where products are split in halves."""
-    xy, xz = m(x * y, x * z, R)
-    return (R / 2, *m(y, z, R / 2)), ((xy + xz) / 2, xy / 2, xz / 2)
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """Two lists that are equal if the claim holds; ``needs`` names what is no operand nor R."""
+
+    sides: Callable[[Callable, Mapping], tuple[list, list]]
+    needs: str = ""
 
 
-def _split_operand(m, x, y, R):
-    first, rest = m(x / 2, x / 2 + y, R)
-    second, other = m(x / 2, y, rest)
-    return m(x, y, R), (first + second, other)
+def _listed(explanation):
+    return [entry for messages in explanation.values() for entry in messages]
 
 
-def _reorder_inputs(m, x, y, w, u, b, R):
-    return m([x, y], [w, u], b, R), m([y, x], [u, w], b, R)[::-1]
+def _conserves(explain, at):
+    return [sum(_listed(explain(at)))], [sum(at["R"])]
 
 
-def _two_layers(m, x, hidden, w2, b2, R):
-    """Relevance of the inputs ``x`` under hidden neurons (weights, bias), then one output."""
-    h = [_dot(x, w) + b for w, b in hidden]
-    back = [m(x, w, b, r) for (w, b), r in zip(hidden, m(h, w2, b2, R), strict=True)]
-    return tuple(map(sum, zip(*back, strict=True)))
+def _linear(explain, at):
+    both, one, other = (
+        _listed(explain({**at, "R": r})) for r in (at["R"] + at[OTHER], at["R"], at[OTHER])
+    )
+    return both, [x + y for x, y in zip(one, other, strict=True)]
 
 
-def _fold_biases(m, x, y, w, u, p, q, b, d, R):
-    """Hidden neurons of weights (w, u) and (u, w), read out by p and q."""
-    hidden = [([w, u], b), ([u, w], d)]
-    folded = m([x, y], [w * p + u * q, u * p + w * q], b * p + d * q + b, R)
-    return _two_layers(m, [x, y], hidden, [p, q], b, R), tuple(folded)
+def _reordered(explain, at):
+    """Operands and relevance in the opposite order, and so are the messages."""
+
+    def turned(point):
+        return {name: sp.Matrix(*m.shape, list(m)[::-1]) for name, m in point.items()}
+
+    return _listed(explain(at)), _listed(turned(explain(turned(at))))
 
 
-def _fold(m, x, y, w, u, p, q, R):
-    return _fold_biases(m, x, y, w, u, p, q, sp.Integer(0), sp.Integer(0), R)
+def _transposed(explain, at):
+    def swapped(point):
+        return {**point, "a": point["v"].T, "v": point["a"].T}
+
+    return _listed(explain(at)), _listed(swapped(explain(swapped(at))))
 
 
-def _duplicate_neuron(m, x, y, w, u, p, q, b, R):
-    first, second = ([w, u], b), ([u, w], b)
-    once = _two_layers(m, [x, y], [first, second], [p, q], b, R)
-    return once, _two_layers(m, [x, y], [first, first, second], [p / 2, p / 2, q], b, R)
+def _shifted(explain, at):
+    (c,) = at[FACTOR]
+    return _listed(explain(at)), _listed(explain({**at, "z": at["z"].applyfunc(lambda z: z + c)}))
 
 
-def _rescale_neuron(m, x, y, w, u, p, b, c, R):
-    plain = _two_layers(m, [x, y], [([w, u], b)], [p], b, R)
-    return plain, _two_layers(m, [x, y], [([c * w, c * u], c * b)], [p / c], b, R)
+def _rescaled(one, other):
+    def sides(explain, at):
+        (c,) = at[FACTOR]
+        moved = {**at, one: at[one] * c, other: at[other] / c}
+        return _listed(explain(at)), _listed(explain(moved))
+
+    return Claim(sides=sides, needs=FACTOR)
 
 
-def _reorder_keys(m, a, b, v, u, R):
-    return parts(m([a, b], [v, u], R)), parts([g[::-1] for g in m([b, a], [u, v], R)])
-
-
-def _transpose(m, a, b, v, u, R):
-    return parts(m([a, b], [v, u], R)), parts(m([v, u], [a, b], R)[::-1])
-
-
-def _split_key(m, a, b, v, u, R):
-    (a1, a2, rest_a), (v1, v2, rest_v) = m([a / 2, a / 2, b], [v, v, u], R)
-    return parts(m([a, b], [v, u], R)), (a1 + a2, rest_a, v1 + v2, rest_v)
-
-
-def _regroup_bilinear(m, q, p, k, h, v, u, R):
-    """(Q K) V and Q (K V) for Q = (q p), K = ((k h), (h k)), V = (v u)'."""
-    columns = [[k, h], [h, k]]  # of K, and its rows too
-    qk = [_dot([q, p], column) for column in columns]
-    of_qk, left_v = m(qk, [v, u], R)
-    of_q = [m([q, p], column, r)[0] for column, r in zip(columns, of_qk, strict=True)]
-    left_q = map(sum, zip(*of_q, strict=True))
-    kv = [_dot(row, [v, u]) for row in columns]
-    right_q, of_kv = m([q, p], kv, R)
-    of_v = [m(row, [v, u], r)[1] for row, r in zip(columns, of_kv, strict=True)]
-    return (*left_q, *left_v), (*right_q, *map(sum, zip(*of_v, strict=True)))
-
-
-def _reorder_logits(m, z0, z1, z2, e0, e1, e2, R0, R1, R2):
-    reordered = m([z2, z1, z0], [e2, e1, e0], [R2, R1, R0])
-    return m([z0, z1, z2], [e0, e1, e2], [R0, R1, R2]), reordered[::-1]
-
-
-def _shift_logits(m, z0, z1, z2, e0, e1, e2, d, c, R0, R1, R2):
-    """``c`` is exp(d)."""
-    shifted = m([z0 + d, z1 + d, z2 + d], [c * e0, c * e1, c * e2], [R0, R1, R2])
-    return m([z0, z1, z2], [e0, e1, e2], [R0, R1, R2]), shifted
-
-
-def _compose(m, x, y, z, slope, outer, R):
-    return (m(x, z, slope * outer, R),), (m(x, y, slope, m(y, z, outer, R)),)
-
-
-def _gate(m, x, g, slope, R):
-    """f(x) = x g(x), whose slope is g + x g', or a product, which is split in halves."""
-    return (m(x, x * g, g + x * slope, R),), (R / 2 + m(x, g, slope, R / 2),)
-
-
-def _rescale_activation(m, x, slope, c, R):
-    return (m(x, slope * x, slope, R),), (m(c * x, c * slope * x, slope, R),)
-
-
-def _rescale_factors(m, x, y, c, R):
-    return m(x, y, R), m(c * x, y / c, R)
-
-
-def _rescale_bilinear(m, a, b, v, u, c, R):
-    return parts(m([a, b], [v, u], R)), parts(m([c * a, c * b], [v / c, u / c], R))
-
-
-SAME = {
-    kinds.PRODUCT: {
-        "x y and y x": _commute,
-        "(x y) z and x (y z)": _regroup(lambda x, y: x * y),
-        "x (y + z) and x y + x z": _distribute_product,
-        "x y and (c x) (y / c)": _rescale_factors,
-    },
-    kinds.ADD: {
-        "x + y and y + x": _commute,
-        "(x + y) + z and x + (y + z)": _regroup(lambda x, y: x + y),
-        "x (y + z) and x y + x z": _distribute_sum,
-        "x + y and x/2 + (x/2 + y)": _split_operand,
-    },
-    kinds.LINEAR: {
-        "inputs in another order": _reorder_inputs,
-        "two layers without bias and the layer they fold to": _fold,
-        "two layers with bias and the layer they fold to": _fold_biases,
-        "a hidden neuron and two halves of it": _duplicate_neuron,
-        "a hidden neuron and c times it, read out by 1/c": _rescale_neuron,
-    },
+CONSERVES = "conserves relevance"
+GENERAL = {
+    CONSERVES: Claim(sides=_conserves),
+    "is linear in relevance": Claim(sides=_linear, needs=OTHER),
+}
+SYMMETRIES = {
+    kinds.PRODUCT: {"the same for x y and (c x) (y / c)": _rescaled("x", "y")},
+    kinds.LINEAR: {"the same for inputs in another order": Claim(sides=_reordered)},
     kinds.BILINEAR: {
-        "keys in another order": _reorder_keys,
-        "A V and its transpose": _transpose,
-        "(Q K) V and Q (K V)": _regroup_bilinear,
-        "a key and two halves of it": _split_key,
-        "A V and (c A) (V / c)": _rescale_bilinear,
+        "the same for A V and its transpose": Claim(sides=_transposed),
+        "the same for A V and (c A) (V / c)": _rescaled("a", "v"),
     },
+    kinds.READOUT: {"the same for keys in another order": Claim(sides=_reordered)},
     kinds.SOFTMAX: {
-        "logits in another order": _reorder_logits,
-        "logits and logits + d": _shift_logits,
-    },
-    kinds.ACTIVATION: {
-        "f(g(x)) as one operation and as two": _compose,
-        "x g(x) as one operation and as a product": _gate,
-        "f(x) and f(c x)/c, where f is linear for x > 0": _rescale_activation,
+        "the same for logits in another order": Claim(sides=_reordered),
+        "the same for logits and logits + c": Claim(sides=_shifted, needs=FACTOR),
     },
 }
-"""By kind: two implementations of one function, whose relevance a rule may tell apart."""
+"""By kind: what no rewrite of ``axioms.rewrites`` asks of a rule."""
+
+
+def claims(kind: str) -> dict[str, Claim]:
+    """Every claim about rules of one kind; conservation comes first."""
+    return {**GENERAL, **SYMMETRIES.get(kind, {})}

@@ -1,86 +1,121 @@
 """Verdicts on a user's rule: what it conserves, and which rewrites it does not notice.
 
-A claim says that two tuples of expressions are equal.  It is proved if they are identical, for
-every case of the signs, and refuted by a point of exact numbers.
+The rule takes the place of AttnLRP's for its kind.  Every rewrite of the scoreboard in which an
+operation of that kind carries relevance is then decided as the scoreboard decides it.
 """
 
-import inspect
 import itertools
-import random
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
 
 import sympy as sp
 
-from axioms import kinds
-from axioms.claims import CONSERVES, SAME, called
+from axioms import kinds, scoreboard
+from axioms.claims import CONSERVES, FACTOR, OPERATIONS, OTHER, Claim, claims, symbols
 from axioms.decide import identical, is_rational_function
+from axioms.denotation import as_rational
+from axioms.graph import CONSTANT, INPUT, Node, topological
+from axioms.rewrites import REWRITES
+from axioms.rule_sets import RuleSet
+from axioms.scoreboard import FINITE, LIMIT, OPEN, PROVED, REFUTED, STABILISERS, Cell
+from axioms.templates import TEMPLATES
+from axioms.user_messages import rule_set
 from axioms.user_rules import Rule
 
-EXACT, LIMIT, REFUTED, UNDECIDED = "proved", "proved as eps -> 0", "refuted", "undecided"
-EPS = sp.Symbol("eps", positive=True)
-FINITE = sp.Rational(1, 4)
-CASES = 6  # signs are split into at most 2**CASES cases
+IN_LIMIT, UNDECIDED = "proved as eps -> 0", "undecided"
+CASES = 4  # signs are split into at most 2**CASES cases
+TRIED = 60  # points, before a search for a witness gives up
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One claim about one rule."""
+    """One claim or rewrite, and what is established of one rule under it."""
 
-    claim: str
-    verdict: str  # EXACT, LIMIT, REFUTED or UNDECIDED
+    claim: str  # of axioms.claims, or the name of a rewrite
+    verdict: str  # PROVED, IN_LIMIT, REFUTED or UNDECIDED
     detail: str  # the witness, or what absorbs relevance
 
 
 def judge(rule: Rule) -> list[Finding]:
-    """Everything that is decided about a rule: conservation first, then each rewrite."""
-    conserved = _decide("conserves relevance", CONSERVES[rule.kind], rule)
-    return [
-        _with_absorbed(conserved, rule),
-        *(_decide(f"the same for {text}", claim, rule) for text, claim in SAME[rule.kind].items()),
+    """Everything that is decided about a rule: its claims, conservation first, then rewrites."""
+    own = rule_set(rule)
+    found = [
+        _finding(text, lambda eps, claim=claim: _decide(claim, own, rule.kind, eps))
+        for text, claim in claims(rule.kind).items()
+    ]
+    found[0] = _with_absorbed(found[0], own, rule.kind)
+    return found + [
+        _finding(name, lambda eps, name=name: decide(own, name, eps))
+        for name in rewrites_of(tuple(own.instead))
     ]
 
 
-def _symbols(claim) -> list[sp.Symbol]:
-    names = list(inspect.signature(claim).parameters)[1:]
+def decide(own: RuleSet, rewrite: str, eps: str) -> Cell:
+    """The scoreboard's cell of one rewrite, where signs may be split into cases."""
+    try:
+        return scoreboard.decide(own, rewrite, eps, same=same_in_every_case, points_tried=TRIED)
+    except ZeroDivisionError:  # undefined for generic symbols, hence almost everywhere
+        return Cell(rule_set=own.name, rewrite=rewrite, eps=eps, verdict=OPEN)
+
+
+@cache
+def rewrites_of(operations: tuple[str, ...]) -> list[str]:
+    """The rewrites in whose templates one of these operations carries relevance."""
     return [
-        sp.Symbol(name, **({"positive": True} if name[0] in "ce" else {"real": True}))
-        for name in names
+        name
+        for name, rewrite in REWRITES.items()
+        for graphs in [[g for t in TEMPLATES[name] for g in (t.root, *rewrite(t.root))]]
+        if any(not _carrying(graph).isdisjoint(operations) for graph in graphs)
     ]
 
 
-def _sides(claim, rule, eps, values) -> tuple[list, list]:
-    left, right = claim(called(rule, eps), *values)
-    return list(left), list(right)
+def _carrying(root: Node) -> set[str]:
+    """The kinds of the operations whose value depends on an input."""
+    nodes: set[Node] = set()
+    for node in topological(root):
+        if node.op == INPUT or (node.op != CONSTANT and not nodes.isdisjoint(node.args)):
+            nodes.add(node)
+    return {node.op for node in nodes}
 
 
-def _decide(text, claim, rule) -> Finding:
-    symbols = _symbols(claim)
-    if _holds(claim, rule, EPS, symbols):
-        return Finding(claim=text, verdict=EXACT, detail="")
-    at_finite = _witness(claim, rule, FINITE, symbols)
-    if _holds(claim, rule, sp.Integer(0), symbols):
-        return Finding(claim=text, verdict=LIMIT, detail=at_finite and f"but not at {at_finite}")
-    witness = _witness(claim, rule, sp.Integer(0), symbols) or at_finite
-    if witness:
-        return Finding(claim=text, verdict=REFUTED, detail=witness)
+def _finding(text: str, decided: Callable[[str], Cell]) -> Finding:
+    """Both regimes of epsilon in one verdict."""
+    limit = decided(LIMIT)
+    if limit.verdict == REFUTED:
+        return Finding(claim=text, verdict=REFUTED, detail=_at(limit))
+    finite = decided(FINITE)
+    if finite.verdict == PROVED:
+        return Finding(claim=text, verdict=PROVED, detail="")
+    if limit.verdict == PROVED:
+        detail = f"but not at {_at(finite)}" if finite.witness else "undecided at eps > 0"
+        return Finding(claim=text, verdict=IN_LIMIT, detail=detail)
+    if finite.verdict == REFUTED:
+        detail = f"{_at(finite)}; undecided as eps -> 0"
+        return Finding(claim=text, verdict=REFUTED, detail=detail)
     return Finding(claim=text, verdict=UNDECIDED, detail="no proof, and no witness was found")
 
 
-def _holds(claim, rule, eps, values) -> bool:
-    left, right = _sides(claim, rule, eps, values)
-    return all(_equal(a, b) for a, b in zip(left, right, strict=True))
+def _at(cell):
+    return f"eps = {STABILISERS[cell.eps][1]}, {cell.witness}"
 
 
-def _equal(a, b) -> bool:
-    """Whether a - b is 0 in every case of the signs in it; False where it has no value."""
-    gap = sp.sympify(a - b)
+def same_in_every_case(lhs, rhs) -> bool:
+    """Whether two expressions or matrices are equal for every case of the signs in them.
+
+    False where one has no value, and proves nothing by itself.
+    """
+    sides = (sp.Matrix([side]).applyfunc(as_rational) for side in (lhs, rhs))
+    return all(_always_zero(a - b) for a, b in zip(*sides, strict=True))
+
+
+def _always_zero(gap):
     if not is_rational_function(gap):
         return False
     if identical(gap, 0):
         return True
-    signs = [s for s in gap.free_symbols if str(s).startswith("sign(")]
+    signs = sorted((s for s in gap.free_symbols if s.name.startswith("sign[")), key=str)
     if not 0 < len(signs) <= CASES:
         return False
     cases = itertools.product((1, -1), repeat=len(signs))
@@ -88,72 +123,82 @@ def _equal(a, b) -> bool:
     return all(is_rational_function(one) and identical(one, 0) for one in gaps)
 
 
-def _witness(claim, rule, eps, symbols) -> str:
-    """A point of exact numbers where the two sides differ, as text; '' if none was found."""
-    for values in _points(symbols):
-        left, right = _sides(claim, rule, eps, values)
-        if all(side.is_Rational for side in map(sp.sympify, left + right)) and left != right:
-            at = ", ".join(f"{x} = {value}" for x, value in zip(symbols, values, strict=True))
-            return f"{at}, eps = {eps}: {_listed(left)} versus {_listed(right)}"
+# Claims are decided as the scoreboard decides rewrites: generic symbols, then small integers.
+
+
+def _shapes(kind, claim):
+    shapes = OPERATIONS[kind][1]
+    extra = {OTHER: shapes["R"], FACTOR: (1, 1)}
+    return {**shapes, **{name: extra[name] for name in claim.needs}}
+
+
+def _sides(claim: Claim, own: RuleSet, kind: str, eps, at) -> tuple[list, list]:
+    root, _ = OPERATIONS[kind]
+    return claim.sides(lambda at: own.explain(root, at, eps=eps, relevance=at["R"]), at)
+
+
+def _holds(claim, own, kind, eps, at) -> bool:
+    try:
+        return all(map(same_in_every_case, *_sides(claim, own, kind, eps, at)))
+    except ZeroDivisionError:
+        return False
+
+
+def _decide(claim: Claim, own: RuleSet, kind: str, eps: str) -> Cell:
+    shapes = _shapes(kind, claim)
+    of_proof, of_witness = STABILISERS[eps]
+    cell = Cell(rule_set=own.name, rewrite="", eps=eps, verdict=OPEN)
+    if _holds(claim, own, kind, of_proof, symbols(shapes)):
+        return replace(cell, verdict=PROVED)
+    witness = _witness(claim, own, kind, of_witness, shapes)
+    return replace(cell, verdict=REFUTED, witness=witness) if witness else cell
+
+
+def _witness(claim, own, kind, eps, shapes) -> str:
+    """The first small integer point where the two sides differ, as text; '' if none is found."""
+    for at in itertools.islice(scoreboard.points(shapes), TRIED):
+        if FACTOR in at and at[FACTOR][0] < 0:
+            continue
+        try:
+            left, right = _sides(claim, own, kind, eps, at)
+        except ZeroDivisionError:
+            continue
+        if scoreboard.differ(left, right):
+            point = ", ".join(f"{name} = {scoreboard.written(m)}" for name, m in at.items())
+            sides = (scoreboard.written(sp.Matrix([side])) for side in (left, right))
+            return f"{point}: {' versus '.join(sides)}"
     return ""
 
 
-def _points(symbols) -> Iterator[list]:
-    """2, 3, 4, ... with R = 24 first, then small integers of either sign.
-
-    Where exponentials occur, all logits are 0 or a shift of it, so that they are rational.
-    """
-    draw = random.Random(0)
-    softmax = any(str(x) == "e0" for x in symbols)
-    for trial in range(60):
-        small = itertools.count(2)
-        values = []
-        for x in symbols:
-            name = str(x)
-            if softmax and name[0] in "zce":
-                value = 0 if name[0] == "z" else 1
-            elif trial == 0:
-                value = 24 if name == "R" else next(small)
-            else:
-                value = draw.choice((1, 2, 3) if x.is_positive else (-3, -2, -1, 1, 2, 3))
-            values.append(sp.Integer(value))
-        yield values
-
-
-def _listed(values) -> str:
-    return f"({', '.join(map(str, values))})"
-
-
-def _with_absorbed(finding, rule) -> Finding:
+def _with_absorbed(finding, own, kind) -> Finding:
     """Names what takes the relevance that does not arrive: bias, stabiliser, or nothing known."""
-    if finding.verdict == EXACT:
+    if finding.verdict in (PROVED, UNDECIDED):
         return finding
-    claim = CONSERVES[rule.kind]
-    symbols = _symbols(claim)
-    (total,), (arrived,) = _sides(claim, rule, EPS, symbols)
-    lost = sp.factor(sp.cancel(arrived - total)) if is_rational_function(total) else total
-    found = {}
-    no_bias = [sp.Integer(0) if str(x) == "b" else x for x in symbols]
-    if rule.kind == kinds.LINEAR:
-        found["the bias"] = (EPS, no_bias)
-    found["the stabiliser"] = (sp.Integer(0), symbols)
-    if rule.kind == kinds.LINEAR:
-        found["bias and stabiliser"] = (sp.Integer(0), no_bias)
-    for absorber, (eps, values) in found.items():
-        if _holds(claim, rule, eps, values):
-            detail = f"{absorber} absorb{'' if ' and ' in absorber else 's'} {lost}"
-            return Finding(claim=finding.claim, verdict=finding.verdict, detail=detail)
-    detail = f"{lost} is lost; {finding.detail}"
-    return Finding(claim=finding.claim, verdict=finding.verdict, detail=detail)
+    claim = claims(kind)[CONSERVES]
+    eps, at = STABILISERS[FINITE][0], symbols(_shapes(kind, claim))
+    without = {"the stabiliser absorbs": (0, at)}
+    if kind == kinds.LINEAR:
+        no_bias = {**at, "b": sp.zeros(1, 1)}
+        without = {"the bias absorbs": (eps, no_bias), **without}
+        without["bias and stabiliser absorb"] = (0, no_bias)
+    (total,), (arrived,) = _sides(claim, own, kind, eps, at)
+    lost = sp.factor(as_rational(arrived - total))
+    for absorbs, (eps, point) in without.items():
+        if _holds(claim, own, kind, eps, point):
+            return replace(finding, detail=f"{absorbs} {lost}")
+    return replace(finding, detail=f"{lost} is lost; {finding.detail}")
 
 
 def text(rule: Rule, findings: list[Finding]) -> str:
-    """The findings about one rule in at most 80 columns."""
-    lines = [f'{rule.name}, a rule for "{rule.kind}"', f"  at {rule.place}"]
+    """The findings about one rule in at most 80 columns, rewrites by their names."""
+    lines = [f'{rule.name}, a rule for "{rule.kind}", all others as in AttnLRP']
+    lines += [f"  at {rule.place}"]
     for finding in findings:
-        head = f"  [{finding.verdict}] {finding.claim}"
-        lines += textwrap.wrap(head, 80, subsequent_indent=" " * 4)
-        lines += textwrap.wrap(
-            finding.detail, 80, initial_indent=" " * 4, subsequent_indent=" " * 4
-        )
+        head = "the same if you " if finding.claim in REWRITES else ""
+        lines += _wrapped(f"[{finding.verdict}] {head}{finding.claim}", "  ")
+        lines += _wrapped(finding.detail, "    ")
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(line, indent):
+    return textwrap.wrap(line, 80, initial_indent=indent, subsequent_indent="    ")

@@ -64,7 +64,9 @@ def _rules_in_use(rule_set, rewrite):
     return [(rule_set.composite.rule(op), rule_set.instead.get(op)) for op in operations]
 
 
-def decide(rule_set: RuleSet, rewrite: str, eps: str, *, same=same_value) -> Cell:
+def decide(
+    rule_set: RuleSet, rewrite: str, eps: str, *, same=same_value, points_tried=TRIED
+) -> Cell:
     """Proves or refutes that a rewrite leaves the explanations of a rule set as they are.
 
     Proved: on every template and for generic leaves and relevance, which a rule applied node by
@@ -81,7 +83,10 @@ def decide(rule_set: RuleSet, rewrite: str, eps: str, *, same=same_value) -> Cel
         searched = [wider for template in templates for wider in in_contexts(template)]
     generic_eps, eps_of_witness = STABILISERS[eps]
     try:
-        for tried in (FIRST, TRIED):  # most refutations are found at once, without any algebra
+        for tried in (
+            FIRST,
+            points_tried,
+        ):  # most refutations are found at once, without any algebra
             for template in searched:
                 witness = search(rule_set, rewrite, template, eps_of_witness, tried=tried)
                 if witness:

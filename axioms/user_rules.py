@@ -15,7 +15,7 @@ messages from one output, R, to its operands, in exact arithmetic; sums over out
 import importlib.util
 import inspect
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.decide import is_rational_function
+from axioms.denotation import named
 from axioms.rules import sign_of
 
 # kind -> arguments of a rule, and how many messages it returns
@@ -31,9 +32,15 @@ ARGUMENTS = {
     kinds.ADD: "x, y, z, R, eps",  # z = x + y                      -> to x, to y
     kinds.LINEAR: "x, w, b, z, R, eps",  # z = sum x_i w_i + b      -> to every x_i
     kinds.BILINEAR: "a, v, o, R, eps",  # o = sum a_i v_i           -> to all a_i, to all v_i
+    kinds.SCORES: "q, k, z, R, eps",  # the same, in z = Q K' alone
+    kinds.READOUT: "a, v, o, R, eps",  # the same, in O = A V alone
     kinds.SOFTMAX: "z, a, R, eps",  # a = softmax(z), R per entry   -> to every z_i
     kinds.ACTIVATION: "x, y, slope, R, eps",  # y = f(x), slope f'  -> to x
 }
+
+DIGITS = 30  # to which irrational numbers are compared with 0
+UNDEFINED = (sp.zoo, sp.nan, sp.oo)
+MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
 
 
 class RuleError(ValueError):
@@ -70,9 +77,24 @@ class Rule:
         file = self.function.__code__.co_filename
         line = next((f.lineno for f in reversed(frames) if f.filename == file), "?")
         return RuleError(
-            f"{file}:{line}: {self.name} raised {type(error).__name__}: {error}; the operands are "
-            "symbols, so branch by sign(x) instead of `if`, and by abs or sympy.Max"
+            f"{file}:{line}: {self.name} raised {type(error).__name__}: {error}; "
+            f"{_next_step(error)}"
         )
+
+
+def _next_step(error, otherwise="mend the line"):
+    if isinstance(error, NameError):
+        homes = {"axioms.user_rules": ("rule", "sign"), "sympy": sp.__all__}
+        for home, names in homes.items():
+            if error.name in names:
+                return f"write `from {home} import {error.name}` at the top of the file"
+        return "rule and sign are in axioms.user_rules; Rational, Max and other names in sympy"
+    if isinstance(error, TypeError) and "cannot determine truth value" in str(error):
+        return (
+            "the operands are symbols, so branch by sign(x) instead of `if`, and by abs or "
+            "sympy.Max"
+        )
+    return otherwise
 
 
 def rule(kind: str) -> Callable[[Callable], Rule]:
@@ -101,14 +123,23 @@ def rule(kind: str) -> Callable[[Callable], Rule]:
 
 
 def sign(z):
-    """+1 where z >= 0 and -1 where z < 0; a symbol of its own where ``z`` is symbolic."""
+    """+1 where z >= 0 and -1 where z < 0; where ``z`` is symbolic, the symbol of its sign."""
     z = sp.sympify(z)
     try:
         return sp.Integer(sign_of(z))
     except ValueError:
-        factors = sp.Mul.make_args(sp.factor(z))
-        rest = sp.Mul(*(f for f in factors if not f.is_positive))
-        return sp.Symbol(f"sign({rest})", real=True)
+        if z.has(*UNDEFINED):
+            return sp.nan
+        if not z.free_symbols:  # an irrational number that SymPy does not compare with 0
+            return sp.Integer(-1 if z.evalf(DIGITS) < -(sp.Float(10) ** (10 - DIGITS)) else 1)
+        number, primitive = _factors(z)
+        return named("sign", primitive if number > 0 else -primitive)
+
+
+def _factors(z):
+    """The rational number in front of ``z``, and the product of all else that is not positive."""
+    number, rest = sp.factor(z).as_coeff_Mul()
+    return number, sp.Mul(*(f for f in sp.Mul.make_args(rest) if not f.is_positive))
 
 
 class _Malformed(Exception):
@@ -122,7 +153,7 @@ def _shape(kind, arguments):
         kinds.PRODUCT: 2,
         kinds.ADD: 2,
         kinds.ACTIVATION: None,
-        kinds.BILINEAR: (_count(operands), _count(operands)),
+        **dict.fromkeys(MATRIX_PRODUCTS, (_count(operands), _count(operands))),
     }.get(kind, _count(operands))
 
 
@@ -157,7 +188,8 @@ def _expression(found):
     value = value.replace(sp.sign, sign)
     if value.has(sp.Float):
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
-    if not is_rational_function(value) and not value.has(sp.zoo, sp.nan, sp.oo):
+    # numbers may be irrational, as the value of an exponential is; 0/0 is decided by the caller
+    if value.free_symbols and not is_rational_function(value) and not value.has(*UNDEFINED):
         raise _Malformed(
             f"returned {found}, which is no rational function; use + - * / and powers, sign, abs"
         )
@@ -166,12 +198,18 @@ def _expression(found):
 
 def _size_of(z):
     """|z| factor by factor, which also holds where a factor is 0."""
-    return sp.Mul(*(factor * sign(factor) for factor in sp.Mul.make_args(sp.factor(z))))
+    size = sp.Integer(1)
+    for factor in sp.Mul.make_args(sp.factor(z)):
+        base, power = factor.as_base_exp()
+        if base.could_extract_minus_sign():  # |x| and |-x| alike
+            base = -base
+        size *= (base * sign(base)) ** power
+    return size
 
 
 def _maximum(first, *rest):
     for other in rest:
-        first = (first + other + (first - other) * sign(first - other)) / 2
+        first = (first + other + _size_of(first - other)) / 2
     return first
 
 
@@ -197,7 +235,8 @@ def load(path: str | Path) -> list[Rule]:
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         place = f"{path}:{lines[-1]}" if lines else path
         raise RuleError(
-            f"{place}: {type(error).__name__}: {error}; the file must run by itself"
+            f"{place}: {type(error).__name__}: {error}; "
+            f"{_next_step(error, otherwise='the file must run by itself')}"
         ) from error
     rules = [value for value in vars(module).values() if isinstance(value, Rule)]
     if not rules:
@@ -206,9 +245,3 @@ def load(path: str | Path) -> list[Rule]:
             f"({ARGUMENTS[kinds.PRODUCT]}), with `from axioms.user_rules import rule`"
         )
     return rules
-
-
-def parts(messages) -> Iterator:
-    """All messages of one call, flat."""
-    for part in messages if isinstance(messages, list) else [messages]:
-        yield from parts(part) if isinstance(part, list) else [part]

@@ -1,0 +1,101 @@
+"""A user's rule as a message function of the sweep, so that any graph can be explained with it.
+
+The rule sees one output at a time: its operands, value and relevance.  Exponentials, roots and
+other functions of symbols reach it as symbols of their own, so that it returns rational functions.
+"""
+
+import itertools
+
+import sympy as sp
+from sympy import Matrix
+
+from axioms import kinds
+from axioms.composites import ATTNLRP
+from axioms.denotation import as_rational
+from axioms.propagate import FORWARD
+from axioms.rule_sets import RuleSet
+from axioms.user_rules import MATRIX_PRODUCTS, UNDEFINED, Rule
+
+
+def rule_set(own: Rule) -> RuleSet:
+    """AttnLRP with ``own`` in place of its rule; one for "bilinear" stands for every such product.
+
+    Its messages are summed over outputs.  They raise ZeroDivisionError where they are undefined.
+    """
+    operations = MATRIX_PRODUCTS if own.kind == kinds.BILINEAR else (own.kind,)
+
+    def messages(node, xs, r, options):
+        matrices = (*xs, FORWARD[node.op](node, *xs), r)
+        *xs, value, r = (_defined(matrix.applyfunc(_rational)) for matrix in matrices)
+        found = MESSAGES[node.op](lambda *at: own(*at, options["eps"]), node, xs, value, r)
+        return [_defined(matrix) for matrix in found]
+
+    return RuleSet(name=own.name, composite=ATTNLRP, instead=dict.fromkeys(operations, messages))
+
+
+def _defined(matrix):
+    if matrix.has(*UNDEFINED):
+        raise ZeroDivisionError(f"{matrix} is undefined: 0/0 or a pole of a rule")
+    return matrix
+
+
+def _rational(value):
+    return as_rational(value) if value.free_symbols else value
+
+
+def _pairs(own, node, xs, y, r):
+    """Entry by entry; the messages to the first operand, then those to the second."""
+    found = [own(*entry) for entry in zip(*xs, y, r, strict=True)]
+    return [Matrix(*r.shape, messages) for messages in zip(*found, strict=True)]
+
+
+def _linear(own, node, xs, z, r):
+    x, w, *bias = xs
+    b = bias[0] if bias else sp.zeros(1, w.cols)
+    to_x = sp.zeros(*x.shape)
+    for n, j in itertools.product(range(r.rows), range(r.cols)):
+        to_x[n, :] += Matrix([own(list(x[n, :]), list(w[:, j]), b[j], z[n, j], r[n, j])])
+    return [to_x]
+
+
+def _matrix_product(own, node, xs, o, r):
+    a, v = xs
+    to_a, to_v = sp.zeros(*a.shape), sp.zeros(*v.shape)
+    for j, p in itertools.product(range(r.rows), range(r.cols)):
+        row, column = own(list(a[j, :]), list(v[:, p]), o[j, p], r[j, p])
+        to_a[j, :] += Matrix([row])
+        to_v[:, p] += Matrix(column)
+    return [to_a, to_v]
+
+
+def _scores(own, node, xs, z, r):
+    """A product of Q, scaled, with the transpose of K."""
+    q, k = xs
+    to_q, to_k = _matrix_product(own, node, [node.attributes.get("scale", 1) * q, k.T], z, r)
+    return [to_q, to_k.T]
+
+
+def _softmax(own, node, xs, a, r):
+    (z,) = xs
+    return [Matrix([own(list(z[j, :]), list(a[j, :]), list(r[j, :])) for j in range(z.rows)])]
+
+
+def _activation(own, node, xs, y, r):
+    (x,) = xs
+    t = sp.Dummy("t", real=True)
+    (slope,) = FORWARD[node.op](node, Matrix([t])).diff(t)
+    slopes = [_rational(slope.subs(t, value)) for value in x]
+    return [Matrix(*x.shape, [own(*entry) for entry in zip(x, y, slopes, r, strict=True)])]
+
+
+MESSAGES = {
+    kinds.PRODUCT: _pairs,
+    kinds.ADD: _pairs,
+    kinds.LINEAR: _linear,
+    kinds.BILINEAR: _matrix_product,
+    kinds.READOUT: _matrix_product,
+    kinds.SCORES: _scores,
+    kinds.SOFTMAX: _softmax,
+    kinds.ACTIVATION: _activation,
+}
+"""Operation -> relevance of its operands, from rule, node, values of operands and node, R."""
