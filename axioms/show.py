@@ -9,7 +9,8 @@ from pathlib import Path
 
 import sympy as sp
 
-from axioms.derive import Derivation, of_theorem
+from axioms.derivations import of_theorem
+from axioms.derive import Derivation
 from axioms.prove import THEOREMS, Verdict, prove
 
 WIDTH = 80

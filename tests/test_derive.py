@@ -8,7 +8,8 @@ from sympy import Matrix, Rational
 
 from axioms import kinds, rules
 from axioms.decide import differ_at, identical
-from axioms.derive import DERIVATIONS, EPS, OUTPUT, SUM, contributions, derive, of_theorem
+from axioms.derivations import OPERATIONS, of_theorem
+from axioms.derive import EPS, OUTPUT, SUM, contributions, derive
 
 
 def stabilised(d):
@@ -53,6 +54,21 @@ def softmax(d):
     return rules.taylor(z, d.relevance, exp_z=e)
 
 
+def batch_norm(d):
+    (x,) = factors(d)
+    r = d.relevance
+    w, b = symbols("w", sp.zeros(x.cols, r.cols)), symbols("b", r)
+    scale, shift = symbols("g", r), symbols("t", r)
+    bias = b.multiply_elementwise(scale) + shift
+    return rules.epsilon(x, w * sp.diag(*scale), r, bias=bias, **stabilised(d))
+
+
+def merged_attention(d):
+    q, k, v = factors(d)
+    r_q, r_k, r_v = rules.chain_epsilon((q, k.T, v), d.relevance, **stabilised(d))
+    return r_q, r_k.T, r_v
+
+
 def held(d):
     (x,) = factors(d)
     w, b = symbols("w", x), symbols("b", x)
@@ -65,6 +81,7 @@ TEXTS = {
     "product": (lambda d: rules.equal_split(len(factors(d)), d.relevance), (4,)),
     "linear": (linear(rules.epsilon), (3, 2)),
     "linear without bias": (linear(rules.epsilon_without_bias), (3, 2)),
+    "linear, then BatchNorm": (batch_norm, (3, 2)),
     "add": (lambda d: rules.add(list(factors(d)), d.relevance, **stabilised(d)), (3,)),
     "readout": (
         lambda d: rules.bilinear_epsilon(*factors(d), d.relevance, **stabilised(d)),
@@ -72,6 +89,7 @@ TEXTS = {
     ),
     "scores": (scores, (2, 2, 3)),
     "value only": (value_only, (2, 3, 2)),
+    "merged attention": (merged_attention, (1, 2, 2)),
     "softmax": (softmax, (3,)),
     "LayerNorm, deviation held": (held, (3,)),
     "activation": (lambda d: rules.identity(d.relevance), ()),
@@ -109,23 +127,23 @@ def check(derivation, messages):
 
 @functools.cache
 def at_larger_shape(name):
-    return derive(DERIVATIONS[name][0](*TEXTS[name][1]))
+    return derive(OPERATIONS[name][0](*TEXTS[name][1]))
 
 
-@pytest.mark.parametrize("name", DERIVATIONS)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_the_last_formula_is_the_message(name):
-    for derivation in (derive(DERIVATIONS[name][0]()), at_larger_shape(name)):
+    for derivation in (derive(OPERATIONS[name][0]()), at_larger_shape(name)):
         check(derivation, TEXTS[name][0](derivation))
 
 
-@pytest.mark.parametrize("name", DERIVATIONS)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_the_derived_rule_is_a_rule_of_the_vocabulary(name):
     named = {rule for names in kinds.RULES.values() for rule in names}
-    assert DERIVATIONS[name][0]().rule in named
+    assert OPERATIONS[name][0]().rule in named
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [(n, w) for n in DERIVATIONS for w in WRONG if (n, w) not in SAME]
+    ("name", "wrong"), [(n, w) for n in OPERATIONS for w in WRONG if (n, w) not in SAME]
 )
 def test_a_wrong_rule_is_not_derived(name, wrong):
     derivation = at_larger_shape(name)
@@ -142,6 +160,7 @@ def test_what_is_called_the_same_rule_is_the_same_rule(name, wrong):
 OTHERS = [
     ("linear", "linear without bias"),
     ("linear without bias", "linear"),
+    ("linear, then BatchNorm", "linear"),
 ]
 
 
@@ -154,7 +173,7 @@ def test_the_variants_of_a_rule_are_told_apart(name, other):
 
 def test_the_other_denominator_gives_other_rules():
     """Divided by the output, each factor gets all of R; divided by the sum, softmax conserves."""
-    readout, softmax = (DERIVATIONS[name][0] for name in ("readout", "softmax"))
+    readout, softmax = (OPERATIONS[name][0] for name in ("readout", "softmax"))
     halves, wholes = derive(readout()), derive(readout(), denominator=OUTPUT)
     for half, whole in zip(halves.messages, wholes.messages, strict=True):
         assert identical(whole.subs(EPS, 0), 2 * half.subs(EPS, 0))
@@ -172,7 +191,7 @@ def test_the_other_denominator_gives_other_rules():
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_point_of_the_expansion_is_part_of_the_derivation(n):
     """Slopes at t x sum to n t^(n-1) y: n y where observed, y at t = 1/2 for n = 2 only."""
-    operation = DERIVATIONS["product"][0](n)
+    operation = OPERATIONS["product"][0](n)
     t = sp.Symbol("t", positive=True)
     found = sum(sum(part) for part in contributions(operation, 0, at=t))
     assert identical(found, n * t ** (n - 1) * operation.outputs[0])
@@ -186,10 +205,14 @@ RESIDUALS = {  # output 0, in the symbols of the derivation at its larger shape
     "product": lambda d: -3 * d.operation.outputs[0],
     "linear": lambda d: sp.Symbol("b00", real=True),
     "linear without bias": lambda d: sp.Symbol("b00", real=True),
+    "linear, then BatchNorm": lambda d: sum(
+        (sp.Symbol("b00", real=True) * sp.Symbol("g00", real=True), sp.Symbol("t00", real=True))
+    ),
     "add": lambda d: 0,
     "readout": lambda d: -d.operation.outputs[0],
     "scores": lambda d: -d.operation.outputs[0],
     "value only": lambda d: 0,
+    "merged attention": lambda d: -2 * d.operation.outputs[0],
     "softmax": lambda d: softmax_residual(d),
     "LayerNorm, deviation held": lambda d: sp.Symbol("b00", real=True),
     "activation": lambda d: sp.Symbol("y") - sp.Symbol("slope") * next(iter(factors(d)))[0],
@@ -202,17 +225,17 @@ def softmax_residual(d):
     return a[0] * (1 - z[0] + (a * z.T)[0])
 
 
-@pytest.mark.parametrize("name", DERIVATIONS)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_what_the_expansion_drops_is_what_the_derivation_says(name):
     derivation = at_larger_shape(name)
     assert identical(derivation.residual[0], RESIDUALS[name](derivation))
     assert not identical(derivation.residual[0], RESIDUALS[name](derivation) + 1)
 
 
-@pytest.mark.parametrize("name", DERIVATIONS)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_the_printed_steps_lead_to_the_printed_message(name):
     """Read from the steps alone: f - sum = rest, and for one output R_x = R c / d."""
-    derivation = derive(DERIVATIONS[name][0]())
+    derivation = derive(OPERATIONS[name][0]())
     said = {str(eq.lhs): eq.rhs for step in derivation.steps for eq in step.formulas}
     assert identical(said["f"] - said["sum"], said["rest"])
     entries = [str(x) for operand in factors(derivation) for x in operand]
@@ -226,4 +249,6 @@ def test_the_printed_steps_lead_to_the_printed_message(name):
 def test_the_derivations_of_a_theorem_are_found_by_its_number():
     assert list(of_theorem(6)) == ["linear", "linear without bias", "add"]
     assert list(of_theorem(10)) == ["softmax"]
-    assert of_theorem(20) == {}
+    assert list(of_theorem(12)) == ["add", "sum split by absolute value"]
+    assert list(of_theorem(42)) == ["linear, then BatchNorm"]
+    assert of_theorem(20) == of_theorem(24) == {}

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from axioms.derive import DERIVATIONS, derive
+from axioms.derivations import OPERATIONS, of_theorem
 from axioms.prove import Verdict
+from axioms.roots import ROOTS
 from axioms.show import SPECIAL, Page, escaped, latex, page, text
 
 COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {
@@ -26,15 +27,10 @@ TRICKY = Verdict(
 
 
 def as_page(number, *verdicts):
-    derived = {
-        name: derive(operation())
-        for name, (operation, numbers) in DERIVATIONS.items()
-        if number in numbers
-    }
-    return Page(number=number, verdicts=verdicts, derivations=derived)
+    return Page(number=number, verdicts=verdicts, derivations=of_theorem(number))
 
 
-NUMBERS = sorted({n for _, numbers in DERIVATIONS.values() for n in numbers})
+NUMBERS = sorted({n for _, numbers in (OPERATIONS | ROOTS).values() for n in numbers})
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,204 @@
+"""The operations whose rules are derived, at the smallest shapes that are readable.
+
+Tests pass larger shapes.
+"""
+
+from dataclasses import replace
+
+import sympy as sp
+from sympy import Matrix
+
+from axioms import kinds
+from axioms.decide import generic
+from axioms.derive import OUTPUT, SUM, Derivation, Operation, derive
+from axioms.roots import ROOTS
+
+
+def linear(inputs=2, outputs=1, *, rule=kinds.EPSILON) -> Operation:
+    """Eq. 1: a linear layer is its own expansion, and its bias is what is left over."""
+    x, w, b = generic("x", 1, inputs), generic("w", inputs, outputs), generic("b", 1, outputs)
+    return Operation(
+        rule=rule,
+        operands={"x": x},
+        outputs=x * w + b,
+        denominator=OUTPUT if rule == kinds.EPSILON else SUM,
+        assumes="weights w and bias b are constants",
+        drops="the bias",
+    )
+
+
+def linear_without_bias(inputs=2, outputs=1) -> Operation:
+    """Eq. 1 with the bias left out of the denominator."""
+    return linear(inputs, outputs, rule=kinds.EPSILON_WITHOUT_BIAS)
+
+
+def add(operands=2) -> Operation:
+    """Eq. 1 of a sum: linear without weights."""
+    terms = {name: generic(name, 1, 1) for name in "xyuvw"[:operands]}
+    return Operation(
+        rule=kinds.EPSILON,
+        operands=terms,
+        outputs=sum(terms.values(), sp.zeros(1, 1)),
+        denominator=OUTPUT,
+        assumes="nothing is held constant",
+        drops="nothing, a sum is linear",
+    )
+
+
+def batch_norm(inputs=2, outputs=1) -> Operation:
+    """Eq. 1 of a linear layer with the BatchNorm after it: one linear layer again."""
+    shape = (1, outputs)
+    folded, scale, shift = linear(inputs, outputs), generic("g", *shape), generic("t", *shape)
+    return replace(
+        folded,
+        outputs=folded.outputs.multiply_elementwise(scale) + shift,
+        assumes="weights w, bias b, and BatchNorm's scale g and shift t are constants",
+        drops="the bias of the folded layer",
+    )
+
+
+def readout(rows=1, keys=2, channels=1) -> Operation:
+    """Eq. 3: each factor's contributions to O = A V are all of O, so half of them goes to each."""
+    a, v = generic("a", rows, keys), generic("v", keys, channels)
+    return Operation(
+        rule=kinds.BILINEAR_EPSILON,
+        operands={"a": a, "v": v},
+        outputs=a * v,
+        denominator=SUM,
+        assumes="A and V are both variables",
+        drops="-O, the term of second order, as large as the output itself",
+    )
+
+
+def scores(rows=1, keys=1, channels=2) -> Operation:
+    """Eq. 4: as Eq. 3, for Z = Q K' scaled by a constant, so the stabiliser follows the scaling."""
+    q, k = generic("q", rows, channels), generic("k", keys, channels)
+    return Operation(
+        rule=kinds.BILINEAR_EPSILON,
+        operands={"q": q, "k": k},
+        outputs=sp.Symbol("scale", positive=True) * q * k.T,
+        denominator=SUM,
+        assumes="Q and K are both variables, the scale is a constant",
+        drops="-Z, the term of second order, as large as the output itself",
+    )
+
+
+def value_only(rows=1, keys=2, channels=1) -> Operation:
+    """CP-LRP's readout: expanded in V alone, O = A V is linear."""
+    a, v = generic("a", rows, keys), generic("v", keys, channels)
+    return Operation(
+        rule=kinds.VALUE_ONLY,
+        operands={"v": v},
+        outputs=a * v,
+        denominator=OUTPUT,
+        assumes="A is held constant, which is an assumption and no consequence",
+        drops="nothing, O is linear in V",
+    )
+
+
+def merged_attention(rows=1, keys=1, channels=2) -> Operation:
+    """Eq. 3 of three factors: each one's contributions to O = Q K' V are all of O."""
+    q, k = generic("q", rows, channels), generic("k", keys, channels)
+    v = generic("v", keys, 1)
+    return Operation(
+        rule=kinds.BILINEAR_EPSILON,
+        operands={"q": q, "k": k, "v": v},
+        outputs=q * k.T * v,
+        denominator=SUM,
+        assumes="Q, K and V are all variables of one operation",
+        drops="-2 O, the terms of second and third order",
+    )
+
+
+def softmax(keys=2) -> Operation:
+    """Eq. 5: the expansion of each attention weight around the observed logits."""
+    z, e = generic("z", 1, keys), generic("e", 1, keys, positive=True)
+    return Operation(
+        rule=kinds.TAYLOR,
+        operands={"z": z},
+        outputs=z.applyfunc(sp.exp) / sum(z.applyfunc(sp.exp)),
+        denominator=OUTPUT,
+        assumes="e names the exponentials of the logits",
+        drops=(
+            "A (1 - z + zbar), where zbar is the mean of the logits under A; it is not small, "
+            "and at equal logits it is all there is"
+        ),
+        stabilised=False,
+        names={sp.exp(x): name for x, name in zip(z, e, strict=True)},
+    )
+
+
+def product(factors=2) -> Operation:
+    """R/n to each factor: each contributes the whole product, n times in all."""
+    terms = {name: generic(name, 1, 1) for name in "xyuvw"[:factors]}
+    return Operation(
+        rule=kinds.EQUAL_SPLIT,
+        operands=terms,
+        outputs=Matrix([[sp.prod(x[0] for x in terms.values())]]),
+        denominator=SUM,
+        assumes="all factors are variables",
+        drops=f"{1 - factors} times the product, the terms of order 2 to {factors}",
+        stabilised=False,
+    )
+
+
+def activation() -> Operation:
+    """The identity rule of any elementwise function: one input, which receives everything."""
+    x, y, slope = generic("x", 1, 1), sp.Symbol("y"), sp.Symbol("slope")
+    f = sp.Function("g")(x[0])
+    return Operation(
+        rule=kinds.IDENTITY,
+        operands={"x": x},
+        outputs=Matrix([[f]]),
+        denominator=SUM,
+        assumes="g is any function of one number, with x times its slope not 0",
+        drops="y minus x times the slope, whatever its size: dividing by the sum hides it",
+        stabilised=False,
+        names={sp.diff(f, x[0]): slope, f: y},
+    )
+
+
+def held_deviation(channels=2) -> Operation:
+    """LayerNorm at its observed standard deviation, where it is a linear layer."""
+    x, w, b = (generic(name, 1, channels) for name in "xwb")
+    mean, deviation = sum(x) / sp.Integer(channels), sp.Symbol("std", positive=True)
+    normal = (x - mean * sp.ones(1, channels)) / deviation
+    return Operation(
+        rule=kinds.HELD_DEVIATION,
+        operands={"x": x},
+        outputs=normal.multiply_elementwise(w) + b,
+        denominator=OUTPUT,
+        assumes="the standard deviation std is held constant although it depends on x",
+        drops="the bias, and unseen the slope of std",
+    )
+
+
+OPERATIONS = {
+    "product": (product, (1, 2, 3, 40, 44)),
+    "linear": (linear, (6, 25, 41)),
+    "linear without bias": (linear_without_bias, (6,)),
+    "linear, then BatchNorm": (batch_norm, (42,)),
+    "add": (add, (6, 12, 25)),
+    "readout": (readout, (7, 25)),
+    "scores": (scores, (7, 25)),
+    "value only": (value_only, (7, 18, 25)),
+    "merged attention": (merged_attention, (9, 43)),
+    "softmax": (softmax, (10, 19, 25, 44)),
+    "LayerNorm, deviation held": (held_deviation, (13, 25)),
+    "activation": (activation, (14, 25)),
+}
+"""By name: the operation, and the numbers of the theorems about its rule."""
+
+
+def of_theorem(number: int) -> dict[str, Derivation]:
+    """The derivations of the rules that theorem ``number`` is about, by name.
+
+    None for theorems about whatever rules there are, such as 24.
+    """
+    derivations = {
+        name: derive(operation())
+        for name, (operation, numbers) in OPERATIONS.items()
+        if number in numbers
+    }
+    rules = {name: rule() for name, (rule, numbers) in ROOTS.items() if number in numbers}
+    return derivations | rules

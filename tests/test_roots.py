@@ -1,0 +1,165 @@
+"""The rules of linear layers follow from roots on lines, or are said to be definitions."""
+
+import pytest
+import sympy as sp
+from sympy import Matrix
+
+from axioms import rules
+from axioms.decide import identical
+from axioms.derive import EPS
+from axioms.roots import ALPHA, BETA, GAMMA, ROOTS, on_a_line
+
+
+def layer(d):
+    """Inputs, weights and relevance of a layer with a bias, and options with its stabiliser."""
+    (x,) = d.operation.operands.values()
+    inputs = x[:, :-1]
+    w = Matrix(inputs.cols, d.relevance.cols, lambda i, j: sp.diff(d.operation.outputs[j], x[i]))
+    options = {"bias": d.operation.outputs - inputs * w, "eps": EPS}
+    return (inputs, w, d.relevance), options
+
+
+def z_plus(d):
+    args, options = layer(d)
+    return rules.z_plus(*args, **options)
+
+
+def gamma(d):
+    args, options = layer(d)
+    return rules.gamma(*args, strength=GAMMA, sign=d.signs, **options)
+
+
+def alpha_beta(d):
+    args, options = layer(d)
+    return rules.alpha_beta(*args, alpha=ALPHA, beta=BETA, **options)
+
+
+def split_by_size(d):
+    (x,) = d.operation.operands.values()
+    parts = rules.add_by_size([Matrix([[v]]) for v in x], d.relevance, eps=EPS)
+    return (Matrix.hstack(*parts),)
+
+
+# name: (the text of axioms.rules on the same symbols, arguments for a larger shape)
+TEXTS = {
+    "z+ of a linear layer": (z_plus, {"inputs": 4, "outputs": 2, "bias": True}),
+    "gamma rule of a linear layer": (gamma, {"inputs": 4, "outputs": 2, "bias": True}),
+    "alpha-beta rule of a linear layer": (alpha_beta, {"inputs": 4, "outputs": 2, "bias": True}),
+    "sum split by absolute value": (split_by_size, {"operands": 4}),
+}
+
+
+def derivation(name):
+    return ROOTS[name][0](**TEXTS[name][1])
+
+
+def check(d, messages):
+    """Raises AssertionError unless the last formula of the derivation is the messages."""
+    (derived,), (message,) = d.messages, messages
+    assert identical(derived[:, : message.cols], message)  # the bias, if any, comes last
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_the_last_formula_is_the_message(name):
+    d = derivation(name)
+    check(d, TEXTS[name][0](d))
+
+
+WRONG = {
+    "doubled": lambda r: 2 * r,
+    "turned": lambda r: -r,
+    "limit": lambda r: r.subs(EPS, 0),
+    "half the stabiliser": lambda r: r.subs(EPS, EPS / 2),
+    "another strength": lambda r: r.subs({GAMMA: 2 * GAMMA, ALPHA: 2 * ALPHA}),
+    "entries reversed": lambda r: Matrix(*r.shape, list(r)[::-1]),
+}
+SAME = {(name, "another strength") for name in list(TEXTS) if name[0] in "zs"}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [(n, w) for n in ROOTS for w in WRONG if (n, w) not in SAME]
+)
+def test_a_wrong_rule_is_not_derived(name, wrong):
+    d = derivation(name)
+    with pytest.raises(AssertionError):
+        check(d, [WRONG[wrong](r) for r in TEXTS[name][0](d)])
+
+
+def test_the_rules_of_a_layer_are_told_apart():
+    names = [name for name in ROOTS if "layer" in name]
+    for name in names:
+        for other in names:
+            if name != other:
+                with pytest.raises(AssertionError):
+                    check(derivation(name), TEXTS[other][0](derivation(name)))
+
+
+def said(d):
+    return {str(eq.lhs): eq.rhs for step in d.steps for eq in step.formulas}
+
+
+ON_LINES = [name for name in ROOTS if "alpha-beta" not in name]
+
+
+@pytest.mark.parametrize("name", ON_LINES)
+def test_the_printed_steps_lead_to_the_printed_message(name):
+    """Read from the steps alone: f is 0 at x - t v, c sums to f, and R_x = R c / f."""
+    d = ROOTS[name][0]()
+    (x,) = d.operation.operands.values()
+    s = said(d)
+    root = {v: v - s["t"] * s[f"v_{v}"] for v in x}
+    assert identical(s["f"].subs(root, simultaneous=True), 0)
+    assert not identical(s["f"], 0)
+    for v in x:
+        slope = sp.diff(s["f"], v)
+        assert identical(s[f"c_{v}"], (v - root[v]) * slope)
+        assert identical(s[f"R_{v}"].subs(EPS, 0), d.relevance[0] * s[f"c_{v}"] / s["f"])
+    assert identical(sum(s[f"c_{v}"] for v in x), s["sum"])
+    assert identical(s["f"] - s["sum"], s["rest"])
+    assert identical(s["rest"], 0)
+
+
+def test_the_printed_steps_of_a_definition_lead_to_its_message():
+    d = ROOTS["alpha-beta rule of a linear layer"][0]()
+    (x,) = d.operation.operands.values()
+    s = said(d)
+    assert identical(s["f"], s["P"] - s["N"])
+    assert identical(s["d_P"] - s["P"], EPS)
+    assert identical(s["d_N"] - s["N"], EPS)
+    for v in x:
+        c = s[f"c_{v}"]
+        share = ALPHA / s["d_P"] if c.is_positive else BETA / s["d_N"]
+        assert identical(s[f"R_{v}"], d.relevance[0] * share * c)
+
+
+def test_a_direction_that_knows_p_and_n_leads_to_the_alpha_beta_rule():
+    """Such a line exists, as for any conserving rule: it derives nothing."""
+    d = ROOTS["alpha-beta rule of a linear layer"][0]()
+    (x,) = d.operation.operands.values()
+    s, w = said(d), Matrix([sp.diff(d.operation.outputs[0], v) for v in x])
+    line = on_a_line(
+        "alpha-beta",
+        x,
+        w,
+        lambda c: ALPHA / s["P"] if c.is_positive else BETA / s["N"],
+        direction="",
+        signs=d.signs,
+    )
+    conserving = {BETA: ALPHA - 1, EPS: 0}
+    assert identical(line.messages[0].subs(conserving), d.messages[0].subs(conserving))
+    assert not identical(line.messages[0].subs(EPS, 0), d.messages[0].subs(EPS, 0))
+
+
+def test_eq_1_is_the_line_through_0():
+    x, w = sp.symbols("x:2", positive=True), sp.symbols("w:2", real=True)
+    line = on_a_line(
+        "epsilon",
+        Matrix([x]),
+        Matrix(w),
+        lambda c: 1,
+        direction="",
+        signs=Matrix([[sp.Symbol("s")]]),
+    )
+    (r,) = rules.epsilon(Matrix([x]), Matrix(w), line.relevance, eps=EPS, sign=line.signs)
+    assert identical(line.messages[0], r)
+    assert said(line)["t"] == 1
