@@ -118,25 +118,40 @@ class PixelAttention(nn.Module):
         # `FACTORIZATIONS` divide by the number of tokens; a factor on k moves no relevance.
         self.key_factor = tokens * SCALES[specification.scale](tokens, width)
 
+    def forward(self, pixels: Tensor, *, factorization: str = "kv_first") -> Tensor:
+        """Pixels (example, token) -> logits (example, class), with the plain gradient.
+
+        A projection is affine in its pixel: the direction and the rest are projected, not tokens.
+        """
+        rest = self._rest()
+        tables = (
+            (self.direction @ layer.weight.mT, layer(rest))
+            for layer in (self.query, self.key, self.value)
+        )
+        projections = [torch.addcmul(fixed, pixels[..., None], slope) for slope, fixed in tables]
+        return self._attend(*projections, factorization=factorization, rule=GRADIENT)
+
     def embed(self, pixels: Tensor, *, rule=GRADIENT) -> Tensor:
         """Pixels (example, token) -> embeddings (example, token, channel)."""
-        z = pixels[..., None] * self.direction
-        for term in (self.bias, self.position):
-            z = z if term is None else z + term
-        return rule.linear(z, self.bias)
+        return rule.linear(pixels[..., None] * self.direction + self._rest(), self.bias)
 
     def read(self, embedding: Tensor, *, factorization: str, rule=GRADIENT) -> Tensor:
         """Embeddings (example, token, channel) -> logits (example, class)."""
-        q, k, v = (
+        projections = (
             rule.linear(layer(embedding), layer.bias)
             for layer in (self.query, self.key, self.value)
         )
+        return self._attend(*projections, factorization=factorization, rule=rule)
+
+    def _rest(self):
+        """What an embedding has beside its pixel, (1 or token, channel)."""
+        terms = [term for term in (self.bias, self.position) if term is not None]
+        return sum(terms, start=torch.zeros_like(self.direction[:1]))
+
+    def _attend(self, q, k, v, *, factorization, rule):
         readout = FACTORIZATIONS[factorization](q, k * self.key_factor, v, rule.product)
         pooled = POOLING[self.specification.pooling](readout, rule.linear)
         return rule.linear(self.classifier(pooled), self.classifier.bias)
-
-    def forward(self, pixels: Tensor, *, factorization: str = "kv_first") -> Tensor:
-        return self.read(self.embed(pixels), factorization=factorization)
 
 
 def relevance(
