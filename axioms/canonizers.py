@@ -7,8 +7,8 @@ them together leave undone: distributivity, decomposed activations, duplicated n
 from dataclasses import replace
 
 from axioms import kinds
-from axioms.graph import CONSTANT, Node, rebuild
-from axioms.rewrites import fold_linear_at, in_rows, repeated_row
+from axioms.graph import CONSTANT, Node, constant, rebuild
+from axioms.rewrites import fold_linear_at, in_rows, is_fixed, repeated_row
 
 
 def _flatten(op):
@@ -32,16 +32,19 @@ def _fold_linear(node):
 
 
 def _fold_scale(node):
-    """(x W + b) s as x (W s) + b s, the scale s acting on the columns of W."""
+    """(x W + b) s as x (W s) + b s, s acting on the columns of W; any other z s as z (I s)."""
     if node.op != kinds.PRODUCT:
         return node
     rows = [repeated_row(x) for x in node.args]
-    layers = [x for x, row in zip(node.args, rows, strict=True) if row is None]
-    if len(layers) != 1 or layers[0].op != kinds.LINEAR:
+    scaled = [x for x, row in zip(node.args, rows, strict=True) if row is None]
+    if len(scaled) != 1 or is_fixed(scaled[0]):
         return node
     scale = _one(kinds.PRODUCT, [row for row in rows if row])
-    (x, w, *bias) = layers[0].args
-    return replace(layers[0], args=(x, w * in_rows(scale, w), *(b * scale for b in bias)))
+    if scaled[0].op != kinds.LINEAR:
+        unit = constant("identity", scaled[0])
+        return Node(kinds.LINEAR, (scaled[0], unit * in_rows(scale, unit)))
+    x, w, *bias = scaled[0].args
+    return replace(scaled[0], args=(x, w * in_rows(scale, w), *(b * scale for b in bias)))
 
 
 def _gather_shifts(node):
@@ -89,10 +92,11 @@ def fold_linear(root: Node) -> Node:
 
 
 def fold_batch_norm(root: Node) -> Node:
-    """Every fixed scale and shift per channel of a linear layer as part of it, in any order.
+    """Every fixed scale and shift per channel as part of the linear layer before it, in any order.
 
-    A sum of several keeps its shifts and the biases of its layers as one term, since they could
-    be part of any; of a product of several, a scale stays a factor.
+    Without a layer before it, a scale is a layer of its own.  A sum of several keeps shifts and
+    the biases of its layers as one term, since they could be part of any; in a product of several
+    a scale stays a factor.
     """
     return rebuild(root, lambda node: _gather_shifts(_fold_scale(node)))
 

@@ -51,7 +51,7 @@ def in_rows(row: Node, like: Node) -> Node:
 
 def repeated_row(node: Node) -> Node | None:
     """The row that ``in_rows`` repeats; None for any other node, or if an input reaches the row."""
-    if node.op != kinds.BILINEAR or not _is_fixed(node):
+    if node.op != kinds.BILINEAR or not is_fixed(node):
         return None
     column, *row = node.args
     is_column = column.op == CONSTANT and column.attributes["fill"] == "column"
@@ -60,7 +60,7 @@ def repeated_row(node: Node) -> Node | None:
     return row[0] if len(row) == 1 else replace(node, args=tuple(row))
 
 
-def _is_fixed(node: Node) -> bool:
+def is_fixed(node: Node) -> bool:
     """Whether it is part of the model: no input reaches it, but for the shape of a constant."""
     seen, waiting = set(), [node]
     while waiting:
