@@ -145,8 +145,7 @@ def _train(specification, pixels, labels, *, seed, images, width, **training):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = PixelAttention(specification, tokens=pixels.shape[1], width=width)
-        for _ in table1.fit(model, pixels, labels, **training):
-            pass
+        *_, model = table1.fit(model, pixels, labels, **training)
     return model
 
 

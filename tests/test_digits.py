@@ -1,10 +1,12 @@
 """Linear attention in two orders: LOO and IG cannot tell them apart, AttnLRP can (theorem 8)."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import digits
+from benchmarks import digits, table1
 from numeric.fast.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 from numeric.reference import linear_attention as reference
 
@@ -67,9 +69,9 @@ def test_every_order_computes_the_same_logits_with_and_without_rules(
     assert_close(got, logits_by_path(model, pixels, pixels, pixels))
 
 
-@pytest.mark.parametrize("method", [digits.leave_one_out, digits.integrated_gradients])
+@pytest.mark.parametrize("method", [table1.leave_one_out, table1.integrated_gradients])
 def test_loo_and_ig_do_not_depend_on_the_order(model, pixels, target, method):
-    left, right = (method(model, pixels, target, factorization=name) for name in BOTH)
+    left, right = (method(partial(model, factorization=name), pixels, target) for name in BOTH)
     assert left.abs().max() > 1e-3
     assert_close(left, right)
 
@@ -80,8 +82,10 @@ def test_attnlrp_depends_on_the_order(model, pixels, target):
 
 
 def test_leave_one_out_is_one_forward_pass_per_blanked_pixel(model, pixels, target):
-    got = digits.leave_one_out(model, pixels, target, factorization="kv_first")
-    for b, i in [(0, 0), (2, 5), (5, 8)]:
+    pixels = pixels.clone()
+    pixels[0, 1] = 0
+    got = table1.leave_one_out(model, pixels, target)
+    for b, i in [(0, 0), (0, 1), (2, 5), (5, 8)]:
         blanked = pixels[b : b + 1].clone()
         blanked[0, i] = 0
         drop = model(pixels[b : b + 1]) - model(blanked)
@@ -162,7 +166,8 @@ def test_the_stabiliser_acts_where_it_acts_in_the_reference(
 def test_integrated_gradients_are_complete_and_the_exact_integral(
     model, pixels, target, factorization
 ):
-    got = digits.integrated_gradients(model, pixels, target, factorization=factorization)
+    network = partial(model, factorization=factorization)
+    got = table1.integrated_gradients(network, pixels, target)
     full, blank = (
         model(x).gather(1, target[:, None])[:, 0] for x in (pixels, torch.zeros_like(pixels))
     )
@@ -175,6 +180,16 @@ def test_integrated_gradients_are_complete_and_the_exact_integral(
     assert_close(got, pixels * sum(w / 2 * g for w, g in zip(weights, gradients, strict=True)))
 
 
+def test_integrated_gradients_from_a_baseline_explain_the_difference_to_it(model, pixels, target):
+    start = pixels.mean(dim=0)
+    got = table1.integrated_gradients(model, pixels, target, baseline=start)
+    ends = (model(x).gather(1, target[:, None])[:, 0] for x in (pixels, start.expand_as(pixels)))
+    full, base = ends
+    assert_close(got.sum(dim=1), full - base)
+    at_the_start = table1.integrated_gradients(model, pixels, target, baseline=pixels)
+    assert torch.equal(at_the_start, torch.zeros_like(pixels))
+
+
 def test_incomplete_integrated_gradients_are_an_error(model, pixels, target):
     class Quartic(LinearAttention):
         def forward(self, pixels, **options):
@@ -183,7 +198,7 @@ def test_incomplete_integrated_gradients_are_an_error(model, pixels, target):
     beyond = Quartic(tokens=9, width=5, classes=4).double()
     beyond.load_state_dict(model.state_dict())
     with pytest.raises(ArithmeticError, match="not cubic"):
-        digits.integrated_gradients(beyond, pixels, target, factorization="qk_first")
+        table1.integrated_gradients(beyond, pixels, target)
 
 
 def test_a_wrong_factorization_or_stabiliser_is_an_error(model, pixels):
@@ -255,5 +270,34 @@ def test_sum_to_one_turns_r_around_in_exactly_the_flipped_examples(small):
             assert c.flipped == (raw * normalised < 0).sum()
 
 
-def test_training_beats_chance_by_far():
-    assert digits.accuracy(digits.train(seed=0)) > 0.85
+def test_the_number_of_epochs_follows_from_the_slowest_seed_on_validation_images():
+    found = digits.validate(seed=2, candidates=(25, 40))
+    assert found == pytest.approx({25: 0.561, 40: 0.868}, abs=0.05)  # rounding differs by machine
+    assert digits.choose({2: found}) == digits.EPOCHS
+
+
+def test_validation_images_are_training_images_and_no_test_images():
+    rows = {
+        split: {tuple(x) for x in pixels.tolist()} for split, (pixels, _) in digits.images().items()
+    }
+    assert rows["fit"] | rows["validation"] == rows["train"]
+    for one, other in [("fit", "validation"), ("fit", "test"), ("validation", "test")]:
+        assert not rows[one] & rows[other]
+    assert [len(pixels) for pixels, _ in digits.images().values()] == [1437, 360, 1150, 287]
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        ({0: {25: 0.9, 40: 0.9}, 1: {25: 0.84, 40: 0.85}}, 40),
+        ({0: {60: 0.9, 25: 0.86}, 1: {60: 0.9, 25: 0.9}}, 25),
+        ({0: {25: 0.9, 40: 0.9}, 1: {40: 0.9}}, 40),
+    ],
+)
+def test_the_smallest_number_with_which_every_seed_reaches_the_goal_is_chosen(found, want):
+    assert digits.choose(found) == want
+
+
+def test_no_number_is_chosen_if_one_seed_never_reaches_the_goal():
+    with pytest.raises(ValueError, match=r"no number of epochs among \[25, 40\].*0.84"):
+        digits.choose({0: {25: 0.9, 40: 0.9}, 1: {25: 0.84, 40: 0.5}})
