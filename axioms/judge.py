@@ -41,15 +41,20 @@ class Finding:
 def judge(rule: Rule) -> list[Finding]:
     """Everything that is decided about a rule: its claims, conservation first, then rewrites."""
     own = rule_set(rule)
+    return judge_claims(rule, own) + [
+        _finding(name, lambda eps, name=name: decide(own, name, eps))
+        for name in rewrites_of(tuple(own.instead))
+    ]
+
+
+def judge_claims(rule: Rule, own: RuleSet) -> list[Finding]:
+    """What is decided about the operation alone: conservation first."""
     found = [
         _finding(text, lambda eps, claim=claim: _decide(claim, own, rule.kind, eps))
         for text, claim in claims(rule.kind).items()
     ]
     found[0] = _with_absorbed(found[0], own, rule.kind)
-    return found + [
-        _finding(name, lambda eps, name=name: decide(own, name, eps))
-        for name in rewrites_of(tuple(own.instead))
-    ]
+    return found
 
 
 def decide(own: RuleSet, rewrite: str, eps: str) -> Cell:

@@ -1,8 +1,9 @@
 """Rules of one's own: `lrp-axioms prove docs/my_rules.py` decides what holds for each of them.
 
 A rule takes the operands, the output, the relevance R of the output and the stabiliser eps, and
-returns the relevance that each operand receives from that output.  All arguments are exact:
-symbols in a proof, rational numbers in a witness.  Use + - * / and powers, `sign` and `abs`.
+returns the relevance that each operand receives from that output; all other operations follow
+AttnLRP.  All arguments are exact:
+symbols in a proof, numbers in a witness.  Use + - * / and powers, `sign` and `abs`.
 """
 
 from sympy import Rational
@@ -31,7 +32,7 @@ def epsilon(x, w, b, z, R, eps):
 
 @rule("bilinear")
 def one_third(a, v, o, R, eps):
-    """A third to A and two thirds to V: what linear attention would need to split evenly."""
+    """A third to the first factor of every matrix product: conserves, sees which is first."""
     share = R / (o + eps * sign(o))
     to_a = [Rational(1, 3) * ai * vi * share for ai, vi in zip(a, v, strict=True)]
     return to_a, [2 * r for r in to_a]
