@@ -4,8 +4,8 @@ import contextlib
 import inspect
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
@@ -30,6 +30,7 @@ class Verdict:
     seconds: float
     test: str  # such as axioms/theorems/test_linear.py::test_...
     error: str  # why nothing was established; empty otherwise
+    label: str = ""  # such as 10b; the number alone if it has one statement
 
 
 class _Recorder:
@@ -70,7 +71,7 @@ def _test(item: pytest.Item) -> str:
 def prove(*paths: str | Path) -> list[Verdict]:
     """Runs the theorem tests under ``paths`` (default: all) and says what each established.
 
-    In order of number.  Nothing is printed or written, and neither the current directory nor
+    As ``numbered``.  Nothing is printed or written, and neither the current directory nor
     the user's pytest configuration matters.  Raises RuntimeError if a file cannot be read or
     holds no theorem, and ValueError for a marker that is not (number, statement, verdict).
     """
@@ -87,11 +88,27 @@ def prove(*paths: str | Path) -> list[Verdict]:
             f"no theorem ran in {', '.join(map(str, chosen))} ({status!r}); "
             "give test files whose tests carry @pytest.mark.theorem"
         )
-    verdicts = [
+    return numbered(
         _verdict(test, items, recorder.reports.get(test, []))
         for test, items in recorder.items.items()
+    )
+
+
+def numbered(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """In order of number and then as given, labelled 10a, 10b, ... where a number has several."""
+    of_number: dict[int, list[Verdict]] = {}
+    for verdict in verdicts:
+        of_number.setdefault(verdict.number, []).append(verdict)
+    return [
+        replace(verdict, label=f"{number}{_letters(n) if len(of_number[number]) > 1 else ''}")
+        for number in sorted(of_number)
+        for n, verdict in enumerate(of_number[number])
     ]
-    return sorted(verdicts, key=lambda verdict: verdict.number)  # stable: files keep their order
+
+
+def _letters(n: int) -> str:
+    """a, b, ..., z, aa, ab, ... for n = 0, 1, ..."""
+    return (_letters(n // 26 - 1) if n >= 26 else "") + chr(ord("a") + n % 26)
 
 
 def _options() -> list[str]:

@@ -18,26 +18,48 @@ WIDTH = 80
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What is known about the statements of one number."""
+    """What is known about the statements of one number, or about one of them."""
 
-    number: int
+    label: str  # such as 10 or 10b
     verdicts: tuple[Verdict, ...]
     derivations: dict[str, Derivation]  # by name of the rule
 
 
-def page(number: int) -> Page:
-    """Decides the statements of theorem ``number`` now, by running their files alone.
+def page(label: str) -> Page:
+    """Decides the statements of theorem ``label`` now, by running their files alone.
 
-    Raises ValueError that lists all numbers if there is no such theorem.
+    "10" is the whole theorem with its derivations, "10b" its second statement alone.
+    Raises ValueError that names what there is if there is no such theorem or statement.
     """
-    files = [path for path in sorted(THEOREMS.glob("test_*.py")) if number in _numbers(path)]
-    if not files:
-        known = sorted({n for path in THEOREMS.glob("test_*.py") for n in _numbers(path)})
-        raise ValueError(
-            f"there is no theorem {number}; the numbers are {', '.join(map(str, known))}"
-        )
-    verdicts = tuple(verdict for verdict in prove(*files) if verdict.number == number)
-    return Page(number=number, verdicts=verdicts, derivations=of_theorem(number))
+    split = re.fullmatch(r"(\d+)([a-z]*)", label)
+    if not split:
+        raise ValueError(f"{label!r} is no theorem; pass a number, such as 10, or 10b of it")
+    number, letters = int(split[1]), split[2]
+    files = {path: _numbers(path) for path in sorted(THEOREMS.glob("test_*.py"))}
+    chosen = [path for path, numbers in files.items() if number in numbers]
+    if not chosen:
+        known = _ranges(set().union(*files.values()))
+        raise ValueError(f"there is no theorem {number}; the numbers are {known}")
+    verdicts = tuple(verdict for verdict in prove(*chosen) if verdict.number == number)
+    if not letters:
+        return Page(label=str(number), verdicts=verdicts, derivations=of_theorem(number))
+    only = tuple(verdict for verdict in verdicts if verdict.label == f"{number}{letters}")
+    if not only:
+        known = ", ".join(verdict.label for verdict in verdicts)
+        raise ValueError(f"there is no statement {label}; those of theorem {number} are {known}")
+    return Page(label=only[0].label, verdicts=only, derivations={})
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """1, 2, 3 and 7 as "1-3 and 7"."""
+    runs: list[list[int]] = []
+    for n in sorted(numbers):
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    *first, last = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _numbers(path: Path) -> set[int]:
@@ -72,9 +94,10 @@ def _evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 def text(page: Page) -> str:
     """The page in at most 80 columns."""
-    lines = [f"Theorem {page.number}"]
+    lines = [f"Theorem {page.label}"]
     for verdict in page.verdicts:
-        lines += ["", *_wrapped(f"[{verdict.verdict}] {verdict.statement}", indent=0, hang=2)]
+        head = f"{verdict.label} [{verdict.verdict}] {verdict.statement}"
+        lines += ["", *_wrapped(head, indent=0, hang=2)]
         for label, found in _evidence(verdict):
             lines += _wrapped(f"{label}: {found}", indent=2, hang=4)
     for name, derivation in page.derivations.items():
@@ -107,14 +130,16 @@ def latex(page: Page) -> str:
     """The page as a fragment that any LaTeX document can include, in ASCII."""
     lines = []
     for verdict in page.verdicts:
-        head = rf"\paragraph{{Theorem {page.number}, {escaped(verdict.verdict)}.}}"
-        lines += ["", head, escaped(verdict.statement)]
-        lines += [rf"\emph{{{label}:}} {escaped(found)}" for label, found in _evidence(verdict)]
+        head = rf"\paragraph{{Theorem {verdict.label}, {escaped(verdict.verdict)}.}}"
+        lines += ["", head, typeset(verdict.statement)]
+        for label, found in _evidence(verdict):
+            printed = typeset(found) if label in ("Method", "Witness") else escaped(found)
+            lines.append(rf"\emph{{{label}:}} {printed}")
     for name, derivation in page.derivations.items():
         rule = escaped(f"{derivation.operation.rule} ({name})")
         lines += ["", rf"\paragraph{{Derivation of the rule {rule}.}}", r"\begin{enumerate}"]
         for step in derivation.steps:
-            lines += [rf"\item {escaped(step.text)}", *_displayed(step.formulas)]
+            lines += [rf"\item {typeset(step.text)}", *_displayed(step.formulas)]
         lines += [r"\end{enumerate}"]
     return "\n".join(lines[1:]) + "\n"
 
@@ -139,6 +164,22 @@ SPECIAL = {
 """Every text that LaTeX would not print as it stands."""
 
 
+FORMULAS = {
+    r"\b(?:epsilon|eps)\b": r"\\varepsilon",
+    r"\b(alpha|beta|gamma)\b": r"\\\1",
+    r"\bzbar\b": r"\\bar z",
+    r"\bLOO_([a-z])\b": r"\\mathrm{LOO}_{\1}",
+    r"\b([A-Za-z])_?([0-9]+)\b": r"\1_{\2}",
+    r"\b(d?[A-Za-z])_([A-Za-z]{1,2})\b": r"\1_{\2}",
+    r"\b([A-Za-z0-9]+)\^([A-Za-z0-9]+)\b": r"\1^{\2}",
+    r"<=": r"\\leq",
+    r">=": r"\\geq",
+}
+"""The plain formulas of statements that are typeset, and how; all others stay plain text."""
+
+ESCAPES = r"->|[^\x00-\x7f]|[\\{}$&#%_^~<>|]"
+
+
 def escaped(text: str) -> str:
     """The text as LaTeX prints it; a character without an entry becomes its code point."""
 
@@ -146,4 +187,16 @@ def escaped(text: str) -> str:
         found = match.group()
         return SPECIAL.get(found) or rf"\texttt{{U+{ord(found):04X}}}"
 
-    return re.sub(r"->|[^\x00-\x7f]|[\\{}$&#%_^~<>|]", one, text)
+    return re.sub(ESCAPES, one, text)
+
+
+def typeset(text: str) -> str:
+    """The text as LaTeX prints it, its simplest formulas as formulas."""
+
+    def one(match):
+        for pattern, formula in FORMULAS.items():
+            if found := re.fullmatch(pattern, match.group()):
+                return f"${found.expand(formula)}$"
+        return escaped(match.group())
+
+    return re.sub("|".join([*FORMULAS, ESCAPES]), one, text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from axioms.prove import THEOREMS, prove
+from axioms.prove import THEOREMS, numbered, prove
 
 HEAD = "import pytest\n\n"
 HOLDS = """
@@ -51,6 +51,26 @@ def test_a_theorem_is_one_row_with_what_its_test_recorded(theorems):
     assert second.method == "by looking at 1; by looking at 2"
     assert second.seconds > 0
     assert second.test == f"{path.as_posix()}::test_one_is_one"
+
+
+def test_statements_of_one_number_are_lettered_in_order_and_one_alone_is_not(theorems):
+    first = theorems(REFUTES, HOLDS.replace("2,", "3,", 1), FAILS, name="test_b.py")
+    second = theorems(HOLDS.replace("2,", "3,", 1), name="test_c.py")
+    found = prove(first, second)
+    assert [(v.label, v.number) for v in found] == [("1", 1), ("3a", 3), ("3b", 3), ("3c", 3)]
+    assert [Path(v.test.partition("::")[0]).name for v in found[1:]] == [
+        "test_b.py",
+        "test_b.py",
+        "test_c.py",
+    ]
+    one_by_one = numbered(v for path in (first, second) for v in prove(path))
+    assert [(v.label, v.test) for v in one_by_one] == [(v.label, v.test) for v in found]
+
+
+def test_after_z_come_two_letters(theorems):
+    (one,) = prove(theorems(REFUTES))
+    labels = [verdict.label for verdict in numbered([one] * 28)]
+    assert labels[:2] + labels[25:] == ["1a", "1b", "1z", "1aa", "1ab"]
 
 
 WRONG = {

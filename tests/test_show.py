@@ -1,15 +1,17 @@
 """`lrp-axioms prove --show` prints a theorem that a reader, or LaTeX, can take in."""
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 
 import pytest
 from matplotlib.mathtext import MathTextParser
 
 from axioms.derivations import OPERATIONS, of_theorem
-from axioms.prove import Verdict
+from axioms.prove import Verdict, prove
 from axioms.roots import ROOTS
-from axioms.show import SPECIAL, Page, escaped, latex, page, text
+from axioms.show import FORMULAS, SPECIAL, Page, escaped, latex, page, text, typeset
 
 COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {
     "textbackslash", "textasciicircum", "textasciitilde", "ldots",
@@ -23,11 +25,12 @@ TRICKY = Verdict(
     seconds=0.1,
     test="axioms/theorems/test_x.py::test_of_a_name_that_is_too_long_for_one_line_" + "a" * 60,
     error="",
+    label="3a",
 )
 
 
 def as_page(number, *verdicts):
-    return Page(number=number, verdicts=verdicts, derivations=of_theorem(number))
+    return Page(label=str(number), verdicts=verdicts, derivations=of_theorem(number))
 
 
 NUMBERS = sorted({n for _, numbers in (OPERATIONS | ROOTS).values() for n in numbers})
@@ -35,7 +38,7 @@ NUMBERS = sorted({n for _, numbers in (OPERATIONS | ROOTS).values() for n in num
 
 @pytest.fixture(scope="module")
 def ten():
-    return page(10)
+    return page("10")
 
 
 def check_latex(source):
@@ -61,7 +64,7 @@ def test_a_theorem_is_shown_with_its_statements_derivation_and_evidence(ten):
     flat = " ".join(shown.split())
     assert len(ten.verdicts) >= 6
     for verdict in ten.verdicts:
-        assert f"[{verdict.verdict}] {verdict.statement}" in flat
+        assert f"{verdict.label} [{verdict.verdict}] {verdict.statement}" in flat
         evidence = (verdict.method, verdict.witness)
         assert all(" ".join(part.split()) in flat for part in evidence)
     assert "R_z00 = (R00*e01*z00 - R01*e00*z00)/(e00 + e01)" in shown
@@ -117,9 +120,102 @@ def test_broken_latex_is_rejected(name):
         check_latex(BROKEN[name])
 
 
-def test_an_unknown_number_lists_the_numbers():
-    with pytest.raises(ValueError, match=r"no theorem 999; the numbers are 1, 2, .*10"):
-        page(999)
+UNKNOWN = {
+    "999": "no theorem 999; the numbers are 1-28 and 40-44",
+    "22z": "no statement 22z; those of theorem 22 are 22a, 22b",
+    "10 b": "'10 b' is no theorem; pass a number, such as 10, or 10b of it",
+    "": "'' is no theorem",
+    "-1": "'-1' is no theorem",
+}
+
+
+@pytest.mark.parametrize("label", UNKNOWN)
+def test_an_unknown_theorem_is_refused_with_what_there_is(label):
+    with pytest.raises(ValueError, match=re.escape(UNKNOWN[label])):
+        page(label)
+
+
+def test_one_statement_is_shown_alone(ten):
+    shown = page("10b")
+    assert [verdict.statement for verdict in shown.verdicts] == [ten.verdicts[1].statement]
+    assert text(shown).startswith("Theorem 10b\n\n10b [")
+    assert "Derivation" not in text(shown)
+    assert r"\paragraph{Theorem 10b, " in latex(shown)
+
+
+@pytest.mark.parametrize(
+    ("plain", "printed"),
+    [
+        ("x1 x2", "$x_{1}$ $x_{2}$"),
+        ("R/2 as epsilon -> 0", r"R/2 as $\varepsilon$ $\to$ 0"),
+        ("eps >= 1/4", r"$\varepsilon$ $\geq$ 1/4"),
+        ("R_i = LOO_i", r"$R_{i}$ = $\mathrm{LOO}_{i}$"),
+        ("the alpha-beta rule", r"the $\alpha$-$\beta$ rule"),
+        ("R/2^d", "R/$2^{d}$"),
+        ("df_j/dx_i", "$df_{j}$/$dx_{i}$"),
+        ("a_name_of_code steps2 2x2", r"a\_name\_of\_code steps2 2x2"),
+    ],
+)
+def test_simple_formulas_are_typeset(plain, printed):
+    assert typeset(plain) == printed
+    check_latex(printed)
+
+
+def test_every_formula_of_the_table_occurs_in_a_theorem(verdicts):
+    texts = " ".join(f"{v.statement} {v.method} {v.witness}" for v in verdicts)
+    assert [pattern for pattern in FORMULAS if not re.search(pattern, texts)] == []
+
+
+# The whole of it, through LaTeX
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    return prove()
+
+
+def document(*fragments):
+    body = "\n\n".join(fragments)
+    return f"\\documentclass{{article}}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+
+
+def compile_latex(source, folder):
+    """Raises AssertionError with LaTeX's own words unless pdflatex finds no error."""
+    (folder / "page.tex").write_text(source, encoding="ascii")
+    command = ["pdflatex", "-interaction=nonstopmode", "-no-shell-escape", "page.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+    errors = [line for line in done.stdout.splitlines() if line.startswith("!")]
+    assert (done.returncode, errors) == (0, [])
+    assert (folder / "page.pdf").read_bytes().startswith(b"%PDF")
+
+
+needs_pdflatex = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed"
+)
+
+
+@needs_pdflatex
+def test_all_theorems_compile_as_one_document(verdicts, tmp_path):
+    numbers = sorted({verdict.number for verdict in verdicts})
+    pages = [as_page(n, *(v for v in verdicts if v.number == n)) for n in numbers]
+    compile_latex(document(*map(latex, pages), latex(as_page(3, TRICKY))), tmp_path)
+
+
+@needs_pdflatex
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a bare underscore",
+        "a closing brace",
+        "an unknown command",
+        "an open list",
+        "a formula with an open group",
+        "a formula with an unknown command",
+    ],
+)
+def test_latex_itself_rejects_what_is_broken(name, tmp_path):
+    with pytest.raises(AssertionError):
+        compile_latex(document(BROKEN[name]), tmp_path)
 
 
 def test_a_statement_that_was_not_established_shows_why():
