@@ -96,7 +96,7 @@ points = st.fixed_dictionaries(
     }
 )
 ON_RANDOM_GRAPHS = settings(
-    max_examples=6,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
