@@ -34,7 +34,9 @@ def prove(
     rules: Annotated[
         Path | None, typer.Argument(help="A Python file of your own rules, to judge these.")
     ] = None,
-    show: Annotated[int | None, typer.Option(help="Only the theorem of this number.")] = None,
+    show: Annotated[
+        str | None, typer.Option(help="Only this theorem, such as 10, or statement, such as 10b.")
+    ] = None,
     latex: Annotated[bool, typer.Option(help="With --show: print LaTeX.")] = False,
 ):
     """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""
@@ -53,7 +55,7 @@ def prove(
     raise typer.Exit(code=bool(failed))
 
 
-def _prove_one(rules: Path | None, show: int | None, *, latex: bool):
+def _prove_one(rules: Path | None, show: str | None, *, latex: bool):
     from axioms import judge
     from axioms import show as pages
     from axioms.user_rules import load

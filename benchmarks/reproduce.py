@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from axioms.prove import THEOREMS, prove
+from axioms.prove import THEOREMS, numbered, prove
 from benchmarks import digits, figures, report, text, timing
 from benchmarks.data import Texts
 from benchmarks.experiment import Result, Track, undefined, untracked
@@ -46,8 +46,7 @@ def theorems(*, folder: Path = THEOREMS, track: Track = untracked) -> Result:
     """The theorem table: each statement with its verdict, from running its proof."""
     start = time.perf_counter()
     files = sorted(folder.glob("test_*.py"))
-    verdicts = [verdict for file in track(files, "theorems") for verdict in prove(file)]
-    verdicts.sort(key=lambda verdict: verdict.number)
+    verdicts = numbered(v for file in track(files, "theorems") for v in prove(file))
     counts = Counter(verdict.verdict for verdict in verdicts)
     return Result(
         name="theorems",

@@ -43,7 +43,7 @@ def _or_dash(cell):
 
 COLUMNS: dict[str, list[Column]] = {
     "theorems": [
-        ("no.", _text("number")),
+        ("no.", _text("label")),
         ("statement", _text("statement")),
         ("verdict", _text("verdict")),
         ("witness, or method of proof", lambda row: row["witness"] or row["method"]),
