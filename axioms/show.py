@@ -10,7 +10,7 @@ from pathlib import Path
 import sympy as sp
 
 from axioms.derivations import of_theorem
-from axioms.derive import Derivation
+from axioms.derive import EPS, Derivation
 from axioms.prove import THEOREMS, Verdict, prove
 
 WIDTH = 80
@@ -147,6 +147,7 @@ def latex(page: Page) -> str:
 def _displayed(formulas: Iterable) -> list[str]:
     words = {sp.Symbol(word): rf"\mathrm{{{word}}}" for word in ("sum", "rest", "slope", "scale")}
     words[sp.Symbol("scale", positive=True)] = r"\mathrm{scale}"
+    words[EPS] = r"\varepsilon"
     return [rf"\[ {sp.latex(formula, symbol_names=words)} \]" for formula in formulas]
 
 
@@ -170,7 +171,7 @@ FORMULAS = {
     r"\bzbar\b": r"\\bar z",
     r"\bLOO_([a-z])\b": r"\\mathrm{LOO}_{\1}",
     r"\b([A-Za-z])_?([0-9]+)\b": r"\1_{\2}",
-    r"\b(d?[A-Za-z])_([A-Za-z]{1,2})\b": r"\1_{\2}",
+    r"\b(d?[A-Za-z])_([A-Za-z]{1,3})\b": r"\1_{\2}",
     r"\b([A-Za-z0-9]+)\^([A-Za-z0-9]+)\b": r"\1^{\2}",
     r"<=": r"\\leq",
     r">=": r"\\geq",

@@ -149,7 +149,7 @@ def test_one_statement_is_shown_alone(ten):
         ("x1 x2", "$x_{1}$ $x_{2}$"),
         ("R/2 as epsilon -> 0", r"R/2 as $\varepsilon$ $\to$ 0"),
         ("eps >= 1/4", r"$\varepsilon$ $\geq$ 1/4"),
-        ("R_i = LOO_i", r"$R_{i}$ = $\mathrm{LOO}_{i}$"),
+        ("R_out = LOO_i", r"$R_{out}$ = $\mathrm{LOO}_{i}$"),
         ("the alpha-beta rule", r"the $\alpha$-$\beta$ rule"),
         ("R/2^d", "R/$2^{d}$"),
         ("df_j/dx_i", "$df_{j}$/$dx_{i}$"),

@@ -163,8 +163,8 @@ def check_lemma(kind, rule, n, **options):
     25,
     "Of the relevance R of one output entry z, at every epsilon, a bias b, linear or LayerNorm's, "
     "absorbs exactly R b/(z + p), p = epsilon sign z, the stabiliser of n factors (n = 1 in Eq. 1) "
-    "R p/(n z + p), the softmax R (1 - z + zbar), a constant all; LayerNorm's mean and activations "
-    "nothing.",
+    "R p/(n z + p), the softmax at logit u R (1 - u + ubar), a constant all; LayerNorm's mean and "
+    "activations nothing.",
     "proved",
 )
 @pytest.mark.parametrize(("kind", "rule"), LEMMAS)
