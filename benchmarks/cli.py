@@ -1,4 +1,4 @@
-"""The command line: ``lrp-axioms prove | explain | reproduce``."""
+"""The command line: ``lrp-axioms prove | explain | reproduce | report``."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from axioms.composites import UnassignedOperation
+from benchmarks.errors import RunError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -118,30 +119,59 @@ def explain(
 
 @app.command()
 def reproduce(
-    model: Model = "embedded",
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(help="theorems table1 table2 figure2 time; special sensitivity softmax."),
+    ] = None,
+    *,
+    model: Annotated[
+        str,
+        typer.Option(help="'embedded', 'paper' (its BERT-base, from the Hub), a folder, a Hub id."),
+    ] = "embedded",
     dataset: Annotated[str, typer.Option(help="embedded, sst2 or imdb.")] = "embedded",
     data_dir: Annotated[Path | None, typer.Option(help="Folder to read sst2 or imdb from.")] = None,
     examples: Annotated[int | None, typer.Option(help="Only the first N texts.")] = None,
     device: Device = "cpu",
     output: Annotated[Path, typer.Option(help="Where results are written.")] = Path("results"),
 ):
-    """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report."""
+    """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report.
+
+    TABLES chooses some of them, and of what the paper did not ask.  An interrupted run goes on
+    where it was stopped.
+    """
     with problems.status("loading the model and the texts"), _mendable():
-        from benchmarks import data, models, tables
+        from benchmarks import data, models
         from benchmarks import reproduce as experiments
+        from benchmarks.tables import terminal
         from benchmarks.text import check
 
         _check_device(device)
+        wanted = experiments.chosen(tables)
         texts = data.load(dataset, data_dir=data_dir).first(examples)
-        classifier = models.load(model, device=device)
+        name = experiments.model_of_the_paper(texts) if model == "paper" else model
+        classifier = models.load(name, device=device)
         check(classifier, texts)
         with _mendable(f"--output {output}"):
             output.mkdir(parents=True, exist_ok=True)
-    for result in experiments.reproduce(classifier, texts, output=output, track=_track):
-        console.print(tables.terminal(result))
-        _print_notes(result)
+    with _mendable(catch=RunError):
+        found = experiments.reproduce(classifier, texts, output=output, wanted=wanted, track=_track)
+        for result in found:
+            console.print(terminal(result))
+            _print_notes(result)
     page = output / "report.html"
     console.print(f"\nwrote {page} and the tables beside it", markup=False, soft_wrap=True)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Where `reproduce` wrote.")] = Path("results"),
+):
+    """Render all results of a folder, and of the folders in it, as HTML and Markdown."""
+    with _mendable():
+        from benchmarks import report as pages
+
+        for page in pages.write(folder):
+            console.print(f"wrote {page}", markup=False, soft_wrap=True)
 
 
 def _print_notes(result):
@@ -172,14 +202,14 @@ def _track(items: Iterable, description: str) -> Iterator:
 
 
 @contextmanager
-def _mendable(place: str = ""):
+def _mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation)):
     """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
 
     ``place`` is the option that an error of the operating system is about.
     """
     try:
         yield
-    except (ValueError, OSError, UnassignedOperation) as error:
+    except catch as error:
         system = place and isinstance(error, OSError)
         message = f"{place}: {error.strerror}; pass another one" if system else str(error)
         problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)

@@ -11,7 +11,8 @@ from pathlib import Path
 import datasets
 
 from benchmarks import rows
-from benchmarks.models import UnavailableError, first_line
+from benchmarks.errors import UnavailableError
+from benchmarks.models import first_line
 
 EMBEDDED = Path(__file__).parent / "assets" / "sentences.tsv"
 
@@ -39,6 +40,11 @@ class Texts:
     origin: str
     paper: str
     chunk: int
+
+    @property
+    def config(self) -> str:
+        """The data set whose rows of ``configs`` apply."""
+        return "imdb" if self.paper == "IMDB" else "sst2"
 
     @property
     def sha256(self) -> str:

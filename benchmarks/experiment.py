@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterable
@@ -13,6 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+
+from benchmarks import figures
+from benchmarks.errors import RunError
 
 PACKAGES = ("numpy", "scikit-learn", "scipy", "sympy", "torch", "transformers")
 
@@ -28,33 +32,63 @@ def untracked(items: Iterable, _description: str) -> Iterable:
 class Result:
     """One experiment's answer: a table to read, and the per-example values behind it."""
 
-    name: str  # file name, such as "table2"
+    name: str  # file name, such as "table2-sst2"
+    table: str  # which table it is, such as "table2"
     title: str
     text: str  # what was measured, in which units, for a reader of the paper
     settings: dict  # all that determines the numbers
     rows: list[dict]  # the table; NaN where a value is undefined
     examples: dict[str, list] = field(default_factory=dict)  # columns, one value per example
     notes: tuple[str, ...] = ()  # findings, in sentences computed from the values
-    figure: Callable | None = None  # result -> matplotlib Figure
     seconds: float = 0.0
+    provenance: dict = field(default_factory=lambda: provenance())
+
+    @property
+    def figure(self) -> Callable | None:
+        """Result -> matplotlib Figure, if its table has one."""
+        return figures.FIGURES.get(self.table)
 
     def write(self, folder: Path) -> None:
         """``name``.json, .parquet and .png in ``folder``, whichever there is content for."""
-        record = {
-            "name": self.name,
-            "title": self.title,
-            "settings": self.settings,
-            "rows": [{key: _plain(value) for key, value in row.items()} for row in self.rows],
-            "notes": self.notes,
-            "seconds": self.seconds,
-            "provenance": provenance(),
-        }
-        text = json.dumps(record, indent=2, allow_nan=False)
-        (folder / f"{self.name}.json").write_text(text + "\n", encoding="utf-8")
+        record = {key: value for key, value in vars(self).items() if key != "examples"}
+        record["rows"] = [{key: _plain(value) for key, value in row.items()} for row in self.rows]
+        text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+        write_atomically(folder / f"{self.name}.json", lambda path: path.write_text(text, "utf-8"))
         if self.examples:
             pq.write_table(pa.table(self.examples), folder / f"{self.name}.parquet")
         if self.figure:
             self.figure(self).savefig(folder / f"{self.name}.png", dpi=150)
+
+
+def read(path: Path) -> Result:
+    """A Result as ``write`` left it, without its per-example values.
+
+    Raises RunError that names the file if it is none.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        rows = [
+            {k: math.nan if v is None and k != "layer" else v for k, v in row.items()}
+            for row in record["rows"]
+        ]
+        return Result(**record | {"rows": rows, "notes": tuple(record["notes"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"{path} is no result of this program ({type(error).__name__}: {error}); remove it, "
+            "or run the experiment again"
+        ) from error
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """``write`` gets a temporary path, which becomes ``path`` only when it is complete."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(draft)
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def undefined(rows: list[dict]) -> tuple[str, ...]:

@@ -66,28 +66,58 @@ def table2(result) -> Figure:
 
 
 def figure2(result) -> Figure:
-    """r with LOO against the layer, for the paper's three orders; grey line: AttnLRP."""
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, tokens in zip(panels, ("all", "content"), strict=True):
-        key = f"r {tokens}"
+    """r with LOO and Δ against the layer, for the three orders; crosses: the paper (Table A3)."""
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    panels = {"r all": "r, all tokens", "r content": "r, content tokens", "Δ": "Δ = LeRF − MoRF"}
+    paper = {"r all": "paper r all, sum to one", "Δ": "paper Δ"}
+    for axes, (key, title) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         for order, marker in MARKERS.items():
             rows = [row for row in result.rows if row["order"] == order]
-            axes.plot(
-                [row["layer"] for row in rows],
-                [row[key] for row in rows],
-                LINES[order],
-                marker=marker,
-                ms=4,
-                color="0.2",
-                mfc="white" if order == "single layer" else "0.2",
-                label=order,
-            )
-        axes.axhline(result.rows[0][key], color="0.7", zorder=0, label="AttnLRP, no layer")
-        axes.set_title(f"{tokens} tokens", fontsize=9)
+            layers = [row["layer"] for row in rows]
+            style = {"marker": marker, "ms": 4, "color": "0.2"}
+            style["mfc"] = "white" if order == "single layer" else "0.2"
+            axes.plot(layers, [row[key] for row in rows], LINES[order], label=order, **style)
+            if paper.get(key) in rows[0]:
+                theirs = [row[paper[key]] for row in rows]
+                label = "paper (BERT-base)" if order == "front to back" else None
+                axes.plot(layers, theirs, LINES[order], marker="x", ms=4, color="0.65", label=label)
+        axes.axhline(result.rows[0][key], color="tab:red", ls="--", lw=1, zorder=0, label="AttnLRP")
+        axes.set_title(title, fontsize=9)
         axes.set_xlabel("layer")
         axes.xaxis.get_major_locator().set_params(integer=True)
-    panels[0].set_ylabel("Pearson's r with Leave-One-Out")
+    figure.axes[0].set_ylabel("Pearson's r with Leave-One-Out")
+    figure.axes[2].set_ylabel("logits")
+    return _with_legend(figure)
+
+
+def softmax(result) -> Figure:
+    """By layer: flatness and the errors of §3.2, and what bypassing that layer gains."""
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    axes, gain = figure.subplots(1, 2)
+    layers = [row["layer"] for row in result.rows]
+    lines = {
+        "flatness": ("flatness of attention", "o-", "0.2"),
+        "structural_bias": ("structural bias", "s--", "0.2"),
+        "linearization_error": ("linearization error", "^:", "0.2"),
+        "centred_error": ("the same, centred", "v:", "0.6"),
+    }
+    for key, (label, style, grey) in lines.items():
+        axes.plot(layers, [row[key] for row in result.rows], style, color=grey, ms=4, label=label)
+    axes.set_ylabel("relative to what it should be")
+    for tokens, shift in (("all", -0.2), ("content", 0.2)):
+        mean = np.array([row[f"gain {tokens}"] for row in result.rows])
+        ends = [
+            np.array([row[f"gain {tokens} {e}"] for row in result.rows]) for e in ("low", "high")
+        ]
+        errors = np.abs([mean - ends[0], ends[1] - mean])
+        style = {"color": GREYS[tokens], "label": f"{tokens} tokens"}
+        gain.bar(np.array(layers) + shift, mean, 0.38, yerr=errors, **style)
+    gain.axhline(0, color="0.5", lw=0.8)
+    gain.set_ylabel("gain in r, this layer bypassed")
+    gain.legend(frameon=False, fontsize=8, loc="upper left")
+    for each in (axes, gain):
+        each.set_xlabel("layer")
+        each.xaxis.get_major_locator().set_params(integer=True)
     return _with_legend(figure)
 
 
@@ -120,3 +150,13 @@ def _with_legend(figure):
     handles = figure.axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
     return figure
+
+
+FIGURES = {
+    "table1": table1,
+    "table2": table2,
+    "figure2": figure2,
+    "softmax": softmax,
+    "time": timing,
+}
+"""By table."""

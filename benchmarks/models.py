@@ -15,11 +15,10 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from benchmarks.errors import UnavailableError
+from benchmarks.rows import SOURCES
+
 EMBEDDED = Path(__file__).parent / "assets" / "bert12-sst2"
-
-
-class UnavailableError(FileNotFoundError):
-    """A model or data set that is neither on this machine nor reachable."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,7 @@ def load(name: str = "embedded", *, device: str = "cpu", revision: str | None = 
     Raises UnavailableError that says what was looked for, where, and what works offline.
     """
     source = _source(name)
+    revision = revision or SOURCES["models"].get(name)
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # its loading bar would break ours
     logging.disable_progress_bar()

@@ -8,7 +8,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import tables
-from benchmarks.experiment import Result, provenance
+from benchmarks.errors import RunError
+from benchmarks.experiment import Result, provenance, read
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "assets"),
@@ -17,6 +18,40 @@ TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+
+
+def load(folder: Path) -> list[Result]:
+    """All results in a folder and the folders in it, in the order of the paper.
+
+    Raises RunError if there is none, and for a file that is broken.
+    """
+    paths = [path for path in sorted(folder.rglob("*.json")) if path.name != "record.json"]
+    if not paths:
+        raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
+    order = list(tables.COLUMNS)
+    return sorted(map(read, paths), key=lambda result: (order.index(result.table), result.name))
+
+
+def write(folder: Path) -> list[Path]:
+    """report.html and report.md of all results in ``folder``, in it."""
+    results = load(folder)
+    found = {"report.html": render(results), "report.md": markdown(results)}
+    for name, content in found.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return [folder / name for name in found]
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """All tables and findings but the list of theorems, for a README."""
+    parts = []
+    for result in results:
+        parts += [
+            f"### {result.title}",
+            *([] if result.table == "theorems" else [tables.markdown(result)]),
+        ]
+        if result.notes:
+            parts.append("\n".join(f"- {note}" for note in result.notes))
+    return "\n\n".join(parts) + "\n"
 
 
 def render(results: Sequence[Result]) -> str:
@@ -39,20 +74,19 @@ def _image(result):
 
 def _summary(results):
     """The answers to the two questions that most readers come with."""
-    found = {result.name: result for result in results}
     lines = []
-    if "theorems" in found:
-        lines += found["theorems"].notes
-    if "table2" in found:
-        for method, everything, content, *_ in tables.cells(found["table2"])[1]:
-            if method in ("AttnLRP", "CP-LRP"):
-                lines.append(
-                    f"{method}: r with Leave-One-Out is {everything} over all tokens, {content} "
-                    "over content tokens."
-                )
-        lines += found["table2"].notes
-    if "time" in found:
-        last = found["time"].rows[-1]
+    for result in results:
+        if result.table == "theorems":
+            lines += result.notes
+        if result.table == "table2":
+            for method, everything, content, *_ in tables.cells(result)[1]:
+                if method in ("AttnLRP", "CP-LRP"):
+                    lines.append(
+                        f"{result.settings['dataset']}, {method}: r with Leave-One-Out is "
+                        f"{everything} over all tokens, {content} over content tokens."
+                    )
+            lines += result.notes
+    for last in [result.rows[-1] for result in results if result.table == "time"]:
         lines.append(
             f"Leave-One-Out takes {last['LOO / AttnLRP']:.1f} times as long as AttnLRP at "
             f"{last['tokens']} tokens."

@@ -1,13 +1,14 @@
-"""The main job: theorems, Table 1, Table 2, Figure 2 and timing, on one model and one data set."""
+"""Runs experiments by table: theorems, Table 1, the text experiments of ``configs``, timing."""
 
+import fnmatch
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from axioms.prove import THEOREMS, numbered, prove
-from benchmarks import digits, figures, report, text, timing
+from benchmarks import agreement, beyond, digits, report, rows, text, timing
 from benchmarks.data import Texts
 from benchmarks.experiment import Result, Track, undefined, untracked
 from benchmarks.models import Classifier
@@ -15,31 +16,80 @@ from numeric.evaluation.correlation import bootstrap_mean
 
 DIGIT_SEEDS = (0, 1, 2)
 
+LOO, LRP = "table2-{}-loo", ("table2-{}-attnlrp", "table2-{}-cp-lrp")
+TEXT: dict[str, tuple[Callable[[agreement.Measured], Result], tuple[str, ...]]] = {
+    "table2": (agreement.table2, (LOO, "table2-{}-*")),
+    "special": (beyond.special, (LOO, *LRP)),
+    "figure2": (agreement.figure2, (LOO, "figure2-{}")),
+    "sensitivity": (beyond.sensitivity, (LOO, *LRP, "sensitivity-{}")),
+    "softmax": (beyond.softmax, (LOO, "figure2-{}", "softmax-{}")),
+}
+"""Table -> how it is computed, and from which files of ``configs`` by data set."""
+
+DEFAULT = ("theorems", "table1", "table2", "figure2", "time")
+TABLES = (*dict.fromkeys((*DEFAULT, *TEXT)),)
+
 
 def reproduce(
-    classifier: Classifier, data: Texts, *, output: Path, track: Track = untracked
+    classifier: Classifier,
+    data: Texts,
+    *,
+    output: Path,
+    wanted: Sequence[str] = DEFAULT,
+    track: Track = untracked,
 ) -> Iterator[Result]:
-    """Yields each experiment once its files are in ``output``; the report comes with the last.
+    """Yields each wanted table once its files are in ``output``; the report comes with the last.
 
-    Files: NAME.json (with provenance), NAME.parquet (per-example values), NAME.png, report.html.
+    Files: NAME.json (with provenance), NAME.parquet (per-example values), NAME.png, report.html;
+    a folder per row of ``configs``, from which an interrupted run goes on.
+    Raises ValueError where ``output`` holds a run of another configuration.
     """
     output.mkdir(parents=True, exist_ok=True)
-    results = []
-    for result in _experiments(classifier, data, track):
+    for table in wanted:
+        if table in TEXT:
+            result = text_table(table, classifier, data, output=output, track=track)
+        else:
+            make = {"theorems": theorems, "table1": table1}.get(table)
+            result = make(track=track) if make else timing.lrp_versus_loo(classifier, track=track)
         result.write(output)
-        results.append(result)
-        if result.name == "time":
-            (output / "report.html").write_text(report.render(results), encoding="utf-8")
+        if table == wanted[-1]:
+            report.write(output)
         yield result
 
 
-def _experiments(classifier, data, track):
-    yield theorems(track=track)
-    yield table1(track=track)
-    found = text.groups(classifier, data, track=track)
-    yield text.table2(classifier, data, found, track=track)
-    yield text.sweep(classifier, data, found, track=track)
-    yield timing.lrp_versus_loo(classifier, track=track)
+def chosen(tables: Sequence[str] | None) -> Sequence[str]:
+    """The tables that are wanted, in the order of the paper; ValueError names all unknown ones."""
+    unknown = [table for table in tables or () if table not in TABLES]
+    if unknown:
+        raise ValueError(
+            f"unknown table {', '.join(map(repr, unknown))}; the tables are {', '.join(TABLES)}"
+        )
+    return [table for table in TABLES if table in (tables or DEFAULT)]
+
+
+def model_of_the_paper(data: Texts) -> str:
+    """The Hub id of the model that the paper explains on this data set (Appendix B.1.2)."""
+    return rows.load(LOO.format(data.config)).model
+
+
+def text_table(
+    table: str, classifier: Classifier, data: Texts, *, output: Path, track: Track = untracked
+) -> Result:
+    """One table of the text experiments, from the runs it needs."""
+    start = time.perf_counter()
+    make, patterns = TEXT[table]
+    needed = [
+        name
+        for pattern in patterns
+        for name in rows.names()
+        if fnmatch.fnmatch(name, pattern.format(data.config))
+    ]
+    runs = []
+    for name in dict.fromkeys(needed):
+        row = rows.load(name)
+        row = replace(row, name=name.replace(f"-{row.dataset}", f"-{data.name}"), dataset=data.name)
+        runs.append(text.run(row, classifier, data, output=output, track=track))
+    return replace(make(agreement.measured(runs)), seconds=time.perf_counter() - start)
 
 
 def theorems(*, folder: Path = THEOREMS, track: Track = untracked) -> Result:
@@ -50,6 +100,7 @@ def theorems(*, folder: Path = THEOREMS, track: Track = untracked) -> Result:
     counts = Counter(verdict.verdict for verdict in verdicts)
     return Result(
         name="theorems",
+        table="theorems",
         title="Theorems: what LRP rules guarantee, and what they do not",
         text=(
             "Each line was decided just now by exact computation: 'proved' by an identity of "
@@ -92,6 +143,7 @@ def table1(
     accuracy = {seed: round(run.accuracy, 3) for seed, run in runs.items()}
     return Result(
         name="table1",
+        table="table1",
         title="Table 1: one function, two factorizations, on handwritten digits",
         text=(
             "Linear attention without softmax on 8×8 digits, evaluated as (QKᵀ)V (L, qk_first) or "
@@ -111,7 +163,6 @@ def table1(
         rows=rows,
         examples=examples,
         notes=(*_table1_notes(rows), *undefined(rows)),
-        figure=figures.table1,
         seconds=time.perf_counter() - start,
     )
 

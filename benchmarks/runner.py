@@ -5,28 +5,16 @@ written under another name, synced, and renamed: it is there completely or not a
 """
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.experiment import Track, provenance, untracked
+from benchmarks.errors import RunError
+from benchmarks.experiment import Track, provenance, untracked, write_atomically
 
 RECORD = "record.json"
-
-
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """``write`` gets a temporary path, which becomes ``path`` only when it is complete."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(draft)
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def run(
@@ -40,7 +28,7 @@ def run(
     """All rows of ``measure``, shard by shard; what ``folder`` already holds is not computed again.
 
     ``shards``: the numbers of the examples of each part.  ``measure`` of one shard returns
-    columns, among them "example".  Raises ValueError for a folder of another record, naming what
+    columns, among them "example".  Raises RunError for a folder of another record, naming what
     differs, and for a part that is truncated or holds other examples.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +43,7 @@ def run(
 
 
 def claim(folder: Path, record: dict) -> None:
-    """Makes ``folder`` that of ``record``; ValueError names what differs if it is another's."""
+    """Makes ``folder`` that of ``record``; RunError names what differs if it is another's."""
     path = folder / RECORD
     record = json.loads(json.dumps(record))  # as JSON gives it back
     if not path.exists():
@@ -65,12 +53,12 @@ def claim(folder: Path, record: dict) -> None:
     try:
         there = json.loads(path.read_text(encoding="utf-8"))["record"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is broken ({error}); remove {folder} and run again") from error
+        raise RunError(f"{path} is broken ({error}); remove {folder} and run again") from error
     old, new = _flat(there), _flat(record)
     differ = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
     if differ:
         lines = [f"\n  {key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in differ]
-        raise ValueError(
+        raise RunError(
             f"{folder} holds results of another configuration, which are not mixed:"
             f"{''.join(lines)}\nPass another --output, or remove that folder."
         )
@@ -87,12 +75,12 @@ def _flat(record: dict, prefix: str = "") -> dict:
 
 
 def read(folder: Path, shards: Iterable[Sequence[int]]) -> pa.Table:
-    """All parts as one table; ValueError if one is missing or holds other examples."""
+    """All parts as one table; RunError if one is missing or holds other examples."""
     tables = []
     for n, shard in enumerate(shards):
         path = _part(folder, n)
         if not _is_done(path, shard):
-            raise ValueError(f"{path} is missing: the run is not complete; run it again")
+            raise RunError(f"{path} is missing: the run is not complete; run it again")
         tables.append(pq.read_table(path).replace_schema_metadata())
     return pa.concat_tables(tables)
 
@@ -114,11 +102,11 @@ def _is_done(path, shard):
     try:
         examples = pq.read_table(path, columns=["example"])["example"].to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(
+        raise RunError(
             f"{path} is truncated or broken ({error}); remove this file and run again"
         ) from error
     if set(examples) != set(shard) or len(examples) % len(shard):
-        raise ValueError(
+        raise RunError(
             f"{path} holds {len(set(examples))} examples, not the {len(shard)} of its shard; "
             "remove this file and run again"
         )

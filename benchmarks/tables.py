@@ -24,9 +24,31 @@ def _number(key, digits=3):
 
 
 def _interval(key, digits=3):
+    """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
     mean = _number(key, digits)
-    ends = lambda row: f"[{row[f'{key} low']:.{digits}f}, {row[f'{key} high']:.{digits}f}]"
-    return lambda row: DASH if mean(row) == DASH else f"{mean(row)} {ends(row)}"
+    end = lambda value: f"{value:.2f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
+
+    def cell(row):
+        low, high = row[f"{key} low"], row[f"{key} high"]
+        exact = mean(row) == DASH or low == high
+        return mean(row) if exact else f"{mean(row)} [{end(low)}, {end(high)}]"
+
+    return cell
+
+
+def _both(key):
+    """Over all and over content tokens."""
+    return lambda row: " / ".join(_number(f"{key} {t}", 2)(row) for t in ("all", "content"))
+
+
+def _signed(key):
+    """A difference; a star where its interval excludes 0."""
+
+    def cell(row):
+        star = "*" if row[f"{key} low"] > 0 or row[f"{key} high"] < 0 else " "
+        return f"{row[key]:+.3f}{star}"
+
+    return cell
 
 
 def _or_dash(cell):
@@ -60,9 +82,39 @@ COLUMNS: dict[str, list[Column]] = {
         ("r, all\ntokens", _interval("r all")),
         ("r, content\ntokens", _interval("r content")),
         ("r, sum\nto one", _number("r all, sum to one")),
+        ("τ", _number("tau all", 2)),
         ("LeRF", _number("LeRF", 2)),
         ("MoRF", _number("MoRF", 2)),
         ("Δ", _number("Δ", 2)),
+    ],
+    "special": [
+        (
+            "tokens that count",
+            lambda row: row["tokens"] + (f", {row['method']}" if "method" in row else ""),
+        ),
+        ("share of\n|relevance|", _number("share")),
+        ("r of\nAttnLRP", _number("AttnLRP")),
+        ("r of\nCP-LRP", _number("CP-LRP")),
+        ("gap", _interval("gap")),
+    ],
+    "sensitivity": [
+        ("method", _text("method")),
+        ("what is changed", _text("choice")),
+        ("mask", _both("attention mask")),
+        ("[MASK]", _both("[MASK]")),
+        ("deletion", _both("deletion")),
+        ("logit diff.", _both("logit difference")),
+    ],
+    "softmax": [
+        ("layer", _text("layer")),
+        ("flatness", _number("flatness", 2)),
+        ("struct.\nbias", _number("structural_bias", 2)),
+        ("lin.\nerror", _number("linearization_error", 2)),
+        ("centred", _number("centred_error", 2)),
+        ("r Eq. 5", _number("taylor_r", 2)),
+        ("r value", _number("value_r", 2)),
+        ("gain, all", _signed("gain all")),
+        ("content", _signed("gain content")),
     ],
     "figure2": [
         ("layer", lambda row: str(row["layer"] or DASH)),
@@ -71,6 +123,9 @@ COLUMNS: dict[str, list[Column]] = {
         ("r, all\ntokens", _number("r all")),
         ("r, content\ntokens", _number("r content")),
         ("r, sum\nto one", _number("r all, sum to one")),
+        ("paper", _number("paper r all, sum to one", 2)),
+        ("Δ", _number("Δ", 2)),
+        ("paper", _number("paper Δ", 2)),
     ],
     "time": [
         ("tokens", _text("tokens")),
@@ -86,9 +141,20 @@ COLUMNS: dict[str, list[Column]] = {
 
 def cells(result: Result) -> tuple[list[str], list[list[str]]]:
     """Headers and rows of the table, as text."""
-    columns = COLUMNS[result.name]
+    columns = COLUMNS[result.table]
     rows = [[_or_dash(cell)(row) for _, cell in columns] for row in result.rows]
     return [header for header, _ in columns], rows
+
+
+def markdown(result: Result) -> str:
+    """The table as Markdown."""
+    headers, rows = cells(result)
+    right = numeric(rows)
+    lines = [[" ".join(header.split()) for header in headers]]
+    lines += [["--:" if n else "---" for n in right], *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
 
 
 def terminal(result: Result) -> Table:
@@ -111,5 +177,5 @@ def terminal(result: Result) -> Table:
 
 def numeric(rows: list[list[str]]) -> list[bool]:
     """Which columns hold numbers alone."""
-    number = re.compile(rf"-?\d|{DASH}")
+    number = re.compile(rf"[-+]?\d|{DASH}")
     return [all(map(number.match, column)) for column in zip(*rows, strict=True)]

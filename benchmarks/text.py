@@ -33,6 +33,7 @@ class Run:
     settings: dict
     table: pa.Table
     chunk: int  # tokens per removal step of a curve
+    commits: list[str]  # of the code that measured
 
 
 def check(classifier: Classifier, data: Texts) -> None:
@@ -53,14 +54,16 @@ def run(
     classifier = _in_dtype(classifier, getattr(torch, row.dtype))
     about = settings(classifier, data)
     measure = MEASURES[row.table]
+    folder = output / row.name
     table = runner.run(
-        output / row.name,
+        folder,
         row.record() | about,
         shards(classifier, data),
         lambda shard: measure(row, classifier, data, shard),
         track=track,
     )
-    return Run(row=row, settings=about, table=table, chunk=data.chunk)
+    commits = runner.commits(folder)
+    return Run(row=row, settings=about, table=table, chunk=data.chunk, commits=commits)
 
 
 def settings(classifier: Classifier, data: Texts) -> dict:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch
 
-from benchmarks import figures
 from benchmarks.experiment import Result, Track, untracked
 from benchmarks.models import Classifier
 from numeric import attribute
@@ -109,6 +108,7 @@ def lrp_versus_loo(
         )
     return Result(
         name="time",
+        table="time",
         title="Time: one LRP pass against Leave-One-Out",
         text=(
             "Milliseconds for one text on this machine, median of "
@@ -124,6 +124,5 @@ def lrp_versus_loo(
             "repeats": repeats,
         },
         rows=rows,
-        figure=figures.timing,
         seconds=time.perf_counter() - start,
     )

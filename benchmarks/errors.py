@@ -1,0 +1,9 @@
+"""Errors that a user can mend; nothing else is imported here, so that commands start fast."""
+
+
+class RunError(ValueError):
+    """A file or folder of results that cannot be used: the message names it and the next step."""
+
+
+class UnavailableError(FileNotFoundError):
+    """A model or data set that is neither on this machine nor reachable."""
