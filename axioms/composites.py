@@ -113,7 +113,12 @@ GRADIENT_X_INPUT = Composite("gradient-x-input", dict.fromkeys(RULES, kinds.GRAD
 
 
 def bypass_softmax(layers: Iterable[int]) -> Composite:
-    """AttnLRP with CP-LRP's attention step in ``layers`` (from 0): one cell of Table A3."""
+    """AttnLRP with CP-LRP's attention step in ``layers`` (from 0): one cell of Table A3.
+
+    Raises TypeError if ``layers`` is a single number.
+    """
+    if isinstance(layers, int):
+        raise TypeError(f"layers={layers!r}: pass all layers in a list, such as [{layers!r}]")
     chosen = sorted(set(layers))
     name = f"attnlrp, value-only in {chosen}"
     return replace(ATTNLRP, name=name, layers=dict.fromkeys(chosen, BYPASS))

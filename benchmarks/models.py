@@ -1,5 +1,6 @@
 """Sequence classifiers by name: the embedded one, a folder, or an id on the Hugging Face Hub."""
 
+import difflib
 import hashlib
 import json
 from dataclasses import dataclass
@@ -93,6 +94,9 @@ def _source(name):
             f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "
             "textattack/bert-base-uncased-SST-2, or 'embedded'"
         )
+    close = difflib.get_close_matches(name, ["embedded", *SOURCES["models"]], n=1, cutoff=0.8)
+    if close and name not in SOURCES["models"]:  # the Hub would be asked for half a minute
+        raise UnavailableError(f"unknown model {name!r}; did you mean {close[0]!r}?")
     return name
 
 

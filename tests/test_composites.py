@@ -82,3 +82,8 @@ def test_a_mixture_bypasses_the_softmax_in_the_chosen_layers_alone():
         for kind in kinds.RULES:
             assert mixed.rule(kind, layer=layer) == expected.rule(kind)
     assert "[0, 2]" in mixed.name
+
+
+def test_one_layer_alone_is_passed_in_a_list():
+    with pytest.raises(TypeError, match=r"layers=6: pass all layers in a list, such as \[6\]"):
+        bypass_softmax(layers=6)
