@@ -3,38 +3,33 @@
 Every specification is declared beforehand, and all are reported; none is chosen.
 """
 
-import itertools
 import json
 import re
 import time
 import tomllib
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 
 from benchmarks import table1
+from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, provenance, undefined, untracked
-from benchmarks.mnist_figures import strips
+from benchmarks.mnist_analysis import SAME, analyse, analyses, column
 from benchmarks.mnist_findings import findings
 from benchmarks.mnist_images import Images, load
-from benchmarks.pixel_attention import PixelAttention, Rules, Specification, relevance
+from benchmarks.pixel_attention import PixelAttention, Specification
 from benchmarks.runner import claim, write_atomically
-from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
+from numeric.evaluation.correlation import bootstrap_mean
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 
 CONFIG = Path(__file__).parent / "configs" / "table1-mnist.toml"
-ORDERS = tuple(table1.SIDES.values())
-INVARIANCE = 1e-10
-"""LOO and IG of both orders may differ by this much of the map's largest value, in float64."""
 
-MAPS = {"raw": lambda a, keep: a, "sum to one": normalise}
+
 SIDES = {"3.1": {"L": "qk_first", "R": "kv_first"}, "4.3": {"L": "kv_first", "R": "qk_first"}}
 
 
@@ -75,7 +70,7 @@ def sweep(
 ) -> Result:
     """Trains and analyses every declared specification; what ``output`` already has is kept.
 
-    ``output`` gets one Parquet file per network, of r per test image.  Raises ValueError for a
+    ``output`` gets one Parquet file per network, of r per test image.  Raises RunError for a
     folder of another configuration or a broken file, and ArithmeticError if LOO or IG differ
     between the two orders.
     """
@@ -91,23 +86,26 @@ def sweep(
     tables = {key: _read(output / _file(*key), grid) for key in grid.models}
     rows = [row for key, table in tables.items() for row in _rows(grid, key, table)]
     accuracies = [row["accuracy"] for row in rows]
-    count = grid.analysis["images"]
+    limits = {"tolerance": grid.tolerance, "accuracy": grid.accuracy}
     return Result(
         name="table1-mnist",
+        table="table1-mnist",
         title="Table 1: one function, two factorizations, on 14×14 MNIST",
         text=(
             "Linear attention without softmax, evaluated as (QKᵀ)V (qk_first) or Q(KᵀV) "
-            f"(kv_first) with the same weights: mean Pearson's r between pixel maps over {count} "
-            f"test images, for {len(grid.models)} trained networks (test accuracy "
-            f"{min(accuracies):.2f} to {max(accuracies):.2f}) and every analysis that the paper's "
-            "text allows. Each specification was declared before any correlation was computed, "
-            "and all are here."
+            "(kv_first) with the same weights: mean Pearson's r between pixel maps over "
+            f"{grid.analysis['images']} test images, for {len(grid.models)} trained networks "
+            f"(test accuracy {min(accuracies):.2f} to {max(accuracies):.2f}) and every analysis "
+            "that the paper's text allows. Each specification was declared before any "
+            "correlation was computed, and all are here."
         ),
-        settings=_record(grid, images) | {"origin": images.origin},
+        settings=_record(grid, images) | limits | {"origin": images.origin},
         rows=rows,
         examples=_examples(tables),
-        notes=(*findings(rows, grid, tables), *undefined(rows)),
-        figure=partial(strips, paper=grid.paper, images=count),
+        notes=(
+            *findings(rows, **limits, invariance=_invariance(tables.values())),
+            *undefined(rows),
+        ),
         seconds=time.perf_counter() - start,
     )
 
@@ -149,105 +147,6 @@ def _train(specification, pixels, labels, *, seed, images, width, **training):
     return model
 
 
-def analyse(
-    model: PixelAttention,
-    pixels: Tensor,
-    axes: dict,
-    *,
-    ink: np.ndarray,
-    mean: Tensor,
-    batch: int = 20,
-) -> dict[str, np.ndarray]:
-    """r of every analysis, (example,) each, and the differences of LOO and IG between the orders.
-
-    pixels: (example, token), what the network gets; ink: (example, token), which count as ink;
-    mean: (token,), the training mean; axes: the table "analysis" of the configuration.
-    Raises ArithmeticError if LOO or IG depend on the order.
-    """
-    logits = model(pixels)
-    target = logits.argmax(dim=1)
-    parts = [
-        _maps(model, x, t, mean=mean, axes=axes)
-        for x, t in zip(pixels.split(batch), target.split(batch), strict=True)
-    ]
-    maps = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    forward = axes["forward"]
-    again = partial(model, factorization="qk_first")
-    few = table1.leave_one_out(again, pixels[:forward], target[:forward]).numpy()
-    same = {"LOO": _difference("LOO", maps["LOO"][:forward], few)}
-    for baseline in axes["baseline"]:
-        pair = (maps["IG", order, baseline] for order in ORDERS)
-        same[f"IG {baseline}"] = _difference(f"IG {baseline}", *pair)
-
-    columns = {"target": target.numpy(), "logit": logits.amax(dim=1).numpy()}
-    for name, values in same.items():
-        columns[f"{name}, difference of the orders"] = np.full(len(pixels), np.nan)
-        columns[f"{name}, difference of the orders"][: len(values)] = values
-    keeps = {"all": np.ones_like(ink), "ink": ink}
-    for settings in analyses(axes):
-        keep, rescale = keeps[settings["pixels"]], MAPS[settings["maps"]]
-        a, b = (rescale(maps[key], keep) for key in _compared(settings))
-        columns[column(settings)] = pearson(a, b, keep)
-    return columns
-
-
-def _maps(model, pixels, target, *, mean, axes):
-    """All maps of some images by key, (example, token), in logits."""
-    maps = {"LOO": table1.leave_one_out(model, pixels, target)}
-    embedding = model.embed(pixels)
-    for order in ORDERS:
-        network = partial(model, factorization=order)
-        behind = partial(model.read, factorization=order)
-        baselines = {"zero image": torch.zeros_like(mean), "mean image": mean}
-        for name, start in baselines.items():
-            maps["IG", order, name] = table1.integrated_gradients(
-                network, pixels, target, baseline=start
-            )
-        of_channels = table1.integrated_gradients(behind, embedding, target)
-        maps["IG", order, "zero embedding"] = of_channels.sum(dim=-1)
-        for bias in axes["bias"]:
-            rule = Rules(eps=axes["epsilon"], bias=bias)
-            found = relevance(model, pixels, target, factorization=order, rule=rule)
-            maps |= {("AttnLRP", order, bias, level): found[level] for level in axes["level"]}
-    return {key: value.numpy() for key, value in maps.items()}
-
-
-def _difference(name, left, right):
-    """Largest difference of two maps in units of the largest value, per image."""
-    found = abs(left - right).max(axis=1) / abs(left).max(axis=1)
-    if not (found <= INVARIANCE).all():
-        raise ArithmeticError(
-            f"{name} of image {int(found.argmax())} differs by {found.max():.1e} of its largest "
-            f"value between {' and '.join(ORDERS)}, which compute one function"
-        )
-    return found
-
-
-def analyses(axes: dict):
-    """Every analysis as a dict of its settings: what is compared, and how."""
-    pairs = ("AttnLRP L vs R", *(f"AttnLRP {order} vs LOO" for order in ORDERS))
-    both = {"maps": axes["maps"], "pixels": axes["pixels"]}
-    lrp = {"pair": pairs, "level": axes["level"], "bias": axes["bias"]} | both
-    gradients = {"pair": ("IG vs LOO",), "baseline": axes["baseline"]} | both
-    for kind in (lrp, gradients):
-        for values in itertools.product(*kind.values()):
-            yield dict(zip(kind, values, strict=True))
-
-
-def column(settings: dict) -> str:
-    return ", ".join(settings.values())
-
-
-def _compared(settings):
-    """Keys of the two maps of one analysis."""
-    if settings["pair"] == "IG vs LOO":
-        return ("IG", ORDERS[0], settings["baseline"]), "LOO"
-    keys = [("AttnLRP", order, settings["bias"], settings["level"]) for order in ORDERS]
-    if settings["pair"] == "AttnLRP L vs R":
-        return keys
-    return keys[ORDERS.index(settings["pair"].split()[1])], "LOO"
-
-
 def _rows(grid, key, table):
     """One row per analysis of one network and number of the paper that it may answer."""
     name, seed = key
@@ -278,6 +177,16 @@ def _numbers(pair, sections):
     ]
 
 
+def _invariance(tables):
+    """Largest difference of the orders by explainer, over all networks."""
+    tables = list(tables)
+    names = [name for name in tables[0].column_names if name.endswith(SAME)]
+    return {
+        name.removesuffix(SAME): max(np.nanmax(table[name].to_numpy()) for table in tables)
+        for name in names
+    }
+
+
 def _record(grid, images):
     """All that determines the values; a folder of results belongs to one record."""
     models = {f"{name}, seed {seed}": asdict(one) for (name, seed), one in grid.models.items()}
@@ -300,11 +209,11 @@ def _read(path, grid):
         wanted = {column(settings) for settings in analyses(grid.analysis)}
         missing = sorted(wanted - set(table.column_names))
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
+        raise RunError(
             f"{path} is truncated or broken ({error}); remove this file and run again"
         ) from error
     if missing or len(table) != grid.analysis["images"]:
-        raise ValueError(
+        raise RunError(
             f"{path} has {len(table)} images and lacks {missing or 'no column'}: "
             f"{grid.analysis['images']} images are wanted; remove this file and run again"
         )

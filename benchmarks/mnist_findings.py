@@ -1,2 +1,112 @@
-def findings(rows, grid, tables):
-    return ()
+"""Which of Table 1's numbers the sweep on MNIST reaches, in sentences computed from its rows."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+
+AXES = ("level", "bias", "baseline", "sides")
+ANY = "–"  # a number that does not depend on an axis
+
+
+def findings(
+    rows: list[dict], *, tolerance: float, accuracy: float, invariance: dict[str, float]
+) -> Iterator[str]:
+    """One sentence per number of the paper, one on all together, on accuracy and on invariance.
+
+    rows: those of `mnist.sweep`; invariance: the largest difference between the two orders, by
+    explainer, in units of a map's largest value.
+    """
+    yield from accuracies(rows, accuracy)
+    for number in dict.fromkeys(row["number"] for row in rows):
+        mine = [row for row in rows if row["number"] == number]
+        yield _one(number, mine, tolerance, accuracy)
+    yield from _all(rows)
+    found = ", ".join(f"{name} {value:.0e}" for name, value in invariance.items())
+    yield (
+        "Both orders have the same LOO and the same IG map for every network; largest difference "
+        f"in units of a map's largest value: {found}."
+    )
+
+
+def accuracies(rows: list[dict], least: float) -> Iterator[str]:
+    """Which networks are as accurate as the paper's, and which are not."""
+    networks = {_network(row): row["accuracy"] for row in rows}
+    for sign, chosen in (("at least", True), ("less than", False)):
+        part = {name: value for name, value in networks.items() if (value >= least) == chosen}
+        if part:
+            names = "; ".join(f"{name} {value:.3f}" for name, value in part.items())
+            yield f"Test accuracy {sign} {least:.2f} (paper: 0.85): {names}."
+
+
+def together(rows: list[dict]) -> list[tuple[dict, set[str]]]:
+    """Every complete specification with the numbers that it reaches, most first.
+
+    A complete one fixes network, level, bias, baseline, sides, maps and pixels for all numbers.
+    """
+    groups = defaultdict(list)
+    for row in rows:
+        groups[_network(row), row["maps"], row["pixels"]].append(row)
+    values = [sorted({row[axis] for row in rows} - {ANY}) for axis in AXES]
+    found = []
+    for (network, maps, pixels), group in groups.items():
+        about = {"network": network, "accuracy": group[0]["accuracy"]}
+        about |= {"maps": maps, "pixels": pixels}
+        for choice in itertools.product(*values):
+            choices = dict(zip(AXES, choice, strict=True))
+            fits = [r for r in group if all(r[a] in (ANY, v) for a, v in choices.items())]
+            found.append((about | choices, {row["number"] for row in fits if row["reached"]}))
+    return sorted(found, key=lambda pair: -len(pair[1]))
+
+
+def _one(number, rows, tolerance, accuracy):
+    paper = rows[0]["paper r"]
+    start = f"{number} ({paper}): "
+    reached = [row for row in rows if row["reached"]]
+    good = [row for row in reached if row["accuracy"] >= accuracy]
+    if not reached:
+        defined = [row for row in rows if row["r"] == row["r"]]
+        near = min(defined, key=lambda row: abs(row["r"] - paper), default=None)
+        return f"{start}reached within {tolerance} by none of {len(rows)} specifications" + (
+            f"; the closest is {near['r']:.4f} ({_name(near)})." if near else "."
+        )
+    closest = min(good or reached, key=lambda row: abs(row["r"] - paper))
+    networks = "; ".join(sorted({_network(row) for row in good}))
+    return (
+        f"{start}reached within {tolerance} by {len(reached)} of {len(rows)} specifications, "
+        f"{len(good)} of them with accuracy of at least {accuracy:.2f}"
+        f"{f' (networks: {networks})' if good else ''}; the closest of these is "
+        f"{closest['r']:.4f} ({_name(closest)})."
+    )
+
+
+def _all(rows):
+    ranked = together(rows)
+    numbers = len({row["number"] for row in rows})
+    most = len(ranked[0][1])
+    best = [(about, found) for about, found in ranked if len(found) == most]
+    if most == 0:
+        yield f"No specification reaches any of the {numbers} numbers."
+        return
+    yield (
+        f"Of {len(ranked)} complete specifications, {len(best)} reach {most} of the {numbers} "
+        f"numbers at once, and none more."
+    )
+    kinds = {(about["network"], about["accuracy"], tuple(sorted(f))) for about, f in best}
+    for network, accuracy, found in sorted(kinds):
+        yield f"At once in {network} (accuracy {accuracy:.3f}): {', '.join(found)}."
+
+
+def _network(row):
+    return f"{row['model']}, seed {row['seed']}"
+
+
+def _name(row):
+    """A specification in words."""
+    words = {
+        "level": "at the {}",
+        "bias": "bias {} the denominator",
+        "baseline": "from the {}",
+        "sides": "sides as in §{}",
+    }
+    parts = [text.format(row[axis]) for axis, text in words.items() if row[axis] != ANY]
+    return "; ".join([_network(row), *parts, f"maps {row['maps']}", f"{row['pixels']} pixels"])
