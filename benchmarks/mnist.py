@@ -189,13 +189,17 @@ def _invariance(tables):
 
 def _record(grid, images):
     """All that determines the values; a folder of results belongs to one record."""
-    models = {f"{name}, seed {seed}": asdict(one) for (name, seed), one in grid.models.items()}
+    models = {f"{name}, seed {seed}": _words(one) for (name, seed), one in grid.models.items()}
     return {
         "images": images.sha256,
         "training": grid.training,
         "analysis": grid.analysis,
         "models": models,
     }
+
+
+def _words(specification):
+    return ", ".join(f"{name}={value}" for name, value in asdict(specification).items())
 
 
 def _file(name, seed):

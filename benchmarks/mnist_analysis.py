@@ -45,13 +45,13 @@ def analyse(
     forward = axes["forward"]
     again = partial(model, factorization="qk_first")
     few = table1.leave_one_out(again, pixels[:forward], target[:forward]).numpy()
-    same = {"LOO": _difference("LOO", maps["LOO"][:forward], few)}
+    apart = {"LOO": difference("LOO", maps["LOO"][:forward], few)}
     for baseline in axes["baseline"]:
         pair = (maps["IG", order, baseline] for order in ORDERS)
-        same[f"IG {baseline}"] = _difference(f"IG {baseline}", *pair)
+        apart[f"IG {baseline}"] = difference(f"IG {baseline}", *pair)
 
     columns = {"target": target.numpy(), "logit": logits.amax(dim=1).numpy()}
-    for name, values in same.items():
+    for name, values in apart.items():
         columns[name + SAME] = np.full(len(pixels), np.nan)
         columns[name + SAME][: len(values)] = values
     keeps = {"all": np.ones_like(ink), "ink": ink}
@@ -83,7 +83,7 @@ def _maps(model, pixels, target, *, mean, axes):
     return {key: value.numpy() for key, value in maps.items()}
 
 
-def _difference(name, left, right):
+def difference(name, left, right):
     """Largest difference of two maps in units of the largest value, per image."""
     found = abs(left - right).max(axis=1) / abs(left).max(axis=1)
     if not (found <= INVARIANCE).all():

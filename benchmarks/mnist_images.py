@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.models import UnavailableError, first_line
+from benchmarks.errors import UnavailableError
+from benchmarks.models import first_line
 
 HUB = "ylecun/mnist"
 FILE = "mnist.npz"
@@ -69,7 +70,7 @@ def _read(path):
             "--data-dir out to load from the Hugging Face Hub"
         )
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
