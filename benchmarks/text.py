@@ -52,6 +52,7 @@ def run(
     Raises ValueError for a folder of another configuration, and for a broken part.
     """
     classifier = _in_dtype(classifier, getattr(torch, row.dtype))
+    data = data.first(row.examples)
     about = settings(classifier, data)
     measure = MEASURES[row.table]
     folder = output / row.name

@@ -3,156 +3,133 @@
 import math
 import re
 
-import numpy as np
 import pytest
-import torch
 
-from axioms.composites import CP_LRP, bypass_softmax
-from benchmarks import data, digits, models, text
-from numeric import attribute
+from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
+from benchmarks import agreement, models, reproduce, rows, text
 from numeric.evaluation.correlation import BootstrapMean
-from tests import cases
+from tests import by_hand, cases
+from tests.by_hand import CONTENT, LABELS, PHRASES, mean
 
-PHRASES = (
-    "a fine film .",
-    "not a bad evening , all in all",
-    "dull",
-    "the singer forgot half of the words and nobody minded",
-    "i would rather have stayed at home",
-    "warm and funny",
-)
-LABELS = (1, 1, 0, 1, 0, 1)
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    loaded = models.load()
-    return models.Classifier(
-        loaded.model.double(), loaded.tokenizer, loaded.name, models.digest(loaded.model)
-    )
+METHODS = {
+    "LOO": "loo",
+    "IG": "integrated-gradients",
+    "Rollout": "attention-rollout",
+    "AttnLRP": "attnlrp",
+    "CP-LRP": "cp-lrp",
+}
+TABLE2 = [f"table2-sst2-{method}" for method in METHODS.values()]
 
 
 @pytest.fixture(scope="module")
-def texts():
-    return data.Texts("six", PHRASES, LABELS, "invented", "SST", 1)
+def sentences():
+    return by_hand.sentences()
 
 
 @pytest.fixture(scope="module")
-def found(classifier, texts):
-    return text.groups(classifier, texts, size=4)  # two groups, one of them with padding
+def measured(tmp_path_factory):
+    return by_hand.measure(TABLE2, tmp_path_factory.mktemp("table2"))
 
 
 @pytest.fixture(scope="module")
-def table(classifier, texts, found):
-    return text.table2(classifier, texts, found)
+def table(measured):
+    return agreement.table2(measured)
 
 
 @pytest.fixture(scope="module")
-def layers(classifier, texts, found):
-    return text.sweep(classifier, texts, found)
+def layers(tmp_path_factory):
+    names = ["table2-sst2-loo", "figure2-sst2"]
+    return agreement.figure2(by_hand.measure(names, tmp_path_factory.mktemp("figure2")))
 
 
-class ByHand:
-    """One sentence: its logit under any mask, one forward pass at a time."""
-
-    def __init__(self, classifier, sentence):
-        self.model = classifier.model
-        self.inputs = classifier.tokenizer([sentence], return_tensors="pt")
-        self.known = {}
-        self.count = self.inputs["input_ids"].shape[1]
-        self.target = int(self._logits(range(self.count)).argmax())
-        self.loo = [
-            self.logit(range(self.count)) - self.logit(set(range(self.count)) - {n})
-            for n in range(self.count)
-        ]
-
-    @torch.no_grad()
-    def _logits(self, kept):
-        mask = torch.tensor([[int(n in kept) for n in range(self.count)]])
-        return self.model(**{**self.inputs, "attention_mask": mask}).logits[0]
-
-    def logit(self, kept):
-        return float(self._logits(kept)[self.target])
-
-    def relevance(self, method):
-        if method == "loo":
-            return self.loo
-        key = str(method)
-        if key not in self.known:
-            a = attribute(self.model, self.inputs, method, self.target)
-            self.known[key] = a.relevance[0].tolist()
-        return self.known[key]
-
-    def r(self, method, *, content=False, normalised=False):
-        chosen = slice(1, -1) if content else slice(None)
-        a, b = self.relevance(method)[chosen], self.loo[chosen]
-        if len(a) < 2:
-            return math.nan
-        r = np.corrcoef(a, b)[0, 1]
-        return -r if normalised and (sum(a) < 0) != (sum(b) < 0) else r
-
-    def curve(self, method, *, most_first):
-        a = self.relevance(method)
-        order = sorted(range(self.count), key=lambda n: -a[n] if most_first else a[n])
-        return np.mean([self.logit(set(order[step:])) for step in range(self.count)])
+def test_shards_hold_every_text_once_sorted_by_length(monkeypatch):
+    classifier = by_hand.classifier()
+    lengths = [sentence.count for sentence in by_hand.sentences()]
+    for texts, tokens in ((4, 4096), (1, 4096), (6, 4096), (32, 30), (32, 1)):
+        monkeypatch.setattr(text, "SHARD", (texts, tokens))
+        shards = text.shards(classifier, by_hand.TEXTS)
+        assert sorted(n for shard in shards for n in shard) == list(range(len(PHRASES)))
+        ordered = [lengths[n] for shard in shards for n in shard]
+        assert ordered == sorted(ordered)
+        for shard in shards:
+            padded = len(shard) * max(lengths[n] for n in shard)
+            assert len(shard) == 1 or (len(shard) <= texts and padded <= tokens)
+        for one, following in zip(shards, shards[1:], strict=False):  # no part is needlessly small
+            padded = (len(one) + 1) * lengths[following[0]]
+            assert len(one) == texts or padded > tokens
 
 
-@pytest.fixture(scope="module")
-def sentences(classifier):
-    return [ByHand(classifier, phrase) for phrase in PHRASES]
+def test_every_text_has_its_own_tokens(measured):
+    for maps in measured.maps.values():
+        for n, phrase in enumerate(PHRASES):
+            words = len(re.findall(r"\w+|[.,]", phrase))
+            assert maps.content[n].sum() >= words  # a word is one piece or more
+            assert maps.present[n].sum() == maps.content[n].sum() + 2
+            assert not maps.relevance[n][~maps.present[n]].any()
 
 
-def test_groups_hold_every_text_once_with_its_own_tokens(found):
-    assert sorted(n for group in found for n in group.index) == list(range(len(PHRASES)))
-    for group in found:
-        for row, n in enumerate(group.index):
-            words = len(re.findall(r"\w+|[.,]", PHRASES[n]))
-            assert group.content[row].sum() >= words  # a word is one piece or more
-            assert group.present[row].sum() == group.content[row].sum() + 2
+def test_the_rows_come_in_the_papers_order_each_before_the_papers(table):
+    assert [row["method"] for row in table.rows[::2]] == list(METHODS)
+    for row in table.rows[1::2]:
+        assert row.keys() == {"method", "r all, sum to one", "LeRF", "MoRF", "Δ"}
+        assert row["method"] == "  paper"
 
 
-@pytest.mark.parametrize("label", text.METHODS)
+@pytest.mark.parametrize("label", METHODS)
 def test_every_row_of_table_2_is_the_mean_of_what_one_sentence_at_a_time_gives(
     table, sentences, label
 ):
-    method = text.METHODS[label]
+    method = METHODS[label]
     row = next(row for row in table.rows if row["method"] == label)
-    want = {
-        "r all": np.mean([s.r(method) for s in sentences]),
-        "r content": np.nanmean([s.r(method, content=True) for s in sentences]),
-        "r all, sum to one": np.mean([s.r(method, normalised=True) for s in sentences]),
-        "r content, sum to one": np.nanmean(
-            [s.r(method, content=True, normalised=True) for s in sentences]
-        ),
-        "LeRF": np.mean([s.curve(method, most_first=False) for s in sentences]),
-        "MoRF": np.mean([s.curve(method, most_first=True) for s in sentences]),
+    curves = {
+        name: [s.curve(method, most_first=name == "MoRF") for s in sentences]
+        for name in ("LeRF", "MoRF")
     }
+    want = {
+        "r all": mean(s.r(method) for s in sentences),
+        "r content": mean(s.r(method, kept=CONTENT) for s in sentences),
+        "r all, sum to one": mean(s.r(method, normalised=True) for s in sentences),
+        "r content, sum to one": mean(
+            s.r(method, kept=CONTENT, normalised=True) for s in sentences
+        ),
+        "tau all": mean(s.tau(method) for s in sentences),
+        "tau content": mean(s.tau(method, kept=CONTENT) for s in sentences),
+    }
+    for name, found in curves.items():
+        want[name] = mean(mean(curve) for curve in found)
+        want[f"AOPC {name}"] = mean(mean(curve[0] - x for x in curve) for curve in found)
     want["Δ"] = want["LeRF"] - want["MoRF"]
     for key, value in want.items():
         assert row[key] == pytest.approx(value, abs=1e-9), key
-    assert row["r content undefined"] == 1  # "dull" has one content token
-    assert row["r all undefined"] == 0
-    assert row["r all low"] <= row["r all"] <= row["r all high"]
+        assert row[f"{key} low"] <= row[key] <= row[f"{key} high"], key
+        undefined = 1 if "content" in key else 0  # "dull" has one content token
+        assert row[f"{key} undefined"] == undefined, key
+    statistics = {key for key in row if not key.endswith((" low", " high", " undefined"))}
+    assert statistics == {"method", *want}
 
 
 def test_per_example_values_stand_beside_their_own_example(table, sentences):
     columns = table.examples
-    for n in range(len(columns["example"])):
-        example, method = columns["example"][n], text.METHODS[columns["method"][n]]
+    assert len(columns["example"]) == len(METHODS) * len(PHRASES)
+    for n, example in enumerate(columns["example"]):
+        sentence, method = sentences[example], METHODS[columns["method"][n]]
         assert columns["label"][n] == LABELS[example]
-        assert columns["target"][n] == sentences[example].target
-        assert columns["tokens"][n] == sentences[example].count
-        assert columns["logit"][n] == pytest.approx(sentences[example].logit(range(99)))
-        assert columns["r all"][n] == pytest.approx(sentences[example].r(method), abs=1e-9)
+        assert columns["target"][n] == sentence.target
+        assert columns["tokens"][n] == sentence.count
+        assert columns["logit"][n] == pytest.approx(sentence.logit(sentence.everything))
+        assert columns["r all"][n] == pytest.approx(sentence.r(method), abs=1e-9)
+        assert columns["tau all"][n] == pytest.approx(sentence.tau(method), abs=1e-9)
+        lerf = mean(sentence.curve(method, most_first=False))
+        assert columns["LeRF"][n] == pytest.approx(lerf, abs=1e-9)
 
 
 @pytest.mark.parametrize("chosen", [(), (0,), (11,), (0, 1, 2), (9, 10, 11), range(12)])
 def test_a_mix_of_layers_is_the_mean_of_what_one_sentence_at_a_time_gives(
     layers, sentences, chosen
 ):
-    composite = bypass_softmax(chosen) if chosen else "attnlrp"
+    composite = bypass_softmax(chosen) if chosen else ATTNLRP
     names = {
-        (): ("AttnLRP", None),
+        (): ("AttnLRP", 0),
         (0,): ("single layer", 1),
         (11,): ("single layer", 12),
         (0, 1, 2): ("front to back", 3),
@@ -160,10 +137,20 @@ def test_a_mix_of_layers_is_the_mean_of_what_one_sentence_at_a_time_gives(
         range(12): ("back to front", 1),
     }
     row = row_of(layers, *names[chosen])
+    curves = {
+        name: mean(mean(s.curve(composite, most_first=name == "MoRF")) for s in sentences)
+        for name in ("LeRF", "MoRF")
+    }
+    want = curves | {
+        "r all": mean(s.r(composite) for s in sentences),
+        "r content": mean(s.r(composite, kept=CONTENT) for s in sentences),
+        "r all, sum to one": mean(s.r(composite, normalised=True) for s in sentences),
+        "tau all": mean(s.tau(composite) for s in sentences),
+        "Δ": curves["LeRF"] - curves["MoRF"],
+    }
     assert row["layers"] == len(chosen)
-    assert row["r all"] == pytest.approx(np.mean([s.r(composite) for s in sentences]), abs=1e-9)
-    want = np.nanmean([s.r(composite, content=True) for s in sentences])
-    assert row["r content"] == pytest.approx(want, abs=1e-9)
+    for key, value in want.items():
+        assert row[key] == pytest.approx(value, abs=1e-9), key
 
 
 def row_of(result, order, layer):
@@ -171,33 +158,95 @@ def row_of(result, order, layer):
     return {key: value for key, value in row.items() if key not in ("order", "layer")}
 
 
+def ours(result, order, layer):
+    row = row_of(result, order, layer)
+    return {key: value for key, value in row.items() if not key.startswith("paper")}
+
+
 def test_the_ends_of_the_three_orders_meet(layers, sentences):
-    assert row_of(layers, "front to back", 12) == row_of(layers, "back to front", 1)
-    assert row_of(layers, "front to back", 1) == row_of(layers, "single layer", 1)
-    assert row_of(layers, "back to front", 12) == row_of(layers, "single layer", 12)
-    want = np.mean([s.r(CP_LRP) for s in sentences])
-    assert row_of(layers, "front to back", 12)["r all"] == pytest.approx(want, abs=1e-9)
+    assert ours(layers, "front to back", 12) == ours(layers, "back to front", 1)
+    assert ours(layers, "front to back", 1) == ours(layers, "single layer", 1)
+    assert ours(layers, "back to front", 12) == ours(layers, "single layer", 12)
+    want = mean(s.r(CP_LRP) for s in sentences)
+    assert ours(layers, "front to back", 12)["r all"] == pytest.approx(want, abs=1e-9)
     assert len(layers.rows) == 1 + 3 * 12
     assert len({row["r all"] for row in layers.rows}) == 1 + 3 * 12 - 3  # no other two are equal
 
 
-def test_a_model_that_no_rule_covers_is_refused_before_anything_runs(classifier, texts):
+def test_every_cell_of_the_sweep_stands_beside_the_papers(layers):
+    paper = rows.load("figure2-sst2").paper
+    for row in layers.rows[1:]:
+        theirs = {key: row[f"paper {key}"] for key in ("r all, sum to one", "LeRF", "MoRF", "Δ")}
+        assert theirs == {key: paper[row["order"]][key][row["layer"] - 1] for key in theirs}
+    assert not any(key.startswith("paper") for key in layers.rows[0])
+
+
+def test_the_paper_has_no_numbers_for_a_model_of_another_depth():
+    columns = rows.load("figure2-sst2").paper["single layer"]
+    assert agreement._paper_cell(columns, 2, 6) == {}
+    assert agreement._paper_cell(columns, 2, 12)["paper LeRF"] == 0.89
+
+
+def test_notes_of_the_sweep_name_the_layers_whose_paired_interval_excludes_0(layers, sentences):
+    for note, kept in zip(layers.notes, (slice(None), CONTENT), strict=True):
+        gaps = {}
+        for n in range(12):
+            pairs = [
+                (s.r(bypass_softmax([n]), kept=kept), s.r(ATTNLRP, kept=kept)) for s in sentences
+            ]
+            gaps[n + 1] = agreement.bootstrap_mean([a - b for a, b in pairs], seed=0)
+        up = ", ".join(str(n) for n in gaps if gaps[n].low > 0) or "none"
+        down = ", ".join(str(n) for n in gaps if gaps[n].high < 0) or "none"
+        best = max(gaps, key=lambda n: gaps[n].mean)
+        assert f"closer to Leave-One-Out in layers {up} and" in note
+        assert f"takes it away in layers {down} (95" in note
+        assert f"gain is {gaps[best].mean:+.3f} [" in note
+        assert note.endswith(f", in layer {best}.")
+
+
+def test_the_program_measures_the_same_in_float32(table, tmp_path):
+    loaded = models.load()
+    result = reproduce.text_table("table2", loaded, by_hand.TEXTS, output=tmp_path)
+    folders = {path.name for path in tmp_path.iterdir()}
+    assert folders == {name.replace("sst2", "six") for name in TABLE2}
+    assert result.name == "table2-six"
+    assert result.settings["dtype"] == "torch.float32"
+    assert result.settings["model_sha256"] == loaded.sha256
+    for row, exact in zip(result.rows, table.rows, strict=True):
+        for key in ("r all", "r content", "tau all", "Δ"):
+            if key in row:
+                assert row[key] == pytest.approx(exact[key], abs=1e-3)
+
+
+def test_rows_about_other_texts_are_not_put_in_one_table(tmp_path):
+    fewer = by_hand.TEXTS.first(2)
+    found = []
+    for name, texts in (("table2-sst2-loo", by_hand.TEXTS), ("table2-sst2-attnlrp", fewer)):
+        row = rows.load(name)
+        found.append(text.run(row, by_hand.classifier(), texts, output=tmp_path))
+    with pytest.raises(ValueError, match="table2-sst2-attnlrp and table2-sst2-loo are not about"):
+        agreement.measured(found)
+
+
+def test_a_model_that_no_rule_covers_is_refused_before_anything_runs():
     model = cases.tiny_bert(vocab_size=8192, max_position_embeddings=64, hidden_act="gelu_10")
-    other = models.Classifier(model, classifier.tokenizer, "other", "")
+    other = models.Classifier(model, by_hand.classifier().tokenizer, "other", "")
     with pytest.raises(LookupError, match="ClippedGELUActivation"):
-        text.check(other, texts)
-    text.check(classifier, texts)
+        text.check(other, by_hand.TEXTS)
+    text.check(by_hand.classifier(), by_hand.TEXTS)
 
 
 # Words that follow numbers.
+
+PAPER = {"CP-LRP": {"r all, sum to one": 0.52}, "AttnLRP": {"r all, sum to one": 0.22}}
 
 
 def columns(pairs, content=None):
     """Columns with the given r of (CP-LRP, AttnLRP) per example, over all and content tokens."""
     content = content or pairs
     out = {"method": [], "example": [], "r all": [], "r content": []}
-    for n, rows in enumerate(zip(pairs, content, strict=True)):
-        for method, every, inner in zip(("CP-LRP", "AttnLRP"), *rows, strict=True):
+    for n, found in enumerate(zip(pairs, content, strict=True)):
+        for method, every, inner in zip(("CP-LRP", "AttnLRP"), *found, strict=True):
             out["method"].append(method)
             out["example"].append(n)
             out["r all"].append(every)
@@ -222,61 +271,29 @@ SIGN, HINGES = "The sign of that difference changes", "hinges on two tokens"
     ],
 )
 def test_notes_follow_the_sign_and_the_interval(every, inner, says):
-    notes = text._notes(columns(every, inner), "SST")
+    notes = agreement.notes(columns(every, inner), PAPER)
     for note, want in zip(notes, says, strict=False):
         assert want in note
     assert len(notes) == len(says) + 1
     assert "nan" not in " ".join(notes)
-    assert "0.52 for CP-LRP and 0.22 for AttnLRP on SST" in notes[-1]
+    assert "0.52 for CP-LRP and 0.22 for AttnLRP, over all tokens" in notes[-1]
     assert any(SIGN in note for note in notes) == (HINGES in says)
 
 
 def test_a_change_of_sign_within_the_noise_is_not_mentioned():
     slightly = [(a - 0.02, b) for a, b in UNDECIDED]
-    notes = text._notes(columns(BETTER, slightly), "SST")
+    notes = agreement.notes(columns(BETTER, slightly), PAPER)
     assert not any(SIGN in note or HINGES in note for note in notes)
 
 
 def test_few_texts_are_said_to_be_few():
-    few = lambda rows: any("fewer than 20 texts" in n for n in text._notes(columns(rows), "SST"))
+    few = lambda pairs: any(
+        "fewer than 20 texts" in note for note in agreement.notes(columns(pairs), PAPER)
+    )
     assert few(BETTER[:19])
     assert not few(BETTER)
 
 
 def test_the_paired_gap_is_cp_lrp_minus_attnlrp():
-    gap = text._paired_gap(columns([(0.75, 0.5), (1.0, 0.25)]), "r all")
+    gap = agreement.paired_gap(columns([(0.75, 0.5), (1.0, 0.25)]), "r all")
     assert gap == BootstrapMean(0.5, 0.25, 0.75, 0)
-
-
-def test_the_papers_tables():
-    """Tables 1 and 2, copied from the paper by eye."""
-    assert digits.PAPER == {
-        "LOO": {"L vs R": 1.0000, "L vs LOO": 1.0000, "R vs LOO": 1.0000},
-        "IG": {"L vs R": 1.0000, "L vs LOO": -0.3707, "R vs LOO": -0.3707},
-        "AttnLRP": {"L vs R": 0.7865, "L vs LOO": 0.0730, "R vs LOO": -0.0698},
-    }
-    assert text.PAPER == {
-        block: {
-            method: tuple(map(float, numbers.split()))
-            for method, numbers in zip(text.METHODS, lines, strict=True)
-        }
-        for block, lines in {
-            "SST": [
-                "1.00 1.11 0.33 0.78",
-                "-0.05 0.48 0.36 0.12",
-                "0.08 0.72 0.38 0.35",
-                "0.22 0.88 0.05 0.83",
-                "0.52 1.00 0.22 0.79",
-            ],
-            "IMDB": [
-                "1.00 2.20 -0.94 3.14",
-                "0.00 1.98 2.70 -0.72",
-                "0.04 2.85 1.38 1.47",
-                "0.25 3.72 -2.64 6.36",
-                "0.26 3.73 -3.02 6.75",
-            ],
-        }.items()
-    }
-    for table in text.PAPER.values():
-        for _, lerf, morf, delta in table.values():
-            assert delta == pytest.approx(lerf - morf, abs=0.0101)  # each of three rounded

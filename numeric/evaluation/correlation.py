@@ -40,7 +40,13 @@ def kendall(a, b, keep):
     Arguments, shapes and NaN as in ``pearson``.
     """
     a, b = _kept(a, keep), _kept(b, keep)
-    return np.array([kendalltau(x[k], y[k]).statistic for x, y, k in zip(a, b, keep, strict=True)])
+    return np.array([_tau(x[k], y[k]) for x, y, k in zip(a, b, keep, strict=True)], dtype=float)
+
+
+def _tau(a, b):
+    """NaN, without SciPy's warning, for fewer than two tokens; SciPy would rank infinities."""
+    defined = len(a) > 1 and np.isfinite([a, b]).all()
+    return kendalltau(a, b).statistic if defined else np.nan
 
 
 def normalise(a, keep):
