@@ -10,6 +10,7 @@ from pathlib import Path
 from axioms.prove import THEOREMS, numbered, prove
 from benchmarks import agreement, beyond, digits, report, rows, text, timing
 from benchmarks.data import Texts
+from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, undefined, untracked
 from benchmarks.models import Classifier
 from numeric.evaluation.correlation import bootstrap_mean
@@ -42,9 +43,11 @@ def reproduce(
 
     Files: NAME.json (with provenance), NAME.parquet (per-example values), NAME.png, report.html;
     a folder per row of ``configs``, from which an interrupted run goes on.
-    Raises ValueError where ``output`` holds a run of another configuration.
+    Raises RunError where ``output`` holds a run of another configuration.
     """
     output.mkdir(parents=True, exist_ok=True)
+    for table in wanted:  # before anything runs
+        needed(table, data)
     for table in wanted:
         if table in TEXT:
             result = text_table(table, classifier, data, output=output, track=track)
@@ -72,20 +75,31 @@ def model_of_the_paper(data: Texts) -> str:
     return rows.load(LOO.format(data.config)).model
 
 
+def needed(table: str, data: Texts) -> list[str]:
+    """The rows that a table of the text experiments is computed from; no other table has any.
+
+    Raises RunError if ``configs`` has none for this data set.
+    """
+    found: dict[str, None] = {}
+    for pattern in (each.format(data.config) for each in TEXT.get(table, (None, ()))[1]):
+        matching = fnmatch.filter(rows.names(), pattern)
+        if not matching:
+            raise RunError(
+                f"table {table!r} has no row {pattern} in {rows.FOLDER}; leave it out, or pass "
+                "another --dataset"
+            )
+        found |= dict.fromkeys(matching)
+    return list(found)
+
+
 def text_table(
     table: str, classifier: Classifier, data: Texts, *, output: Path, track: Track = untracked
 ) -> Result:
     """One table of the text experiments, from the runs it needs."""
     start = time.perf_counter()
-    make, patterns = TEXT[table]
-    needed = [
-        name
-        for pattern in patterns
-        for name in rows.names()
-        if fnmatch.fnmatch(name, pattern.format(data.config))
-    ]
+    make, _ = TEXT[table]
     runs = []
-    for name in dict.fromkeys(needed):
+    for name in needed(table, data):
         row = rows.load(name)
         row = replace(row, name=name.replace(f"-{row.dataset}", f"-{data.name}"), dataset=data.name)
         runs.append(text.run(row, classifier, data, output=output, track=track))

@@ -33,8 +33,8 @@ def run(
     """
     folder.mkdir(parents=True, exist_ok=True)
     claim(folder, record)
-    done = {n for n, shard in enumerate(shards) if _is_done(_part(folder, n), shard)}
-    for n in track([n for n in range(len(shards)) if n not in done], folder.name):
+    missing = [n for n, shard in enumerate(shards) if _load(_part(folder, n), shard) is None]
+    for n in track(missing, folder.name):
         columns = measure(shards[n])
         made = {b"provenance": json.dumps(provenance()).encode()}
         table = pa.table(columns).replace_schema_metadata(made)
@@ -51,10 +51,10 @@ def claim(folder: Path, record: dict) -> None:
         write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
         return
     try:
-        there = json.loads(path.read_text(encoding="utf-8"))["record"]
-    except (ValueError, KeyError, TypeError) as error:
+        old = _flat(json.loads(path.read_text(encoding="utf-8"))["record"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(f"{path} is broken ({error}); remove {folder} and run again") from error
-    old, new = _flat(there), _flat(record)
+    new = _flat(record)
     differ = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
     if differ:
         lines = [f"\n  {key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in differ]
@@ -78,10 +78,10 @@ def read(folder: Path, shards: Iterable[Sequence[int]]) -> pa.Table:
     """All parts as one table; RunError if one is missing or holds other examples."""
     tables = []
     for n, shard in enumerate(shards):
-        path = _part(folder, n)
-        if not _is_done(path, shard):
-            raise RunError(f"{path} is missing: the run is not complete; run it again")
-        tables.append(pq.read_table(path).replace_schema_metadata())
+        table = _load(_part(folder, n), shard)
+        if table is None:
+            raise RunError(f"{_part(folder, n)} is missing: the run is not complete; run it again")
+        tables.append(table)
     return pa.concat_tables(tables)
 
 
@@ -96,18 +96,21 @@ def _part(folder, n):
     return folder / f"part-{n:05d}.parquet"
 
 
-def _is_done(path, shard):
+def _load(path, shard):
+    """A part, or None if it is not there; RunError if it is not that of ``shard``."""
     if not path.exists():
-        return False
+        return None
     try:
-        examples = pq.read_table(path, columns=["example"])["example"].to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        table = pq.read_table(path).replace_schema_metadata()
+        examples = table["example"].to_pylist()
+    except (pa.ArrowException, OSError, KeyError) as error:
         raise RunError(
             f"{path} is truncated or broken ({error}); remove this file and run again"
         ) from error
-    if set(examples) != set(shard) or len(examples) % len(shard):
+    times = max(len(examples) // len(shard), 1)
+    if sorted(examples) != sorted([*shard] * times):
         raise RunError(
-            f"{path} holds {len(set(examples))} examples, not the {len(shard)} of its shard; "
+            f"{path} holds other examples than the {len(shard)} of its shard, or some more often; "
             "remove this file and run again"
         )
-    return True
+    return table

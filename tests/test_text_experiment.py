@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_shards_hold_every_text_once_sorted_by_length(monkeypatch):
         for shard in shards:
             padded = len(shard) * max(lengths[n] for n in shard)
             assert len(shard) == 1 or (len(shard) <= texts and padded <= tokens)
-        for one, following in zip(shards, shards[1:], strict=False):  # no part is needlessly small
+        for one, following in pairwise(shards):  # no part is needlessly small
             padded = (len(one) + 1) * lengths[following[0]]
             assert len(one) == texts or padded > tokens
 

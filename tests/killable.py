@@ -1,0 +1,62 @@
+"""A row measured in a process of its own, to be killed; all of them start from one import."""
+
+import io
+import multiprocessing
+import time
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks import data, models, rows, runner, text
+
+SENTENCES, SHARD = 40, (4, 4096)
+PARTS = SENTENCES // SHARD[0]
+ROW = "table2-sst2-attnlrp"
+SECONDS = 120  # after which a process that does not get anywhere is a failure
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
+
+
+def measure(output: Path) -> text.Run:
+    """The row on 40 embedded sentences, four to a part."""
+    text.SHARD = SHARD
+    return text.run(rows.load(ROW), models.load(), data.load().first(SENTENCES), output=output)
+
+
+def measure_until_draft(output: Path, part: int) -> None:
+    """The same, but stops for ever when half of one part is written."""
+    runner.pq.write_table = partial(_write_half, pq.write_table, f".part-{part:05d}")
+    measure(output)
+
+
+def _write_half(write, draft, table, path):
+    whole = io.BytesIO()
+    write(table, whole)
+    if not path.name.startswith(draft):
+        path.write_bytes(whole.getvalue())
+        return
+    path.write_bytes(whole.getvalue()[: len(whole.getvalue()) // 2])
+    time.sleep(SECONDS)
+
+
+@contextmanager
+def process(target, *arguments):
+    """Killed at the end, which no handler of the process can see."""
+    started = PROCESSES.Process(target=target, args=arguments, daemon=True)
+    started.start()
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.join()
+
+
+def wait_for(condition, started) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert started.is_alive(), f"stopped by itself with {started.exitcode}"
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.002)

@@ -1,0 +1,378 @@
+"""Runs that are killed and resumed, and everything that a folder of parts may be refused for."""
+
+import json
+import re
+import signal
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from benchmarks import data, models, rows, runner, text
+from benchmarks.errors import RunError
+from benchmarks.experiment import write_atomically
+from tests import killable
+
+# Killed, at any moment
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The shards that are measured from here on, and the row as it is otherwise run."""
+    shards = []
+
+    def counted(row, classifier, texts, shard):
+        shards.append(tuple(shard))
+        return text.maps(row, classifier, texts, shard)
+
+    monkeypatch.setattr(text, "SHARD", killable.SHARD)
+    monkeypatch.setitem(text.MEASURES, "table2", counted)
+    return shards
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The table of a run that nothing interrupted."""
+    before = text.SHARD
+    try:
+        return killable.measure(tmp_path_factory.mktemp("whole")).table
+    finally:
+        text.SHARD = before
+
+
+MOMENTS = {
+    "after one part": (1, None),
+    "after half of them": (5, None),
+    "with a part half written": (3, 3),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_happened(
+    tmp_path, measured, whole, moment
+):
+    count, draft = MOMENTS[moment]
+    folder = tmp_path / killable.ROW
+    parts = lambda: sorted(folder.glob("part-*"))
+    drafts = lambda: [p for p in folder.glob(f".part-{draft:05d}*") if p.stat().st_size]
+    target = (killable.measure,) if draft is None else (killable.measure_until_draft, draft)
+    with killable.process(target[0], tmp_path, *target[1:]) as process:
+        killable.wait_for(lambda: drafts() if draft is not None else len(parts()) >= count, process)
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    left = len(parts())
+    assert count <= left < killable.PARTS
+    if draft is not None:
+        assert left == count
+        with pytest.raises(pa.ArrowInvalid):
+            pq.read_table(drafts()[0])
+    there = {path: path.read_bytes() for path in parts()}
+
+    run = killable.measure(tmp_path)
+
+    assert len(measured) == killable.PARTS - left
+    assert all(path.read_bytes() == content for path, content in there.items())
+    assert len(parts()) == killable.PARTS
+    assert run.table.equals(whole)  # bit for bit
+    assert Counter(run.table["example"].to_pylist()) == Counter(range(killable.SENTENCES))
+    assert set(run.table["variant"].to_pylist()) == {"AttnLRP"}
+    measured.clear()
+    assert killable.measure(tmp_path).table.equals(whole)
+    assert measured == []
+
+
+def test_the_whole_table_is_what_all_texts_at_once_give(whole):
+    """Against a test of nothing: the table has the maps, and they are not all alike."""
+    assert whole.num_rows == killable.SENTENCES
+    relevance = whole["relevance"].to_pylist()
+    assert [len(line) for line in relevance] == whole["tokens"].to_pylist()
+    assert len({tuple(line) for line in relevance}) == killable.SENTENCES
+
+
+# Folders that are refused
+
+
+SHARDS = [[2, 0], [1, 3], [4]]
+RECORD = {"row": {"method": "loo", "options": {"epsilon": 0.1}}, "weights": "abc"}
+
+
+def squares(shard):
+    """Two variants, with a column of lists."""
+    return {
+        "variant": ["one"] * len(shard) + ["two"] * len(shard),
+        "example": list(shard) * 2,
+        "square": [float(n * n) for n in shard] * 2,
+        "relevance": [[0.1 * n] * n for n in shard] * 2,
+    }
+
+
+def never(shard):
+    raise AssertionError(f"measured {shard}")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A complete run."""
+    runner.run(tmp_path / "run", RECORD, SHARDS, squares)
+    return tmp_path / "run"
+
+
+def test_a_complete_run_is_read_and_not_measured(folder):
+    table = runner.run(folder, RECORD, SHARDS, never)
+    want = [pa.table(squares(shard)) for shard in SHARDS]
+    assert table.equals(pa.concat_tables(want))
+    assert sorted(contents(folder)) == [*(f"part-0000{n}.parquet" for n in range(3)), "record.json"]
+    assert table.schema.metadata is None
+    assert len(runner.commits(folder)) == 1
+
+
+def test_only_what_is_missing_is_measured_and_shown(folder):
+    (folder / "part-00001.parquet").unlink()
+    shown, asked = [], []
+
+    def track(items, description):
+        shown.append((list(items), description))
+        return items
+
+    def measure(shard):
+        asked.append(shard)
+        return squares(shard)
+
+    table = runner.run(folder, RECORD, SHARDS, measure, track=track)
+    assert asked == [[1, 3]]
+    assert shown == [([1], "run")]
+    assert table["example"].to_pylist() == [2, 0, 2, 0, 1, 3, 1, 3, 4, 4]
+
+
+def test_drafts_of_record_and_parts_are_never_taken_for_them(folder):
+    (folder / "part-00002.parquet").rename(folder / ".part-00002.parquet.17")
+    (folder / "record.json").rename(folder / ".record.json.17")
+    assert len(runner.commits(folder)) == 1
+    asked = []
+    runner.run(folder, RECORD, SHARDS, lambda shard: asked.append(shard) or squares(shard))
+    assert asked == [[4]]
+
+
+OTHER = {
+    "another value": ({**RECORD, "weights": "abd"}, ["weights: 'abc' there, 'abd' now"]),
+    "another value inside": (
+        {**RECORD, "row": {"method": "loo", "options": {"epsilon": 0.2}}},
+        ["row.options.epsilon: 0.1 there, 0.2 now"],
+    ),
+    "two at once": (
+        {"row": {"method": "cp-lrp", "options": {"epsilon": 0.1}}, "weights": "x"},
+        ["row.method: 'loo' there, 'cp-lrp' now", "weights: 'abc' there, 'x' now"],
+    ),
+    "a new key": ({**RECORD, "dtype": "float64"}, ["dtype: None there, 'float64' now"]),
+    "a key less": ({"row": RECORD["row"]}, ["weights: 'abc' there, None now"]),
+    "1 and not true": ({**RECORD, "weights": 1}, ["weights: 'abc' there, 1 now"]),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_the_folder_of_another_record_is_refused_key_by_key(folder, name):
+    record, says = OTHER[name]
+    before = contents(folder)
+    with pytest.raises(RunError, match="another configuration") as caught:
+        runner.run(folder, record, SHARDS, never)
+    message = str(caught.value)
+    assert [line.strip() for line in message.splitlines()[1:-1]] == says
+    assert str(folder) in message
+    assert "--output" in message
+    assert contents(folder) == before
+
+
+def test_the_record_is_compared_as_json_gives_it_back(folder):
+    again = {"row": RECORD["row"], "weights": "abc"}
+    runner.run(folder, again, SHARDS, never)
+    runner.run(folder.with_name("tuples"), {"layers": (1, 2), "part": {3: 4}}, [[0]], squares)
+    runner.run(folder.with_name("tuples"), {"layers": [1, 2], "part": {"3": 4}}, [[0]], never)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"record": 3}', '{"record": []}', '{"record": null}']
+)
+def test_a_broken_record_is_named(folder, content):
+    (folder / "record.json").write_text(content)
+    before = contents(folder)
+    with pytest.raises(RunError, match=r"record\.json is broken .*; remove .*run and run again"):
+        runner.run(folder, RECORD, SHARDS, never)
+    assert contents(folder) == before
+
+
+PART = "part-00001.parquet"
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def cut_to_nothing(path):
+    path.write_bytes(b"")
+
+
+def spoil_the_middle(path):
+    whole = bytearray(path.read_bytes())
+    whole[8 : len(whole) - 600] = bytes(len(whole) - 608)
+    path.write_bytes(whole)
+
+
+def spoil_the_first_column(path):
+    """The examples can still be read."""
+    start = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
+    whole = bytearray(path.read_bytes())
+    whole[start : start + 10] = b"\xff" * 10
+    path.write_bytes(whole)
+
+
+def write(path, columns):
+    pq.write_table(pa.table(columns), path)
+
+
+SPOILT = {
+    "the last bytes are gone": (cut, "truncated or broken"),
+    "an empty file": (cut_to_nothing, "truncated or broken"),
+    "zeros in the middle": (spoil_the_middle, "truncated or broken"),
+    "zeros in one column": (spoil_the_first_column, "truncated or broken"),
+    "the part of another shard": (lambda p: write(p, squares([0, 2])), "the 2 of its shard"),
+    "fewer examples": (lambda p: write(p, squares([1])), "the 2 of its shard"),
+    "more examples": (lambda p: write(p, squares([1, 3, 4])), "the 2 of its shard"),
+    "one example more often": (lambda p: write(p, squares([1, 1, 1, 3])), "the 2 of its shard"),
+    "no row": (lambda p: write(p, squares([])), "the 2 of its shard"),
+    "no examples": (lambda p: write(p, {"square": [1.0]}), "truncated or broken.*example"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_part_that_cannot_be_used_is_named_and_stays(folder, name):
+    spoil, says = SPOILT[name]
+    spoil(folder / PART)
+    before = contents(folder)
+    for use in (
+        lambda: runner.run(folder, RECORD, SHARDS, never),
+        lambda: runner.read(folder, SHARDS),
+    ):
+        with pytest.raises(RunError, match=says) as caught:
+            use()
+        assert str(folder / PART) in str(caught.value)
+        assert "remove this file and run again" in str(caught.value)
+    assert contents(folder) == before
+    (folder / PART).unlink()
+    assert runner.run(folder, RECORD, SHARDS, squares).num_rows == 10
+
+
+def test_a_missing_part_is_named(folder):
+    (folder / PART).unlink()
+    with pytest.raises(
+        RunError, match=rf"{re.escape(str(folder / PART))} is missing.*run it again"
+    ):
+        runner.read(folder, SHARDS)
+
+
+def test_another_division_into_shards_is_refused(folder):
+    with pytest.raises(RunError, match="of its shard"):
+        runner.run(folder, RECORD, [[2, 0, 1], [3, 4]], never)
+
+
+# What a run on text belongs to
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return models.load()
+
+
+FEW = data.Texts("few", ("a fine film", "dull ."), (1, 0), "invented", "SST", 1)
+LOO = replace(rows.load("table2-sst2-loo"), curves=False)
+
+
+def other_weights(classifier):
+    model = models.load().model
+    with torch.no_grad():
+        model.classifier.bias[0] += 1e-6
+    return replace(classifier, model=model, sha256=models.digest(model))
+
+
+CHANGED = {
+    "model_sha256": lambda c: (LOO, other_weights(c), FEW),
+    "dataset_sha256": lambda c: (LOO, c, replace(FEW, texts=("a fine film", "dull !"))),
+    "model": lambda c: (LOO, replace(c, name="other"), FEW),
+    "examples": lambda c: (replace(LOO, examples=1), c, FEW),
+    "dtype": lambda c: (replace(LOO, dtype="float64"), c, FEW),
+    "curves": lambda c: (replace(LOO, curves=True), c, FEW),
+    "variants.LOO.method": lambda c: (replace(LOO, variants={"LOO": {"method": "cp-lrp"}}), c, FEW),
+}
+
+
+@pytest.mark.parametrize("key", CHANGED)
+def test_a_run_on_anything_else_stops_before_it_mixes_results(tmp_path, classifier, key):
+    text.run(LOO, classifier, FEW, output=tmp_path)
+    before = contents(tmp_path / LOO.name)
+    row, other, texts = CHANGED[key](classifier)
+    with pytest.raises(RunError, match=rf"\n  {re.escape(key)}: .* there, .* now") as caught:
+        text.run(row, other, texts, output=tmp_path)
+    assert ("model_sha256" in str(caught.value)) == (key == "model_sha256")
+    assert contents(tmp_path / LOO.name) == before
+
+
+def test_the_number_of_examples_of_a_row_counts(tmp_path, classifier):
+    run = text.run(replace(LOO, examples=1), classifier, FEW, output=tmp_path)
+    assert run.table["example"].to_pylist() == [0]
+    assert run.settings["examples"] == 1
+
+
+def test_the_papers_numbers_may_change(tmp_path, classifier):
+    text.run(LOO, classifier, FEW, output=tmp_path)
+    text.run(replace(LOO, paper={}), classifier, FEW, output=tmp_path)
+
+
+# Files that are there completely or not at all
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path):
+    path = tmp_path / "value.txt"
+    path.write_text("old")
+
+    def fail(draft):
+        draft.write_text("half of the n")
+        raise RuntimeError("no space")
+
+    with pytest.raises(RuntimeError, match="no space"):
+        write_atomically(path, fail)
+    assert contents(tmp_path) == {"value.txt": b"old"}
+    write_atomically(path, lambda draft: draft.write_text("new"))
+    assert contents(tmp_path) == {"value.txt": b"new"}
+
+
+def test_the_old_file_is_there_until_the_new_one_is_complete(tmp_path):
+    path = tmp_path / "value.txt"
+    path.write_text("old")
+    seen = []
+
+    def write(draft):
+        draft.write_text("new")
+        seen.append((path.read_text(), draft.parent == tmp_path, draft.name.startswith(".")))
+
+    write_atomically(path, write)
+    assert seen == [("old", True, True)]
+
+
+def test_a_measure_that_fails_leaves_the_parts_before_it(tmp_path):
+    def fail(shard):
+        if 4 in shard:
+            raise RuntimeError("out of memory")
+        return squares(shard)
+
+    with pytest.raises(RuntimeError):
+        runner.run(tmp_path, RECORD, SHARDS, fail)
+    assert sorted(contents(tmp_path)) == ["part-00000.parquet", PART, "record.json"]
+    made = json.loads((tmp_path / "record.json").read_text())
+    assert made["record"] == RECORD
