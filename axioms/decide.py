@@ -6,9 +6,14 @@ into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of it
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
+from math import prod
 
 import sympy as sp
+
+LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
 
 
 def generic(name: str, rows: int, cols: int, **assumptions) -> sp.Matrix:
@@ -35,9 +40,41 @@ def is_rational_function(expression) -> bool:
     )
 
 
+def is_large(expression) -> bool:
+    """Whether a rational function would have more than LARGE terms as one expanded fraction."""
+    above, below = _terms(expression)
+    return above + _expanded(below) > LARGE
+
+
+@cache
+def _terms(expression) -> tuple[int, Counter]:
+    """At most how many terms its numerator expands to, and the powers in its denominator."""
+    parts = [_terms(part) for part in expression.args if not part.is_Number]
+    if expression.is_Add:
+        common = Counter()
+        for _, below in parts:
+            common |= below
+        added = sum(above * _expanded(common - below) for above, below in parts)
+        return added + (len(parts) < len(expression.args)) * _expanded(common), common
+    if expression.is_Mul:
+        return prod(above for above, _ in parts), sum((below for _, below in parts), Counter())
+    if not expression.is_Pow:
+        return 1, Counter()
+    above, below = parts[0]
+    power = abs(int(expression.exp))
+    scaled = Counter({base: times * power for base, times in below.items()})
+    if expression.exp > 0:
+        return above**power, scaled
+    return _expanded(scaled), Counter({expression.base: power})
+
+
+def _expanded(powers: Counter) -> int:
+    return prod(_terms(base)[0] ** times for base, times in powers.items())
+
+
 def lowest_terms(expression):
-    """A rational function as one fraction without common factors; all else as it is."""
-    if expression.is_Rational or not is_rational_function(expression):
+    """A rational function as one fraction without common factors; what is large as it is."""
+    if expression.is_Rational or not is_rational_function(expression) or is_large(expression):
         return expression
     return sp.cancel(expression)
 

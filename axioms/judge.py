@@ -14,7 +14,7 @@ import sympy as sp
 
 from axioms import kinds, scoreboard
 from axioms.claims import CONSERVES, FACTOR, OPERATIONS, OTHER, Claim, claims, symbols
-from axioms.decide import identical, is_rational_function
+from axioms.decide import identical, is_large, is_rational_function
 from axioms.denotation import as_rational
 from axioms.graph import CONSTANT, INPUT, Node, topological
 from axioms.rewrites import REWRITES
@@ -116,16 +116,18 @@ def same_in_every_case(lhs, rhs) -> bool:
 
 
 def _always_zero(gap):
-    if not is_rational_function(gap):
-        return False
-    if identical(gap, 0):
+    if gap == 0 or _is_zero(gap):
         return True
     signs = sorted((s for s in gap.free_symbols if s.name.startswith("sign[")), key=str)
     if not 0 < len(signs) <= CASES:
         return False
     cases = itertools.product((1, -1), repeat=len(signs))
     gaps = (gap.subs(dict(zip(signs, case, strict=True))) for case in cases)
-    return all(is_rational_function(one) and identical(one, 0) for one in gaps)
+    return all(map(_is_zero, gaps))
+
+
+def _is_zero(gap):
+    return is_rational_function(gap) and not is_large(gap) and identical(gap, 0)
 
 
 # Claims are decided as the scoreboard decides rewrites: generic symbols, then small integers.
