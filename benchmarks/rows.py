@@ -7,13 +7,16 @@ from pathlib import Path
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
-from numeric.attribution import METHODS
+from numeric.attribution import METHODS, resolve
 
 FOLDER = Path(__file__).parent / "configs"
 SOURCES = tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
 
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
 DTYPES = ("float32", "float64")
+MAPS = ("table2", "figure2", "sensitivity")  # tables whose rows measure relevance
+TABLES = (*MAPS, "softmax")
+NO_ROWS = ("sources", "table1-mnist")  # files of other modules
 OPERATIONS = {"linear": kinds.LINEAR, "layer_norm": kinds.LAYER_NORM}  # whose rule a row may name
 SWEEP = {
     "front to back": lambda n, depth: range(n),
@@ -81,6 +84,8 @@ def layers_label(layers) -> str:
 def _variant(depth, method, *, contrast=False, **options):
     rules = {OPERATIONS[key]: options.pop(key) for key in OPERATIONS if key in options}
     if rules:
+        if method not in COMPOSITES:
+            raise ValueError(f"only {', '.join(COMPOSITES)} have rules that a row may change")
         changed = ", ".join(f"{kind} {rule}" for kind, rule in rules.items())
         method = replace(COMPOSITES[method], name=f"{method}, {changed} in every layer")
         method = replace(method, layers=dict.fromkeys(range(depth), rules))
@@ -89,7 +94,7 @@ def _variant(depth, method, *, contrast=False, **options):
 
 def names() -> list[str]:
     """All rows that can be measured."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != "sources")
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in NO_ROWS)
 
 
 def load(name: str) -> Row:
@@ -119,17 +124,37 @@ def _problems(found):
     for key in ("table", "dataset", "model"):
         if not isinstance(found.get(key), str):
             yield f'{key} is missing or no text; write {key} = "..."'
-    variants = found.get("variants", {})
+    if isinstance(found.get("table"), str) and found["table"] not in TABLES:
+        yield f"table = {found['table']!r}; the tables are {', '.join(TABLES)}"
+    for key in ("curves", "sweep"):
+        if not isinstance(found.get(key, False), bool):
+            yield f"{key} = {found[key]!r}; write true or false"
+    examples = found.get("examples", 1)
+    if type(examples) is not int or examples < 1:
+        yield f"examples = {examples!r}; write a number from 1, or leave it out for all"
     if found.get("dtype", "float32") not in DTYPES:
         yield f"dtype = {found['dtype']!r}; the dtypes are {', '.join(DTYPES)}"
+    variants = found.get("variants", {})
+    if not isinstance(variants, dict):
+        yield 'variants is no table; write [variants."LABEL"] for each'
+        return
     if variants and found.get("sweep"):
         yield "has both [variants] and sweep = true; keep one"
+    if found.get("table") in MAPS and not variants and not found.get("sweep"):
+        yield "has neither [variants] nor sweep = true; add one"
     for label, options in variants.items():
+        yield from _variant_problems(f"variants.{label}", options)
+
+
+def _variant_problems(place, options):
+    if not isinstance(options, dict):
+        yield f"{place} is no table; write [{place}] with a method in it"
+    elif options.get("method") not in METHODS:
         method = options.get("method")
-        if method not in METHODS:
-            yield f"variants.{label}.method = {method!r}; the methods are {', '.join(METHODS)}"
-            continue
+        yield f"{place}.method = {method!r}; the methods are {', '.join(METHODS)}"
+    else:
         try:
-            _variant(1, **options)
-        except (KeyError, ValueError) as error:
-            yield f"variants.{label}: {error}"
+            variant = _variant(1, **options)
+            resolve(variant.method, variant.options)
+        except (TypeError, ValueError) as error:
+            yield f"{place}: {error}"

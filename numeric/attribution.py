@@ -1,7 +1,7 @@
 """One call for every method: ``attribute(model, inputs, method=..., target=...)``."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -66,7 +66,7 @@ def attribute(
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
     UnassignedOperation (all modules without a rule).
     """
-    name, run, used = _resolve(method, options)
+    name, run, used = resolve(method, options)
     with torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target)
         with torch.autocast(model.device.type, enabled=False):
@@ -82,8 +82,11 @@ def attribute(
     return Attribution(relevance, chosen, logit, residual, name, used, details)
 
 
-def _resolve(method, options):
-    """The method's name, its function with all options bound, and those options."""
+def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, dict]:
+    """The method's name, its function with all options bound, and those options.
+
+    Raises ValueError for an unknown method and TypeError for an unknown option.
+    """
     if isinstance(method, Composite):
         name, run = method.name, partial(lrp, composite=method)
     elif isinstance(method, str) and method in METHODS:
