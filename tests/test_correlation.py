@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
+from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
 
 rng = np.random.default_rng(0)
 A = rng.normal(size=(40, 9))
@@ -50,9 +50,57 @@ def test_a_wrong_correlation_is_rejected(name):
         assert_is_pearson(WRONG_PEARSON[name])
 
 
+C, D = np.round(A), np.round(B)  # with many ties
+
+
+def assert_is_kendall(tau):
+    """By counting pairs, in which ties leave the denominator (tau-b), and SciPy's."""
+    for a, b in ((A, B), (C, D)):
+        want = [stats.kendalltau(x[k], y[k]).statistic for x, y, k in zip(a, b, KEEP, strict=True)]
+        np.testing.assert_allclose(tau(a, b, KEEP), want, rtol=1e-12, atol=1e-12)
+        want = [pairs(x[k], y[k]) for x, y, k in zip(a, b, KEEP, strict=True)]
+        np.testing.assert_allclose(tau(a, b, KEEP), want, rtol=1e-12, atol=1e-12)
+
+
+def pairs(a, b):
+    x, y = (np.sign(values[:, None] - values)[np.triu_indices(len(values), 1)] for values in (a, b))
+    untied = np.sqrt((x != 0).sum() * (y != 0).sum())
+    return (x * y).sum() / untied if untied else np.nan
+
+
+WRONG_KENDALL = {
+    "keep ignored": lambda a, b, keep: kendall(a, b, ALL),
+    "left-out tokens counted as zeros": lambda a, b, keep: kendall(a * keep, b * keep, ALL),
+    "Pearson": pearson,
+    "Spearman": lambda a, b, keep: pearson(ranks(a, keep), ranks(b, keep), keep),
+    "sign lost": lambda a, b, keep: abs(kendall(a, b, keep)),
+    "tau-a": lambda a, b, keep: np.array(
+        [
+            np.nan_to_num(pairs(x[k], y[k])) * np.sqrt(share_untied(x[k]) * share_untied(y[k]))
+            for x, y, k in zip(a, b, keep, strict=True)
+        ]
+    ),
+}
+
+
+def share_untied(a):
+    return np.mean(np.sign(a[:, None] - a)[np.triu_indices(len(a), 1)] != 0)
+
+
+def test_kendall_is_tau_b_example_by_example():
+    assert_is_kendall(kendall)
+
+
+@pytest.mark.parametrize("name", WRONG_KENDALL)
+def test_a_wrong_tau_is_rejected(name):
+    with pytest.raises(AssertionError):
+        assert_is_kendall(WRONG_KENDALL[name])
+
+
 def test_values_outside_keep_are_never_read():
     poisoned = np.where(KEEP, A, np.nan)
-    np.testing.assert_array_equal(pearson(poisoned, B, KEEP), pearson(A, B, KEEP))
+    for r in (pearson, kendall):
+        np.testing.assert_array_equal(r(poisoned, B, KEEP), r(A, B, KEEP))
     np.testing.assert_array_equal(normalise(poisoned, KEEP), normalise(A, KEEP))
 
 
@@ -84,21 +132,25 @@ NAN_MAPS = {
 def test_an_undefined_correlation_is_nan_in_either_argument(name):
     values, keep = (np.array([part]) for part in NAN_MAPS[name])
     other = np.array([VARIED])
-    assert np.isnan(pearson(values, other, keep)).all()
-    assert np.isnan(pearson(other, values, keep)).all()
+    for r in (pearson, kendall):  # and none of them warns
+        assert np.isnan(r(values, other, keep)).tolist() == [True]
+        assert np.isnan(r(other, values, keep)).tolist() == [True]
 
 
 def test_examples_without_any_token_are_nan():
     empty = np.empty((3, 0))
-    assert np.isnan(pearson(empty, empty, empty.astype(bool))).all()
+    for r in (pearson, kendall):
+        assert np.isnan(r(empty, empty, empty.astype(bool))).tolist() == [True] * 3
+        assert r(empty[:0], empty[:0], empty[:0].astype(bool)).shape == (0,)
 
 
 def test_an_undefined_example_leaves_the_others_alone():
     a = A.copy()
     a[3] = 5.0
-    got, want = pearson(a, B, KEEP), pearson(A, B, KEEP)
-    assert np.isnan(got[3])
-    np.testing.assert_array_equal(np.delete(got, 3), np.delete(want, 3))
+    for r in (pearson, kendall):
+        got, want = r(a, B, KEEP), r(A, B, KEEP)
+        assert np.isnan(got[3])
+        np.testing.assert_array_equal(np.delete(got, 3), np.delete(want, 3))
 
 
 def assert_sums_to_one(norm):
@@ -194,9 +246,10 @@ def test_no_defined_value_means_no_mean(values):
 
 
 def test_a_mask_of_numbers_and_a_wrong_shape_are_errors():
-    with pytest.raises(TypeError, match=r"int64.*bool"):
-        pearson(A, B, KEEP.astype(int))
+    for r in (pearson, kendall):
+        with pytest.raises(TypeError, match=r"int64.*bool"):
+            r(A, B, KEEP.astype(int))
+        with pytest.raises(ValueError, match=r"\(40, 8\)"):
+            r(A, B[:, :8], KEEP)
     with pytest.raises(ValueError, match=r"\(9,\)"):
         normalise(A[0], KEEP)
-    with pytest.raises(ValueError, match=r"\(40, 8\)"):
-        pearson(A, B[:, :8], KEEP)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from numeric import attribute
-from numeric.evaluation.perturbation import Curve, perturbation_curve
+from numeric.evaluation import perturbation
+from numeric.evaluation.perturbation import Curve, perturbation_curve, perturbation_curves
 from numeric.inputs import prepare
 from tests import cases
 
@@ -105,6 +106,117 @@ def test_mean_and_aopc_by_hand():
     curve = Curve(torch.tensor([[4.0, 1.0, 1.0], [2.0, 6.0, torch.nan]]))
     assert curve.mean.tolist() == [2.0, 4.0]
     assert curve.aopc.tolist() == [2.0, -2.0]
+
+
+# Several maps at once
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """How many masked copies each call evaluates."""
+    counts, real = [], perturbation.masked_logits
+
+    def counted(model, batch, example, keep, *arguments, **options):
+        counts.append(len(example))
+        return real(model, batch, example, keep, *arguments, **options)
+
+    monkeypatch.setattr(perturbation, "masked_logits", counted)
+    return counts
+
+
+def some_maps(tiny, batch):
+    a = attribute(tiny, batch, "cp-lrp")
+    torch.manual_seed(0)
+    others = [torch.randn(2, 6).double() for _ in range(3)]
+    return a, [a.relevance, *others, torch.zeros(2, 6).double(), -a.relevance, a.relevance]
+
+
+def assert_same(curve, want):
+    torch.testing.assert_close(curve.logits, want.logits, rtol=1e-12, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize("orders", [ORDERS, ("lerf",), ("lerf", "morf")])
+def test_several_curves_are_those_of_each_map_alone(tiny, batch, orders, chunk):
+    a, maps = some_maps(tiny, batch)
+    prepared = prepare(tiny, batch)
+    found = perturbation_curves(tiny, prepared, maps, a.target, orders=orders, chunk=chunk)
+    assert [len(of_map) for of_map in found] == [len(orders)] * len(maps)
+    for relevance, of_map in zip(maps, found, strict=True):
+        for order, curve in zip(orders, of_map, strict=True):
+            options = {"order": order, "chunk": chunk}
+            assert_same(curve, perturbation_curve(tiny, prepared, relevance, a.target, **options))
+            check(curve, loop(tiny, batch, relevance, a.target, **options))
+
+
+def test_the_default_is_both_orders(tiny, batch):
+    a, maps = some_maps(tiny, batch)
+    (both,) = perturbation_curves(tiny, prepare(tiny, batch), maps[:1], a.target)
+    for order, curve in zip(perturbation.ORDERS, both, strict=True):
+        check(curve, loop(tiny, batch, maps[0], a.target, order=order, chunk=1))
+
+
+def removed_sets(relevance, mask):
+    """All that remains of a text along both curves."""
+    kept = set()
+    for turn in (-1, 1):
+        order = sorted(mask.nonzero()[:, 0].tolist(), key=lambda n: turn * float(relevance[n]))
+        kept |= {frozenset(order[step:]) for step in range(len(order))}
+    return kept
+
+
+def test_copies_that_are_equal_run_once(tiny, batch, copies):
+    a, maps = some_maps(tiny, batch)
+    perturbation_curves(tiny, prepare(tiny, batch), maps, a.target)
+    distinct = [
+        set().union(*(removed_sets(relevance[row], mask) for relevance in maps))
+        for row, mask in enumerate(batch["attention_mask"])
+    ]
+    assert copies == [sum(map(len, distinct))]
+    assert copies[0] < len(maps) * 2 * (6 + 3)  # each map, order, text and step by itself
+
+
+def test_one_curve_has_no_equal_copies_and_two_orders_share_the_whole_text(tiny, batch, copies):
+    a, maps = some_maps(tiny, batch)
+    perturbation_curve(tiny, prepare(tiny, batch), maps[1], a.target, order="morf")
+    perturbation_curves(tiny, prepare(tiny, batch), [maps[1]], a.target)
+    assert copies == [6 + 3, 2 * (6 + 3) - 2]
+
+
+def test_texts_with_the_same_tokens_left_are_not_confused(tiny, batch, copies):
+    """Both remove the same places, but of different texts."""
+    for key in batch:
+        batch[key] = batch[key][:, :3]
+    relevance = torch.tensor([[3.0, 2.0, 1.0]] * 2).double()
+    target = torch.tensor([0, 1])
+    curve = perturbation_curve(tiny, prepare(tiny, batch), relevance, target, order="morf")
+    check(curve, loop(tiny, batch, relevance, target, order="morf", chunk=1))
+    assert copies == [6]
+
+
+def test_more_tokens_than_one_byte_of_places_and_more_texts_than_one_byte_of_numbers():
+    model = cases.tiny_bert()
+    ids = torch.randint(0, 11, (300, 9), generator=torch.Generator().manual_seed(0))
+    batch = prepare(model, {"input_ids": ids})
+    relevance = torch.randn(300, 9, generator=torch.Generator().manual_seed(1)).double()
+    target = torch.zeros(300, dtype=torch.long)
+    (of_map,) = perturbation_curves(model, batch, [relevance], target, orders=("lerf",))
+    for row in (0, 255, 256, 299):
+        part = {"input_ids": ids[[row]], "attention_mask": torch.ones(1, 9, dtype=torch.long)}
+        (want,) = loop(model, part, relevance[[row]], target, order="lerf", chunk=1)
+        np.testing.assert_allclose(of_map[0].logits[row], want, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_bad_map_among_good_ones_is_refused(tiny, batch, place, copies):
+    a, maps = some_maps(tiny, batch)
+    for bad in (torch.zeros(2, 5), torch.full((2, 6), torch.inf)):
+        given = [maps[0], bad][:: 1 if place else -1]
+        with pytest.raises(ValueError, match="one finite value per token"):
+            perturbation_curves(tiny, prepare(tiny, batch), given, a.target)
+    with pytest.raises(ValueError, match="order='best'"):
+        perturbation_curves(tiny, prepare(tiny, batch), maps, a.target, orders=("morf", "best"))
+    assert copies == []
 
 
 BAD = {
