@@ -1,27 +1,18 @@
-"""Texts and classifiers by name: from a folder, from a Hub layout, embedded; every refusal says
-what is wrong, where, and what to do next."""
+"""Texts by name: embedded, from a folder, from a Hub layout; every refusal says what is wrong,
+where, and what to do next."""
 
 import gzip
 import json
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
-from pathlib import Path
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
-from transformers import BertForSequenceClassification, BertModel, BertTokenizerFast
 
 from benchmarks import data, models
-from tests import cases
 
 ROWS = [("the soup was warm", 1), ("a dull, grey parade", 0), ("naïve but kind", 1)]
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "dull", "soup", "."]
 
 
 def tsv(rows=ROWS, header="sentence\tlabel"):
@@ -36,28 +27,6 @@ def sst2(folder, content):
     path = folder / "sst2_dev.tsv.gz"
     path.write_bytes(gzip.compress(content.encode()))
     return path
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """A folder as `save_pretrained` writes it: a random BERT in float64, and a tokenizer."""
-    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
-    cases.tiny_bert(vocab_size=len(WORDS)).save_pretrained(folder)
-    vocabulary = folder.parent / "vocab.txt"
-    vocabulary.write_text("\n".join(WORDS))
-    BertTokenizerFast(vocab=str(vocabulary)).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def editable(checkpoint, tmp_path):
-    """A copy of the checkpoint to break."""
-    for file in checkpoint.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    return tmp_path
-
-
-# Texts.
 
 
 def test_embedded_sentences_come_in_file_order_and_alternate_in_label():
@@ -99,10 +68,26 @@ def test_the_hub_road_reads_a_repository_in_hub_layout(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     datasets.disable_progress_bars()
     repository = hub_data(tmp_path, ROWS)
-    monkeypatch.setitem(data.SOURCES, "sst2", replace(data.SOURCES["sst2"], hub=str(repository)))
-    texts = data.load("sst2")
+    source = replace(data.SOURCES["sst2"], hub=str(repository))
+    monkeypatch.setitem(data.SOURCES, "sst2", source)
+    texts = data.load("sst2")  # a folder has no revisions: that of the source is ignored
     assert list(zip(texts.texts, texts.labels, strict=True)) == ROWS
-    assert texts.origin == f"hub:{repository}"
+    assert texts.origin == f"hub:{repository}@{source.revision}"
+
+
+@pytest.mark.parametrize("name", data.SOURCES)
+def test_a_data_set_of_the_hub_is_asked_for_at_its_pinned_revision(monkeypatch, name):
+    asked = []
+
+    def load_dataset(hub, **options):
+        asked.append((hub, options))
+        return {data.SOURCES[name].text: ["fine", "dull"], "label": [1, 0]}
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    texts = data.load(name)
+    source = data.SOURCES[name]
+    assert asked == [(source.hub, {"revision": source.revision, "split": source.split})]
+    assert texts.origin == f"hub:{source.hub}@{source.revision}"
 
 
 def hub_data(folder, rows, column="sentence"):
@@ -132,8 +117,8 @@ def test_a_hub_repository_of_another_kind_is_refused(tmp_path, monkeypatch, rows
 def test_digest_of_texts_sees_text_label_and_order(tmp_path):
     variants = [ROWS, ROWS[::-1], [(ROWS[0][0] + "!", 1), *ROWS[1:]], [(ROWS[0][0], 0), *ROWS[1:]]]
     digests = set()
-    for rows in variants:
-        sst2(tmp_path, tsv(rows))
+    for variant in variants:
+        sst2(tmp_path, tsv(variant))
         digests.add(data.load("sst2", data_dir=tmp_path).sha256)
     assert len(digests) == len(variants)
 
@@ -195,125 +180,3 @@ def test_missing_folder_file_and_name_are_refused_with_what_there_is(tmp_path):
         data.load("sst3")
     with pytest.raises(ValueError, match="would be ignored"):
         data.load("embedded", data_dir=tmp_path)
-
-
-# Classifiers.
-
-
-def test_the_embedded_classifier_is_float32_in_eval_mode_and_names_its_classes():
-    classifier = models.load()
-    assert classifier.model.dtype == torch.float32
-    assert not classifier.model.training
-    assert [classifier.label(n) for n in (0, 1, 7)] == ["negative", "positive", "7"]
-
-
-def test_a_folder_gives_its_model_and_tokenizer(checkpoint):
-    classifier = models.load(str(checkpoint))
-    assert classifier.tokenizer("a fine film").input_ids == [2, 5, 6, 7, 3]
-    want = BertForSequenceClassification.from_pretrained(checkpoint, dtype=torch.float32)
-    for name, parameter in classifier.model.state_dict().items():
-        torch.testing.assert_close(parameter, want.state_dict()[name], rtol=0, atol=0)
-
-
-def test_digest_is_of_the_weights_whatever_the_file_and_sees_one_of_them_change(checkpoint):
-    first, second = models.load(str(checkpoint)), models.load(str(checkpoint))
-    assert first.sha256 == second.sha256 == models.digest(first.model)
-    with torch.no_grad():
-        second.model.classifier.bias[0] += 1e-6
-    assert models.digest(second.model) != first.sha256
-    assert models.digest(first.model.double()) != first.sha256
-
-
-def test_a_checkpoint_without_classifier_weights_is_refused(editable):
-    BertModel(cases.tiny_config(vocab_size=len(WORDS))).save_pretrained(editable)
-    with pytest.raises(ValueError, match=r"no weights for classifier.bias, classifier.weight"):
-        models.load(str(editable))
-
-
-def spoil_weights(folder):
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def spoil_config(folder):
-    (folder / "config.json").write_text("{")
-
-
-def spoil_shape(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 10}))
-
-
-def spoil_kind(folder):
-    (folder / "config.json").write_text('{"model_type": "abacus"}')
-
-
-def remove_weights(folder):
-    (folder / "model.safetensors").unlink()
-
-
-@pytest.mark.parametrize(
-    "spoil", [spoil_weights, spoil_config, spoil_shape, spoil_kind, remove_weights]
-)
-def test_a_broken_folder_is_refused_with_what_it_must_hold(editable, spoil):
-    spoil(editable)
-    with pytest.raises(models.UnavailableError, match="could not be loaded") as caught:
-        models.load(str(editable))
-    assert str(editable) in str(caught.value)
-    assert "save_pretrained" in str(caught.value)
-    assert "Hub" not in str(caught.value)
-
-
-def test_a_folder_without_a_tokenizer_is_refused(editable):
-    for path in [*editable.glob("tokenizer*"), *editable.glob("vocab*")]:
-        path.unlink()
-    with pytest.raises(ValueError, match="has no tokenizer: every word would be unknown"):
-        models.load(str(editable))
-
-
-def test_a_folder_without_a_model_and_a_path_to_nothing_are_refused(tmp_path):
-    with pytest.raises(models.UnavailableError, match=r"has no config.json"):
-        models.load(str(tmp_path))
-    for name in (str(tmp_path / "nowhere"), "./nowhere", "a/b/c"):
-        with pytest.raises(models.UnavailableError, match="does not exist"):
-            models.load(name)
-
-
-def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_network(
-    checkpoint, tmp_path
-):
-    """One process of its own: the Hub libraries read their settings when they are imported."""
-    cache = tmp_path / "hub" / "models--someone--tiny-bert"
-    (cache / "refs").mkdir(parents=True)
-    (cache / "refs" / "main").write_text("0" * 40)
-    snapshot = cache / "snapshots" / ("0" * 40)
-    snapshot.mkdir(parents=True)
-    for file in checkpoint.iterdir():
-        (snapshot / file.name).write_bytes(file.read_bytes())
-    script = """
-        import json
-        from benchmarks import data, models
-        answers = [models.load("someone/tiny-bert").sha256]
-        for load in (lambda: models.load("someone/other"), lambda: data.load("sst2")):
-            try:
-                load()
-            except models.UnavailableError as error:
-                answers.append(str(error))
-        print(json.dumps(answers))
-    """
-    home = {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        env=os.environ | home,
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    sha256, model, dataset = json.loads(done.stdout)
-    assert sha256 == models.load(str(checkpoint)).sha256
-    assert "'someone/other'" in model
-    assert "--model embedded" in model
-    assert "'stanfordnlp/sst2'" in dataset
-    assert "--data-dir" in dataset
-    assert "--dataset embedded" in dataset

@@ -1,0 +1,210 @@
+"""Classifiers by name: embedded, from a folder, from the Hub's cache; every refusal says what is
+wrong, where, and what to do next."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertForSequenceClassification, BertModel, BertTokenizerFast
+
+from benchmarks import models, rows
+from tests import cases
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "dull", "soup", "."]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A folder as `save_pretrained` writes it: a random BERT in float64, and a tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
+    cases.tiny_bert(vocab_size=len(WORDS)).save_pretrained(folder)
+    vocabulary = folder.parent / "vocab.txt"
+    vocabulary.write_text("\n".join(WORDS))
+    BertTokenizerFast(vocab=str(vocabulary)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def editable(checkpoint, tmp_path):
+    """A copy of the checkpoint to break."""
+    for file in checkpoint.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_the_embedded_classifier_is_float32_in_eval_mode_and_names_its_classes():
+    classifier = models.load()
+    assert classifier.model.dtype == torch.float32
+    assert not classifier.model.training
+    assert [classifier.label(n) for n in (0, 1, 7)] == ["negative", "positive", "7"]
+
+
+def test_a_folder_gives_its_model_and_tokenizer(checkpoint):
+    classifier = models.load(str(checkpoint))
+    assert classifier.tokenizer("a fine film").input_ids == [2, 5, 6, 7, 3]
+    want = BertForSequenceClassification.from_pretrained(checkpoint, dtype=torch.float32)
+    for name, parameter in classifier.model.state_dict().items():
+        torch.testing.assert_close(parameter, want.state_dict()[name], rtol=0, atol=0)
+
+
+def test_digest_is_of_the_weights_whatever_the_file_and_sees_one_of_them_change(checkpoint):
+    first, second = models.load(str(checkpoint)), models.load(str(checkpoint))
+    assert first.sha256 == second.sha256 == models.digest(first.model)
+    with torch.no_grad():
+        second.model.classifier.bias[0] += 1e-6
+    assert models.digest(second.model) != first.sha256
+    assert models.digest(first.model.double()) != first.sha256
+
+
+def test_a_checkpoint_without_classifier_weights_is_refused(editable):
+    BertModel(cases.tiny_config(vocab_size=len(WORDS))).save_pretrained(editable)
+    with pytest.raises(ValueError, match=r"no weights for classifier.bias, classifier.weight"):
+        models.load(str(editable))
+
+
+def spoil_weights(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def spoil_config(folder):
+    (folder / "config.json").write_text("{")
+
+
+def spoil_shape(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 10}))
+
+
+def spoil_kind(folder):
+    (folder / "config.json").write_text('{"model_type": "abacus"}')
+
+
+def remove_weights(folder):
+    (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    "spoil", [spoil_weights, spoil_config, spoil_shape, spoil_kind, remove_weights]
+)
+def test_a_broken_folder_is_refused_with_what_it_must_hold(editable, spoil):
+    spoil(editable)
+    with pytest.raises(models.UnavailableError, match="could not be loaded") as caught:
+        models.load(str(editable))
+    assert str(editable) in str(caught.value)
+    assert "save_pretrained" in str(caught.value)
+    assert "Hub" not in str(caught.value)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(editable):
+    for path in [*editable.glob("tokenizer*"), *editable.glob("vocab*")]:
+        path.unlink()
+    with pytest.raises(ValueError, match="has no tokenizer: every word would be unknown"):
+        models.load(str(editable))
+
+
+def test_a_folder_without_a_model_and_a_path_to_nothing_are_refused(tmp_path):
+    with pytest.raises(models.UnavailableError, match=r"has no config.json"):
+        models.load(str(tmp_path))
+    for name in (str(tmp_path / "nowhere"), "./nowhere", "a/b/c"):
+        with pytest.raises(models.UnavailableError, match="does not exist"):
+            models.load(name)
+
+
+PINNED = "textattack/bert-base-uncased-SST-2"
+REVISIONS = [
+    ("embedded", {}, None),
+    ("someone/bert", {}, None),
+    ("someone/bert", {"revision": "v2"}, "v2"),
+    (PINNED, {"revision": "v2"}, "v2"),
+    *((name, {}, revision) for name, revision in rows.SOURCES["models"].items()),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "revision"), REVISIONS)
+def test_model_and_tokenizer_of_a_known_id_are_asked_for_at_its_pinned_revision(
+    monkeypatch, name, given, revision
+):
+    asked = []
+
+    def answer(kind, content):
+        def from_pretrained(source, **options):
+            asked.append((kind, str(source), options["revision"]))
+            return content
+
+        return from_pretrained
+
+    loaded = models.load()
+    model = answer("model", (loaded.model, {"missing_keys": []}))
+    monkeypatch.setattr(models.AutoModelForSequenceClassification, "from_pretrained", model)
+    tokenizer = answer("tokenizer", loaded.tokenizer)
+    monkeypatch.setattr(models.AutoTokenizer, "from_pretrained", tokenizer)
+    assert models.load(name, **given).name == name
+    source = str(models.EMBEDDED) if name == "embedded" else name
+    assert asked == [("model", source, revision), ("tokenizer", source, revision)]
+
+
+def test_a_mistyped_id_is_named_before_the_hub_is_asked():
+    for name in ("textattack/bert-base-uncased-SST2", "embeded"):
+        with pytest.raises(models.UnavailableError, match=r"did you mean '(textattack|embedded)"):
+            models.load(name)
+
+
+def in_hub_cache(checkpoint, hub, name, revision):
+    """A snapshot as the Hub libraries keep it."""
+    snapshot = hub / f"models--{name.replace('/', '--')}" / "snapshots" / revision
+    snapshot.mkdir(parents=True)
+    for file in checkpoint.iterdir():
+        (snapshot / file.name).write_bytes(file.read_bytes())
+    return snapshot.parents[1]
+
+
+def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_network(
+    checkpoint, tmp_path
+):
+    """One process of its own: the Hub libraries read their settings when they are imported."""
+    hub, zero, pinned = tmp_path / "hub", "0" * 40, rows.SOURCES["models"][PINNED]
+    in_hub_cache(checkpoint, hub, PINNED, pinned)  # at no other revision, main neither
+    cache = in_hub_cache(checkpoint, hub, "someone/tiny-bert", zero)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(zero)
+    script = f"""
+        import json
+        from benchmarks import data, models
+        name, pinned, zero = "someone/tiny-bert", "{PINNED}", "{zero}"
+        found = [models.load(name), models.load(name, revision=zero), models.load(pinned)]
+        answers = [classifier.sha256 for classifier in found]
+        for load in (
+            lambda: models.load("someone/other"),
+            lambda: models.load(name, revision="1" * 40),
+            lambda: models.load(pinned, revision="main"),
+            lambda: data.load("sst2"),
+        ):
+            try:
+                load()
+            except models.UnavailableError as error:
+                answers.append(str(error))
+        print(json.dumps(answers))
+    """
+    home = {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env=os.environ | home,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *digests, other, wrong, main, dataset = json.loads(done.stdout)
+    assert digests == [models.load(str(checkpoint)).sha256] * 3
+    for message, name in ((other, "someone/other"), (wrong, "someone/tiny-bert"), (main, PINNED)):
+        assert message.startswith(f"model '{name}' could not be loaded")
+        assert "--model embedded" in message
+    assert "'stanfordnlp/sst2'" in dataset
+    assert "--data-dir" in dataset
+    assert "--dataset embedded" in dataset
