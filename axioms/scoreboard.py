@@ -14,8 +14,8 @@ import sympy as sp
 from axioms.composites import UnassignedOperation
 from axioms.decide import generic
 from axioms.denotation import denoted, same_function, same_value
-from axioms.graph import INPUT, Node, leaf, rebuild, topological
-from axioms.rewrites import REWRITES, rescale_scores
+from axioms.graph import INPUT, Node, leaf, parameter, rebuild, topological
+from axioms.rewrites import REWRITES, in_rows, rescale_scores
 from axioms.rule_sets import RULE_SETS, RuleSet
 from axioms.templates import TEMPLATES, Template
 
@@ -82,22 +82,24 @@ def decide(
     if rule_set.prepare:
         searched = [wider for template in templates for wider in in_contexts(template)]
     generic_eps, eps_of_witness = STABILISERS[eps]
+
+    def refuted(**options):
+        found = (search(rule_set, rewrite, t, eps_of_witness, **options) for t in searched)
+        witness = next(filter(None, found), "")
+        return replace(cell, verdict=REFUTED, witness=witness) if witness else None
+
     try:
-        for tried in (
-            FIRST,
-            points_tried,
-        ):  # most refutations are found at once, without any algebra
-            for template in searched:
-                witness = search(rule_set, rewrite, template, eps_of_witness, tried=tried)
-                if witness:
-                    return replace(cell, verdict=REFUTED, witness=witness)
-            if tried == FIRST and all(
-                lemma(rule_set, rewrite, template, generic_eps, same=same) for template in templates
-            ):
-                return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
+        if found := refuted(tried=FIRST):  # most are found at once, without any algebra
+            return found
+        if all(
+            _is_defined(rule_set, rewrite, template, eps_of_witness)
+            and lemma(rule_set, rewrite, template, generic_eps, same=same)
+            for template in templates
+        ):
+            return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
+        return refuted(tried=points_tried) or refuted(tried=FIRST, one_hot=True) or cell
     except UnassignedOperation:
         return replace(cell, verdict=NOT_APPLICABLE)
-    return cell
 
 
 def rewritten(rewrite: str, root: Node, *, symbolic=False) -> list[Node]:
@@ -132,10 +134,10 @@ def lemma(rule_set: RuleSet, rewrite: str, template: Template, eps, *, same=same
 
 
 def in_contexts(template: Template) -> Iterator[Template]:
-    """The template alone, in a product, in a sum, and with a product for each input in turn."""
+    """The template alone, in a product, in a sum, fed by products, and scaled by channel."""
     yield template
     inputs = [node for node in topological(template.root) if node.op == INPUT]
-    z, u = leaf("z"), leaf("u")
+    z, u, f = leaf("z"), leaf("u"), parameter("f")
     outer = denoted(template.root, template.symbols()).shape
     for root in (template.root * z, template.root + z):
         yield Template(root=root, generic={**template.generic, "z": outer})
@@ -145,37 +147,62 @@ def in_contexts(template: Template) -> Iterator[Template]:
         yield Template(
             root=root, generic={**template.generic, "u": template.generic[x.name]}, least=least
         )
+    scaled = template.root * in_rows(f, template.root)
+    yield Template(root=scaled, generic={**template.generic, "f": (1, outer[1])})
 
 
-def search(rule_set: RuleSet, rewrite: str, template: Template, eps, *, tried=TRIED) -> str:
+def search(
+    rule_set: RuleSet, rewrite: str, template: Template, eps, *, tried=TRIED, one_hot=False
+) -> str:
     """The first small integer point at which a rewritten template is explained differently.
 
     Least shapes come before generic ones, and points in order of the sum of their absolute
-    values plus the number of negative ones.  Returns '' if none of the first ``tried`` points of
+    values plus the number of negative ones.  Relevance starts at the value of the root, or with
+    ``one_hot`` at 1 in its first entry alone.  Returns '' if none of the first ``tried`` points of
     either shape separates the explanations; points where one of them is undefined count as tried.
     """
     root = template.root
-    used = {node.name for node in topological(root) if not node.args}
-    sizes = (template.least_shapes(), template.generic)
-    shapes = [{x: size[x] for x in size if x in used} for size in sizes]
-    if shapes[0] == shapes[1]:
-        shapes = shapes[1:]
-    for point in itertools.chain(*(itertools.islice(points(s), tried) for s in shapes)):
-        for other in rewritten(rewrite, root):
-            found = _explanations(rule_set, (root, other), point, eps)
-            if found and any(differ(found[0][x], found[1][x]) for x in found[0]):
-                return describe(root, other, point, *found)
+    for point in itertools.chain(*(itertools.islice(s, tried) for s in _searched(template))):
+        relevance = _first_entry(denoted(root, point).shape) if one_hot else None
+        before = _explanation_at(rule_set, root, point, eps, relevance)
+        for other in rewritten(rewrite, root) if before else ():
+            after = _explanation_at(rule_set, other, point, eps, relevance)
+            if after and any(differ(before[x], after[x]) for x in before):
+                given = {"R": relevance} if one_hot else {}
+                return describe(root, other, {**point, **given}, before, after)
     return ""
 
 
-def _explanations(rule_set, graphs, point, eps):
-    """What the rule set says of each graph; None where it is undefined (0/0 or a pole)."""
+def _searched(template):
+    """Points in the least shapes, and in the generic ones if these differ."""
+    used = {node.name for node in topological(template.root) if not node.args}
+    sizes = (template.least_shapes(), template.generic)
+    shapes = [{x: size[x] for x in size if x in used} for size in sizes]
+    return [points(s) for s in (shapes[1:] if shapes[0] == shapes[1] else shapes)]
+
+
+def _first_entry(shape):
+    return sp.Matrix(*shape, lambda n, i: int(n == i == 0))
+
+
+def _is_defined(rule_set, rewrite, template, eps) -> bool:
+    """Whether every rewritten template is explained somewhere: a lemma about 0/0 says nothing."""
+    return all(
+        any(
+            all(_explanation_at(rule_set, g, point, eps) for g in (template.root, other))
+            for point in itertools.chain(*(itertools.islice(s, FIRST) for s in _searched(template)))
+        )
+        for other in rewritten(rewrite, template.root)
+    )
+
+
+def _explanation_at(rule_set, graph, point, eps, relevance=None):
+    """What the rule set says of a graph; None where it is undefined (0/0 or a pole)."""
     try:
-        found = [rule_set.explain(graph, point, eps=eps) for graph in graphs]
+        found = rule_set.explain(graph, point, eps=eps, relevance=relevance)
     except ZeroDivisionError:
         return None
-    values = [entry for explanation in found for r in explanation.values() for entry in r]
-    return found if all(value.is_finite for value in values) else None
+    return found if all(value.is_finite for r in found.values() for value in r) else None
 
 
 def points(shapes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, sp.Matrix]]:
