@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce test lint bench mutants clean
+.PHONY: setup reproduce notebooks test lint bench mutants clean
 
 setup: $(SETUP)
 
@@ -20,6 +20,10 @@ $(SETUP): pyproject.toml constraints.txt
 # Options go into ARGS: make reproduce ARGS="--examples 50"
 reproduce: $(SETUP)
 	$(BIN)/lrp-axioms reproduce $(ARGS)
+
+# The paper's models and data from the Hub, for hours: make notebooks ARGS="03_table2_sst --help"
+notebooks: $(SETUP)
+	$(BIN)/python -m paper_notebooks.build $(ARGS)
 
 # One thread: the tests multiply small matrices, which threads only slow down on a busy machine.
 test: lint

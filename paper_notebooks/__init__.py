@@ -1,0 +1,1 @@
+"""Notebooks that compare the paper's claims with measurements, and how they are built."""

@@ -1,0 +1,175 @@
+"""Makes the notebooks from ``sources`` and runs them: ``python -m paper_notebooks.build``.
+
+A source is a Python file of cells, `# %%` or `# %% [markdown]`.  A notebook is written only if
+all its cells, and so its closing assertion, passed; else what it showed is kept beside the results.
+"""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import v4
+
+from paper_notebooks import settings
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE / "sources"
+CELL = re.compile(r"^# %%( \[markdown\])?\n(.*?)(?=^# %%|\Z)", re.MULTILINE | re.DOTALL)
+PLACE = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|opt|usr|var|Users|mnt)/\S*")
+RUN = 7  # words in a row that count as a quotation
+QUIET = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "PYTHONWARNINGS": "ignore:IProgress not found",  # tqdm misses a widget that nobody would see
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+}
+"""A notebook shows results, not the progress of libraries."""
+
+
+class BuildError(Exception):
+    """Why a notebook was not written: its name, the cell, and what happened there."""
+
+
+def names() -> list[str]:
+    return [path.stem for path in sorted(SOURCES.glob("*.py"))]
+
+
+def notebook(source: Path):
+    """The notebook of a source, without outputs; the same source gives the same notebook."""
+    cells = []
+    for n, (is_text, body) in enumerate(CELL.findall(source.read_text(encoding="utf-8"))):
+        make = v4.new_markdown_cell if is_text else v4.new_code_cell
+        body = re.sub(r"^# ?", "", body, flags=re.MULTILINE) if is_text else body
+        cells.append(make(body.strip(), id=f"cell-{n:02d}"))
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+
+
+def execute(made, name: str, chosen: settings.Settings, *, timeout: int) -> None:
+    """Runs all cells in the repository's folder; BuildError names the cell that fails."""
+    client = NotebookClient(
+        made,
+        timeout=timeout,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(settings.ROOT)}},
+        extra_arguments=["--log-level=ERROR"],  # not that its sockets are local
+        record_timing=False,
+    )
+    try:
+        client.execute(env={**os.environ, **QUIET, **chosen.environment()})
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        cell = next(
+            (n for n, c in reversed([*enumerate(made.cells)]) if c.get("execution_count")), 0
+        )
+        raise BuildError(f"{name}, cell {cell}:\n{error}") from error
+    sizes: dict[str, int] = {}
+    for _, output in outputs(made):
+        sizes |= output.get("metadata", {}).get("measured", {})
+    made.metadata["measured"] = sizes | {"reduced": chosen.reduced}
+
+
+def outputs(made) -> Iterator[tuple[int, dict]]:
+    """Number of the cell and output, for every output."""
+    for n, cell in enumerate(made.cells):
+        for output in cell.get("outputs", ()):
+            yield n, output
+
+
+def texts_of(output: dict) -> str:
+    """All that an output says in words."""
+    data = output.get("data", {})
+    shown = [value for kind, value in data.items() if kind.startswith("text/")]
+    return "\n".join([output.get("text", ""), *shown, *output.get("traceback", ())])
+
+
+def problems(made, texts: Iterable[str] = ()) -> Iterator[str]:
+    """What must not be in a notebook that is kept: errors, warnings, places, quoted texts."""
+    quoted = {run for text in texts for run in _runs(text)}
+    for n, output in outputs(made):
+        if output.output_type == "error" or output.get("name") == "stderr":
+            yield f"cell {n} shows an error or a warning: {texts_of(output)[:400]}"
+        if found := PLACE.search(texts_of(output)):
+            yield f"cell {n} shows a place on this machine: {found.group()}"
+        plain = re.sub(r"<[^>]*>", " ", texts_of(output))
+        if found := quoted.intersection(_runs(plain)):
+            yield f"cell {n} quotes the data set: {min(found)!r}"
+
+
+def _runs(text: str) -> set[str]:
+    """All runs of ``RUN`` words in a text."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return {" ".join(words[n : n + RUN]) for n in range(len(words) - RUN + 1)}
+
+
+def build(name: str, chosen: settings.Settings, *, output: Path, timeout: int) -> Path:
+    """Writes one executed notebook; BuildError says why not, and where what it showed is."""
+    made = notebook(SOURCES / f"{name}.py")
+    try:
+        execute(made, name, chosen, timeout=timeout)
+        used = [dataset for dataset in ("sst2", "imdb") if dataset in made.metadata["measured"]]
+        texts = [text for dataset in used for text in settings.texts(chosen, dataset).texts]
+        if found := list(problems(made, texts)):
+            raise BuildError("\n".join(f"{name}, {problem}" for problem in found))
+    except BuildError as error:
+        kept = _write(made, Path(chosen.results) / f"{name}.failed.ipynb")
+        raise BuildError(f"{error}\nWhat it showed until then: {kept}") from error
+    return _write(made, output / f"{name}.ipynb")
+
+
+def _write(made, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(made, path)
+    return path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """0 if all notebooks were written; else names those that were not, and the cell."""
+    parser = argparse.ArgumentParser(prog="paper_notebooks.build", description=__doc__)
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help=f"some of {', '.join(names())}; default: all")
+    add("--data-dir", type=Path, help="sst2, imdb and mnist from this folder, not from the Hub")
+    add("--sst-model", help="a folder or Hub id; default: the paper's")
+    add("--imdb-model", help="a folder or Hub id; default: the paper's")
+    add("--results", type=Path, help="folder of runs: sst2, imdb, mnist; complete ones are read")
+    add("--examples", nargs="+", default=[], metavar="DATASET=N", help="such as sst2=100 imdb=50")
+    add("--reduced", action="store_true", help="a short run that tests the road, not the claims")
+    add("--output", type=Path, default=HERE, help="where the notebooks are written")
+    add("--timeout", type=int, default=12 * 3600, help="seconds for one cell")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in names()]
+    wrong = [one for one in given.examples if not re.fullmatch(r"(sst2|imdb)=[1-9]\d*", one)]
+    if unknown or wrong:
+        parser.error(f"{', '.join(unknown + wrong)}: pass NAME of {', '.join(names())}; sst2=N")
+    failed = []
+    for name in given.names or names():
+        try:
+            path = build(name, _settings(given), output=given.output, timeout=given.timeout)
+            print(f"wrote {path}", flush=True)
+        except BuildError as error:
+            failed.append(name)
+            print(f"not written: {error}", file=sys.stderr, flush=True)
+    return 1 if failed else 0
+
+
+def _settings(given) -> settings.Settings:
+    """The options that were given; the others keep their defaults."""
+    models = {"sst2": given.sst_model, "imdb": given.imdb_model}
+    examples = (one.split("=") for one in given.examples)
+    chosen = {
+        "data_dir": given.data_dir and str(given.data_dir.resolve()),
+        "results": given.results and str(given.results.resolve()),
+        "models": {dataset: name for dataset, name in models.items() if name},
+        "examples": {dataset: int(n) for dataset, n in examples},
+    }
+    return settings.Settings(**{k: v for k, v in chosen.items() if v}, reduced=given.reduced)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""CP-LRP against AttnLRP on the same texts: what notebooks 3 and 4 say of Table 2."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.agreement import SEED
+from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean
+from paper_notebooks import shown
+
+TOKENS = ("all", "content")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Paired differences over texts, CP-LRP minus AttnLRP, and their means with intervals."""
+
+    gaps: dict[str, np.ndarray]  # of r with Leave-One-Out, by which tokens count
+    means: dict[str, BootstrapMean]
+    carried: BootstrapMean  # by [CLS] and [SEP]: gap over all less gap over content tokens
+    delta: BootstrapMean  # of LeRF - MoRF, in logits
+    turned: dict[str, float]  # method -> share of texts whose r changes sign by "sum to one"
+
+    def rows(self) -> list[list[str]]:
+        """A table: difference, interval, share of texts, verdict."""
+        who = {"above": "CP-LRP is closer", "below": "AttnLRP is closer"}
+        rows = []
+        for tokens, gap in self.gaps.items():
+            mean, share = self.means[tokens], (gap > 0)[~np.isnan(gap)].mean()
+            verdict = shown.verdict(mean, **who)
+            rows.append([f"over {tokens} tokens", shown.signed(mean), f"{share:.2f}", verdict])
+        verdict = shown.verdict(self.carried, above="favours CP-LRP", below="favours AttnLRP")
+        return [*rows, ["carried by [CLS] and [SEP]", shown.signed(self.carried), "–", verdict]]
+
+    def closer(self, tokens: str) -> str:
+        """The method whose maps are closer to Leave-One-Out, or that it is undecided."""
+        found = self.means[tokens]
+        verdict = shown.verdict(found, above="CP-LRP", below="AttnLRP")
+        return f"{verdict}, {shown.signed(found)}"
+
+
+def compare(result) -> Comparison:
+    """From the per-text values of a Result of Table 2."""
+    both = lambda key: [per_text(result.examples, key, m) for m in ("CP-LRP", "AttnLRP")]
+    gaps = {tokens: np.subtract(*both(f"r {tokens}")) for tokens in TOKENS}
+    mean = lambda values: bootstrap_mean(values, seed=SEED)
+    return Comparison(
+        gaps=gaps,
+        means={tokens: mean(gap) for tokens, gap in gaps.items()},
+        carried=mean(gaps["all"] - gaps["content"]),
+        delta=mean(np.subtract(*both("Δ"))),
+        turned={method: _turned(result.examples, method) for method in ("IG", "AttnLRP", "CP-LRP")},
+    )
+
+
+def _turned(columns, method):
+    raw, scaled = (per_text(columns, key, method) for key in ("r all", "r all, sum to one"))
+    defined = ~np.isnan(raw) & ~np.isnan(scaled)
+    return float((raw * scaled < 0)[defined].mean())
+
+
+def per_text(columns: Mapping[str, Sequence], key: str, method: str) -> np.ndarray:
+    """The values of one method in the order of the texts, from a Result's ``examples``."""
+    block = zip(columns["method"], columns["example"], columns[key], strict=True)
+    values = {example: value for name, example, value in block if name == method}
+    return np.array([values[example] for example in sorted(values)])

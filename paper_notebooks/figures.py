@@ -1,0 +1,102 @@
+"""Figures that only the notebooks have, readable in greyscale."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+GREYS = {"all": "0.2", "content": "0.6"}
+
+
+def gaps(found: Mapping[str, np.ndarray]) -> Figure:
+    """Distribution over texts of r of CP-LRP minus r of AttnLRP, by which tokens count."""
+    figure = Figure(figsize=(6.5, 2.6), layout="constrained")
+    axes = figure.subplots()
+    largest = max(np.nanmax(np.abs(gap)) for gap in found.values())
+    bins = np.linspace(-largest, largest, 42)
+    styles = {"all": {"color": GREYS["all"], "alpha": 0.9}, "content": {"histtype": "step"}}
+    for tokens, gap in found.items():
+        style = {"lw": 1.5, "ec": "0.5"} | styles[tokens]
+        axes.hist(gap[~np.isnan(gap)], bins, label=f"{tokens} tokens", **style)
+    axes.axvline(0, color="black", lw=0.8)
+    axes.set_xlabel("r of CP-LRP minus r of AttnLRP, with Leave-One-Out")
+    axes.set_ylabel("texts")
+    axes.legend(frameon=False)
+    return figure
+
+
+def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float] | None) -> Figure:
+    """Gain in r when one layer alone bypasses the softmax, with intervals; crosses: the paper."""
+    figure = Figure(figsize=(6.5, 2.8), layout="constrained")
+    axes = figure.subplots()
+    for tokens, shift in (("all", -0.2), ("content", 0.2)):
+        mean, low, high = (
+            np.array([getattr(gain, end) for gain in gains[tokens]])
+            for end in ("mean", "low", "high")
+        )
+        errors = np.abs([mean - low, high - mean])
+        style = {"color": GREYS[tokens], "label": f"measured, {tokens} tokens"}
+        axes.bar(np.arange(1, len(mean) + 1) + shift, mean, 0.38, yerr=errors, **style)
+    if paper is not None:
+        axes.plot(range(1, len(paper) + 1), paper, "kx", label="paper (Table A3, BERT-base)")
+    axes.axhline(0, color="0.5", lw=0.8)
+    axes.set_xlabel("layer that bypasses the softmax, alone")
+    axes.set_ylabel("gain in r over AttnLRP")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def against(points: Mapping[str, Sequence[float]], gain: Sequence[float]) -> Figure:
+    """One panel per quantity: its value in every layer (numbered) against the layer's gain."""
+    figure = Figure(figsize=(7.5, 2.7), layout="constrained")
+    panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
+    for axes, (name, values) in zip(panels, points.items(), strict=True):
+        axes.plot(values, gain, "o", color="0.75", ms=12)
+        for n, place in enumerate(zip(values, gain, strict=True), start=1):
+            axes.annotate(str(n), place, ha="center", va="center", fontsize=8)
+        axes.axhline(0, color="0.5", lw=0.8)
+        axes.set_xlabel(f"{name} (dimensionless)")
+    panels[0].set_ylabel("gain in r, all tokens")
+    return figure
+
+
+def special(gaps: Mapping[str, Mapping[str, Mapping]]) -> Figure:
+    """r of CP-LRP minus r of AttnLRP with special tokens left out, by data set."""
+    figure = Figure(figsize=(6.5, 2.6), layout="constrained")
+    axes = figure.subplots()
+    for n, (dataset, rows) in enumerate(gaps.items()):
+        gap = np.array([row["gap"] for row in rows.values()])
+        ends = [np.array([row[f"gap {end}"] for row in rows.values()]) for end in ("low", "high")]
+        errors = np.abs([gap - ends[0], ends[1] - gap])
+        places = np.arange(len(rows)) + 0.15 * (2 * n - 1)
+        axes.errorbar(places, gap, errors, fmt="os"[n], color=("0.1", "0.55")[n], label=dataset)
+        axes.set_xticks(range(len(rows)), rows)
+    axes.axhline(0, color="0.5", lw=0.8)
+    axes.set_xlabel("tokens that count in the correlation")
+    axes.set_ylabel("r of CP-LRP − AttnLRP")
+    axes.legend(frameon=False)
+    return figure
+
+
+def choices(result) -> Figure:
+    """r with Leave-One-Out (attention mask) of both methods under every open choice."""
+    names = list(dict.fromkeys(r["choice"] for r in result.rows if r["method"] != "LOO"))
+    figure = Figure(figsize=(7.5, 3), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, tokens in zip(panels, GREYS, strict=True):
+        for method, marker in (("AttnLRP", "o"), ("CP-LRP", "s")):
+            rows = {r["choice"]: r for r in result.rows if r["method"] == method}
+            key = f"attention mask {tokens}"
+            r = np.array([rows[name][key] for name in names])
+            ends = [np.array([rows[name][f"{key} {e}"] for name in names]) for e in ("low", "high")]
+            places = np.arange(len(names)) + (0.15 if method == "CP-LRP" else -0.15)
+            style = {"color": "0.2", "mfc": "white" if method == "AttnLRP" else "0.2", "ms": 4}
+            errors = np.abs([r - ends[0], ends[1] - r])
+            axes.errorbar(r, places, xerr=errors, fmt=marker, label=method, **style)
+        axes.set_title(f"{tokens} tokens", fontsize=9)
+        axes.set_xlabel("Pearson's r with Leave-One-Out")
+        axes.set_yticks(range(len(names)), names)
+    panels[0].invert_yaxis()
+    panels[1].legend(frameon=False, fontsize=8)
+    return figure

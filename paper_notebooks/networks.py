@@ -1,0 +1,54 @@
+"""What notebook 2 reads off the sweep of Table 1: networks, differences, numbers reached."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.experiment import Result
+from benchmarks.mnist_analysis import SAME
+
+
+def count(result: Result) -> int:
+    """How many networks were trained."""
+    return len({(row["model"], row["seed"]) for row in result.rows})
+
+
+def commits(folder: Path) -> list[str]:
+    """The commits whose code trained and analysed the networks."""
+    metadata = (pq.read_schema(path).metadata for path in sorted(folder.glob("*.parquet")))
+    return sorted({str(json.loads(one[b"made"])["provenance"]["commit"]) for one in metadata})
+
+
+def differences(result: Result) -> dict[str, float]:
+    """Largest difference of the two orders by explainer, in units of a map's largest value."""
+    return {
+        name.removesuffix(SAME): float(np.nanmax(np.array(values, dtype=float)))
+        for name, values in result.examples.items()
+        if name.endswith(SAME)
+    }
+
+
+def ranges(result: Result, number: str) -> list[tuple]:
+    """Network, accuracy, least and largest mean r of one number over analyses, and the paper's."""
+    by_network: dict[tuple, list] = {}
+    for row in result.rows:
+        if row["number"] == number:
+            about = f"{row['model']}, seed {row['seed']}", row["accuracy"], row["paper r"]
+            by_network.setdefault(about, []).append(row["r"])
+    return [
+        (name, accuracy, np.nanmin(r), np.nanmax(r), paper)
+        for (name, accuracy, paper), r in by_network.items()
+    ]
+
+
+def reached(result: Result) -> dict[str, tuple]:
+    """Number -> the paper's value, the closest r, how many specifications reach it, of how many."""
+    found = {}
+    for number in dict.fromkeys(row["number"] for row in result.rows):
+        rows = [row for row in result.rows if row["number"] == number and row["r"] == row["r"]]
+        nearest = min(rows, key=lambda row: abs(row["r"] - row["paper r"]))
+        hits = sum(row["reached"] for row in rows)
+        found[number] = nearest["paper r"], f"{nearest['r']:.4f}", hits, len(rows)
+    return found

@@ -1,0 +1,83 @@
+"""What the notebooks run on: `build.py` passes it to their kernels in an environment variable."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+
+VARIABLE = "LRP_AXIOMS_NOTEBOOKS"
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = {"imdb": 200}  # of the others, all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Models and data (default: the paper's, from the Hugging Face Hub) and how much of them."""
+
+    data_dir: str | None = None
+    models: Mapping[str, str] = field(default_factory=dict)  # data set -> folder or Hub id
+    results: str = str(ROOT / "results" / "notebooks")  # finished runs in it are only read
+    examples: Mapping[str, int] = field(default_factory=dict)  # data set -> only the first N
+    reduced: bool = False  # few texts, images and proofs: only the road is tested
+
+    def folder(self, name: str) -> Path:
+        """Where the runs on one data set are."""
+        return Path(self.results) / name
+
+    def environment(self) -> dict[str, str]:
+        return {VARIABLE: json.dumps(asdict(self))}
+
+
+def load() -> Settings:
+    """The settings that `build.py` passed, or the defaults in a notebook opened by hand."""
+    return Settings(**json.loads(os.environ.get(VARIABLE, "{}")))
+
+
+def texts(settings: Settings, dataset: str):
+    """The texts of ``dataset`` that are measured: those of the paper's data set, in file order."""
+    from benchmarks import data
+
+    count = settings.examples.get(dataset, EXAMPLES.get(dataset))
+    return data.load(dataset, data_dir=settings.data_dir).first(count)
+
+
+@cache
+def _model(name: str):
+    from benchmarks import models
+
+    return models.load(name)
+
+
+def classifier(settings: Settings, dataset: str):
+    """The model of ``dataset``: the paper's, unless another one is given."""
+    from benchmarks import reproduce
+
+    paper = reproduce.rows.load(reproduce.LOO.format(dataset)).model
+    return _model(settings.models.get(dataset, paper))
+
+
+def measure(settings: Settings, table: str, dataset: str):
+    """One table of the text experiments as a Result; complete runs in ``results`` are only read."""
+    from benchmarks import reproduce
+
+    return reproduce.text_table(
+        table,
+        classifier(settings, dataset),
+        texts(settings, dataset),
+        output=settings.folder(dataset),
+    )
+
+
+def colour(settings: Settings, dataset: str, *, number: int) -> tuple[list[str], dict]:
+    """Tokens and relevance by method of one embedded sentence, for the predicted class."""
+    from benchmarks import data
+    from numeric import attribute
+
+    found = classifier(settings, dataset)
+    inputs = found.tokenizer([data.load("embedded").texts[number]], return_tensors="pt")
+    tokens = found.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+    methods = {"Leave-One-Out": "loo", "AttnLRP": "attnlrp", "CP-LRP": "cp-lrp"}
+    maps = {name: attribute(found.model, inputs, method) for name, method in methods.items()}
+    return tokens, {name: one.relevance[0].tolist() for name, one in maps.items()}

@@ -1,0 +1,93 @@
+"""How all notebooks show things: text, figures, coloured sentences, and what was measured."""
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from IPython.display import HTML, Image, display
+from jinja2 import Environment
+
+mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+
+SENTENCES = Environment(autoescape=True).from_string(
+    """<table>{% for method, tokens in lines %}
+<tr><td style="text-align:left; white-space:nowrap">{{ method }}</td><td style="text-align:left">
+{% for t in tokens %}<span title="{{ t.value }}" style="{{ t.style }}">{{ t.token }}</span>
+{% endfor %}</td></tr>{% endfor %}
+</table>"""
+)
+
+
+def say(*paragraphs: str) -> None:
+    """Paragraphs of Markdown, computed from numbers."""
+    display({"text/markdown": "\n\n".join(paragraphs)}, raw=True)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table; the first column to the left, the others to the right."""
+    lines = [headers, ["---", *["--:"] * (len(headers) - 1)], *rows]
+    say("\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+
+
+def picture(figure) -> None:
+    """A matplotlib figure as PNG, small enough to be kept with the notebook."""
+    png = io.BytesIO()
+    figure.savefig(png, dpi=100)
+    display(Image(png.getvalue()))
+
+
+def sentences(tokens: Sequence[str], relevance: Mapping[str, Sequence[float]]) -> None:
+    """One sentence coloured by several methods; what speaks against the class is underlined."""
+    from numeric.render import LEGEND, colours
+
+    lines = []
+    for method, values in relevance.items():
+        cells = [
+            {
+                "token": token,
+                "value": f"{value:+.3f}",
+                "style": f"color:black; background:rgb{rgb}; padding:.15em .25em"
+                + ("; text-decoration:underline" if value < 0 else ""),
+            }
+            for token, value, rgb in zip(tokens, values, colours(values), strict=True)
+        ]
+        lines.append((method, cells))
+    display(HTML(SENTENCES.render(lines=lines)))
+    say(LEGEND)
+
+
+def signed(estimate) -> str:
+    """A mean difference with its 95 % interval."""
+    return f"{estimate.mean:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
+
+
+def verdict(estimate, *, above: str, below: str) -> str:
+    """Which side of 0 an interval lies on, in words."""
+    if estimate.low > 0:
+        return above
+    return below if estimate.high < 0 else "undecided (the interval contains 0)"
+
+
+def record(text: str, **sizes: int) -> None:
+    """Says what was measured, and puts its size where a test of the notebook finds it."""
+    display({"text/markdown": text}, raw=True, metadata={"measured": sizes})
+
+
+def about(result) -> None:
+    """Model, texts and code behind a result of the text experiments."""
+    found = result.settings
+    commits = ", ".join(short_commit(one) for one in found["measured by commits"])
+    record(
+        f"Measured: {found['examples']} texts of `{found['dataset']}` "
+        f"({Path(found['dataset_origin']).name}, sha256 {found['dataset_sha256'][:12]}) "
+        f"with the model `{Path(found['model']).name}` (sha256 {found['model_sha256'][:12]}), "
+        f"{found['dtype'].removeprefix('torch.')} on {found['device']}; code of commit {commits}.",
+        **{found["dataset"]: found["examples"]},
+    )
+
+
+def short_commit(commit: str | None) -> str:
+    """The first digits of a commit, and whether files differed from it."""
+    name, _, dirty = (commit or "unknown").partition("-")
+    return f"`{name[:12]}`" + (f" ({dirty})" if dirty else "")
