@@ -121,7 +121,9 @@ def explain(
 def reproduce(
     tables: Annotated[
         list[str] | None,
-        typer.Argument(help="theorems table1 table2 figure2 time; special sensitivity softmax."),
+        typer.Argument(
+            help="theorems table1 table2 figure2 time, or table1-mnist special sensitivity softmax."
+        ),
     ] = None,
     *,
     model: Annotated[
@@ -129,7 +131,9 @@ def reproduce(
         typer.Option(help="'embedded', 'paper' (its BERT-base, from the Hub), a folder, a Hub id."),
     ] = "embedded",
     dataset: Annotated[str, typer.Option(help="embedded, sst2 or imdb.")] = "embedded",
-    data_dir: Annotated[Path | None, typer.Option(help="Folder to read sst2 or imdb from.")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder to read sst2, imdb or mnist from.")
+    ] = None,
     examples: Annotated[int | None, typer.Option(help="Only the first N texts.")] = None,
     device: Device = "cpu",
     output: Annotated[Path, typer.Option(help="Where results are written.")] = Path("results"),
@@ -147,14 +151,17 @@ def reproduce(
 
         _check_device(device)
         wanted = experiments.chosen(tables)
-        texts = data.load(dataset, data_dir=data_dir).first(examples)
+        local = None if dataset == "embedded" and "table1-mnist" in wanted else data_dir
+        texts = data.load(dataset, data_dir=local).first(examples)
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
         check(classifier, texts)
         with _mendable(f"--output {output}"):
             output.mkdir(parents=True, exist_ok=True)
     with _mendable(catch=RunError):
-        found = experiments.reproduce(classifier, texts, output=output, wanted=wanted, track=_track)
+        found = experiments.reproduce(
+            classifier, texts, output=output, wanted=wanted, data_dir=data_dir, track=_track
+        )
         for result in found:
             console.print(terminal(result))
             _print_notes(result)

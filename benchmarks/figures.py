@@ -5,6 +5,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from benchmarks.mnist_figures import table1_mnist
+
 GREYS = {"all": "0.25", "content": "0.65"}
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
 LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
@@ -154,6 +156,7 @@ def _with_legend(figure):
 
 FIGURES = {
     "table1": table1,
+    "table1-mnist": table1_mnist,
     "table2": table2,
     "figure2": figure2,
     "softmax": softmax,

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from benchmarks.errors import UnavailableError
 from benchmarks.models import first_line
+from benchmarks.rows import SOURCES
 
-HUB = "ylecun/mnist"
+HUB, REVISION = SOURCES["images"]["mnist"].values()
 FILE = "mnist.npz"
 SPLITS = ("train", "test")
 
@@ -43,7 +44,7 @@ def load(*, data_dir: Path | None = None) -> Images:
     arrays of another kind.
     """
     if data_dir is None:
-        arrays, origin = _download(), f"hub:{HUB}"
+        arrays, origin = _download(), f"hub:{HUB}@{REVISION}"
     else:
         path = Path(data_dir) / FILE
         arrays, origin = _read(path), path.name
@@ -104,7 +105,7 @@ def _split(arrays, split, data_dir, origin):
 
 def _download():
     try:
-        found = datasets.load_dataset(HUB)
+        found = datasets.load_dataset(HUB, revision=REVISION)
         arrays = {}
         for split in found:
             arrays[f"x_{split}"] = np.stack([np.asarray(image) for image in found[split]["image"]])

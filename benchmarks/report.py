@@ -29,7 +29,14 @@ def load(folder: Path) -> list[Result]:
     if not paths:
         raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
     order = list(tables.COLUMNS)
-    return sorted(map(read, paths), key=lambda result: (order.index(result.table), result.name))
+    results = [read(path) for path in paths]
+    for path, result in zip(paths, results, strict=True):
+        if result.table not in order:
+            raise RunError(
+                f"{path} is no result of this program (table {result.table!r}); remove it, or run "
+                "the experiment again"
+            )
+    return sorted(results, key=lambda result: (order.index(result.table), result.name))
 
 
 def write(folder: Path) -> list[Path]:

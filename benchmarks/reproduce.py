@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from axioms.prove import THEOREMS, numbered, prove
-from benchmarks import agreement, beyond, digits, report, rows, text, timing
+from benchmarks import agreement, beyond, digits, mnist, report, rows, text, timing
 from benchmarks.data import Texts
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, undefined, untracked
@@ -28,7 +28,7 @@ TEXT: dict[str, tuple[Callable[[agreement.Measured], Result], tuple[str, ...]]] 
 """Table -> how it is computed, and from which files of ``configs`` by data set."""
 
 DEFAULT = ("theorems", "table1", "table2", "figure2", "time")
-TABLES = (*dict.fromkeys((*DEFAULT, *TEXT)),)
+TABLES = ("theorems", "table1", "table1-mnist", *TEXT, "time")
 
 
 def reproduce(
@@ -37,6 +37,7 @@ def reproduce(
     *,
     output: Path,
     wanted: Sequence[str] = DEFAULT,
+    data_dir: Path | None = None,
     track: Track = untracked,
 ) -> Iterator[Result]:
     """Yields each wanted table once its files are in ``output``; the report comes with the last.
@@ -48,12 +49,19 @@ def reproduce(
     output.mkdir(parents=True, exist_ok=True)
     for table in wanted:  # before anything runs
         needed(table, data)
+    other = {
+        "theorems": lambda: theorems(track=track),
+        "table1": lambda: table1(track=track),
+        "table1-mnist": lambda: mnist.sweep(
+            mnist.load(data_dir=data_dir), output=output / "table1-mnist", track=track
+        ),
+        "time": lambda: timing.lrp_versus_loo(classifier, track=track),
+    }
     for table in wanted:
         if table in TEXT:
             result = text_table(table, classifier, data, output=output, track=track)
         else:
-            make = {"theorems": theorems, "table1": table1}.get(table)
-            result = make(track=track) if make else timing.lrp_versus_loo(classifier, track=track)
+            result = other[table]()
         result.write(output)
         if table == wanted[-1]:
             report.write(output)

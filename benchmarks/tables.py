@@ -77,6 +77,17 @@ COLUMNS: dict[str, list[Column]] = {
         ("r, sum\nto one", _interval("r sum to one")),
         ("paper", _number("paper r", 4)),
     ],
+    "table1-mnist": [
+        ("number of the paper", _text("number")),
+        ("network", lambda row: f"{row['model']}, seed {row['seed']}"),
+        ("level", _text("level")),
+        ("bias", _text("bias")),
+        ("baseline", _text("baseline")),
+        ("maps", lambda row: f"{row['maps']}, {row['pixels']}"),
+        ("§", _text("sides")),
+        ("r", _interval("r")),
+        ("paper", _number("paper r", 4)),
+    ],
     "table2": [
         ("method", _text("method")),
         ("r, all\ntokens", _interval("r all")),
@@ -139,16 +150,21 @@ COLUMNS: dict[str, list[Column]] = {
 """Per experiment: header, and how a row of the result becomes a cell."""
 
 
-def cells(result: Result) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows of the table, as text."""
+SHORT = {"table1-mnist": lambda row: row["reached"]}
+"""Which rows of a long table are worth a terminal; a page has them all."""
+
+
+def cells(result: Result, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of the table, as text; ``short``: without the rows that SHORT leaves out."""
     columns = COLUMNS[result.table]
-    rows = [[_or_dash(cell)(row) for _, cell in columns] for row in result.rows]
+    shown = filter(SHORT.get(result.table) if short else None, result.rows)
+    rows = [[_or_dash(cell)(row) for _, cell in columns] for row in shown]
     return [header for header, _ in columns], rows
 
 
 def markdown(result: Result) -> str:
-    """The table as Markdown."""
-    headers, rows = cells(result)
+    """The table as Markdown, short."""
+    headers, rows = cells(result, short=True)
     right = numeric(rows)
     lines = [[" ".join(header.split()) for header in headers]]
     lines += [["--:" if n else "---" for n in right], *rows]
@@ -158,8 +174,8 @@ def markdown(result: Result) -> str:
 
 
 def terminal(result: Result) -> Table:
-    """The table for a terminal of 80 columns, numbers to the right."""
-    headers, rows = cells(result)
+    """The table for a terminal of 80 columns, numbers to the right, and short."""
+    headers, rows = cells(result, short=True)
     table = Table(
         title=result.title,
         box=box.SIMPLE_HEAD,

@@ -98,7 +98,7 @@ def test_the_hub_road_gives_the_images_of_the_folder_road(offline_hub, tmp_path)
     save(tmp_path, arrays())
     of_hub, of_folder = mnist.load(), mnist.load(data_dir=tmp_path)
     assert of_hub.sha256 == of_folder.sha256
-    assert of_hub.origin == f"hub:{mnist_images.HUB}"
+    assert of_hub.origin == f"hub:{mnist_images.HUB}@{mnist_images.REVISION}"
 
 
 def test_a_hub_repository_without_test_split_or_images_is_refused(offline_hub):
