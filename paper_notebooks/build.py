@@ -68,7 +68,8 @@ def execute(made, name: str, chosen: settings.Settings, *, timeout: int) -> None
         cell = next(
             (n for n, c in reversed([*enumerate(made.cells)]) if c.get("execution_count")), 0
         )
-        raise BuildError(f"{name}, cell {cell}:\n{error}") from error
+        short = f"{error.ename}: {error.evalue}" if hasattr(error, "ename") else str(error)
+        raise BuildError(f"{name}, cell {cell}: {short}") from error
     sizes: dict[str, int] = {}
     for _, output in outputs(made):
         sizes |= output.get("metadata", {}).get("measured", {})
