@@ -1,8 +1,11 @@
 """Fixtures that several tests share; tests leave the models as they were."""
 
+import sys
+from functools import partial
+
 import pytest
 
-from tests import cases
+from tests import cases, program
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +22,37 @@ def tiny():
 @pytest.fixture
 def batch():
     return cases.tiny_batch()
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the program: exit code, stdout, stderr."""
+
+    from benchmarks import cli
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["lrp-axioms", *map(str, arguments)])
+        for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):
+            monkeypatch.setenv(f"{library}_VERBOSITY", "error")
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        out, err = capsys.readouterr()
+        return stopped.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path_factory):
+    """The whole job with two theorems, ten digits after one epoch, and two lengths to time."""
+    from benchmarks import reproduce, timing
+
+    folder = tmp_path_factory.mktemp("theorems")
+    (folder / "test_few.py").write_text(program.HEAD + program.HOLDS + program.REFUTES)
+    monkeypatch.setattr(reproduce, "theorems", partial(reproduce.theorems, folder=folder))
+    monkeypatch.setattr(
+        reproduce, "table1", partial(reproduce.table1, seeds=(0,), epochs=1, count=10)
+    )
+    timed = partial(timing.lrp_versus_loo, lengths=(4, 8), repeats=1)
+    monkeypatch.setattr(timing, "lrp_versus_loo", timed)
+    return folder
