@@ -49,8 +49,8 @@ shown.say(*[f"- {note}" for note in result.notes])
 # %% [markdown]
 # ## CP-LRP against AttnLRP, text by text
 #
-# The two rules explain the same texts, so their difference is paired. Right of the line, CP-LRP
-# is closer to LOO for that text.
+# The two rules explain the same texts, so their difference is paired. Right of 0, CP-LRP is closer
+# to LOO for that text. Where a line crosses one half is the median text.
 
 # %%
 found = comparison.compare(result)
