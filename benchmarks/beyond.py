@@ -88,7 +88,8 @@ def sensitivity(data: Measured) -> Result:
             "Mean Pearson's r over content tokens (and over all tokens) between each variant and "
             "four references: Leave-One-Out by attention mask (the paper's), with [MASK] in "
             "place, by deletion (what follows moves up), and of the difference of the two logits. "
-            "One choice changes at a time; rules change inside the layers; all in float64."
+            "One choice changes at a time; rules change inside the layers. What is changed runs in "
+            "float64, the maps of Table 2 in its float32."
         ),
         rows=sorted(rows, key=lambda row: order.index(row["method"])),
         notes=(*_sensitivity_notes(rows), *undefined(rows)),
