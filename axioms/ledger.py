@@ -20,7 +20,7 @@ from sympy import Matrix
 from axioms import kinds
 from axioms.composites import Composite
 from axioms.graph import TRANSPOSE, Node, topological
-from axioms.propagate import _assigned, evaluate, propagate
+from axioms.propagate import assigned, evaluate, propagate
 from axioms.rules import stabilize
 
 BIAS, STABILISER, TAYLOR, CONSTANT = "bias", "stabiliser", "Taylor term", "constant"
@@ -107,7 +107,7 @@ def _lemma(node: Node, rule: str) -> dict:
 
 def _ruled(order: list[Node], composite: Composite) -> dict[Node, str]:
     """Rule of every operation that hands relevance on, all of them with a lemma."""
-    rules = _assigned(order, composite)
+    rules = assigned(order, composite)
     orphans = [
         f"{node.op} by {rule}" for node, rule in rules.items() if (node.op, rule) not in LEMMAS
     ]

@@ -188,7 +188,7 @@ def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
     return values
 
 
-def _assigned(order: list[Node], composite: Composite) -> dict[Node, str]:
+def assigned(order: list[Node], composite: Composite) -> dict[Node, str]:
     """Rule of every node that depends on an input, or one error that lists those without."""
     carrying: set[Node] = set()
     for node in order:
@@ -228,7 +228,7 @@ def propagate(
     ``composite`` has no rule.
     """
     order = topological(root)
-    assigned = _assigned(order, composite)
+    assigned = assigned(order, composite)
     values = evaluate(root, point)
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from axioms.prove import prove
 from tests import cases, program
 
 
@@ -12,6 +13,12 @@ from tests import cases, program
 def embedded():
     """The embedded classifier in float64, by attention implementation."""
     return {name: cases.load_embedded(name) for name in ("sdpa", "eager")}
+
+
+@pytest.fixture(scope="session")
+def verdicts():
+    """Every theorem of the package, decided once."""
+    return prove()
 
 
 @pytest.fixture

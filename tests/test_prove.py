@@ -140,11 +140,6 @@ def test_nothing_is_printed_written_or_taken_from_the_surroundings(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.fixture(scope="module")
-def verdicts():
-    return prove()
-
-
 def test_every_theorem_of_the_package_is_established_under_its_number(verdicts):
     assert [v.error for v in verdicts if v.verdict == "not established"] == []
     assert {v.number for v in verdicts} >= {1, 2, 3, 6, 7, 8, 10, 20, 23}

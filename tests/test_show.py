@@ -9,7 +9,7 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from axioms.derivations import OPERATIONS, of_theorem
-from axioms.prove import Verdict, prove
+from axioms.prove import Verdict
 from axioms.roots import ROOTS
 from axioms.show import FORMULAS, SPECIAL, Page, escaped, latex, page, text, typeset
 
@@ -167,11 +167,6 @@ def test_every_formula_of_the_table_occurs_in_a_theorem(verdicts):
 
 
 # The whole of it, through LaTeX
-
-
-@pytest.fixture(scope="module")
-def verdicts():
-    return prove()
 
 
 def document(*fragments):
