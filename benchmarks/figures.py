@@ -71,8 +71,9 @@ def figure2(result) -> Figure:
     """r with LOO and Δ against the layer, for the three orders; crosses: the paper (Table A3)."""
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     panels = {"r all": "r, all tokens", "r content": "r, content tokens", "Δ": "Δ = LeRF − MoRF"}
+    panels = {key: title for key, title in panels.items() if key in result.rows[0]}
     paper = {"r all": "paper r all, sum to one", "Δ": "paper Δ"}
-    for axes, (key, title) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+    for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for order, marker in MARKERS.items():
             rows = [row for row in result.rows if row["order"] == order]
             layers = [row["layer"] for row in rows]
@@ -88,7 +89,8 @@ def figure2(result) -> Figure:
         axes.set_xlabel("layer")
         axes.xaxis.get_major_locator().set_params(integer=True)
     figure.axes[0].set_ylabel("Pearson's r with Leave-One-Out")
-    figure.axes[2].set_ylabel("logits")
+    if "Δ" in panels:
+        figure.axes[-1].set_ylabel("logits")
     return _with_legend(figure)
 
 

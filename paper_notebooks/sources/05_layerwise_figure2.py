@@ -24,7 +24,7 @@ for result in results.values():
 # %% [markdown]
 # ## SST-2: Figure 2
 #
-# Three orders, three panels. Light crosses are the paper's values (BERT-base, maps that sum to
+# Three orders, one panel per metric. Light crosses are the paper's values (BERT-base, maps that sum to
 # one), the dashed red line is AttnLRP in every layer.
 
 # %%
@@ -32,6 +32,9 @@ shown.picture(FIGURES["figure2"](results["sst2"]))
 
 # %% [markdown]
 # ## IMDB: Figure 2
+#
+# Without Δ: the perturbation curves of 34 maps of long reviews take longer than all else here
+# (`curves` in `benchmarks/configs/figure2-imdb.toml`).
 
 # %%
 shown.picture(FIGURES["figure2"](results["imdb"]))
