@@ -178,12 +178,16 @@ def _sweep_notes(found, rows):
         down = [str(n) for n, gap in gaps.items() if gap.high < 0]
         best = max(gaps, key=lambda n: gaps[n].mean)
         yield (
-            f"Over {tokens} tokens, bypassing one layer brings AttnLRP closer to Leave-One-Out in "
-            f"layers {', '.join(up) or 'none'} and takes it away in layers "
-            f"{', '.join(down) or 'none'} (95 % intervals of the paired difference exclude 0); the "
-            f"largest gain is {gaps[best].mean:+.3f} [{gaps[best].low:+.3f}, "
-            f"{gaps[best].high:+.3f}], in layer {best}."
+            f"Over {tokens} tokens, bypassing the softmax in one layer brings AttnLRP closer to "
+            f"Leave-One-Out in {_layers(up)}, and farther from it in {_layers(down)} (95 % "
+            "intervals of the paired difference exclude 0); the largest gain is "
+            f"{gaps[best].mean:+.3f} [{gaps[best].low:+.3f}, {gaps[best].high:+.3f}], in layer "
+            f"{best}."
         )
+
+
+def _layers(numbers):
+    return f"layers {', '.join(numbers)}" if numbers else "no layer"
 
 
 def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> dict[str, list]:
