@@ -196,11 +196,11 @@ def test_notes_of_the_sweep_name_the_layers_whose_paired_interval_excludes_0(lay
                 (s.r(bypass_softmax([n]), kept=kept), s.r(ATTNLRP, kept=kept)) for s in sentences
             ]
             gaps[n + 1] = agreement.bootstrap_mean([a - b for a, b in pairs], seed=0)
-        up = ", ".join(str(n) for n in gaps if gaps[n].low > 0) or "none"
-        down = ", ".join(str(n) for n in gaps if gaps[n].high < 0) or "none"
+        named = lambda ns: f"layers {', '.join(map(str, ns))}" if ns else "no layer"
+        up = named([n for n in gaps if gaps[n].low > 0])
+        down = named([n for n in gaps if gaps[n].high < 0])
         best = max(gaps, key=lambda n: gaps[n].mean)
-        assert f"closer to Leave-One-Out in layers {up} and" in note
-        assert f"takes it away in layers {down} (95" in note
+        assert f"closer to Leave-One-Out in {up}, and farther from it in {down} (95" in note
         assert f"gain is {gaps[best].mean:+.3f} [" in note
         assert note.endswith(f", in layer {best}.")
 
