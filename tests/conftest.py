@@ -21,6 +21,12 @@ def verdicts():
     return prove()
 
 
+@pytest.fixture(scope="session")
+def six_sentences(tmp_path_factory):
+    """Where rows are measured on the sentences of ``by_hand``, each once for all tests."""
+    return tmp_path_factory.mktemp("six")
+
+
 @pytest.fixture
 def tiny():
     return cases.tiny_bert()

@@ -30,11 +30,6 @@ def sentences():
     return by_hand.sentences()
 
 
-@pytest.fixture(scope="module")
-def output(tmp_path_factory):
-    return tmp_path_factory.mktemp("beyond")
-
-
 def close(got, want, *, tolerance=1e-9):
     assert got == pytest.approx(want, abs=tolerance)
 
@@ -43,8 +38,8 @@ def close(got, want, *, tolerance=1e-9):
 
 
 @pytest.fixture(scope="module")
-def special(output):
-    return beyond.special(by_hand.measure([LOO, *LRP], output))
+def special(six_sentences):
+    return beyond.special(by_hand.measure([LOO, *LRP], six_sentences))
 
 
 @pytest.mark.parametrize("tokens", KEPT)
@@ -85,8 +80,8 @@ def test_the_note_says_how_much_of_the_gap_the_two_tokens_carry(special, sentenc
 
 
 @pytest.fixture(scope="module")
-def sensitivity(output):
-    return beyond.sensitivity(by_hand.measure([LOO, *LRP, "sensitivity-sst2"], output))
+def sensitivity(six_sentences):
+    return beyond.sensitivity(by_hand.measure([LOO, *LRP, "sensitivity-sst2"], six_sentences))
 
 
 @functools.cache
@@ -210,8 +205,8 @@ def test_notes_of_open_choices_name_those_with_which_cp_lrp_is_ahead(sensitivity
 
 
 @pytest.fixture(scope="module")
-def softmax(output):
-    return beyond.softmax(by_hand.measure([LOO, "figure2-sst2", "softmax-sst2"], output))
+def softmax(six_sentences):
+    return beyond.softmax(by_hand.measure([LOO, "figure2-sst2", "softmax-sst2"], six_sentences))
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ def sentences():
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    return by_hand.measure(TABLE2, tmp_path_factory.mktemp("table2"))
+def measured(six_sentences):
+    return by_hand.measure(TABLE2, six_sentences)
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +38,8 @@ def table(measured):
 
 
 @pytest.fixture(scope="module")
-def layers(tmp_path_factory):
-    names = ["table2-sst2-loo", "figure2-sst2"]
-    return agreement.figure2(by_hand.measure(names, tmp_path_factory.mktemp("figure2")))
+def layers(six_sentences):
+    return agreement.figure2(by_hand.measure(["table2-sst2-loo", "figure2-sst2"], six_sentences))
 
 
 def test_shards_hold_every_text_once_sorted_by_length(monkeypatch):
