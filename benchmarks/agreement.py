@@ -89,15 +89,12 @@ def _maps(table: pa.Table) -> Maps:
     return Maps(present=present, values={key: table[key].to_numpy() for key in own}, **filled)
 
 
-def agreement(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
-    """Pearson r and Kendall tau with LOO per text: over all and content tokens, raw and to one."""
-    found = {}
-    for tokens in ("all", "content"):
-        keep = loo.present if tokens == "all" else loo.content
-        a, b = maps.relevance, loo.relevance
+def correlations(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
+    """Pearson r with LOO per text: over all and content tokens, raw and summing to one."""
+    a, b, found = maps.relevance, loo.relevance, {}
+    for tokens, keep in {"all": loo.present, "content": loo.content}.items():
         found[f"r {tokens}"] = pearson(a, b, keep)
         found[f"r {tokens}, sum to one"] = pearson(normalise(a, keep), normalise(b, keep), keep)
-        found[f"tau {tokens}"] = kendall(a, b, keep)
     return found
 
 
@@ -112,7 +109,9 @@ def means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
     """All that a line of Table 2 averages: agreement with LOO, and the curves if measured."""
-    found = agreement(maps, loo)
+    found = correlations(maps, loo)
+    for tokens, keep in {"all": loo.present, "content": loo.content}.items():
+        found[f"tau {tokens}"] = kendall(maps.relevance, loo.relevance, keep)
     curves = {key: maps.values[column] for key, column in CURVES.items() if column in maps.values}
     if curves:
         found |= curves | {"Δ": curves["LeRF"] - curves["MoRF"]}

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import pearsonr
 
-from benchmarks.agreement import SEED, Measured, agreement, means, statistics
+from benchmarks.agreement import SEED, Measured, correlations, means, statistics
 from benchmarks.experiment import Result, undefined
 from numeric.evaluation.correlation import bootstrap_mean, pearson
 
@@ -75,7 +75,7 @@ def sensitivity(data: Measured) -> Result:
         row = {"method": method, "choice": choice or "as in Table 2"}
         for reference, name in REFERENCES.items():
             if label != reference:
-                found = agreement(maps, data.maps[reference])
+                found = correlations(maps, data.maps[reference])
                 row |= means(
                     {f"{name} {tokens}": found[f"r {tokens}"] for tokens in ("all", "content")}
                 )
