@@ -228,7 +228,7 @@ def propagate(
     ``composite`` has no rule.
     """
     order = topological(root)
-    assigned = assigned(order, composite)
+    rules = assigned(order, composite)
     values = evaluate(root, point)
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)
@@ -236,9 +236,9 @@ def propagate(
         received[node] = received[node].applyfunc(lowest_terms)
         if node.op == TRANSPOSE:
             messages = [received[node].T]
-        elif node in assigned:
+        elif node in rules:
             options = {"eps": eps, "sign": (signs or {}).get(node)}
-            rule = (instead or {}).get(node.op) or MESSAGES[node.op, assigned[node]]
+            rule = (instead or {}).get(node.op) or MESSAGES[node.op, rules[node]]
             messages = rule(node, [values[arg] for arg in node.args], received[node], options)
         else:
             continue

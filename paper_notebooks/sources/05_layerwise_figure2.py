@@ -24,8 +24,8 @@ for result in results.values():
 # %% [markdown]
 # ## SST-2: Figure 2
 #
-# Three orders, one panel per metric. Light crosses are the paper's values (BERT-base, maps that sum to
-# one), the dashed red line is AttnLRP in every layer.
+# Three orders, one panel per metric. Light crosses are the paper's values (BERT-base, maps that
+# sum to one), the dashed red line is AttnLRP in every layer.
 
 # %%
 shown.picture(FIGURES["figure2"](results["sst2"]))
