@@ -208,10 +208,7 @@ def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[st
     if len(set(columns["example"])) < FEW:
         found.append(f"With fewer than {FEW} texts these intervals are too narrow: use more.")
     if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
-        found.append(
-            "The sign of that difference changes once [CLS] and [SEP] are left out: which rule is "
-            "closer hinges on two tokens that carry no content."
-        )
+        found.append(HINGES)
     theirs = {method: paper[method]["r all, sum to one"] for method in ("CP-LRP", "AttnLRP")}
     found.append(
         f"The paper reports {theirs['CP-LRP']:.2f} for CP-LRP and {theirs['AttnLRP']:.2f} for "
@@ -245,6 +242,10 @@ def _compared(gap):
     )
 
 
+HINGES = (
+    "The sign of that difference changes once [CLS] and [SEP] are left out: which rule is closer "
+    "hinges on two tokens that carry no content."
+)
 TABLE2_TEXT = (
     "Mean over texts of Pearson's r, and of Kendall's τ-b, between each method's relevance and "
     "Leave-One-Out (token masked in the attention mask, logit of the predicted class), over all "
