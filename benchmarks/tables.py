@@ -23,10 +23,10 @@ def _number(key, digits=3):
     return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:.{digits}f}"
 
 
-def _interval(key, digits=3):
+def _interval(key, digits=3, *, ends=2):
     """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
     mean = _number(key, digits)
-    end = lambda value: f"{value:.2f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
+    end = lambda value: f"{value:.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
 
     def cell(row):
         low, high = row[f"{key} low"], row[f"{key} high"]
@@ -72,9 +72,9 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "table1": [
         ("maps compared", lambda row: f"{row['explainer']} {row['pair'].replace(' vs ', '–')}"),
-        ("r, raw", _interval("r raw")),
+        ("r, raw", _interval("r raw", ends=3)),
         ("over seeds", _text("range")),
-        ("r, sum\nto one", _interval("r sum to one")),
+        ("r, sum\nto one", _interval("r sum to one", ends=3)),
         ("paper", _number("paper r", 4)),
     ],
     "table1-mnist": [
