@@ -93,6 +93,7 @@ ATTNLRP = Composite(
         kinds.BILINEAR: kinds.BILINEAR_EPSILON,
         kinds.PRODUCT: kinds.EQUAL_SPLIT,
         kinds.LAYER_NORM: kinds.HELD_DEVIATION,
+        kinds.RMS_NORM: kinds.HELD_DEVIATION,
         kinds.ACTIVATION: kinds.IDENTITY,
     },
 )

@@ -12,6 +12,7 @@ READOUT = "readout"  # O = A V
 BILINEAR = "bilinear"  # any other matrix product of two activations
 PRODUCT = "product"  # elementwise, as in gated MLPs
 LAYER_NORM = "layer_norm"
+RMS_NORM = "rms_norm"  # z = x w / rms(x)
 ACTIVATION = "activation"  # GELU, tanh, SiLU, ReLU
 
 EPSILON = "epsilon"  # Eq. 1; the bias is in the denominator and absorbs its share
@@ -20,7 +21,7 @@ BILINEAR_EPSILON = "bilinear-epsilon"  # Eqs. 3 and 4; half to each factor as ep
 VALUE_ONLY = "value-only"  # CP-LRP: all of R_O to V, A held constant
 TAYLOR = "taylor"  # Eq. 5
 EQUAL_SPLIT = "equal-split"  # R / n to each of n factors
-HELD_DEVIATION = "held-deviation"  # LayerNorm with its standard deviation held, then Eq. 1
+HELD_DEVIATION = "held-deviation"  # norms with their deviation (or rms) held, then Eq. 1
 IDENTITY = "identity"  # R_in = R_out
 GRADIENT = "gradient"  # relevance = input x plain gradient
 CONSTANT = "constant"  # relevance stops here, on purpose
@@ -34,6 +35,7 @@ RULES: dict[str, tuple[str, ...]] = {
     BILINEAR: (BILINEAR_EPSILON, GRADIENT),
     PRODUCT: (EQUAL_SPLIT, GRADIENT),
     LAYER_NORM: (HELD_DEVIATION, IDENTITY, GRADIENT),
+    RMS_NORM: (HELD_DEVIATION, GRADIENT),
     ACTIVATION: (IDENTITY, GRADIENT),
 }
 """The rules that every layer of this project implements, by operation kind."""

@@ -245,6 +245,42 @@ def held_deviation(x, weight, bias, relevance, *, eps, norm_eps=0, deviation=Non
     return (Matrix.vstack(*rows),)
 
 
+def root_mean_squares(x, *, norm_eps) -> list:
+    """sqrt(mean(x^2) + norm_eps) of every row."""
+    squares = [sum(v**2 for v in x[n, :]) / sp.Integer(x.cols) for n in range(x.rows)]
+    return [sp.sqrt(square + norm_eps) for square in squares]
+
+
+def _divided(weight, size) -> Matrix:
+    """The linear map x -> weight * x / size, as a matrix acting on rows."""
+    return sp.diag(*(w / size for w in weight))
+
+
+def rms_norm(x, weight, *, norm_eps, rms=None) -> Matrix:
+    """RMSNorm of every row; ``rms`` may name the root mean squares by symbols."""
+    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
+    return Matrix.vstack(*[x[n, :] * _divided(weight, s) for n, s in enumerate(rms)])
+
+
+def held_root_mean_square(x, weight, relevance, *, eps, norm_eps=0, rms=None, sign=None):
+    """RMSNorm as the linear map it is at its root mean square, then Eq. 1.
+
+    Only the stabiliser absorbs: channel k gets R_k z_k / (z_k + eps s_k).
+    """
+    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
+    rows = [
+        epsilon(
+            x[n, :],
+            _divided(weight, s),
+            relevance[n, :],
+            eps=eps,
+            sign=None if sign is None else sign[n, :],
+        )[0]
+        for n, s in enumerate(rms)
+    ]
+    return (Matrix.vstack(*rows),)
+
+
 def identity(relevance):
     """R_in = R_out, for activations and as the other rule of LayerNorm."""
     return (relevance,)
@@ -270,6 +306,21 @@ def layer_norm_gradient(x, weight, bias, relevance, *, norm_eps=0, deviation=Non
         _through(x[n, :], layer_norm_jacobian(x[n, :], weight, s), share[n, :])
         for n, s in enumerate(deviation)
     ]
+    return (Matrix.vstack(*rows),)
+
+
+def rms_norm_gradient(x, weight, relevance, *, norm_eps=0, rms=None):
+    """Gradient x input through RMSNorm: R[i <- k] = x_i dz_k/dx_i R_k / z_k."""
+    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
+    share = shares(relevance, rms_norm(x, weight, norm_eps=norm_eps, rms=rms), eps=0)
+
+    def slopes(row, s):
+        def slope(i, k):
+            return (int(i == k) - row[i] * row[k] / (row.cols * s**2)) * weight[k] / s
+
+        return Matrix(row.cols, row.cols, slope)
+
+    rows = [_through(x[n, :], slopes(x[n, :], s), share[n, :]) for n, s in enumerate(rms)]
     return (Matrix.vstack(*rows),)
 
 

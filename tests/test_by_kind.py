@@ -14,6 +14,7 @@ NORM_EPS, SCALE = sp.Rational(1, 2), sp.Rational(1, 2)
 ATTRIBUTES = {
     kinds.SCORES: {"scale": SCALE},
     kinds.LAYER_NORM: {"norm_eps": NORM_EPS},
+    kinds.RMS_NORM: {"norm_eps": NORM_EPS},
     kinds.ACTIVATION: {"function": "relu"},
 }
 SHAPES = {  # of the operands, and of the output
@@ -25,11 +26,12 @@ SHAPES = {  # of the operands, and of the output
     kinds.BILINEAR: ((2, 3), (3, 2), (2, 2)),
     kinds.PRODUCT: ((2, 3), (2, 3), (2, 3), (2, 3)),
     kinds.LAYER_NORM: ((2, 3), (1, 3), (1, 3), (2, 3)),
+    kinds.RMS_NORM: ((2, 3), (1, 3), (2, 3)),
     kinds.ACTIVATION: ((2, 3), (2, 3)),
 }
 PLACES = list(RULES)
 LISTED = (kinds.ADD, kinds.PRODUCT)  # kinds of any number of operands, as one argument
-LAST = {kinds.SCORES: [SCALE], kinds.LAYER_NORM: [NORM_EPS]}
+LAST = {kinds.SCORES: [SCALE], kinds.LAYER_NORM: [NORM_EPS], kinds.RMS_NORM: [NORM_EPS]}
 
 
 def point(kind):
@@ -73,5 +75,5 @@ def test_a_text_of_another_place_is_rejected(place, other):
     if RULES[place] is RULES[other]:
         check(*place, text=RULES[other])
     else:
-        with pytest.raises((AssertionError, AttributeError, TypeError, ValueError)):
+        with pytest.raises((AssertionError, AttributeError, TypeError, ValueError, RuntimeWarning)):
             check(*place, text=RULES[other])

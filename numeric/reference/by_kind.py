@@ -34,6 +34,9 @@ RULES = {
         rules.held_deviation(x, weight, bias, r, layer_norm_eps=small, eps=eps)
     ),
     (kinds.LAYER_NORM, kinds.IDENTITY): unchanged,
+    (kinds.RMS_NORM, kinds.HELD_DEVIATION): lambda x, weight, small, r, *, eps: (
+        rules.held_root_mean_square(x, weight, r, rms_norm_eps=small, eps=eps)
+    ),
     (kinds.ACTIVATION, kinds.IDENTITY): unchanged,
 }
 """By kind and rule: (activations..., relevance of the output, eps) -> relevance of the input(s).

@@ -154,6 +154,17 @@ def held_deviation(x, weight, bias, relevance, *, layer_norm_eps, eps):
     return product("...k,kc,c,...,...c->...k", x, centre, weight, inverse, part)
 
 
+def held_root_mean_square(x, weight, relevance, *, rms_norm_eps, eps):
+    """RMSNorm with its root mean square held constant, then Eq. 1 channel by channel.
+
+    x: (..., c)   weight: (c)   relevance of the output: (..., c)   ->   of x: (..., c)
+    What is left is ``z_c = x_c weight_c / rms``.  Only the stabiliser absorbs.
+    """
+    inverse = 1 / np.sqrt(product("...c,...c->...", x, x) / x.shape[-1] + rms_norm_eps)
+    z = x * inverse[..., None] * weight
+    return product("...c,c,...,...c->...c", x, weight, inverse, share(relevance, z, eps))
+
+
 def identity_layer_norm(relevance):
     """LayerNorm passes relevance on channel by channel, as if it were the identity; conserves."""
     return relevance
