@@ -1,0 +1,1 @@
+"""What happens to relevance inside a model: its captured graph, the ledger, and the verdicts."""

@@ -1,0 +1,252 @@
+"""A stock model as a computation graph: which operations its code performs on this input."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+import torch
+from torch import Tensor, fx, nn
+from transformers import PreTrainedModel
+
+from axioms import kinds
+from axioms.graph import INPUT, PARAMETER, Node, Origin, topological
+from numeric.auditing import recognition
+from numeric.auditing.operations import (
+    FUSED,
+    ITEM,
+    LEAVES,
+    OPERATIONS,
+    WITHOUT_VALUE,
+    is_carrying,
+)
+
+LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|blocks?)\.(\d+)(?=\.|$)")
+ROLES = {"position": r"position|wpe", "token type": r"token_type", "word": ""}
+"""What a leaf is, by the first pattern that its place in the model matches."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Capture:
+    """A graph whose root is the logits, (example, class), with the values of its leaves.
+
+    values: of every leaf, as a tensor of the model or one computed from fixed numbers
+    signatures: by layer, the digest of its operations and how they are connected
+    """
+
+    root: Node
+    values: Mapping[Node, object]
+    signatures: Mapping[int | None, str]
+
+    @property
+    def order(self) -> list[Node]:
+        return topological(self.root)
+
+
+def capture(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Capture:
+    """The graph of ``model`` for inputs of this shape; the model is left as it was.
+
+    Raises ValueError for attention in one fused operation, for code that torch.export cannot
+    follow, and for operations outside the closed table, all of them listed with their places.
+    """
+    program = _export(model, inputs)
+    builder = _Builder(program)
+    root = builder.logits(program, inputs)
+    if builder.problems:
+        raise ValueError(_explain(builder.problems))
+    root = recognition.recognise(root, builder.values)
+    alien = [f"{node.op} at {_place(node.origin)}" for node in recognition.unknown(root)]
+    if alien:
+        raise ValueError(_explain(alien))
+    leaves = {node for node in topological(root) if node.op in (INPUT, PARAMETER)}
+    values = {node: value for node, value in builder.values.items() if node in leaves}
+    return Capture(root=root, values=values, signatures=builder.signatures())
+
+
+class _Logits(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs):
+        return self.model(**inputs).logits
+
+
+def _export(model, inputs):
+    cached = {"use_cache": False} if hasattr(model.config, "use_cache") else {}
+    saved = {key: getattr(model.config, key) for key in cached}
+    try:
+        for key, value in cached.items():  # a cache is no tensor, and nobody reads it here
+            setattr(model.config, key, value)
+        with torch.no_grad():
+            return torch.export.export(_Logits(model).eval(), (), dict(inputs), strict=False)
+    except Exception as error:  # torch.export raises what the model's own code makes it raise
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ValueError(
+            f"{type(model).__name__} cannot be captured by torch.export ({reason}): code whose "
+            "path depends on the values of its input has no one graph; write that branch without "
+            "`if`, or audit the part before it"
+        ) from error
+    finally:
+        for key, value in saved.items():
+            setattr(model.config, key, value)
+
+
+@dataclass
+class _Make:
+    """Builds nodes of one operation; operands that are no nodes become parameters."""
+
+    node: fx.Node
+    values: dict
+    names: Mapping[int, str]
+    origin: Origin
+    layer: int | None
+    shape: tuple[int, ...]
+    numbers: count = field(default_factory=lambda: count(1))
+
+    def __call__(self, op, *operands, tokens=False, **attributes):
+        operands = tuple(self._operand(x, op, learned_tokens=tokens) for x in operands)
+        shape = attributes.pop("shape", None) or self._shape(op, operands, attributes)
+        about = {"layer": self.layer, "shape": shape} | attributes
+        return Node(op, operands, self.node.name, self.origin, about)
+
+    def _shape(self, op, operands, attributes):
+        if attributes.get("move") == "index":  # of a split, each part has a shape of its own
+            return tuple(torch.empty(operands[0].attributes["shape"], device="meta")[
+                attributes["arguments"][0]
+            ].shape)
+        return self.shape if op != kinds.LINEAR or not attributes.get("entrywise") else self.shape
+
+    def _operand(self, x, op, *, learned_tokens):
+        if is_carrying(x):
+            return x
+        name = self.names.get(id(x), f"{self.node.name}, operand {next(self.numbers)}")
+        role = next(role for role, pattern in ROLES.items() if re.search(pattern, name))
+        # What is added to an embedding, or set before it as a token, has relevance of its own.
+        is_input = learned_tokens or (op == kinds.ADD and role != "word")
+        shape = tuple(getattr(x, "shape", ()))
+        about = {"role": role, "shape": shape}
+        leaf = Node(INPUT if is_input else PARAMETER, (), name, self.origin, about)
+        self.values[leaf] = x
+        return leaf
+
+
+class _Builder(fx.Interpreter):
+    """Runs what does not depend on the input, and makes nodes of what does."""
+
+    def __init__(self, program):
+        super().__init__(program.graph_module)
+        tensors = {**program.constants, **program.state_dict}
+        self.names = {id(x): name.removeprefix("model.") for name, x in tensors.items()}
+        self.values: dict[Node, object] = {}
+        self.problems: list[str] = []
+        self.raw: list[tuple] = []  # (layer, target, module inside it, operands) of each operation
+        self.made: dict[Node, int] = {}
+        self.tensors = tensors
+
+    def logits(self, program, inputs):
+        given = iter(torch.utils._pytree.tree_leaves(dict(inputs)))
+        arguments = [
+            self.tensors[spec.target] if spec.target is not None else next(given)
+            for spec in program.graph_signature.input_specs
+        ]
+        with torch.no_grad():
+            return self.run(*arguments)[0]
+
+    def run_node(self, n):
+        if n.op != "call_function":
+            return super().run_node(n)
+        operands, options = self.fetch_args_kwargs_from_env(n)
+        target = str(n.target)
+        carrying = [x for x in torch.utils._pytree.tree_leaves((operands, options)) if _is(x)]
+        if n.target is ITEM or (not carrying and target not in LEAVES):
+            return super().run_node(n)
+        make = self._make(n)
+        if not carrying:
+            return self._leaf(make, super().run_node(n))
+        if target in WITHOUT_VALUE:
+            return None
+        made = OPERATIONS[target](make, *operands, **options) if target in OPERATIONS else None
+        if made is None:
+            self.problems.append(f"{_fused(target)} at {_place(make.origin)}")
+            return carrying[0]  # so that the rest is looked at too
+        self._note(make, target, carrying, made)
+        return made
+
+    def _make(self, n):
+        path, repeat = _module(n)
+        layer = LAYER.search(path)
+        value = n.meta.get("val")
+        return _Make(
+            node=n,
+            values=self.values,
+            names=self.names,
+            origin=Origin(module=path, line=_line(n)),
+            layer=int(layer[1]) + repeat if layer else None,
+            shape=tuple(getattr(value, "shape", ())),
+        )
+
+    def _leaf(self, make, value):
+        role = next(r for r, pattern in ROLES.items() if re.search(pattern, make.origin.module))
+        about = {"role": role, "shape": tuple(value.shape)}
+        leaf = Node(INPUT, (), make.origin.module, make.origin, about)
+        self.values[leaf] = value
+        return leaf
+
+    def _note(self, make, target, carrying, made):
+        """Connections are counted back from each operation, so that all layers read alike."""
+        inside = LAYER.split(make.origin.module)[-1]
+        number = len(self.raw)
+        back = tuple(number - self.made[x] if x in self.made else "leaf" for x in carrying)
+        self.raw.append((make.layer, target, inside, back))
+        for node in made if isinstance(made, list) else [made]:
+            self.made.setdefault(node, number)
+
+    def signatures(self):
+        layers: dict = {}
+        for layer, *rest in self.raw:
+            layers.setdefault(layer, []).append(rest)
+        digest = lambda rows: hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+        return {layer: digest(rows) for layer, rows in layers.items()}
+
+
+def _is(x):
+    return is_carrying(x)
+
+
+def _module(n):
+    """Path of the innermost module, and how often it was called before."""
+    stack = n.meta.get("nn_module_stack") or {"": ("", None)}
+    key, (path, _cls) = list(stack.items())[-1]
+    _, _, repeat = key.partition("@")
+    return path.removeprefix("model").removeprefix("."), int(repeat or 0)
+
+
+def _line(n):
+    """The line of the model's own code, rather than that of the library it calls."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', n.meta.get("stack_trace") or "")
+    own = [f for f in frames if "/torch/" not in f[0] and "pytorch_utils" not in f[0]]
+    file, line = (own or frames or [("", "")])[-1]
+    return f"{file.rsplit('/', 1)[-1]}:{line}" if file else ""
+
+
+def _place(origin):
+    return f"{origin.module or '(root)'} ({origin.line or 'unknown line'})"
+
+
+def _fused(target):
+    if target not in FUSED:
+        return target
+    return f"{target}, which hides its products and its softmax from every rule,"
+
+
+def _explain(problems):
+    fused = any(target in problem for problem in problems for target in FUSED)
+    advice = (
+        '\nSpell attention out: model.set_attn_implementation("eager").'
+        if fused
+        else "\nAdd them to OPERATIONS of numeric/auditing/operations.py, with a rule that fits."
+    )
+    lines = "".join(f"\n  {problem}" for problem in dict.fromkeys(problems))
+    return f"{len(problems)} operations cannot be audited:{lines}{advice}"
