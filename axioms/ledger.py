@@ -87,6 +87,7 @@ LEMMAS = {
     (kinds.PRODUCT, kinds.EQUAL_SPLIT): {},
     (kinds.LAYER_NORM, kinds.HELD_DEVIATION): EQ_1,
     (kinds.LAYER_NORM, kinds.IDENTITY): {},
+    (kinds.RMS_NORM, kinds.HELD_DEVIATION): {STABILISER: _by_stabiliser},
     (kinds.ACTIVATION, kinds.IDENTITY): {},
 }
 """By kind and rule: what absorbs relevance, and how much of it per output entry."""

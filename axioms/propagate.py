@@ -87,6 +87,7 @@ FORWARD = {
     kinds.BILINEAR: lambda node, *xs: reduce(matmul, xs),
     kinds.PRODUCT: lambda node, *xs: _product(xs),
     kinds.LAYER_NORM: lambda node, x, w, b: rules.layer_norm(x, w, b, norm_eps=_norm_eps(node)),
+    kinds.RMS_NORM: lambda node, x, w: rules.rms_norm(x, w, norm_eps=_norm_eps(node)),
     kinds.ACTIVATION: lambda node, x: x.applyfunc(_function(node)),
 }
 
@@ -149,6 +150,12 @@ MESSAGES = {
     ),
     (kinds.LAYER_NORM, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),
     (kinds.LAYER_NORM, kinds.GRADIENT): lambda n, xs, r, opt: rules.layer_norm_gradient(
+        *xs, r, norm_eps=_norm_eps(n)
+    ),
+    (kinds.RMS_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: rules.held_root_mean_square(
+        *xs, r, norm_eps=_norm_eps(n), **opt
+    ),
+    (kinds.RMS_NORM, kinds.GRADIENT): lambda n, xs, r, opt: rules.rms_norm_gradient(
         *xs, r, norm_eps=_norm_eps(n)
     ),
     (kinds.ACTIVATION, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),

@@ -83,7 +83,8 @@ CHANGES = {
         sp.Matrix(*m.shape, [m[0], *[0] * (len(m) - 1)]) for m in messages
     ],
 }
-ONE_MESSAGE = [key for key in LEMMAS if key[0] in (kinds.LINEAR, kinds.LAYER_NORM, kinds.SOFTMAX)]
+SINGLE = (kinds.LINEAR, kinds.LAYER_NORM, kinds.RMS_NORM, kinds.SOFTMAX)
+ONE_MESSAGE = [key for key in LEMMAS if key[0] in SINGLE]
 ONE_MESSAGE += [VALUE_ONLY, IDENTITY]
 SAME = {  # what changes no message
     *((key, "last operand only") for key in ONE_MESSAGE),

@@ -102,6 +102,9 @@ DEVIATION = sp.Symbol("S", positive=True)  # sqrt(var(x) + norm-epsilon) of Laye
 WIDTHS = (1, 2, 3)  # numbers of terms in the sums that a lemma is about
 
 
+WITH_PARAMETERS = (kinds.LINEAR, kinds.LAYER_NORM, kinds.RMS_NORM)
+
+
 def operands(kind, n):
     """Shapes of the operands of one operation whose entries are sums of n terms."""
     return {
@@ -113,6 +116,7 @@ def operands(kind, n):
         kinds.BILINEAR: [(1, n), (n, 2)],
         kinds.PRODUCT: [(1, 2)] * n,
         kinds.LAYER_NORM: [(1, n)] * 3,
+        kinds.RMS_NORM: [(1, n)] * 2,
         kinds.ACTIVATION: [(1, n)],
     }[kind]
 
@@ -120,10 +124,10 @@ def operands(kind, n):
 def one_operation(kind, n):
     """A graph of one operation, and generic values in which its output is a rational function.
 
-    LayerNorm's norm-epsilon makes its root S, and logits are the logarithms of their exponentials.
+    The norm-epsilon of a norm makes its root S; logits are the logarithms of their exponentials.
     """
     shapes = operands(kind, n)
-    inputs = 1 if kind in (kinds.LINEAR, kinds.LAYER_NORM) else len(shapes)  # before parameters
+    inputs = 1 if kind in WITH_PARAMETERS else len(shapes)  # which come before parameters
     leaves = [(leaf if k < inputs else parameter)(f"x{k}_") for k in range(len(shapes))]
     point = {x.name: generic(x.name, *shape) for x, shape in zip(leaves, shapes, strict=True)}
     attributes = {"function": "relu"}
@@ -133,6 +137,9 @@ def one_operation(kind, n):
         x, mean = point["x0_"], sum(point["x0_"]) / sp.Integer(n)
         variance = sum((v - mean) ** 2 for v in x) / sp.Integer(n)
         attributes = {"norm_eps": DEVIATION**2 - variance}
+    if kind == kinds.RMS_NORM:
+        square = sum(v**2 for v in point["x0_"]) / sp.Integer(n)
+        attributes = {"norm_eps": DEVIATION**2 - square}
     return Node(kind, tuple(leaves), attributes=attributes), point
 
 

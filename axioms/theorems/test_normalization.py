@@ -4,14 +4,24 @@ Main statements
   13  the identity rule conserves everything, the share of the norm's bias included, at every eps
   13  it is not invariant when LayerNorm is written as centring and then scaling; the
       held-deviation rule is, as eps -> 0
-  13  for RMSNorm, which only scales, the identity rule is Eq. 1 without stabiliser
+  13  for RMSNorm, which only scales, the identity rule is Eq. 1 without stabiliser; at a finite
+      one RMSNorm conserves all but the stabiliser's share, while gradient x input, whose rms
+      moves along, hands on what norm-epsilon is of the mean square, and nothing without it
 """
 
 import pytest
 import sympy as sp
 
 from axioms.decide import differ_at, generic, identical
-from axioms.rules import epsilon, held_deviation, identity, layer_norm
+from axioms.rules import (
+    epsilon,
+    held_deviation,
+    held_root_mean_square,
+    identity,
+    layer_norm,
+    rms_norm,
+    rms_norm_gradient,
+)
 
 EPS, S = sp.symbols("epsilon S", positive=True)  # S: sqrt(var(x) + norm-epsilon), held
 WIDTH = 3
@@ -85,3 +95,31 @@ def test_the_identity_rule_is_the_limit_for_rms_norm(record_property):
         assert identical(found[k], R[k] * y[k] / (y[k] + EPS * SIGNS[k]))
     assert identical(found.subs(EPS, 0), identity(R)[0])
     record_property("method", f"cancel over {WIDTH} generic channels and generic signs")
+
+
+@pytest.mark.theorem(
+    13,
+    "RMSNorm with its root mean square held conserves but for the stabiliser: of output k it "
+    "absorbs R_k epsilon s_k/(z_k + epsilon s_k), and nothing as epsilon -> 0.",
+    "proved",
+)
+def test_rms_norm_conserves_all_but_the_share_of_the_stabiliser(record_property):
+    z = rms_norm(X, W, norm_eps=0, rms=[S])
+    (kept,) = held_root_mean_square(X, W, R, eps=EPS, rms=[S], sign=SIGNS)
+    absorbed = sum(R[k] * EPS * SIGNS[k] / (z[k] + EPS * SIGNS[k]) for k in range(WIDTH))
+    assert identical(sum(R) - sum(kept), absorbed)
+    assert identical(sum(kept.subs(EPS, 0)), sum(R))
+    record_property("method", f"cancel over {WIDTH} generic channels and generic signs")
+
+
+@pytest.mark.theorem(
+    13,
+    "Gradient x input before RMSNorm sums to the share h/rms^2 of what arrives at its outputs, "
+    "with h the norm-epsilon inside rms^2: where h = 0 it vanishes.",
+    "proved",
+)
+def test_gradient_x_input_before_rms_norm_is_the_share_of_norm_epsilon(record_property):
+    h = S**2 - sum(x**2 for x in X) / sp.Integer(WIDTH)  # S is rms
+    (r_x,) = rms_norm_gradient(X, W, R, rms=[S])
+    assert identical(sum(r_x), sum(R) * h / S**2)
+    record_property("method", f"cancel over {WIDTH} generic channels; S = sqrt(mean(x^2) + h)")
