@@ -109,7 +109,7 @@ def linear_decay(tokens: int) -> Tensor:
 
 def waves(tokens: int, count: int = 2) -> Tensor:
     """cos and sin of 2 pi n (j - i) / (2 tokens), n = 1, ..., count: (m, j, i)."""
-    phase = distances(tokens) * torch.pi / tokens
+    phase = distances(tokens).double() * torch.pi / tokens
     return torch.stack([f(n * phase) for n in range(1, count + 1) for f in (torch.cos, torch.sin)])
 
 

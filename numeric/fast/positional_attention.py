@@ -27,6 +27,7 @@ class PositionalAttention(nn.Module):
                 "pass a width that 2 * heads divides"
             )
         self.family, self.heads, self.size = FAMILIES[family], heads, width // heads
+        self.shape = (tokens, width)
         sizes = (tokens, width, heads, self.size)
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in "qkv")
         self.classifier = nn.Linear(width, 1)
@@ -51,6 +52,11 @@ class PositionalAttention(nn.Module):
 
     def explained(self, op: Operations, x: Tensor, leaves: dict[str, Tensor]) -> Tensor:
         """The logits, with the rules of ``op`` at every operation."""
+        if x.shape[1:] != self.shape:
+            raise ValueError(
+                f"x of shape {tuple(x.shape)}: this layer takes (example, token, channel) with "
+                f"{self.shape[0]} tokens of {self.shape[1]} channels"
+            )
         e = self.family.embed(op, self, x, leaves)
         q, k, v = (
             op.linear(name, project(e), project.bias)

@@ -1,0 +1,331 @@
+"""Nine ways to encode position, by messages: what every operation hands to its operands.
+
+One causal attention layer, one example at a time, NumPy float64.  A family is a function that
+runs forward and returns its values and a second function, which takes the relevance of those
+values down to the operands and to the position leaves.
+Axis letters: ``t`` token; ``c`` channel; ``h`` head; ``j`` query row; ``i`` key row; ``r``
+query/key channel; ``m`` feature; ``n`` hidden unit.  Parameters: ``query``, ``key``, ``value``
+and ``classifier``, each with ``.weight`` (out, in) and ``.bias`` (out); ``leaves.NAME``, what
+position is made of; ``weights.NAME``, what a family has learned besides.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from numeric.reference import rules
+from numeric.reference.rules import product
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relevance:
+    """Relevance, in logits, of tokens (t), of position leaves, and absorbed by place."""
+
+    tokens: np.ndarray
+    positions: dict[str, np.ndarray]
+    absorbed: dict[str, float]
+    logit: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all families read, and the differences that all operations leave, by place."""
+
+    parameters: dict
+    heads: int
+    eps: float
+    absorbed: dict[str, float] = field(default_factory=dict)
+
+    def leaf(self, name):
+        return self.parameters[f"leaves.{name}"]
+
+    def weight(self, name):
+        return self.parameters[f"weights.{name}"]
+
+    def handed(self, place, arrived, *messages):
+        """The messages, after what they miss of ``arrived`` was put down as absorbed."""
+        missing = arrived.sum() - sum(message.sum() for message in messages)
+        self.absorbed[place] = self.absorbed.get(place, 0.0) + missing
+        return messages if len(messages) > 1 else messages[0]
+
+    def linear(self, place, x, weight, bias, r):
+        return self.handed(place, r, rules.epsilon(x, weight, bias, r, eps=self.eps))
+
+    def add(self, place, operands, r):
+        return self.handed(place, r, *rules.add(operands, r, eps=self.eps))
+
+    def bilinear(self, place, a, v, r):
+        return self.handed(place, r, *rules.bilinear_epsilon(a, v, r, eps=self.eps))
+
+    def scores(self, q, k, r):
+        scale = 1 / np.sqrt(q.shape[-1])
+        return self.handed("scores", r, *rules.scores_epsilon(q, k, r, eps=self.eps, scale=scale))
+
+
+def scored(q, k):
+    return product("hjr,hir->hji", q, k) / np.sqrt(q.shape[-1])
+
+
+# --- position tables, spread over the pairs of tokens --------------------------------------------
+
+
+def back(tokens):
+    """How far key i lies behind query j; 0 ahead.  (j, i)"""
+    return np.maximum(np.subtract.outer(np.arange(tokens), np.arange(tokens)), 0)
+
+
+def per_distance(tokens):
+    return (back(tokens)[None] == np.arange(tokens)[:, None, None]).astype(float)
+
+
+def decay(tokens):
+    return -back(tokens)[None].astype(float)
+
+
+def waves(tokens):
+    turn = np.pi * back(tokens) / tokens
+    return np.array([np.cos(turn), np.sin(turn), np.cos(2 * turn), np.sin(2 * turn)])
+
+
+def spread(table, features):
+    return product("hm,mji->hji", table, features)
+
+
+def gathered(s, table, features, r):
+    """Relevance of the table by Eq. 1, from that of its map over all pairs of tokens."""
+    flat = features.reshape(len(features), -1)
+    return s.linear("table", table, flat, 0.0, r.reshape(len(table), -1))
+
+
+# --- families: embeddings, logits, weights -------------------------------------------------------
+
+
+def plain_embedding(s, x):
+    return x, lambda r: (r, {})
+
+
+def summed_embedding(s, x):
+    def down(r):
+        of_x, of_table = s.add("embedding", (x, s.leaf("table")), r)
+        return of_x, {"table": of_table}
+
+    return x + s.leaf("table"), down
+
+
+def plain_scores(s, q, k):
+    return scored(q, k), lambda r: (*s.scores(q, k, r), {})
+
+
+def biased(features_of):
+    def logits(s, q, k):
+        table, features = s.leaf("table"), features_of(q.shape[1])
+        z, bias = scored(q, k), spread(table, features)
+
+        def down(r):
+            of_z, of_bias = s.add("logits", (z, bias), r)
+            return *s.scores(q, k, of_z), {"table": gathered(s, table, features, of_bias)}
+
+        return z + bias, down
+
+    return logits
+
+
+def mapped(s, q, k):
+    """Z + f(S, B): channels of f are the heads' scores, then the heads' biases, of one pair."""
+    table, features = s.leaf("table"), per_distance(q.shape[1])
+    scores = scored(q, k)
+    both = np.concatenate([scores, spread(table, features)]).transpose(1, 2, 0)
+    inner, bias, outer = (s.weight(name) for name in ("inner", "inner_bias", "outer"))
+    relu = np.maximum(both @ inner + bias, 0)
+    f = (relu @ outer).transpose(2, 0, 1)
+
+    def down(r):
+        of_scores, of_f = s.add("logits", (scores, f), r)
+        of_relu = s.linear("outer", relu, outer, 0.0, of_f.transpose(1, 2, 0))
+        of_both = s.linear("inner", both, inner, bias, rules.identity(of_relu))
+        through_f, of_bias = np.split(of_both.transpose(2, 0, 1), 2)
+        of_table = gathered(s, table, features, of_bias)
+        return *s.scores(q, k, of_scores + through_f), {"table": of_table}
+
+    return scores + f, down
+
+
+def quarter_turn(x):
+    """(x1, x2) -> (-x2, x1), the halves of the channels."""
+    half = x.shape[-1] // 2
+    return np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
+
+
+def turned_back(r):
+    """Relevance to where quarter_turn took its values from: a move of entries, signs included."""
+    half = r.shape[-1] // 2
+    return np.concatenate([r[..., half:], r[..., :half]], axis=-1)
+
+
+def turned(s, x, cos, sin, place):
+    def down(r):
+        first, second = s.add(place, (x * cos, quarter_turn(x) * sin), r)
+        of_x, of_cos = rules.equal_split((x, cos), first)
+        of_turned, of_sin = rules.equal_split((quarter_turn(x), sin), second)
+        return of_x + turned_back(of_turned), of_cos, of_sin
+
+    return x * cos + quarter_turn(x) * sin, down
+
+
+def rotated(s, q, k, cos, sin):
+    new_q, q_down = turned(s, q, cos, sin, "rotated query")
+    new_k, k_down = turned(s, k, cos, sin, "rotated key")
+
+    def down(r):
+        r_q, r_k = s.scores(new_q, new_k, r)
+        (of_q, cos_q, sin_q), (of_k, cos_k, sin_k) = q_down(r_q), k_down(r_k)
+        return of_q, of_k, {"cos": cos_q + cos_k, "sin": sin_q + sin_k}
+
+    return scored(new_q, new_k), down
+
+
+def angles_by_place(s, q, k):
+    cos, sin = s.leaf("cos"), s.leaf("sin")
+    z, down = rotated(s, q, k, cos, sin)
+
+    def onto_leaves(r):
+        of_q, of_k, of_leaves = down(r)
+        return of_q, of_k, {name: part.sum(0, keepdims=True) for name, part in of_leaves.items()}
+
+    return z, onto_leaves
+
+
+def angles_by_content(s, q, k, x):
+    """The angle of a token is the sum of its own step and those of the tokens before it."""
+    step = 1 / (1 + np.exp(-product("tc,ch->ht", x, s.weight("step"))))
+    size = q.shape[-1]
+    frequency = 10000.0 ** (-np.arange(0, size, 2) / size)
+    angle = np.cumsum(step, axis=1)[:, :, None] * np.concatenate([frequency, frequency])
+    return rotated(s, q, k, np.cos(angle), np.sin(angle))
+
+
+def chained(s, q, k, x):
+    """score(j, i) = q_j (1 - P_j) ... (1 - P_(i+1)) k_i / sqrt(size), pair by pair."""
+    axis = product("tc,chr->htr", x, s.weight("axis"))
+    axis = axis / np.sqrt((axis**2).sum(axis=-1, keepdims=True))
+    strength = 2 / (1 + np.exp(-product("tc,ch->ht", x, s.weight("strength"))))
+    step = product("ht,htr,hts->htrs", strength, axis, axis)
+    tokens = q.shape[1]
+    path = {}  # (j, i) -> key i after the steps of the tokens i+1, ..., j; and before the last
+    for i in range(tokens):
+        path[i, i] = k[:, i]
+        for j in range(i + 1, tokens):
+            path[j, i] = path[j - 1, i] - product("hrs,hs->hr", step[:, j], path[j - 1, i])
+    z = np.zeros((len(q), tokens, tokens))
+    for (j, i), key in path.items():
+        z[:, j, i] = product("hr,hr->h", q[:, j], key) / np.sqrt(q.shape[-1])
+
+    def down(r):
+        of_q, of_k, of_step = np.zeros_like(q), np.zeros_like(k), np.zeros_like(step)
+        for (end, i), key in path.items():
+            one_q, one_k, one_r = q[:, end, None], key[:, None], r[:, end, i, None, None]
+            r_q, r_key = s.scores(one_q, one_k, one_r)
+            of_q[:, end] += r_q[:, 0]
+            r_key = r_key[:, 0]
+            for j in range(end, i, -1):
+                before = path[j - 1, i]
+                away = -product("hrs,hs->hr", step[:, j], before)
+                r_key, r_away = s.add("moved key", (before, away), r_key)
+                r_step, r_before = s.bilinear(
+                    "step", step[:, j], before[..., None], r_away[..., None]
+                )
+                of_step[:, j] += r_step
+                r_key = r_key + r_before[..., 0]
+            of_k[:, i] += r_key
+        of_strength, left, right = rules.equal_split(
+            (strength[:, :, None, None], axis[..., None], axis[:, :, None]), of_step
+        )
+        of_axis = left.sum(axis=-1) + right.sum(axis=-2)
+        return of_q, of_k, {"axis": of_axis, "strength": of_strength.sum(axis=(-1, -2))}
+
+    return z, down
+
+
+def plain_weights(s, a):
+    return a, lambda r: (r, {})
+
+
+def multiplied_weights(s, a):
+    table, features = s.leaf("table"), per_distance(a.shape[-1])
+    t = spread(table, features)
+
+    def down(r):
+        of_a, of_t = rules.equal_split((a, t), r)
+        return of_a, {"table": gathered(s, table, features, of_t)}
+
+    return a * t, down
+
+
+FAMILIES = {
+    "sinusoidal": (summed_embedding, plain_scores, plain_weights),
+    "relative bias": (plain_embedding, biased(per_distance), plain_weights),
+    "linear bias": (plain_embedding, biased(decay), plain_weights),
+    "fourier bias": (plain_embedding, biased(waves), plain_weights),
+    "toeplitz": (plain_embedding, plain_scores, multiplied_weights),
+    "logit map": (plain_embedding, mapped, plain_weights),
+    "householder": (plain_embedding, chained, plain_weights),
+    "rotary": (plain_embedding, angles_by_place, plain_weights),
+    "contextual rotary": (plain_embedding, angles_by_content, plain_weights),
+}
+"""By name: where position may enter, from the embeddings to the attention weights."""
+
+BY_CONTENT = {"householder", "contextual rotary"}
+"""Families whose position leaves the tokens give; relevance stops at the leaves."""
+
+
+def relevance(parameters, x, *, family, heads, eps=0.0):
+    """Eqs. 1, 3, 4 and 5 from the logit of one example to its tokens and its position leaves.
+
+    x: (t, c).  Absorbed by place: what arrived less what was handed on.
+    """
+    embed, score, weigh = FAMILIES[family]
+    s = Setting(parameters, heads, eps)
+    e, embedding_down = embed(s, x)
+
+    maps = {name: _linear(parameters, name) for name in ("query", "key", "value")}
+    q, k, v = (_split(e @ weight + bias, heads) for weight, bias in maps.values())
+    z, logits_down = score(s, q, k, x) if family in BY_CONTENT else score(s, q, k)
+    z = np.where(np.tri(len(x), dtype=bool), z, -np.inf)
+    a, weights_down = weigh(s, rules.softmax(z))
+    o = _merge(product("hji,hir->hjr", a, v))
+    weight, bias = _linear(parameters, "classifier")
+    mean = o.mean(axis=0)
+    logit = mean @ weight + bias
+
+    r = s.linear("classifier", mean, weight, bias, logit)
+    average = np.full((len(x), 1), 1 / len(x))
+    r = s.linear("mean", o.T, average, 0.0, r[:, None]).T
+    r_a, r_v = s.bilinear("readout", a, v, _split(r, heads))
+    r_a, from_weights = weights_down(r_a)
+    r_z = s.handed("softmax", r_a, rules.softmax_taylor(z, r_a))
+    r_q, r_k, from_logits = logits_down(r_z)
+    r_e = sum(
+        s.linear(name, e, *maps[name], _merge(part))
+        for name, part in zip(maps, (r_q, r_k, r_v), strict=True)
+    )
+    r_x, from_embedding = embedding_down(r_e)
+    return Relevance(
+        tokens=r_x.sum(axis=-1),
+        positions=from_weights | from_logits | from_embedding,
+        absorbed=s.absorbed,
+        logit=float(logit[0]),
+    )
+
+
+def _linear(parameters, name):
+    return parameters[f"{name}.weight"].T, parameters[f"{name}.bias"]
+
+
+def _split(x, heads):
+    """(t, c) -> (h, t, r)"""
+    return x.reshape(len(x), heads, -1).transpose(1, 0, 2)
+
+
+def _merge(x):
+    """(h, t, r) -> (t, c)"""
+    return x.transpose(1, 0, 2).reshape(x.shape[1], -1)

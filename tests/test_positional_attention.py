@@ -1,0 +1,215 @@
+"""Nine ways to encode position: two texts of their rules agree, and relevance adds up.
+
+At eps = 0 and eps = 1/4, on random float64 inputs, to 1e-10: tokens, position leaves, and what
+every operation absorbs (by formula in one text, by difference in the other).
+"""
+
+import inspect
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+from numeric.fast import positional, rules
+from numeric.fast.positional import FAMILIES, Operations
+from numeric.fast.positional_attention import PositionalAttention, relevance
+from numeric.reference import positional as reference
+
+TOKENS, WIDTH, HEADS = 5, 8, 2
+CLOSE = dict(rtol=1e-10, atol=1e-10)
+BY_CONTENT = [name for name, family in FAMILIES.items() if family.given]
+
+
+def layer(family):
+    torch.manual_seed(0)
+    return PositionalAttention(family, width=WIDTH, heads=HEADS, tokens=TOKENS)
+
+
+def embeddings():
+    return torch.randn(3, TOKENS, WIDTH, generator=torch.Generator().manual_seed(1)).double()
+
+
+def by_place(absorbed):
+    places = dict.fromkeys(place for place, _ in absorbed)
+    return {p: sum(part for (place, _), part in absorbed.items() if place == p) for p in places}
+
+
+def check_the_texts_agree(family, eps, relevance=relevance):
+    """Raises unless the fast text returns what the slow one does, for every example."""
+    model, x = layer(family), embeddings()
+    parameters = {name: value.detach().numpy() for name, value in model.state_dict().items()}
+    got = relevance(model, x, eps=eps)
+    absorbed = by_place(got.absorbed)
+    for n, one in enumerate(x.numpy()):
+        want = reference.relevance(parameters, one, family=family, heads=HEADS, eps=eps)
+        np.testing.assert_allclose(got.logit[n], want.logit, **CLOSE)
+        np.testing.assert_allclose(got.tokens[n], want.tokens, **CLOSE)
+        assert got.positions.keys() == want.positions.keys()
+        for leaf, part in want.positions.items():
+            np.testing.assert_allclose(got.positions[leaf][n], part, **CLOSE)
+        for place, amount in want.absorbed.items():
+            found = absorbed[place][n] if place in absorbed else 0.0
+            np.testing.assert_allclose(found, amount, **CLOSE, err_msg=place)
+        assert absorbed.keys() <= want.absorbed.keys()
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.25])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_modified_gradients_are_the_messages(family, eps):
+    check_the_texts_agree(family, eps)
+
+
+def whole(op, *factors):
+    """Every factor of a product with all of its relevance: gradient x input."""
+    y = factors[0]
+    for factor in factors[1:]:
+        y = y * factor
+    return y
+
+
+def position_held(op, *factors):
+    """All to the first factor."""
+    y = factors[0]
+    for factor in factors[1:]:
+        y = y * rules.scale(factor, 0.0)
+    return y
+
+
+def unhalved(op, place, o):
+    return rules.epsilon(o, eps=op.eps)
+
+
+def patched(name, function):
+    def wrong(model, x, *, eps):
+        with mock.patch.object(Operations, name, function):
+            return relevance(model, x, eps=eps)
+
+    return wrong
+
+
+def absolute(model, x, *, eps):
+    got = relevance(model, x, eps=eps)
+    return replace(got, positions={name: part.abs() for name, part in got.positions.items()})
+
+
+def position_with_the_tokens(model, x, *, eps):
+    got = relevance(model, x, eps=eps)
+    return replace(got, tokens=got.tokens + got.onward)
+
+
+def key_left_out(model, x, *, eps):
+    """Only the query's turn counts for position."""
+
+    def rotate(op, place, x, leaves):
+        held = leaves if "query" in place else {n: leaf.detach() for n, leaf in leaves.items()}
+        return ROTATE(op, place, x, held)
+
+    with mock.patch.object(positional, "rotate", rotate):
+        return relevance(model, x, eps=eps)
+
+
+ROTATE = positional.rotate
+PRODUCTS = ["toeplitz", "rotary", "contextual rotary", "householder"]
+WRONG = {
+    "absolute values": (absolute, list(FAMILIES)),
+    "gradient at products": (patched("product", whole), PRODUCTS),
+    "position held": (patched("product", position_held), PRODUCTS),
+    "scores not halved": (patched("bilinear", unhalved), list(FAMILIES)),
+    "other eps": (lambda model, x, *, eps: relevance(model, x, eps=eps + 1e-4), list(FAMILIES)),
+    "position handed on": (position_with_the_tokens, BY_CONTENT),
+    "no position of keys": (key_left_out, ["rotary", "contextual rotary"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "family"), [(name, f) for name, (_, families) in WRONG.items() for f in families]
+)
+def test_a_wrong_share_of_position_is_rejected(wrong, family):
+    with pytest.raises(AssertionError):
+        check_the_texts_agree(family, 0.25, WRONG[wrong][0])
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.25])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tokens_positions_and_what_is_absorbed_add_up_to_the_logit(family, eps):
+    got = relevance(layer(family), embeddings(), eps=eps)
+    assert got.gap.abs().max() < 1e-10
+    causes = {cause for _, cause in got.absorbed}
+    assert causes == {"bias", "Taylor term"} | ({"stabiliser"} if eps else set())
+    for part in got.positions.values():
+        assert part.abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_with_absolute_values_of_position_the_sums_do_not_add_up(family):
+    got = absolute(layer(family), embeddings(), eps=0.0)
+    assert got.gap.abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_rules_do_not_change_the_logit(family):
+    model, x = layer(family), embeddings()
+    np.testing.assert_allclose(
+        relevance(model, x, eps=0.25).logit, model(x).detach(), rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.25])
+@pytest.mark.parametrize("family", BY_CONTENT)
+def test_position_given_by_tokens_hands_all_on_to_them_but_what_its_own_way_absorbs(family, eps):
+    got = relevance(layer(family), embeddings(), eps=eps)
+    leaves = sum(part.flatten(1).sum(dim=1) for part in got.positions.values())
+    on_the_way = sum(got.absorbed_onward.values(), torch.zeros(()))
+    np.testing.assert_allclose(got.onward.sum(dim=1) + on_the_way, leaves, **CLOSE)
+    assert bool(got.absorbed_onward) == bool(eps)
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in BY_CONTENT])
+def test_position_that_no_token_gives_hands_nothing_on(family):
+    got = relevance(layer(family), embeddings(), eps=0.0)
+    assert not got.onward.any()
+    assert got.absorbed_onward == {}
+
+
+def test_a_layer_leaves_examples_alone():
+    model, x = layer("householder"), embeddings()
+    together, alone = relevance(model, x), relevance(model, x[1:2])
+    np.testing.assert_allclose(together.tokens[1], alone.tokens[0], rtol=1e-12, atol=1e-14)
+
+
+def test_every_family_of_one_text_is_a_family_of_the_other():
+    assert list(FAMILIES) == list(reference.FAMILIES)
+    assert set(BY_CONTENT) == reference.BY_CONTENT
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"family": "alibi"}, "family='alibi': pass one of sinusoidal, "),
+        ({"width": 6}, "width=6, heads=2: every head needs an even number"),
+        ({"heads": 0}, "heads=0"),
+    ],
+)
+def test_a_layer_that_cannot_be_built_is_refused(options, message):
+    built = dict(family="rotary", width=WIDTH, heads=HEADS, tokens=TOKENS) | options
+    with pytest.raises(ValueError, match=message):
+        PositionalAttention(built.pop("family"), **built)
+
+
+@pytest.mark.parametrize("eps", [-1.0, float("nan"), float("inf")])
+def test_a_stabiliser_that_is_none_is_refused(eps):
+    with pytest.raises(ValueError, match="the stabiliser must be finite and >= 0"):
+        relevance(layer("rotary"), embeddings(), eps=eps)
+
+
+def test_embeddings_of_another_length_are_refused():
+    with pytest.raises(ValueError, match=r"x of shape \(3, 4, 8\): .* with 5 tokens of 8 channels"):
+        relevance(layer("rotary"), embeddings()[:, :4])
+
+
+def test_the_slow_text_imports_nothing_of_the_fast_one():
+    source = inspect.getsource(reference)
+    assert "numeric.fast" not in source
+    assert "torch" not in source
