@@ -1,12 +1,13 @@
 """Tables of the text experiments, computed from stored relevance maps: Table 2, Figure 2 and A3."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks import text
 from benchmarks.experiment import Result, undefined
 from benchmarks.rows import cells, layers_label
 from benchmarks.text import Run
@@ -37,6 +38,7 @@ class Measured:
     maps: dict[str, Maps]
     paper: dict[str, Mapping]  # by label, or by order of the layer sweep
     chunk: int
+    steps: dict[str, int] = field(default_factory=dict)  # of methods that sum along a path
     layers: pa.Table | None = None  # entropy and errors per text and layer
     commits: tuple[str, ...] = ()  # of the code that measured
 
@@ -53,7 +55,7 @@ class Measured:
 
 def measured(runs: Sequence[Run]) -> Measured:
     """The maps of several rows over the same texts; raises ValueError if they are not the same."""
-    maps, paper, layers = {}, {}, None
+    maps, paper, steps, layers = {}, {}, {}, None
     for run in runs:
         if run.settings["dataset_sha256"] != runs[0].settings["dataset_sha256"]:
             raise ValueError(f"{run.row.name} and {runs[0].row.name} are not about the same texts")
@@ -62,11 +64,13 @@ def measured(runs: Sequence[Run]) -> Measured:
         else:
             layers = run.table
         paper |= run.row.paper
+        steps |= run.row.steps()
     return Measured(
         settings=runs[0].settings,
         maps=maps,
         paper=paper,
         chunk=runs[0].chunk,
+        steps=steps,
         layers=layers,
         commits=tuple(sorted({commit for run in runs for commit in run.commits})),
     )
@@ -134,8 +138,21 @@ def table2(data: Measured) -> Result:
         text=TABLE2_TEXT,
         rows=rows,
         examples=examples,
-        notes=(*notes(examples, data.paper), *undefined(rows)),
+        notes=(*notes(examples, data.paper), *_gaps(data), *undefined(rows)),
     )
+
+
+def _gaps(data):
+    """How far a path that is summed in steps is from completeness."""
+    for label, maps in data.maps.items():
+        if text.GAP not in maps.values:
+            continue
+        gap = np.abs(maps.values[text.GAP])
+        yield (
+            f"{label} with {data.steps[label]} steps: its relevance and the change of the logit "
+            f"from the baseline differ by {gap.mean():.3f} logits in the mean over texts, at most "
+            f"{gap.max():.3f} (completeness gap)."
+        )
 
 
 def figure2(data: Measured) -> Result:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -24,12 +25,14 @@ EMBEDDED = Path(__file__).parent / "assets" / "bert12-sst2"
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model in eval mode with its tokenizer, and the digest of its weights."""
+    """A model in eval mode with its tokenizer, and digests of all that their answers depend on."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     name: str
-    sha256: str
+    sha256: str  # of the weights
+    tokenizer_sha256: str
+    config_sha256: str
 
     def label(self, target: int) -> str:
         return str(self.model.config.id2label.get(target, target))
@@ -67,7 +70,14 @@ def load(name: str = "embedded", *, device: str = "cpu", revision: str | None = 
             f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
             "model with tokenizer.save_pretrained"
         )
-    return Classifier(model.eval().to(device), tokenizer, name, digest(model))
+    return Classifier(
+        model.eval().to(device),
+        tokenizer,
+        name,
+        sha256=digest(model),
+        tokenizer_sha256=tokenizer_digest(tokenizer),
+        config_sha256=config_digest(model.config),
+    )
 
 
 def digest(model: torch.nn.Module) -> str:
@@ -77,6 +87,30 @@ def digest(model: torch.nn.Module) -> str:
         sha.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         sha.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 over how texts become tokens; cut and padded is anew in every call."""
+    if tokenizer.is_fast:
+        rules = json.loads(tokenizer.backend_tokenizer.to_str())
+        rules = {key: rules[key] for key in rules if key not in ("truncation", "padding")}
+    else:
+        places = ("name_or_path", "vocab_file", "merges_file")  # where it was read from
+        given = {key: str(x) for key, x in tokenizer.init_kwargs.items() if key not in places}
+        rules = {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab(), "init": given}
+    sides = [tokenizer.padding_side, tokenizer.truncation_side]
+    return _sha256([rules, tokenizer.special_tokens_map, sides])
+
+
+def config_digest(config: PreTrainedConfig) -> str:
+    """SHA-256 over all settings of a model, except where it was read from, by whom, and in what."""
+    told = json.loads(config.to_json_string())
+    other = ("_name_or_path", "transformers_version", "dtype")
+    return _sha256({key: value for key, value in told.items() if key not in other})
+
+
+def _sha256(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _source(name):

@@ -66,6 +66,11 @@ class Row:
             return {layers_label(c): Variant(bypass_softmax(c) if c else ATTNLRP) for c in chosen}
         return {label: _variant(depth, **options) for label, options in self.variants.items()}
 
+    def steps(self) -> dict[str, int]:
+        """Label -> steps, of the variants that sum along a path."""
+        used = {k: resolve(v.method, v.options)[2] for k, v in self.composites(1).items()}
+        return {label: options["steps"] for label, options in used.items() if "steps" in options}
+
 
 def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
     """(order, n) of Table A3 -> layers that bypass the softmax."""

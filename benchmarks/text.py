@@ -23,6 +23,7 @@ from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.inputs import Batch, prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
+GAP = "completeness_gap"  # of Integrated Gradients, among its details
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,8 @@ def settings(classifier: Classifier, data: Texts) -> dict:
     return {
         "model": classifier.name,
         "model_sha256": classifier.sha256,
+        "tokenizer_sha256": classifier.tokenizer_sha256,
+        "config_sha256": classifier.config_sha256,
         "dataset": data.name,
         "dataset_origin": data.origin,
         "dataset_sha256": data.sha256,
@@ -116,6 +119,9 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
         "relevance": [line for a in found for line in rows(a.relevance)],
         "content": rows(~special) * len(variants),
     }
+    if any(GAP in a.details for a in found):
+        undefined = torch.full(target.shape, torch.nan)
+        columns[GAP] = [gap for a in found for gap in a.details.get(GAP, undefined).tolist()]
     if row.curves:
         relevances = [a.relevance for a in found]
         curves = perturbation_curves(model, batch, relevances, target, chunk=data.chunk)
@@ -162,7 +168,7 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
     other = attribute(model, inputs, variant.method, 1 - target, **options)
     parts = ("relevance", "logit", "residual")
     less = {key: getattr(found, key) - getattr(other, key) for key in parts}
-    return Attribution(**vars(found) | less)
+    return Attribution(**vars(found) | less | {"details": {}})
 
 
 def _batch(classifier, data, shard):

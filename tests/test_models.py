@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertForSequenceClassification, BertModel, BertTokenizerFast
+from transformers import (
+    AutoTokenizer,
+    BertForSequenceClassification,
+    BertModel,
+    BertTokenizerFast,
+)
 
 from benchmarks import models, rows
 from tests import cases
@@ -59,6 +64,33 @@ def test_digest_is_of_the_weights_whatever_the_file_and_sees_one_of_them_change(
         second.model.classifier.bias[0] += 1e-6
     assert models.digest(second.model) != first.sha256
     assert models.digest(first.model.double()) != first.sha256
+
+
+def test_the_digest_of_a_tokenizer_is_of_how_texts_become_tokens(checkpoint, editable):
+    first = models.load(str(checkpoint))
+    assert models.load(str(editable)).tokenizer_sha256 == first.tokenizer_sha256  # elsewhere
+    first.tokenizer(["a fine film"], padding=True, truncation=True, max_length=4)
+    assert models.tokenizer_digest(first.tokenizer) == first.tokenizer_sha256
+    path = editable / "tokenizer.json"
+    path.write_text(path.read_text().replace('"dull"', '"limp"'))
+    others = [
+        AutoTokenizer.from_pretrained(editable),
+        AutoTokenizer.from_pretrained(checkpoint, do_lower_case=False),
+        AutoTokenizer.from_pretrained(checkpoint, mask_token="[UNK]"),
+        AutoTokenizer.from_pretrained(checkpoint, truncation_side="left"),
+    ]
+    digests = {first.tokenizer_sha256, *map(models.tokenizer_digest, others)}
+    assert len(digests) == 1 + len(others)
+
+
+def test_the_digest_of_a_config_is_of_what_the_model_computes_not_of_where_it_was(checkpoint):
+    first = models.load(str(checkpoint))
+    config = first.model.config
+    same = [{"_name_or_path": "elsewhere"}, {"transformers_version": "5"}, {"dtype": "float64"}]
+    other = [{"hidden_act": "relu"}, {"layer_norm_eps": 1e-5}, {"id2label": {0: "x", 1: "y"}}]
+    change = lambda new: models.config_digest(type(config).from_dict(config.to_dict() | new))
+    assert {*map(change, same)} == {first.config_sha256}
+    assert len({first.config_sha256, *map(change, other)}) == 1 + len(other)
 
 
 def test_a_checkpoint_without_classifier_weights_is_refused(editable):

@@ -1,5 +1,6 @@
 """Runs that are killed and resumed, and everything that a folder of parts may be refused for."""
 
+import copy
 import json
 import re
 import signal
@@ -301,8 +302,30 @@ def other_weights(classifier):
     return replace(classifier, model=model, sha256=models.digest(model))
 
 
+def other_tokenizer(classifier):
+    """One that keeps capitals; the weights are the same."""
+    rules = json.loads(classifier.tokenizer.backend_tokenizer.to_str())
+    rules["normalizer"]["lowercase"] = False
+    tokenizer = copy.deepcopy(classifier.tokenizer)
+    tokenizer._tokenizer = type(tokenizer._tokenizer).from_str(json.dumps(rules))
+    return replace(
+        classifier, tokenizer=tokenizer, tokenizer_sha256=models.tokenizer_digest(tokenizer)
+    )
+
+
+def other_config(classifier):
+    """Another activation; the weights are the same."""
+    config = copy.deepcopy(classifier.model.config)
+    config.hidden_act = "relu"
+    model = type(classifier.model)(config).eval()
+    model.load_state_dict(classifier.model.state_dict())
+    return replace(classifier, model=model, config_sha256=models.config_digest(config))
+
+
 CHANGED = {
     "model_sha256": lambda c: (LOO, other_weights(c), FEW),
+    "tokenizer_sha256": lambda c: (LOO, other_tokenizer(c), FEW),
+    "config_sha256": lambda c: (LOO, other_config(c), FEW),
     "dataset_sha256": lambda c: (LOO, c, replace(FEW, texts=("a fine film", "dull !"))),
     "model": lambda c: (LOO, replace(c, name="other"), FEW),
     "examples": lambda c: (replace(LOO, examples=1), c, FEW),
@@ -319,7 +342,8 @@ def test_a_run_on_anything_else_stops_before_it_mixes_results(tmp_path, classifi
     row, other, texts = CHANGED[key](classifier)
     with pytest.raises(RunError, match=rf"\n  {re.escape(key)}: .* there, .* now") as caught:
         text.run(row, other, texts, output=tmp_path)
-    assert ("model_sha256" in str(caught.value)) == (key == "model_sha256")
+    for digest in ("model_sha256", "tokenizer_sha256", "config_sha256"):
+        assert (digest in str(caught.value)) == (digest == key)
     assert contents(tmp_path / LOO.name) == before
 
 

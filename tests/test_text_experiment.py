@@ -2,12 +2,15 @@
 
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+import torch
 
 from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
 from benchmarks import agreement, models, reproduce, rows, text
+from numeric import attribute
 from numeric.evaluation.correlation import BootstrapMean
 from tests import by_hand, cases
 from tests.by_hand import CONTENT, LABELS, PHRASES, mean
@@ -106,6 +109,24 @@ def test_every_row_of_table_2_is_the_mean_of_what_one_sentence_at_a_time_gives(
         assert row[f"{key} undefined"] == undefined, key
     statistics = {key for key in row if not key.endswith((" low", " high", " undefined"))}
     assert statistics == {"method", *want}
+
+
+def test_a_note_says_what_the_steps_of_integrated_gradients_leave(table, measured, sentences):
+    gaps = []
+    for s in sentences:
+        a = attribute(s.model, s.inputs, "integrated-gradients", s.target, steps=32)
+        words = s.model.get_input_embeddings()(s.inputs["input_ids"])
+        rest = {key: value for key, value in s.inputs.items() if key != "input_ids"}
+        with torch.no_grad():
+            start = s.model(inputs_embeds=torch.zeros_like(words), **rest).logits[0, s.target]
+        gaps.append(float(a.logit[0] - start - a.relevance.sum()))
+    stored = measured.maps["IG"].values["completeness_gap"]
+    assert stored == pytest.approx(gaps, abs=1e-9)
+    (note,) = [note for note in table.notes if "completeness gap" in note]
+    assert note.startswith("IG with 32 steps: ")
+    assert f"by {mean(map(abs, gaps)):.3f} logits in the mean over texts, at most " in note
+    assert f"at most {max(map(abs, gaps)):.3f} (" in note
+    assert all("completeness_gap" not in measured.maps[m].values for m in METHODS if m != "IG")
 
 
 def test_per_example_values_stand_beside_their_own_example(table, sentences):
@@ -230,7 +251,7 @@ def test_rows_about_other_texts_are_not_put_in_one_table(tmp_path):
 
 def test_a_model_that_no_rule_covers_is_refused_before_anything_runs():
     model = cases.tiny_bert(vocab_size=8192, max_position_embeddings=64, hidden_act="gelu_10")
-    other = models.Classifier(model, by_hand.classifier().tokenizer, "other", "")
+    other = replace(by_hand.classifier(), model=model, name="other")
     with pytest.raises(LookupError, match="ClippedGELUActivation"):
         text.check(other, by_hand.TEXTS)
     text.check(by_hand.classifier(), by_hand.TEXTS)

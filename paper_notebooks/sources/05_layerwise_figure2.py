@@ -33,8 +33,7 @@ shown.picture(FIGURES["figure2"](results["sst2"]))
 # %% [markdown]
 # ## IMDB: Figure 2
 #
-# Without Δ: the perturbation curves of 34 maps of long reviews take longer than all else here
-# (`curves` in `benchmarks/configs/figure2-imdb.toml`).
+# The same; the curves remove neighbouring tokens in chunks of 16 (Appendix B.1.2).
 
 # %%
 shown.picture(FIGURES["figure2"](results["imdb"]))
