@@ -11,17 +11,21 @@ from transformers import PreTrainedModel
 from numeric.fast import families
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
+PIXELS = "pixel_values"
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A tokenizer's batch on the model's device; every tensor is (batch, token)."""
+    """A tokenizer's batch, or images, on the model's device; of texts all is (batch, token)."""
 
-    input_ids: Tensor
-    attention_mask: Tensor  # 1 at tokens, 0 at padding
+    attention_mask: Tensor  # 1 at tokens, 0 at padding; an image has its class token and patches
+    input_ids: Tensor | None = None
     token_type_ids: Tensor | None = None  # the model's own default
+    pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
 
     def arguments(self) -> dict[str, Tensor]:
+        if self.pixel_values is not None:
+            return {PIXELS: self.pixel_values}
         return {key: x for key, x in vars(self).items() if x is not None}
 
 
@@ -29,14 +33,16 @@ def prepare(model: nn.Module, inputs: Mapping[str, Tensor], *, target=None) -> B
     """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
 
     Refuses a model in train mode, missing or unknown keys, wrong shapes, ids outside the
-    vocabulary, more tokens than the model has positions, examples without tokens, padding on
-    the left where the model reads the first column, and a ``target`` that cannot be classes.
+    vocabulary, more tokens than the model has positions, examples without tokens, a mask over
+    the token that the model reads, and a ``target`` that cannot be classes.
     """
-    problems = list(_model_problems(model)) + list(_structure_problems(inputs))
+    images = getattr(model, "main_input_name", "") == PIXELS
+    structure = _image_problems(model, inputs) if images else _structure_problems(inputs)
+    problems = list(_model_problems(model)) + list(structure)
     if not problems:
-        batch = _to_batch(model, inputs)
-        problems = list(_value_problems(model, batch))
-        problems += _target_problems(target, len(batch.input_ids))
+        batch = _to_images(model, inputs) if images else _to_batch(model, inputs)
+        problems = [] if images else list(_value_problems(model, batch))
+        problems += _target_problems(target, len(batch.attention_mask))
     if problems:
         raise ValueError("\n".join(problems))
     return batch
@@ -47,6 +53,50 @@ def _to_batch(model, inputs):
     filled = {"attention_mask": torch.ones_like(given["input_ids"])} | given
     # Copies, because what was made in inference mode cannot be saved for a backward pass.
     return Batch(**{key: value.to(model.device).clone() for key, value in filled.items()})
+
+
+def _to_images(model, inputs):
+    pixels = inputs[PIXELS].to(model.device).clone()
+    tokens = 1 + model.get_input_embeddings().num_patches
+    mask = torch.ones(len(pixels), tokens, dtype=torch.int64, device=model.device)
+    return Batch(attention_mask=mask, pixel_values=pixels)
+
+
+def _image_problems(model, inputs):
+    pixels = inputs.get(PIXELS) if isinstance(inputs, Mapping) else None
+    if not isinstance(pixels, Tensor) or len(inputs) != 1:
+        yield (
+            f"inputs must be a mapping with {PIXELS!r} alone, a float tensor (batch, channel, "
+            'height, width), such as image_processor(image, return_tensors="pt")'
+        )
+        return
+    patches = model.get_input_embeddings()
+    shape = (patches.num_channels, *patches.image_size)
+    if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
+        yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes (batch, {shape})"
+    if not pixels.is_floating_point():
+        yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
+
+
+def read_tokens(model: nn.Module, batch: Batch) -> Tensor:
+    """The token of every example whose row the model reads its logits from: (batch,).
+
+    Raises ValueError for models of which that is not known.
+    """
+    size, tokens = batch.attention_mask.shape
+    first = torch.zeros(size, dtype=torch.int64, device=batch.attention_mask.device)
+    if families.reads_first_token(model):
+        return first
+    if not families.reads_last_token(model):
+        raise ValueError(
+            f"model is a {type(model).__name__}: which token its logits are read from is known of "
+            "the sequence classifiers in numeric.fast.families"
+        )
+    pad = model.config.get_text_config().pad_token_id
+    if pad is None:
+        return first + tokens - 1
+    columns = torch.arange(tokens, device=first.device)
+    return (columns * (batch.input_ids != pad)).argmax(dim=1)
 
 
 def _model_problems(model):
@@ -101,14 +151,16 @@ def _tensor_problems(key, value, ids):
 
 def _value_problems(model, batch):
     limit = partial(getattr, model.config)
-    tokens, positions = batch.input_ids.shape[1], limit("max_position_embeddings", 1 << 62)
+    tokens, positions = batch.input_ids.shape[1], _positions(model)
     if tokens > positions:
         yield (
             f"text of {tokens} tokens is longer than the model's {positions} positions; pass "
             "truncation=True to the tokenizer, or split the text"
         )
     yield from _range_problems("token id", batch.input_ids, limit("vocab_size", 1 << 62))
-    if batch.token_type_ids is not None:
+    if batch.token_type_ids is not None and limit("type_vocab_size", None) is None:
+        yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
+    elif batch.token_type_ids is not None:
         yield from _range_problems("token type", batch.token_type_ids, limit("type_vocab_size", 1))
     odd = batch.attention_mask[(batch.attention_mask != 0) & (batch.attention_mask != 1)]
     if len(odd):
@@ -119,11 +171,42 @@ def _value_problems(model, batch):
         yield f"empty text: no token in examples {empty}; leave them out of the batch"
     if not len(batch.input_ids):
         yield "empty batch: input_ids has no examples; pass at least one text"
+    if families.reads_last_token(model):
+        yield from _last_token_problems(model, batch, empty)
     headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
     if headless and families.reads_first_token(model):
         yield (
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'
+        )
+
+
+def _positions(model):
+    """The longest text that the model has positions for: rotation has no end."""
+    if getattr(model.config, "rope_parameters", None):
+        return 1 << 62
+    taken = 0  # positions that stand for padding
+    for module in model.modules():
+        if type(module) in families.COUNTS_POSITIONS:
+            taken = module.padding_idx + 1
+    return getattr(model.config, "max_position_embeddings", 1 << 62) - taken
+
+
+def _last_token_problems(model, batch, empty):
+    pad = model.config.get_text_config().pad_token_id
+    if pad is None and len(batch.input_ids) > 1:
+        yield (
+            f"batch of {len(batch.input_ids)} texts, but the config has pad_token_id=None, by "
+            "which the model finds the last token of each; set model.config.pad_token_id to the "
+            "tokenizer's, or pass one text at a time"
+        )
+        return
+    read = batch.attention_mask.gather(1, read_tokens(model, batch)[:, None])[:, 0]
+    hidden = [row for row in (read != 1).nonzero()[:, 0].tolist() if row not in empty]
+    if hidden:
+        yield (
+            f"examples {hidden}: the model reads the last token whose id is not pad_token_id="
+            f"{pad}, and attention_mask hides it; pad with that id"
         )
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+import transformers
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertForSequenceClassification
 
@@ -68,4 +69,78 @@ def encode(sentences):
     return {
         "input_ids": ids,
         "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long(),
+    }
+
+
+TEXT = dict(
+    vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+    intermediate_size=24, max_position_embeddings=20, num_labels=3, pad_token_id=0,
+    initializer_range=0.3,
+)  # fmt: skip
+BERT_LIKE = TEXT | {"type_vocab_size": 2}
+LLAMA_LIKE = TEXT | {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True}
+FAMILIES = {
+    "bert": (transformers.BertForSequenceClassification, BERT_LIKE),
+    "roberta": (
+        transformers.RobertaForSequenceClassification,
+        BERT_LIKE | {"pad_token_id": 1, "bos_token_id": 0},
+    ),
+    "electra": (
+        transformers.ElectraForSequenceClassification,
+        BERT_LIKE | {"embedding_size": 12},
+    ),
+    "albert": (transformers.AlbertForSequenceClassification, BERT_LIKE | {"embedding_size": 12}),
+    "distilbert": (
+        transformers.DistilBertForSequenceClassification,
+        dict(
+            vocab_size=50, dim=16, n_layers=2, n_heads=2, hidden_dim=24, num_labels=3,
+            max_position_embeddings=20, pad_token_id=0, initializer_range=0.3,
+        ),
+    ),
+    "gpt2": (
+        transformers.GPT2ForSequenceClassification,
+        dict(
+            vocab_size=50, n_embd=16, n_layer=2, n_head=2, n_inner=24, n_positions=20,
+            num_labels=3, pad_token_id=0, bos_token_id=1, eos_token_id=2, initializer_range=0.3,
+        ),
+    ),
+    "llama": (transformers.LlamaForSequenceClassification, LLAMA_LIKE),
+    "mistral": (transformers.MistralForSequenceClassification, LLAMA_LIKE | {"head_dim": 8}),
+    "qwen2": (transformers.Qwen2ForSequenceClassification, LLAMA_LIKE),
+    "qwen3": (transformers.Qwen3ForSequenceClassification, LLAMA_LIKE | {"head_dim": 8}),
+    "vit": (
+        transformers.ViTForImageClassification,
+        dict(
+            image_size=6, patch_size=2, num_channels=2, hidden_size=16, num_hidden_layers=2,
+            num_attention_heads=2, intermediate_size=24, num_labels=3, initializer_range=0.3,
+        ),
+    ),
+}  # fmt: skip
+"""Classes and sizes of every family of ``numeric.fast.families``, smallest that is general."""
+
+
+def family(name, *, seed=0, attn_implementation="sdpa", **options):
+    """A random stock classifier in float64, no bias 0 and no norm 1, and a batch of two for it.
+
+    Texts have 6 and 4 tokens, the second padded on the right.
+    """
+    cls, sizes = FAMILIES[name]
+    torch.manual_seed(seed)
+    config = cls.config_class(**sizes | options)
+    config._attn_implementation = attn_implementation
+    model = cls(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return model, family_inputs(name)
+
+
+def family_inputs(name):
+    if name == "vit":
+        drawn = torch.Generator().manual_seed(1)
+        return {"pixel_values": torch.randn(2, 2, 6, 6, dtype=torch.float64, generator=drawn)}
+    pad = FAMILIES[name][1]["pad_token_id"]
+    return {
+        "input_ids": torch.tensor([[2, 17, 41, 5, 27, 3], [2, 44, 13, 3, pad, pad]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]),
     }

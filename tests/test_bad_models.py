@@ -6,10 +6,10 @@ from torch import nn
 from transformers import (
     BertForTokenClassification,
     BertModel,
-    DistilBertConfig,
-    DistilBertForSequenceClassification,
-    GPT2Config,
-    GPT2ForSequenceClassification,
+    MPNetConfig,
+    MPNetForSequenceClassification,
+    OPTConfig,
+    OPTForSequenceClassification,
 )
 
 from axioms import kinds
@@ -51,20 +51,19 @@ def with_parametrization():
     return model.eval()
 
 
-def distilbert():
-    return DistilBertForSequenceClassification(
-        DistilBertConfig(
-            vocab_size=11, dim=8, n_layers=2, n_heads=2, hidden_dim=12, max_position_embeddings=9
-        )
-    ).eval()
+SIZES = dict(
+    vocab_size=11, hidden_size=8, num_attention_heads=2, max_position_embeddings=9,
+    pad_token_id=0, bos_token_id=1, eos_token_id=2, num_hidden_layers=2,
+)  # fmt: skip
 
 
-def gpt2():
-    config = GPT2Config(
-        vocab_size=11, n_embd=8, n_layer=1, n_head=2, n_positions=9, pad_token_id=0,
-        bos_token_id=1, eos_token_id=2,
-    )  # fmt: skip
-    return GPT2ForSequenceClassification(config).eval()
+def mpnet():
+    return MPNetForSequenceClassification(MPNetConfig(intermediate_size=12, **SIZES)).eval()
+
+
+def opt():
+    config = OPTConfig(ffn_dim=12, word_embed_proj_dim=8, **SIZES)
+    return OPTForSequenceClassification(config).eval()
 
 
 LAYERS = "bert.encoder.layer.{}.{}".format
@@ -78,11 +77,11 @@ ALIENS = {
     "token classifier": (
         lambda: cases.perturbed(BertForTokenClassification), "BertForTokenClassification (root)",
     ),
-    "DistilBERT": (
-        distilbert, "distilbert.embeddings", "distilbert.transformer.layer.0.attention",
-        "distilbert.transformer.layer.1.attention", "distilbert.transformer.layer.1.ffn",
+    "MPNet": (
+        mpnet, "MPNetEmbeddings mpnet.embeddings", "mpnet.encoder.layer.0.attention.attn",
+        "mpnet.encoder.layer.1.attention.attn", "MPNetClassificationHead",
     ),
-    "GPT-2": (gpt2, "transformer.h.0.attn.c_attn", "transformer.h.0.mlp.c_proj"),
+    "OPT": (opt, "OPTDecoder", "model.decoder.layers.0.self_attn", "model.decoder.layers.1"),
     "own activation": (with_own_activation, "Swish", LAYERS(1, "intermediate.intermediate_act_fn")),
     "function as activation": (
         with_function_as_activation, "intermediate_act_fn that is no module",
@@ -138,7 +137,7 @@ def test_modules_compiled_in_place_are_refused(tiny, batch):
         contains(refused(ValueError, tiny, batch), "compiled", path, "before model.compile()")
 
 
-@pytest.mark.parametrize("make", [gpt2, distilbert])
+@pytest.mark.parametrize("make", [mpnet, opt])
 def test_tokens_are_left_out_only_where_that_is_known_to_be_exact(batch, make):
     del batch["token_type_ids"]
     contains(refused(ValueError, make(), batch, "loo"), "model is a", "read the first token")

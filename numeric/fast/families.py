@@ -7,14 +7,40 @@ no table has no rule, and a model that contains one is refused with all such mod
 import re
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from transformers import activations
+from transformers.models.albert import modeling_albert as albert
 from transformers.models.bert import modeling_bert as bert
+from transformers.models.distilbert import modeling_distilbert as distilbert
+from transformers.models.electra import modeling_electra as electra
+from transformers.models.gpt2 import modeling_gpt2 as gpt2
+from transformers.models.llama import modeling_llama as llama
+from transformers.models.mistral import modeling_mistral as mistral
+from transformers.models.qwen2 import modeling_qwen2 as qwen2
+from transformers.models.qwen3 import modeling_qwen3 as qwen3
+from transformers.models.roberta import modeling_roberta as roberta
+from transformers.models.vit import modeling_vit as vit
+from transformers.pytorch_utils import Conv1D
 
 from axioms import kinds
 from axioms.composites import Operation
 
-LEAVES = {nn.Linear: kinds.LINEAR, nn.LayerNorm: kinds.LAYER_NORM}
+BERT_LIKE = ((bert, "Bert"), (roberta, "Roberta"), (electra, "Electra"))
+LLAMA_LIKE = ((llama, "Llama"), (mistral, "Mistral"), (qwen2, "Qwen2"), (qwen3, "Qwen3"))
+
+
+def _classes(families, *suffixes):
+    """One class per family and suffix, for families that copy one another's code."""
+    return [getattr(code, name + suffix) for code, name in families for suffix in suffixes]
+
+
+LEAVES = {
+    nn.Linear: kinds.LINEAR,
+    Conv1D: kinds.LINEAR,  # whose weight is (in, out)
+    nn.LayerNorm: kinds.LAYER_NORM,
+}
+LEAVES |= dict.fromkeys(_classes(LLAMA_LIKE, "RMSNorm"), kinds.RMS_NORM)
 LEAVES |= dict.fromkeys(
     (
         nn.GELU,
@@ -31,39 +57,115 @@ LEAVES |= dict.fromkeys(
 )
 
 RESIDUAL_SUMS = {
-    bert.BertEmbeddings: "LayerNorm",
-    bert.BertSelfOutput: "LayerNorm",
-    bert.BertOutput: "LayerNorm",
+    distilbert.Embeddings: ("LayerNorm",),
+    distilbert.TransformerBlock: ("sa_layer_norm", "output_layer_norm"),
+    albert.AlbertEmbeddings: ("LayerNorm",),
+    albert.AlbertAttention: ("LayerNorm",),
+    albert.AlbertLayer: ("full_layer_layer_norm",),
+    gpt2.GPT2Model: ("drop",),
+    vit.ViTEmbeddings: ("dropout",),
 }
-"""Modules that add, and the child that receives the sum."""
+RESIDUAL_SUMS |= dict.fromkeys(
+    _classes(BERT_LIKE, "Embeddings", "SelfOutput", "Output"), ("LayerNorm",)
+)
+"""Modules that add, and the children that receive nothing but a sum, and all of it."""
 
-ATTENTION = {bert.BertSelfAttention: ("query", "key", "value")}
-"""Attention modules, and the children whose outputs are Q, K and V."""
+STREAMS = {gpt2.GPT2Block, vit.ViTLayer, *_classes(LLAMA_LIKE, "DecoderLayer")}
+"""Modules that add to a stream which goes on beside their norms: no child receives all of it."""
 
-EMBEDDINGS = {bert.BertEmbeddings: ("word_embeddings", "LayerNorm")}
-"""Where words enter, and the child that receives the sum of all embeddings."""
+ATTENTION = {
+    distilbert.DistilBertSelfAttention: ("q_lin", "k_lin", "v_lin"),
+    albert.AlbertAttention: ("query", "key", "value"),
+    gpt2.GPT2Attention: ("c_attn", "c_attn", "c_attn"),  # one output, in that order
+    vit.ViTAttention: ("q_proj", "k_proj", "v_proj"),
+}
+ATTENTION |= dict.fromkeys(_classes(BERT_LIKE, "SelfAttention"), ("query", "key", "value"))
+ATTENTION |= dict.fromkeys(_classes(LLAMA_LIKE, "Attention"), ("q_proj", "k_proj", "v_proj"))
+"""Attention modules, and the children whose outputs are Q, K and V.
 
-CALLS = {bert.BertIntermediate: "intermediate_act_fn"}
+What comes between these and the scores (the norms of Qwen3, rotation, shared heads) multiplies
+a cotangent by a matrix, so a factor may act before it as well as behind it.
+"""
+
+GATED = dict.fromkeys(_classes(LLAMA_LIKE, "MLP"), "down_proj")
+"""Modules that multiply two activations, and the child that receives the product."""
+
+FUNCTIONAL = {roberta.RobertaClassificationHead: ("dense", torch.tanh, "out_proj")}
+"""Modules that apply a function between two children; dropout beside it is the identity.
+
+DistilBertForSequenceClassification makes its ReLU as it runs; it is not here, because the slope
+of ReLU is y / x, so that its plain gradient is the identity rule.
+"""
+
+EMBEDDINGS = {
+    distilbert.Embeddings: ("word_embeddings", "LayerNorm"),
+    albert.AlbertEmbeddings: ("word_embeddings", "LayerNorm"),
+    gpt2.GPT2Model: ("wte", "drop"),
+    vit.ViTEmbeddings: ("patch_embeddings", "dropout"),
+}
+EMBEDDINGS |= dict.fromkeys(_classes(BERT_LIKE, "Embeddings"), ("word_embeddings", "LayerNorm"))
+EMBEDDINGS |= dict.fromkeys(_classes(LLAMA_LIKE, "Model"), ("embed_tokens", None))
+"""Where words enter, and the child that receives the sum of all embeddings.
+
+None: nothing is added to words, since position enters by rotation.
+"""
+
+CLASS_TOKEN = {vit.ViTEmbeddings: "cls_token"}
+"""Embeddings that put a token of their own before those that enter: it counts as a word."""
+
+BEFORE_THE_SUM = {vit.ViTPatchEmbeddings}
+"""Modules that act on pixels, of which no relevance is asked."""
+
+CALLS = dict.fromkeys(_classes(BERT_LIKE, "Intermediate"), "intermediate_act_fn")
 """Modules that call what may be a plain function, and the name they call it by."""
 
-READS_FIRST_TOKEN = {bert.BertPooler}
+READS_FIRST_TOKEN = {
+    bert.BertPooler,
+    roberta.RobertaClassificationHead,
+    electra.ElectraClassificationHead,
+    distilbert.DistilBertForSequenceClassification,
+    albert.AlbertModel,
+    vit.ViTForImageClassification,
+}
 """Modules that read the first column of a batch, whatever is there."""
+
+READS_LAST_TOKEN = {
+    gpt2.GPT2ForSequenceClassification,
+    *_classes(LLAMA_LIKE, "ForSequenceClassification"),
+}
+"""Modules that read the last token whose id is not that of padding, whatever is masked."""
+
+COUNTS_POSITIONS = {roberta.RobertaEmbeddings}
+"""Embeddings that count positions from the padding id on, and only where there is no padding."""
 
 WITHOUT_ARITHMETIC = {
     nn.Dropout,  # identity, since only models in eval mode are accepted
     nn.Identity,
     nn.Embedding,
     nn.ModuleList,
-    bert.BertAttention,
-    bert.BertIntermediate,
-    bert.BertLayer,
-    bert.BertEncoder,
     bert.BertPooler,
-    bert.BertModel,
-    bert.BertForSequenceClassification,
+    distilbert.FFN,
+    distilbert.Transformer,
+    distilbert.DistilBertModel,
+    distilbert.DistilBertForSequenceClassification,
+    electra.ElectraClassificationHead,
+    albert.AlbertLayerGroup,  # the depths share its layers, so that no layer has a number
+    albert.AlbertTransformer,
+    albert.AlbertModel,
+    albert.AlbertForSequenceClassification,
+    gpt2.GPT2MLP,
+    gpt2.GPT2ForSequenceClassification,
+    vit.ViTPatchEmbeddings,
+    vit.ViTMLP,
+    vit.ViTModel,
+    vit.ViTForImageClassification,
+    *_classes(BERT_LIKE, "Attention", "Intermediate", "Layer", "Encoder", "Model"),
+    *_classes(BERT_LIKE, "ForSequenceClassification"),
+    *_classes(LLAMA_LIKE, "RotaryEmbedding"),  # makes constants, from positions alone
+    *_classes(LLAMA_LIKE, "Model", "ForSequenceClassification"),
 }
 
-LAYER = re.compile(r"\.layer\.(\d+)(?:\.|$)")
+LAYER = re.compile(r"\.(?:layer|layers|h)\.(\d+)(?:\.|$)")
 
 
 @dataclass(frozen=True)
@@ -76,8 +178,13 @@ class Site:
 
 def sites(model: nn.Module) -> list[Site]:
     """Every operation of ``model`` by path; modules of unknown class are kept, as such."""
-    found = []
+    found, outside = (
+        [],
+        [f"{path}." for path, module in model.named_modules() if type(module) in BEFORE_THE_SUM],
+    )
     for path, module in model.named_modules(remove_duplicate=False):
+        if path.startswith(tuple(outside)):
+            continue
         layer = LAYER.search(path)
         found += [
             Site(module, Operation(kind=kind, module=path, layer=layer and int(layer[1])))
@@ -90,16 +197,27 @@ def reads_first_token(model: nn.Module) -> bool:
     return any(type(module) in READS_FIRST_TOKEN for module in model.modules())
 
 
+def reads_last_token(model: nn.Module) -> bool:
+    return type(model) in READS_LAST_TOKEN
+
+
+def position_ids(model: nn.Module, input_ids: Tensor) -> Tensor | None:
+    """Positions that the model gives to ``input_ids``, or None if they are 0, 1, 2, ..."""
+    for module in model.modules():
+        if type(module) in COUNTS_POSITIONS:
+            return module.create_position_ids_from_input_ids(input_ids, module.padding_idx)
+    return None
+
+
 def _kinds(module):
     cls = type(module)
     if "forward" in vars(module):  # then its class no longer says what it computes
         return [f"{cls.__name__} with a replaced forward"]
     if cls in CALLS and not isinstance(getattr(module, CALLS[cls]), nn.Module):
         return [f"{CALLS[cls]} that is no module"]
-    if cls in LEAVES:
-        return [LEAVES[cls]]
-    if cls in ATTENTION:
-        return [kinds.SCORES, kinds.SOFTMAX, kinds.READOUT]
-    if cls in RESIDUAL_SUMS:
-        return [kinds.ADD]
-    return [] if cls in WITHOUT_ARITHMETIC else [cls.__name__]
+    found = [LEAVES[cls]] if cls in LEAVES else []
+    found += [kinds.SCORES, kinds.SOFTMAX, kinds.READOUT] if cls in ATTENTION else []
+    found += [kinds.ADD] if cls in RESIDUAL_SUMS or cls in STREAMS else []
+    found += [kinds.PRODUCT] if cls in GATED else []
+    found += [kinds.ACTIVATION] if cls in FUNCTIONAL else []
+    return found if found or cls in WITHOUT_ARITHMETIC else [cls.__name__]

@@ -89,6 +89,18 @@ def held_layer_norm(norm: nn.LayerNorm, x: Tensor, *, eps: float) -> Tensor:
     return epsilon(y, eps=eps)
 
 
+def held_rms_norm(norm: nn.Module, x: Tensor, *, eps: float) -> Tensor:
+    """RMSNorm as the linear map it is while its root mean square is held, then Eq. 1.
+
+    Statistics are those of ``x`` in float32 or wider: float64 keeps its digits here, although
+    the modules of Transformers pass through float32.
+    """
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    square = wide.detach().pow(2).mean(-1, keepdim=True)
+    y = norm.weight * (wide * torch.rsqrt(square + norm.variance_epsilon)).to(x.dtype)
+    return epsilon(y, eps=eps)
+
+
 def identity(f, x: Tensor, *, slope_at_zero: float) -> Tensor:
     """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x.
 

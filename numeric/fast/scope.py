@@ -37,9 +37,11 @@ def applied(model: nn.Module, composite: Composite, *, eps: float = 0.0):
     ``tap.embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs on
     whatever kernel the model is set to; a finite ``eps`` acts on the scores and therefore
     spells attention out.
-    Raises UnassignedOperation (all modules without a rule), ValueError (bad eps; composite
-    names a layer or module that the model lacks, or gives one shared module two rules) and
-    RuntimeError (nested use on one model).
+    The logits of RMSNorm models in float64 are more exact than the stock model's, which pass
+    through float32.
+    Raises UnassignedOperation (all modules without a rule), ValueError (bad eps, or a finite one
+    where some operation is out of reach; composite names a layer or module that the model lacks,
+    or gives one shared module two rules) and RuntimeError (nested use on one model).
     """
     tap = Tap()
     with ExitStack() as undo:
@@ -64,6 +66,8 @@ def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
             "pass eps=0 for the limit"
         )
     sites = families.sites(model)
+    if eps:
+        _check_reach(model, sites, eps)
     _check_overrides(composite, [site.operation for site in sites])
     assigned = composite.assign(site.operation for site in sites)
     chosen: dict[nn.Module, dict[str, str]] = {}
@@ -82,6 +86,8 @@ def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
                 plan += PATCHES[kind](module, rule, eps)
     # Last, because hooks run in this order, and a linear map acts before its output is split.
     for module, table in chosen.items():
+        if type(module) in families.FUNCTIONAL and table[kinds.ACTIVATION] != kinds.GRADIENT:
+            plan += _functional(module)
         if type(module) in families.ATTENTION:
             plan += _explicit(module, table, eps) if eps else _fused(module, table)
     return plan
@@ -95,7 +101,18 @@ def _check_overrides(composite, operations):
     if unknown:
         raise ValueError(
             f"composite {composite.name!r} overrides {', '.join(unknown)}, which the model does "
-            f"not have; its layers are 0 to {max(layers, default=0)}"
+            "not have; "
+            + (f"its layers are 0 to {max(layers)}" if layers else "its layers have no numbers")
+        )
+
+
+def _check_reach(model, sites, eps):
+    """A finite stabiliser acts on every sum, so each must be the input of some module."""
+    beyond = [site.operation.module for site in sites if type(site.module) in families.STREAMS]
+    if beyond:
+        raise ValueError(
+            f"eps={eps!r}: {type(model).__name__} adds to its stream in {len(beyond)} modules, "
+            f"first {beyond[0]}, where no hook can stabilise the sum; pass eps=0 for the limit"
         )
 
 
@@ -109,8 +126,9 @@ def _linear(module, rule, eps):
 def _add(module, _rule, eps):
     if eps == 0 or type(module) in families.EMBEDDINGS:  # relevance is read at that sum
         return []
-    receiver = getattr(module, families.RESIDUAL_SUMS[type(module)])
-    return [partial(patches.change_input, receiver, partial(rules.epsilon, eps=eps))]
+    stabilise = partial(rules.epsilon, eps=eps)
+    receivers = families.RESIDUAL_SUMS[type(module)]
+    return [partial(patches.change_input, getattr(module, name), stabilise) for name in receivers]
 
 
 def _layer_norm(module, rule, eps):
@@ -121,7 +139,19 @@ def _layer_norm(module, rule, eps):
     return [partial(patches.set_attribute, module, "forward", forward)]
 
 
+def _rms_norm(module, _rule, eps):
+    forward = partial(rules.held_rms_norm, module, eps=eps)
+    return [partial(patches.set_attribute, module, "forward", forward)]
+
+
+def _product(module, _rule, _eps):
+    receiver = getattr(module, families.GATED[type(module)])
+    return [partial(patches.change_input, receiver, _multiply_cotangent(0.5))]
+
+
 def _activation(module, _rule, _eps):
+    if type(module) in families.FUNCTIONAL:
+        return []  # the function is no module; see _functional
     forward = partial(rules.identity, module.forward, slope_at_zero=_slope_at_zero(module.forward))
     return [partial(patches.set_attribute, module, "forward", forward)]
 
@@ -129,7 +159,9 @@ def _activation(module, _rule, _eps):
 PATCHES = {
     kinds.LINEAR: _linear,
     kinds.ADD: _add,
+    kinds.PRODUCT: _product,
     kinds.LAYER_NORM: _layer_norm,
+    kinds.RMS_NORM: _rms_norm,
     kinds.ACTIVATION: _activation,
 }
 
@@ -138,6 +170,17 @@ def _slope_at_zero(f):
     with torch.inference_mode(mode=False), torch.enable_grad():
         zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
         return torch.autograd.grad(f(zero).sum(), zero)[0].item()
+
+
+def _functional(module):
+    """Identity rule at a function: what it was given is kept, and what it gave is replaced."""
+    before, f, after = families.FUNCTIONAL[type(module)]
+    kept = []
+    rule = partial(rules.identity, f, slope_at_zero=_slope_at_zero(f))
+    return [
+        partial(patches.change_output, getattr(module, before), kept.append),
+        partial(patches.change_input, getattr(module, after), lambda _: rule(kept.pop())),
+    ]
 
 
 def _passes_softmax(chosen):
@@ -152,12 +195,21 @@ def _fused(module, chosen):
     """
     to_value = HALF[chosen[kinds.READOUT]]
     to_scores = to_value * HALF[chosen[kinds.SCORES]] if _passes_softmax(chosen) else 0.0
-    shares = zip(families.ATTENTION[type(module)], (to_scores, to_scores, to_value), strict=True)
+    shares = (to_scores, to_scores, to_value)
+    names = families.ATTENTION[type(module)]
+    if len(set(names)) == 1:  # Q, K and V are thirds of one output
+        packed = partial(_multiply_thirds, shares=shares)
+        return [partial(patches.change_output, getattr(module, names[0]), packed)]
     return [
         partial(patches.change_output, getattr(module, name), _multiply_cotangent(share))
-        for name, share in shares
+        for name, share in zip(names, shares, strict=True)
         if share != 1
     ]
+
+
+def _multiply_thirds(qkv, shares):
+    thirds = zip(qkv.chunk(3, dim=-1), shares, strict=True)
+    return torch.cat([_multiply_cotangent(share)(x) for x, share in thirds], dim=-1)
 
 
 def _multiply_cotangent(share):
@@ -189,7 +241,10 @@ def _explicit_attention(module, query, key, value, attention_mask, scaling=None,
 
 
 def _tap(model, tap, composite, eps):
-    def keep_word(output):
+    def keep_word(module, output):
+        if type(module) in families.CLASS_TOKEN:
+            first = getattr(module, families.CLASS_TOKEN[type(module)])
+            output = torch.cat([first.expand(len(output), -1, -1), output], dim=1)
         tap.word = _wide(output.detach())
 
     def cut(stabilised, x):
@@ -202,10 +257,15 @@ def _tap(model, tap, composite, eps):
     plan = []
     for path, module in model.named_modules():
         if type(module) in families.EMBEDDINGS:
-            word, receiver = (getattr(module, name) for name in families.EMBEDDINGS[type(module)])
+            word, receiver = families.EMBEDDINGS[type(module)]
+            word = getattr(module, word)
             stabilised = eps and composite.rule(kinds.ADD, module=path) == kinds.EPSILON
-            plan += [partial(patches.change_output, word, keep_word)]
-            plan += [partial(patches.change_input, receiver, partial(cut, stabilised))]
+            at_sum = partial(cut, stabilised)
+            plan += [partial(patches.change_output, word, partial(keep_word, module))]
+            if receiver is None:
+                plan += [partial(patches.change_output, word, at_sum)]
+            else:
+                plan += [partial(patches.change_input, getattr(module, receiver), at_sum)]
     return plan
 
 

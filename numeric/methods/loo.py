@@ -31,6 +31,6 @@ def leave_one_out(
     without = masked_logits(
         model, batch, example, keep, target, batch_size=batch_size, removal=removal
     )
-    relevance = torch.zeros(batch.input_ids.shape, dtype=logit.dtype, device=logit.device)
+    relevance = torch.zeros(present.shape, dtype=logit.dtype, device=logit.device)
     relevance[example, token] = logit[example] - without
     return relevance, target, logit, {}

@@ -35,10 +35,10 @@ def masked_logits(
     if not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: pass a whole number of copies, at least 1")
     check(model, removal)
-    if not families.reads_first_token(model):
+    if batch.input_ids is None or not families.reads_first_token(model):
         raise ValueError(
             f"model is a {type(model).__name__}: tokens can be left out of classifiers that read "
-            "the first token, such as BertForSequenceClassification"
+            "the first token of a text, such as BertForSequenceClassification"
         )
     tokens = batch.arguments()
     present = tokens.pop("attention_mask") == 1
@@ -47,19 +47,21 @@ def masked_logits(
     query = seen.clone()
     query[:, 0] = True
     lengths = query.sum(dim=1)
-    front = (~query).to(torch.uint8).argsort(dim=1, stable=True)  # positions, queries first
+    front = (~query).to(torch.uint8).argsort(dim=1, stable=True)  # columns, queries first
+    own = families.position_ids(model, batch.input_ids)
     wide = torch.promote_types(model.dtype, torch.float32)
     logits = torch.empty(len(example), dtype=wide, device=keep.device)
     with torch.inference_mode():
         for chunk in lengths.argsort(descending=True, stable=True).split(batch_size):
-            where, positions = example[chunk], front[chunk, : int(lengths[chunk[0]])]
-            inputs = {key: x[where].gather(1, positions) for key, x in tokens.items()}
+            where, columns = example[chunk], front[chunk, : int(lengths[chunk[0]])]
+            inputs = {key: x[where].gather(1, columns) for key, x in tokens.items()}
+            positions = columns if own is None else own[where].gather(1, columns)
             if replaced:
-                kept = keep[chunk].gather(1, positions)
+                kept = keep[chunk].gather(1, columns)
                 inputs["input_ids"] = torch.where(kept, inputs["input_ids"], removal)
             out = model(
                 **inputs,
-                attention_mask=seen[chunk].gather(1, positions).to(batch.attention_mask.dtype),
+                attention_mask=seen[chunk].gather(1, columns).to(batch.attention_mask.dtype),
                 position_ids=None if removal == "deletion" else positions,
             )
             logits[chunk] = out.logits.gather(1, target[where, None])[:, 0].to(wide)

@@ -6,16 +6,18 @@ import torch
 
 from numeric.fast import families
 from numeric.fast.patches import attention_implementation, change_output
+from numeric.inputs import read_tokens
 
 VARIANTS = ("paper", "abnar-zuidema")
 
 
 def attention_rollout(model, batch, choose, *, variant: str = "paper"):
-    """Row of [CLS] of the product of all layers' head-averaged attention (Eq. Rollout).
+    """Product of all layers' head-averaged attention (Eq. Rollout), its row of the token read.
 
-    ``variant`` is "paper" (A(l) ... A(1), no identity) or "abnar-zuidema" (each A(l) averaged
-    with the identity, for the residual connection).  Values are shares of attention that sum to
-    1, not logits: ``residual`` has no meaning here.
+    That is [CLS] or the last token, where the logits come from.  ``variant`` is "paper" (A(l)
+    ... A(1), no identity) or "abnar-zuidema" (each A(l) averaged with the identity, for the
+    residual connection).  Values are shares of attention that sum to 1, not logits: ``residual``
+    has no meaning here.
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
@@ -40,4 +42,5 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     rollout = attention[0]
     for a in attention[1:]:
         rollout = a @ rollout
-    return rollout[:, 0], target, logit, {}
+    row = read_tokens(model, batch)
+    return rollout[torch.arange(len(row)), row], target, logit, {}
