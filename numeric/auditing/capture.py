@@ -107,26 +107,25 @@ class _Make:
 
     def __call__(self, op, *operands, tokens=False, **attributes):
         operands = tuple(self._operand(x, op, learned_tokens=tokens) for x in operands)
-        shape = attributes.pop("shape", None) or self._shape(op, operands, attributes)
+        shape = self._shape(operands, attributes)
         about = {"layer": self.layer, "shape": shape} | attributes
         return Node(op, operands, self.node.name, self.origin, about)
 
-    def _shape(self, op, operands, attributes):
+    def _shape(self, operands, attributes):
         if attributes.get("move") == "index":  # of a split, each part has a shape of its own
-            return tuple(torch.empty(operands[0].attributes["shape"], device="meta")[
-                attributes["arguments"][0]
-            ].shape)
-        return self.shape if op != kinds.LINEAR or not attributes.get("entrywise") else self.shape
+            whole = torch.empty(operands[0].attributes["shape"], device="meta")
+            return tuple(whole[attributes["arguments"][0]].shape)
+        return self.shape
 
     def _operand(self, x, op, *, learned_tokens):
         if is_carrying(x):
             return x
-        name = self.names.get(id(x), f"{self.node.name}, operand {next(self.numbers)}")
+        x = x.detach() if torch.is_tensor(x) else torch.tensor(x, dtype=torch.float64)
+        name = self.names.get(x.data_ptr()) or f"{self.node.name}, operand {next(self.numbers)}"
         role = next(role for role, pattern in ROLES.items() if re.search(pattern, name))
         # What is added to an embedding, or set before it as a token, has relevance of its own.
         is_input = learned_tokens or (op == kinds.ADD and role != "word")
-        shape = tuple(getattr(x, "shape", ()))
-        about = {"role": role, "shape": shape}
+        about = {"role": role, "shape": tuple(x.shape)}
         leaf = Node(INPUT if is_input else PARAMETER, (), name, self.origin, about)
         self.values[leaf] = x
         return leaf
@@ -138,11 +137,12 @@ class _Builder(fx.Interpreter):
     def __init__(self, program):
         super().__init__(program.graph_module)
         tensors = {**program.constants, **program.state_dict}
-        self.names = {id(x): name.removeprefix("model.") for name, x in tensors.items()}
+        # by address, because a transposed weight is still that weight
+        self.names = {x.data_ptr(): name.removeprefix("model.") for name, x in tensors.items()}
         self.values: dict[Node, object] = {}
         self.problems: list[str] = []
         self.raw: list[tuple] = []  # (layer, target, module inside it, operands) of each operation
-        self.made: dict[Node, int] = {}
+        self.made: dict[Node, tuple] = {}  # layer, number
         self.tensors = tensors
 
     def logits(self, program, inputs):
@@ -159,7 +159,7 @@ class _Builder(fx.Interpreter):
             return super().run_node(n)
         operands, options = self.fetch_args_kwargs_from_env(n)
         target = str(n.target)
-        carrying = [x for x in torch.utils._pytree.tree_leaves((operands, options)) if _is(x)]
+        carrying = list(filter(is_carrying, torch.utils._pytree.tree_leaves((operands, options))))
         if n.target is ITEM or (not carrying and target not in LEAVES):
             return super().run_node(n)
         make = self._make(n)
@@ -175,15 +175,14 @@ class _Builder(fx.Interpreter):
         return made
 
     def _make(self, n):
-        path, repeat = _module(n)
-        layer = LAYER.search(path)
+        path, layer = _module(n)
         value = n.meta.get("val")
         return _Make(
             node=n,
             values=self.values,
             names=self.names,
             origin=Origin(module=path, line=_line(n)),
-            layer=int(layer[1]) + repeat if layer else None,
+            layer=layer,
             shape=tuple(getattr(value, "shape", ())),
         )
 
@@ -191,17 +190,19 @@ class _Builder(fx.Interpreter):
         role = next(r for r, pattern in ROLES.items() if re.search(pattern, make.origin.module))
         about = {"role": role, "shape": tuple(value.shape)}
         leaf = Node(INPUT, (), make.origin.module, make.origin, about)
-        self.values[leaf] = value
+        self.values[leaf] = value.detach()
+        self.made[leaf] = None, 0
         return leaf
 
     def _note(self, make, target, carrying, made):
-        """Connections are counted back from each operation, so that all layers read alike."""
+        """Connections are counted back inside each layer, so that all layers read alike."""
         inside = LAYER.split(make.origin.module)[-1]
-        number = len(self.raw)
-        back = tuple(number - self.made[x] if x in self.made else "leaf" for x in carrying)
+        place = make.layer, len(self.raw)
+        before = [self.made.get(x, (None, 0)) for x in carrying]
+        back = tuple(place[1] - n if layer == place[0] else "from outside" for layer, n in before)
         self.raw.append((make.layer, target, inside, back))
         for node in made if isinstance(made, list) else [made]:
-            self.made.setdefault(node, number)
+            self.made.setdefault(node, place)
 
     def signatures(self):
         layers: dict = {}
@@ -211,16 +212,14 @@ class _Builder(fx.Interpreter):
         return {layer: digest(rows) for layer, rows in layers.items()}
 
 
-def _is(x):
-    return is_carrying(x)
-
-
 def _module(n):
-    """Path of the innermost module, and how often it was called before."""
+    """Path of the innermost module, and its layer; one layer called again counts as the next."""
     stack = n.meta.get("nn_module_stack") or {"": ("", None)}
-    key, (path, _cls) = list(stack.items())[-1]
-    _, _, repeat = key.partition("@")
-    return path.removeprefix("model").removeprefix("."), int(repeat or 0)
+    called = {path: int(key.partition("@")[2] or 0) for key, (path, _cls) in stack.items()}
+    path = list(called)[-1]
+    layer = LAYER.search(path)
+    number = int(layer[1]) + called.get(path[: layer.end()], 0) if layer else None
+    return path.removeprefix("model").removeprefix("."), number
 
 
 def _line(n):

@@ -24,7 +24,7 @@ def recognise(root: Node, values: dict[Node, object]) -> Node:
 def _scalar(node, values):
     """The number that a parameter is, or None."""
     value = values[node] if node.op == PARAMETER else None
-    return None if value is None or getattr(value, "ndim", 0) else float(value)
+    return None if value is None or value.ndim else float(value)
 
 
 def _factor(node, values):
@@ -61,7 +61,7 @@ def _rms_norm_weight(node, values):
     if node.op != kinds.LINEAR or not node.attributes.get("entrywise"):
         return None
     norm, weight = node.args
-    if norm.op != kinds.RMS_NORM or len(norm.args) > 1 or getattr(values[weight], "ndim", 0) != 1:
+    if norm.op != kinds.RMS_NORM or len(norm.args) > 1 or values[weight].ndim != 1:
         return None
     return replace(norm, args=(norm.args[0], weight), origin=node.origin)
 

@@ -18,9 +18,7 @@ from numeric.reference.by_kind import RULES
 
 ACTIVATIONS = {
     "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
-    "gelu tanh": lambda x: (
-        x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
-    ),
+    "gelu tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x / (1 + np.exp(-x)),
@@ -137,7 +135,9 @@ MESSAGES = {
 def _moved_back(node, xs, r):
     """Each entry of ``r`` to the one it was copied from."""
     ends = np.cumsum([0, *(x.size for x in xs)])
-    numbered = [np.arange(a, b).reshape(x.shape) for a, b, x in zip(ends, ends[1:], xs, strict=False)]
+    numbered = [
+        np.arange(a, b).reshape(x.shape) for a, b, x in zip(ends, ends[1:], xs, strict=False)
+    ]
     came_from = move(node, *numbered)
     sums = np.bincount(came_from.ravel(), weights=r.ravel(), minlength=ends[-1])
     return [part.reshape(x.shape) for part, x in zip(np.split(sums, ends[1:-1]), xs, strict=True)]
@@ -159,10 +159,12 @@ def propagate(
     *,
     eps: float,
     values: Mapping[Node, np.ndarray] | None = None,
+    sent: dict[Node, float] | None = None,
 ) -> dict[Node, np.ndarray]:
     """Relevance of every node by the rules of ``composite``, from ``start`` at the last of them.
 
-    ``leaves``: the value of every input and parameter.  Absorbed or lost: what the rules say.
+    ``leaves``: the value of every input and parameter; ``sent`` is filled with the total that
+    each operation hands on.  Absorbed or lost: what the rules say.
     Raises UnassignedOperation that lists the operations without a rule, and ZeroDivisionError
     where the limit eps = 0 does not exist.
     """
@@ -178,7 +180,10 @@ def propagate(
             messages = _moved_back(node, xs, r)
         else:
             messages = MESSAGES[node.op](node, RULES[node.op, chosen[node]], xs, r, eps)
-        for x, message in zip(node.args, messages, strict=False):  # none for weights
-            if x in received:
-                received[x] += _fit(message, received[x].shape)
+        # there is no message for weights
+        handed = [(x, m) for x, m in zip(node.args, messages, strict=False) if x in received]
+        for x, message in handed:
+            received[x] += _fit(message, received[x].shape)
+        if sent is not None:
+            sent[node] = float(sum(message.sum() for _, message in handed))
     return received

@@ -1,0 +1,167 @@
+"""The audit of one model on one input: where relevance goes, and what decides whether it is kept."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, Composite
+from axioms.graph import INPUT, LEAVES, MOVE, Node
+from numeric.auditing import ledger as ledgers
+from numeric.auditing.capture import Capture, capture
+from numeric.inputs import prepare
+from numeric.reference import evaluate
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Audit:
+    """What happened to the relevance of one logit; all in logits unless noted.
+
+    relevance: (token,) at the whole embedding, before the first operation on it
+    residual: logit minus what the words received: the causes and the other leaves add up to it
+    forward_error: largest difference of the captured graph's logits, in float64, from the model's
+    seconds: by step
+    """
+
+    model: str
+    composite: Composite
+    epsilon: float
+    target: int
+    logit: float
+    relevance: np.ndarray
+    residual: float
+    captured: Capture
+    ledger: ledgers.Ledger
+    forward_error: float
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...] = field(default=())
+
+    def by_cause(self) -> dict[str, float]:
+        """The whole residual by cause: what operations absorbed, and leaves that are no words."""
+        found: dict[str, float] = {}
+        for line in self.ledger.lines:
+            for cause, amount in line.absorbed.items():
+                name = _cause(line, cause)
+                found[name] = found.get(name, 0.0) + amount
+        for leaf, r in self.ledger.leaves.items():
+            if leaf.attributes["role"] != "word":
+                name = f"{leaf.attributes['role']} embedding"
+                found[name] = found.get(name, 0.0) + float(r.sum())
+        found[ledgers.NUMERICAL] = sum(line.numerical for line in self.ledger.lines)
+        return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
+
+    def by_layer(self) -> dict[int | None, dict[str, float]]:
+        """Absorbed relevance by layer (from 0; None outside of layers) and cause."""
+        return ledgers.totals(self.ledger.lines, lambda line: line.node.attributes["layer"])
+
+    def by_kind(self) -> dict[str, dict[str, float]]:
+        """Absorbed relevance by kind of operation and cause."""
+        return ledgers.totals(self.ledger.lines, lambda line: line.kind)
+
+    def worst(self, count: int = 10) -> list[ledgers.Line]:
+        """The operations that absorb or make most relevance."""
+        size = lambda line: -sum(map(abs, line.absorbed.values()))
+        return sorted(self.ledger.lines, key=size)[:count]
+
+
+def audit(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    composite: Composite = ATTNLRP,
+    *,
+    target: int | None = None,
+    epsilon: float = 0.0,
+) -> Audit:
+    """Captures a stock model on one example and accounts for its relevance in float64 (Eqs. 1-5).
+
+    ``inputs`` as in ``attribute``, of one example; ``target`` is a class, the predicted one unless
+    given; ``epsilon`` is the stabiliser, 0 for the limit.  The model is left as it was.
+    Raises ValueError for what cannot be captured, UnassignedOperation and LookupError for
+    operations that the composite or the ledger has no rule for, all of them listed.
+    """
+    clock = {"capture": time.perf_counter()}
+    refuse(model)
+    batch = prepare(model, inputs, target=target)
+    arguments = batch.arguments()
+    _one_example(arguments)
+    captured = capture(model, arguments)
+    clock["ledger"] = time.perf_counter()
+    order = captured.order
+    values = evaluate.forward(order, captured.values)
+    logits = values[captured.root]
+    with torch.no_grad():
+        own = model(**arguments).logits.double().cpu().numpy()
+    if target is None:
+        target = int(own[0].argmax())
+    elif not 0 <= target < logits.shape[1]:
+        raise ValueError(f"target={target}: the model has classes 0 to {logits.shape[1] - 1}")
+    start = np.zeros(logits.shape)
+    start[0, target] = logits[0, target]
+    found = ledgers.ledger(order, captured.values, values, composite, start, eps=epsilon)
+    clock["end"] = time.perf_counter()
+    words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == "word"]
+    whole = found.received[embedding(order)]
+    times = list(clock.values())
+    return Audit(
+        model=type(model).__name__,
+        composite=composite,
+        epsilon=epsilon,
+        target=target,
+        logit=float(logits[0, target]),
+        relevance=whole.sum(axis=-1)[0],
+        residual=float(logits[0, target]) - float(sum(r.sum() for r in words)),
+        captured=captured,
+        ledger=found,
+        forward_error=float(abs(logits - own).max()),
+        seconds={"capture": times[1] - times[0], "ledger": times[2] - times[1]},
+        notes=tuple(_notes(model)),
+    )
+
+
+def embedding(order: list[Node]) -> Node:
+    """Where words, positions and types have been added up: what the first real operation reads."""
+    plain = (*LEAVES, kinds.ADD, MOVE)
+    first = next(node for node in order if node.op not in plain)
+    return next(x for x in first.args if x.op in (INPUT, kinds.ADD, MOVE))
+
+
+def refuse(model) -> None:
+    """Raises ValueError for weights whose numbers the audit could not account for."""
+    quantised = getattr(model, "is_quantized", False) or any(
+        p.dtype in (torch.int8, torch.uint8) for p in model.parameters()
+    )
+    if quantised:
+        raise ValueError(
+            f"{type(model).__name__} has quantised weights, whose products hide their rounding; "
+            "load it without quantization_config"
+        )
+    half = sorted({str(p.dtype) for p in model.parameters()} & {"torch.float16", "torch.bfloat16"})
+    if half:
+        raise ValueError(
+            f"{type(model).__name__} is in half precision ({', '.join(half)}), which would be "
+            "audited instead of the model; call model.float()"
+        )
+
+
+def _one_example(arguments):
+    size = len(next(iter(arguments.values())))
+    if size != 1:
+        raise ValueError(f"the batch has {size} examples; audit one text at a time")
+
+
+def _notes(model):
+    shared: dict[int, list[str]] = {}
+    for path, p in model.named_parameters(remove_duplicate=False):
+        shared.setdefault(id(p), []).append(path)
+    for paths in shared.values():
+        if len(paths) > 1:
+            yield f"{' and '.join(paths)} are one parameter: each use has a line of its own"
+
+
+def _cause(line, cause):
+    return "LayerNorm beta" if (line.kind, cause) == (kinds.LAYER_NORM, "bias") else cause

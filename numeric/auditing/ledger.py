@@ -1,0 +1,157 @@
+"""How much relevance arrives at each operation, how much it hands on, and what absorbs the rest.
+
+What is absorbed is computed from the lemmas of theorem 25, not as a difference of messages; what
+they leave unexplained is listed as numerical, and is of the size of rounding.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from axioms import kinds
+from axioms.assignment import assigned
+from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
+from axioms.composites import Composite
+from axioms.graph import INPUT, PARAMETER, Node
+from numeric.reference import evaluate
+from numeric.reference.rules import share, stabilize
+
+NUMERICAL = "numerical"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Relevance at one operation, in logits."""
+
+    node: Node
+    rule: str
+    arrived: float
+    passed: float
+    absorbed: Mapping[str, float]  # by cause
+
+    @property
+    def numerical(self) -> float:
+        return self.arrived - self.passed - sum(self.absorbed.values())
+
+    @property
+    def kind(self) -> str:
+        return self.node.op
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ledger:
+    """Relevance from the logit to the leaves; all in logits.
+
+    lines: one per operation, from the logit downwards
+    leaves: what each leaf received, in its own shape
+    received: relevance of every node
+    """
+
+    started: float
+    lines: tuple[Line, ...]
+    leaves: Mapping[Node, np.ndarray]
+    received: Mapping[Node, np.ndarray]
+
+
+def ledger(order, leaves, values, composite: Composite, start: np.ndarray, *, eps: float) -> Ledger:
+    """Every operation's line under the rules of ``composite``.
+
+    Arguments as in ``evaluate.propagate``.  Raises LookupError that lists rules without a lemma.
+    """
+    rules = assigned(order, composite)
+    orphans = sorted({f"{n.op} by {rule}" for n, rule in rules.items()} - set(map(_name, LEMMAS)))
+    if orphans:
+        raise LookupError(
+            f"no lemma says what is absorbed by {', '.join(orphans)}; the composite "
+            f"{composite.name!r} can be audited once LEMMAS in numeric/auditing/ledger.py has it"
+        )
+    sent: dict[Node, float] = {}
+    received = evaluate.propagate(
+        order, leaves, composite, start, eps=eps, values=values, sent=sent
+    )
+    lines = []
+    for node in reversed(order):
+        if node in rules:
+            r, xs = received[node], evaluate.operands(node, values, leaves)
+            lemma = LEMMAS[node.op, rules[node]]
+            absorbed = {c: float(f(node, xs, values[node], r, eps).sum()) for c, f in lemma.items()}
+            arrived = float(r.sum())
+            about = {"arrived": arrived, "passed": sent[node], "absorbed": absorbed}
+            lines.append(Line(node=node, rule=rules[node], **about))
+    ends = {node: received[node] for node in order if node.op == INPUT}
+    return Ledger(
+        started=float(start.sum()), lines=tuple(lines), leaves=ends, received=received
+    )
+
+
+def _name(key):
+    return f"{key[0]} by {key[1]}"
+
+
+def _pushed(z, eps):
+    return stabilize(z, eps) - z
+
+
+def _by_stabiliser(node, xs, z, r, eps):
+    return share(r, z, eps) * _pushed(z, eps)
+
+
+def _by_stabiliser_of_product(node, xs, z, r, eps):
+    return share(r, 2 * z, eps) * _pushed(2 * z, eps)
+
+
+def _by_stabiliser_without_bias(node, xs, z, r, eps):
+    return _by_stabiliser(node, xs, z - (xs[2] if len(xs) == 3 else 0), r, eps)
+
+
+def _by_bias(node, xs, z, r, eps):
+    return share(r, z, eps) * xs[2] if len(xs) == 3 else np.zeros(1)
+
+
+def _by_fixed_term(node, xs, z, r, eps):
+    part = share(r, z, eps)
+    fixed = [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
+    return sum((part * x for x in fixed), np.zeros(1))
+
+
+def _by_taylor_term(node, xs, a, r, eps):
+    z = evaluate.masked(*xs)
+    z = np.where(np.isneginf(z), 0.0, z)  # a hidden key has weight 0 and receives nothing
+    return r * (1 - z + (a * z).sum(axis=-1, keepdims=True))
+
+
+EQ_1 = {BIAS: _by_bias, STABILISER: _by_stabiliser}
+HALVES = {STABILISER: _by_stabiliser_of_product}
+HELD = {CONSTANT: lambda node, xs, z, r, eps: r}
+
+LEMMAS = {
+    (kinds.LINEAR, kinds.EPSILON): EQ_1,
+    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): {STABILISER: _by_stabiliser_without_bias},
+    (kinds.ADD, kinds.EPSILON): {BIAS: _by_fixed_term, STABILISER: _by_stabiliser},
+    (kinds.SCORES, kinds.BILINEAR_EPSILON): HALVES,
+    (kinds.SCORES, kinds.CONSTANT): HELD,
+    (kinds.SOFTMAX, kinds.TAYLOR): {TAYLOR: _by_taylor_term},
+    (kinds.SOFTMAX, kinds.CONSTANT): HELD,
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): HALVES,
+    (kinds.READOUT, kinds.VALUE_ONLY): {STABILISER: _by_stabiliser},
+    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): HALVES,
+    (kinds.PRODUCT, kinds.EQUAL_SPLIT): {},
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): EQ_1,
+    (kinds.LAYER_NORM, kinds.IDENTITY): {},
+    (kinds.RMS_NORM, kinds.HELD_DEVIATION): {STABILISER: _by_stabiliser},
+    (kinds.ACTIVATION, kinds.IDENTITY): {},
+}
+"""By kind and rule: what absorbs relevance, per entry of the output."""
+
+
+def totals(lines, key) -> dict:
+    """Absorbed relevance by ``key(line)`` and cause, of the largest total size first."""
+    table: dict = {}
+    for line in lines:
+        row = table.setdefault(key(line), {})
+        for cause, amount in (*line.absorbed.items(), (NUMERICAL, line.numerical)):
+            row[cause] = row.get(cause, 0.0) + amount
+    size = lambda item: -sum(abs(amount) for amount in item[1].values())
+    return dict(sorted(table.items(), key=size))
+
