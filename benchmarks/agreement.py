@@ -66,7 +66,7 @@ def measured(runs: Sequence[Run]) -> Measured:
         paper |= run.row.paper
         steps |= run.row.steps()
     return Measured(
-        settings=runs[0].settings,
+        settings=runs[0].settings | {"dtype": _dtypes(runs)},
         maps=maps,
         paper=paper,
         chunk=runs[0].chunk,
@@ -74,6 +74,16 @@ def measured(runs: Sequence[Run]) -> Measured:
         layers=layers,
         commits=tuple(sorted({commit for run in runs for commit in run.commits})),
     )
+
+
+def _dtypes(runs):
+    """The dtype of all rows, or each with the rows that were measured in it."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        found.setdefault(run.settings["dtype"], []).append(run.row.name)
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{dtype}: {', '.join(names)}" for dtype, names in found.items())
 
 
 def _by_variant(table: pa.Table) -> dict[str, Maps]:

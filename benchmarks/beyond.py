@@ -87,7 +87,8 @@ def sensitivity(data: Measured) -> Result:
         text=(
             "Mean Pearson's r over content tokens (and over all tokens) between each variant and "
             "four references: Leave-One-Out by attention mask (the paper's), with [MASK] in "
-            "place, by deletion (what follows moves up), and of the difference of the two logits. "
+            "place, by deletion (what follows moves up; [CLS], whose row the classifier reads, is "
+            "only hidden), and of the difference of the two logits. "
             "One choice changes at a time; rules change inside the layers. What is changed runs in "
             "float64, the maps of Table 2 in its float32."
         ),

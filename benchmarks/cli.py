@@ -1,5 +1,6 @@
 """The command line: ``lrp-axioms prove | explain | reproduce | report``."""
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -236,6 +237,9 @@ def main() -> None:
     """Runs a command."""
     for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
         os.environ.setdefault(f"{library}_VERBOSITY", "error")
+    log = logging.getLogger("benchmarks")
+    log.setLevel(logging.INFO)
+    log.handlers = [logging.StreamHandler()]  # on stderr
     app()
 
 

@@ -178,11 +178,14 @@ def _numbers(pair, sections):
 
 
 def _invariance(tables):
-    """Largest difference of the orders by explainer, over all networks."""
+    """By explainer: largest difference of the orders over all networks, and of how many images."""
     tables = list(tables)
     names = [name for name in tables[0].column_names if name.endswith(SAME)]
     return {
-        name.removesuffix(SAME): max(np.nanmax(table[name].to_numpy()) for table in tables)
+        name.removesuffix(SAME): (
+            max(np.nanmax(table[name].to_numpy()) for table in tables),
+            int((~np.isnan(tables[0][name].to_numpy())).sum()),
+        )
         for name in names
     }
 

@@ -9,19 +9,21 @@ ANY = "–"  # a number that does not depend on an axis
 
 
 def findings(
-    rows: list[dict], *, tolerance: float, accuracy: float, invariance: dict[str, float]
+    rows: list[dict], *, tolerance: float, accuracy: float, invariance: dict[str, tuple[float, int]]
 ) -> Iterator[str]:
     """One sentence per number of the paper, one on all together, on accuracy and on invariance.
 
     rows: those of `mnist.sweep`; invariance: the largest difference between the two orders, by
-    explainer, in units of a map's largest value.
+    explainer, in units of a map's largest value, and of how many images.
     """
     yield from accuracies(rows, accuracy)
     for number in dict.fromkeys(row["number"] for row in rows):
         mine = [row for row in rows if row["number"] == number]
         yield _one(number, mine, tolerance, accuracy)
     yield from _all(rows)
-    found = ", ".join(f"{name} {value:.0e}" for name, value in invariance.items())
+    found = ", ".join(
+        f"{name} {value:.0e} on {count} images" for name, (value, count) in invariance.items()
+    )
     yield (
         "Both orders have the same LOO and the same IG map for every network; largest difference "
         f"in units of a map's largest value: {found}."

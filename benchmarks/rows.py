@@ -8,11 +8,13 @@ from pathlib import Path
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric.attribution import METHODS, resolve
+from numeric.methods.masking import REMOVALS
 
 FOLDER = Path(__file__).parent / "configs"
 SOURCES = tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
 
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
+MASK = "[MASK]"  # as a removal: the id that the tokenizer has for it
 DTYPES = ("float32", "float64")
 MAPS = ("table2", "figure2", "sensitivity")  # tables whose rows measure relevance
 TABLES = (*MAPS, "softmax")
@@ -163,3 +165,8 @@ def _variant_problems(place, options):
             resolve(variant.method, variant.options)
         except (TypeError, ValueError) as error:
             yield f"{place}: {error}"
+            return
+        removal = variant.options.get("removal", REMOVALS[0])
+        if removal not in (*REMOVALS, MASK) and (type(removal) is not int or removal < 0):
+            legal = ", ".join((*REMOVALS, MASK))
+            yield f"{place}.removal = {removal!r}; write one of {legal}, or the id of a token"

@@ -5,6 +5,7 @@ written under another name, synced, and renamed: it is there completely or not a
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from benchmarks.errors import RunError
 from benchmarks.experiment import Track, provenance, untracked, write_atomically
 
 RECORD = "record.json"
+log = logging.getLogger(__name__)
 
 
 def run(
@@ -28,12 +30,16 @@ def run(
     """All rows of ``measure``, shard by shard; what ``folder`` already holds is not computed again.
 
     ``shards``: the numbers of the examples of each part.  ``measure`` of one shard returns
-    columns, among them "example".  Raises RunError for a folder of another record, naming what
-    differs, and for a part that is truncated or holds other examples.
+    columns, among them "example".  The log says when a run is resumed.
+    Raises RunError for a folder of another record, naming what differs, and for a part that is
+    truncated or holds other examples.
     """
     folder.mkdir(parents=True, exist_ok=True)
     claim(folder, record)
     missing = [n for n, shard in enumerate(shards) if _load(_part(folder, n), shard) is None]
+    if 0 < len(missing) < len(shards):
+        there = len(shards) - len(missing)
+        log.info("%s resumed: %d of %d parts were there", folder.name, there, len(shards))
     for n in track(missing, folder.name):
         columns = measure(shards[n])
         made = {b"provenance": json.dumps(provenance()).encode()}

@@ -16,7 +16,7 @@ from benchmarks import runner
 from benchmarks.data import Texts
 from benchmarks.experiment import Track, untracked
 from benchmarks.models import Classifier
-from benchmarks.rows import Row, Variant
+from benchmarks.rows import MASK, Row, Variant
 from numeric import Attribution, attribute
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
@@ -157,7 +157,7 @@ def _in_dtype(classifier, dtype):
 
 def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> Attribution:
     model, options = classifier.model, dict(variant.options)
-    if options.get("removal") == "[MASK]":
+    if options.get("removal") == MASK:
         options["removal"] = classifier.tokenizer.mask_token_id
     inputs = batch.arguments()
     found = attribute(model, inputs, variant.method, target, **options)

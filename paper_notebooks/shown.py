@@ -82,7 +82,7 @@ def about(result) -> None:
         f"Measured: {found['examples']} texts of `{found['dataset']}` "
         f"({Path(found['dataset_origin']).name}, sha256 {found['dataset_sha256'][:12]}) "
         f"with the model `{Path(found['model']).name}` (sha256 {found['model_sha256'][:12]}), "
-        f"{found['dtype'].removeprefix('torch.')} on {found['device']}; code of commit {commits}.",
+        f"{found['dtype'].replace('torch.', '')} on {found['device']}; code of commit {commits}.",
         **{found["dataset"]: found["examples"]},
     )
 

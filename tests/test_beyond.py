@@ -2,6 +2,7 @@
 
 import functools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from scipy.stats import pearsonr
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
-from benchmarks import beyond, reproduce, rows, text
+from benchmarks import beyond, models, reproduce, rows, text
+from benchmarks.agreement import measured
 from numeric import attribute
 from numeric.evaluation.correlation import bootstrap_mean
 from numeric.evaluation.softmax_errors import softmax_errors
@@ -183,6 +185,16 @@ def test_all_choices_are_checked_and_their_maps_differ(sensitivity):
     assert shown == wanted | {("LOO", choice) for choice in references}
     values = [row["deletion all"] for row in sensitivity.rows if "deletion all" in row]
     assert len({round(value, 12) for value in values}) == len(values)
+
+
+def test_the_settings_say_which_rows_ran_in_which_dtype(sensitivity, tmp_path):
+    assert sensitivity.settings["dtype"] == "torch.float64"  # all of them
+    found = [rows.load(LOO), replace(rows.load(LRP[0]), dtype="float64"), rows.load(LRP[1])]
+    few, loaded = by_hand.TEXTS.first(2), models.load()
+    runs = [text.run(replace(r, curves=False), loaded, few, output=tmp_path) for r in found]
+    assert measured(runs).settings["dtype"] == (
+        f"torch.float32: {LOO}, {LRP[1]}; torch.float64: {LRP[0]}"
+    )
 
 
 def test_notes_of_open_choices_name_those_with_which_cp_lrp_is_ahead(sensitivity):

@@ -216,6 +216,9 @@ def test_a_bad_map_among_good_ones_is_refused(tiny, batch, place, copies):
             perturbation_curves(tiny, prepare(tiny, batch), given, a.target)
     with pytest.raises(ValueError, match="order='best'"):
         perturbation_curves(tiny, prepare(tiny, batch), maps, a.target, orders=("morf", "best"))
+    for given, orders in (([], ("morf",)), (maps, ())):
+        with pytest.raises(ValueError, match=rf"{len(given)} maps and {len(orders)} orders: pass"):
+            perturbation_curves(tiny, prepare(tiny, batch), given, a.target, orders=orders)
     assert copies == []
 
 

@@ -103,6 +103,19 @@ WRONG = {
     "no method": (GOOD + '[variants."X"]\nepsilon = 0.1\n', ["variants.X.method = None; the"]),
     "an unknown method": (GOOD + LOO.replace("loo", "magic"), ["variants.LOO.method = 'magic'"]),
     "an unknown option": (GOOD + LOO + "epsilon = 0.1\n", ["variants.LOO: ", "epsilon"]),
+    "an unknown removal": (
+        GOOD + LOO + 'removal = "magic"\n',
+        [
+            "variants.LOO.removal = 'magic'",
+            "of attention-mask, deletion, [MASK], or the id of a",
+        ],
+    ),
+    "a removal that is true": (GOOD + LOO + "removal = true\n", ["variants.LOO.removal = True"]),
+    "a negative token": (GOOD + LOO + "removal = -1\n", ["variants.LOO.removal = -1; write one"]),
+    "a removal for a method without": (
+        GOOD + LOO.replace("loo", "attnlrp") + 'removal = "deletion"\n',
+        ["variants.LOO: ", "no option 'removal'"],
+    ),
     "an unknown rule": (
         GOOD + '[variants."X"]\nmethod = "attnlrp"\nlinear = "magic"\n',
         ["variants.X: ", "magic"],
@@ -148,6 +161,14 @@ def test_a_good_row_elsewhere_is_read(tmp_path):
     (tmp_path / "mine.toml").write_text(GOOD + "examples = 3\n" + LOO, encoding="utf-8")
     row = rows.load(str(tmp_path / "mine.toml"))
     assert (row.name, row.examples, row.variants) == ("mine", 3, {"LOO": {"method": "loo"}})
+
+
+@pytest.mark.parametrize("removal", ["attention-mask", "deletion", "[MASK]", 103, 0])
+def test_every_way_to_remove_a_token_is_read(tmp_path, removal):
+    value = f'"{removal}"' if isinstance(removal, str) else removal
+    (tmp_path / "mine.toml").write_text(GOOD + LOO + f"removal = {value}\n", encoding="utf-8")
+    (variant,) = rows.load(str(tmp_path / "mine.toml")).composites(2).values()
+    assert variant.options == {"removal": removal}
 
 
 @pytest.mark.parametrize("name", ["table9-sst2", "nowhere/mine.toml", "sources "])

@@ -153,6 +153,15 @@ def test_only_what_is_missing_is_measured_and_shown(folder):
     assert table["example"].to_pylist() == [2, 0, 2, 0, 1, 3, 1, 3, 4, 4]
 
 
+@pytest.mark.parametrize(("gone", "said"), [(0, []), (1, [2]), (2, [1]), (3, [])])
+def test_the_log_says_that_a_run_is_resumed_and_only_then(folder, caplog, gone, said):
+    for path in sorted(folder.glob("part-*"))[:gone]:
+        path.unlink()
+    with caplog.at_level("INFO", logger="benchmarks"):
+        runner.run(folder, RECORD, SHARDS, squares)
+    assert caplog.messages == [f"run resumed: {n} of 3 parts were there" for n in said]
+
+
 def test_drafts_of_record_and_parts_are_never_taken_for_them(folder):
     (folder / "part-00002.parquet").rename(folder / ".part-00002.parquet.17")
     (folder / "record.json").rename(folder / ".record.json.17")

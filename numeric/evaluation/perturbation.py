@@ -62,7 +62,13 @@ def perturbation_curves(
     16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
     left, because attention over no token at all is not defined.  Ties keep the order of the text.
     Copies in which several curves have removed the same tokens run once.
+    Raises ValueError for no map, no or an unknown order, and a map that does not fit.
     """
+    if not len(relevances) or not orders:
+        raise ValueError(
+            f"{len(relevances)} maps and {len(orders)} orders: pass at least one map of (example, "
+            f"token), and some of {', '.join(ORDERS)}"
+        )
     for order in orders:
         if order not in ORDERS:
             raise ValueError(f"order={order!r}: pass one of {', '.join(ORDERS)}")
