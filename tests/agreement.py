@@ -9,6 +9,7 @@ stabiliser gives numbers of its own; at 1e-9 all of them would look alike.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import sympy as sp
@@ -21,7 +22,7 @@ from numeric.reference import rules as reference
 
 EPS = 0.25
 SCALE = 0.5  # 1 / sqrt(d) for d = 4
-DEVIATION = 4  # of every row of the LayerNorm cases, so that all their values are rational
+DEVIATION = 4  # of every row of the norms, or its rms, so that all their values are rational
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,12 @@ def exact_held(x, w, b, r, norm_eps):
     return symbolic.held_deviation(x, w, b, r, eps=E, norm_eps=norm_eps)
 
 
+def exact_held_rms(x, w, c):
+    norm_eps = DEVIATION**2 - sum(v**2 for v in x) / sp.Integer(x.cols)
+    r = times(c, symbolic.rms_norm(x, w, norm_eps=norm_eps))
+    return symbolic.held_root_mean_square(x, w, r, eps=E, norm_eps=norm_eps)
+
+
 # NumPy: the same in float64.
 
 
@@ -133,6 +140,12 @@ def dense_held(x, w, b, c):
     return [reference.held_deviation(x, w, b, r, layer_norm_eps=norm_eps(x), eps=EPS)]
 
 
+def dense_held_rms(x, w, c):
+    small = DEVIATION**2 - (x**2).mean()
+    r = c * x / np.sqrt((x**2).mean() + small) * w
+    return [reference.held_root_mean_square(x, w, r, rms_norm_eps=small, eps=EPS)]
+
+
 # PyTorch: outputs whose backward pass is the rule.
 
 
@@ -144,6 +157,12 @@ def layer_norm(x, w, b):
 
 def fast_norm_identity(x, w, b):
     return fast.identity(layer_norm(x, w, b).forward, x, slope_at_zero=0.0)
+
+
+def rms_norm(x, w):
+    """What the modules of Transformers hold."""
+    small = DEVIATION**2 - x.detach().pow(2).mean()
+    return SimpleNamespace(weight=w, variance_epsilon=small)
 
 
 def cubic(x):
@@ -213,6 +232,12 @@ CASES = {
         lambda x, w, b, c: [reference.identity_layer_norm(c * dense_norm(x, w, b))],
         fast_norm_identity,
         nonzero=True,
+    ),
+    "RMSNorm, rms held": Case(
+        (4, 4, 4),
+        exact_held_rms,
+        dense_held_rms,
+        lambda x, w: fast.held_rms_norm(rms_norm(x, w), x, eps=EPS),
     ),
     "activation": Case(
         (4, 4),

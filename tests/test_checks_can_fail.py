@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from numeric.fast import rules as fast
-from tests.agreement import CASES, DEVIATION, EPS, SCALE, check, cubic, layer_norm
+from tests.agreement import CASES, DEVIATION, EPS, SCALE, check, cubic, layer_norm, rms_norm
 
 rng = np.random.default_rng(0)
 
@@ -92,9 +92,14 @@ def plain_layer_norm(x, w, b):
     return fast.epsilon(layer_norm(x, w, b)(x), eps=EPS)
 
 
+def plain_rms_norm(x, w):
+    small = rms_norm(x, w).variance_epsilon
+    return fast.epsilon(x * torch.rsqrt(x.pow(2).mean() + small) * w, eps=EPS)
+
+
 LINEAR, ADD, READOUT, SCORES = "linear", "add", "readout, Eq. 3", "scores, Eq. 4"
 OUTSIDE, VALUE = "linear, bias not in the denominator", "value only"
-NORM = "LayerNorm, deviation held"
+NORM, RMS = "LayerNorm, deviation held", "RMSNorm, rms held"
 WRONG = {
     (LINEAR, "stabiliser without sign"): lambda x, w, b: at(lambda z: z + EPS)(x @ w + b),
     (LINEAR, "stabiliser doubled"): lambda x, w, b: fast.epsilon(x @ w + b, eps=2 * EPS),
@@ -136,6 +141,12 @@ WRONG = {
     (NORM, "identity"): CASES["LayerNorm, identity"].fast,
     (NORM, "limit"): lambda x, w, b: fast.held_layer_norm(layer_norm(x, w, b), x, eps=0),
     ("LayerNorm, identity", "deviation held"): CASES[NORM].fast,
+    (RMS, "plain gradient"): plain_rms_norm,
+    (RMS, "centred"): lambda x, w: fast.epsilon((x - x.mean()) / DEVIATION * w, eps=EPS),
+    (RMS, "weight forgotten"): lambda x, w: fast.held_rms_norm(
+        rms_norm(x, torch.ones_like(w)), x, eps=EPS
+    ),
+    (RMS, "limit"): lambda x, w: fast.held_rms_norm(rms_norm(x, w), x, eps=0),
     ("activation", "plain derivative"): cubic,
     ("activation", "nothing passes"): lambda x: cubic(x).detach() + 0 * x,
     ("product of three", "plain gradient"): lambda x, y, u: x * y * u,

@@ -92,6 +92,15 @@ def layer_norm_messages(x, w, b, r):
     return [out]
 
 
+@mpmath.workdps(30)
+def rms_norm_messages(x, w, r):
+    x, w, r = map(real, (x, w, r))
+    rms = mpmath.sqrt(sum(value**2 for value in x) / len(x) + mpmath.mpf(1) / 8)
+    z = [value * weight / rms for value, weight in zip(x, w, strict=True)]
+    eps = mpmath.mpf(1) / 4
+    return [np.array([z[c] * r[c] / (z[c] + eps * sign(z[c])) for c in range(len(x))])]
+
+
 def rational(array):
     """Fractions of small integers; -inf stays what it is."""
     return np.vectorize(lambda x: Fraction(int(x)) if np.isfinite(x) else x, otypes=[object])(array)
@@ -129,6 +138,9 @@ CASES = {
     "softmax": (rules.softmax_taylor, softmax_messages, [4, 4]),
     "held deviation": (
         at_eps(rules.held_deviation, layer_norm_eps=0.125), layer_norm_messages, [4, 4, 4, 4],
+    ),
+    "held root mean square": (
+        at_eps(rules.held_root_mean_square, rms_norm_eps=0.125), rms_norm_messages, [4, 4, 4],
     ),
     "equal split": (
         lambda x, y, u, r: rules.equal_split((x, y, u), r),
@@ -179,8 +191,12 @@ WRONG_STABILISERS = {
 }
 
 
-@pytest.mark.parametrize("name", STABILISED)
-@pytest.mark.parametrize("wrong", WRONG_STABILISERS)
+# An output of RMSNorm has one input, which gets R z / (z + ...): at z = 0 nothing of either sign.
+PLACES = [(name, wrong) for name in STABILISED for wrong in WRONG_STABILISERS]
+PLACES.remove(("held root mean square", "sign(0) = -1"))
+
+
+@pytest.mark.parametrize(("name", "wrong"), PLACES)
 def test_a_wrong_stabiliser_is_rejected(name, wrong, monkeypatch):
     monkeypatch.setattr(rules, "stabilize", WRONG_STABILISERS[wrong])
     with pytest.raises(REJECTS):
@@ -235,6 +251,12 @@ def layer_norm_rule(*, hold_mean):
     return rule
 
 
+def rms_norm_gradient(x, w, r):
+    rms = np.sqrt((x**2).mean() + 0.125)
+    g = w * r / rules.stabilize(x / rms * w, float(EPS)) / rms
+    return x * (g - x * (x * g).mean() / rms**2)
+
+
 WRONG_RULES = {
     "epsilon": {
         "gradient x input": lambda x, w, b, r: x * (w @ r),
@@ -261,6 +283,13 @@ WRONG_RULES = {
         "nothing held": layer_norm_rule(hold_mean=False),
         "mean held too": layer_norm_rule(hold_mean=True),
         "identity": lambda x, w, b, r: r,
+    },
+    "held root mean square": {
+        "nothing held": rms_norm_gradient,
+        "deviation in its place": lambda x, w, r: rules.held_deviation(
+            x, w, 0 * x, r, layer_norm_eps=0.125, eps=float(EPS)
+        ),
+        "identity": lambda x, w, r: r,
     },
     "equal split": {"not divided": scaled("equal split", 3)},
 }
@@ -289,6 +318,10 @@ def normal(x, w):
     return (x - x.mean()) / np.sqrt(x.var() + 0.125) * w
 
 
+def scaled_by_rms(x, w):
+    return x / np.sqrt((x**2).mean() + 0.125) * w
+
+
 # What each input (or, where they sum up, all of them) keeps of the relevance; the rest is absorbed.
 KEPT = {
     "epsilon": lambda x, w, b, r: [(r * fraction_kept(x @ w, x @ w + b)).sum()],
@@ -303,6 +336,9 @@ KEPT = {
     ],
     "held deviation": lambda x, w, b, r: [
         (r * fraction_kept(normal(x, w), normal(x, w) + b)).sum()
+    ],
+    "held root mean square": lambda x, w, r: [
+        (r * fraction_kept(scaled_by_rms(x, w), scaled_by_rms(x, w))).sum()
     ],
     "equal split": lambda x, y, u, r: [r.sum() / 3] * 3,
     "identity": lambda x, r: [r.sum()],

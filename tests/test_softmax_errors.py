@@ -16,7 +16,7 @@ from numeric.evaluation.softmax_errors import SoftmaxErrors, row_messages, softm
 from numeric.fast import scope
 from numeric.reference import bert
 from tests import cases
-from tests.test_bad_models import distilbert, gpt2
+from tests.test_bad_models import mpnet
 from tests.traces import assert_same, contains, snapshot
 
 FIELDS = [field.name for field in fields(SoftmaxErrors)]
@@ -526,8 +526,10 @@ BAD = {
     "train mode": (in_train_mode, plain, {}, "train mode", "model.eval()"),
     "no classifier": (lambda: cases.perturbed(BertModel), plain, {}, "model is a BertModel"),
     "a name": (lambda: "bert-base-uncased", plain, {}, "model is a str"),
-    "GPT-2": (gpt2, without_types, {}, "no attention that is known in GPT2", "BertSelfAttention"),
-    "DistilBERT": (distilbert, without_types, {}, "in DistilBert"),
+    "MPNet": (mpnet, without_types, {}, "no attention that is known in MPNet", "BertSelfAttention"),
+    "GPT-2": (
+        lambda: cases.family("gpt2")[0], without_types, {}, "one key only in examples [0, 1]",
+    ),
     "own attention": (with_own_attention, plain, {}, "no attention that is known", "BertSelf"),
     "logits of tokens": (
         lambda: cases.perturbed(BertForTokenClassification), plain, {}, "(batch, class)",
