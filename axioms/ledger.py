@@ -18,12 +18,12 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
+from axioms.assignment import assigned
+from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
 from axioms.composites import Composite
-from axioms.graph import TRANSPOSE, Node, topological
-from axioms.propagate import assigned, evaluate, propagate
+from axioms.graph import MOVES, Node, topological
+from axioms.propagate import evaluate, propagate
 from axioms.rules import stabilize
-
-BIAS, STABILISER, TAYLOR, CONSTANT = "bias", "stabiliser", "Taylor term", "constant"
 
 
 def _per_entry(r, part, whole) -> Matrix:
@@ -160,13 +160,13 @@ def ledger(
             operands = [values[arg] for arg in node.args]
             for cause, amount in _lemma(node, rules[node]).items():
                 absorbed[node, cause] = sum(amount(node, operands, values[node], r, stabiliser))
-        elif node.op != TRANSPOSE:  # which moves relevance and keeps none
+        elif node.op not in MOVES:  # which move relevance and keep none
             kept[node] = sum(r)
     return Ledger(started=sum(received[root]), kept=kept, absorbed=absorbed)
 
 
-def causes(root: Node, composite: Composite) -> set[tuple[str, str]]:
-    """Every (kind of operation, cause) that the ledger of this graph can hold, at any point.
+def absorbing(root: Node, composite: Composite) -> dict[Node, set[str]]:
+    """What can absorb relevance at every operation that receives some, at any point.
 
     The graph alone is read, not the shapes or values of its leaves; operations to which no rule
     passes anything are left out.  Raises LookupError as ``ledger``.
@@ -175,12 +175,13 @@ def causes(root: Node, composite: Composite) -> set[tuple[str, str]]:
     rules = _ruled(order, composite)
     reached = {root}
     for node in reversed(order):
-        if node in reached and (node in rules or node.op == TRANSPOSE):
+        if node in reached and (node in rules or node.op in MOVES):
             passed_by = PASSED_BY.get((node.op, rules.get(node)), ())
             reached |= {arg for k, arg in enumerate(node.args) if k not in passed_by}
-    return {
-        (node.op, cause)
-        for node, rule in rules.items()
-        if node in reached
-        for cause in _lemma(node, rule)
-    }
+    return {node: set(_lemma(node, rule)) for node, rule in rules.items() if node in reached}
+
+
+def causes(root: Node, composite: Composite) -> set[tuple[str, str]]:
+    """Every (kind of operation, cause) that the ledger of this graph can hold, at any point."""
+    found = absorbing(root, composite)
+    return {(node.op, cause) for node, names in found.items() for cause in names}

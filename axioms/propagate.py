@@ -11,7 +11,8 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds, rules
-from axioms.composites import Composite, Operation
+from axioms.assignment import assigned
+from axioms.composites import Composite
 from axioms.decide import lowest_terms
 from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
 
@@ -193,26 +194,6 @@ def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
         else:
             values[node] = FORWARD[node.op](node, *(values[arg] for arg in node.args))
     return values
-
-
-def assigned(order: list[Node], composite: Composite) -> dict[Node, str]:
-    """Rule of every node that depends on an input, or one error that lists those without."""
-    carrying: set[Node] = set()
-    for node in order:
-        if node.op == CONSTANT:
-            continue  # it knows the shape of its operand, not its value
-        if node.op == INPUT or not carrying.isdisjoint(node.args):
-            carrying.add(node)
-    ruled = [node for node in order if node in carrying and node.op not in (INPUT, TRANSPOSE)]
-    operations = [
-        Operation(
-            kind=node.op,
-            module=node.origin.module if node.origin else node.name,
-            layer=node.attributes.get("layer"),
-        )
-        for node in ruled
-    ]
-    return dict(zip(ruled, composite.assign(operations), strict=True))
 
 
 def propagate(

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms import kinds
+from axioms.audit import Structure, Verdict, structure, verdicts
 from axioms.composites import ATTNLRP, Composite
 from axioms.graph import INPUT, LEAVES, MOVE, Node
 from numeric.auditing import ledger as ledgers
@@ -25,6 +26,7 @@ class Audit:
     relevance: (token,) at the whole embedding, before the first operation on it
     residual: logit minus what the words received: the causes and the other leaves add up to it
     forward_error: largest difference of the captured graph's logits, in float64, from the model's
+    verdicts: what is proved, refuted or bounded of this explanation, and by which operations
     seconds: by step
     """
 
@@ -37,6 +39,8 @@ class Audit:
     residual: float
     captured: Capture
     ledger: ledgers.Ledger
+    verdicts: tuple[Verdict, ...]
+    structure: Structure
     forward_error: float
     seconds: Mapping[str, float]
     notes: tuple[str, ...] = field(default=())
@@ -103,6 +107,17 @@ def audit(
     start = np.zeros(logits.shape)
     start[0, target] = logits[0, target]
     found = ledgers.ledger(order, captured.values, values, composite, start, eps=epsilon)
+    clock["verdicts"] = time.perf_counter()
+    absorbed = {(x.node, c): amount for x in found.lines for c, amount in x.absorbed.items()}
+    missing = found.started - float(sum(r.sum() for r in found.leaves.values()))
+    decided = verdicts(
+        captured.root,
+        composite,
+        eps=epsilon,
+        absorbed=absorbed,
+        started=found.started,
+        missing=missing,
+    )
     clock["end"] = time.perf_counter()
     words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == "word"]
     whole = found.received[embedding(order)]
@@ -118,7 +133,9 @@ def audit(
         captured=captured,
         ledger=found,
         forward_error=float(abs(logits - own).max()),
-        seconds={"capture": times[1] - times[0], "ledger": times[2] - times[1]},
+        verdicts=decided,
+        structure=structure(captured.root),
+        seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
         notes=tuple(_notes(model)),
     )
 

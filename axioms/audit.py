@@ -1,0 +1,254 @@
+"""Verdicts on a captured graph: the lemmas of the package, composed along its operations.
+
+Conservation composes by theorem 25, one lemma per operation; invariance under a rewrite composes
+because its lemma holds for whatever relevance arrives, wherever the rewrite applies.  A rewrite
+applies at a node through moves of entries, which pass relevance as it is.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from axioms import kinds, scoreboard
+from axioms.assignment import assigned
+from axioms.causes import STABILISER
+from axioms.composites import Composite
+from axioms.graph import INPUT, MOVES, PARAMETER, Node, topological
+from axioms.ledger import absorbing
+from axioms.rule_sets import RuleSet
+
+PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
+BILINEAR = (kinds.SCORES, kinds.READOUT, kinds.BILINEAR)
+PRODUCTS = (kinds.LINEAR, *BILINEAR)
+ROUNDING = 1e-9  # of the logit: what float64 may lose in a model of hundreds of operations
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What is established of one statement about the explanation of this model.
+
+    nodes: the operations that decide it, or at which it applies
+    """
+
+    statement: str
+    verdict: str  # PROVED, REFUTED, BOUNDED or OPEN
+    reason: str
+    nodes: tuple[Node, ...] = ()
+    witness: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structure:
+    """What of a graph decides how its explanation depends on the way it was written.
+
+    pairs: (kind below, kind above) of products that feed products -> how often; these can be
+        re-associated
+    depths: by leaf, number of bilinear products along a path -> how many paths; theorem 8
+    merges: what canonizers would merge -> how often
+    """
+
+    pairs: Mapping[tuple[str, str], int]
+    depths: Mapping[str, Mapping[int, int]]
+    merges: Mapping[str, int]
+
+
+def through(node: Node) -> Node:
+    """The operation whose entries ``node`` moves."""
+    while node.op in MOVES and len(node.args) == 1:
+        node = node.args[0]
+    return node
+
+
+def operands(node: Node) -> list[Node]:
+    """Those that relevance can reach, through moves."""
+    return [through(x) for x in node.args if x.op != PARAMETER]
+
+
+def _is(node, *kinds_):
+    return node.op in kinds_ and not node.attributes.get("entrywise")
+
+
+def _over(kind, *below):
+    """A node of ``kind``, with an operand of a kind in ``below`` if any are given."""
+
+    def applies(node):
+        return _is(node, kind) and (not below or any(_is(x, *below) for x in operands(node)))
+
+    return applies
+
+
+def _several(kind):
+    return lambda node: node.op == kind and len(operands(node)) > 1
+
+
+def _all_linear(node):
+    return _is(node, kinds.SCORES) and all(_is(x, kinds.LINEAR) for x in operands(node))
+
+
+def _hidden_layer(node):
+    inner = [x for x in operands(node) if x.op == kinds.ACTIVATION]
+    return _is(node, kinds.LINEAR) and any(_is(y, kinds.LINEAR) for x in inner for y in operands(x))
+
+
+def _gelu(node):
+    return node.op == kinds.ACTIVATION and node.attributes.get("function") == "gelu"
+
+
+APPLIES = {
+    "commute products": _several(kinds.PRODUCT),
+    "commute sums": _several(kinds.ADD),
+    "re-associate products": _over(kinds.PRODUCT, kinds.PRODUCT),
+    "re-associate sums": _over(kinds.ADD, kinds.ADD),
+    "distribute products": _over(kinds.PRODUCT, kinds.ADD),
+    "distribute linear": _over(kinds.LINEAR, kinds.ADD),
+    "fold linear": _over(kinds.LINEAR, kinds.LINEAR),
+    "split linear": _over(kinds.LINEAR),
+    "insert identity layer": _over(kinds.LINEAR),
+    "multiply by one": _over(kinds.LINEAR),
+    "duplicate neuron": _hidden_layer,
+    "permute neurons": _hidden_layer,
+    "rescale Q and K": _all_linear,
+    "permute channels of Q and K": _all_linear,
+    "permute heads": _over(kinds.LINEAR, kinds.READOUT),
+    "factorize attention": lambda node: any(_over(kind, *BILINEAR)(node) for kind in BILINEAR),
+    "centre before LayerNorm": _over(kinds.LAYER_NORM),
+    "decompose LayerNorm": _over(kinds.LAYER_NORM),
+    "decompose GELU": _gelu,
+    "decompose softmax": _over(kinds.SOFTMAX),
+}
+"""By rewrite of ``axioms.rewrites``: whether it applies at a node of a captured graph."""
+
+
+def verdicts(
+    root: Node,
+    composite: Composite,
+    *,
+    eps: float,
+    absorbed: Mapping[tuple[Node, str], float],
+    started: float,
+    missing: float,
+) -> tuple[Verdict, ...]:
+    """Everything that is decided about one explanation of one model.
+
+    ``absorbed``: measured, by operation and cause; ``started``: the logit; ``missing``: what of
+    it no leaf received.  Raises LookupError that lists every operation without a lemma.
+    """
+    return (
+        *_conservation(root, composite, eps, absorbed, started, missing),
+        *_invariance(root, composite, eps),
+    )
+
+
+def _conservation(root, composite, eps, absorbed, started, missing):
+    found = absorbing(root, composite)
+    can = {n: causes - ({STABILISER} if eps == 0 else set()) for n, causes in found.items()}
+    nodes = tuple(node for node, causes in can.items() if causes)
+    counts = Counter((cause, n.op) for n, causes in can.items() for cause in causes)
+    where = ", ".join(f"{cause} at {k} x {op}" for (cause, op), k in sorted(counts.items()))
+    tolerance = ROUNDING * max(1.0, abs(started))
+    total = sum(abs(amount) for amount in absorbed.values())
+    amounts = Counter()
+    for (_, cause), amount in absorbed.items():
+        amounts[cause] += amount
+    witness = "on this input: " + ", ".join(f"{cause} {x:+.6g}" for cause, x in amounts.items())
+    kept = Verdict(
+        statement="every operation hands on all the relevance that it receives",
+        verdict=PROVED if not nodes else REFUTED if total > tolerance else OPEN,
+        reason="no lemma names a cause (theorem 25)" if not nodes else f"absorbed: {where}",
+        nodes=nodes,
+        witness=witness if nodes and total > tolerance else "",
+    )
+    explained = abs(missing - sum(absorbed.values()))
+    adds_up = Verdict(
+        statement="what the leaves miss is what the lemmas say was absorbed",
+        verdict=PROVED if explained <= tolerance else OPEN,
+        reason=f"theorem 25; on this input to {explained:.1e} logits",
+    )
+    bound = Verdict(
+        statement=f"the leaves miss at most {total:.6g} logits, whatever the signs",
+        verdict=BOUNDED,
+        reason=f"the sum of sizes of what {len(nodes)} operations absorb; missing {missing:+.6g}",
+        nodes=nodes,
+    )
+    return kept, adds_up, bound
+
+
+def _invariance(root, composite, eps):
+    order = topological(root)
+    carrying = assigned(order, composite)
+    for name, applies in APPLIES.items():
+        nodes = [node for node in carrying if applies(node)]
+        for table, sites in _by_rules(nodes, composite).items():
+            cell = _cell(name, Composite(composite.name, dict(table)), eps)
+            inside = "" if len(sites) == len(nodes) else " at these operations"
+            yield Verdict(
+                statement=f"invariant under: {name}{inside}",
+                verdict=cell.verdict,
+                reason=f"{cell.eps}; applies at {len(sites)} operations",
+                nodes=tuple(sites),
+                witness=cell.witness,
+            )
+
+
+def _by_rules(nodes: Iterable[Node], composite):
+    """Nodes by the whole table of rules that holds where they are."""
+    groups: dict[tuple, list[Node]] = {}
+    for node in nodes:
+        overrides = composite.layers.get(node.attributes.get("layer"), {})
+        place = composite.modules.get(node.origin.module if node.origin else node.name, {})
+        table = tuple(sorted({**composite.rules, **overrides, **place}.items()))
+        groups.setdefault(table, []).append(node)
+    return groups
+
+
+def _cell(rewrite, composite, eps):
+    key = rewrite, composite.name, tuple(sorted(composite.rules.items())), eps == 0
+    if key not in _CELLS:
+        column = scoreboard.LIMIT if eps == 0 else scoreboard.FINITE
+        rule_set = RuleSet(name=composite.name, composite=composite)
+        _CELLS[key] = scoreboard.decide(rule_set, rewrite, column)
+    return replace(_CELLS[key], rule_set=composite.name)
+
+
+_CELLS: dict[tuple, scoreboard.Cell] = {}  # a lemma holds for every model that it is asked for
+
+
+def structure(root: Node) -> Structure:
+    """Re-associable products, bilinear depths of all paths, and what canonizers would merge."""
+    order = [node for node in topological(root) if _carries(node)]
+    pairs = Counter(
+        (below.op, node.op)
+        for node in order
+        if _is(node, *PRODUCTS)
+        for below in operands(node)
+        if _is(below, *PRODUCTS)
+    )
+    merges = {
+        "sums of sums": sum(map(_over(kinds.ADD, kinds.ADD), order)),
+        "products of products": sum(map(_over(kinds.PRODUCT, kinds.PRODUCT), order)),
+        "linear layers of linear layers": sum(map(_over(kinds.LINEAR, kinds.LINEAR), order)),
+    }
+    return Structure(pairs=dict(pairs), depths=depths(root), merges=merges)
+
+
+def _carries(node):
+    return node.op != PARAMETER
+
+
+def depths(root: Node) -> dict[str, dict[int, int]]:
+    """By leaf: on how many paths from the root relevance passes how many bilinear products.
+
+    As epsilon -> 0 and without biases, relevance along a path of depth d is gradient x input
+    divided by 2^d (theorem 8).
+    """
+    paths: dict[Node, Counter] = {node: Counter() for node in topological(root)}
+    paths[root][0] = 1
+    found: dict[str, Counter] = {}
+    for node in reversed(topological(root)):
+        if node.op == INPUT:
+            found.setdefault(node.name, Counter()).update(paths[node])
+        halves = node.op in (*BILINEAR, kinds.PRODUCT) and len(operands(node)) > 1
+        for x in node.args:
+            for depth, count in paths[node].items():
+                paths[x][depth + halves] += count
+    return {name: dict(sorted(counts.items())) for name, counts in found.items()}
