@@ -1,0 +1,93 @@
+"""Where position enters attention, as graphs: from content and position leaves to one query's row.
+
+Roots are the logits of one query, or what follows where position enters later (its weights) or
+earlier (one embedding).  Leaves named ``position ...`` are what position is made of; the
+reciprocal stands for any activation, all of which the identity rule treats alike, because it
+keeps values rational.
+"""
+
+from axioms import kinds
+from axioms.graph import TRANSPOSE, Node, leaf, parameter
+
+POSITION = "position"
+
+
+def position(name: str) -> Node:
+    return leaf(f"{POSITION} {name}")
+
+
+def _linear(x, name):
+    return Node(kinds.LINEAR, (x, parameter(name)))
+
+
+def _scores(q, k):
+    return Node(kinds.SCORES, (q, k))
+
+
+def _activation(x):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": "reciprocal"})
+
+
+def absolute() -> Node:
+    return leaf("x") + position("table")
+
+
+def biased_logits() -> Node:
+    """Scores + a map of the table: features one per distance, the distance itself, or waves."""
+    return _scores(leaf("q"), leaf("k")) + _linear(position("table"), "features")
+
+
+def multiplied_weights() -> Node:
+    return leaf("weights") * _linear(position("table"), "features")
+
+
+def mapped_logits() -> Node:
+    """Z + f(S, B), f of two layers over score and bias of each pair, one key per row."""
+    scores = Node(TRANSPOSE, (_scores(leaf("q"), leaf("k")),))
+    bias = Node(TRANSPOSE, (_linear(position("table"), "features"),))
+    hidden = _linear(scores, "inner S") + _linear(bias, "inner B")
+    return scores + _linear(_activation(hidden), "outer")
+
+
+def chain(steps: int) -> Node:
+    """k <- k + k N for each step matrix N = -beta w w^T, then the score."""
+    key = leaf("k")
+    for step in range(steps):
+        key = key + key @ position(f"step {step}")
+    return _scores(leaf("q"), key)
+
+
+def rotated(cos: Node, sin: Node) -> Node:
+    """q cos + (a quarter turn of q) sin, then the scores of keys as they are."""
+    q = leaf("q")
+    return _scores(q * cos + _linear(q, "quarter turn") * sin, leaf("k"))
+
+
+def rotary() -> Node:
+    return rotated(position("cos"), position("sin"))
+
+
+def contextual_rotary() -> Node:
+    """The angles are a map of steps that tokens give."""
+    angles = _linear(position("steps"), "sums")
+    return rotated(_activation(angles), _activation(angles))
+
+
+FAMILIES = {
+    "sinusoidal": absolute,
+    "relative, linear and fourier bias": biased_logits,
+    "toeplitz": multiplied_weights,
+    "logit map": mapped_logits,
+    "householder, one step": lambda: chain(1),
+    "householder, two steps": lambda: chain(2),
+    "rotary": rotary,
+    "contextual rotary": contextual_rotary,
+}
+
+TWO_BY_TWO = {"k", "features", "quarter turn", "sums"} | {f"{POSITION} step {n}" for n in range(3)}
+SHAPES = {"inner S": (1, 2), "inner B": (1, 2), "outer": (2, 1)}
+
+
+def shape(name: str) -> tuple[int, int]:
+    """The smallest shape of a leaf that is not degenerate."""
+    return SHAPES.get(name, (2, 2) if name in TWO_BY_TWO else (1, 2))
