@@ -73,7 +73,8 @@ def _image_problems(model, inputs):
     patches = model.get_input_embeddings()
     shape = (patches.num_channels, *patches.image_size)
     if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
-        yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes (batch, {shape})"
+        takes = ", ".join(map(str, ("batch", *shape)))
+        yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({takes})"
     if not pixels.is_floating_point():
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
 

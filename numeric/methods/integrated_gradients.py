@@ -14,8 +14,9 @@ def integrated_gradients(model, batch, choose, *, steps: int = 32, baseline: str
     """Gradient along the straight path from ``baseline`` to the word embeddings, x difference.
 
     Position and type embeddings stay in place: on a path that scales the whole sum the
-    LayerNorm behind it would hold every gradient at zero.  ``baseline`` is "zero" or "pad" (the
-    [PAD] embedding); ``steps`` are Gauss-Legendre nodes.
+    LayerNorm behind it would hold every gradient at zero.  Rotary decoders add nothing to words,
+    and their RMSNorm does just that to a path from "zero": expect a gap.
+    ``baseline`` is "zero" or "pad" (the [PAD] embedding); ``steps`` are Gauss-Legendre nodes.
     ``details``: ``baseline_logit`` and ``completeness_gap``, both (batch,), in logits.
     """
     if baseline not in BASELINES:
