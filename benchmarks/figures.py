@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from benchmarks.mnist_figures import table1_mnist
+from benchmarks.table1.figures import table1_mnist
 
 GREYS = {"all": "0.25", "content": "0.65"}
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}

@@ -8,11 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from axioms.prove import THEOREMS, numbered, prove
-from benchmarks import agreement, beyond, digits, mnist, report, rows, text, timing
+from benchmarks import agreement, beyond, report, rows, text, timing
 from benchmarks.data import Texts
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, undefined, untracked
 from benchmarks.models import Classifier
+from benchmarks.table1 import digits, mnist
 from numeric.evaluation.correlation import bootstrap_mean
 
 DIGIT_SEEDS = (0, 1, 2)
@@ -174,7 +175,7 @@ def table1(
             f"{len(runs)} trained networks (accuracy {', '.join(map(str, accuracy.values()))}). "
             "The paper's numbers are from 14×14 MNIST and a network whose details it leaves open. "
             "The number of epochs follows from the accuracy on held-out training images "
-            f"(at least {digits.GOAL} for every seed, benchmarks/digits.py)."
+            f"(at least {digits.GOAL} for every seed, benchmarks/table1/digits.py)."
         ),
         settings={
             "seeds": list(runs),

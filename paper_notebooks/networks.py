@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.experiment import Result
-from benchmarks.mnist_analysis import SAME
+from benchmarks.table1.analysis import SAME
 
 
 def count(result: Result) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import digits, table1
+from benchmarks.table1 import digits, methods
 from numeric.fast.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 from numeric.reference import linear_attention as reference
 
@@ -69,7 +69,7 @@ def test_every_order_computes_the_same_logits_with_and_without_rules(
     assert_close(got, logits_by_path(model, pixels, pixels, pixels))
 
 
-@pytest.mark.parametrize("method", [table1.leave_one_out, table1.integrated_gradients])
+@pytest.mark.parametrize("method", [methods.leave_one_out, methods.integrated_gradients])
 def test_loo_and_ig_do_not_depend_on_the_order(model, pixels, target, method):
     left, right = (method(partial(model, factorization=name), pixels, target) for name in BOTH)
     assert left.abs().max() > 1e-3
@@ -84,7 +84,7 @@ def test_attnlrp_depends_on_the_order(model, pixels, target):
 def test_leave_one_out_is_one_forward_pass_per_blanked_pixel(model, pixels, target):
     pixels = pixels.clone()
     pixels[0, 1] = 0
-    got = table1.leave_one_out(model, pixels, target)
+    got = methods.leave_one_out(model, pixels, target)
     for b, i in [(0, 0), (0, 1), (2, 5), (5, 8)]:
         blanked = pixels[b : b + 1].clone()
         blanked[0, i] = 0
@@ -167,7 +167,7 @@ def test_integrated_gradients_are_complete_and_the_exact_integral(
     model, pixels, target, factorization
 ):
     network = partial(model, factorization=factorization)
-    got = table1.integrated_gradients(network, pixels, target)
+    got = methods.integrated_gradients(network, pixels, target)
     full, blank = (
         model(x).gather(1, target[:, None])[:, 0] for x in (pixels, torch.zeros_like(pixels))
     )
@@ -182,11 +182,11 @@ def test_integrated_gradients_are_complete_and_the_exact_integral(
 
 def test_integrated_gradients_from_a_baseline_explain_the_difference_to_it(model, pixels, target):
     start = pixels.mean(dim=0)
-    got = table1.integrated_gradients(model, pixels, target, baseline=start)
+    got = methods.integrated_gradients(model, pixels, target, baseline=start)
     ends = (model(x).gather(1, target[:, None])[:, 0] for x in (pixels, start.expand_as(pixels)))
     full, base = ends
     assert_close(got.sum(dim=1), full - base)
-    at_the_start = table1.integrated_gradients(model, pixels, target, baseline=pixels)
+    at_the_start = methods.integrated_gradients(model, pixels, target, baseline=pixels)
     assert torch.equal(at_the_start, torch.zeros_like(pixels))
 
 
@@ -198,7 +198,7 @@ def test_incomplete_integrated_gradients_are_an_error(model, pixels, target):
     beyond = Quartic(tokens=9, width=5, classes=4).double()
     beyond.load_state_dict(model.state_dict())
     with pytest.raises(ArithmeticError, match="not cubic"):
-        table1.integrated_gradients(beyond, pixels, target)
+        methods.integrated_gradients(beyond, pixels, target)
 
 
 def test_a_wrong_factorization_or_stabiliser_is_an_error(model, pixels):

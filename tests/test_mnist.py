@@ -1,309 +1,19 @@
-"""Table 1 on MNIST: images from a folder or the Hub, declared networks, a sweep that resumes."""
+"""Table 1 on MNIST as a sweep: all that was declared is reported, resumed, and put into words."""
 
-import io
 import re
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import replace
 
-import datasets
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
-from PIL import Image
 
-from benchmarks import mnist, mnist_analysis, mnist_figures, mnist_findings, mnist_images, table1
-from benchmarks.errors import RunError, UnavailableError
-from benchmarks.pixel_attention import PixelAttention, Rules, Specification, relevance
-from numeric.evaluation.correlation import pearson
-from numeric.fast.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
+from benchmarks.errors import RunError
+from benchmarks.table1 import figures, findings, mnist
+from tests.invented_digits import arrays, save
 
 GRID = mnist.declared()
-MAIN = GRID.models["main", 0]
-BOTH = tuple(FACTORIZATIONS)
 
 
-def arrays(train=8, test=6):
-    """Random images in the layout of mnist.npz, half of their pixels blank."""
-    rng = np.random.default_rng(0)
-    made = {}
-    for split, count in {"train": train, "test": test}.items():
-        images = rng.integers(1, 256, size=(count, 28, 28)) * rng.integers(2, size=(count, 28, 28))
-        made |= {f"x_{split}": images.astype(np.uint8), f"y_{split}": np.arange(count) % 10}
-    return made
-
-
-def save(folder, content):
-    np.savez_compressed(folder / "mnist.npz", **content)
-    return folder / "mnist.npz"
-
-
-@pytest.fixture
-def images(tmp_path):
-    save(tmp_path, arrays(train=640))
-    return mnist.load(data_dir=tmp_path)
-
-
-# Images.
-
-
-def test_a_pixel_is_the_mean_of_four_in_0_to_1(tmp_path):
-    content = arrays()
-    save(tmp_path, content)
-    images = mnist.load(data_dir=tmp_path)
-    assert images.origin == "mnist.npz"
-    for split in ("train", "test"):
-        raw = content[f"x_{split}"]
-        assert images.labels[split].tolist() == content[f"y_{split}"].tolist()
-        assert images.pixels[split].shape == (len(raw), 196)
-        for b, row, column in [(0, 0, 0), (1, 13, 13), (3, 2, 11)]:
-            block = raw[b, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2] / 255
-            assert images.pixels[split][b, 14 * row + column] == pytest.approx(block.mean())
-    white = mnist_images.quarter(np.full((1, 28, 28), 255, dtype=np.uint8))
-    assert torch.equal(white, torch.ones(1, 196, dtype=torch.float64))
-
-
-def hub(folder, content, splits=("train", "test"), column="image"):
-    """A repository in Hub layout: Parquet files of encoded images."""
-    repository = folder / "repository"
-    (repository / "data").mkdir(parents=True)
-    (repository / "README.md").write_text("Invented digits.\n")
-    features = datasets.Features({column: datasets.Image(), "label": datasets.Value("int64")})
-    for split in splits:
-        encoded = []
-        for image in content[f"x_{split}"]:
-            buffer = io.BytesIO()
-            Image.fromarray(image).save(buffer, format="PNG")
-            encoded.append({"bytes": buffer.getvalue(), "path": None})
-        table = pa.table({column: encoded, "label": content[f"y_{split}"]})
-        table = table.cast(features.arrow_schema)
-        pq.write_table(table, repository / "data" / f"{split}-00000-of-00001.parquet")
-    return repository
-
-
-@pytest.fixture
-def offline_hub(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    datasets.disable_progress_bars()
-
-    def use(**options):
-        repository = hub(tmp_path, arrays(), **options)
-        monkeypatch.setattr(mnist_images, "HUB", str(repository))
-
-    return use
-
-
-def test_the_hub_road_gives_the_images_of_the_folder_road(offline_hub, tmp_path):
-    offline_hub()
-    save(tmp_path, arrays())
-    of_hub, of_folder = mnist.load(), mnist.load(data_dir=tmp_path)
-    assert of_hub.sha256 == of_folder.sha256
-    assert of_hub.origin == f"hub:{mnist_images.HUB}@{mnist_images.REVISION}"
-
-
-def test_a_hub_repository_without_test_split_or_images_is_refused(offline_hub):
-    offline_hub(splits=("train",))
-    with pytest.raises(ValueError, match="has no x_test and no y_test"):
-        mnist.load()
-
-
-def test_a_hub_repository_of_another_kind_is_refused(offline_hub):
-    offline_hub(column="picture")
-    with pytest.raises(UnavailableError, match=r"image(.|\n)*--data-dir"):
-        mnist.load()
-
-
-def test_a_hub_that_is_not_there_names_the_way_without_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(mnist_images, "HUB", str(tmp_path / "nowhere"))
-    with pytest.raises(UnavailableError, match=r"nowhere(.|\n)*--data-dir"):
-        mnist.load()
-
-
-def test_a_missing_file_is_refused_with_its_path(tmp_path):
-    with pytest.raises(UnavailableError, match=r"mnist.npz: no such file; put mnist.npz there"):
-        mnist.load(data_dir=tmp_path)
-
-
-def test_truncated_and_foreign_files_are_refused_with_their_path(tmp_path):
-    path = save(tmp_path, arrays())
-    whole = path.read_bytes()
-    damaged = bytearray(whole)
-    damaged[200:400] = bytes(200)
-    for content in (whole[: len(whole) // 2], whole[:3], b"", b"no archive", bytes(damaged)):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="is truncated or broken") as caught:
-            mnist.load(data_dir=tmp_path)
-        assert str(path) in str(caught.value)
-
-
-BROKEN = {
-    "no test images": ({"x_test": None}, "has no x_test, only"),
-    "flat images": ({"x_train": np.zeros((8, 784), np.uint8)}, r"x_train is uint8 of shape \(8, 7"),
-    "14x14 already": ({"x_test": np.zeros((6, 14, 14), np.uint8)}, "x_test is uint8"),
-    "pixels in [0, 1]": ({"x_train": np.zeros((8, 28, 28))}, "x_train is float64"),
-    "no image": ({"x_test": np.zeros((0, 28, 28), np.uint8), "y_test": []}, "x_test"),
-    "a label too few": ({"y_train": np.zeros(7, int)}, r"y_train has shape \(7,\).*8 images"),
-    "a label of ten": ({"y_test": np.full(6, 10)}, "one digit from 0 to 9"),
-    "labels in words": ({"y_test": np.array(["one"] * 6)}, "one digit from 0 to 9"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_arrays_of_another_kind_are_refused_with_file_and_name(tmp_path, name):
-    changed, says = BROKEN[name]
-    content = {key: value for key, value in (arrays() | changed).items() if value is not None}
-    path = save(tmp_path, content)
-    with pytest.raises(ValueError, match=says) as caught:
-        mnist.load(data_dir=tmp_path)
-    assert str(path) in str(caught.value)
-
-
-# Networks.
-
-
-def network(specification, tokens=9):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = PixelAttention(specification, tokens=tokens, width=6, classes=4)
-    return model.double().requires_grad_(requires_grad=False)
-
-
-@pytest.fixture(scope="module")
-def pixels():
-    made = torch.rand(5, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    made[:, 2] = 0
-    return made
-
-
-@pytest.mark.parametrize("key", GRID.models, ids=str)
-def test_pixels_and_embeddings_give_the_same_logits_in_both_orders(pixels, key):
-    model = network(GRID.models[key])
-    want = model.read(model.embed(pixels), factorization="qk_first")
-    assert want.std() > 1e-4
-    for order in BOTH:
-        torch.testing.assert_close(model(pixels, factorization=order), want, rtol=0, atol=1e-12)
-        for bias in ("inside", "outside"):
-            rule = Rules(eps=0.25, bias=bias)
-            got = model.read(model.embed(pixels, rule=rule), factorization=order, rule=rule)
-            torch.testing.assert_close(got, want, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("eps", [1e-6, 0.25])
-@pytest.mark.parametrize("order", BOTH)
-def test_the_main_specification_is_the_network_of_the_digits(pixels, order, eps):
-    model = network(MAIN)
-    other = LinearAttention(tokens=9, width=6, classes=4).double()
-    state = model.state_dict()
-    other.load_state_dict(state | {"direction": state["direction"][0]})
-    target = other(pixels).argmax(dim=1)
-    torch.testing.assert_close(model(pixels), other(pixels).detach())
-    got = relevance(model, pixels, target, factorization=order, rule=Rules(eps=eps))["pixel"]
-    want = pixels * cotangent(other, pixels, target, factorization=order, eps=eps)
-    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("key", GRID.models, ids=str)
-@pytest.mark.parametrize("order", BOTH)
-def test_embeddings_share_the_logit_only_if_no_bias_absorbs(pixels, key, order):
-    model = network(GRID.models[key])
-    logits, target = model(pixels).max(dim=1)
-    shares = {
-        bias: relevance(model, pixels, target, factorization=order, rule=Rules(eps=0, bias=bias))[
-            "embedding"
-        ].sum(dim=1)
-        for bias in ("inside", "outside")
-    }
-    torch.testing.assert_close(shares["outside"], logits, rtol=1e-9, atol=1e-12)
-    assert (shares["inside"] - logits).abs().max() > 1e-3
-
-
-def test_positions_absorb_from_pixels_and_an_embedding_keeps_their_share(pixels):
-    rule = Rules(eps=0, bias="outside")
-    for positions, same in {"none": True, "learned": False, "sinusoidal": False}.items():
-        model = network(replace(MAIN, positions=positions))
-        target = model(pixels).argmax(dim=1)
-        found = relevance(model, pixels, target, factorization="kv_first", rule=rule)
-        assert torch.allclose(found["pixel"], found["embedding"], atol=1e-12) == same
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"pooling": "max"}, "pooling='max': pass one of mean, sum, last, flatten"),
-        ({"positions": None}, "positions=None: pass one of none, learned, sinusoidal"),
-        ({"embedding": "both"}, "embedding='both'"),
-        ({"scale": 1}, "scale=1"),
-        ({"input": "raw"}, "input='raw'"),
-        ({"qkv_bias": "yes"}, "qkv_bias='yes'"),
-    ],
-)
-def test_an_unknown_choice_is_refused_with_what_there_is(changed, says):
-    with pytest.raises(ValueError, match=says):
-        Specification(**asdict(MAIN) | changed)
-
-
-# Analysis.
-
-
-@pytest.fixture(scope="module")
-def analysed(pixels):
-    model = network(replace(MAIN, embedding_bias=True))
-    axes = GRID.analysis | {"forward": 3}
-    ink = (pixels > 0).numpy()
-    mean = torch.full((9,), 0.3, dtype=torch.float64)
-    return model, mnist_analysis.analyse(model, pixels, axes, ink=ink, mean=mean, batch=2)
-
-
-def test_every_declared_analysis_has_a_value_per_image(analysed):
-    _, columns = analysed
-    names = [mnist_analysis.column(settings) for settings in mnist_analysis.analyses(GRID.analysis)]
-    assert len(set(names)) == len(names) == 3 * 2 * 2 * 2 * 2 + 3 * 2 * 2
-    assert {columns[name].shape for name in names} == {(5,)}
-
-
-def test_an_analysis_is_what_its_name_says(analysed, pixels):
-    model, columns = analysed
-    target = model(pixels).argmax(dim=1)
-    every = np.ones((5, 9), dtype=bool)
-    loo = table1.leave_one_out(model, pixels, target).numpy()
-    lrp = {
-        order: relevance(model, pixels, target, factorization=order, rule=Rules(bias="outside"))
-        for order in BOTH
-    }
-    want = pearson(lrp["kv_first"]["embedding"], loo, every)
-    np.testing.assert_allclose(
-        columns["AttnLRP kv_first vs LOO, embedding, outside, raw, all"], want, atol=1e-9
-    )
-    pair = [lrp[order]["pixel"].numpy() for order in BOTH]
-    want = pearson(*pair, (pixels > 0).numpy())
-    np.testing.assert_allclose(columns["AttnLRP L vs R, pixel, outside, raw, ink"], want, atol=1e-9)
-    embedded = table1.integrated_gradients(
-        partial(model.read, factorization="kv_first"), model.embed(pixels), target
-    )
-    want = pearson(embedded.sum(dim=-1), loo, every)
-    np.testing.assert_allclose(columns["IG vs LOO, zero embedding, raw, all"], want, atol=1e-9)
-
-
-def test_absolute_sum_to_one_would_be_the_r_of_raw():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 4, 9))
-    every = np.ones((4, 9), dtype=bool)
-    scaled = (x / abs(x).sum(axis=1, keepdims=True) for x in (a, b))
-    np.testing.assert_allclose(pearson(*scaled, every), pearson(a, b, every), rtol=1e-12)
-
-
-@pytest.mark.parametrize("shift", [1e-9, 0.1, np.nan])
-def test_maps_that_depend_on_the_order_are_an_error(shift):
-    left = np.random.default_rng(0).normal(size=(3, 9))
-    right = left.copy()
-    mnist_analysis.difference("LOO", left, right + 1e-12)
-    right[1, 4] += shift * abs(left[1]).max()
-    with pytest.raises(ArithmeticError, match=r"LOO of image 1 .* qk_first and kv_first"):
-        mnist_analysis.difference("LOO", left, right)
-
-
-# The sweep.
+# The sweep
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +94,7 @@ def test_broken_results_are_refused_with_their_path(swept):
 
 def test_the_figure_has_one_panel_per_number_with_all_its_dots_and_the_papers_line(swept):
     result = swept[2]
-    figure = mnist_figures.table1_mnist(result)
+    figure = figures.table1_mnist(result)
     titles = [axes.get_title().split("\n")[0] for axes in figure.axes]
     assert titles == list(GRID.paper)
     for axes, number in zip(figure.axes, titles, strict=True):
@@ -395,7 +105,7 @@ def test_the_figure_has_one_panel_per_number_with_all_its_dots_and_the_papers_li
     assert figure.axes[0].get_ylabel() == "mean Pearson r over 6 test images"
 
 
-# Findings, on rows made by hand.
+# Findings, on rows made by hand
 
 
 def rows(**r):
@@ -413,7 +123,7 @@ def rows(**r):
 
 def say(made):
     return list(
-        mnist_findings.findings(made, tolerance=0.02, accuracy=0.8, invariance={"LOO": (1e-14, 20)})
+        findings.findings(made, tolerance=0.02, accuracy=0.8, invariance={"LOO": (1e-14, 20)})
     )
 
 

@@ -18,8 +18,9 @@ from sklearn.datasets import load_digits
 from axioms.rewrites import REWRITES
 from axioms.rule_sets import RULE_SETS
 from axioms.scoreboard import STABILISERS
-from benchmarks import data, mnist
+from benchmarks import data
 from benchmarks.agreement import HINGES
+from benchmarks.table1 import mnist
 from numeric.render import LEGEND
 from paper_notebooks import build
 

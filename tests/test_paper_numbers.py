@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks import digits, rows
+from benchmarks import rows
+from benchmarks.table1 import digits
 
 METHODS = {
     "LOO": "loo",

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks import table1
-from benchmarks.pixel_attention import PixelAttention, Rules, relevance
+from benchmarks.table1 import methods
+from benchmarks.table1.pixel_attention import PixelAttention, Rules, relevance
 from numeric.evaluation.correlation import normalise, pearson
 
-ORDERS = tuple(table1.SIDES.values())
+ORDERS = tuple(methods.SIDES.values())
 INVARIANCE = 1e-10
 """LOO and IG of both orders may differ by this much of the map's largest value, in float64."""
 
@@ -44,7 +44,7 @@ def analyse(
     maps = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     forward = axes["forward"]
     again = partial(model, factorization="qk_first")
-    few = table1.leave_one_out(again, pixels[:forward], target[:forward]).numpy()
+    few = methods.leave_one_out(again, pixels[:forward], target[:forward]).numpy()
     apart = {"LOO": difference("LOO", maps["LOO"][:forward], few)}
     for baseline in axes["baseline"]:
         pair = (maps["IG", order, baseline] for order in ORDERS)
@@ -64,17 +64,17 @@ def analyse(
 
 def _maps(model, pixels, target, *, mean, axes):
     """All maps of some images by key, (example, token), in logits."""
-    maps = {"LOO": table1.leave_one_out(model, pixels, target)}
+    maps = {"LOO": methods.leave_one_out(model, pixels, target)}
     embedding = model.embed(pixels)
     for order in ORDERS:
         network = partial(model, factorization=order)
         behind = partial(model.read, factorization=order)
         baselines = {"zero image": torch.zeros_like(mean), "mean image": mean}
         for name, start in baselines.items():
-            maps["IG", order, name] = table1.integrated_gradients(
+            maps["IG", order, name] = methods.integrated_gradients(
                 network, pixels, target, baseline=start
             )
-        of_channels = table1.integrated_gradients(behind, embedding, target)
+        of_channels = methods.integrated_gradients(behind, embedding, target)
         maps["IG", order, "zero embedding"] = of_channels.sum(dim=-1)
         for bias in axes["bias"]:
             rule = Rules(eps=axes["epsilon"], bias=bias)

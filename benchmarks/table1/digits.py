@@ -4,7 +4,7 @@ Specification:
 - One token per pixel, in [0, 1]; an attribution is one number per pixel.  AttnLRP is pixel times
   cotangent, so the learned positions absorb a share.
 - LOO: a pixel set to 0.  IG: from the blank image.  Both explain the predicted class's logit.
-- L is ``qk_first`` and R is ``kv_first`` (`table1`).
+- L is ``qk_first`` and R is ``kv_first`` (`methods`).
 - Maps raw, and divided by their sum as in §4.1 ("sum to one").
 - All pixels as in the paper, and ink alone (pixel > 0): a blank pixel is 0 in every map, so
   those pairs of zeros correlate by construction.
@@ -22,8 +22,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from benchmarks import table1 as common
-from benchmarks.table1 import SIDES
+from benchmarks.table1 import methods
+from benchmarks.table1.methods import SIDES
 from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
 from numeric.fast.linear_attention import LinearAttention, cotangent
 
@@ -107,17 +107,17 @@ def _fit(split, *, seed, epochs, learning_rate=1e-3):
     torch.manual_seed(seed)
     pixels, labels = images()[split]
     model = LinearAttention(tokens=pixels.shape[1]).double()
-    return common.fit(
+    return methods.fit(
         model, pixels, labels, epochs=epochs, batch=BATCH, learning_rate=learning_rate
     )
 
 
 def accuracy(model: LinearAttention, *, split: str = "test") -> float:
     """Share of correctly classified images of one split."""
-    return common.accuracy(model, *images()[split])
+    return methods.accuracy(model, *images()[split])
 
 
-@common.one_thread()
+@methods.one_thread()
 def validate(*, seed: int, candidates: Sequence[int] = CANDIDATES) -> dict[int, float]:
     """Accuracy on "validation" after each number of epochs on "fit": no test image is looked at."""
     with torch.random.fork_rng(devices=[]):
@@ -148,14 +148,14 @@ def explain(model, pixels: Tensor, target: Tensor, *, eps: float) -> dict[str, n
     maps = {}
     for side, factorization in SIDES.items():
         network = partial(model, factorization=factorization)
-        maps[f"LOO {side}"] = common.leave_one_out(network, pixels, target)
-        maps[f"IG {side}"] = common.integrated_gradients(network, pixels, target)
+        maps[f"LOO {side}"] = methods.leave_one_out(network, pixels, target)
+        maps[f"IG {side}"] = methods.integrated_gradients(network, pixels, target)
         lrp = cotangent(model, pixels, target, factorization=factorization, eps=eps)
         maps[f"AttnLRP {side}"] = pixels * lrp
     return {name: attribution.numpy() for name, attribution in maps.items()}
 
 
-@common.one_thread()
+@methods.one_thread()
 def table1(
     *, seed: int = 0, epochs: int = EPOCHS, eps: float = 1e-6, count: int | None = None
 ) -> Table1:

@@ -15,19 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from benchmarks import table1
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, provenance, undefined, untracked
-from benchmarks.mnist_analysis import SAME, analyse, analyses, column
-from benchmarks.mnist_findings import findings
-from benchmarks.mnist_images import Images, load
-from benchmarks.pixel_attention import PixelAttention, Specification
 from benchmarks.runner import claim, write_atomically
+from benchmarks.table1 import methods
+from benchmarks.table1.analysis import SAME, analyse, analyses, column
+from benchmarks.table1.findings import findings
+from benchmarks.table1.images import Images, load
+from benchmarks.table1.pixel_attention import PixelAttention, Specification
 from numeric.evaluation.correlation import bootstrap_mean
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 
-CONFIG = Path(__file__).parent / "configs" / "table1-mnist.toml"
+CONFIG = Path(__file__).parents[1] / "configs" / "table1-mnist.toml"
 
 
 SIDES = {"3.1": {"L": "qk_first", "R": "kv_first"}, "4.3": {"L": "kv_first", "R": "qk_first"}}
@@ -64,7 +64,7 @@ def declared(*, reduced: bool = False) -> Grid:
     )
 
 
-@table1.one_thread()
+@methods.one_thread()
 def sweep(
     images: Images, *, output: Path, reduced: bool = False, track: Track = untracked
 ) -> Result:
@@ -117,7 +117,7 @@ def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
     specification = grid.models[key]
     train, test = _scaled(images, specification)
     model = _train(specification, train, images.labels["train"], seed=seed, **grid.training)
-    accuracy = table1.accuracy(model, test.float(), images.labels["test"])
+    accuracy = methods.accuracy(model, test.float(), images.labels["test"])
     model.double().requires_grad_(requires_grad=False)
 
     count = grid.analysis["images"]
@@ -143,7 +143,7 @@ def _train(specification, pixels, labels, *, seed, images, width, **training):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = PixelAttention(specification, tokens=pixels.shape[1], width=width)
-        *_, model = table1.fit(model, pixels, labels, **training)
+        *_, model = methods.fit(model, pixels, labels, **training)
     return model
 
 
