@@ -1,0 +1,174 @@
+"""An audit as plain data: what is written as JSON, and what terminal and page show."""
+
+import platform
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import groupby
+
+from axioms.audit import Structure, Verdict
+from axioms.graph import Node
+from numeric.auditing import ledger as ledgers
+from numeric.auditing.audit import Audit, _cause
+
+SCHEMA = 1
+PACKAGES = ("lrp-axioms", "torch", "transformers", "numpy", "sympy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What was audited, in words."""
+
+    model: str  # the name that loads it
+    input: str  # the text, or where the image is from
+    tokens: tuple[str, ...]
+    label: str  # of the explained class
+
+
+def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict:
+    """Everything known of one audit, as JSON can hold it; keys are described in docs/AUDIT.md.
+
+    All amounts in logits, in full precision.  Raises ValueError unless there is one token per
+    position.
+    """
+    if len(subject.tokens) != len(audit.relevance):
+        raise ValueError(
+            f"{len(subject.tokens)} tokens for {len(audit.relevance)} positions of "
+            f"{subject.model}; pass a name for each position"
+        )
+    numbers = {line.node: number for number, line in enumerate(audit.ledger.lines)}
+    return {
+        "schema": SCHEMA,
+        "versions": {"python": platform.python_version()} | {p: version(p) for p in PACKAGES},
+        "model": {"name": subject.model, "class": audit.model},
+        "input": subject.input,
+        "composite": {
+            "name": audit.composite.name,
+            "rules": dict(audit.composite.rules),
+            "layers": {str(k): dict(rules) for k, rules in audit.composite.layers.items()},
+            "modules": {path: dict(rules) for path, rules in audit.composite.modules.items()},
+        },
+        "epsilon": audit.epsilon,
+        "target": audit.target,
+        "label": subject.label,
+        "logit": audit.logit,
+        "residual": audit.residual,
+        "forward_error": audit.forward_error,
+        "seconds": dict(audit.seconds),
+        "notes": list(audit.notes),
+        "tokens": [
+            {"token": token, "relevance": float(r)}
+            for token, r in zip(subject.tokens, audit.relevance, strict=True)
+        ],
+        "causes": audit.by_cause(),
+        "kinds": _by_kind(audit.ledger.lines),
+        "stages": list(_stages(audit, numbers)),
+        "leaves": [
+            {"name": leaf.name, "role": leaf.attributes["role"], "relevance": float(r.sum())}
+            for leaf, r in audit.ledger.leaves.items()
+        ],
+        "operations": [_operation(number, line) for line, number in _numbered(audit)],
+        "worst": [numbers[line.node] for line in audit.worst(worst)],
+        "verdicts": [_verdict(verdict, numbers) for verdict in audit.verdicts],
+        "structure": _structure(audit.structure),
+    }
+
+
+def absorbed(line: ledgers.Line) -> dict[str, float]:
+    """What one operation absorbed, by cause, with what rounding did."""
+    named = {_cause(line, cause): amount for cause, amount in line.absorbed.items()}
+    return named | {ledgers.NUMERICAL: line.numerical}
+
+
+def _numbered(audit):
+    return zip(audit.ledger.lines, range(len(audit.ledger.lines)), strict=True)
+
+
+def _operation(number, line):
+    return {
+        "number": number,
+        "name": line.node.name,
+        "kind": line.kind,
+        "rule": line.rule,
+        **_place(line.node),
+        "layer": line.node.attributes["layer"],
+        "shape": list(line.node.attributes["shape"]),
+        "arrived": line.arrived,
+        "absorbed": absorbed(line),
+        "passed": line.passed,
+    }
+
+
+def _place(node: Node) -> dict[str, str]:
+    origin = node.origin
+    return {"module": origin.module if origin else "", "line": origin.line if origin else ""}
+
+
+def _sum(lines) -> dict[str, float]:
+    total: Counter = Counter()
+    for line in lines:
+        total.update(absorbed(line))
+    return dict(total)
+
+
+def _by_kind(lines) -> dict[str, dict[str, float]]:
+    kinds = dict.fromkeys(line.kind for line in lines)
+    table = {kind: _sum(line for line in lines if line.kind == kind) for kind in kinds}
+    return dict(sorted(table.items(), key=lambda item: -sum(map(abs, item[1].values()))))
+
+
+def _stages(audit, numbers):
+    """Consecutive operations of one layer, from the logit down.
+
+    Operations are in an order in which relevance only moves on, so all of it that is on its way
+    between two stages is what arrives at the next.
+    """
+    runs = [
+        (layer, list(lines))
+        for layer, lines in groupby(audit.ledger.lines, lambda line: line.node.attributes["layer"])
+    ]
+    arrived = audit.ledger.started
+    for place, (layer, lines) in enumerate(runs):
+        causes = _sum(lines)
+        passed = arrived - sum(causes.values())
+        yield {
+            "name": _stage_name(layer, place, len(runs)),
+            "layer": layer,
+            "signature": audit.captured.signatures.get(layer, ""),
+            "arrived": arrived,
+            "absorbed": causes,
+            "passed": passed,
+            "operations": [numbers[line.node] for line in lines],
+        }
+        arrived = passed
+
+
+def _stage_name(layer, place, count):
+    if layer is not None:
+        return f"layer {layer}"
+    return {0: "head", count - 1: "embeddings"}.get(place, "between layers")
+
+
+def _verdict(verdict: Verdict, numbers: Mapping[Node, int]):
+    return {
+        "statement": verdict.statement,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "witness": verdict.witness,
+        "operations": sorted(numbers[node] for node in verdict.nodes if node in numbers),
+    }
+
+
+def _structure(structure: Structure):
+    return {
+        "pairs": [
+            {"below": below, "above": above, "count": count}
+            for (below, above), count in structure.pairs.items()
+        ],
+        "depths": {
+            leaf: {str(depth): paths for depth, paths in counts.items()}
+            for leaf, counts in structure.depths.items()
+        },
+        "merges": dict(structure.merges),
+    }

@@ -1,0 +1,51 @@
+"""Numbers as they are shown: rounded so that what adds up does so in the digits that are seen."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+DIGITS = 4
+UNITS = 10**DIGITS
+
+
+def signed(number: float) -> str:
+    """``number`` with its sign and as many digits as all numbers of an audit; never -0."""
+    return _written(round(number * UNITS))
+
+
+def adding_up(parts: Sequence[float], total: float) -> list[str]:
+    """``parts`` rounded so that as written they sum to ``signed(total)``; none moves by a digit.
+
+    Those cut off most are rounded up first.  Raises ValueError if the parts do not sum to
+    ``total``.
+    """
+    return [_written(units) for units in _shares(parts, round(total * UNITS))]
+
+
+def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[str, str], str]:
+    """What arrived, was absorbed by cause, and passed on: as written, arrived = absorbed + passed.
+
+    Over consecutive stages, what passes one is what arrives at the next, in all digits.
+    """
+    before = round(arrived * UNITS)
+    after = round((arrived - sum(absorbed.values())) * UNITS)
+    shares = _shares(list(absorbed.values()), before - after)
+    return (
+        _written(before),
+        dict(zip(absorbed, map(_written, shares), strict=True)),
+        _written(after),
+    )
+
+
+def _shares(parts, total):
+    cut = [math.floor(x * UNITS) for x in parts]
+    missing = total - sum(cut)
+    if not 0 <= missing <= len(parts):
+        raise ValueError(f"{list(parts)} do not sum to {total / UNITS} in {DIGITS} digits")
+    by_rest = sorted(range(len(parts)), key=lambda i: cut[i] - parts[i] * UNITS)
+    for i in by_rest[:missing]:
+        cut[i] += 1
+    return cut
+
+
+def _written(units):
+    return f"{units / UNITS:+.{DIGITS}f}"
