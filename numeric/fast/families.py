@@ -178,12 +178,11 @@ class Site:
 
 def sites(model: nn.Module) -> list[Site]:
     """Every operation of ``model`` by path; modules of unknown class are kept, as such."""
-    found, outside = (
-        [],
-        [f"{path}." for path, module in model.named_modules() if type(module) in BEFORE_THE_SUM],
-    )
-    for path, module in model.named_modules(remove_duplicate=False):
-        if path.startswith(tuple(outside)):
+    paths = list(model.named_modules(remove_duplicate=False))
+    outside = tuple(f"{path}." for path, module in paths if type(module) in BEFORE_THE_SUM)
+    found = []
+    for path, module in paths:
+        if path.startswith(outside):
             continue
         layer = LAYER.search(path)
         found += [

@@ -43,4 +43,4 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     for a in attention[1:]:
         rollout = a @ rollout
     row = read_tokens(model, batch)
-    return rollout[torch.arange(len(row)), row], target, logit, {}
+    return rollout[torch.arange(len(row), device=row.device), row], target, logit, {}
