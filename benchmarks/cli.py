@@ -1,20 +1,18 @@
-"""The command line: ``lrp-axioms prove | explain | reproduce | report``."""
+"""The command line: ``lrp-axioms prove | explain | audit | reproduce | report``."""
 
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from axioms.composites import UnassignedOperation
+from benchmarks.audit_command import audit
+from benchmarks.console import console, mendable, problems
 from benchmarks.errors import RunError
 
 app = typer.Typer(
@@ -23,8 +21,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Proofs about LRP rules, and how far LRP is from Leave-One-Out on a real Transformer.",
 )
-console = Console()
-problems = Console(stderr=True)
 
 Model = Annotated[str, typer.Option(help="'embedded', a folder, or a Hugging Face Hub id.")]
 Device = Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")]
@@ -43,7 +39,7 @@ def prove(
 ):
     """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""
     if rules or show is not None or latex:
-        with _mendable():
+        with mendable():
             _prove_one(rules, show, latex=latex)
         return
     from benchmarks import reproduce, tables
@@ -91,7 +87,7 @@ def explain(
     device: Device = "cpu",
 ):
     """Colour the tokens of a text by their relevance for one class."""
-    with _mendable():
+    with mendable():
         if not text.strip():
             raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
         if html and not html.parent.is_dir():
@@ -113,9 +109,12 @@ def explain(
         console.print(part)
     console.print(caption, markup=False, highlight=False)
     if html:
-        with _mendable(f"--html {html}"):
+        with mendable(f"--html {html}"):
             html.write_text(render.html(tokens, relevance, title=title, caption=caption), "utf-8")
         console.print(f"wrote {html}", markup=False, soft_wrap=True)
+
+
+app.command()(audit)
 
 
 @app.command()
@@ -144,7 +143,7 @@ def reproduce(
     TABLES chooses some of them, and of what the paper did not ask.  An interrupted run goes on
     where it was stopped.
     """
-    with problems.status("loading the model and the texts"), _mendable():
+    with problems.status("loading the model and the texts"), mendable():
         from benchmarks import data, models
         from benchmarks import reproduce as experiments
         from benchmarks.tables import terminal
@@ -157,9 +156,9 @@ def reproduce(
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
         check(classifier, texts)
-        with _mendable(f"--output {output}"):
+        with mendable(f"--output {output}"):
             output.mkdir(parents=True, exist_ok=True)
-    with _mendable(catch=RunError):
+    with mendable(catch=RunError):
         found = experiments.reproduce(
             classifier, texts, output=output, wanted=wanted, data_dir=data_dir, track=_track
         )
@@ -175,7 +174,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Where `reproduce` wrote.")] = Path("results"),
 ):
     """Render all results of a folder, and of the folders in it, as HTML and Markdown."""
-    with _mendable():
+    with mendable():
         from benchmarks import report as pages
 
         for page in pages.write(folder):
@@ -207,21 +206,6 @@ def _track(items: Iterable, description: str) -> Iterator:
     silent = not problems.is_terminal
     with Progress(*columns, console=problems, transient=True, disable=silent) as bar:
         yield from bar.track(list(items), description=description)
-
-
-@contextmanager
-def _mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation)):
-    """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
-
-    ``place`` is the option that an error of the operating system is about.
-    """
-    try:
-        yield
-    except catch as error:
-        system = place and isinstance(error, OSError)
-        message = f"{place}: {error.strerror}; pass another one" if system else str(error)
-        problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
-        raise typer.Exit(code=2) from error
 
 
 def _check_device(device):

@@ -1,14 +1,18 @@
-"""Sequence classifiers by name: the embedded one, a folder, or an id on the Hugging Face Hub."""
+"""Classifiers by name: the embedded one, a folder, or an id on the Hugging Face Hub."""
 
 import difflib
 import hashlib
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModelForImageClassification,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
@@ -38,33 +42,42 @@ class Classifier:
         return str(self.model.config.id2label.get(target, target))
 
 
-def load(name: str = "embedded", *, device: str = "cpu", revision: str | None = None) -> Classifier:
+@dataclass(frozen=True)
+class ImageClassifier:
+    """A model in eval mode with what turns an image into its input."""
+
+    model: PreTrainedModel
+    processor: object  # called as processor(image, return_tensors="pt")
+    name: str
+
+    def label(self, target: int) -> str:
+        return str(self.model.config.id2label.get(target, target))
+
+
+def load(
+    name: str = "embedded",
+    *,
+    device: str = "cpu",
+    revision: str | None = None,
+    attention: str | None = None,
+) -> Classifier:
     """The classifier ``name`` in float32: "embedded", a folder, or a Hub id.
 
+    ``attention`` is an implementation such as "eager"; the default is the model's.
     Raises UnavailableError that says what was looked for, where, and what works offline.
     """
-    source = _source(name)
-    revision = revision or SOURCES["models"].get(name)
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # its loading bar would break ours
-    logging.disable_progress_bar()
-    try:
+    with _loading(name) as source:
+        revision = revision or SOURCES["models"].get(name)
         # The embedded weights are stored in float16, which would otherwise be the dtype.
         model, info = AutoModelForSequenceClassification.from_pretrained(
-            source, dtype=torch.float32, revision=revision, output_loading_info=True
+            source,
+            dtype=torch.float32,
+            revision=revision,
+            attn_implementation=attention,
+            output_loading_info=True,
         )
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UnavailableError(_advice(name, source, error)) from error
-    finally:
-        logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()
-    if info["missing_keys"]:
-        raise ValueError(
-            f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
-            "would be random; pass a checkpoint that was fine-tuned for classification"
-        )
+    _check_weights(name, info)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
         raise ValueError(
             f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
@@ -78,6 +91,49 @@ def load(name: str = "embedded", *, device: str = "cpu", revision: str | None = 
         tokenizer_sha256=tokenizer_digest(tokenizer),
         config_sha256=config_digest(model.config),
     )
+
+
+def takes_images(name: str) -> bool:
+    """Whether the model ``name`` says that it classifies images; raises as ``load``."""
+    with _loading(name) as source:
+        classes = AutoConfig.from_pretrained(source).architectures or ()
+    return any("ForImageClassification" in cls for cls in classes)
+
+
+def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifier:
+    """The image classifier ``name`` in float32: a folder or a Hub id; raises as ``load``."""
+    with _loading(name) as source:
+        model, info = AutoModelForImageClassification.from_pretrained(
+            source, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
+        )
+        processor = AutoImageProcessor.from_pretrained(source)
+    _check_weights(name, info)
+    return ImageClassifier(model.eval(), processor, name)
+
+
+@contextmanager
+def _loading(name):
+    """Where to load ``name`` from, quietly; what goes wrong becomes advice."""
+    source = _source(name)
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # its loading bar would break ours
+    logging.disable_progress_bar()
+    try:
+        yield source
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UnavailableError(_advice(name, source, error)) from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _check_weights(name, info):
+    if info["missing_keys"]:
+        raise ValueError(
+            f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
+            "would be random; pass a checkpoint that was fine-tuned for classification"
+        )
 
 
 def digest(model: torch.nn.Module) -> str:

@@ -1,0 +1,132 @@
+"""``lrp-axioms audit``: where the relevance of one logit goes in a stock model, and why."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.console import console, mendable, problems
+
+TEXT = "The plot is thin, but the acting is a quiet joy."
+PATTERN = "a small fixed pattern of this program (no --image was given)"
+COMPOSITES = ("attnlrp", "cp-lrp")
+
+
+def audit(
+    model: Annotated[str, typer.Argument(help="'embedded', a folder, or a Hub id.")],
+    text: Annotated[str | None, typer.Argument(help=f'For a text model; default: "{TEXT}"')] = None,
+    *,
+    composite: Annotated[str, typer.Option(help=" or ".join(COMPOSITES) + ".")] = "attnlrp",
+    epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
+    target: Annotated[int | None, typer.Option(help="Class; default: the predicted one.")] = None,
+    image: Annotated[
+        Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write all numbers to this file.")
+    ] = None,
+    worst: Annotated[int, typer.Option(help="How many of the worst operations to print.")] = 10,
+):
+    """Account for the relevance of one logit, operation by operation; say what is proved of it."""
+    with mendable():
+        _check(text, composite, worst, {"--html": html, "--json": json_file})
+        with problems.status("loading the model"):
+            from benchmarks import models
+
+            of_images = models.takes_images(model)
+            _check_input(model, text, image, of_images=of_images)
+            load = models.load_for_images if of_images else models.load
+            classifier = load(model, attention="eager")
+    with mendable(f"--image {image}" if image else ""):
+        inputs, given = _image(classifier, image) if of_images else _text(classifier, text or TEXT)
+    with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
+        facts = _audited(classifier, inputs, given, composite, target, epsilon, worst)
+    _print(facts)
+    if json_file:
+        with mendable(f"--json {json_file}"):
+            json_file.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", "utf-8")
+        console.print(f"wrote {json_file}", markup=False, soft_wrap=True)
+    if html:
+        from numeric.auditing.page import page
+
+        with mendable(f"--html {html}"):
+            html.write_text(page(facts), "utf-8")
+        console.print(f"wrote {html}", markup=False, soft_wrap=True)
+
+
+def _check(text, composite, worst, files):
+    if text is not None and not text.strip():
+        raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
+    if composite not in COMPOSITES:
+        raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}")
+    if worst < 0:
+        raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
+    for option, path in files.items():
+        if path and not path.parent.is_dir():
+            raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")
+
+
+def _check_input(model, text, image, *, of_images):
+    if of_images and text is not None:
+        raise ValueError(f"{model} takes images, not the text {text!r}; pass --image FILE")
+    if image and not of_images:
+        raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
+
+
+def _text(classifier, text):
+    inputs = classifier.tokenizer([text], return_tensors="pt")
+    tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+    return inputs, {"input": text, "tokens": tokens}
+
+
+def _image(classifier, path):
+    """Positions of a vision transformer: those set before the patches, then patches by row."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        picture = Image.open(path).convert("RGB") if path else Image.fromarray(_pattern())
+    except UnidentifiedImageError as error:
+        raise ValueError(
+            f"--image {path} is no image that can be read; pass a PNG or a JPEG"
+        ) from (error)
+    inputs = classifier.processor(picture, return_tensors="pt")
+    size = classifier.model.config.patch_size
+    _, _, height, width = inputs["pixel_values"].shape
+    patches = [f"{y},{x}" for y in range(height // size) for x in range(width // size)]
+    return inputs, {"input": str(path or PATTERN), "tokens": ["[CLS]", *patches]}
+
+
+def _pattern():
+    """A bright square on rising colours, 64 x 64 pixels."""
+    import numpy as np
+
+    y, x = np.mgrid[:64, :64]
+    pixels = np.stack([4 * x, 4 * y, 2 * (x + y)], axis=-1)
+    pixels[20:40, 12:36] = 255
+    return pixels.astype(np.uint8)
+
+
+def _audited(classifier, inputs, given, composite, target, epsilon, worst):
+    with problems.status("auditing"):
+        from axioms.composites import ATTNLRP, CP_LRP
+        from numeric.auditing.audit import audit
+        from numeric.auditing.plain import Subject, plain
+
+        rules = {rules.name: rules for rules in (ATTNLRP, CP_LRP)}[composite]
+        found = audit(classifier.model, inputs, rules, target=target, epsilon=epsilon)
+    subject = Subject(
+        model=classifier.name,
+        input=given["input"],
+        tokens=tuple(given["tokens"]),
+        label=classifier.label(found.target),
+    )
+    return plain(found, subject, worst=worst)
+
+
+def _print(facts):
+    from numeric.auditing.terminal import terminal
+
+    for part in terminal(facts):
+        console.print(part)

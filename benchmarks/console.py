@@ -1,0 +1,27 @@
+"""What all commands share: where they print, and one message for what a user can mend."""
+
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from axioms.composites import UnassignedOperation
+
+console = Console()
+problems = Console(stderr=True)
+
+
+@contextmanager
+def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation)):
+    """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
+
+    ``place`` is the option that an error of the operating system is about.
+    """
+    try:
+        yield
+    except catch as error:
+        system = place and isinstance(error, OSError)
+        message = f"{place}: {error.strerror}; pass another one" if system else str(error)
+        problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+        raise typer.Exit(code=2) from error

@@ -1,0 +1,15 @@
+"""What each cause of a residual is, in a few words for those who read an audit."""
+
+from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
+from numeric.auditing.ledger import NUMERICAL
+
+MEANINGS = {
+    TAYLOR: "not conserved by Eq. 5 at a softmax",
+    BIAS: "kept by biases of linear layers and fixed terms of sums",
+    "LayerNorm beta": "kept by the shift of LayerNorm",
+    STABILISER: "kept by epsilon in the denominators of Eqs. 1, 3 and 4",
+    CONSTANT: "stopped at operands that a rule holds constant",
+    "position embedding": "ends in positions, which are no words",
+    "token type embedding": "ends in token types, which are no words",
+    NUMERICAL: "rounding of float64",
+}

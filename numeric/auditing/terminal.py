@@ -1,0 +1,189 @@
+"""An audit for the terminal: a ledger that adds up as printed, its worst lines, its verdicts."""
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from numeric import render
+from numeric.auditing.meanings import MEANINGS
+from numeric.auditing.rounding import adding_up, balance, signed
+
+MOST_TOKENS = 40  # longer inputs are coloured only; their numbers are in the other forms
+MOST_PLACES = 2
+BAR = 20
+STYLES = {"proved": "green", "refuted": "bold red", "bounded": "yellow", "open": "magenta"}
+
+
+def terminal(facts: Mapping) -> Iterator[RenderableType]:
+    """The parts of a report on ``plain`` data, for rich; readable from 80 columns on."""
+    yield from _header(facts)
+    yield from _tokens(facts)
+    yield from _causes(facts)
+    yield from _stages(facts)
+    yield from _kinds(facts)
+    yield from _worst(facts)
+    yield from _verdicts(facts)
+    yield from _structure(facts)
+
+
+def _heading(text):
+    return Padding(Text(text, style="bold"), (1, 0, 0, 0))
+
+
+def _table(*columns):
+    """Columns of numbers are on the right; text is folded rather than cut."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name, justify in columns:
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
+    return table
+
+
+def _header(facts):
+    error = facts["forward_error"]
+    rows = {
+        "model": f"{facts['model']['name']} ({facts['model']['class']})",
+        "input": facts["input"],
+        "rules": f"{facts['composite']['name']}, epsilon {facts['epsilon']:g}",
+        "class": f"{facts['target']} ({facts['label']})",
+        "logit": signed(facts["logit"]),
+        "residual": f"{signed(facts['residual'])}: the logit minus what the words received",
+        "capture": f"the graph gives the model's logits to {error:.1e}, in float64",
+        "seconds": ", ".join(f"{name} {s:.1f}" for name, s in facts["seconds"].items()),
+    }
+    rows |= {f"note {n}": note for n, note in enumerate(facts["notes"], 1)}
+    grid = Table.grid(padding=(0, 2))
+    for name, value in rows.items():
+        grid.add_row(Text(name, style="dim"), Text(value))
+    yield grid
+
+
+def _tokens(facts):
+    tokens = [entry["token"] for entry in facts["tokens"]]
+    relevance = [entry["relevance"] for entry in facts["tokens"]]
+    words, legend, table = render.terminal(tokens, relevance)
+    yield _heading("Relevance of the whole embedding, in logits")
+    yield words
+    yield legend
+    if len(tokens) <= MOST_TOKENS:
+        yield table
+    else:
+        yield Text(f"{len(tokens)} positions: their numbers are in --json and --html.")
+
+
+def _causes(facts):
+    causes, total = facts["causes"], facts["residual"]
+    shown = adding_up(list(causes.values()), total)
+    table = _table(("logits", "right"), ("", "left"), ("cause", "left"))
+    top = max(map(abs, causes.values()), default=0.0) or 1.0
+    for (cause, amount), number in zip(causes.items(), shown, strict=True):
+        bar = ("█" if amount > 0 else "░") * round(BAR * abs(amount) / top)
+        said = Text.assemble((cause, "bold"), f": {MEANINGS[cause]}")
+        if number == signed(0) and amount:
+            said.append(f" ({amount:.1e})")
+        table.add_row(number, bar, said)
+    table.add_row(signed(total), "", Text("residual", style="bold"))
+    yield _heading("The residual by cause: positive is absorbed, negative is made")
+    yield table
+
+
+def _stages(facts):
+    rows = [(s, *balance(s["arrived"], s["absorbed"])) for s in facts["stages"]]
+    causes = _shown_causes(shown for _, _, shown, _ in rows)
+    amounts = [(name.replace(" ", "\n"), "right") for name in ("arrives", *causes, "passes on")]
+    table = _table(("layer", "left"), *amounts)
+    for stage, arrived, shown, passed in rows:
+        table.add_row(stage["name"], arrived, *(shown.get(c, "") for c in causes), passed)
+    yield _heading("By layer, from the logit down: arrives = absorbed by each cause + passes on")
+    yield table
+    leaves = _table(("logits", "right"), ("ends in", "left"))
+    parts = [leaf["relevance"] for leaf in facts["leaves"]]
+    for leaf, number in zip(facts["leaves"], adding_up(parts, sum(parts)), strict=True):
+        leaves.add_row(number, Text(f"{leaf['role']}: {leaf['name']}"))
+    yield leaves
+
+
+def _shown_causes(rows):
+    """Those with an amount that is seen somewhere; the others leave every row as it adds up."""
+    found = {cause: None for row in rows for cause, n in row.items() if n != signed(0)}
+    return list(found)
+
+
+def _kinds(facts):
+    rows = {kind: {c: signed(x) for c, x in row.items()} for kind, row in facts["kinds"].items()}
+    causes = _shown_causes(rows.values())
+    counts = {kind: [op["kind"] for op in facts["operations"]].count(kind) for kind in rows}
+    table = _table(
+        ("kind", "left"), ("operations", "right"), *((cause, "right") for cause in causes)
+    )
+    for kind, row in rows.items():
+        table.add_row(kind, str(counts[kind]), *(row.get(cause, "") for cause in causes))
+    yield _heading("Absorbed by kind of operation")
+    yield table
+
+
+def _worst(facts):
+    if not facts["worst"]:
+        return
+    numbers = [(name, "right") for name in ("arrived", "absorbed", "passed")]
+    table = _table(*numbers, ("operation", "left"))
+    for number in facts["worst"]:
+        op = facts["operations"][number]
+        arrived, shown, passed = balance(op["arrived"], op["absorbed"])
+        seen = {cause: n for cause, n in shown.items() if n != signed(0)}
+        causes = ", ".join(seen if len(seen) < 2 else (f"{c} {n}" for c, n in seen.items()))
+        said = f"{_place(op)}\n{op['kind']} by {op['rule']}: {causes or 'nothing'}"
+        taken = signed(float(arrived) - float(passed))
+        table.add_row(arrived, taken, passed, Text(said))
+    yield _heading("What absorbs or makes most: place in the model, kind by rule: cause")
+    yield table
+
+
+def _place(op):
+    return f"{op['module'] or '(the model itself)'} {op['line']}".strip()
+
+
+def _verdicts(facts):
+    yield _heading("Verdicts")
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for verdict in facts["verdicts"]:
+        name = verdict["verdict"]
+        said = Text.assemble((verdict["statement"], "bold"), f"\n{verdict['reason']}")
+        if verdict["witness"]:
+            said.append(f"\nwitness: {verdict['witness']}")
+        places = [_place(facts["operations"][n]) for n in verdict["operations"]]
+        if name == "refuted" and places:
+            more = len(places) - MOST_PLACES
+            tail = f" and {more} more" if more > 0 else ""
+            said.append(f"\nat: {', '.join(places[:MOST_PLACES])}{tail}", style="dim")
+        grid.add_row(Text(name, style=STYLES.get(name, "")), said)
+    yield grid
+
+
+def _structure(facts):
+    found = facts["structure"]
+    yield _heading("Structure")
+    for pair in found["pairs"]:
+        yield Text(
+            f"{pair['count']} x {pair['below']} read by {pair['above']}: products that can be "
+            "re-associated"
+        )
+    for leaf, depths in found["depths"].items():
+        yield Text(f"{leaf}: {span(depths)}")
+    for name, count in found["merges"].items():
+        yield Text(f"{count} x {name} that canonization would merge")
+
+
+def span(depths: Mapping[str, int]) -> str:
+    """What lies between the shortest and the longest of paths, in words."""
+    by_depth = {int(depth): paths for depth, paths in depths.items()}
+    paths = sum(by_depth.values())
+    most = max(by_depth, key=by_depth.get)
+    return (
+        f"{paths:.4g} paths from the logit, through {min(by_depth)} to {max(by_depth)} bilinear "
+        f"products (most often {most})"
+    )
