@@ -1,0 +1,141 @@
+"""The flow of relevance as a drawing: one row per layer, in which every cause takes its step.
+
+A row's bar is what passes on; above its end, each cause is a step from what arrived to what is
+left, to the left if it absorbs and to the right if it makes relevance.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numeric.auditing.rounding import adding_up, balance, signed
+
+LEFT, RIGHT, WIDTH = 110, 700, 960  # labels, drawing, numbers
+TOP, LANE, GAP = 46, 9, 9
+TICKS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One cause in one layer, or one end of relevance, as a rectangle."""
+
+    cause: str
+    shown: str
+    x: float
+    y: float
+    width: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A layer: its bar from 0 to what passes on, its steps, and its numbers as written."""
+
+    name: str
+    y: float
+    height: float
+    bar: tuple[float, float]  # x, width
+    carried: float | None  # x of the line down to the next row
+    steps: tuple[Step, ...]
+    numbers: tuple[str, ...]
+
+
+def flow(facts: Mapping) -> dict:
+    """Rows, ticks and sizes of the drawing, in its own units; amounts are logits."""
+    x = _scale(facts)
+    rows, y = [], TOP
+    for stage in facts["stages"]:
+        rows.append(_stage(stage, x, y))
+        y += rows[-1].height + GAP
+    ends, y = _ends(facts, x, y + GAP)
+    ticks = [{"x": x(value), "label": f"{value:g}"} for value in _ticks(*_range(facts))]
+    steps = [step.cause for row in rows for step in row.steps]
+    return {
+        "rows": rows,
+        "ends": ends,
+        "ticks": ticks,
+        "zero": x(0.0),
+        "height": y + 8,
+        "width": WIDTH,
+        "left": LEFT,
+        "right": RIGHT,
+        "top": TOP,
+        "causes": [cause for cause in facts["causes"] if cause in steps],
+    }
+
+
+def _range(facts):
+    levels = [0.0, *(stage["arrived"] for stage in facts["stages"])]
+    for stage in facts["stages"]:
+        level = stage["arrived"]
+        for amount in stage["absorbed"].values():
+            level -= amount
+            levels.append(level)
+    end = 0.0
+    for leaf in facts["leaves"]:
+        end += leaf["relevance"]
+        levels.append(end)
+    return min(levels), max(levels)
+
+
+def _scale(facts):
+    low, high = _range(facts)
+    unit = (RIGHT - LEFT - 20) / ((high - low) or 1.0)
+    return lambda value: round(LEFT + 10 + (value - low) * unit, 2)
+
+
+def _ticks(low, high):
+    rough = ((high - low) or 1.0) / TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
+    return [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _stage(stage, x, y):
+    arrived, shown, passed = balance(stage["arrived"], stage["absorbed"])
+    seen = [cause for cause, number in shown.items() if number != signed(0)]
+    height = max(2, len(seen)) * LANE
+    level, steps = stage["arrived"], []
+    for cause in seen:
+        after = level - stage["absorbed"][cause]
+        lane = y + len(steps) * LANE
+        steps.append(_step(cause, shown[cause], x(level), x(after), lane))
+        level = after
+    return Row(
+        name=stage["name"],
+        y=y,
+        height=height,
+        bar=_rectangle(x(0.0), x(stage["passed"])),
+        carried=x(stage["passed"]),
+        steps=tuple(steps),
+        numbers=(arrived, signed(float(arrived) - float(passed)), passed),
+    )
+
+
+def _step(cause, shown, start, end, y):
+    left, width = _rectangle(start, end)
+    return Step(cause=cause, shown=shown, x=left, y=y, width=max(width, 1))
+
+
+def _rectangle(a, b):
+    return min(a, b), round(abs(a - b), 2)
+
+
+def _ends(facts, x, y):
+    """Leaves one after the other, from 0 to all that reached them."""
+    parts = [leaf["relevance"] for leaf in facts["leaves"]]
+    rows, level = [], 0.0
+    for leaf, number in zip(facts["leaves"], adding_up(parts, sum(parts)), strict=True):
+        after = level + leaf["relevance"]
+        rows.append(
+            Row(
+                name=leaf["role"],
+                y=y,
+                height=2 * LANE,
+                bar=_rectangle(x(level), x(after)),
+                carried=None,
+                steps=(),
+                numbers=(number,),
+            )
+        )
+        level, y = after, y + 2 * LANE + GAP
+    return rows, y

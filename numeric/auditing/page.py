@@ -1,0 +1,77 @@
+"""An audit as one HTML page that loads nothing: the flow of relevance, every line, every verdict.
+
+Geometry and rounding are here, markup is in ``page.html.j2``, and the flow is in ``flow``.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from numeric import render
+from numeric.auditing.flow import flow
+from numeric.auditing.meanings import MEANINGS
+from numeric.auditing.rounding import adding_up, balance, signed
+from numeric.auditing.terminal import span
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters["signed"] = signed
+
+
+def page(facts: Mapping) -> str:
+    """The page of ``plain`` data; words of the input and of the model are escaped."""
+    rows = {op["number"]: _row(op) for op in facts["operations"]}
+    template = TEMPLATES.get_template("page.html.j2")
+    return template.render(
+        facts=facts,
+        tokens=_tokens(facts["tokens"]),
+        legend=render.LEGEND,
+        causes=_causes(facts),
+        columns=[c for c in facts["causes"] if any(c in row["seen"] for row in rows.values())],
+        flow=flow(facts),
+        stages=[_stage(stage, rows) for stage in facts["stages"]],
+        rows=rows,
+        worst=[rows[number] for number in facts["worst"]],
+        depths={leaf: span(depths) for leaf, depths in facts["structure"]["depths"].items()},
+    )
+
+
+def _tokens(tokens):
+    colours = render.colours([entry["relevance"] for entry in tokens])
+    return [
+        entry | {"background": f"rgb{colour}"}
+        for entry, colour in zip(tokens, colours, strict=True)
+    ]
+
+
+def _causes(facts):
+    amounts = list(facts["causes"].values())
+    return [
+        {"name": name, "meaning": MEANINGS[name], "shown": shown, "exact": amount}
+        for (name, amount), shown in zip(
+            facts["causes"].items(), adding_up(amounts, facts["residual"]), strict=True
+        )
+    ]
+
+
+def _row(op):
+    arrived, shown, passed = balance(op["arrived"], op["absorbed"])
+    seen = {cause: number for cause, number in shown.items() if number != signed(0)}
+    return op | {"shown": shown, "seen": seen, "arrives": arrived, "passes": passed}
+
+
+def _stage(stage, rows):
+    arrived, _, passed = balance(stage["arrived"], stage["absorbed"])
+    return {
+        "name": stage["name"],
+        "arrives": arrived,
+        "passes": passed,
+        "taken": signed(float(arrived) - float(passed)),
+        "rows": [rows[number] for number in stage["operations"]],
+    }
