@@ -59,8 +59,9 @@ def attribute(
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
     None (the predicted class), a class, or one class per example.  The relevance of a token
     under LRP is that of its word + position + type embedding before the first LayerNorm, summed
-    over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit) and
-    ``share="word"``, are those of the method's own function in ``numeric.methods``.
+    over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit),
+    ``share="word"`` and ``positions="signed"``, are those of the method's own function in
+    ``numeric.methods``.
     Runs in the model's dtype, autocast or not, and leaves the model, and every other one, as
     it was.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and

@@ -5,7 +5,7 @@ end, also after an exception.  Nothing is shared with other models.
 """
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 
@@ -15,7 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, masking_uti
 
 from axioms import kinds
 from axioms.composites import Composite
-from numeric.fast import families, patches, rules
+from numeric.fast import families, patches, rotary, rules
 
 EXPLICIT = "lrp_axioms_explicit"  # our attention implementation with visible scores
 HALF = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
@@ -26,17 +26,30 @@ class Tap:
     """The embeddings of the last forward pass inside the scope: (batch, token, channel)."""
 
     embedding: Tensor | None = None  # word + position + type, a leaf of the autograd graph
+    whole: Tensor | None = None  # the same less the share of the stabiliser, float32 or wider
     word: Tensor | None = None  # what words contribute to it, in float32 or wider
+    token_type: Tensor | None = None  # what token types contribute, where the model adds them
+    turned: dict[int, list] = field(default_factory=dict)  # by layer, as numeric.fast.rotary says
+
+    def parts(self) -> dict[str, Tensor]:
+        """What adds up to the embedding; position is all that is neither word nor token type."""
+        known = {"word": self.word}
+        if self.token_type is not None:
+            known["token type"] = self.token_type
+        return known | {"position": self.whole - sum(known.values())}
 
 
 @contextmanager
-def applied(model: nn.Module, composite: Composite, *, eps: float = 0.0):
+def applied(
+    model: nn.Module, composite: Composite, *, eps: float = 0.0, rotary_keeps_half: bool = False
+):
     """The propagation rules of ``composite`` on ``model``, and a Tap on its embeddings.
 
     Inside the block, logits are the stock model's, and the gradient of a logit with respect to
     ``tap.embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs on
     whatever kernel the model is set to; a finite ``eps`` acts on the scores and therefore
-    spells attention out.
+    spells attention out.  With ``rotary_keeps_half`` rotary position, read from ``tap.turned``,
+    keeps half of the relevance of queries and keys; without it rotation is a fixed linear map.
     The logits of RMSNorm models in float64 are more exact than the stock model's, which pass
     through float32.
     Raises UnassignedOperation (all modules without a rule), ValueError (bad eps, or a finite one
@@ -47,6 +60,9 @@ def applied(model: nn.Module, composite: Composite, *, eps: float = 0.0):
     with ExitStack() as undo:
         undo.enter_context(patches.exclusive(model))
         plan = plan_patches(model, composite, eps=eps) + _tap(model, tap, composite, eps)
+        if rotary_keeps_half:  # last, so that it reads what rotation receives
+            sites = families.sites(model)
+            plan += rotary.rotary_patches(sites, composite, tap.turned, _to_scores)
         undo.enter_context(patches.frozen(model))
         for patch in plan:
             undo.callback(patch())
@@ -187,14 +203,20 @@ def _passes_softmax(chosen):
     return chosen[kinds.READOUT] != kinds.VALUE_ONLY and kinds.CONSTANT not in chosen.values()
 
 
+def _to_scores(chosen):
+    """The part of a plain cotangent that reaches Q and K."""
+    if not _passes_softmax(chosen):
+        return 0.0
+    return HALF[chosen[kinds.READOUT]] * HALF[chosen[kinds.SCORES]]
+
+
 def _fused(module, chosen):
     """Eqs. 3 to 5 in the limit: what reaches Q and K is divided by 4, what reaches V by 2.
 
     Value-only: Q and K are detached and V keeps all.  Since only Q, K and V are touched, the
     model keeps its fused attention kernel.
     """
-    to_value = HALF[chosen[kinds.READOUT]]
-    to_scores = to_value * HALF[chosen[kinds.SCORES]] if _passes_softmax(chosen) else 0.0
+    to_value, to_scores = HALF[chosen[kinds.READOUT]], _to_scores(chosen)
     shares = (to_scores, to_scores, to_value)
     names = families.ATTENTION[type(module)]
     if len(set(names)) == 1:  # Q, K and V are thirds of one output
@@ -245,15 +267,24 @@ def _tap(model, tap, composite, eps):
         if type(module) in families.CLASS_TOKEN:
             first = getattr(module, families.CLASS_TOKEN[type(module)])
             output = torch.cat([first.expand(len(output), -1, -1), output], dim=1)
-        tap.word = _wide(output.detach())
+        entered.append(_wide(output.detach()))
+
+    def keep_token_type(output):
+        entered.append(_wide(output.detach()))
 
     def cut(stabilised, x):
-        whole = _wide(x.detach())
+        # Words come first; a model may look token types up in the same table as words.
+        tap.word, tap.token_type = entered[0], entered[1] if len(entered) > 1 else None
+        entered.clear()
+        tap.whole = whole = _wide(x.detach())
         if stabilised:
-            tap.word = tap.word * whole / rules.stabilize(whole, eps)
+            kept = whole / rules.stabilize(whole, eps)
+            tap.whole, tap.word = whole * kept, tap.word * kept
+            tap.token_type = None if tap.token_type is None else tap.token_type * kept
         tap.embedding = x.detach().requires_grad_()
         return tap.embedding
 
+    entered: list[Tensor] = []
     plan = []
     for path, module in model.named_modules():
         if type(module) in families.EMBEDDINGS:
@@ -262,6 +293,9 @@ def _tap(model, tap, composite, eps):
             stabilised = eps and composite.rule(kinds.ADD, module=path) == kinds.EPSILON
             at_sum = partial(cut, stabilised)
             plan += [partial(patches.change_output, word, partial(keep_word, module))]
+            if hasattr(module, "token_type_embeddings"):
+                types = module.token_type_embeddings
+                plan += [partial(patches.change_output, types, keep_token_type)]
             if receiver is None:
                 plan += [partial(patches.change_output, word, at_sum)]
             else:

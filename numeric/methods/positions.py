@@ -1,0 +1,49 @@
+"""Relevance of position in stock models: added to words, or turned into queries and keys.
+
+The signed shares add up: word + position + token type is the relevance of the embedding, and with
+rotary position, which keeps half of what turned queries and keys receive, all that tokens receive.
+"""
+
+import torch
+from torch import Tensor
+
+POSITIONS = (None, "signed", "absolute")
+
+
+def check(positions) -> None:
+    if positions not in POSITIONS:
+        raise ValueError(
+            f"positions={positions!r}: pass one of {', '.join(map(repr, POSITIONS))}; only signed "
+            "shares add up to the logit"
+        )
+
+
+def shares(embeddings: dict[str, Tensor], c: Tensor, rotary: Tensor | None, mask: Tensor, how: str):
+    """Relevance of word, position and token type, and of rotary position by layer.
+
+    embeddings: by name, (batch, token, channel); c: relevance per unit of embedding, in that
+    shape; rotary: (batch, layer, token, channel) or None; mask: (batch, token), 1 at tokens
+    -> (batch, token) each, rotary (batch, layer, token), in logits.
+    With ``how="absolute"`` position is summed over channels by absolute value, as in the
+    literature; "excess" (batch) then says by how much its sums exceed the signed ones.
+    """
+    real = mask == 1
+    entries = {name: part * c * real[..., None] for name, part in embeddings.items()}
+    if rotary is not None:
+        entries["rotary"] = rotary * real[:, None, :, None]
+    signed = {name: part.sum(dim=-1) for name, part in entries.items()}
+    if how == "signed":
+        return signed
+    absolute = {name: entries[name].abs().sum(dim=-1) for name in PLACES if name in entries}
+    excess = sum((absolute[n] - signed[n]).flatten(1).sum(dim=1) for n in absolute)
+    return signed | absolute | {"excess": excess}
+
+
+PLACES = ("position", "rotary")
+
+
+def of_tokens(details: dict[str, Tensor]) -> Tensor:
+    """The signed sum of all shares, those of rotary position over the layers: (batch, token)."""
+    added = [part for name, part in details.items() if name not in ("rotary", "excess")]
+    rotary = details["rotary"].sum(dim=1) if "rotary" in details else torch.zeros_like(added[0])
+    return sum(added) + rotary
