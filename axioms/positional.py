@@ -42,7 +42,7 @@ def multiplied_weights() -> Node:
 
 
 def mapped_logits() -> Node:
-    """Z + f(S, B), f of two layers over score and bias of each pair, one key per row."""
+    """S + f(S, B), f of two layers over score and bias of each pair, one key per row."""
     scores = Node(TRANSPOSE, (_scores(leaf("q"), leaf("k")),))
     bias = Node(TRANSPOSE, (_linear(position("table"), "features"),))
     hidden = _linear(scores, "inner S") + _linear(bias, "inner B")

@@ -145,7 +145,7 @@ def multiply_weights(op, module, a, leaves):
 
 
 def map_logits(op, module, q, k, leaves):
-    """Z + f(S, B), f a two-layer network over the scores and biases of all heads of one pair."""
+    """S + f(S, B), f a two-layer network over the scores and biases of all heads of one pair."""
     scores = _scores(op, q, k)
     both = torch.cat([scores, _from_table(op, "table", leaves, module.features)], dim=1)
     bias = module.weights["inner_bias"][:, None, None]

@@ -131,7 +131,7 @@ def biased(features_of):
 
 
 def mapped(s, q, k):
-    """Z + f(S, B): channels of f are the heads' scores, then the heads' biases, of one pair."""
+    """S + f(S, B): channels of f are the heads' scores, then the heads' biases, of one pair."""
     table, features = s.leaf("table"), per_distance(q.shape[1])
     scores = scored(q, k)
     both = np.concatenate([scores, spread(table, features)]).transpose(1, 2, 0)
