@@ -60,26 +60,25 @@ def batch_norm(inputs=2, outputs=1) -> Operation:
 def readout(rows=1, keys=2, channels=1) -> Operation:
     """Eq. 3: each factor's contributions to O = A V are all of O, so half of them goes to each."""
     a, v = generic("a", rows, keys), generic("v", keys, channels)
-    return Operation(
-        rule=kinds.BILINEAR_EPSILON,
-        operands={"a": a, "v": v},
-        outputs=a * v,
-        denominator=SUM,
-        assumes="A and V are both variables",
-        drops="-O, the term of second order, as large as the output itself",
-    )
+    return _bilinear("O", {"a": a, "v": v}, a * v, "A and V are both variables")
 
 
 def scores(rows=1, keys=1, channels=2) -> Operation:
     """Eq. 4: as Eq. 3, for Z = Q K' scaled by a constant, so the stabiliser follows the scaling."""
     q, k = generic("q", rows, channels), generic("k", keys, channels)
+    scaled = sp.Symbol("scale", positive=True) * q * k.T
+    assumes = "Q and K are both variables, the scale is a constant"
+    return _bilinear("Z", {"q": q, "k": k}, scaled, assumes)
+
+
+def _bilinear(output, operands, outputs, assumes):
     return Operation(
         rule=kinds.BILINEAR_EPSILON,
-        operands={"q": q, "k": k},
-        outputs=sp.Symbol("scale", positive=True) * q * k.T,
+        operands=operands,
+        outputs=outputs,
         denominator=SUM,
-        assumes="Q and K are both variables, the scale is a constant",
-        drops="-Z, the term of second order, as large as the output itself",
+        assumes=assumes,
+        drops=f"-{output}, the term of second order, as large as the output itself",
     )
 
 

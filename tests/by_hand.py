@@ -21,6 +21,14 @@ PHRASES = (
     "warm and funny",
 )
 LABELS = (1, 1, 0, 1, 0, 1)
+METHODS = {
+    "LOO": "loo",
+    "IG": "integrated-gradients",
+    "Rollout": "attention-rollout",
+    "AttnLRP": "attnlrp",
+    "CP-LRP": "cp-lrp",
+}
+"""As the paper's Table 2 calls them, in its order."""
 TEXTS = data.Texts("six", PHRASES, LABELS, "invented", "SST", 1)
 
 

@@ -4,14 +4,8 @@ import pytest
 
 from benchmarks import rows
 from benchmarks.table1 import digits
+from tests.by_hand import METHODS
 
-METHODS = {
-    "LOO": "loo",
-    "IG": "integrated-gradients",
-    "Rollout": "attention-rollout",
-    "AttnLRP": "attnlrp",
-    "CP-LRP": "cp-lrp",
-}
 PAPER = {
     "sst2": [
         "1.00 1.11 0.33 0.78",

@@ -13,15 +13,8 @@ from benchmarks import agreement, models, reproduce, rows, text
 from numeric import attribute
 from numeric.evaluation.correlation import BootstrapMean
 from tests import by_hand, cases
-from tests.by_hand import CONTENT, LABELS, PHRASES, mean
+from tests.by_hand import CONTENT, LABELS, METHODS, PHRASES, mean
 
-METHODS = {
-    "LOO": "loo",
-    "IG": "integrated-gradients",
-    "Rollout": "attention-rollout",
-    "AttnLRP": "attnlrp",
-    "CP-LRP": "cp-lrp",
-}
 TABLE2 = [f"table2-sst2-{method}" for method in METHODS.values()]
 
 

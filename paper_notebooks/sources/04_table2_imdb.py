@@ -10,9 +10,7 @@
 # that the first N are balanced.
 
 # %%
-from benchmarks import agreement, tables
-from benchmarks.figures import FIGURES
-from paper_notebooks import comparison, figures, settings, shown
+from paper_notebooks import comparison, settings, shown, table2
 
 DATASET = "imdb"
 run = settings.load()
@@ -35,10 +33,7 @@ shown.about(result)
 # brackets are 95 % bootstrap intervals over texts.
 
 # %%
-shown.say(tables.markdown(result))
-
-# %%
-shown.picture(FIGURES["table2"](result))
+table2.table(result)
 
 # %% [markdown]
 # ## Findings, from the numbers
@@ -54,11 +49,7 @@ shown.say(*[f"- {note}" for note in result.notes])
 
 # %%
 found = comparison.compare(result)
-shown.picture(figures.gaps(found.gaps))
-
-# %%
-headers = ["r of CP-LRP minus r of AttnLRP", "mean [95 %]", "texts above 0", "verdict"]
-shown.table(headers, found.rows())
+table2.text_by_text(found)
 
 # %% [markdown]
 # ## What "sum to one" does
@@ -67,11 +58,7 @@ shown.table(headers, found.rows())
 # such texts the paper's r has the opposite sign of the r of the maps themselves.
 
 # %%
-shown.say(
-    "Texts whose r changes its sign when both maps are made to sum to one: "
-    + ", ".join(f"{method} {share:.1%}" for method, share in found.turned.items())
-    + "."
-)
+table2.turned(found)
 
 # %% [markdown]
 # ## Perturbation curves (LeRF, MoRF)
@@ -80,10 +67,7 @@ shown.say(
 # differ: 6.75 for CP-LRP against 6.36 for AttnLRP.
 
 # %%
-better = shown.verdict(found.delta, above="CP-LRP", below="AttnLRP")
-shown.say(
-    f"Δ of CP-LRP minus Δ of AttnLRP: {shown.signed(found.delta)} logits, paired. Larger: {better}."
-)
+table2.curves(found)
 
 # %% [markdown]
 # ## One sentence
@@ -101,15 +85,7 @@ shown.sentences(*settings.colour(run, DATASET, number=2))
 # with another model this cell may fail.
 
 # %%
-shown.say(
-    f"**On {result.settings['examples']} texts of {DATASET}, closer to Leave-One-Out over all "
-    f"tokens: {found.closer('all')} (the paper: CP-LRP); over content tokens: "
-    f"{found.closer('content')}. [CLS] and [SEP] carry {shown.signed(found.carried)} of the "
-    "difference.**"
-)
-methods = [row["method"] for row in result.rows if row["method"] != "  paper"]
-assert methods == list(agreement.METHODS), "every row of Table 2 is there"
-assert all(m.low <= m.mean <= m.high for m in (*found.means.values(), found.carried, found.delta))
+table2.headline(result, found)
 if not REDUCED:
     assert found.means["all"].high < 0, "over all tokens AttnLRP is closer, unlike in the paper"
     assert found.means["content"].high < 0, "and over content tokens too"
