@@ -1,6 +1,7 @@
 """``lrp-axioms audit``: where the relevance of one logit goes in a stock model, and why."""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,7 @@ def audit(
 ):
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
     with mendable():
-        _check(text, composite, worst, {"--html": html, "--json": json_file})
+        _check(text, composite, epsilon, worst, {"--html": html, "--json": json_file})
         with problems.status("loading the model"):
             from benchmarks import models
 
@@ -56,11 +57,15 @@ def audit(
         console.print(f"wrote {html}", markup=False, soft_wrap=True)
 
 
-def _check(text, composite, worst, files):
+def _check(text, composite, epsilon, worst, files):
     if text is not None and not text.strip():
         raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
     if composite not in COMPOSITES:
         raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}")
+    if not 0 <= epsilon < math.inf:
+        raise ValueError(
+            f"--epsilon {epsilon}: the stabiliser must be finite and >= 0; pass 0 for the limit"
+        )
     if worst < 0:
         raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
     for option, path in files.items():
