@@ -1,12 +1,19 @@
 """Layer 2: what is computed (NumPy, PyTorch, Transformers)."""
 
-__all__ = ["Attribution", "attribute"]
+from importlib import import_module
+
+_HOME = {
+    "Attribution": "numeric.attribution",
+    "attribute": "numeric.attribution",
+    "Audit": "numeric.auditing.audit",
+    "audit": "numeric.auditing.audit",
+    "assert_conserves": "numeric.auditing.testing",
+}
+__all__ = list(_HOME)
 
 
 def __getattr__(name):
     # Lazily, so that the NumPy reference can be imported without PyTorch.
-    if name in __all__:
-        from numeric import attribution
-
-        return getattr(attribution, name)
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

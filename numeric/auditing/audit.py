@@ -1,4 +1,4 @@
-"""The audit of one model on one input: where relevance goes, and what decides whether it is kept."""
+"""The audit of one model on one input: where relevance goes, and what decides if it is kept."""
 
 import time
 from collections.abc import Mapping

@@ -76,6 +76,7 @@ class _Logits(nn.Module):
 def _export(model, inputs):
     cached = {"use_cache": False} if hasattr(model.config, "use_cache") else {}
     saved = {key: getattr(model.config, key) for key in cached}
+    held = [(module, dict(vars(module))) for module in model.modules()]
     try:
         for key, value in cached.items():  # a cache is no tensor, and nobody reads it here
             setattr(model.config, key, value)
@@ -91,6 +92,9 @@ def _export(model, inputs):
     finally:
         for key, value in saved.items():
             setattr(model.config, key, value)
+        for module, attributes in held:  # torch.export leaves equal ones in their place
+            vars(module).clear()
+            vars(module).update(attributes)
 
 
 @dataclass

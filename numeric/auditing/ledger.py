@@ -80,9 +80,7 @@ def ledger(order, leaves, values, composite: Composite, start: np.ndarray, *, ep
             about = {"arrived": arrived, "passed": sent[node], "absorbed": absorbed}
             lines.append(Line(node=node, rule=rules[node], **about))
     ends = {node: received[node] for node in order if node.op == INPUT}
-    return Ledger(
-        started=float(start.sum()), lines=tuple(lines), leaves=ends, received=received
-    )
+    return Ledger(started=float(start.sum()), lines=tuple(lines), leaves=ends, received=received)
 
 
 def _name(key):
@@ -154,4 +152,3 @@ def totals(lines, key) -> dict:
             row[cause] = row.get(cause, 0.0) + amount
     size = lambda item: -sum(abs(amount) for amount in item[1].values())
     return dict(sorted(table.items(), key=size))
-

@@ -64,7 +64,7 @@ def _softmax(make, x, dim, _dtype=None):
     return make(kinds.SOFTMAX, x) if dim in (-1, len(x.attributes["shape"]) - 1) else None
 
 
-def _layer_norm(make, x, shape, weight=None, bias=None, eps=1e-5, _cudnn=True):
+def _layer_norm(make, x, shape, weight=None, bias=None, eps=1e-5, *_cudnn):
     if len(shape) != 1 or weight is None or bias is None:
         return None
     return make(kinds.LAYER_NORM, x, weight, bias, norm_eps=eps)

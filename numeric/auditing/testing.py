@@ -1,0 +1,55 @@
+"""For other people's test suites: an assertion that an explanation keeps what it explains."""
+
+from collections.abc import Collection
+
+from axioms.composites import ATTNLRP, Composite
+from numeric.auditing.audit import Audit, audit
+from numeric.auditing.ledger import NUMERICAL
+
+SHOWN = 5
+
+
+def assert_conserves(
+    model,
+    inputs,
+    composite: Composite = ATTNLRP,
+    *,
+    tol: float = 1e-6,
+    absorbing: Collection[str] = (),
+    **options,
+) -> Audit:
+    """Asserts that words, positions and types receive the logit up to ``tol`` logits (Sec. 2.1).
+
+    ``inputs`` as in ``audit``, of one example, and so are further options.  ``absorbing`` names
+    causes that may absorb relevance, such as "bias", "LayerNorm beta", "Taylor term" and
+    "stabiliser"; what they absorb is not held against the model.  Returns the audit.
+    Raises AssertionError that lists every other cause and the operations that absorb most, and
+    ValueError for a cause that does not exist here.
+    """
+    found = audit(model, inputs, composite, **options)
+    causes = {name: x for name, x in found.by_cause().items() if not name.endswith("embedding")}
+    unknown = sorted(set(absorbing) - set(causes))
+    if unknown:
+        raise ValueError(
+            f"absorbing={unknown}: no such cause in this model; it has {', '.join(causes)}"
+        )
+    left = {name: amount for name, amount in causes.items() if name not in absorbing}
+    lost = sum(left.values())
+    if abs(lost) > tol:
+        raise AssertionError(_explain(found, left, lost, tol))
+    return found
+
+
+def _explain(found, left, lost, tol):
+    lines = [
+        f"{found.model} under {found.composite.name} does not conserve: {lost:+.6g} of the logit "
+        f"{found.logit:+.6g} reach no leaf (tol={tol:g})"
+    ]
+    lines += [f"  {name:<16} {amount:+.6g}" for name, amount in left.items() if amount]
+    lines += ["most of it at"]
+    for line in found.worst(SHOWN):
+        absorbed = ", ".join(f"{cause} {x:+.3g}" for cause, x in line.absorbed.items() if x)
+        place = line.node.origin.module or "(root)"
+        lines.append(f"  {place} ({line.node.origin.line}), {line.kind}: {absorbed or NUMERICAL}")
+    lines.append("Pass absorbing=[...] for causes that are meant to absorb.")
+    return "\n".join(lines)

@@ -1,0 +1,50 @@
+"""The assertion for other people's test suites passes and fails for the reason that it names."""
+
+import pytest
+import torch
+
+from axioms.composites import ATTNLRP, CP_LRP
+from numeric import assert_conserves
+from tests import cases
+
+ALL = ("bias", "LayerNorm beta", "Taylor term")
+
+
+@pytest.fixture
+def bert():
+    model, inputs = cases.family("bert", attn_implementation="eager")
+    return model, {key: x[:1] for key, x in inputs.items()}
+
+
+def test_a_model_without_biases_conserves_under_cp_lrp(bert):
+    model, inputs = bert
+    with torch.no_grad():
+        for path, parameter in model.named_parameters():
+            if path.endswith("bias"):
+                parameter.zero_()
+    assert_conserves(model, inputs, CP_LRP, tol=1e-10)
+    with pytest.raises(AssertionError, match="Taylor term"):
+        assert_conserves(model, inputs, ATTNLRP, tol=1e-10)
+
+
+def test_what_is_meant_to_absorb_is_not_held_against_a_model(bert):
+    found = assert_conserves(*bert, ATTNLRP, tol=1e-10, absorbing=ALL)
+    assert abs(found.residual) > 1e-3
+    for name in ALL:
+        others = [cause for cause in ALL if cause != name]
+        with pytest.raises(AssertionError, match=name):
+            assert_conserves(*bert, ATTNLRP, tol=1e-10, absorbing=others)
+
+
+def test_a_failure_names_the_amount_and_the_places(bert):
+    with pytest.raises(AssertionError) as caught:
+        assert_conserves(*bert, ATTNLRP)
+    text = str(caught.value)
+    assert "does not conserve" in text
+    assert "modeling_bert.py:" in text
+    assert "absorbing=[...]" in text
+
+
+def test_a_cause_that_does_not_exist_is_refused(bert):
+    with pytest.raises(ValueError, match=r"absorbing=\['biases'\]: no such cause"):
+        assert_conserves(*bert, ATTNLRP, absorbing=["biases"])

@@ -1,0 +1,297 @@
+"""The auditor's graph is the model, its ledger adds up, and its oracle is an independent text."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from axioms import kinds
+from axioms.audit import PROVED, REFUTED
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, bypass_softmax
+from numeric import attribute, audit
+from numeric.auditing import ledger
+from numeric.auditing.capture import capture
+from numeric.reference import by_kind
+from tests import cases
+from tests.traces import assert_same, snapshot
+
+COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
+SINGLE = {"llama", "mistral", "qwen2", "qwen3", "vit"}  # their eager code passes through float32
+
+
+def eager(name):
+    """A family as the auditor takes it, and its first example."""
+    model, inputs = cases.family(name, attn_implementation="eager")
+    return model, {key: x[:1] for key, x in inputs.items()}
+
+
+@cache
+def audited(name, composite="attnlrp", epsilon=0.0):
+    """The audit of class 1, once for all tests."""
+    return audit(*eager(name), COMPOSITES[composite], target=1, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("name", cases.FAMILIES)
+def test_the_captured_graph_computes_the_logits_of_the_model(name):
+    model, inputs = eager(name)
+    found = audited(name)
+    tolerance = 1e-5 if name in SINGLE else 1e-12
+    assert abs(found.logit - model(**inputs).logits[0, 1].item()) <= tolerance
+    assert found.forward_error <= tolerance
+
+
+@pytest.mark.parametrize("composite", COMPOSITES)
+@pytest.mark.parametrize("name", cases.FAMILIES)
+def test_the_fast_path_is_the_numpy_rules_on_the_captured_graph(name, composite):
+    fast, _ = cases.family(name)  # sdpa, whose kernels keep float64
+    _, inputs = eager(name)
+    a = attribute(fast, inputs, COMPOSITES[composite], target=1)
+    found = audited(name, composite)
+    np.testing.assert_allclose(a.relevance[0].numpy(), found.relevance, rtol=1e-8, atol=1e-8)
+    assert abs(found.relevance).max() > 1e-3
+
+
+def second_example(name):
+    _, inputs = cases.family(name)
+    rows = {key: x[1:] for key, x in inputs.items()}
+    length = int(rows["attention_mask"].sum())
+    return rows, {key: x[:, :length] for key, x in rows.items()}
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "qwen3"])
+def test_padding_changes_nothing_that_the_oracle_finds(name):
+    model, _ = eager(name)
+    padded, cut = second_example(name)
+    tokens = cut["input_ids"].shape[1]
+    a, b = audit(model, padded, target=1), audit(model, cut, target=1)
+    np.testing.assert_allclose(a.relevance[:tokens], b.relevance, atol=1e-5)
+    np.testing.assert_allclose(a.relevance[tokens:], 0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["bert", "distilbert", "roberta", "electra", "albert"])
+def test_at_a_finite_epsilon_both_texts_put_the_stabiliser_at_the_same_places(name):
+    a = attribute(*eager(name), ATTNLRP, target=1, epsilon=0.25)
+    found = audited(name, epsilon=0.25)
+    np.testing.assert_allclose(a.relevance[0].numpy(), found.relevance, rtol=1e-8, atol=1e-8)
+
+
+def test_a_mix_of_layers_is_audited_as_such():
+    model, inputs = eager("bert")
+    mix = bypass_softmax([1])
+    a = attribute(model, inputs, mix, target=1)
+    found = audit(model, inputs, mix, target=1)
+    np.testing.assert_allclose(a.relevance[0].numpy(), found.relevance, rtol=1e-8, atol=1e-10)
+    absorbed = {layer: row.get("Taylor term", 0) for layer, row in found.by_layer().items()}
+    assert absorbed[0] != 0
+    assert absorbed[1] == 0
+
+
+WRONG = {
+    "half of a product": (kinds.READOUT, kinds.BILINEAR_EPSILON),
+    "a sum": (kinds.ADD, kinds.EPSILON),
+    "the root mean square": (kinds.RMS_NORM, kinds.HELD_DEVIATION),
+    "the gate": (kinds.PRODUCT, kinds.EQUAL_SPLIT),
+    "the softmax": (kinds.SOFTMAX, kinds.TAYLOR),
+}
+
+
+@pytest.mark.parametrize("key", WRONG.values(), ids=WRONG)
+def test_a_wrong_rule_in_the_oracle_is_noticed(key, monkeypatch):
+    right = by_kind.RULES[key]
+
+    def wrong(*arguments, eps):
+        found = right(*arguments, eps=eps)
+        return tuple(1.01 * x for x in found) if isinstance(found, tuple) else 1.01 * found
+
+    want = audited("llama")
+    monkeypatch.setitem(by_kind.RULES, key, wrong)
+    found = audit(*eager("llama"), target=1)
+    assert abs(found.relevance - want.relevance).max() > 1e-4
+    assert abs(sum(line.numerical for line in found.ledger.lines)) > 1e-4  # the lemmas are apart
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.25])
+@pytest.mark.parametrize("name", cases.FAMILIES)
+def test_the_causes_add_up_to_the_whole_residual(name, eps):
+    for composite in COMPOSITES:
+        found = audited(name, composite, eps)
+        causes = found.by_cause()
+        assert abs(sum(causes.values()) - found.residual) <= 1e-9
+        assert abs(causes[ledger.NUMERICAL]) <= 1e-9
+        assert max(abs(line.numerical) for line in found.ledger.lines) <= 1e-9
+        for table in (found.by_layer(), found.by_kind()):
+            absorbed = sum(x for row in table.values() for x in row.values())
+            embeddings = sum(x for key, x in causes.items() if key.endswith("embedding"))
+            assert abs(absorbed + embeddings - found.residual) <= 1e-9
+
+
+def test_without_biases_cp_lrp_hands_everything_on():
+    model, inputs = eager("llama")
+    with torch.no_grad():
+        for path, parameter in model.named_parameters():
+            if path.endswith("bias"):
+                parameter.zero_()
+    found = audit(model, inputs, CP_LRP, target=1)
+    assert abs(found.residual) < 1e-12
+    hands_on = found.verdicts[0]
+    assert hands_on.verdict != REFUTED
+    assert audit(model, inputs, ATTNLRP, target=1).verdicts[0].verdict == REFUTED
+
+
+def test_what_absorbs_is_named_with_its_place():
+    model, _ = eager("bert")
+    found = audited("bert")
+    worst = found.worst(3)
+    sizes = [sum(map(abs, line.absorbed.values())) for line in found.ledger.lines]
+    assert [sum(map(abs, line.absorbed.values())) for line in worst] == sorted(sizes)[:-4:-1]
+    for line in worst:
+        assert line.node.origin.line.startswith("modeling_bert.py:")
+        assert model.get_submodule(line.node.origin.module) is not None
+
+
+def test_bilinear_depth_counts_the_products_of_every_path():
+    """Per layer, relevance skips attention, or takes V (one product), or Q or K (two).
+
+    The classifier reads one row, so the last layer's Q is that row's alone; entries are not
+    paths, operations are.
+    """
+    depths = audited("bert").structure.depths
+    assert depths["bert.embeddings.word_embeddings"] == {0: 4, 1: 8, 2: 20, 3: 16, 4: 16}
+    gated = audited("llama").structure.depths["model.embed_tokens"]
+    assert max(gated) == 2 * 3  # scores, readout, gate
+    assert min(gated) == 0
+
+
+def test_the_pairs_of_products_that_can_be_re_associated_are_counted():
+    found = audited("bert").structure
+    assert found.pairs == {
+        ("linear", "scores"): 4,
+        ("linear", "readout"): 2,
+        ("readout", "linear"): 2,
+    }
+    assert found.merges["sums of sums"] == 1  # word + type + position
+
+
+def verdict_of(found, name):
+    return next(v for v in found.verdicts if v.statement == f"invariant under: {name}")
+
+
+def test_invariance_is_decided_where_a_rewrite_applies():
+    found = audited("llama")
+    assert verdict_of(found, "commute products").verdict == PROVED
+    assert verdict_of(found, "decompose softmax").verdict == REFUTED
+    assert verdict_of(found, "decompose softmax").witness
+    assert len(verdict_of(found, "decompose softmax").nodes) == 2
+    assert not [v for v in found.verdicts if "LayerNorm" in v.statement]  # it has none
+    bert = audited("bert", epsilon=0.25)
+    assert verdict_of(bert, "re-associate sums").verdict == REFUTED
+    assert verdict_of(audited("bert"), "re-associate sums").verdict == PROVED
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "gpt2", "llama", "vit"])
+def test_the_model_is_left_as_it_was(name):
+    model, inputs = eager(name)
+    before = snapshot(model)
+    config = model.config.to_dict()
+    capture(model, inputs)
+    assert_same(before, snapshot(model))
+    assert model.config.to_dict() == config
+
+
+def test_a_target_is_explained_and_an_impossible_one_refused():
+    model, inputs = eager("bert")
+    logits = model(**inputs).logits[0]
+    assert audit(model, inputs).target == int(logits.argmax())
+    assert audit(model, inputs, target=2).logit == pytest.approx(logits[2].item(), abs=1e-12)
+    with pytest.raises(ValueError, match="classes 0 to 2"):
+        audit(model, inputs, target=3)
+
+
+def test_fused_attention_is_refused_by_name_with_the_remedy():
+    model, inputs = cases.family("bert")
+    with pytest.raises(ValueError, match="scaled_dot_product_attention") as caught:
+        audit(model, {key: x[:1] for key, x in inputs.items()})
+    assert "bert.encoder.layer.1.attention.self (modeling_bert.py" in str(caught.value)
+    assert 'set_attn_implementation("eager")' in str(caught.value)
+
+
+class Strange(nn.Module):
+    """Two operations that no rule covers, as an activation."""
+
+    def forward(self, x):
+        return torch.sin(x) * torch.cumsum(x, dim=-1)
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+def with_activation(module):
+    model, inputs = eager("bert")
+    for layer in model.bert.encoder.layer:
+        layer.intermediate.intermediate_act_fn = module.eval()
+    return model, inputs
+
+
+def test_all_operations_without_a_rule_are_listed_at_once():
+    with pytest.raises(ValueError, match="4 operations cannot be audited") as caught:
+        audit(*with_activation(Strange()))
+    for text in ("aten.sin.default", "aten.cumsum.default", "layer.0.intermediate", "test_audit"):
+        assert text in str(caught.value)
+
+
+def test_dynamic_control_flow_is_explained():
+    with pytest.raises(ValueError, match=r"cannot be captured by torch.export .*one graph"):
+        audit(*with_activation(Branching()))
+
+
+def halved(model):
+    return model.half()
+
+
+def quantised(model):
+    model.is_quantized = True
+    return model
+
+
+REFUSED = {
+    "half precision": (halved, "half precision"),
+    "quantised": (quantised, "quantised weights"),
+    "train mode": (lambda model: model.train(), "train mode"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_model_whose_numbers_would_mislead_is_refused(change, message):
+    model, inputs = eager("bert")
+    with pytest.raises(ValueError, match=message):
+        audit(change(model), inputs)
+
+
+def test_two_texts_at_once_are_refused():
+    model, inputs = cases.family("bert", attn_implementation="eager")
+    with pytest.raises(ValueError, match="2 examples; audit one text at a time"):
+        audit(model, inputs)
+
+
+def test_a_composite_without_lemmas_is_refused():
+    model, inputs = eager("bert")
+    with pytest.raises(LookupError, match="by gradient"):
+        audit(model, inputs, GRADIENT_X_INPUT)
+
+
+def test_a_composite_that_lacks_rules_lists_all_operations():
+    model, inputs = eager("bert")
+    few = {k: rule for k, rule in ATTNLRP.rules.items() if k not in (kinds.ADD, kinds.SOFTMAX)}
+    with pytest.raises(LookupError, match="no rule for 8 of") as caught:
+        audit(model, inputs, Composite("few", few))
+    assert "bert.encoder.layer.1.attention.self" in str(caught.value)
+
+
+def test_a_shared_layer_has_a_line_for_every_use():
+    found = audited("albert")
+    queries = [x for x in found.ledger.lines if x.node.origin.module.endswith("attention.query")]
+    assert [line.node.attributes["layer"] for line in queries] == [1, 0]

@@ -1,0 +1,62 @@
+"""Layers of a toy and of a real model run the same operations, and those that are written here.
+
+An upgrade of Transformers that changes what a family computes fails here by name; after the new
+code has been read, the digest that the failure prints takes the place of the old one.
+"""
+
+import pytest
+
+from numeric.auditing.capture import capture
+from tests import cases
+
+SIGNATURES = {
+    "bert": "67ea240b422787b9",
+    "roberta": "67ea240b422787b9",
+    "electra": "67ea240b422787b9",
+    "albert": "9e9b6ee3adbf420d",
+    "distilbert": "a04ed6dd3dc51865",
+    "gpt2": "875778a8f2edf4d4",
+    "llama": "2ca383474a38d66b",
+    "mistral": "2ca383474a38d66b",
+    "qwen2": "2ca383474a38d66b",
+    "qwen3": "901a635b77bdbfc2",
+    "vit": "21f8e6e3d50bcd7e",
+}
+"""By family: what every layer does, as ``numeric.auditing.capture`` digests it."""
+
+REAL = {
+    "bert": {},  # BERT-base
+    "distilbert": {},
+    "gpt2": {"pad_token_id": 0, "n_layer": 3},
+    "llama": dict(
+        hidden_size=256, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2,
+        intermediate_size=512, pad_token_id=0, attention_bias=True, mlp_bias=True,
+    ),
+}  # fmt: skip
+"""Sizes of published configurations; LLaMA's are cut to what fits beside other tests."""
+
+
+def layers(model, inputs):
+    found = capture(model, {key: x[:1] for key, x in inputs.items()}).signatures
+    return {layer: digest for layer, digest in found.items() if layer is not None}
+
+
+@pytest.mark.parametrize("name", cases.FAMILIES)
+def test_every_layer_runs_the_operations_that_were_read(name):
+    found = layers(*cases.family(name, attn_implementation="eager"))
+    assert found == dict.fromkeys(range(2), SIGNATURES[name])
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_toy_runs_the_operations_of_a_real_model(name):
+    cls, _ = cases.FAMILIES[name]
+    config = cls.config_class(**REAL[name])
+    config._attn_implementation = "eager"
+    found = layers(cls(config).eval(), cases.family_inputs(name))
+    assert found == dict.fromkeys(range(config.num_hidden_layers), SIGNATURES[name])
+    assert config.hidden_size > 16
+
+
+def test_another_activation_is_another_signature():
+    found = layers(*cases.family("bert", attn_implementation="eager", hidden_act="relu"))
+    assert SIGNATURES["bert"] not in found.values()
