@@ -41,6 +41,14 @@ def _table(*columns):
     return table
 
 
+def _grid():
+    """A name and what is said of it."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid
+
+
 def _header(facts):
     error = facts["forward_error"]
     rows = {
@@ -54,7 +62,7 @@ def _header(facts):
         "seconds": ", ".join(f"{name} {s:.1f}" for name, s in facts["seconds"].items()),
     }
     rows |= {f"note {n}": note for n, note in enumerate(facts["notes"], 1)}
-    grid = Table.grid(padding=(0, 2))
+    grid = _grid()
     for name, value in rows.items():
         grid.add_row(Text(name, style="dim"), Text(value))
     yield grid
@@ -147,9 +155,7 @@ def _place(op):
 
 def _verdicts(facts):
     yield _heading("Verdicts")
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
+    grid = _grid()
     for verdict in facts["verdicts"]:
         name = verdict["verdict"]
         said = Text.assemble((verdict["statement"], "bold"), f"\n{verdict['reason']}")
