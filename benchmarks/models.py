@@ -195,8 +195,8 @@ def _advice(name, source, error):
     if isinstance(source, Path):
         return what + (
             f"{source} must hold what save_pretrained writes for a model and its tokenizer: "
-            "config.json, model.safetensors, tokenizer.json; get it again, or use the model "
-            "embedded."
+            "config.json, model.safetensors, tokenizer.json (for images, its processor: "
+            "preprocessor_config.json); get it again, or use the model embedded."
         )
     return what + (
         "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "

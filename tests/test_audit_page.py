@@ -45,6 +45,25 @@ def chromium():
         driver.quit()
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "outcome"),
+    [
+        ("LRP_AXIOMS_BROWSER", "required", pytest.fail.Exception),
+        ("CI", "true", pytest.fail.Exception),
+        ("LRP_AXIOMS_BROWSER", "", pytest.skip.Exception),
+    ],
+)
+def test_a_missing_browser_fails_by_name_where_it_is_required(
+    monkeypatch, variable, value, outcome
+):
+    for name in ("CI", "LRP_AXIOMS_BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(outcome, match="chromium and chromedriver not installed"), chromium():
+        raise AssertionError("there is no browser to use")
+
+
 @pytest.fixture(scope="module")
 def browser():
     with chromium() as driver:
