@@ -148,9 +148,10 @@ def _conservation(root, composite, eps, absorbed, started, missing):
     tolerance = ROUNDING * max(1.0, abs(started))
     total = sum(abs(amount) for amount in absorbed.values())
     amounts = Counter()
-    for (_, cause), amount in absorbed.items():
-        amounts[cause] += amount
-    witness = "on this input: " + ", ".join(f"{cause} {x:+.6g}" for cause, x in amounts.items())
+    for (node, cause), amount in absorbed.items():
+        amounts[f"{cause} at {node.op}"] += amount
+    shown = (f"{place} {amount:+.6g}" for place, amount in amounts.items() if amount)
+    witness = "on this input: " + ", ".join(shown)
     kept = Verdict(
         statement="every operation hands on all the relevance that it receives",
         verdict=PROVED if not nodes else REFUTED if total > tolerance else OPEN,
@@ -167,10 +168,17 @@ def _conservation(root, composite, eps, absorbed, started, missing):
     bound = Verdict(
         statement=f"the leaves miss at most {total:.6g} logits, whatever the signs",
         verdict=BOUNDED,
-        reason=f"the sum of sizes of what {len(nodes)} operations absorb; missing {missing:+.6g}",
+        reason=(
+            f"the sum of sizes of what {_counted(len(nodes), 'operation')} absorb; "
+            f"missing {missing:+.6g}"
+        ),
         nodes=nodes,
     )
     return kept, adds_up, bound
+
+
+def _counted(count, noun):
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _invariance(root, composite, eps):
@@ -184,7 +192,7 @@ def _invariance(root, composite, eps):
             yield Verdict(
                 statement=f"invariant under: {name}{inside}",
                 verdict=cell.verdict,
-                reason=f"{cell.eps}; applies at {len(sites)} operations",
+                reason=f"{cell.eps}; applies at {_counted(len(sites), 'operation')}",
                 nodes=tuple(sites),
                 witness=cell.witness,
             )

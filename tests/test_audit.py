@@ -295,3 +295,16 @@ def test_a_shared_layer_has_a_line_for_every_use():
     found = audited("albert")
     queries = [x for x in found.ledger.lines if x.node.origin.module.endswith("attention.query")]
     assert [line.node.attributes["layer"] for line in queries] == [1, 0]
+    note = "albert_layers.0.attention.query.weight is used 2 times: each use has a line of its own"
+    assert [text for text in found.notes if text.endswith(note)]
+    assert audited("bert").notes == ()
+
+
+def test_tied_parameters_are_told():
+    model, inputs = eager("bert")
+    layers = model.bert.encoder.layer
+    layers[1].output.dense.weight = layers[0].output.dense.weight
+    found = audit(model, inputs, target=1)
+    assert len(found.notes) == 2
+    assert "layer.0.output.dense.weight and bert.encoder.layer.1.output" in found.notes[0]
+    assert abs(sum(found.by_cause().values()) - found.residual) <= 1e-9

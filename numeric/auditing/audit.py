@@ -1,6 +1,7 @@
 """The audit of one model on one input: where relevance goes, and what decides if it is kept."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -50,7 +51,7 @@ class Audit:
         found: dict[str, float] = {}
         for line in self.ledger.lines:
             for cause, amount in line.absorbed.items():
-                name = _cause(line, cause)
+                name = cause_of(line, cause)
                 found[name] = found.get(name, 0.0) + amount
         for leaf, r in self.ledger.leaves.items():
             if leaf.attributes["role"] != "word":
@@ -136,7 +137,7 @@ def audit(
         verdicts=decided,
         structure=structure(captured.root),
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
-        notes=tuple(_notes(model)),
+        notes=tuple(_notes(model, order)),
     )
 
 
@@ -171,14 +172,21 @@ def _one_example(arguments):
         raise ValueError(f"the batch has {size} examples; audit one text at a time")
 
 
-def _notes(model):
+def _notes(model, order):
+    """What is one thing in the model, and several in the ledger."""
     shared: dict[int, list[str]] = {}
     for path, p in model.named_parameters(remove_duplicate=False):
         shared.setdefault(id(p), []).append(path)
     for paths in shared.values():
         if len(paths) > 1:
             yield f"{' and '.join(paths)} are one parameter: each use has a line of its own"
+    weights = [x.args[1] for x in order if x.op == kinds.LINEAR and len(x.args) > 1]
+    uses = Counter(weight.name for weight in weights if weight.name in model.state_dict())
+    for name, count in uses.items():
+        if count > 1:
+            yield f"{name} is used {count} times: each use has a line of its own"
 
 
-def _cause(line, cause):
+def cause_of(line: ledgers.Line, cause: str) -> str:
+    """The cause as reports name it: a LayerNorm's bias is its beta."""
     return "LayerNorm beta" if (line.kind, cause) == (kinds.LAYER_NORM, "bias") else cause

@@ -10,7 +10,7 @@ from itertools import groupby
 from axioms.audit import Structure, Verdict
 from axioms.graph import Node
 from numeric.auditing import ledger as ledgers
-from numeric.auditing.audit import Audit, _cause
+from numeric.auditing.audit import Audit, cause_of
 
 SCHEMA = 1
 PACKAGES = ("lrp-axioms", "torch", "transformers", "numpy", "sympy")
@@ -77,7 +77,7 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict:
 
 def absorbed(line: ledgers.Line) -> dict[str, float]:
     """What one operation absorbed, by cause, with what rounding did."""
-    named = {_cause(line, cause): amount for cause, amount in line.absorbed.items()}
+    named = {cause_of(line, cause): amount for cause, amount in line.absorbed.items()}
     return named | {ledgers.NUMERICAL: line.numerical}
 
 
