@@ -53,9 +53,10 @@ def attribute(
     target: int | Sequence[int] | Tensor | None = None,
     **options,
 ) -> Attribution:
-    """How much each token contributes to one logit of a sequence classifier.
+    """How much each token, or patch of an image, contributes to one logit of a classifier.
 
-    ``inputs`` is a tokenizer's batch, (batch, token); padding on the right is welcome and gets 0.
+    ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
+    processor's, (batch, channel, height, width).
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
     None (the predicted class), a class, or one class per example.  The relevance of a token
     under LRP is that of its word + position + type embedding before the first LayerNorm, summed
