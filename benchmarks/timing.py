@@ -1,18 +1,22 @@
 """Time of LRP against Leave-One-Out, as ratios measured in alternating runs."""
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Sequence
 
 import torch
+from scipy.stats import linregress
 
 from benchmarks.experiment import Result, Track, untracked
 from benchmarks.models import Classifier
 from numeric import attribute
 
-LENGTHS = (8, 16, 32, 64, 128)
+LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 REPEATS = 7
+LONG = 128  # beyond it rounds are fewer, because Leave-One-Out grows with the square of length
+FIT_FROM = 64  # tokens: below, the fixed cost of a call hides how time grows
 
 
 def plain_gradient(model, inputs):
@@ -38,6 +42,9 @@ METHODS = {
     "cp-lrp": lambda model, inputs: attribute(model, inputs, "cp-lrp").relevance,
     "loo": lambda model, inputs: attribute(model, inputs, "loo").relevance,
 }
+
+
+LABELS = {"gradient": "gradient", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO"}
 
 
 def random_text(model, *, batch: int, tokens: int) -> dict[str, torch.Tensor]:
@@ -97,11 +104,12 @@ def lrp_versus_loo(
     for tokens in track([n for n in lengths if n <= longest], "time of LRP and LOO"):
         inputs = random_text(model, batch=1, tokens=tokens)
         run = {name: lambda f=f, x=inputs: f(model, x) for name, f in METHODS.items()}
-        seconds = alternate(run, repeats=repeats)
+        rounds = repeats if tokens <= LONG else max(2, repeats * LONG**2 // tokens**2)
+        seconds = alternate(run, repeats=rounds)
         median = {name: statistics.median(s) for name, s in seconds.items()}
         ratios = [a / b for a, b in zip(seconds["loo"], seconds["attnlrp"], strict=True)]
         rows.append(
-            {"tokens": tokens}
+            {"tokens": tokens, "rounds": rounds}
             | {f"{name} ms": 1000 * value for name, value in median.items()}
             | {"LOO / AttnLRP": statistics.median(ratios)}
             | {"ratio": f"{statistics.median(ratios):.1f} [{min(ratios):.1f}, {max(ratios):.1f}]"}
@@ -111,8 +119,8 @@ def lrp_versus_loo(
         table="time",
         title="Time: one LRP pass against Leave-One-Out",
         text=(
-            "Milliseconds for one text on this machine, median of "
-            f"{repeats} alternating runs; the ratio is the median within a run, with its range. "
+            f"Milliseconds for one text on this machine, median of {repeats} alternating runs "
+            f"(fewer beyond {LONG} tokens); the ratio is the median within a run, with its range. "
             "'gradient' is plain gradient x input of the same model. Random token ids: time "
             "depends on shapes alone."
         ),
@@ -124,5 +132,22 @@ def lrp_versus_loo(
             "repeats": repeats,
         },
         rows=rows,
+        notes=growth(rows),
         seconds=time.perf_counter() - start,
+    )
+
+
+def growth(rows: Sequence[dict]) -> tuple[str, ...]:
+    """The exponent a of time ~ tokens^a by method, fitted to the rows from FIT_FROM tokens on."""
+    fitted = [row for row in rows if row["tokens"] >= FIT_FROM]
+    if len(fitted) < 3:
+        return ()
+    tokens = [math.log(row["tokens"]) for row in fitted]
+    found = []
+    for name, label in LABELS.items():
+        fit = linregress(tokens, [math.log(row[f"{name} ms"]) for row in fitted])
+        found.append(f"{label} {fit.slope:.2f} ± {fit.stderr:.2f}")
+    return (
+        f"From {fitted[0]['tokens']} to {fitted[-1]['tokens']} tokens time grows as a power of "
+        f"length, with exponent (± standard error): {', '.join(found)}.",
     )
