@@ -3,9 +3,12 @@
 SYMBOLIC = "axioms/rules.py"
 REFERENCE = "numeric/reference/rules.py"
 BERT = "numeric/reference/bert.py"
+EVALUATE = "numeric/reference/evaluate.py"
+POSITIONAL = "numeric/reference/positional.py"
 
 LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
 SHAPE = "only the shape is taken, and what every layer reads has one shape"
+COUNTED = "an equal split counts its factors and does not look at them"
 REST = "NumPy takes any negative length for the one that it is to work out"
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -57,5 +60,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (BERT, "relevance", "-1 -> 1 in np.zeros_like(inputs[-1])"): SHAPE,
     (BERT, "relevance", "-1 -> -2 in np.zeros_like(inputs[-1])"): SHAPE,
     (BERT, "relevance", "-1 -> -0 in np.zeros_like(inputs[-1])"): SHAPE,
+    (POSITIONAL, "gathered", "-1 -> -2 in features.reshape(len(features), -1)"): REST,
+    (POSITIONAL, "gathered", "-1 -> -2 in r.reshape(len(table), -1)"): REST,
+    (POSITIONAL, "turned", "(x, cos) -> (cos, x)"): COUNTED,
+    (POSITIONAL, "turned", "(quarter_turn(x), sin) -> (sin, quarter_turn(x))"): COUNTED,
+    (POSITIONAL, "multiplied_weights", "(a, t) -> (t, a)"): COUNTED,
+    (
+        POSITIONAL,
+        "chained",
+        "(strength[:, :, None, None], axis[..., None], axis[:, :, None]) -> "
+        "(axis[:, :, None], axis[..., None], strength[:, :, None, None])",
+    ): COUNTED,
 }
 """(file, function, change) -> reason."""

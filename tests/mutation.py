@@ -23,6 +23,7 @@ from tests import (
     test_checks_can_fail,
     test_given_signs,
     test_gradient_messages,
+    test_positional_attention,
     test_reference,
     test_reference_linear_attention,
 )
@@ -117,6 +118,8 @@ FAST = {
     "numeric/reference/by_kind.py": (by_kind,),
     "numeric/reference/bert.py": (model,),
     "numeric/reference/linear_attention.py": (factorizations,),
+    "numeric/reference/positional.py": (test_positional_attention.check_all,),
+    "numeric/reference/positional_attention.py": (test_positional_attention.check_all,),
 }
 """By file: the checks that notice most of its mutants, at once."""
 
@@ -136,6 +139,11 @@ SLOW = {
         "tests/test_reference_linear_attention.py",
         "tests/test_reference_records.py",
     ),
+    "numeric/reference/positional.py": (
+        "tests/test_positional_attention.py",
+        "tests/test_positions.py",
+    ),
+    "numeric/reference/positional_attention.py": ("tests/test_positional_attention.py",),
 }
 """By file: the tests, or folders of tests, that are to notice the others."""
 

@@ -1,12 +1,11 @@
 """Nine ways to encode position, by messages: what every operation hands to its operands.
 
-One causal attention layer, one example at a time, NumPy float64.  A family is a function that
-runs forward and returns its values and a second function, which takes the relevance of those
-values down to the operands and to the position leaves.
+One example at a time, NumPy float64.  Each function of a family runs forward and returns its
+values and a second function, which takes the relevance of those values down to its operands and
+to the position leaves.
 Axis letters: ``t`` token; ``c`` channel; ``h`` head; ``j`` query row; ``i`` key row; ``r``
-query/key channel; ``m`` feature; ``n`` hidden unit.  Parameters: ``query``, ``key``, ``value``
-and ``classifier``, each with ``.weight`` (out, in) and ``.bias`` (out); ``leaves.NAME``, what
-position is made of; ``weights.NAME``, what a family has learned besides.
+query/key channel; ``m`` feature; ``n`` hidden unit.  Parameters: ``leaves.NAME``, what position is
+made of; ``weights.NAME``, what a family has learned besides.
 """
 
 from dataclasses import dataclass, field
@@ -15,16 +14,6 @@ import numpy as np
 
 from numeric.reference import rules
 from numeric.reference.rules import product
-
-
-@dataclass(frozen=True, kw_only=True)
-class Relevance:
-    """Relevance, in logits, of tokens (t), of position leaves, and absorbed by place."""
-
-    tokens: np.ndarray
-    positions: dict[str, np.ndarray]
-    absorbed: dict[str, float]
-    logit: float
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,7 @@ def scored(q, k):
 
 def back(tokens):
     """How far key i lies behind query j; 0 ahead.  (j, i)"""
-    return np.maximum(np.subtract.outer(np.arange(tokens), np.arange(tokens)), 0)
+    return np.subtract.outer(np.arange(tokens), np.arange(tokens)).clip(min=0)
 
 
 def per_distance(tokens):
@@ -100,7 +89,8 @@ def gathered(s, table, features, r):
 # --- families: embeddings, logits, weights -------------------------------------------------------
 
 
-def plain_embedding(s, x):
+def plain(s, x):
+    """Embeddings or attention weights without a position of their own."""
     return x, lambda r: (r, {})
 
 
@@ -136,7 +126,7 @@ def mapped(s, q, k):
     scores = scored(q, k)
     both = np.concatenate([scores, spread(table, features)]).transpose(1, 2, 0)
     inner, bias, outer = (s.weight(name) for name in ("inner", "inner_bias", "outer"))
-    relu = np.maximum(both @ inner + bias, 0)
+    relu = (both @ inner + bias).clip(min=0)
     f = (relu @ outer).transpose(2, 0, 1)
 
     def down(r):
@@ -158,8 +148,7 @@ def quarter_turn(x):
 
 def turned_back(r):
     """Relevance to where quarter_turn took its values from: a move of entries, signs included."""
-    half = r.shape[-1] // 2
-    return np.concatenate([r[..., half:], r[..., :half]], axis=-1)
+    return np.roll(r, r.shape[-1] // 2, axis=-1)
 
 
 def turned(s, x, cos, sin, place):
@@ -211,32 +200,36 @@ def chained(s, q, k, x):
     strength = 2 / (1 + np.exp(-product("tc,ch->ht", x, s.weight("strength"))))
     step = product("ht,htr,hts->htrs", strength, axis, axis)
     tokens = q.shape[1]
-    path = {}  # (j, i) -> key i after the steps of the tokens i+1, ..., j; and before the last
+    chains = []  # of every key i: itself, then after the steps of the tokens i+1, i+2, ...
     for i in range(tokens):
-        path[i, i] = k[:, i]
+        chains.append([k[:, i]])
         for j in range(i + 1, tokens):
-            path[j, i] = path[j - 1, i] - product("hrs,hs->hr", step[:, j], path[j - 1, i])
+            key = chains[i][-1]
+            chains[i].append(key - product("hrs,hs->hr", step[:, j], key))
     z = np.zeros((len(q), tokens, tokens))
-    for (j, i), key in path.items():
-        z[:, j, i] = product("hr,hr->h", q[:, j], key) / np.sqrt(q.shape[-1])
+    for i, chain in enumerate(chains):
+        for j, key in enumerate(chain, start=i):
+            z[:, j, i] = product("hr,hr->h", q[:, j], key) / np.sqrt(q.shape[-1])
 
     def down(r):
         of_q, of_k, of_step = np.zeros_like(q), np.zeros_like(k), np.zeros_like(step)
-        for (end, i), key in path.items():
-            one_q, one_k, one_r = q[:, end, None], key[:, None], r[:, end, i, None, None]
-            r_q, r_key = s.scores(one_q, one_k, one_r)
-            of_q[:, end] += r_q[:, 0]
-            r_key = r_key[:, 0]
-            for j in range(end, i, -1):
-                before = path[j - 1, i]
+        for i in range(tokens):
+            arrived = np.zeros_like(k[:, i])  # at key i after the steps up to token j
+            for j in reversed(range(i, tokens)):
+                r_q, r_key = s.scores(q[:, [j]], chains[i][j - i][:, None], r[:, [j]][..., [i]])
+                of_q[:, j] += r_q[:, 0]
+                arrived += r_key[:, 0]
+                if j == i:
+                    continue
+                before = chains[i][j - 1 - i]
                 away = -product("hrs,hs->hr", step[:, j], before)
-                r_key, r_away = s.add("moved key", (before, away), r_key)
-                r_step, r_before = s.bilinear(
+                r_before, r_away = s.add("moved key", (before, away), arrived)
+                of_one, through = s.bilinear(
                     "step", step[:, j], before[..., None], r_away[..., None]
                 )
-                of_step[:, j] += r_step
-                r_key = r_key + r_before[..., 0]
-            of_k[:, i] += r_key
+                of_step[:, j] += of_one
+                arrived = r_before + through[..., 0]
+            of_k[:, i] = arrived
         of_strength, left, right = rules.equal_split(
             (strength[:, :, None, None], axis[..., None], axis[:, :, None]), of_step
         )
@@ -244,10 +237,6 @@ def chained(s, q, k, x):
         return of_q, of_k, {"axis": of_axis, "strength": of_strength.sum(axis=(-1, -2))}
 
     return z, down
-
-
-def plain_weights(s, a):
-    return a, lambda r: (r, {})
 
 
 def multiplied_weights(s, a):
@@ -261,71 +250,19 @@ def multiplied_weights(s, a):
     return a * t, down
 
 
+PLAIN = {"embed": plain, "score": plain_scores, "weigh": plain}
 FAMILIES = {
-    "sinusoidal": (summed_embedding, plain_scores, plain_weights),
-    "relative bias": (plain_embedding, biased(per_distance), plain_weights),
-    "linear bias": (plain_embedding, biased(decay), plain_weights),
-    "fourier bias": (plain_embedding, biased(waves), plain_weights),
-    "toeplitz": (plain_embedding, plain_scores, multiplied_weights),
-    "logit map": (plain_embedding, mapped, plain_weights),
-    "householder": (plain_embedding, chained, plain_weights),
-    "rotary": (plain_embedding, angles_by_place, plain_weights),
-    "contextual rotary": (plain_embedding, angles_by_content, plain_weights),
+    "sinusoidal": PLAIN | {"embed": summed_embedding},
+    "relative bias": PLAIN | {"score": biased(per_distance)},
+    "linear bias": PLAIN | {"score": biased(decay)},
+    "fourier bias": PLAIN | {"score": biased(waves)},
+    "toeplitz": PLAIN | {"weigh": multiplied_weights},
+    "logit map": PLAIN | {"score": mapped},
+    "householder": PLAIN | {"score": chained},
+    "rotary": PLAIN | {"score": angles_by_place},
+    "contextual rotary": PLAIN | {"score": angles_by_content},
 }
-"""By name: where position may enter, from the embeddings to the attention weights."""
+"""By name: how position enters embeddings, scores and attention weights."""
 
 BY_CONTENT = {"householder", "contextual rotary"}
 """Families whose position leaves the tokens give; relevance stops at the leaves."""
-
-
-def relevance(parameters, x, *, family, heads, eps=0.0):
-    """Eqs. 1, 3, 4 and 5 from the logit of one example to its tokens and its position leaves.
-
-    x: (t, c).  Absorbed by place: what arrived less what was handed on.
-    """
-    embed, score, weigh = FAMILIES[family]
-    s = Setting(parameters, heads, eps)
-    e, embedding_down = embed(s, x)
-
-    maps = {name: _linear(parameters, name) for name in ("query", "key", "value")}
-    q, k, v = (_split(e @ weight + bias, heads) for weight, bias in maps.values())
-    z, logits_down = score(s, q, k, x) if family in BY_CONTENT else score(s, q, k)
-    z = np.where(np.tri(len(x), dtype=bool), z, -np.inf)
-    a, weights_down = weigh(s, rules.softmax(z))
-    o = _merge(product("hji,hir->hjr", a, v))
-    weight, bias = _linear(parameters, "classifier")
-    mean = o.mean(axis=0)
-    logit = mean @ weight + bias
-
-    r = s.linear("classifier", mean, weight, bias, logit)
-    average = np.full((len(x), 1), 1 / len(x))
-    r = s.linear("mean", o.T, average, 0.0, r[:, None]).T
-    r_a, r_v = s.bilinear("readout", a, v, _split(r, heads))
-    r_a, from_weights = weights_down(r_a)
-    r_z = s.handed("softmax", r_a, rules.softmax_taylor(z, r_a))
-    r_q, r_k, from_logits = logits_down(r_z)
-    r_e = sum(
-        s.linear(name, e, *maps[name], _merge(part))
-        for name, part in zip(maps, (r_q, r_k, r_v), strict=True)
-    )
-    r_x, from_embedding = embedding_down(r_e)
-    return Relevance(
-        tokens=r_x.sum(axis=-1),
-        positions=from_weights | from_logits | from_embedding,
-        absorbed=s.absorbed,
-        logit=float(logit[0]),
-    )
-
-
-def _linear(parameters, name):
-    return parameters[f"{name}.weight"].T, parameters[f"{name}.bias"]
-
-
-def _split(x, heads):
-    """(t, c) -> (h, t, r)"""
-    return x.reshape(len(x), heads, -1).transpose(1, 0, 2)
-
-
-def _merge(x):
-    """(h, t, r) -> (t, c)"""
-    return x.transpose(1, 0, 2).reshape(x.shape[1], -1)
