@@ -24,16 +24,25 @@ SIGNATURES = {
 }
 """By family: what every layer does, as ``numeric.auditing.capture`` digests it."""
 
+THREE = {"num_hidden_layers": 3, "vocab_size": 50}
+GROUPED = THREE | dict(
+    hidden_size=256, num_attention_heads=8, num_key_value_heads=2, intermediate_size=512,
+    head_dim=32, pad_token_id=0, attention_bias=True, mlp_bias=True,
+)  # fmt: skip
 REAL = {
-    "bert": {},  # BERT-base
-    "distilbert": {},
-    "gpt2": {"pad_token_id": 0, "n_layer": 3},
-    "llama": dict(
-        hidden_size=256, num_hidden_layers=3, num_attention_heads=8, num_key_value_heads=2,
-        intermediate_size=512, pad_token_id=0, attention_bias=True, mlp_bias=True,
-    ),
-}  # fmt: skip
-"""Sizes of published configurations; LLaMA's are cut to what fits beside other tests."""
+    "bert": {},  # BERT-base as it is published
+    "distilbert": {"n_layers": 3, "vocab_size": 50},
+    "roberta": THREE,
+    "electra": THREE,
+    "albert": THREE | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
+    "gpt2": {"pad_token_id": 0, "n_layer": 3, "bos_token_id": 1, "eos_token_id": 2},
+    "llama": GROUPED,
+    "mistral": GROUPED,
+    "qwen2": GROUPED,
+    "qwen3": GROUPED,
+    "vit": {"num_hidden_layers": 3, "image_size": 6, "patch_size": 2, "num_channels": 2},
+}
+"""What differs from the defaults of Transformers, which are published sizes; fewer layers."""
 
 
 def layers(model, inputs):
