@@ -21,6 +21,8 @@ from numeric.reference import bert, linear_attention
 from tests import (
     test_by_kind,
     test_checks_can_fail,
+    test_evaluate,
+    test_evaluate_by_hand,
     test_given_signs,
     test_gradient_messages,
     test_positional_attention,
@@ -118,6 +120,7 @@ FAST = {
     "numeric/reference/by_kind.py": (by_kind,),
     "numeric/reference/bert.py": (model,),
     "numeric/reference/linear_attention.py": (factorizations,),
+    "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
     "numeric/reference/positional.py": (test_positional_attention.check_all,),
     "numeric/reference/positional_attention.py": (test_positional_attention.check_all,),
 }
@@ -138,6 +141,11 @@ SLOW = {
     "numeric/reference/linear_attention.py": (
         "tests/test_reference_linear_attention.py",
         "tests/test_reference_records.py",
+    ),
+    "numeric/reference/evaluate.py": (
+        "tests/test_evaluate_by_hand.py",
+        "tests/test_evaluate.py",
+        "tests/test_audit.py",
     ),
     "numeric/reference/positional.py": (
         "tests/test_positional_attention.py",

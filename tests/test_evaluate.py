@@ -1,0 +1,289 @@
+"""The oracle over captured graphs is SymPy's sweep, slice by slice.
+
+All values are multiples of 1/16, so that both texts start from the same numbers.
+"""
+
+from functools import cache
+from unittest import mock
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from axioms import kinds, propagate
+from axioms.composites import ATTNLRP, Composite, UnassignedOperation
+from axioms.graph import INPUT, MOVE, TRANSPOSE, Node, leaf, parameter, topological
+from numeric.reference import evaluate
+
+EPS = (0, sp.Rational(1, 4))
+CLOSE = {"rtol": 1e-12, "atol": 1e-12}
+SLICES = 2
+
+# name -> kind of operation, rule, shapes of the activations, shapes of the parameters
+X, Y, BIAS = (3, 4), (4, 2), (1, 4)
+CASES = {
+    "linear": (kinds.LINEAR, kinds.EPSILON, [X], [Y, (1, 2)]),
+    "linear, no bias": (kinds.LINEAR, kinds.EPSILON, [X], [Y]),
+    "linear, bias outside": (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS, [X], [Y, (1, 2)]),
+    "sum of three": (kinds.ADD, kinds.EPSILON, [X, X, X], []),
+    "scores": (kinds.SCORES, kinds.BILINEAR_EPSILON, [X, (2, 4)], []),
+    "scores, held": (kinds.SCORES, kinds.CONSTANT, [X, (2, 4)], []),
+    "softmax": (kinds.SOFTMAX, kinds.TAYLOR, [X], []),
+    "softmax, held": (kinds.SOFTMAX, kinds.CONSTANT, [X], []),
+    "readout": (kinds.READOUT, kinds.BILINEAR_EPSILON, [X, Y], []),
+    "readout, values only": (kinds.READOUT, kinds.VALUE_ONLY, [X, Y], []),
+    "matrix product": (kinds.BILINEAR, kinds.BILINEAR_EPSILON, [X, Y], []),
+    "product of three": (kinds.PRODUCT, kinds.EQUAL_SPLIT, [X, X, X], []),
+    "LayerNorm": (kinds.LAYER_NORM, kinds.HELD_DEVIATION, [X], [BIAS, BIAS]),
+    "LayerNorm as identity": (kinds.LAYER_NORM, kinds.IDENTITY, [X], [BIAS, BIAS]),
+    "RMSNorm": (kinds.RMS_NORM, kinds.HELD_DEVIATION, [X], [BIAS]),
+    "relu": (kinds.ACTIVATION, kinds.IDENTITY, [X], []),
+}
+ATTRIBUTES = {
+    kinds.SCORES: {"scale": sp.Rational(1, 2)},
+    kinds.LAYER_NORM: {"norm_eps": sp.Rational(1, 2)},
+    kinds.RMS_NORM: {"norm_eps": sp.Rational(1, 2)},
+    kinds.ACTIVATION: {"function": "relu"},
+}
+
+
+def sixteenths(shape, *, seed):
+    """Of both signs, none of them 0."""
+    rng = np.random.default_rng(seed)
+    return rng.choice([-1, 1], shape) * rng.integers(1, 40, shape) / 16
+
+
+def exact(array):
+    return sp.Matrix(np.atleast_2d(array).tolist()).applyfunc(sp.Rational)
+
+
+def dense(matrix):
+    return np.array([float(v) for v in matrix]).reshape(matrix.shape)
+
+
+def graph_of(name, number):
+    """One operation, its numbers made by ``number``."""
+    kind, _, activations, parameters = CASES[name]
+    leaves = [leaf(f"x{n}") for n in range(len(activations))]
+    leaves += [parameter(f"w{n}") for n in range(len(parameters))]
+    attributes = ATTRIBUTES.get(kind, {}).items()
+    about = {k: number(v) if isinstance(v, sp.Rational) else v for k, v in attributes}
+    return Node(kind, tuple(leaves), attributes=about)
+
+
+def values_of(name):
+    """Leaves by name: activations with a leading axis, vectors as such."""
+    _, _, activations, parameters = CASES[name]
+    seed = 100 * list(CASES).index(name)
+    values = {
+        f"x{n}": sixteenths((SLICES, *shape), seed=seed + n) for n, shape in enumerate(activations)
+    }
+    for n, shape in enumerate(parameters):
+        values[f"w{n}"] = sixteenths(shape if shape[0] > 1 else shape[1:], seed=seed + 10 + n)
+    return values
+
+
+def start_of(name):
+    return sixteenths((SLICES, *values_by_sympy(name)[0].shape), seed=7)
+
+
+def composite_of(name):
+    return Composite(name, {CASES[name][0]: CASES[name][1]})
+
+
+def points(name):
+    for n in range(SLICES):
+        yield {k: exact(v[n] if k[0] == "x" else v) for k, v in values_of(name).items()}
+
+
+@cache
+def values_by_sympy(name):
+    graph = graph_of(name, sp.Rational)
+    return [dense(propagate.evaluate(graph, point)[graph]) for point in points(name)]
+
+
+@cache
+def relevance_by_sympy(name, eps):
+    """Of every input, (slice, ...)."""
+    graph, found = graph_of(name, sp.Rational), []
+    for point, start in zip(points(name), start_of(name), strict=True):
+        options = {"eps": eps, "relevance": exact(start)}
+        got = propagate.propagate(graph, point, composite_of(name), **options)
+        found.append([dense(got[x]) for x in graph.args if x.op == INPUT])
+    return [np.stack(parts) for parts in zip(*found, strict=True)]
+
+
+def check(name, eps, *, composite=None, propagated=evaluate.propagate):
+    """Raises AssertionError unless values, relevance, and what is sent are those of SymPy."""
+    graph = graph_of(name, float)
+    order, values = topological(graph), values_of(name)
+    leaves = {x: values[x.name] for x in graph.args}
+    np.testing.assert_allclose(
+        evaluate.forward(order, leaves)[graph], values_by_sympy(name), **CLOSE
+    )
+    start, sent = start_of(name), {}
+    composite = composite or composite_of(name)
+    got = propagated(order, leaves, composite, start, eps=float(eps), sent=sent)
+    want = relevance_by_sympy(name, eps)
+    inputs = [x for x in graph.args if x.op == INPUT]
+    for x, message in zip(inputs, want, strict=True):
+        np.testing.assert_allclose(got[x], message, **CLOSE)
+    np.testing.assert_allclose(sent[graph], sum(message.sum() for message in want), **CLOSE)
+    assert got.keys() == {graph, *inputs}
+
+
+@pytest.mark.parametrize("eps", EPS)
+@pytest.mark.parametrize("name", CASES)
+def test_an_operation_hands_on_what_its_messages_say(name, eps):
+    check(name, eps)
+
+
+# a network of shared nodes
+
+
+def network(transpose, number):
+    """Linear layers, scores, a square, a readout of transposed values, a residual and a bias."""
+    x, bias = leaf("x"), parameter("bias")
+    h = Node(kinds.LINEAR, (x, parameter("w"), parameter("c")))
+    z = Node(kinds.SCORES, (h, x), attributes={"scale": number(sp.Rational(1, 2))})
+    return Node(kinds.ADD, ((z * z) @ transpose(transpose(h)), x, bias))
+
+
+def permuted(x):
+    return Node(MOVE, (x,), attributes={"move": "permute", "arguments": ((1, 0),)})
+
+
+POINT = {
+    "x": sixteenths((2, 2), seed=1),
+    "w": sixteenths((2, 2), seed=2),
+    "c": sixteenths((2,), seed=3),
+    "bias": sixteenths((2, 2), seed=4),
+}
+
+
+@cache
+def network_by_sympy(eps):
+    graph = network(lambda x: Node(TRANSPOSE, (x,)), sp.Rational)
+    point = {name: exact(value) for name, value in POINT.items()}
+    start = exact(sixteenths((2, 2), seed=5))
+    values = propagate.evaluate(graph, point)
+    got = propagate.propagate(graph, point, ATTNLRP, eps=eps, relevance=start)
+    return [(dense(values[node]), dense(got[node])) for node in topological(graph)]
+
+
+def check_network(eps, *, propagated=evaluate.propagate):
+    """Raises AssertionError unless values and relevance of every node are those of SymPy."""
+    order = topological(network(permuted, float))
+    leaves = {node: POINT[node.name] for node in order if node.name}
+    values = evaluate.forward(order, leaves)
+    start = sixteenths((2, 2), seed=5)
+    got = propagated(order, leaves, ATTNLRP, start, eps=float(eps))
+    for node, (value, relevance) in zip(order, network_by_sympy(eps), strict=True):
+        if node in values:
+            np.testing.assert_allclose(values[node], value, **CLOSE)
+            np.testing.assert_allclose(got[node], relevance, **CLOSE)
+
+
+def check_all():
+    """SymPy's part is done once, so that this is quick from the second time on."""
+    for eps in EPS:
+        for name in CASES:
+            check(name, eps)
+        check_network(eps)
+
+
+@pytest.mark.parametrize("eps", EPS)
+def test_shares_of_a_node_that_is_used_twice_add_up(eps):
+    check_network(eps)
+
+
+def test_values_that_are_known_are_not_computed_again():
+    order = topological(network(permuted, float))
+    leaves = {node: POINT[node.name] for node in order if node.name}
+    values = evaluate.forward(order, leaves)
+    with mock.patch.object(evaluate, "forward", side_effect=AssertionError):
+        evaluate.propagate(order, leaves, ATTNLRP, np.ones((2, 2)), eps=0.0, values=values)
+
+
+def test_relevance_at_the_last_operation_is_what_it_started_with():
+    order = topological(network(permuted, float))
+    leaves = {node: POINT[node.name] for node in order if node.name}
+    got = evaluate.propagate(order, leaves, ATTNLRP, np.ones((2, 2)), eps=0.25)
+    np.testing.assert_array_equal(got[order[-1]], np.ones((2, 2)))
+
+
+def test_operations_without_a_rule_are_listed():
+    order = topological(network(permuted, float))
+    leaves = {node: POINT[node.name] for node in order if node.name}
+    few = Composite("few", {kinds.LINEAR: kinds.EPSILON})
+    with pytest.raises(UnassignedOperation, match="no rule for 4 of 5"):
+        evaluate.propagate(order, leaves, few, np.ones((2, 2)), eps=0.0)
+
+
+# wrong texts
+
+OTHER_RULE = {
+    "linear": kinds.EPSILON_WITHOUT_BIAS,
+    "linear, bias outside": kinds.EPSILON,
+    "scores": kinds.CONSTANT,
+    "softmax": kinds.CONSTANT,
+    "readout": kinds.VALUE_ONLY,
+    "readout, values only": kinds.BILINEAR_EPSILON,
+    "LayerNorm": kinds.IDENTITY,
+    "LayerNorm as identity": kinds.HELD_DEVIATION,
+}
+
+
+@pytest.mark.parametrize("name", OTHER_RULE)
+def test_another_rule_is_rejected(name):
+    with pytest.raises(AssertionError):
+        check(name, EPS[1], composite=Composite("wrong", {CASES[name][0]: OTHER_RULE[name]}))
+
+
+def other_eps(*arguments, eps, **options):
+    return evaluate.propagate(*arguments, eps=eps + 1e-6, **options)
+
+
+def negated(order, leaves, composite, start, **options):
+    return evaluate.propagate(order, leaves, composite, -start, **options)
+
+
+def last_use_only(order, leaves, composite, start, *, eps, **options):
+    """Each node keeps what its first user in the order hands it."""
+    got = {order[-1]: start}
+    for node in reversed(order):
+        if node not in got or not node.args:
+            continue
+        operands = list(dict.fromkeys(node.args))
+        values = evaluate.forward(order, leaves)
+        inner = {x: Node(INPUT if x in values else "parameter") for x in operands}
+        root = Node(node.op, tuple(inner[x] for x in node.args), attributes=node.attributes)
+        given = {inner[x]: values[x] if x in values else leaves[x] for x in operands}
+        small = evaluate.propagate([*given, root], given, composite, got[node], eps=eps)
+        for x in operands:
+            if x in values:
+                got.setdefault(x, small[inner[x]])
+    return got
+
+
+STABILISED = [
+    "linear",
+    "sum of three",
+    "scores",
+    "readout",
+    "matrix product",
+    "LayerNorm",
+    "RMSNorm",
+]
+
+
+@pytest.mark.parametrize("name", STABILISED)
+def test_another_eps_is_rejected(name):
+    with pytest.raises(AssertionError):
+        check(name, EPS[1], propagated=other_eps)
+
+
+@pytest.mark.parametrize("wrong", [other_eps, negated, last_use_only])
+def test_a_wrong_sweep_is_rejected(wrong):
+    with pytest.raises(AssertionError):
+        check_network(EPS[1], propagated=wrong)
