@@ -1,19 +1,35 @@
 """Leave-One-Out: the reference that LRP is compared with."""
 
+import copy
+
 import torch
 
+from numeric.methods.chunks import AUTO
 from numeric.methods.masking import masked_logits
+from numeric.methods.whole import whole
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 def leave_one_out(
-    model, batch, choose, *, batch_size: int = 128, removal: str | int = "attention-mask"
+    model,
+    batch,
+    choose,
+    *,
+    batch_size: int = 128,
+    removal: str | int = "attention-mask",
+    memory: int | str = AUTO,
+    dtype: str | None = None,
 ):
     """LOO_i = f(x) - f(x without i), token i left out by the attention mask (Sec. 2.1, 4.1).
 
     ``removal`` is "attention-mask", "deletion" or a token id to put in place (``masking``).
-
-    One forward pass per token, ``batch_size`` masked copies at a time.  Nothing makes these
-    differences add up to the logit; ``residual`` says by how much they do not.
+    One forward pass per token, at most ``batch_size`` masked copies at a time and no more than
+    ``memory`` holds: bytes beside the model's, or "auto" (``chunks``).
+    ``dtype``, such as "bfloat16", is that of the copies, run by a copy of the model; class and
+    logit stay those of the model as it is.  ``details``: ``logit_in_dtype`` (batch,), in logits,
+    from which the copies are then taken; its distance from the logit is the size of the error.
+    Nothing makes these differences add up to the logit; ``residual`` says by how much they do not.
     Raises ValueError for a text of one token, without which there is nothing to attend to.
     """
     present = batch.attention_mask == 1
@@ -23,14 +39,22 @@ def leave_one_out(
             f"one token only in examples {alone}: without it there is nothing left to attend to; "
             "leave these texts out of the batch"
         )
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"dtype={dtype!r}: pass None or one of {', '.join(DTYPES)}")
     with torch.no_grad():
-        target, logit = choose(model(**batch.arguments()).logits)
+        kept = whole(model, batch)
+        target, logit = choose(kept.logits)
+        start, details = logit, {}
+        if dtype is not None:
+            model = copy.deepcopy(model).to(getattr(torch, dtype))
+            kept = whole(model, batch)
+            start = kept.logits.gather(1, target[:, None])[:, 0].to(logit.dtype)
+            details = {"logit_in_dtype": start}
     example, token = present.nonzero(as_tuple=True)
     keep = present[example]
     keep[torch.arange(len(token)), token] = False
-    without = masked_logits(
-        model, batch, example, keep, target, batch_size=batch_size, removal=removal
-    )
+    options = {"batch_size": batch_size, "removal": removal, "memory": memory}
+    without = masked_logits(model, batch, example, keep, target, kept=kept, **options)
     relevance = torch.zeros(present.shape, dtype=logit.dtype, device=logit.device)
-    relevance[example, token] = logit[example] - without
-    return relevance, target, logit, {}
+    relevance[example, token] = start[example] - without.to(logit.dtype)
+    return relevance, target, logit, details

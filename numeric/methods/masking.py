@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from numeric.fast import families
-from numeric.inputs import Batch
+from numeric.inputs import Batch, read_tokens
+from numeric.methods import chunks
+from numeric.methods.whole import Whole, prefix, reused, whole
 
 REMOVALS = ("attention-mask", "deletion")
 """How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""
@@ -19,53 +21,133 @@ def masked_logits(
     *,
     batch_size: int,
     removal: str | int = "attention-mask",
+    memory: int | str = chunks.AUTO,
+    kept: Whole | None = None,
 ) -> Tensor:
     """Logit of class ``target[example[n]]`` of copy n, from which all but ``keep[n]`` is removed.
 
     example: (copy,) index into the batch   keep: (copy, token) bool   -> (copy,) logits
     ``removal``: "attention-mask" (§4.1) hides tokens as keys; "deletion" also moves what follows
     them up; a token id replaces them, and everything stays in view.
-    Exact, but cheaper than it looks: a masked token has attention weight exactly 0, so it is
-    left out of the forward pass, with the others at their own positions.  Only the first token
-    stays as a query even when removed, because the classifier reads its row.  Copies run sorted
-    by length.  Logits come in float32 or wider.
-    Raises ValueError for a ``batch_size`` below 1, an unknown ``removal``, and for models that
-    read another row.
+    Exact, but cheaper than it looks.  A masked token has attention weight exactly 0, so it is
+    left out of the forward pass, with the others at their own positions.  Only the token whose
+    row the classifier reads stays as a query even when removed, and is never deleted.  Encoders
+    project queries, keys and values of the first layer once per text, and run the last one
+    behind its attention for one row; decoders keep what comes before the first removed token.
+    Copies of like length run together, at most ``batch_size`` of them and what ``memory`` holds:
+    bytes, or "auto" (``chunks``).  ``kept`` is ``whole(model, batch)``, if that is known.
+    Logits come in float32 or wider.
+    Raises ValueError for a bad option, for copies that leave nothing to attend to, and for
+    models of which it is not known which row they read.
     """
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: pass a whole number of copies, at least 1")
     check(model, removal)
-    if batch.input_ids is None or not families.reads_first_token(model):
-        raise ValueError(
-            f"model is a {type(model).__name__}: tokens can be left out of classifiers that read "
-            "the first token of a text, such as BertForSequenceClassification"
-        )
-    tokens = batch.arguments()
-    present = tokens.pop("attention_mask") == 1
-    replaced = isinstance(removal, int)
-    seen = present[example] if replaced else keep  # what a copy attends to
-    query = seen.clone()
-    query[:, 0] = True
-    lengths = query.sum(dim=1)
-    front = (~query).to(torch.uint8).argsort(dim=1, stable=True)  # columns, queries first
-    own = families.position_ids(model, batch.input_ids)
+    plan = _plan(model, batch, example, keep, removal)
     wide = torch.promote_types(model.dtype, torch.float32)
     logits = torch.empty(len(example), dtype=wide, device=keep.device)
+    lengths, start = plan["query"].sum(dim=1), plan["start"]
+    need = chunks.bytes_of_a_copy(model, lengths, keys=lengths + start, kept=start)
+    options = {"batch_size": batch_size, "memory": memory, "device": keep.device}
+    run = _run_decoder if families.reads_last_token(model) else _run_encoder
     with torch.inference_mode():
-        for chunk in lengths.argsort(descending=True, stable=True).split(batch_size):
-            where, columns = example[chunk], front[chunk, : int(lengths[chunk[0]])]
-            inputs = {key: x[where].gather(1, columns) for key, x in tokens.items()}
-            positions = columns if own is None else own[where].gather(1, columns)
-            if replaced:
-                kept = keep[chunk].gather(1, columns)
-                inputs["input_ids"] = torch.where(kept, inputs["input_ids"], removal)
-            out = model(
-                **inputs,
-                attention_mask=seen[chunk].gather(1, columns).to(batch.attention_mask.dtype),
-                position_ids=None if removal == "deletion" else positions,
-            )
-            logits[chunk] = out.logits.gather(1, target[where, None])[:, 0].to(wide)
+        parts = list(chunks.chunks(lengths, need, **options))
+        kept = kept or whole(model, batch)
+        with reused(model, kept, projections=removal == "attention-mask") as at:
+            for chunk in parts:
+                part = {key: x[chunk] for key, x in plan.items()}
+                out = run(model, batch, part, kept, at, int(part["query"].sum(dim=1).max()))
+                logits[chunk] = out.gather(1, target[example[chunk], None])[:, 0].to(wide)
     return logits
+
+
+def _plan(model, batch, example, keep, removal):
+    """What each copy runs, all of (copy, token) but ``example`` and ``start`` of (copy,).
+
+    query: tokens that run   seen: those attended to   ids, positions: what and where they are
+    start: tokens before it are those of the whole text, and their keys and values known
+    """
+    if batch.input_ids is None:
+        raise ValueError(
+            f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
+            "classifier such as BertForSequenceClassification"
+        )
+    tokens = batch.input_ids.shape[1]
+    columns = torch.arange(tokens, device=keep.device)
+    read = read_tokens(model, batch)[example]
+    causal = families.reads_last_token(model)
+    replaced = isinstance(removal, int)
+    present = (batch.attention_mask == 1)[example]
+    seen = present if replaced else keep & present
+    ids = batch.input_ids[example]
+    changed = present & ~keep
+    if replaced:
+        ids = torch.where(changed, removal, ids)
+    query, start = seen.clone(), torch.zeros_like(read)
+    if causal:
+        seen = seen & (columns <= read[:, None])
+        _something_is_left(seen, example)
+        query &= columns <= read[:, None]
+        if _in_place(model, tokens):
+            query = columns <= read[:, None]
+        else:
+            start = torch.where(changed, columns, tokens).amin(dim=1).minimum(read)
+            query &= columns >= start[:, None]
+    query = query.scatter(1, read[:, None], True)  # noqa: FBT003
+    positions = families.position_ids(model, batch.input_ids)
+    positions = columns.expand(len(ids), -1) if positions is None else positions[example]
+    if removal == "deletion":
+        positions = positions - (changed & (columns != read[:, None])).cumsum(dim=1)
+    return {
+        "example": example, "query": query, "seen": seen, "ids": ids, "start": start,
+        "positions": positions.clamp(min=0),
+    }  # fmt: skip
+
+
+def _run_encoder(model, batch, part, kept, at, width):
+    """Queries come first, so that the row that is read is column 0."""
+    front = (~part["query"]).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]
+    inputs = {}
+    if batch.token_type_ids is not None:
+        inputs["token_type_ids"] = batch.token_type_ids[part["example"]].gather(1, front)
+    at(part["example"], front)
+    return model(
+        input_ids=part["ids"].gather(1, front),
+        attention_mask=part["seen"].gather(1, front).to(batch.attention_mask.dtype),
+        position_ids=part["positions"].gather(1, front),
+        **inputs,
+    ).logits
+
+
+def _run_decoder(model, batch, part, kept, at, width):
+    """Queries come last, behind the cache, so that the row that is read is the last column."""
+    back = part["query"].to(torch.uint8).argsort(dim=1, stable=True)[:, -width:]
+    known = int(part["start"].max())
+    before = torch.arange(known, device=back.device) < part["start"][:, None]
+    runs = part["seen"].gather(1, back) & part["query"].gather(1, back)
+    mask = torch.cat([part["seen"][:, :known] & before, runs], dim=1)
+    hidden = model.base_model(
+        input_ids=part["ids"].gather(1, back),
+        attention_mask=mask.to(batch.attention_mask.dtype),
+        position_ids=part["positions"].gather(1, back),
+        past_key_values=prefix(kept.cache, part["example"], known),
+        use_cache=False,
+    ).last_hidden_state
+    return model.score(hidden[:, -1])
+
+
+def _in_place(model, tokens):
+    """Whether attention reaches over a window of columns, which leaving out would narrow."""
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    return window is not None and window < 2 * tokens
+
+
+def _something_is_left(seen, example):
+    empty = example[~seen.any(dim=1)].unique().tolist()
+    if empty:
+        raise ValueError(
+            f"nothing is left to attend to, up to the token that is read, in examples {empty}: "
+            "leave these texts out of the batch"
+        )
 
 
 def check(model, removal) -> None:
