@@ -9,6 +9,7 @@ POSITIONAL = "numeric/reference/positional.py"
 LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
 SHAPE = "only the shape is taken, and what every layer reads has one shape"
 COUNTED = "an equal split counts its factors and does not look at them"
+SQUARE = "one head's attention weights are as many rows as columns"
 REST = "NumPy takes any negative length for the one that it is to work out"
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -65,11 +66,49 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (POSITIONAL, "turned", "(x, cos) -> (cos, x)"): COUNTED,
     (POSITIONAL, "turned", "(quarter_turn(x), sin) -> (sin, quarter_turn(x))"): COUNTED,
     (POSITIONAL, "multiplied_weights", "(a, t) -> (t, a)"): COUNTED,
+    (POSITIONAL, "multiplied_weights", "-1 -> 1 in per_distance(a.shape[-1])"): SQUARE,
+    (POSITIONAL, "multiplied_weights", "-1 -> -2 in per_distance(a.shape[-1])"): SQUARE,
+    (POSITIONAL, "chained", "(strength, axis, axis) -> (axis, axis, strength)"): COUNTED,
     (
         POSITIONAL,
         "chained",
-        "(strength[:, :, None, None], axis[..., None], axis[:, :, None]) -> "
-        "(axis[:, :, None], axis[..., None], strength[:, :, None, None])",
-    ): COUNTED,
+        "s.scores(q[:, [j]], chains[i][j - i][:, None], r[:, [j]][..., [i]]) -> "
+        "s.scores(chains[i][j - i][:, None], q[:, [j]], r[:, [j]][..., [i]])",
+    ): "the products of one query and one key are the messages of both",
+    (
+        EVALUATE,
+        "(table)",
+        "exchanged: kinds.READOUT and kinds.BILINEAR",
+    ): "both are a matrix product, and only their rules differ",
+    (
+        EVALUATE,
+        "(table)",
+        "np.maximum(x, 0) -> np.maximum(0, x)",
+    ): "the maximum of two numbers is symmetric",
+    (
+        EVALUATE,
+        "(table)",
+        "k.swapaxes(-1, -2) -> k.swapaxes(-2, -1)",
+    ): "an exchange of two axes is symmetric",
+    (
+        EVALUATE,
+        "masked",
+        "-1e+30 -> -1e+30 in mask[0] < -1e+30",
+    ): "one more or less is lost in rounding, the next number lies 1e14 away",
+    (
+        EVALUATE,
+        "_moved_back",
+        "-1 -> 1 in np.bincount(came_from.ravel(), weights=r.ravel(), minlength=ends[-1])",
+    ): "only a move of one operand, which ends[1] ends, drops entries",
+    (
+        EVALUATE,
+        "propagate",
+        "received[order[-1]] + start -> start",
+    ): "the last operation has received 0 before",
+    (
+        EVALUATE,
+        "_fit",
+        "1 -> 0 in message.shape[n] != 1",
+    ): "a sum over an axis of one entry changes nothing",
 }
 """(file, function, change) -> reason."""

@@ -1,6 +1,7 @@
 """The oracle over captured graphs where SymPy's sweep has no such operation: loops and numbers."""
 
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from axioms import kinds
 from axioms.composites import Composite
 from axioms.graph import MOVE, Node, leaf, parameter, topological
 from numeric.reference import evaluate
-from tests.test_evaluate import CLOSE, sixteenths
+from tests.test_evaluate import CASES, CLOSE, graph_of, sixteenths, start_of, values_of
 
 
 def one(kind, leaves, rule, **attributes):
@@ -181,7 +182,24 @@ def check_moved_parameter():
     assert sent == {root: 18}
 
 
+def check_eps():
+    """Every rule is told the eps that was asked for, also those without a stabiliser."""
+    for name, (kind, rule, *_) in CASES.items():
+        graph, told, values = graph_of(name, float), [], values_of(name)
+
+        def spy(*arguments, eps, right=evaluate.RULES[kind, rule], told=told):
+            told.append(eps)
+            return right(*arguments, eps=eps)
+
+        leaves = {x: values[x.name] for x in graph.args}
+        with mock.patch.dict(evaluate.RULES, {(kind, rule): spy}):
+            composite = Composite("spied", {kind: rule})
+            evaluate.propagate(topological(graph), leaves, composite, start_of(name), eps=0.25)
+        assert told == [0.25]
+
+
 CHECKS = {
+    "eps": check_eps,
     "entrywise scale": check_scale,
     "RMSNorm without weight": check_root_mean_square,
     "masked softmax": check_mask,

@@ -23,7 +23,9 @@ def test_the_checks_accept_the_rules_as_they_are(check):
     assert not fails(check)
 
 
-@pytest.mark.parametrize("path", ["bert", "linear_attention"])
+@pytest.mark.parametrize(
+    "path", ["bert", "linear_attention", "positional", "positional_attention", "evaluate"]
+)
 def test_the_tests_accept_the_reference_models_as_they_are(path):
     assert not fails(mutation.tests(*SLOW[f"numeric/reference/{path}.py"]))
 
@@ -102,7 +104,8 @@ def test_files_that_cannot_be_run_decide_nothing():
 
 
 def test_equivalent_mutants_are_mutants_and_say_why():
-    known = Counter(mutant.key for path in FAST for mutant in mutants.mutants(path))
+    found = {(m.key, m.number) for path in FAST for m in mutants.mutants(path)}
+    known = Counter(key for key, _ in found)  # two changes of one node that read alike are one
     assert {key: known[key] for key in EQUIVALENT} == dict.fromkeys(EQUIVALENT, 1)
     assert all(len(reason) > 20 for reason in EQUIVALENT.values())
 

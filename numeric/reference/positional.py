@@ -59,8 +59,8 @@ def scored(q, k):
 
 
 def back(tokens):
-    """How far key i lies behind query j; 0 ahead.  (j, i)"""
-    return np.subtract.outer(np.arange(tokens), np.arange(tokens)).clip(min=0)
+    """How far key i lies behind query j; negative ahead, where attention is masked.  (j, i)"""
+    return np.subtract.outer(np.arange(tokens), np.arange(tokens))
 
 
 def per_distance(tokens):
@@ -230,9 +230,7 @@ def chained(s, q, k, x):
                 of_step[:, j] += of_one
                 arrived = r_before + through[..., 0]
             of_k[:, i] = arrived
-        of_strength, left, right = rules.equal_split(
-            (strength[:, :, None, None], axis[..., None], axis[:, :, None]), of_step
-        )
+        of_strength, left, right = rules.equal_split((strength, axis, axis), of_step)
         of_axis = left.sum(axis=-1) + right.sum(axis=-2)
         return of_q, of_k, {"axis": of_axis, "strength": of_strength.sum(axis=(-1, -2))}
 
