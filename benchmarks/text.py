@@ -14,12 +14,14 @@ import torch
 
 from benchmarks import runner
 from benchmarks.data import Texts
+from benchmarks.engines import IN_PROCESS, Engine
 from benchmarks.experiment import Track, untracked
 from benchmarks.models import Classifier
 from benchmarks.rows import MASK, Row, Variant
 from numeric import Attribution, attribute
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.fast.sweep import sweep
 from numeric.inputs import Batch, prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
@@ -46,22 +48,36 @@ def check(classifier: Classifier, data: Texts) -> None:
 
 
 def run(
-    row: Row, classifier: Classifier, data: Texts, *, output: Path, track: Track = untracked
+    row: Row,
+    classifier: Classifier,
+    data: Texts,
+    *,
+    output: Path,
+    engine: Engine = IN_PROCESS,
+    track: Track = untracked,
 ) -> Run:
     """Measures a row on a model and a data set, resuming what ``output`` holds of it.
 
+    ``engine``: where; what is on record is the device of its workers.
     Raises ValueError for a folder of another configuration, and for a broken part.
     """
     classifier = _in_dtype(classifier, getattr(torch, row.dtype))
     data = data.first(row.examples)
-    about = settings(classifier, data)
+    place = engine.device or str(classifier.model.device)
+    about = settings(classifier, data) | {"device": place}
     measure = MEASURES[row.table]
+
+    def measured(shard):  # in a worker, which has a copy of its own
+        classifier.model.to(place)
+        return measure(row, classifier, data, shard)
+
     folder = output / row.name
     table = runner.run(
         folder,
         row.record() | about,
         shards(classifier, data),
-        lambda shard: measure(row, classifier, data, shard),
+        measured,
+        engine=engine,
         track=track,
     )
     commits = runner.commits(folder)
@@ -105,7 +121,10 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     with torch.inference_mode():
         target = model(**batch.arguments()).logits.argmax(dim=1)
     variants = row.composites(model.config.num_hidden_layers)
-    found = [_explain(classifier, batch, target, variant) for variant in variants.values()]
+    if row.sweep:
+        found = _explain_mixes(model, batch, target, [v.method for v in variants.values()])
+    else:
+        found = [_explain(classifier, batch, target, variant) for variant in variants.values()]
     lengths = batch.attention_mask.sum(dim=1).tolist()
     rows = lambda x: [line[:n] for line, n in zip(x.tolist(), lengths, strict=True)]
     columns: dict[str, list] = {
@@ -169,6 +188,13 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
     parts = ("relevance", "logit", "residual")
     less = {key: getattr(found, key) - getattr(other, key) for key in parts}
     return Attribution(**vars(found) | less | {"details": {}})
+
+
+def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]:
+    """What ``attribute`` gives for each composite, from one forward pass."""
+    found = sweep(model, batch.arguments(), composites, target)
+    each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
+    return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
 
 
 def _batch(classifier, data, shard):

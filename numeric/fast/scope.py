@@ -84,17 +84,7 @@ def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
     sites = families.sites(model)
     if eps:
         _check_reach(model, sites, eps)
-    _check_overrides(composite, [site.operation for site in sites])
-    assigned = composite.assign(site.operation for site in sites)
-    chosen: dict[nn.Module, dict[str, str]] = {}
-    for site, rule in zip(sites, assigned, strict=True):
-        kind, path = site.operation.kind, site.operation.module
-        if chosen.setdefault(site.module, {}).setdefault(kind, rule) != rule:
-            raise ValueError(
-                f"composite {composite.name!r} has the rule {rule!r} for {kind} at {path}, and "
-                f"{chosen[site.module][kind]!r} at another place of the same module; give both "
-                "places one rule, or the model two modules"
-            )
+    chosen = assigned(sites, composite)
     plan = []
     for module, table in chosen.items():
         for kind, rule in table.items():
@@ -107,6 +97,22 @@ def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
         if type(module) in families.ATTENTION:
             plan += _explicit(module, table, eps) if eps else _fused(module, table)
     return plan
+
+
+def assigned(sites: list[families.Site], composite: Composite) -> dict[nn.Module, dict[str, str]]:
+    """Module -> kind -> rule, or the errors of ``applied`` for a composite that does not fit."""
+    _check_overrides(composite, [site.operation for site in sites])
+    rules_of_sites = composite.assign(site.operation for site in sites)
+    chosen: dict[nn.Module, dict[str, str]] = {}
+    for site, rule in zip(sites, rules_of_sites, strict=True):
+        kind, path = site.operation.kind, site.operation.module
+        if chosen.setdefault(site.module, {}).setdefault(kind, rule) != rule:
+            raise ValueError(
+                f"composite {composite.name!r} has the rule {rule!r} for {kind} at {path}, and "
+                f"{chosen[site.module][kind]!r} at another place of the same module; give both "
+                "places one rule, or the model two modules"
+            )
+    return chosen
 
 
 def _check_overrides(composite, operations):
@@ -210,14 +216,19 @@ def _to_scores(chosen):
     return HALF[chosen[kinds.READOUT]] * HALF[chosen[kinds.SCORES]]
 
 
+def attention_shares(chosen: dict[str, str]) -> tuple[float, float, float]:
+    """The factors that the rules of one attention module put on the cotangents of Q, K and V."""
+    to_scores = _to_scores(chosen)
+    return to_scores, to_scores, HALF[chosen[kinds.READOUT]]
+
+
 def _fused(module, chosen):
     """Eqs. 3 to 5 in the limit: what reaches Q and K is divided by 4, what reaches V by 2.
 
     Value-only: Q and K are detached and V keeps all.  Since only Q, K and V are touched, the
     model keeps its fused attention kernel.
     """
-    to_value, to_scores = HALF[chosen[kinds.READOUT]], _to_scores(chosen)
-    shares = (to_scores, to_scores, to_value)
+    shares = attention_shares(chosen)
     names = families.ATTENTION[type(module)]
     if len(set(names)) == 1:  # Q, K and V are thirds of one output
         packed = partial(_multiply_thirds, shares=shares)

@@ -1,0 +1,217 @@
+"""Many mixes of attention rules by layer, such as all of Table A3, from one forward pass.
+
+In the limit epsilon -> 0 the attention step of every composite is a factor on the cotangents of
+Q, K and V (``scope.attention_shares``).  So composites that agree elsewhere share one forward
+pass, whose graph is cut at each layer's input and at its Q, K and V.  Backwards, composites that
+have had the same factors so far share one cotangent, and where they part they still share the
+way down to Q, K and V.
+
+Cotangents go down one at a time and depth first: at most two per layer wait, which is less than
+the forward pass itself keeps.  Stacking them (``is_grads_batched``) was measured and is slower on
+CPU: what a layer works on no longer fits the cache, and fused attention has no such backward.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from axioms import kinds
+from axioms.composites import Composite
+from numeric.fast import families, patches, scope
+from numeric.inputs import Batch, choose, prepare
+
+ATTENTION_STEP = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
+
+
+@dataclass(frozen=True, eq=False)  # tensors have no one truth value
+class Sweep:
+    """Relevance of every token under every composite; all in logits.
+
+    relevance: (composite, batch, token), 0 at padding
+    target: (batch,) explained class, the same for all
+    logit: (composite, batch) its logit, which rounds as the composite's rules do
+    residual: (composite, batch) logit minus the sum of relevance: what was absorbed or lost
+    """
+
+    relevance: Tensor
+    target: Tensor
+    logit: Tensor
+    residual: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A place where the graph is cut."""
+
+    source: Tensor  # what arrived
+    leaf: Tensor  # what went on
+
+
+def sweep(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    composites: Sequence[Composite],
+    target: int | Sequence[int] | Tensor | None = None,
+) -> Sweep:
+    """Relevance by each of ``composites`` in the limit epsilon -> 0 (Eqs. 1, 3, 4, 5).
+
+    Equal to ``attribute(model, inputs, composite, target)`` for each of them, up to rounding;
+    composites that differ only in the attention step share all work until they part.
+    ``inputs`` and ``target`` are those of ``attribute``, which says where relevance is read and
+    what absorbs it.
+    Raises what ``attribute`` raises, and ValueError for no composite and for models that run one
+    layer several times, such as ALBERT.
+    """
+    composites = list(composites)
+    if not composites:
+        raise ValueError("composites is empty; pass at least one, such as [ATTNLRP, CP_LRP]")
+    with torch.inference_mode(mode=False):
+        batch = prepare(model, inputs, target=target)
+        with torch.autocast(model.device.type, enabled=False):
+            relevance, chosen, logit = _relevance(model, batch, composites, target)
+    wrong = (~relevance.isfinite()).any(dim=2).nonzero().tolist()
+    if wrong:
+        places = "; ".join(f"example {n} by {composites[k].name!r}" for k, n in wrong)
+        raise ValueError(
+            f"non-finite relevance in {places}: a denominator is zero or the model's "
+            f"{model.dtype} overflows; call attribute() with epsilon=1e-6, or load the model in "
+            "float32"
+        )
+    relevance = relevance * (batch.attention_mask == 1)
+    return Sweep(relevance, chosen, logit, logit - relevance.sum(dim=2))
+
+
+def _relevance(model, batch: Batch, composites, target):
+    layers = _layers(model)
+    with patches.exclusive(model):  # what another scope has changed is not the stock model
+        groups = _groups(model, layers, composites)
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    for base, factors in groups:
+        with ExitStack() as undo, torch.enable_grad():
+            tap = undo.enter_context(scope.applied(model, base))
+            cuts = [_cut(layer, attention, undo) for layer, attention in layers]
+            target, logit = choose(model(**batch.arguments()).logits, target)
+            whole = tap.embedding.detach().to(tap.word.dtype)
+            for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
+                (c,) = torch.autograd.grad(end, tap.embedding, c, retain_graph=True)
+                found |= dict.fromkeys(numbers, ((whole * c).sum(dim=-1), logit.detach()))
+    relevance, logit = zip(*(found[n] for n in range(len(composites))), strict=True)
+    return torch.stack(relevance), target, torch.stack(logit)
+
+
+def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Iterator:
+    """(numbers of composites, input of the first layer, its cotangent), depth first.
+
+    ``end`` is what the layers ``cuts`` lead to and ``c`` its cotangent; ``factors`` holds, by
+    number of a composite and by layer, a factor for each part of each projection.
+    """
+    if not cuts:
+        yield factors.keys(), end, c
+        return
+    *below, layer = cuts
+    entrance, *projections = layer.values()
+    parting: dict[tuple, dict] = {}
+    for number, by_layer in factors.items():
+        parting.setdefault(by_layer[len(below)], {})[number] = by_layer
+    needed = [n for n in range(len(projections)) if any(any(f[n]) for f in parting)]
+    leaves = [entrance.leaf, *(projections[n].leaf for n in needed)]
+    beside, *into = torch.autograd.grad(end, leaves, c, retain_graph=True)
+    for factor, part in parting.items():
+        passing = {n: _weigh(x, factor[n]) for n, x in zip(needed, into, strict=True)}
+        passing = {n: x for n, x in passing.items() if any(factor[n])}
+        sources = [projections[n].source for n in passing]
+        (through,) = torch.autograd.grad(
+            sources, entrance.leaf, list(passing.values()), retain_graph=True
+        )
+        yield from _descend(below, entrance.source, beside + through, part)
+
+
+def _weigh(c, factors):
+    if len(factors) == 1:
+        return c * factors[0]
+    parts = zip(c.chunk(len(factors), dim=-1), factors, strict=True)
+    return torch.cat([x * factor for x, factor in parts], dim=-1)
+
+
+def _cut(layer, attention, undo) -> dict[str, Cut]:
+    """Filled by the forward pass: the cut at the layer's input, then those at its projections."""
+    places = dict.fromkeys(["input", *_projections(attention)])
+
+    def cut(name, x):
+        places[name] = Cut(x, x.detach().requires_grad_())
+        return places[name].leaf
+
+    undo.callback(patches.change_input(layer, partial(cut, "input")))
+    for name in _projections(attention):
+        change = partial(cut, name)
+        undo.callback(patches.change_output(getattr(attention, name), change))
+    return places
+
+
+def _projections(attention) -> list[str]:
+    """Names of the children that make Q, K and V, in that order; one, if it makes all three."""
+    return list(dict.fromkeys(families.ATTENTION[type(attention)]))
+
+
+def _layers(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
+    """Every layer with its attention module, in the order in which they run."""
+    found, loose = {}, []
+    for path, module in model.named_modules(remove_duplicate=False):
+        if type(module) in families.ATTENTION:
+            number = families.LAYER.search(path)
+            layer = number and model.get_submodule(path[: number.end(1)])
+            if layer is None or any(layer is other for other, _ in found.values()):
+                loose.append(path)
+            else:
+                found[int(number[1])] = layer, module
+    if loose or not found:
+        raise ValueError(
+            f"{type(model).__name__} cannot be cut into layers of which each runs once: "
+            + (f"see its attention at {', '.join(loose)}" if loose else "it has no attention")
+            + "; call attribute() for each composite"
+        )
+    return [found[n] for n in sorted(found)]
+
+
+def _groups(model, layers, composites) -> list[tuple[Composite, dict[int, list[tuple]]]]:
+    """Composites that agree outside the attention step: what they share, and their factors.
+
+    Factors are by number of the composite, by layer and by projection.
+    """
+    sites = families.sites(model)
+    groups: dict[tuple, tuple[Composite, dict]] = {}
+    for number, composite in enumerate(composites):
+        rules = scope.assigned(sites, composite)
+        elsewhere = tuple(
+            rule
+            for table in rules.values()
+            for kind, rule in table.items()
+            if kind not in ATTENTION_STEP
+        )
+        _, factors = groups.setdefault(elsewhere, (_without_attention_step(composite), {}))
+        factors[number] = [_factors(attention, rules[attention]) for _, attention in layers]
+    return list(groups.values())
+
+
+def _factors(attention, rules) -> tuple[tuple[float, ...], ...]:
+    shares = scope.attention_shares(rules)
+    if len(_projections(attention)) == 1:
+        return (shares,)
+    return tuple((share,) for share in shares)
+
+
+def _without_attention_step(composite: Composite) -> Composite:
+    """The same rules elsewhere; in the attention step the plain gradient."""
+    plain = dict.fromkeys(ATTENTION_STEP, kinds.GRADIENT)
+    within = lambda table: {kind: plain.get(kind, rule) for kind, rule in table.items()}
+    return replace(
+        composite,
+        rules=dict(composite.rules) | plain,
+        layers={layer: within(table) for layer, table in composite.layers.items()},
+        modules={path: within(table) for path, table in composite.modules.items()},
+    )
