@@ -135,8 +135,16 @@ def reproduce(
         Path | None, typer.Option(help="Folder to read sst2, imdb or mnist from.")
     ] = None,
     examples: Annotated[int | None, typer.Option(help="Only the first N texts.")] = None,
-    device: Device = "cpu",
+    device: Annotated[
+        str | None, typer.Option(help="As of explain; default: cpu, or the GPUs of a cluster.")
+    ] = None,
     output: Annotated[Path, typer.Option(help="Where results are written.")] = Path("results"),
+    engine: Annotated[
+        str, typer.Option(help="'local', or 'ray': rows on texts are measured by a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
+    ] = None,
 ):
     """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report.
 
@@ -144,11 +152,13 @@ def reproduce(
     where it was stopped.
     """
     with problems.status("loading the model and the texts"), mendable():
-        from benchmarks import data, models
+        from benchmarks import data, engines, models
         from benchmarks import reproduce as experiments
         from benchmarks.tables import terminal
         from benchmarks.text import check
 
+        place = engines.named(engine, address=address, device=device)
+        device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
         _check_device(device)
         wanted = experiments.chosen(tables)
         local = None if dataset == "embedded" and "table1-mnist" in wanted else data_dir
@@ -160,7 +170,13 @@ def reproduce(
             output.mkdir(parents=True, exist_ok=True)
     with mendable(catch=RunError):
         found = experiments.reproduce(
-            classifier, texts, output=output, wanted=wanted, data_dir=data_dir, track=_track
+            classifier,
+            texts,
+            output=output,
+            wanted=wanted,
+            data_dir=data_dir,
+            engine=place,
+            track=_track,
         )
         for result in found:
             console.print(terminal(result))

@@ -10,6 +10,7 @@ from pathlib import Path
 from axioms.prove import THEOREMS, numbered, prove
 from benchmarks import agreement, beyond, report, rows, text, timing
 from benchmarks.data import Texts
+from benchmarks.engines import IN_PROCESS, Engine
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, undefined, untracked
 from benchmarks.models import Classifier
@@ -39,12 +40,14 @@ def reproduce(
     output: Path,
     wanted: Sequence[str] = DEFAULT,
     data_dir: Path | None = None,
+    engine: Engine = IN_PROCESS,
     track: Track = untracked,
 ) -> Iterator[Result]:
     """Yields each wanted table once its files are in ``output``; the report comes with the last.
 
     Files: NAME.json (with provenance), NAME.parquet (per-example values), NAME.png, report.html;
     a folder per row of ``configs``, from which an interrupted run goes on.
+    ``engine``: where the rows of the text experiments are measured; all else runs here.
     Raises RunError where ``output`` holds a run of another configuration.
     """
     output.mkdir(parents=True, exist_ok=True)
@@ -60,7 +63,7 @@ def reproduce(
     }
     for table in wanted:
         if table in TEXT:
-            result = text_table(table, classifier, data, output=output, track=track)
+            result = text_table(table, classifier, data, output=output, engine=engine, track=track)
         else:
             result = other[table]()
         result.write(output)
@@ -102,7 +105,13 @@ def needed(table: str, data: Texts) -> list[str]:
 
 
 def text_table(
-    table: str, classifier: Classifier, data: Texts, *, output: Path, track: Track = untracked
+    table: str,
+    classifier: Classifier,
+    data: Texts,
+    *,
+    output: Path,
+    engine: Engine = IN_PROCESS,
+    track: Track = untracked,
 ) -> Result:
     """One table of the text experiments, from the runs it needs."""
     start = time.perf_counter()
@@ -111,7 +120,7 @@ def text_table(
     for name in needed(table, data):
         row = rows.load(name)
         row = replace(row, name=name.replace(f"-{row.dataset}", f"-{data.name}"), dataset=data.name)
-        runs.append(text.run(row, classifier, data, output=output, track=track))
+        runs.append(text.run(row, classifier, data, output=output, engine=engine, track=track))
     return replace(make(agreement.measured(runs)), seconds=time.perf_counter() - start)
 
 

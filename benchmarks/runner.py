@@ -6,12 +6,15 @@ written under another name, synced, and renamed: it is there completely or not a
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.engines import IN_PROCESS, Engine, Measure
 from benchmarks.errors import RunError
 from benchmarks.experiment import Track, provenance, untracked, write_atomically
 
@@ -23,14 +26,16 @@ def run(
     folder: Path,
     record: dict,
     shards: Sequence[Sequence[int]],
-    measure: Callable[[Sequence[int]], dict[str, list]],
+    measure: Measure,
     *,
+    engine: Engine = IN_PROCESS,
     track: Track = untracked,
 ) -> pa.Table:
     """All rows of ``measure``, shard by shard; what ``folder`` already holds is not computed again.
 
     ``shards``: the numbers of the examples of each part.  ``measure`` of one shard returns
-    columns, among them "example".  The log says when a run is resumed.
+    columns, among them "example".  ``engine``: where it is called; parts are written here, each as
+    it arrives, in any order.  The log says when a run is resumed.
     Raises RunError for a folder of another record, naming what differs, and for a part that is
     truncated or holds other examples.
     """
@@ -40,11 +45,9 @@ def run(
     if 0 < len(missing) < len(shards):
         there = len(shards) - len(missing)
         log.info("%s resumed: %d of %d parts were there", folder.name, there, len(shards))
-    for n in track(missing, folder.name):
-        columns = measure(shards[n])
-        made = {b"provenance": json.dumps(provenance()).encode()}
-        table = pa.table(columns).replace_schema_metadata(made)
-        write_atomically(_part(folder, n), lambda path, table=table: pq.write_table(table, path))
+    with closing(engine.measure(measure, {n: shards[n] for n in missing})) as tables:
+        for _, (n, table) in zip(track(missing, folder.name), tables, strict=False):
+            write_atomically(_part(folder, n), partial(pq.write_table, table))
     return read(folder, shards)
 
 
