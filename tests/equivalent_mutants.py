@@ -8,6 +8,7 @@ POSITIONAL = "numeric/reference/positional.py"
 
 LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
 SHAPE = "only the shape is taken, and what every layer reads has one shape"
+THIRD_OF_FOUR = "the array is (h, t, r, s), so that its last axis but one is axis 2"
 COUNTED = "an equal split counts its factors and does not look at them"
 SQUARE = "one head's attention weights are as many rows as columns"
 REST = "NumPy takes any negative length for the one that it is to work out"
@@ -75,6 +76,9 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "s.scores(q[:, [j]], chains[i][j - i][:, None], r[:, [j]][..., [i]]) -> "
         "s.scores(chains[i][j - i][:, None], q[:, [j]], r[:, [j]][..., [i]])",
     ): "the products of one query and one key are the messages of both",
+    (POSITIONAL, "chained", "-2 -> 2 in right.sum(axis=-2)"): THIRD_OF_FOUR,
+    (POSITIONAL, "chained", "-2 -> 2 in of_strength.sum(axis=(-1, -2))"): THIRD_OF_FOUR,
+    (POSITIONAL, "chained", "(-1, -2) -> (-2, -1)"): "a sum over two axes in either order",
     (
         EVALUATE,
         "(table)",

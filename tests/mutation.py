@@ -145,7 +145,6 @@ SLOW = {
     "numeric/reference/evaluate.py": (
         "tests/test_evaluate_by_hand.py",
         "tests/test_evaluate.py",
-        "tests/test_audit.py",
     ),
     "numeric/reference/positional.py": (
         "tests/test_positional_attention.py",
