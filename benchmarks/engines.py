@@ -95,17 +95,18 @@ def named(name: str, *, address: str | None = None, device: str | None = None) -
 
 def _connect(ray, address):
     """Joins a cluster, or starts one; a head that does not answer is named within seconds."""
-    head = (address or "auto").removeprefix("ray://")
     try:
-        if head != "auto":
-            host, _, port = head.rpartition(":")
+        if address not in (None, "auto"):
+            host, _, port = address.removeprefix("ray://").rpartition(":")
             socket.create_connection((host, int(port)), timeout=SECONDS).close()
         # "local": without an address, a cluster that happens to run here is not joined.
-        ray.init(address or "local", log_to_driver=False, logging_level="ERROR")
-    except (OSError, ValueError, OverflowError, RuntimeError) as error:
+        alone = {} if address else {"include_dashboard": False}
+        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **alone)
+    except Exception as error:  # which is what Ray raises when it does not start in time
+        place = f"--address {address}: no Ray cluster answers there"
         raise ValueError(
-            f"--address {address}: no Ray cluster answers there ({error}); pass HOST:PORT of a "
-            "head that `ray start --head` printed, or leave --address out to use this machine"
+            f"{place if address else 'Ray did not start on this machine'} ({error}); pass the "
+            "HOST:PORT that `ray start --head` printed as --address, or leave --engine out"
         ) from error
 
 
