@@ -10,7 +10,7 @@ AUTO = "auto"
 ON_CPU = 1 << 25
 """Bytes for "auto" on a CPU: layers run faster while what they pass on stays in the cache."""
 ALIKE = 0.9
-"""A copy shorter than this share of the longest begins a new chunk: padding costs time too."""
+"""A copy shorter than this share of the longest, by two tokens or more, begins a new chunk."""
 
 
 def chunks(
@@ -30,7 +30,7 @@ def chunks(
     while len(order):
         longest = lengths[order[0]]
         fit = budget // max(1, int(need[order].max()))
-        alike = int((lengths[order] >= ALIKE * longest).sum())
+        alike = int((lengths[order] >= (longest * ALIKE).clamp(max=longest - 1)).sum())
         size = min(batch_size, max(1, fit), alike)
         yield order[:size]
         order = order[size:]
