@@ -6,8 +6,8 @@ pass, whose graph is cut at each layer's input and at its Q, K and V.  Backwards
 have had the same factors so far share one cotangent, and where they part they still share the
 way down to Q, K and V.
 
-Cotangents go down one at a time and depth first: at most two per layer wait, which is less than
-the forward pass itself keeps.  Stacking them (``is_grads_batched``) was measured and is slower on
+Cotangents go down one at a time and depth first, so that few wait: of mixes of two, one per layer,
+however many mixes there are.  Stacking them (``is_grads_batched``) was measured and is slower on
 CPU: what a layer works on no longer fits the cache, and fused attention has no such backward.
 """
 
@@ -121,6 +121,7 @@ def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Ite
     needed = [n for n in range(len(projections)) if any(any(f[n]) for f in parting)]
     leaves = [entrance.leaf, *(projections[n].leaf for n in needed)]
     beside, *into = torch.autograd.grad(end, leaves, c, retain_graph=True)
+    ready = []
     for factor, part in parting.items():
         passing = {n: _weigh(x, factor[n]) for n, x in zip(needed, into, strict=True)}
         passing = {n: x for n, x in passing.items() if any(factor[n])}
@@ -128,7 +129,10 @@ def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Ite
         (through,) = torch.autograd.grad(
             sources, entrance.leaf, list(passing.values()), retain_graph=True
         )
-        yield from _descend(below, entrance.source, beside + through, part)
+        ready.append((beside + through, part))
+    del c, beside, into, passing, through  # what waits while others go down is in ``ready``
+    while ready:
+        yield from _descend(below, entrance.source, *ready.pop())
 
 
 def _weigh(c, factors):
