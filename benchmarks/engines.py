@@ -152,7 +152,8 @@ def _on_workers(ray, measure, shards, *, place):
                 except ray.exceptions.RayError as error:
                     ray.kill(worker)
                     losses[n] += 1
-                    _check_losses(losses[n], error)
+                    if losses[n] > RETRIES:
+                        raise _given_up(n, shards, error) from error
                     waiting += [] if n is None else [n]
                     continue
                 losses.pop(n, None)
@@ -172,10 +173,11 @@ def _result(ray, task):
         raise error.cause from error
 
 
-def _check_losses(count, error):
-    if count > RETRIES:
-        raise RunError(
-            f"{count} workers were lost over the same shard, or before their first one "
-            f"({type(error).__name__}: {str(error).strip()}); look at their memory, and that "
-            "lrp-axioms is installed on each machine; then run again: what is complete is kept"
-        ) from error
+def _given_up(n, shards, error):
+    place = "before they could start" if n is None else f"over part {n}, examples {shards[n]}"
+    return RunError(
+        f"{RETRIES + 1} workers were lost {place}; of the last one, Ray says "
+        f"({type(error).__name__}): {' '.join(str(error).split())}\nLook at the memory of the "
+        "machines, and that lrp-axioms is installed on each; then run again: what is complete is "
+        "kept"
+    )
