@@ -226,6 +226,8 @@ BAD = {
     "order='best'": {"order": "best"},
     "chunk=0": {"chunk": 0},
     "batch_size=0": {"batch_size": 0},
+    "memory=0": {"memory": 0},
+    "memory=100: one copy": {"memory": 100},
     r"relevance of shape \(2, 5\)": {"relevance": torch.zeros(2, 5)},
     "one finite value per token": {"relevance": torch.full((2, 6), torch.nan)},
 }

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from numeric.inputs import Batch
+from numeric.methods.chunks import AUTO
 from numeric.methods.masking import masked_logits
 
 ORDERS = {"morf": True, "lerf": False}
@@ -54,6 +55,7 @@ def perturbation_curves(
     orders: Sequence[str] = tuple(ORDERS),
     chunk: int = 1,
     batch_size: int = 128,
+    memory: int | str = AUTO,
 ) -> list[list[Curve]]:
     """The target logit while chunks of tokens are masked in order of relevance.
 
@@ -61,7 +63,8 @@ def perturbation_curves(
     A chunk is ``chunk`` neighbouring tokens and has the sum of their relevance (Appendix B.1.2:
     16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
     left, because attention over no token at all is not defined.  Ties keep the order of the text.
-    Copies in which several curves have removed the same tokens run once.
+    Copies in which several curves have removed the same tokens run once; those of all texts,
+    maps, orders and steps run together, as ``batch_size`` and ``memory`` (``masking``) allow.
     Raises ValueError for no map, no or an unknown order, and a map that does not fit.
     """
     if not len(relevances) or not orders:
@@ -98,6 +101,7 @@ def perturbation_curves(
         torch.cat(keeps)[first],
         target,
         batch_size=batch_size,
+        memory=memory,
     )
     logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
     logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))

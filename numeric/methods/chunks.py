@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 AUTO = "auto"
-ON_CPU = 1 << 25
-"""Bytes for "auto" on a CPU: layers run faster while what they pass on stays in the cache."""
+ON_CPU = 1 << 26
+"""Bytes for "auto" on a CPU: more was no faster on BERT-base, and a quarter of it 10 % slower."""
 ALIKE = 0.9
 """A copy shorter than this share of the longest, by two tokens or more, begins a new chunk."""
 
@@ -20,7 +20,7 @@ def chunks(
 
     lengths: (copy,) tokens to run   need: (copy,) bytes, as by ``bytes_of_a_copy``
     At most ``batch_size`` copies, which together need at most ``memory`` bytes when all are
-    padded to the longest; "auto" is 32 MiB on a CPU, and half of what is free on a GPU.
+    padded to the longest; "auto" is 64 MiB on a CPU, and half of what is free on a GPU.
     Raises ValueError for a budget or a ``batch_size`` below one copy.
     """
     if not isinstance(batch_size, int) or batch_size < 1:
