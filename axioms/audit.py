@@ -6,12 +6,12 @@ applies at a node through moves of entries, which pass relevance as it is.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from axioms import kinds, scoreboard
 from axioms.assignment import assigned
-from axioms.causes import STABILISER
+from axioms.causes import BIAS, STABILISER
 from axioms.composites import Composite
 from axioms.graph import INPUT, MOVES, PARAMETER, Node, topological
 from axioms.ledger import absorbing
@@ -69,31 +69,37 @@ def _is(node, *kinds_):
 
 
 def _over(kind, *below):
-    """A node of ``kind``, with an operand of a kind in ``below`` if any are given."""
+    """A node of ``kind``, and its operands of a kind in ``below`` if any are given."""
 
-    def applies(node):
-        return _is(node, kind) and (not below or any(_is(x, *below) for x in operands(node)))
+    def involved(node):
+        found = [x for x in operands(node) if _is(x, *below)]
+        return [node, *found] if _is(node, kind) and (found or not below) else []
 
-    return applies
+    return involved
 
 
 def _several(kind):
-    return lambda node: node.op == kind and len(operands(node)) > 1
+    return lambda node: [node] if node.op == kind and len(operands(node)) > 1 else []
 
 
 def _all_linear(node):
-    return _is(node, kinds.SCORES) and all(_is(x, kinds.LINEAR) for x in operands(node))
+    found = operands(node)
+    whole = _is(node, kinds.SCORES) and all(_is(x, kinds.LINEAR) for x in found)
+    return [node, *found] if whole else []
 
 
 def _hidden_layer(node):
     inner = [x for x in operands(node) if x.op == kinds.ACTIVATION]
-    return _is(node, kinds.LINEAR) and any(_is(y, kinds.LINEAR) for x in inner for y in operands(x))
+    found = [(x, y) for x in inner for y in operands(x) if _is(y, kinds.LINEAR)]
+    return [node, *(x for pair in found for x in pair)] if _is(node, kinds.LINEAR) and found else []
 
 
 def _gelu(node):
-    return node.op == kinds.ACTIVATION and node.attributes.get("function") == "gelu"
+    is_gelu = node.op == kinds.ACTIVATION and node.attributes.get("function") == "gelu"
+    return [node] if is_gelu else []
 
 
+CHAINS = [_over(kind, *BILINEAR) for kind in BILINEAR]
 APPLIES = {
     "commute products": _several(kinds.PRODUCT),
     "commute sums": _several(kinds.ADD),
@@ -110,13 +116,14 @@ APPLIES = {
     "rescale Q and K": _all_linear,
     "permute channels of Q and K": _all_linear,
     "permute heads": _over(kinds.LINEAR, kinds.READOUT),
-    "factorize attention": lambda node: any(_over(kind, *BILINEAR)(node) for kind in BILINEAR),
+    "factorize attention": lambda node: next(filter(None, (f(node) for f in CHAINS)), []),
     "centre before LayerNorm": _over(kinds.LAYER_NORM),
     "decompose LayerNorm": _over(kinds.LAYER_NORM),
     "decompose GELU": _gelu,
     "decompose softmax": _over(kinds.SOFTMAX),
 }
-"""By rewrite of ``axioms.rewrites``: whether it applies at a node of a captured graph."""
+"""By rewrite of ``axioms.rewrites``: the operations that it rewrites at a node; none if it does
+not apply there."""
 
 
 def verdicts(
@@ -141,7 +148,8 @@ def verdicts(
 
 def _conservation(root, composite, eps, absorbed, started, missing):
     found = absorbing(root, composite)
-    can = {n: causes - ({STABILISER} if eps == 0 else set()) for n, causes in found.items()}
+    never = {STABILISER} if eps == 0 else set()
+    can = {n: (causes | _of_fixed_terms(n)) - never for n, causes in found.items()}
     nodes = tuple(node for node, causes in can.items() if causes)
     counts = Counter((cause, n.op) for n, causes in can.items() for cause in causes)
     where = ", ".join(f"{cause} at {k} x {op}" for (cause, op), k in sorted(counts.items()))
@@ -177,6 +185,11 @@ def _conservation(root, composite, eps, absorbed, started, missing):
     return kept, adds_up, bound
 
 
+def _of_fixed_terms(node):
+    """A parameter keeps its share of a sum; theorem 25 lists it as a leaf, here it is no word."""
+    return {BIAS} if node.op == kinds.ADD and any(x.op == PARAMETER for x in node.args) else set()
+
+
 def _counted(count, noun):
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
@@ -185,12 +198,16 @@ def _invariance(root, composite, eps):
     order = topological(root)
     carrying = assigned(order, composite)
     for name, applies in APPLIES.items():
-        nodes = [node for node in carrying if applies(node)]
-        for table, sites in _by_rules(nodes, composite).items():
+        involved = {node: found for node in carrying if (found := applies(node))}
+        for (table, is_one), sites in _by_rules(involved, composite).items():
+            inside = "" if len(sites) == len(involved) else " at these operations"
+            statement = f"invariant under: {name}{inside}"
+            if not is_one:
+                yield Verdict(statement=statement, verdict=OPEN, reason=MIXED, nodes=tuple(sites))
+                continue
             cell = _cell(name, Composite(composite.name, dict(table)), eps)
-            inside = "" if len(sites) == len(nodes) else " at these operations"
             yield Verdict(
-                statement=f"invariant under: {name}{inside}",
+                statement=statement,
                 verdict=cell.verdict,
                 reason=f"{cell.eps}; applies at {_counted(len(sites), 'operation')}",
                 nodes=tuple(sites),
@@ -198,15 +215,26 @@ def _invariance(root, composite, eps):
             )
 
 
-def _by_rules(nodes: Iterable[Node], composite):
-    """Nodes by the whole table of rules that holds where they are."""
+MIXED = "the operations that it rewrites together have different rules for one kind"
+
+
+def _by_rules(involved: Mapping[Node, list[Node]], composite):
+    """Nodes by the table of rules where they are, and whether it is that of all they involve.
+
+    Lemmas are about one table; where operations of one kind have different rules none is known.
+    """
     groups: dict[tuple, list[Node]] = {}
-    for node in nodes:
-        overrides = composite.layers.get(node.attributes.get("layer"), {})
-        place = composite.modules.get(node.origin.module if node.origin else node.name, {})
-        table = tuple(sorted({**composite.rules, **overrides, **place}.items()))
-        groups.setdefault(table, []).append(node)
+    for node, found in involved.items():
+        table = _rules_at(node, composite)
+        is_one = all(_rules_at(x, composite).get(x.op) == table.get(x.op) for x in found)
+        groups.setdefault((tuple(sorted(table.items())), is_one), []).append(node)
     return groups
+
+
+def _rules_at(node, composite):
+    overrides = composite.layers.get(node.attributes.get("layer"), {})
+    place = composite.modules.get(node.origin.module if node.origin else node.name, {})
+    return {**composite.rules, **overrides, **place}
 
 
 def _cell(rewrite, composite, eps):
@@ -232,11 +260,15 @@ def structure(root: Node) -> Structure:
         if _is(below, *PRODUCTS)
     )
     merges = {
-        "sums of sums": sum(map(_over(kinds.ADD, kinds.ADD), order)),
-        "products of products": sum(map(_over(kinds.PRODUCT, kinds.PRODUCT), order)),
-        "linear layers of linear layers": sum(map(_over(kinds.LINEAR, kinds.LINEAR), order)),
+        "sums of sums": _count(_over(kinds.ADD, kinds.ADD), order),
+        "products of products": _count(_over(kinds.PRODUCT, kinds.PRODUCT), order),
+        "linear layers of linear layers": _count(_over(kinds.LINEAR, kinds.LINEAR), order),
     }
     return Structure(pairs=dict(pairs), depths=depths(root), merges=merges)
+
+
+def _count(applies, order):
+    return sum(bool(applies(node)) for node in order)
 
 
 def _carries(node):

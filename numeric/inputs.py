@@ -117,6 +117,8 @@ def _model_problems(model):
             f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
             "the propagation rules; pass the model as it was before model.compile()"
         )
+    if not getattr(model.config, "return_dict", True):
+        yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
     if any(parameter.is_inference() for parameter in model.parameters()):
         yield "model was made in inference mode and has no gradients; load it outside of that"
 

@@ -12,11 +12,12 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.audit import Structure, Verdict, structure, verdicts
-from axioms.composites import ATTNLRP, Composite
+from axioms.composites import ATTNLRP, Composite, Operation
 from axioms.graph import INPUT, LEAVES, MOVE, Node
 from numeric.auditing import ledger as ledgers
-from numeric.auditing.capture import Capture, capture
-from numeric.inputs import prepare
+from numeric.auditing.capture import ONE_AT_A_TIME, Capture, capture
+from numeric.fast import scope
+from numeric.inputs import choose, prepare
 from numeric.reference import evaluate
 
 
@@ -84,27 +85,31 @@ def audit(
 ) -> Audit:
     """Captures a stock model on one example and accounts for its relevance in float64 (Eqs. 1-5).
 
-    ``inputs`` as in ``attribute``, of one example; ``target`` is a class, the predicted one unless
-    given; ``epsilon`` is the stabiliser, 0 for the limit.  The model is left as it was.
+    ``inputs`` and ``target`` as in ``attribute``, of one example; ``epsilon`` is the stabiliser,
+    0 for the limit.  The model is left as it was.
     Raises ValueError for what cannot be captured, UnassignedOperation and LookupError for
-    operations that the composite or the ledger has no rule for, all of them listed.
+    operations that the composite or the ledger has no rule for, all of them listed, and
+    ZeroDivisionError where the limit does not exist.
     """
     clock = {"capture": time.perf_counter()}
-    refuse(model)
-    batch = prepare(model, inputs, target=target)
-    arguments = batch.arguments()
-    _one_example(arguments)
-    captured = capture(model, arguments)
+    if not isinstance(composite, Composite):
+        raise ValueError(
+            f"composite={composite!r}: pass a Composite, such as ATTNLRP or CP_LRP of "
+            "axioms.composites"
+        )
+    scope.check_stabiliser(epsilon)
+    with ONE_AT_A_TIME:  # another thread's capture may have swapped the model's parameters
+        refuse(model)
+        arguments = prepare(model, inputs, target=target).arguments()
+        _one_text(arguments)
+        own = _logits(model, arguments)
+        target = int(choose(own, target)[0])
+        captured = capture(model, arguments)
     clock["ledger"] = time.perf_counter()
     order = captured.order
+    scope.check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
     values = evaluate.forward(order, captured.values)
     logits = values[captured.root]
-    with torch.no_grad():
-        own = model(**arguments).logits.double().cpu().numpy()
-    if target is None:
-        target = int(own[0].argmax())
-    elif not 0 <= target < logits.shape[1]:
-        raise ValueError(f"target={target}: the model has classes 0 to {logits.shape[1] - 1}")
     start = np.zeros(logits.shape)
     start[0, target] = logits[0, target]
     found = ledgers.ledger(order, captured.values, values, composite, start, eps=epsilon)
@@ -133,7 +138,7 @@ def audit(
         residual=float(logits[0, target]) - float(sum(r.sum() for r in words)),
         captured=captured,
         ledger=found,
-        forward_error=float(abs(logits - own).max()),
+        forward_error=float(abs(logits - own.numpy()).max()),
         verdicts=decided,
         structure=structure(captured.root),
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
@@ -158,7 +163,8 @@ def refuse(model) -> None:
             f"{type(model).__name__} has quantised weights, whose products hide their rounding; "
             "load it without quantization_config"
         )
-    half = sorted({str(p.dtype) for p in model.parameters()} & {"torch.float16", "torch.bfloat16"})
+    wide = (torch.float32, torch.float64)
+    half = sorted({str(p.dtype) for p in model.parameters() if p.dtype not in wide})
     if half:
         raise ValueError(
             f"{type(model).__name__} is in half precision ({', '.join(half)}), which would be "
@@ -166,10 +172,31 @@ def refuse(model) -> None:
         )
 
 
-def _one_example(arguments):
+def _logits(model, arguments):
+    """The model's own, in float64; whatever they run under, in the model's dtype."""
+    try:
+        with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
+            return model(**arguments).logits.double().cpu()
+    except Exception as error:  # whatever the model's own code raises
+        raise ValueError(
+            f"{type(model).__name__} itself fails on this input ({error}); audit a model that runs"
+        ) from error
+
+
+def _operation(node):
+    about = {"module": node.origin.module, "layer": node.attributes["layer"]}
+    return Operation(kind=node.op, **about)
+
+
+def _one_text(arguments):
     size = len(next(iter(arguments.values())))
     if size != 1:
         raise ValueError(f"the batch has {size} examples; audit one text at a time")
+    if "attention_mask" in arguments and arguments["attention_mask"][0, 0] != 1:
+        raise ValueError(
+            "attention_mask hides the first token, whose row of causal attention then has no key; "
+            "leave padding on the left out, since an audit takes one text"
+        )
 
 
 def _notes(model, order):

@@ -1,10 +1,15 @@
 """A stock model as a computation graph: which operations its code performs on this input."""
 
 import hashlib
+import io
+import logging
 import re
+import traceback
 from collections.abc import Mapping
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from itertools import count
+from threading import RLock
 
 import torch
 from torch import Tensor, fx, nn
@@ -23,6 +28,7 @@ from numeric.auditing.operations import (
 )
 
 LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|blocks?)\.(\d+)(?=\.|$)")
+ONE_AT_A_TIME = RLock()  # torch.export keeps state of its own, and swaps the model's parameters
 ROLES = {"position": r"position|wpe", "token type": r"token_type", "word": ""}
 """What a leaf is, by the first pattern that its place in the model matches."""
 
@@ -32,7 +38,8 @@ class Capture:
     """A graph whose root is the logits, (example, class), with the values of its leaves.
 
     values: of every leaf, as a tensor of the model or one computed from fixed numbers
-    signatures: by layer, the digest of its operations and how they are connected
+    signatures: by layer, the digest of its operations and how they are connected; sizes and
+        fixed numbers are not in it, so that a toy has that of a real model
     """
 
     root: Node
@@ -80,14 +87,19 @@ def _export(model, inputs):
     try:
         for key, value in cached.items():  # a cache is no tensor, and nobody reads it here
             setattr(model.config, key, value)
-        with torch.no_grad():
+        with (
+            ONE_AT_A_TIME,
+            torch.no_grad(),
+            _silent(),
+            torch.autocast(model.device.type, enabled=False),
+        ):
             return torch.export.export(_Logits(model).eval(), (), dict(inputs), strict=False)
     except Exception as error:  # torch.export raises what the model's own code makes it raise
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(
-            f"{type(model).__name__} cannot be captured by torch.export ({reason}): code whose "
-            "path depends on the values of its input has no one graph; write that branch without "
-            "`if`, or audit the part before it"
+            f"{type(model).__name__} cannot be captured by torch.export{_where(error)} ({reason}): "
+            "code whose path depends on the values of its input has no one graph; choose a "
+            "configuration without that branch, or write it without `if`"
         ) from error
     finally:
         for key, value in saved.items():
@@ -95,6 +107,26 @@ def _export(model, inputs):
         for module, attributes in held:  # torch.export leaves equal ones in their place
             vars(module).clear()
             vars(module).update(attributes)
+
+
+@contextmanager
+def _silent():
+    """Without torch's own account of a failure, pages of it; the error that is raised says it."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _where(error):
+    """The last line of a model's code that the error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    files = [(f.filename, f.lineno) for f in frames if _is_own(f.filename)]
+    file, line = files[-1]
+    return "" if file == __file__ else f" at {file.rsplit('/', 1)[-1]}:{line}"
 
 
 @dataclass
@@ -163,6 +195,8 @@ class _Builder(fx.Interpreter):
             return super().run_node(n)
         operands, options = self.fetch_args_kwargs_from_env(n)
         target = str(n.target)
+        if n.target is ITEM and is_carrying(operands[0]):  # of what has no rule, and is listed
+            return operands[0]
         carrying = list(filter(is_carrying, torch.utils._pytree.tree_leaves((operands, options))))
         if n.target is ITEM or (not carrying and target not in LEAVES):
             return super().run_node(n)
@@ -229,9 +263,13 @@ def _module(n):
 def _line(n):
     """The line of the model's own code, rather than that of the library it calls."""
     frames = re.findall(r'File "([^"]+)", line (\d+)', n.meta.get("stack_trace") or "")
-    own = [f for f in frames if "/torch/" not in f[0] and "pytorch_utils" not in f[0]]
+    own = [f for f in frames if _is_own(f[0])]
     file, line = (own or frames or [("", "")])[-1]
     return f"{file.rsplit('/', 1)[-1]}:{line}" if file else ""
+
+
+def _is_own(file):
+    return "/torch/" not in file and "pytorch_utils" not in file
 
 
 def _place(origin):

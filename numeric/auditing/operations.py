@@ -16,7 +16,7 @@ def is_carrying(x) -> bool:
 
 
 # Structure that has no kind of its own; ``recognition`` turns it into operations that have one.
-POWER, MEAN, INVERSE_ROOT = "power", "mean over channels", "inverse root"
+POWER, MEAN, INVERSE_ROOT, ERF = "power", "mean over channels", "inverse root", "erf"
 
 
 def _linear(make, x, weight, bias=None):
@@ -124,6 +124,10 @@ def _split(make, x, size, dim=0):
     return [_slice(make, x, dim, at, min(at + size, length)) for at in range(0, length, size)]
 
 
+def _chunk(make, x, count, dim=0):
+    return _split(make, x, -(-x.attributes["shape"][dim] // count), dim)
+
+
 def _concatenate(make, parts, dim=0):
     return make(MOVE, *parts, move="concatenate", arguments=(dim,), tokens=True)
 
@@ -156,6 +160,7 @@ OPERATIONS = {
     "aten.silu.default": _activation("silu"),
     "aten.pow.Tensor_Scalar": _power,
     "aten.mean.dim": _mean,
+    "aten.erf.default": lambda make, x: make(ERF, x),
     "aten.rsqrt.default": lambda make, x: make(INVERSE_ROOT, x),
     "aten.dropout.default": _dropout,
     "aten.to.dtype": _same,
@@ -178,6 +183,7 @@ OPERATIONS = {
     "aten.select.int": _at,
     "aten.index.Tensor": _index,
     "aten.split.Tensor": _split,
+    "aten.chunk.default": _chunk,
     "aten.cat.default": _concatenate,
     "aten._assert_tensor_metadata.default": lambda make, x, **_: None,
 }

@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import replace
+from functools import reduce
+from itertools import product
 
 from axioms import kinds
 from axioms.graph import MOVE, PARAMETER, Node, rebuild, topological
-from numeric.auditing.operations import INVERSE_ROOT, MEAN, POWER
+from numeric.auditing.operations import ERF, INVERSE_ROOT, MEAN, POWER
 
 HIDDEN = -1e30  # a logit below it is one that a mask took out
 
@@ -67,24 +69,59 @@ def _rms_norm_weight(node, values):
 
 
 def _gelu(node, values):
-    """x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))), the GELU of GPT-2."""
+    """x/2 · (1 + f(...)), the GELUs that are spelled out: f is erf or tanh of a polynomial."""
     if node.op != kinds.PRODUCT:
         return None
     x, half = _factor(node.args[0], values)
-    tanh, one = _shift(node.args[1], values)
-    if half != 0.5 or one != 1 or tanh.attributes.get("function") != "tanh":
+    f, one = _shift(node.args[1], values)
+    if half != 0.5 or one != 1:
         return None
-    inner, slope = _factor(tanh.args[0], values)
-    if inner is None or inner.op != kinds.ADD or inner.args[0] is not x:
+    name = f.op if f.op == ERF else f.attributes.get("function")
+    found = _polynomial(f.args[0], x, values) if name in GELUS else None
+    called, wanted = GELUS.get(name, ("", {}))
+    if not found or found.keys() != wanted.keys():
         return None
-    cube, third = _factor(inner.args[1], values)
-    if cube is None or cube.op != POWER or cube.args[0] is not x:
+    if not all(math.isclose(found[power], wanted[power]) for power in wanted):
         return None
-    constants = (cube.attributes["exponent"], third, slope)
-    if not all(map(math.isclose, constants, (3, 0.044715, math.sqrt(2 / math.pi)))):
+    return replace(node, op=kinds.ACTIVATION, args=(x,), attributes=_with(node, function=called))
+
+
+SLOPE = math.sqrt(2 / math.pi)
+GELUS = {
+    "tanh": ("gelu tanh", {1: SLOPE, 3: SLOPE * 0.044715}),
+    ERF: ("gelu", {1: math.sqrt(1 / 2)}),
+}
+"""By the function inside: the name of the GELU, and the coefficients of its polynomial."""
+
+
+def _polynomial(node, x, values):
+    """Power of ``x`` -> coefficient, or None if ``node`` is no polynomial of ``x``."""
+    if node is x:
+        return {1: 1.0}
+    if node.op == PARAMETER:
+        number = _scalar(node, values)
+        return None if number is None else {0: number}
+    is_product = node.op == kinds.PRODUCT or node.attributes.get("entrywise")
+    if not (is_product or node.op in (kinds.ADD, POWER)):
         return None
-    attributes = _with(node, function="gelu tanh")
-    return replace(node, op=kinds.ACTIVATION, args=(x,), attributes=attributes)
+    parts = [_polynomial(part, x, values) for part in node.args]
+    if None in parts:
+        return None
+    if node.op == kinds.ADD:
+        return {k: sum(p.get(k, 0) for p in parts) for k in set().union(*parts)}
+    if node.op == POWER:
+        exponent = node.attributes["exponent"]
+        if exponent not in range(1, 4):
+            return None
+        parts *= int(exponent)
+    return reduce(_times, parts)
+
+
+def _times(p, q):
+    found: dict = {}
+    for (i, a), (j, b) in product(p.items(), q.items()):
+        found[i + j] = found.get(i + j, 0.0) + a * b
+    return found
 
 
 def _attention(node, values):
@@ -132,4 +169,4 @@ def _with(node, **more):
 
 def unknown(root: Node) -> list[Node]:
     """Nodes that are of no kind and no pattern."""
-    return [node for node in topological(root) if node.op in (POWER, MEAN, INVERSE_ROOT)]
+    return [node for node in topological(root) if node.op in (POWER, MEAN, INVERSE_ROOT, ERF)]

@@ -76,11 +76,7 @@ def applied(
 
 def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
     """The patches that ``composite`` needs, decided before any of them is made."""
-    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < float("inf"):
-        raise ValueError(
-            f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
-            "pass eps=0 for the limit"
-        )
+    check_stabiliser(eps)
     sites = families.sites(model)
     if eps:
         _check_reach(model, sites, eps)
@@ -101,7 +97,7 @@ def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
 
 def assigned(sites: list[families.Site], composite: Composite) -> dict[nn.Module, dict[str, str]]:
     """Module -> kind -> rule, or the errors of ``applied`` for a composite that does not fit."""
-    _check_overrides(composite, [site.operation for site in sites])
+    check_overrides(composite, [site.operation for site in sites])
     rules_of_sites = composite.assign(site.operation for site in sites)
     chosen: dict[nn.Module, dict[str, str]] = {}
     for site, rule in zip(sites, rules_of_sites, strict=True):
@@ -115,7 +111,16 @@ def assigned(sites: list[families.Site], composite: Composite) -> dict[nn.Module
     return chosen
 
 
-def _check_overrides(composite, operations):
+def check_stabiliser(eps) -> None:
+    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < float("inf"):
+        raise ValueError(
+            f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
+            "pass eps=0 for the limit"
+        )
+
+
+def check_overrides(composite: Composite, operations) -> None:
+    """Raises ValueError for layers and modules of ``composite`` in which there is no operation."""
     layers = {op.layer for op in operations} - {None}
     paths = {op.module for op in operations}
     unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]

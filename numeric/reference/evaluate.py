@@ -132,6 +132,14 @@ MESSAGES = {
 """By kind: how a rule of ``by_kind`` is given what it needs -> relevance of its operands."""
 
 
+def _messages(node, rule, xs, r, eps):
+    try:
+        return MESSAGES[node.op](node, rule, xs, r, eps)
+    except ZeroDivisionError as error:
+        place = (node.origin.module or "(root)") if node.origin else node.name
+        raise ZeroDivisionError(f"{node.op} at {place}: {error}") from error
+
+
 def _moved_back(node, xs, r):
     """Each entry of ``r`` to the one it was copied from."""
     ends = np.cumsum([0, *(x.size for x in xs)])
@@ -179,7 +187,7 @@ def propagate(
         if node.op == MOVE:
             messages = _moved_back(node, xs, r)
         else:
-            messages = MESSAGES[node.op](node, RULES[node.op, chosen[node]], xs, r, eps)
+            messages = _messages(node, RULES[node.op, chosen[node]], xs, r, eps)
         # there is no message for weights
         handed = [(x, m) for x, m in zip(node.args, messages, strict=False) if x in received]
         for x, message in handed:
