@@ -117,7 +117,7 @@ class _Worker:
         import ray
 
         torch.set_num_threads(1)  # as Ray counts CPUs, and so that sums have one order
-        self.measure = ray.get(sent[0])
+        self.measure = ray.cloudpickle.loads(ray.get(sent[0]))
 
     def table(self, shard):
         return table(self.measure, shard)
@@ -133,7 +133,9 @@ def _on_workers(ray, measure, shards, *, place):
     kind, gpus = ("CPU", 0) if place == "cpu" else ("GPU", 1)
     # Ray's own restarts would hand a shard to a worker that has no place any more.
     hire = ray.remote(_Worker).options(num_cpus=1, num_gpus=gpus, max_restarts=0).remote
-    sent = [ray.put(measure)]  # in a list: Ray would unpack a bare one by itself
+    # Packed by us, so that what cannot be unpacked is an error of ours, not a lost worker; in a
+    # list, because Ray would hand over the content of a bare reference with every call.
+    sent = [ray.put(ray.cloudpickle.dumps(measure))]
     waiting, busy, idle, losses = list(reversed(shards)), {}, [], Counter()
     left = len(shards)
     try:

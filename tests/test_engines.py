@@ -97,7 +97,7 @@ def test_lost_workers_lose_nothing_and_double_nothing_bit_for_bit(
     assert other.settings == one.settings
     counts, processes = calls(log)
     assert counts == {first: 2 if first in victims else 1 for first in firsts}
-    assert processes >= 3  # two at first, and those that came for the dead
+    assert processes >= 2  # the dead measured nothing more
     folders = [there / killable.ROW, here / killable.ROW]
     names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
     assert names[0] == names[1]  # no draft stays
@@ -151,7 +151,7 @@ def test_what_cannot_be_unpacked_is_tried_once_by_each_worker(tmp_path, engine):
             return exec, (code,)
 
     broken = Broken()
-    with pytest.raises(Exception, match="broken weights") as caught:
+    with pytest.raises(ValueError, match=r"^broken weights$") as caught:
         runner.run(tmp_path / "run", RECORD, SHARDS, lambda shard: broken, engine=engine)
     assert not isinstance(caught.value, RunError)  # which would say that workers were lost
     assert len(list(log.iterdir())) in (1, 2)
