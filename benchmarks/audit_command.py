@@ -69,6 +69,8 @@ def _check(text, composite, epsilon, worst, files):
     if worst < 0:
         raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
     for option, path in files.items():
+        if path and path.is_dir():
+            raise ValueError(f"{option} {path} is a folder; pass a file in it")
         if path and not path.parent.is_dir():
             raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")
 

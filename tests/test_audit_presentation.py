@@ -284,7 +284,7 @@ def test_an_image_model_takes_a_pattern_or_a_file(run, vit, tmp_path):
 SENTENCE = ("audit", "embedded", "a fine film")
 WRONG = {
     "an unknown composite": ([*SENTENCE, "--composite", "x"], "--composite 'x': pass attnlrp or"),
-    "an unknown class": ([*SENTENCE, "--target", "2"], "target=2: .*classes 0 to 1"),
+    "an unknown class": ([*SENTENCE, "--target", "2"], r"target \[2\] out of range.*classes 0 to 1"),
     "a negative epsilon": ([*SENTENCE, "--epsilon", "-1"], "--epsilon -1.0: .*must be finite"),
     "no number of epsilon": ([*SENTENCE, "--epsilon", "nan"], "--epsilon nan: .*must be finite"),
     "an endless epsilon": ([*SENTENCE, "--epsilon", "inf"], "--epsilon inf: .*must be finite"),
@@ -292,6 +292,7 @@ WRONG = {
     "an empty text": (["audit", "embedded", " "], "empty text ' '"),
     "a long text": (["audit", "embedded", "film " * 600], "602 tokens is longer.*512"),
     "no folder": ([*SENTENCE, "--html", "no/x.html"], "--html no/x.html: there is no folder no"),
+    "a folder for the page": ([*SENTENCE, "--html", "/"], "--html / is a folder; pass a file"),
     "no folder for JSON": ([*SENTENCE, "--json", "no/x"], "--json no/x: there is no folder no"),
     "no model": (["audit", "./nowhere"], "'./nowhere' does not exist"),
     "an image for a text model": ([*SENTENCE, "--image", "x.png"], "takes a text, not --image x"),
