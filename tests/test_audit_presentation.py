@@ -284,7 +284,10 @@ def test_an_image_model_takes_a_pattern_or_a_file(run, vit, tmp_path):
 SENTENCE = ("audit", "embedded", "a fine film")
 WRONG = {
     "an unknown composite": ([*SENTENCE, "--composite", "x"], "--composite 'x': pass attnlrp or"),
-    "an unknown class": ([*SENTENCE, "--target", "2"], r"target \[2\] out of range.*classes 0 to 1"),
+    "an unknown class": (
+        [*SENTENCE, "--target", "2"],
+        r"target \[2\] out of range.*classes 0 to 1",
+    ),
     "a negative epsilon": ([*SENTENCE, "--epsilon", "-1"], "--epsilon -1.0: .*must be finite"),
     "no number of epsilon": ([*SENTENCE, "--epsilon", "nan"], "--epsilon nan: .*must be finite"),
     "an endless epsilon": ([*SENTENCE, "--epsilon", "inf"], "--epsilon inf: .*must be finite"),
