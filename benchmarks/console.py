@@ -8,8 +8,8 @@ from rich.markup import escape
 
 from axioms.composites import UnassignedOperation
 
-console = Console()
-problems = Console(stderr=True)
+console = Console(emoji=False)  # `:b:` in a path is a path
+problems = Console(stderr=True, emoji=False)
 
 
 @contextmanager

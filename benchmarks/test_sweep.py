@@ -24,8 +24,14 @@ MEMORY_BOUND = 1.25
 ROUNDS = {"embedded": 3, "bert-base": 1}
 
 
+def is_timed(config):
+    return config.getoption("benchmark_enable") or not config.getoption("benchmark_disable")
+
+
 @pytest.fixture(params=ROUNDS)
 def case(request):
+    if request.param != "embedded" and not is_timed(request.config):
+        pytest.skip("BERT-base takes a minute; `make bench` compares it")
     torch.manual_seed(0)
     if request.param == "embedded":
         model = models.load().model.float()
@@ -36,8 +42,7 @@ def case(request):
 
 @pytest.fixture
 def only_when_timed(request):
-    option = request.config.getoption
-    if option("benchmark_disable") and not option("benchmark_enable"):
+    if not is_timed(request.config):
         pytest.skip("a ratio of times takes minutes; `make bench` measures it")
 
 
