@@ -105,6 +105,7 @@ def audit(
         own = _logits(model, arguments)
         target = int(choose(own, target)[0])
         captured = capture(model, arguments)
+        notes = tuple(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
     order = captured.order
     scope.check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
@@ -142,7 +143,7 @@ def audit(
         verdicts=decided,
         structure=structure(captured.root),
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
-        notes=tuple(_notes(model, order)),
+        notes=notes,
     )
 
 
