@@ -91,7 +91,7 @@ def read_tokens(model: nn.Module, batch: Batch) -> Tensor:
     if not families.reads_last_token(model):
         raise ValueError(
             f"model is a {type(model).__name__}: which token its logits are read from is known of "
-            "the sequence classifiers in numeric.fast.families"
+            "the sequence classifiers in numeric.fast.families; pass one of these"
         )
     pad = model.config.get_text_config().pad_token_id
     if pad is None:
