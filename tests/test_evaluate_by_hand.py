@@ -9,8 +9,8 @@ import torch
 from torch.nn import functional
 
 from axioms import kinds
-from axioms.composites import Composite
-from axioms.graph import MOVE, Node, leaf, parameter, topological
+from axioms.composites import ATTNLRP, Composite
+from axioms.graph import MOVE, Node, Origin, leaf, parameter, topological
 from numeric.reference import evaluate
 from tests.test_evaluate import CASES, CLOSE, graph_of, sixteenths, start_of, values_of
 
@@ -266,3 +266,15 @@ def test_a_wrong_activation_is_rejected(monkeypatch):
     monkeypatch.setitem(evaluate.ACTIVATIONS, "gelu", evaluate.ACTIVATIONS["gelu tanh"])
     with pytest.raises(AssertionError):
         check_activations()
+
+
+@pytest.mark.parametrize(
+    ("origin", "place"),
+    [(None, "add at s:"), (Origin(module="a.b"), "add at a.b:"), (Origin(), r"add at \(root\):")],
+)
+def test_a_limit_that_does_not_exist_is_named_with_its_place(origin, place):
+    x, y = leaf("x"), leaf("y")
+    total = Node(kinds.ADD, (x, y), "s", origin, {"layer": None, "shape": (1,)})
+    values = {x: np.array([2.0]), y: np.array([-2.0])}
+    with pytest.raises(ZeroDivisionError, match=f"^{place} eps=0"):
+        evaluate.propagate([x, y, total], values, ATTNLRP, np.array([1.0]), eps=0)

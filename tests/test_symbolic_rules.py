@@ -236,3 +236,28 @@ def test_what_has_no_value_is_refused(name):
     call, error, message = REFUSED[name]
     with pytest.raises(error, match=message):
         call()
+
+
+def test_rms_norm_by_gradient_is_input_times_derivative_row_by_row():
+    """Its own root mean squares, in two rows of different size; norm_eps is 0 unless given."""
+    x, w, r = sp.Matrix([[1, 2], [7, 1]]), sp.Matrix([[3, 5]]), sp.Matrix([[1, 4], [2, 3]])
+    a, b = sp.symbols("a b", positive=True)
+
+    def expected(n, i, norm_eps):
+        rms = sp.sqrt((a**2 + b**2) / 2 + norm_eps)
+        z = [a * w[0] / rms, b * w[1] / rms]
+        at = {a: x[n, 0], b: x[n, 1]}
+        shares = (sp.diff(z[k], (a, b)[i]) * r[n, k] / z[k] for k in range(2))
+        return sp.nsimplify((x[n, i] * sum(shares)).subs(at))
+
+    for options, norm_eps in (({}, 0), ({"norm_eps": sp.Rational(1, 2)}, sp.Rational(1, 2))):
+        (found,) = rules.rms_norm_gradient(x, w, r, **options)
+        difference = found - sp.Matrix(2, 2, lambda n, i, e=norm_eps: expected(n, i, e))
+        assert difference.applyfunc(sp.simplify) == sp.zeros(2, 2)
+
+
+def test_a_held_root_mean_square_is_that_of_the_row_without_norm_eps():
+    x, w, r = sp.Matrix([[1, 7]]), sp.Matrix([[3, 5]]), sp.Matrix([[2, 4]])  # rms is 5
+    (found,) = rules.held_root_mean_square(x, w, r, eps=1)
+    z = [sp.Rational(3, 5), sp.Integer(7)]
+    assert found == sp.Matrix([[2 * z[0] / (z[0] + 1), 4 * z[1] / (z[1] + 1)]])
