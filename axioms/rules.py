@@ -225,24 +225,30 @@ def layer_norm(x, weight, bias, *, norm_eps, deviation=None) -> Matrix:
     return Matrix.vstack(*rows)
 
 
+def _by_row(x, maps, relevance, *, eps, sign, bias=None):
+    """Eq. 1 through a linear map of its own for every row."""
+    rows = [
+        epsilon(
+            x[n, :],
+            linear,
+            relevance[n, :],
+            eps=eps,
+            bias=bias,
+            sign=None if sign is None else sign[n, :],
+        )[0]
+        for n, linear in enumerate(maps)
+    ]
+    return (Matrix.vstack(*rows),)
+
+
 def held_deviation(x, weight, bias, relevance, *, eps, norm_eps=0, deviation=None, sign=None):
     """LayerNorm as the linear map it is at its standard deviation, then Eq. 1.
 
     The bias of the norm absorbs its share.
     """
     deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
-    rows = [
-        epsilon(
-            x[n, :],
-            centring(weight, s),
-            relevance[n, :],
-            eps=eps,
-            bias=bias,
-            sign=None if sign is None else sign[n, :],
-        )[0]
-        for n, s in enumerate(deviation)
-    ]
-    return (Matrix.vstack(*rows),)
+    maps = [centring(weight, s) for s in deviation]
+    return _by_row(x, maps, relevance, eps=eps, sign=sign, bias=bias)
 
 
 def root_mean_squares(x, *, norm_eps) -> list:
@@ -268,17 +274,8 @@ def held_root_mean_square(x, weight, relevance, *, eps, norm_eps=0, rms=None, si
     Only the stabiliser absorbs: channel k gets R_k z_k / (z_k + eps s_k).
     """
     rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
-    rows = [
-        epsilon(
-            x[n, :],
-            _divided(weight, s),
-            relevance[n, :],
-            eps=eps,
-            sign=None if sign is None else sign[n, :],
-        )[0]
-        for n, s in enumerate(rms)
-    ]
-    return (Matrix.vstack(*rows),)
+    maps = [_divided(weight, s) for s in rms]
+    return _by_row(x, maps, relevance, eps=eps, sign=sign)
 
 
 def identity(relevance):
