@@ -1,6 +1,6 @@
 """How many masked copies run at once: as many as a budget of memory holds, of like length."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Integral
 
 import torch
@@ -43,14 +43,52 @@ def bytes_of_a_copy(model, tokens: Tensor, *, keys: Tensor, kept: Tensor) -> Ten
     The widest moment of a layer: both sides of the activation in the MLP or, where scores are
     spelled out, three sets of them; beside it the stream, queries, keys, values and the cache.
     """
+    width, inner, heads = _sizes(model)
+    layers = model.config.get_text_config().num_hidden_layers
+    scores = 3 * heads * tokens * keys
+    held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
+    return held * model.dtype.itemsize
+
+
+def bytes_with_gradients(model, tokens: Tensor, *, kept: Tensor) -> Tensor:
+    """Most bytes that one copy holds at once in a forward pass and back to its embeddings, about.
+
+    tokens: (copy,) that run   kept: (copy,) bytes that wait for the way back, ``bytes_kept``
+    The widest moment comes at the top, where all waits: beside it the gradients around the
+    activation in the MLP, two sets of scores where they are spelled out, and the stream's.
+    """
+    width, inner, heads = _sizes(model)
+    held = tokens * (3 * inner + 3 * width) + 2 * heads * tokens**2
+    return kept + held * model.dtype.itemsize
+
+
+def bytes_kept(model, run: Callable[[], object]) -> int:
+    """Bytes that a forward pass keeps for the way back, beside the model's own: counted.
+
+    What is kept differs with family, attention and activation, and autograd knows it.
+    """
+    own = {x.untyped_storage().data_ptr() for x in (*model.parameters(), *model.buffers())}
+    held: dict[int, int] = {}
+
+    def note(x):
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in own:
+            held[storage.data_ptr()] = storage.nbytes()
+        return x.detach()  # the same memory, so that nothing else takes that place
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+        waiting = run()  # until all is counted
+    del waiting
+    return sum(held.values())
+
+
+def _sizes(model):
+    """Width, width inside the MLP, and heads whose scores are spelled out."""
     config = model.config.get_text_config()
-    width, layers = config.hidden_size, config.num_hidden_layers
+    width = config.hidden_size
     inner = getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", None)
     inner = inner or getattr(config, "n_inner", None) or 4 * width
-    spelled_out = config._attn_implementation == "eager"
-    scores = 3 * config.num_attention_heads * tokens * keys * spelled_out
-    held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
-    return held * torch.finfo(model.dtype).bits // 8
+    return width, inner, config.num_attention_heads * (config._attn_implementation == "eager")
 
 
 def _budget(memory, device, *, largest):
