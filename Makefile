@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce notebooks test lint bench mutants clean
+.PHONY: setup reproduce notebooks test lint bench baseline mutants clean
 
 setup: $(SETUP)
 
@@ -33,8 +33,14 @@ lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# Ratios of time and memory against benchmarks/baseline.json, on an idle machine; about half an
+# hour.  Parts alone: make bench ARGS="-k sweep"
 bench: $(SETUP)
-	$(BIN)/python -m pytest benchmarks --benchmark-enable
+	$(BIN)/python -m pytest benchmarks --benchmark-enable $(ARGS)
+
+# The same, and what was measured becomes the baseline and benchmarks/RESULTS.md.
+baseline: $(SETUP)
+	$(BIN)/python -m pytest benchmarks --benchmark-enable --update-baseline $(ARGS)
 
 # Every small change of the rules must be noticed by a test; takes minutes.
 mutants: $(SETUP)

@@ -6,13 +6,15 @@ Run by `make bench`.
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-SECONDS, CAPTURE_SECONDS, GIBIBYTES = 60, 5, 6
+SECONDS, CAPTURE_SECONDS, GIBIBYTES = 60, 5, 6  # of the first audit, in a fresh process
+ROUNDS = 3  # of ratios, after it
 
 AUDIT = """
-import json, resource
+import json, resource, sys
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 from numeric import audit
@@ -20,28 +22,41 @@ from numeric import audit
 torch.manual_seed(0)
 config = BertConfig(attn_implementation="eager")
 model = BertForSequenceClassification(config).eval()
-found = audit(model, {"input_ids": torch.randint(1000, 30000, (1, 64))})
+inputs = {"input_ids": torch.randint(1000, 30000, (1, 64))}
+found = audit(model, inputs)
+gibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+from benchmarks.timing import alternate, plain_gradient
+
+text = inputs | {"attention_mask": torch.ones_like(inputs["input_ids"])}
+seconds = alternate(
+    {"audit": lambda: audit(model, inputs), "gradient": lambda: plain_gradient(model, text)},
+    repeats=int(sys.argv[1]),
+)
 print(json.dumps({
     "seconds": dict(found.seconds),
-    "gibibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    "gibibytes": gibibytes,
     "gap": abs(sum(found.by_cause().values()) - found.residual),
     "forward_error": found.forward_error,
     "operations": len(found.ledger.lines),
+    "ratios": [a / b for a, b in zip(seconds["audit"], seconds["gradient"], strict=True)],
 }))
 """
 
 
 def measured():
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", AUDIT], capture_output=True, text=True, check=True
+        [sys.executable, "-W", "ignore", "-c", AUDIT, str(ROUNDS)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[1],
     )
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_bert_of_base_size_is_audited_within_a_minute(benchmark, request):
-    option = request.config.getoption
-    if option("benchmark_disable") and not option("benchmark_enable"):
-        pytest.skip("seconds need an idle machine; `make bench` measures them")
+@pytest.mark.usefixtures("only_when_timed")
+def test_a_bert_of_base_size_is_audited_within_a_minute(benchmark, ratios):
     found = benchmark.pedantic(measured, rounds=1)
     benchmark.extra_info.update(found)
     assert found["gap"] <= 1e-9
@@ -50,3 +65,4 @@ def test_a_bert_of_base_size_is_audited_within_a_minute(benchmark, request):
     assert found["seconds"]["capture"] < CAPTURE_SECONDS
     assert sum(found["seconds"].values()) < SECONDS
     assert found["gibibytes"] < GIBIBYTES
+    ratios.note("audit / gradient", found["ratios"], group="audit")

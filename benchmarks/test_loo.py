@@ -12,13 +12,23 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from benchmarks.timing import alternate
 from numeric import attribute
 
 AT_ONCE = (1, 4, 16)
 """Captum's ``perturbations_per_eval``: its default, and larger ones, of which the best counts."""
-EQUAL, MIXED = [32] * 8, [8, 16, 24, 32, 40, 48, 56, 64]
+TEXTS = {
+    "1 text of 32 tokens": [32],
+    "8 texts of 32 tokens": [32] * 8,
+    "8 texts of 8 to 64 tokens": [8, 16, 24, 32, 40, 48, 56, 64],
+}
+GOALS = {
+    "1 text of 32 tokens": {"default": 1.5, "best": 1.15},
+    "8 texts of 32 tokens": {"default": 1.5, "best": 1.15},
+    "8 texts of 8 to 64 tokens": {"default": None, "best": 2.0},
+}
+ROUNDS = {"1 text of 32 tokens": 11, "8 texts of 32 tokens": 5, "8 texts of 8 to 64 tokens": 3}
 TOLERANCE = 1e-5  # logits, in float32
-ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +36,6 @@ def captum():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the other library, at import
         return pytest.importorskip("captum.attr", reason="captum is in the group 'peers'")
-
-
-@pytest.fixture(scope="module")
-def timed(request):
-    option = request.config.getoption
-    return bool(not option("benchmark_disable") or option("benchmark_enable"))
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +73,7 @@ def by_captum(captum, model, inputs, at_once):
     return found * mask
 
 
-def alternate(functions, *, rounds):
-    """Seconds of this process's own work, in turn; the first round warms up."""
-    seconds = {name: [] for name in functions}
-    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
-    for n in range(rounds + 1):
-        for name, function in functions.items():
-            start = clock()
-            function()
-            if n:
-                seconds[name].append(clock() - start)
-    return {name: statistics.median(s) for name, s in seconds.items()}
-
-
-@pytest.mark.parametrize("lengths", [EQUAL, MIXED], ids=["equal", "mixed"])
+@pytest.mark.parametrize("lengths", TEXTS.values(), ids=TEXTS)
 def test_the_answers_are_captums(captum, bert, lengths):
     inputs = text([n // 4 for n in lengths])
     want = by_captum(captum, bert, inputs, 4)
@@ -90,22 +81,26 @@ def test_the_answers_are_captums(captum, bert, lengths):
     assert want.abs().max() > 100 * TOLERANCE
 
 
-@pytest.mark.parametrize(
-    ("lengths", "bounds"),
-    [(EQUAL, {"default": 1.5, "best": 1.15}), (MIXED, {"best": 2.0})],
-    ids=["equal", "mixed"],
-)
-def test_leave_one_out_is_ahead_of_captum(captum, bert, timed, lengths, bounds, benchmark, capsys):
-    if not timed:
-        pytest.skip("a ratio of times needs an idle machine; `make bench` measures it")
-    inputs = text(lengths)
-    run = {n: lambda n=n: by_captum(captum, bert, inputs, n) for n in AT_ONCE}
-    run["ours"] = lambda: ours(bert, inputs)
-    torch.testing.assert_close(run["ours"](), run[4](), rtol=0, atol=TOLERANCE)
-    seconds = benchmark.pedantic(alternate, (run,), {"rounds": ROUNDS}, rounds=1)
-    own = seconds.pop("ours")
-    ratio = {"default": seconds[1] / own, "best": min(seconds.values()) / own}
-    benchmark.extra_info["captum / ours"] = ratio
-    with capsys.disabled():
-        print(f"\ncaptum / ours, {len(lengths)} texts of {min(lengths)} to {max(lengths)}: {ratio}")
-    assert {name: r for name, r in ratio.items() if r < bounds.get(name, 0)} == {}
+@pytest.mark.usefixtures("only_when_timed")
+@pytest.mark.parametrize("case", TEXTS)
+def test_leave_one_out_is_ahead_of_captum(captum, bert, case, ratios):
+    inputs, answers = text(TEXTS[case]), {}
+
+    def run(name):
+        found = ours(bert, inputs) if name == "ours" else by_captum(captum, bert, inputs, name)
+        answers[name] = found
+
+    functions = {name: lambda name=name: run(name) for name in ("ours", *AT_ONCE)}
+    seconds = alternate(functions, repeats=ROUNDS[case], clock=time.process_time)
+    for name in AT_ONCE:
+        torch.testing.assert_close(answers["ours"], answers[name], rtol=0, atol=TOLERANCE)
+    best = min(AT_ONCE, key=lambda name: statistics.median(seconds[name]))
+    for label, name in {"default": AT_ONCE[0], "best": best}.items():
+        values = [a / b for a, b in zip(seconds[name], seconds["ours"], strict=True)]
+        ratios.note(
+            f"Captum's {label} / ours, {case}",
+            values,
+            group="Leave-One-Out against Captum",
+            better="higher",
+            goal=GOALS[case][label],
+        )

@@ -4,7 +4,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from scipy.stats import linregress
@@ -55,34 +55,49 @@ def random_text(model, *, batch: int, tokens: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def alternate(functions: dict, *, repeats: int) -> dict[str, list[float]]:
+def alternate(
+    functions: dict[str, Callable],
+    *,
+    repeats: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds of each function in turn, ``repeats`` times after one warm-up round.
 
     Alternating runs meet the same background load, so that ratios within a round are fair.
+    ``clock``: ``time.process_time`` counts the work of this process alone, which suits long runs
+    on CPUs that others use too; a GPU's work shows only on the default.
     """
     seconds = {name: [] for name in functions}
     for n in range(repeats + 1):
         for name, function in functions.items():
-            start = time.perf_counter()
+            _synchronize()
+            start = clock()
             function()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
+            _synchronize()
             if n:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     return seconds
 
 
-def peak_memory(function) -> int:
-    """Most bytes that torch had allocated at once during a call, beyond what was there before."""
-    activity = torch.profiler.ProfilerActivity
+def _synchronize():
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def peak_memory(function: Callable, *, device: str = "cpu") -> int:
+    """Most bytes that torch had allocated at once on a device during a call, beyond those before.
+
+    ``device``: where the call computes, "cpu" or "cuda".
+    """
+    if device == "cuda":
+        _synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         function()
-        torch.cuda.synchronize()
+        _synchronize()
         return torch.cuda.max_memory_allocated() - before
-    with torch.profiler.profile(activities=[activity.CPU], profile_memory=True) as profile:
+    activity = torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[activity], profile_memory=True) as profile:
         function()
     events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
