@@ -38,6 +38,11 @@ GROUPS = {
         "All mixes of Table A3: CPU seconds of one run for each over those of the sweep (above 1 "
         "the sweep is faster), and the sweep's peak memory over that of one AttnLRP run."
     ),
+    "Integrated Gradients and curves": (
+        "CPU seconds of a plain loop (one quadrature node, or one masked copy, at a time) over "
+        "those of ours in batches, the same BERT-base and the same answers; above 1 ours is "
+        "faster."
+    ),
     "audit": (
         "Seconds of an audit of BERT-base on 64 tokens over seconds of one plain gradient × input "
         "of the same model on the same text."
