@@ -105,13 +105,14 @@ def _model_problems(model):
     if not isinstance(model, PreTrainedModel) or model.base_model is model:
         yield f"model is a {name}; pass a Transformers sequence classifier"
         return
-    training = [path or "(root)" for path, m in model.named_modules() if m.training]
+    modules = list(model.named_modules())
+    training = [path or "(root)" for path, m in modules if m.training]
     if training:
         yield (
             f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
             "relevance random; call model.eval() first"
         )
-    compiled = [path or "(root)" for path, m in model.named_modules() if m._compiled_call_impl]
+    compiled = [path or "(root)" for path, m in modules if m._compiled_call_impl]
     if compiled:
         yield (
             f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "

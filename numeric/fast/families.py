@@ -182,12 +182,11 @@ def sites(model: nn.Module) -> list[Site]:
     outside = tuple(f"{path}." for path, module in paths if type(module) in BEFORE_THE_SUM)
     found = []
     for path, module in paths:
-        if path.startswith(outside):
-            continue
-        layer = LAYER.search(path)
+        operations = () if path.startswith(outside) else _kinds(module)
+        layer = LAYER.search(path) if operations else None
         found += [
             Site(module, Operation(kind=kind, module=path, layer=layer and int(layer[1])))
-            for kind in _kinds(module)
+            for kind in operations
         ]
     return found
 

@@ -2,11 +2,11 @@
 
 import copy
 from contextlib import ExitStack, contextmanager
-from weakref import WeakSet
 
 from torch import nn
 
-_ACTIVE: WeakSet[nn.Module] = WeakSet()
+_ACTIVE: set[int] = set()
+"""Identities of the modules inside an open scope, which keeps them alive."""
 
 
 def set_attribute(module: nn.Module, name: str, value):
@@ -33,6 +33,13 @@ def change_input(module: nn.Module, change):
     return module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:])).remove
 
 
+def set_attention(module: nn.Module, name: str):
+    """One attention module under another implementation; its own config is left as it is."""
+    config = copy.copy(module.config)
+    config._attn_implementation = name
+    return set_attribute(module, "config", config)
+
+
 @contextmanager
 def attention_implementation(model: nn.Module, name: str):
     """``model`` with another attention implementation, its own config object left as it is.
@@ -54,17 +61,17 @@ def attention_implementation(model: nn.Module, name: str):
 def exclusive(model: nn.Module):
     """Refuses a second scope on any module of ``model`` while this one is open."""
     modules = list(model.modules())
-    if any(module in _ACTIVE for module in modules):
+    ids = {id(module) for module in modules}
+    if not _ACTIVE.isdisjoint(ids):
         raise RuntimeError(
             f"{type(model).__name__} already has propagation rules applied; leave the first "
             "scope before entering a second one"
         )
-    _ACTIVE.update(modules)
+    _ACTIVE.update(ids)
     try:
         yield
     finally:
-        for module in modules:
-            _ACTIVE.discard(module)
+        _ACTIVE.difference_update(ids)
 
 
 @contextmanager

@@ -29,15 +29,17 @@ class _Scale(torch.autograd.Function):
 class _Slope(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, x, slope_at_zero):
-        y = f(x)
-        ctx.save_for_backward(
-            (y / x).nan_to_num_(nan=slope_at_zero, posinf=torch.inf, neginf=-torch.inf)
-        )
-        return y
+        ctx.f, ctx.slope_at_zero = f, slope_at_zero
+        ctx.save_for_backward(x)
+        return f(x)
 
     @staticmethod
     def backward(ctx, c):
-        return None, c * ctx.saved_tensors[0], None
+        (x,) = ctx.saved_tensors
+        # Computed here, in one new tensor: keeping it would cost as much memory as x itself.
+        slope = ctx.f(x).div_(x)
+        slope.nan_to_num_(nan=ctx.slope_at_zero, posinf=torch.inf, neginf=-torch.inf)
+        return None, slope.mul_(c), None
 
 
 class _HeldLayerNorm(torch.autograd.Function):
@@ -51,8 +53,9 @@ class _HeldLayerNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, c):
         rstd, weight = ctx.saved_tensors
-        c = (c if weight is None else c * weight) * rstd.to(c.dtype)
-        return c - c.mean(ctx.axes, keepdim=True), None, None, None, None
+        scaled = c.clone() if weight is None else c * weight
+        scaled.mul_(rstd)
+        return scaled.sub_(scaled.mean(ctx.axes, keepdim=True)), None, None, None, None
 
 
 def scale(x: Tensor, factor: float | Tensor) -> Tensor:

@@ -6,7 +6,7 @@ end, also after an exception.  Nothing is shared with other models.
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from numbers import Real
 
 import torch
@@ -15,7 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, masking_uti
 
 from axioms import kinds
 from axioms.composites import Composite
-from numeric.fast import families, patches, rotary, rules
+from numeric.fast import families, patches, rotary, rules, value_only
 
 EXPLICIT = "lrp_axioms_explicit"  # our attention implementation with visible scores
 HALF = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
@@ -63,6 +63,7 @@ def applied(
         if rotary_keeps_half:  # last, so that it reads what rotation receives
             sites = families.sites(model)
             plan += rotary.rotary_patches(sites, composite, tap.turned, _to_scores)
+        AttentionInterface.register(value_only.NAME, value_only.attention)
         undo.enter_context(patches.frozen(model))
         for patch in plan:
             undo.callback(patch())
@@ -179,7 +180,8 @@ def _product(module, _rule, _eps):
 def _activation(module, _rule, _eps):
     if type(module) in families.FUNCTIONAL:
         return []  # the function is no module; see _functional
-    forward = partial(rules.identity, module.forward, slope_at_zero=_slope_at_zero(module.forward))
+    slope = _slope_at_zero_of_class(type(module))
+    forward = partial(rules.identity, module.forward, slope_at_zero=slope)
     return [partial(patches.set_attribute, module, "forward", forward)]
 
 
@@ -193,6 +195,13 @@ PATCHES = {
 }
 
 
+@cache
+def _slope_at_zero_of_class(activation):
+    """The options of an activation change how it is computed, and not its slope at 0."""
+    return _slope_at_zero(activation())
+
+
+@cache
 def _slope_at_zero(f):
     with torch.inference_mode(mode=False), torch.enable_grad():
         zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
@@ -231,14 +240,17 @@ def _fused(module, chosen):
     """Eqs. 3 to 5 in the limit: what reaches Q and K is divided by 4, what reaches V by 2.
 
     Value-only: Q and K are detached and V keeps all.  Since only Q, K and V are touched, the
-    model keeps its fused attention kernel.
+    model keeps its fused attention kernel, in the forward pass at least.
     """
     shares = attention_shares(chosen)
     names = families.ATTENTION[type(module)]
     if len(set(names)) == 1:  # Q, K and V are thirds of one output
         packed = partial(_multiply_thirds, shares=shares)
         return [partial(patches.change_output, getattr(module, names[0]), packed)]
-    return [
+    plan = []
+    if shares == (0, 0, 1) and module.config._attn_implementation == value_only.FUSED:
+        plan = [partial(patches.set_attention, module, value_only.NAME)]
+    return plan + [
         partial(patches.change_output, getattr(module, name), _multiply_cotangent(share))
         for name, share in zip(names, shares, strict=True)
         if share != 1

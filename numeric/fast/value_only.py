@@ -1,0 +1,68 @@
+"""Value-only attention (CP-LRP) without the part of the backward pass that it throws away.
+
+A fused kernel's backward pass finds the cotangents of Q, K and V together, in five products.
+Where no relevance passes the softmax that of V alone is wanted, which takes two.
+"""
+
+import torch
+from torch import Tensor
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+NAME = "lrp_axioms_value_only"
+FUSED = "sdpa"  # the implementation in whose place this one can stand
+EXACT = (torch.float32, torch.float64)  # lower precision is the fused kernel's business
+AT_ONCE = 1 << 24  # attention weights, so that few of them stand in memory beside the graph
+
+
+class _ReadOut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, run, query, key, value, mask, scaling):
+        ctx.save_for_backward(query, key, mask)
+        ctx.scaling = scaling
+        return run(query, key, value)
+
+    @staticmethod
+    def backward(ctx, c):
+        query, key, mask = ctx.saved_tensors
+        c = c.transpose(1, 2)  # (batch, head, token, channel), like query and key
+        batch, heads, tokens, _ = query.shape
+        step = max(1, AT_ONCE // (heads * tokens * key.shape[2]))
+        of_value = torch.empty_like(c)
+        for start in range(0, batch, step):
+            part = slice(start, start + step)
+            seen = None if mask is None else mask[part] if len(mask) == batch else mask
+            weights = _weights(query[part], key[part], seen, ctx.scaling)
+            torch.matmul(weights.mT, c[part], out=of_value[part])
+        return None, None, None, of_value, None, None
+
+
+def _weights(query, key, mask, scaling):
+    """softmax(scaling Q K^T + mask) in one tensor: (batch, head, token, token)."""
+    q, k = query.flatten(0, 1), key.flatten(0, 1)
+    scores = torch.baddbmm(q.new_zeros(()), q, k.mT, beta=0, alpha=scaling)
+    scores = scores.view(*query.shape[:2], *scores.shape[1:])
+    if mask is not None and mask.dtype == torch.bool:
+        scores.masked_fill_(~mask, -torch.inf)
+    elif mask is not None:
+        scores.add_(mask)
+    return torch.softmax(scores, dim=-1, out=scores)
+
+
+def attention(module, query: Tensor, key: Tensor, value: Tensor, attention_mask, **options):
+    """The stock fused attention, whose Q and K get no cotangent.
+
+    query, key, value: (batch, head, token, channel) -> (batch, token, head, channel), None
+    On CPU, in float32 or wider and with a head of keys for each of queries, the cotangent of V is
+    computed alone; elsewhere the fused kernel computes all three.
+    """
+
+    def run(query, key, value):
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
+
+    query, key = query.detach(), key.detach()
+    causal = attention_mask is None and getattr(module, "is_causal", True)
+    plain = query.shape[:2] == key.shape[:2] and not causal
+    if query.device.type != "cpu" or query.dtype not in EXACT or not plain:
+        return run(query, key, value), None
+    scaling = options.get("scaling") or query.shape[-1] ** -0.5
+    return _ReadOut.apply(run, query, key, value, attention_mask, scaling), None
