@@ -120,9 +120,12 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     ratios = found.ratios.values()
     terminalreporter.section("ratios of time and memory")
-    for line in [*table(ratios, found.baseline), *remarks(ratios, found.baseline, found.here)]:
+    for line in table(ratios, found.baseline):
         terminalreporter.write_line(line)
-    if found.update:
-        new = {name: Entry(ratio=ratio, where=found.here) for name, ratio in found.ratios.items()}
-        write(found.path, found.baseline | new)
-        terminalreporter.write_line(f"{len(new)} ratios written to {found.path}")
+    if not found.update:
+        for line in remarks(ratios, found.baseline, found.here):
+            terminalreporter.write_line(f"- {line}")
+        return
+    new = {name: Entry(ratio=ratio, where=found.here) for name, ratio in found.ratios.items()}
+    write(found.path, found.baseline | new)
+    terminalreporter.write_line(f"{len(new)} ratios written to {found.path}")

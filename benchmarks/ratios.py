@@ -151,11 +151,8 @@ def remarks(found: Iterable[Ratio], baseline: Mapping[str, Entry], place: Mappin
     """What a reader of a comparison should know though nothing fails by it."""
     found = list(found)
     known = [new for new in found if new.name in baseline]
-    said = [
-        f"{new.name}: not in the baseline; `make baseline` adds it"
-        for new in found
-        if new.name not in baseline
-    ]
+    fresh = [new.name for new in found if new.name not in baseline]
+    said = [f"not in the baseline until `make baseline`: {'; '.join(fresh)}"] if fresh else []
     said += [
         f"{new.name}: the goal is {new.goal}, in the baseline {old}; `make baseline` renews it"
         for new in known
@@ -216,9 +213,9 @@ def render(baseline: Mapping[str, Entry]) -> str:
 HEAD = f"""# Ratios of time and memory
 
 Written by `make baseline` from `baseline.json`, not by hand. Runs that are compared alternate; a
-ratio is the median over rounds with its quartiles. `make bench` measures again, and fails by
-name where a median is more than {100 * SLACK:.0f} % worse than here, or where a goal that is met
-here is missed.
+ratio is the median over rounds with its quartiles. `make bench` measures again, and fails by name
+where a median is more than {100 * SLACK:.0f} % worse than here, or a goal is missed that is
+met here.
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SECONDS, CAPTURE_SECONDS, GIBIBYTES = 60, 5, 6  # of the first audit, in a fresh process
-ROUNDS = 3  # of ratios, after it
+ROUNDS = 5  # of ratios, after it
 
 AUDIT = """
 import json, resource, sys

@@ -27,7 +27,7 @@ GOALS = {
     "8 texts of 32 tokens": {"default": 1.5, "best": 1.15},
     "8 texts of 8 to 64 tokens": {"default": None, "best": 2.0},
 }
-ROUNDS = {"1 text of 32 tokens": 11, "8 texts of 32 tokens": 5, "8 texts of 8 to 64 tokens": 3}
+ROUNDS = {"1 text of 32 tokens": 7, "8 texts of 32 tokens": 5, "8 texts of 8 to 64 tokens": 3}
 TOLERANCE = 1e-5  # logits, in float32
 
 

@@ -115,7 +115,7 @@ def test_a_reader_is_told_what_does_not_fail():
     old |= kept(ratio(1.0, name="far"), threads=64)
     new = [ratio(1.0), ratio(1.0, name="moved", goal=2.0), ratio(1.0, name="far")]
     said = "\n".join(remarks([*new, ratio(1.0, name="fresh")], old, HERE))
-    assert "fresh: not in the baseline" in said
+    assert "not in the baseline until `make baseline`: fresh" in said
     assert "moved: the goal is 2.0, in the baseline None" in said
     assert "1 of these ratios have a baseline from another machine" in said
     assert "64 threads; this one: Abacus 9, 2 cores, 2 threads" in said
@@ -242,7 +242,9 @@ def session(pytester):
 def test_ratios_unknown_to_the_baseline_pass_and_are_said(session):
     result, path = session()
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["ratio * now * baseline*", "slow *1.250*", "slow: not in the*"])
+    result.stdout.fnmatch_lines(
+        ["ratio * now * baseline*", "slow *1.250*", "*baseline*slow; big; ahead"]
+    )
     assert ratios.read(path) == {}
 
 
