@@ -43,6 +43,10 @@ GROUPS = {
         "those of ours in batches, the same BERT-base and the same answers; above 1 ours is "
         "faster."
     ),
+    "other libraries": (
+        "CPU seconds of another library's explanation over those of ours, the same BERT-base on "
+        "128 tokens, each in a process of its own; above 1 ours is faster."
+    ),
     "audit": (
         "Seconds of an audit of BERT-base on 64 tokens over seconds of one plain gradient × input "
         "of the same model on the same text."

@@ -1,6 +1,7 @@
 """A ratio that got worse is named; the page says what the baseline holds, and no more."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -170,6 +171,12 @@ def test_the_page_says_which_machine_measured_what():
 
 def test_the_page_of_nothing_says_so():
     assert render({}).endswith("Nothing was measured yet.\n")
+
+
+def test_every_benchmark_notes_into_a_group_of_the_page():
+    sources = [path.read_text("utf-8") for path in ratios.BASELINE.parent.glob("test_*.py")]
+    used = {name for text in sources for name in re.findall(r'(?i:group) ?= ?"(.+?)"', text)}
+    assert {"audit", "sweep"} < used <= set(ratios.GROUPS)
 
 
 def test_the_committed_page_is_that_of_the_committed_baseline():
