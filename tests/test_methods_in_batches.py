@@ -6,7 +6,9 @@ import weakref
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import nn
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from benchmarks.timing import peak_memory
 from numeric import attribute
@@ -82,6 +84,29 @@ def test_token_types_and_a_causal_encoder_are_the_loop_too(batch, attention):
         close(a.relevance, loop(model, batch, a.target, steps=3, baseline="zero"), tolerance=EXACT)
 
 
+class Mean(transformers.BertForSequenceClassification):
+    """Reads every row, of padding too, although it has a pooler."""
+
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, inputs_embeds=None):
+        out = self.bert(input_ids, attention_mask, token_type_ids, inputs_embeds=inputs_embeds)
+        logits = self.classifier(out.last_hidden_state.mean(dim=1))
+        return SequenceClassifierOutput(logits=logits)
+
+
+def test_another_class_may_read_every_row(batch):
+    model = cases.perturbed(Mean)
+    a = attribute(model, batch, METHOD, steps=3)
+    close(a.relevance, loop(model, batch, a.target, steps=3, baseline="zero"), tolerance=EXACT)
+
+
+def test_a_window_of_attention_reaches_as_far_without_padding():
+    model, whole = (cases.family("mistral", sliding_window=n)[0] for n in (3, 20))
+    inputs = texts("mistral")
+    a, other = (attribute(m, inputs, METHOD, steps=3) for m in (model, whole))
+    close(a.relevance, loop(model, inputs, a.target, steps=3, baseline="zero"), tolerance=SINGLE)
+    assert (a.relevance - other.relevance).abs().max() > 100 * SINGLE
+
+
 def midpoints(steps):
     return (2 * np.arange(steps) + 1) / steps - 1, np.full(steps, 2 / steps)
 
@@ -133,7 +158,7 @@ WRONG = (shifted, of_another_text, unmasked, from_the_other_end, at_one_node)
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
+@pytest.mark.parametrize("name", ["roberta", "gpt2"])
 def test_wrong_copies_are_rejected(name, wrong, monkeypatch):
     model, real = cases.family(name)[0], Path.at
     changed = lambda self, text, alpha, *columns: wrong(*real(self, text, alpha, *columns), alpha)

@@ -1,6 +1,6 @@
 """Integrated Gradients over word embeddings (Sundararajan et al., 2017; paper, Appendix A)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -66,6 +66,7 @@ def integrated_gradients(
         baseline_logit = _logits(model, *path.at(everywhere, torch.zeros_like(logit)))
         baseline_logit = baseline_logit.gather(1, target[:, None])[:, 0].to(logit.dtype)
         limits = {"batch_size": batch_size, "memory": memory}
+        kept = replace(kept, cache=None, last=kept.last if _known(model) else None)
         with reused(model, kept, projections=False), frozen(model):
             total = _integral(model, batch, path, target, steps, **limits)
     relevance = ((path.end - path.start) * total).sum(dim=-1)
@@ -117,17 +118,26 @@ def _path(model, batch, baseline):
     rest = batch.arguments()
     ids = rest.pop("input_ids")
     own = families.position_ids(model, ids)  # which the model counts by ids
-    columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    rest["position_ids"] = columns if own is None else own
+    if own is not None:
+        rest["position_ids"] = own
+    elif families.reads_last_token(model):  # the first columns may be left out
+        rest["position_ids"] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     end = words(ids).detach()
     zero = end.new_zeros(end.shape[-1])
     start = zero if baseline == "zero" else words.weight[_pad(model)].detach()
     return Path(start, end, rest)
 
 
+def _known(model):
+    """Whether one row is all that it reads; another class may average over all, and padding."""
+    return families.reads_last_token(model) or type(model) in families.WITHOUT_ARITHMETIC
+
+
 def _lengths(model, batch):
     """Tokens of each text that run: all but the padding behind them, or before, of decoders."""
     present = batch.attention_mask == 1
+    if not _known(model):
+        return torch.full_like(batch.input_ids[:, 0], present.shape[1])
     behind = present if families.reads_last_token(model) else present.flip(1)
     return present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
 
