@@ -34,6 +34,10 @@ GROUPS = {
         "BERT-base and the same answers; 'default' removes one token at a time, 'best' is the "
         "fastest `perturbations_per_eval`; above 1 ours is faster."
     ),
+    "Leave-One-Out against LRP": (
+        "Seconds of exact Leave-One-Out over those of one AttnLRP pass, BERT-base and one text; "
+        "and the exponent a of time ~ tokens^a of each, fitted from 64 to 512 tokens."
+    ),
     "sweep": (
         "All mixes of Table A3: CPU seconds of one run for each over those of the sweep (above 1 "
         "the sweep is faster), and the sweep's peak memory over that of one AttnLRP run."

@@ -104,6 +104,24 @@ def peak_memory(function: Callable, *, device: str = "cpu") -> int:
     return max(itertools.accumulate(event.nbytes() for event in events), default=0)
 
 
+def by_length(
+    model, *, lengths: Sequence[int], repeats: int, track: Track = untracked
+) -> list[dict]:
+    """For one text of each length: seconds of every method, a list with one entry per round."""
+    longest = model.config.max_position_embeddings
+    rows = []
+    for tokens in track([n for n in lengths if n <= longest], "time of LRP and LOO"):
+        inputs = random_text(model, batch=1, tokens=tokens)
+        run = {name: lambda f=f, x=inputs: f(model, x) for name, f in METHODS.items()}
+        rounds = repeats if tokens <= LONG else max(2, repeats * LONG**2 // tokens**2)
+        rows.append({"tokens": tokens} | alternate(run, repeats=rounds))
+    return rows
+
+
+def loo_over_attnlrp(row: dict) -> list[float]:
+    return [a / b for a, b in zip(row["loo"], row["attnlrp"], strict=True)]
+
+
 def lrp_versus_loo(
     classifier: Classifier,
     *,
@@ -114,18 +132,13 @@ def lrp_versus_loo(
     """Milliseconds per text for one text of each length, and the ratio of LOO to LRP."""
     start = time.perf_counter()
     model = classifier.model
-    longest = model.config.max_position_embeddings
+    measured = by_length(model, lengths=lengths, repeats=repeats, track=track)
     rows = []
-    for tokens in track([n for n in lengths if n <= longest], "time of LRP and LOO"):
-        inputs = random_text(model, batch=1, tokens=tokens)
-        run = {name: lambda f=f, x=inputs: f(model, x) for name, f in METHODS.items()}
-        rounds = repeats if tokens <= LONG else max(2, repeats * LONG**2 // tokens**2)
-        seconds = alternate(run, repeats=rounds)
-        median = {name: statistics.median(s) for name, s in seconds.items()}
-        ratios = [a / b for a, b in zip(seconds["loo"], seconds["attnlrp"], strict=True)]
+    for row in measured:
+        ratios = loo_over_attnlrp(row)
         rows.append(
-            {"tokens": tokens, "rounds": rounds}
-            | {f"{name} ms": 1000 * value for name, value in median.items()}
+            {"tokens": row["tokens"], "rounds": len(ratios)}
+            | {f"{name} ms": 1000 * statistics.median(row[name]) for name in METHODS}
             | {"LOO / AttnLRP": statistics.median(ratios)}
             | {"ratio": f"{statistics.median(ratios):.1f} [{min(ratios):.1f}, {max(ratios):.1f}]"}
         )
@@ -147,22 +160,31 @@ def lrp_versus_loo(
             "repeats": repeats,
         },
         rows=rows,
-        notes=growth(rows),
+        notes=_exponents(measured),
         seconds=time.perf_counter() - start,
     )
 
 
-def growth(rows: Sequence[dict]) -> tuple[str, ...]:
-    """The exponent a of time ~ tokens^a by method, fitted to the rows from FIT_FROM tokens on."""
+def _exponents(rows):
+    fits = [f"{LABELS[name]} {a:.2f} ± {error:.2f}" for name, (a, error) in growth(rows).items()]
+    if not fits:
+        return ()
+    span = f"From {max(FIT_FROM, rows[0]['tokens'])} to {rows[-1]['tokens']} tokens"
+    note = f"{span} time grows as a power of length, with exponent (± standard error)"
+    return (f"{note}: {', '.join(fits)}.",)
+
+
+def growth(rows: Sequence[dict]) -> dict[str, tuple[float, float]]:
+    """The exponent a of time ~ tokens^a by method, and its standard error, from rows by length.
+
+    Fitted to the rows from FIT_FROM tokens on; empty where these are fewer than three.
+    """
     fitted = [row for row in rows if row["tokens"] >= FIT_FROM]
     if len(fitted) < 3:
-        return ()
+        return {}
     tokens = [math.log(row["tokens"]) for row in fitted]
-    found = []
-    for name, label in LABELS.items():
-        fit = linregress(tokens, [math.log(row[f"{name} ms"]) for row in fitted])
-        found.append(f"{label} {fit.slope:.2f} ± {fit.stderr:.2f}")
-    return (
-        f"From {fitted[0]['tokens']} to {fitted[-1]['tokens']} tokens time grows as a power of "
-        f"length, with exponent (± standard error): {', '.join(found)}.",
-    )
+    fits = {
+        name: linregress(tokens, [math.log(statistics.median(row[name])) for row in fitted])
+        for name in METHODS
+    }
+    return {name: (fit.slope, fit.stderr) for name, fit in fits.items()}

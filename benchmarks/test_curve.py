@@ -1,0 +1,30 @@
+"""How the time of Leave-One-Out and of one LRP pass grows with length, at BERT-base size."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from benchmarks import timing
+
+GROUP = "Leave-One-Out against LRP"
+SMALL = dict(hidden_size=48, num_hidden_layers=2, intermediate_size=192, num_attention_heads=4)
+
+
+@pytest.fixture
+def bert(timed):
+    torch.manual_seed(0)
+    return BertForSequenceClassification(BertConfig(**({} if timed else SMALL))).eval()
+
+
+def test_leave_one_out_costs_many_lrp_passes(bert, timed, ratios, benchmark):
+    lengths = timing.LENGTHS if timed else (64, 128, 256)
+    options = {"lengths": lengths, "repeats": 5 if timed else 1}
+    rows = benchmark.pedantic(timing.by_length, (bert,), options, rounds=1)
+    assert [row["tokens"] for row in rows] == list(lengths)
+    for row in rows:
+        name = f"LOO / AttnLRP, 1 text of {row['tokens']} tokens"
+        ratios.note(name, timing.loo_over_attnlrp(row), group=GROUP, better="higher")
+    exponents = {name: exponent for name, (exponent, _) in timing.growth(rows).items()}
+    for name in ("loo", "attnlrp"):
+        ratios.note(f"exponent of {timing.LABELS[name]}", [exponents[name]], group=GROUP)
+    assert exponents["loo"] > exponents["attnlrp"]
