@@ -65,7 +65,7 @@ def integrated_gradients(
         everywhere = torch.arange(len(target), device=target.device)
         baseline_logit = _logits(model, *path.at(everywhere, torch.zeros_like(logit)))
         baseline_logit = baseline_logit.gather(1, target[:, None])[:, 0].to(logit.dtype)
-        limits = {"batch_size": batch_size, "memory": memory}
+        limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
         kept = replace(kept, cache=None, last=kept.last if _known(model) else None)
         with reused(model, kept, projections=False), frozen(model):
             total = _integral(model, batch, path, target, steps, **limits)
@@ -96,7 +96,8 @@ def _integral(model, batch, path, target, steps, **limits):
     kept = chunks.bytes_kept(model, lambda: forward(longest, nodes[:1]))
     need = chunks.bytes_with_gradients(model, length, kept=kept * length // length.max())
     total = torch.zeros_like(path.end, dtype=wide)
-    for chunk in chunks.chunks(length[text], need[text], device=device, **limits):
+    limits["on_cpu"] = chunks.ON_CPU_WITH_GRADIENTS
+    for chunk in chunks.chunks(length[text], need[text], **limits):
         at = text[chunk]
         words, logit = forward(at, nodes[chunk])
         (gradient,) = torch.autograd.grad(logit, words)
