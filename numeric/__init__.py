@@ -8,6 +8,7 @@ _HOME = {
     "Audit": "numeric.auditing.audit",
     "audit": "numeric.auditing.audit",
     "assert_conserves": "numeric.auditing.testing",
+    "compiled": "numeric.compiling",
     "sweep": "numeric.fast.sweep",
 }
 __all__ = list(_HOME)

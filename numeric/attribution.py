@@ -68,7 +68,11 @@ def attribute(
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
     UnassignedOperation (all modules without a rule).
     """
-    name, run, used = resolve(method, options)
+    return explained(model, inputs, target, *resolve(method, options))
+
+
+def explained(model, inputs, target, name: str, run: Callable, used: dict) -> Attribution:
+    """What ``run(model, batch, choose)`` finds, between the checks that all methods share."""
     with torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target)
         with torch.autocast(model.device.type, enabled=False):
@@ -82,6 +86,20 @@ def attribute(
     relevance = relevance * (batch.attention_mask == 1)
     residual = logit - relevance.sum(dim=1)
     return Attribution(relevance, chosen, logit, residual, name, used, details)
+
+
+def composite_of(method: str | Composite, share: str | None) -> tuple[str, Composite, str]:
+    """The name and the rules of a method by rules, and its share unless that is given.
+
+    Raises ValueError for any other method.
+    """
+    bound = {} if isinstance(method, Composite) else getattr(METHODS.get(method), "keywords", {})
+    composite = method if isinstance(method, Composite) else bound.get("composite")
+    if composite is None:
+        names = [name for name, run in METHODS.items() if isinstance(run, partial)]
+        raise ValueError(f"method {method!r} has no rules; pass {', '.join(names)}, or a Composite")
+    name = composite.name if isinstance(method, Composite) else method
+    return name, composite, share or bound.get("share", "embedding")
 
 
 def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, dict]:

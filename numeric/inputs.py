@@ -86,7 +86,7 @@ def read_tokens(model: nn.Module, batch: Batch) -> Tensor:
     """
     size, tokens = batch.attention_mask.shape
     first = torch.zeros(size, dtype=torch.int64, device=batch.attention_mask.device)
-    if families.reads_first_token(model):
+    if families.reads_first_token(model) and families.reads_one_token(model):
         return first
     if not families.reads_last_token(model):
         raise ValueError(

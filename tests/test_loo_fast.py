@@ -307,3 +307,13 @@ def test_another_precision_is_near_and_leaves_class_and_model(dtype):
 def test_a_wrong_precision_is_refused(tiny, batch, dtype):
     message = refused(ValueError, tiny, batch, "loo", dtype=dtype)
     contains(message, f"dtype={dtype!r}", "bfloat16")
+
+
+def test_a_class_that_may_read_all_rows_is_refused():
+    class Averaging(type(cases.tiny_bert())):
+        """It has the modules of BERT, and what it does with their rows is its own affair."""
+
+    model = cases.tiny_bert()
+    model.__class__ = Averaging
+    with pytest.raises(ValueError, match="Averaging.*which token its logits are read from"):
+        attribute(model, cases.tiny_batch(), "loo")

@@ -199,6 +199,11 @@ def reads_last_token(model: nn.Module) -> bool:
     return type(model) in READS_LAST_TOKEN
 
 
+def reads_one_token(model: nn.Module) -> bool:
+    """Whether the logits are known to be read from one row: another class may average over all."""
+    return reads_last_token(model) or type(model) in WITHOUT_ARITHMETIC
+
+
 def position_ids(model: nn.Module, input_ids: Tensor) -> Tensor | None:
     """Positions that the model gives to ``input_ids``, or None if they are 0, 1, 2, ..."""
     for module in model.modules():

@@ -38,6 +38,9 @@ class Tap:
             known["token type"] = self.token_type
         return known | {"position": self.whole - sum(known.values())}
 
+    def clear(self):
+        self.embedding = self.whole = self.word = self.token_type = None
+
 
 @contextmanager
 def applied(

@@ -27,13 +27,13 @@ class _ReadOut(torch.autograd.Function):
         c = c.transpose(1, 2)  # (batch, head, token, channel), like query and key
         batch, heads, tokens, _ = query.shape
         step = max(1, AT_ONCE // (heads * tokens * key.shape[2]))
-        of_value = torch.empty_like(c)
+        of_value = []
         for start in range(0, batch, step):
             part = slice(start, start + step)
             seen = None if mask is None else mask[part] if len(mask) == batch else mask
             weights = _weights(query[part], key[part], seen, ctx.scaling)
-            torch.matmul(weights.mT, c[part], out=of_value[part])
-        return None, None, None, of_value, None, None
+            of_value.append(weights.mT @ c[part])
+        return None, None, None, torch.cat(of_value), None, None
 
 
 def _weights(query, key, mask, scaling):

@@ -66,7 +66,8 @@ def integrated_gradients(
         baseline_logit = _logits(model, *path.at(everywhere, torch.zeros_like(logit)))
         baseline_logit = baseline_logit.gather(1, target[:, None])[:, 0].to(logit.dtype)
         limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
-        kept = replace(kept, cache=None, last=kept.last if _known(model) else None)
+        last = kept.last if families.reads_one_token(model) else None
+        kept = replace(kept, cache=None, last=last)
         with reused(model, kept, projections=False), frozen(model):
             total = _integral(model, batch, path, target, steps, **limits)
     relevance = ((path.end - path.start) * total).sum(dim=-1)
@@ -129,15 +130,10 @@ def _path(model, batch, baseline):
     return Path(start, end, rest)
 
 
-def _known(model):
-    """Whether one row is all that it reads; another class may average over all, and padding."""
-    return families.reads_last_token(model) or type(model) in families.WITHOUT_ARITHMETIC
-
-
 def _lengths(model, batch):
     """Tokens of each text that run: all but the padding behind them, or before, of decoders."""
     present = batch.attention_mask == 1
-    if not _known(model):
+    if not families.reads_one_token(model):
         return torch.full_like(batch.input_ids[:, 0], present.shape[1])
     behind = present if families.reads_last_token(model) else present.flip(1)
     return present.shape[1] - behind.to(torch.uint8).argmax(dim=1)

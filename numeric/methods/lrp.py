@@ -1,6 +1,7 @@
 """Layer-wise Relevance Propagation with any Composite, in one forward and one backward pass."""
 
 import torch
+from torch import Tensor
 
 from axioms.composites import Composite
 from numeric.fast import rotary, scope
@@ -32,8 +33,7 @@ def lrp(
     Plain gradient x input has no relevance at the whole sum, because a LayerNorm follows, whose
     output does not change when its input is scaled; its default share is therefore "word".
     """
-    if share not in SHARES:
-        raise ValueError(f"share={share!r}: pass one of {', '.join(SHARES)}")
+    check_share(share)
     position_shares.check(positions)
     halved = positions is not None and rotary.has_rotary(model)
     with (
@@ -44,11 +44,21 @@ def lrp(
         turned = [y for kept in tap.turned.values() for y, _ in kept if y.requires_grad]
         c, *of_turned = torch.autograd.grad(logit.sum(), [tap.embedding, *turned])
     if positions is None:
-        part = tap.word if share == "word" else tap.embedding.detach().to(tap.word.dtype)
-        return (part * c).sum(dim=-1), target, logit.detach(), {}
+        return read(tap, c, share), target, logit.detach(), {}
     at_turned = {id(y): part for y, part in zip(turned, of_turned, strict=True)}
     of_rotary = rotary.rotary_relevance(tap.turned, at_turned) if halved else None
     mask = batch.attention_mask
     details = position_shares.shares(tap.parts(), c, of_rotary, mask, positions)
     relevance = details["word"] if share == "word" else position_shares.of_tokens(details)
     return relevance, target, logit.detach(), details
+
+
+def check_share(share):
+    if share not in SHARES:
+        raise ValueError(f"share={share!r}: pass one of {', '.join(SHARES)}")
+
+
+def read(tap: scope.Tap, c: Tensor, share: str) -> Tensor:
+    """Relevance of every token, (batch, token), from the gradient ``c`` at ``tap.embedding``."""
+    part = tap.word if share == "word" else tap.embedding.detach().to(tap.word.dtype)
+    return (part * c).sum(dim=-1)

@@ -1,0 +1,71 @@
+"""LRP with its forward and backward pass compiled into one graph, for many like batches."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import _dynamo
+from transformers import PreTrainedModel
+
+from axioms.composites import Composite
+from numeric.attribution import composite_of, explained
+from numeric.fast import scope
+from numeric.methods.lrp import check_share, read
+
+LEAST = "2.13"  # version of torch whose compiler traces torch.autograd.grad
+
+
+@contextmanager
+def compiled(
+    model: PreTrainedModel,
+    method: str | Composite = "attnlrp",
+    *,
+    epsilon: float = 0.0,
+    share: str | None = None,
+    **options,
+) -> Iterator:
+    """``explain(inputs, target=None)``, which is ``attribute`` by ``torch.compile``.
+
+    ``method`` is "attnlrp", "cp-lrp", "gradient-x-input" or a Composite; ``epsilon`` and ``share``
+    are those of ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
+    ``mode``, ``backend``...).  The first batch of a shape waits for the compiler, half a minute
+    or more; relevance differs from that of ``attribute`` by rounding.  Inside the block the model
+    carries its rules: its parameters are frozen, and a second scope on it is an error.
+    Raises what ``attribute`` raises, ValueError for methods that are no rules, and RuntimeError
+    where torch is too old.
+    """
+    if not hasattr(_dynamo.config, "trace_autograd_ops"):
+        raise RuntimeError(
+            f"torch {torch.__version__} cannot compile a backward pass into the graph; install "
+            f"torch {LEAST} or newer, or call attribute(model, inputs, {method!r})"
+        )
+    name, composite, share = composite_of(method, share)
+    check_share(share)
+    with scope.applied(model, composite, eps=epsilon) as tap:
+
+        def both_ways(arguments, target):
+            logits = model(**arguments).logits
+            last = logits.shape[1] - 1  # what is out of range is refused after the pass
+            chosen = logits.argmax(dim=1) if target is None else target.clamp(0, last)
+            logit = logits.gather(1, chosen[:, None])
+            (c,) = torch.autograd.grad(logit.sum(), tap.embedding)
+            relevance = read(tap, c, share)
+            tap.clear()  # nothing but values may leave the graph
+            return relevance, logits.detach()
+
+        quick = torch.compile(both_ways, **{"fullgraph": True} | options)
+
+        def run(model, batch, choose, target):
+            size = len(batch.attention_mask)
+            if target is not None:
+                target = torch.as_tensor(target, device=model.device).long().expand(size)
+            with _dynamo.config.patch(trace_autograd_ops=True), torch.enable_grad():
+                relevance, logits = quick(batch.arguments(), target)
+            return relevance, *choose(logits), {}
+
+        def explain(inputs, target=None):
+            used = {"epsilon": epsilon, "share": share}
+            return explained(model, inputs, target, name, partial(run, target=target), used)
+
+        yield explain

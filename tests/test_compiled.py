@@ -1,0 +1,109 @@
+"""Compiled LRP is attribute's, and leaves the model as it was."""
+
+import pytest
+import torch
+
+import numeric
+from axioms.composites import ATTNLRP
+from numeric import attribute
+from tests import cases, traces
+
+# The compiler itself makes an instance of each autograd.Function that it traces.
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
+FAMILIES = ["bert", "distilbert", "gpt2", "llama"]
+EAGER = "aot_eager"  # traces both passes into one graph, and needs no C++ compiler
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    yield
+    torch._dynamo.reset()
+
+
+def assert_same(found, want):
+    assert found.method == want.method
+    assert (found.target == want.target).all()
+    for name in ("relevance", "logit", "residual"):
+        torch.testing.assert_close(
+            getattr(found, name), getattr(want, name), rtol=0, atol=1e-5, msg=name
+        )
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input", ATTNLRP])
+def test_it_is_what_attribute_finds(method):
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    want = attribute(model, batch, method), attribute(model, batch, method, target=[0, 2])
+    with numeric.compiled(model, method, backend=EAGER) as explain:
+        assert_same(explain(batch), want[0])
+        assert_same(explain(batch, target=[0, 2]), want[1])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_kind_of_family_compiles_into_one_graph(name):
+    model, batch = cases.family(name)
+    want = attribute(model, batch)
+    with numeric.compiled(model, backend=EAGER) as explain:
+        assert_same(explain(batch), want)
+
+
+def test_batches_of_other_shapes_are_compiled_anew():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    shorter = {key: x[:1, :4] for key, x in batch.items()}
+    want = attribute(model, batch), attribute(model, shorter)
+    with numeric.compiled(model, backend=EAGER) as explain:
+        assert_same(explain(batch), want[0])
+        assert_same(explain(shorter), want[1])
+
+
+def test_a_finite_epsilon_and_the_share_of_words_are_compiled():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    options = {"epsilon": 0.1, "share": "word"}
+    want = attribute(model, batch, "cp-lrp", **options)
+    with numeric.compiled(model, "cp-lrp", **options, backend=EAGER) as explain:
+        assert_same(explain(batch), want)
+
+
+def test_the_model_is_left_as_it_was():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    before = traces.snapshot(model)
+    with numeric.compiled(model, backend=EAGER) as explain:
+        explain(batch)
+        with pytest.raises(RuntimeError, match="already has propagation rules"):
+            attribute(model, batch)
+    traces.assert_same(before, traces.snapshot(model))
+
+
+def test_bad_input_is_refused_as_by_attribute():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    with numeric.compiled(model, backend=EAGER) as explain:
+        with pytest.raises(ValueError, match=r"target \[7\] out of range"):
+            explain(batch, target=7)
+        with pytest.raises(ValueError, match="pass None, an int"):
+            explain(batch, target="positive")
+        with pytest.raises(ValueError, match="no input_ids"):
+            explain({})
+        assert_same(explain(batch), explain(batch, target=explain(batch).target))
+
+
+@pytest.mark.parametrize("method", ["loo", "integrated-gradients", "nonsense", None])
+def test_methods_without_rules_are_refused(method):
+    with (
+        pytest.raises(ValueError, match="attnlrp, cp-lrp, gradient-x-input, or a Composite"),
+        numeric.compiled(cases.tiny_bert(), method),
+    ):
+        pass
+
+
+def test_a_share_that_does_not_exist_is_refused():
+    with (
+        pytest.raises(ValueError, match="share='half'"),
+        numeric.compiled(cases.tiny_bert(), share="half"),
+    ):
+        pass
+
+
+def test_an_old_torch_is_named(monkeypatch):
+    monkeypatch.setattr("numeric.compiling._dynamo", type("Old", (), {"config": object()}))
+    with pytest.raises(RuntimeError, match=r"torch 2\.13 or newer"), numeric.compiled(None):
+        pass
