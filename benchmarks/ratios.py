@@ -30,8 +30,8 @@ GROUPS = {
         "of plain gradient × input."
     ),
     "torch.compile": (
-        "Seconds of AttnLRP with both passes compiled (`numeric.compiled`), the compiler's own time "
-        "left out, over those of `attribute`, the same BERT-base; below 1 compiled is faster."
+        "Seconds of AttnLRP with both passes compiled (`numeric.compiled`), without the compiler's "
+        "own, over those of `attribute`, the same BERT-base; below 1 compiled is faster."
     ),
     "Leave-One-Out against Captum": (
         "CPU seconds of Captum's FeatureAblation over those of our exact Leave-One-Out, the same "

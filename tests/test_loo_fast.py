@@ -315,5 +315,5 @@ def test_a_class_that_may_read_all_rows_is_refused():
 
     model = cases.tiny_bert()
     model.__class__ = Averaging
-    with pytest.raises(ValueError, match="Averaging.*which token its logits are read from"):
+    with pytest.raises(ValueError, match=r"Averaging.*which token its logits are read from"):
         attribute(model, cases.tiny_batch(), "loo")
