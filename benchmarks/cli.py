@@ -1,18 +1,17 @@
-"""The command line: ``lrp-axioms prove | explain | audit | reproduce | report``."""
+"""The command line: ``lrp-axioms prove | explain | attribute | audit | reproduce | report``."""
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from benchmarks.attribute_command import attribute
 from benchmarks.audit_command import audit
-from benchmarks.console import console, mendable, problems
+from benchmarks.console import console, mendable, problems, track
 from benchmarks.errors import RunError
 
 app = typer.Typer(
@@ -44,7 +43,7 @@ def prove(
         return
     from benchmarks import reproduce, tables
 
-    result = reproduce.theorems(track=_track)
+    result = reproduce.theorems(track=track)
     console.print(tables.terminal(result))
     _print_notes(result)
     failed = [row for row in result.rows if row["verdict"] == "not established"]
@@ -114,6 +113,7 @@ def explain(
         console.print(f"wrote {html}", markup=False, soft_wrap=True)
 
 
+app.command()(attribute)
 app.command()(audit)
 
 
@@ -176,7 +176,7 @@ def reproduce(
             wanted=wanted,
             data_dir=data_dir,
             engine=place,
-            track=_track,
+            track=track,
         )
         for result in found:
             console.print(terminal(result))
@@ -209,19 +209,6 @@ def _caption(a, total):
         f"Logit {a.logit[0]:+.4f} = relevance of the tokens {total:+.4f} + residual "
         f"{a.residual[0]:+.4f} (absorbed or lost on the way, or not additive)."
     )
-
-
-def _track(items: Iterable, description: str) -> Iterator:
-    """One bar per experiment, on stderr, gone when done; silent when stderr is no terminal."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    silent = not problems.is_terminal
-    with Progress(*columns, console=problems, transient=True, disable=silent) as bar:
-        yield from bar.track(list(items), description=description)
 
 
 def _check_device(device):

@@ -1,10 +1,12 @@
 """What all commands share: where they print, and one message for what a user can mend."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from axioms.composites import UnassignedOperation
 
@@ -25,3 +27,16 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
         message = f"{place}: {error.strerror}; pass another one" if system else str(error)
         problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
         raise typer.Exit(code=2) from error
+
+
+def track(items: Iterable, description: str) -> Iterator:
+    """One bar per experiment, on stderr, gone when done; silent when stderr is no terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    silent = not problems.is_terminal
+    with Progress(*columns, console=problems, transient=True, disable=silent) as bar:
+        yield from bar.track(list(items), description=description)

@@ -4,7 +4,7 @@ import csv
 import gzip
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +85,11 @@ def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
     if name == "imdb":
         found = _alternate(found)
     return _texts(name, found, origin, source.paper, source.chunk)
+
+
+def unlabelled(name: str, texts: Sequence[str]) -> Texts:
+    """A user's own texts, which have no labels."""
+    return Texts(name, tuple(texts), (), origin=name, paper="", chunk=1)
 
 
 def _texts(name, rows, origin, paper, chunk):

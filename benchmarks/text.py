@@ -151,6 +151,19 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     return columns
 
 
+def explained(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
+    """Relevance as of ``maps``, of texts without labels, beside the texts and their tokens."""
+    unlabelled = replace(data, labels=(None,) * len(data.texts))
+    columns = maps(row, classifier, unlabelled, shard)
+    columns = {"method": columns.pop("variant")} | columns
+    del columns["label"]
+    times = len(columns["example"]) // len(shard)
+    ids = _encode(classifier, [data.texts[n] for n in shard]).input_ids
+    names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
+    own = {"text": [data.texts[n] for n in shard] * times, "token": names * times}
+    return columns | own
+
+
 def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
     """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
     inputs, _ = _batch(classifier, data, shard)
@@ -164,7 +177,13 @@ def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[
     return columns | {key: x.ravel().tolist() for key, x in values.items()}
 
 
-MEASURES = {"table2": maps, "figure2": maps, "sensitivity": maps, "softmax": layer_errors}
+MEASURES = {
+    "table2": maps,
+    "figure2": maps,
+    "sensitivity": maps,
+    "softmax": layer_errors,
+    "attribute": explained,
+}
 """By table: what is computed of one shard."""
 
 
