@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -123,6 +124,7 @@ def provenance() -> dict:
     }
 
 
+@cache  # of the code that this process runs, whatever is checked out meanwhile
 def _commit():
     """The commit of this checkout, marked if files differ from it; None outside a checkout."""
     here = Path(__file__).parent

@@ -262,3 +262,19 @@ def test_options_that_make_no_sense_are_refused(run, tmp_path, name):
     assert (code, err.count("error:")) == (2, 1)
     assert says in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("cluster", "one_thread")
+def test_the_texts_of_a_file_are_explained_on_the_cluster_as_here(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "SHARD", (1, 4096))
+    file = tmp_path / "reviews.txt"
+    file.write_text("a fine film\nnot bad , but far too long\ndull\n", "utf-8")
+    found = {}
+    for engine in ("local", "ray"):
+        folder = tmp_path / engine / "found"
+        code, _, err = run("attribute", file, "--engine", engine, "--output", folder)
+        assert (code, err) == (0, "")
+        parts = sorted(folder.glob("part-*.parquet"))
+        found[engine] = [pq.read_table(path).to_pylist() for path in parts]
+    assert len(found["ray"]) == 3
+    assert found["ray"] == found["local"]
