@@ -1,5 +1,6 @@
 """LRP with its forward and backward pass compiled into one graph, for many like batches."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,9 @@ from numeric.fast import scope
 from numeric.methods.lrp import check_share, read
 
 LEAST = "2.13"  # version of torch whose compiler traces torch.autograd.grad
+TRACING = {"trace_autograd_ops": True, "recompile_limit": 64}
+"""Settings of the compiler: a graph holds both passes; so many shapes and kinds of input."""
+_BLOCKS = itertools.count()
 
 
 @contextmanager
@@ -54,13 +58,15 @@ def compiled(
             tap.clear()  # nothing but values may leave the graph
             return relevance, logits.detach()
 
+        # A code object of its own, by which the compiler counts what it has compiled for a block.
+        both_ways.__code__ = both_ways.__code__.replace(co_name=f"both_ways_{next(_BLOCKS)}")
         quick = torch.compile(both_ways, **{"fullgraph": True} | options)
 
         def run(model, batch, choose, target):
             size = len(batch.attention_mask)
             if target is not None:
                 target = torch.as_tensor(target, device=model.device).long().expand(size)
-            with _dynamo.config.patch(trace_autograd_ops=True), torch.enable_grad():
+            with _dynamo.config.patch(**TRACING), torch.enable_grad():
                 relevance, logits = quick(batch.arguments(), target)
             return relevance, *choose(logits), {}
 

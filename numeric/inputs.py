@@ -155,10 +155,10 @@ def _tensor_problems(key, value, ids):
 
 def _value_problems(model, batch):
     limit = partial(getattr, model.config)
-    tokens, positions = batch.input_ids.shape[1], _positions(model)
-    if tokens > positions:
+    tokens, most = batch.input_ids.shape[1], positions(model)
+    if tokens > most:
         yield (
-            f"text of {tokens} tokens is longer than the model's {positions} positions; pass "
+            f"text of {tokens} tokens is longer than the model's {most} positions; pass "
             "truncation=True to the tokenizer, or split the text"
         )
     yield from _range_problems("token id", batch.input_ids, limit("vocab_size", 1 << 62))
@@ -185,7 +185,7 @@ def _value_problems(model, batch):
         )
 
 
-def _positions(model):
+def positions(model: nn.Module) -> int:
     """The longest text that the model has positions for: rotation has no end."""
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62

@@ -56,6 +56,24 @@ def test_batches_of_other_shapes_are_compiled_anew():
         assert_same(explain(shorter), want[1])
 
 
+def test_block_after_block_compiles():
+    """The compiler gives up a piece of code after eight graphs; each block has code of its own."""
+    for seed in range(10):
+        model, batch = cases.family("bert", seed=seed, num_hidden_layers=1)
+        want = attribute(model, batch)
+        with numeric.compiled(model, backend=EAGER) as explain:
+            assert_same(explain(batch), want)
+
+
+def test_more_shapes_than_the_compilers_default_are_compiled():
+    model, batch = cases.family("bert", num_hidden_layers=1)
+    with numeric.compiled(model, backend=EAGER, dynamic=False) as explain:
+        for tokens in range(1, 7):
+            for size in (1, 2):
+                part = {key: x[:size, :tokens] for key, x in batch.items()}
+                assert explain(part).relevance.shape == (size, tokens)
+
+
 def test_a_finite_epsilon_and_the_share_of_words_are_compiled():
     model, batch = cases.tiny_bert(), cases.tiny_batch()
     options = {"epsilon": 0.1, "share": "word"}

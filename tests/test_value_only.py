@@ -13,6 +13,7 @@ MASKS = {
     "none": lambda: None,
     "padding": lambda: torch.arange(TOKENS) < torch.tensor([5, 3, 1])[:, None, None, None],
     "shared by the batch": lambda: torch.ones(1, 1, TOKENS, TOKENS).tril() > 0,
+    "rows that see nothing": lambda: torch.ones(1, 1, TOKENS, TOKENS).tril(-2) > 0,
     "additive": lambda: torch.linspace(-3, 3, TOKENS * TOKENS).view(1, 1, TOKENS, TOKENS).double(),
 }
 
@@ -82,3 +83,13 @@ def test_stock_bert_takes_the_short_way_under_cp_lrp_and_forgets_it(monkeypatch)
     monkeypatch.setattr(value_only, "FUSED", "no implementation")
     torch.testing.assert_close(attribute(model, inputs, "cp-lrp").relevance, short)
     assert len(taken) == model.config.num_hidden_layers
+
+
+def test_padding_on_the_left_of_a_decoder_takes_the_short_way_too():
+    model, _ = cases.family("llama", num_key_value_heads=2)
+    ids = torch.tensor([[0, 0, 17, 41, 5], [2, 44, 13, 3, 9]])
+    batch = {"input_ids": ids, "attention_mask": (ids > 0).long()}
+    found = attribute(model, batch, "cp-lrp").relevance
+    alone = attribute(model, {"input_ids": ids[:1, 2:]}, "cp-lrp").relevance
+    torch.testing.assert_close(found[0, 2:], alone[0], rtol=0, atol=1e-5)
+    assert found.abs().max() > 1e-2

@@ -45,7 +45,10 @@ def _weights(query, key, mask, scaling):
         scores.masked_fill_(~mask, -torch.inf)
     elif mask is not None:
         scores.add_(mask)
-    return torch.softmax(scores, dim=-1, out=scores)
+    weights = torch.softmax(scores, dim=-1, out=scores)
+    if mask is not None and mask.dtype == torch.bool:
+        weights.masked_fill_(~mask.any(dim=-1, keepdim=True), 0)  # padding that sees nothing
+    return weights
 
 
 def attention(module, query: Tensor, key: Tensor, value: Tensor, attention_mask, **options):
