@@ -95,7 +95,7 @@ def explain(
             from benchmarks import models
             from numeric import attribute, render
 
-            _check_device(device)
+            models.check_device(device)
             classifier = models.load(model, device=device)
         inputs = classifier.tokenizer([text], return_tensors="pt")
         a = attribute(classifier.model, inputs, method, target)
@@ -159,7 +159,7 @@ def reproduce(
 
         place = engines.named(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
-        _check_device(device)
+        models.check_device(device)
         wanted = experiments.chosen(tables)
         local = None if dataset == "embedded" and "table1-mnist" in wanted else data_dir
         texts = data.load(dataset, data_dir=local).first(examples)
@@ -209,15 +209,6 @@ def _caption(a, total):
         f"Logit {a.logit[0]:+.4f} = relevance of the tokens {total:+.4f} + residual "
         f"{a.residual[0]:+.4f} (absorbed or lost on the way, or not additive)."
     )
-
-
-def _check_device(device):
-    import torch
-
-    try:
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {device!r} is not available here ({error}); use cpu") from error
 
 
 def main() -> None:

@@ -71,14 +71,17 @@ def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:
     if not ray.is_initialized():
         _connect(ray, address)
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    wanted = torch.device(device or ("cuda" if gpus else "cpu"))
-    if wanted.type not in ("cpu", "cuda") or (wanted.type == "cuda" and not gpus):
+    try:
+        wanted = torch.device(device or ("cuda" if gpus else "cpu")).type
+    except RuntimeError:  # no device has that name
+        wanted = None
+    if wanted not in ("cpu", "cuda") or (wanted == "cuda" and not gpus):
         raise ValueError(
             f"device {device!r}: this cluster has {gpus} GPUs, and workers take 'cuda' or 'cpu'; "
             "leave --device out to take what there is"
         )
     # A worker sees no GPU but its own, which therefore has this name in all of them.
-    place = "cuda:0" if wanted.type == "cuda" else "cpu"
+    place = "cuda:0" if wanted == "cuda" else "cpu"
     return Engine(partial(_on_workers, ray, place=place), place)
 
 

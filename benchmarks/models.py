@@ -93,6 +93,16 @@ def load(
     )
 
 
+def check_device(device: str) -> None:
+    """Raises ValueError for a device that is not there, or that computes nothing, such as meta."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise ValueError(
+            f"device {device!r} is not available here ({first_line(error)}); use cpu"
+        ) from error
+
+
 def takes_images(name: str) -> bool:
     """Whether the model ``name`` says that it classifies images; raises as ``load``."""
     with _loading(name) as source:

@@ -21,8 +21,9 @@ from benchmarks.rows import MASK, Row, Variant
 from numeric import Attribution, attribute
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.fast import families
 from numeric.fast.sweep import sweep
-from numeric.inputs import Batch, prepare
+from numeric.inputs import Batch, positions, prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 GAP = "completeness_gap"  # of Integrated Gradients, among its details
@@ -95,20 +96,31 @@ def settings(classifier: Classifier, data: Texts) -> dict:
         "dataset_origin": data.origin,
         "dataset_sha256": data.sha256,
         "examples": len(data.texts),
-        "tokens_at_most": classifier.model.config.max_position_embeddings,
+        "tokens_at_most": _limit(classifier.model),
         "device": str(classifier.model.device),
         "dtype": str(classifier.model.dtype),
     }
 
 
 def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
-    """The numbers of all texts, sorted by length so that little of a batch is padding."""
+    """The numbers of all texts, sorted by length so that little of a batch is padding.
+
+    A model that reads the last token gets no padding at all, because GPT-2 counts positions from
+    the first column, so that padding on the left would change its answer; and one text at a time
+    if it has no padding id, without which it does not take more.
+    """
+    model = classifier.model
     lengths = [len(ids) for ids in _encode(classifier, data.texts).input_ids]
     texts, tokens = SHARD
+    unpadded = families.reads_last_token(model)
+    if unpadded and model.config.get_text_config().pad_token_id is None:
+        texts = 1
     found: list[list[int]] = []
     for n in sorted(range(len(lengths)), key=lengths.__getitem__):
-        full = not found or len(found[-1]) == texts or (len(found[-1]) + 1) * lengths[n] > tokens
-        found += [[]] if full else []
+        last = found[-1] if found else []
+        full = not last or len(last) == texts or (len(last) + 1) * lengths[n] > tokens
+        longer = unpadded and not full and lengths[n] > lengths[last[0]]
+        found += [[]] if full or longer else []
         found[-1].append(n)
     return found
 
@@ -125,8 +137,9 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
         found = _explain_mixes(model, batch, target, [v.method for v in variants.values()])
     else:
         found = [_explain(classifier, batch, target, variant) for variant in variants.values()]
-    lengths = batch.attention_mask.sum(dim=1).tolist()
-    rows = lambda x: [line[:n] for line, n in zip(x.tolist(), lengths, strict=True)]
+    present = (batch.attention_mask == 1).cpu()
+    rows = lambda x: [line[p].tolist() for line, p in zip(x.cpu(), present, strict=True)]
+    lengths = present.sum(dim=1).tolist()
     columns: dict[str, list] = {
         "variant": [label for label in variants for _ in shard],
         "example": list(shard) * len(variants),
@@ -218,10 +231,12 @@ def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]
 
 def _batch(classifier, data, shard):
     """The texts of a shard as a padded batch, and which tokens are special or padding."""
+    texts = [data.texts[n] for n in shard]
+    lengths = {len(ids) for ids in _encode(classifier, texts).input_ids}
     inputs = _encode(
         classifier,
-        [data.texts[n] for n in shard],
-        padding=True,
+        texts,
+        padding=len(lengths) > 1,  # else a tokenizer needs no token to pad with
         return_tensors="pt",
         return_special_tokens_mask=True,
     )
@@ -230,5 +245,10 @@ def _batch(classifier, data, shard):
 
 def _encode(classifier, texts, **options):
     """Texts beyond the model's positions are cut there."""
-    limit = classifier.model.config.max_position_embeddings
+    limit = _limit(classifier.model)
     return classifier.tokenizer(list(texts), truncation=True, max_length=limit, **options)
+
+
+def _limit(model):
+    """Tokens of the longest text: rotation has no end, but the lengths of training had."""
+    return min(positions(model), model.config.max_position_embeddings)
