@@ -5,10 +5,15 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tokenizers
 import torch
+import transformers
 
-from benchmarks import models, text
+from benchmarks import data, models, text
+from benchmarks.attribute_command import read
+from benchmarks.rows import Row
 from numeric import attribute
+from tests import cases
 
 TEXTS = ["a fine film", "not bad , but far too long to be any good", "dull"]
 
@@ -32,6 +37,9 @@ def test_every_text_is_explained_by_every_method(run, file, tmp_path):
     )
     assert (code, err) == (0, "")
     assert f"3 texts, loo, cp-lrp: wrote {folder}/part-*.parquet" in out
+    assert out.endswith(
+        f'read them with\ndatasets.load_dataset("parquet", data_files="{folder}/part-*.parquet")\n'
+    )
     found = {(row["method"], row["example"]): row for row in rows(folder)}
     assert set(found) == {(m, n) for m in ("loo", "cp-lrp") for n in range(3)}
     classifier = models.load()
@@ -93,11 +101,148 @@ def test_a_text_that_is_cut_is_said(run, file, tmp_path):
     assert "has been cut" in out
 
 
+WORDS = ("<s>", "<pad>", *" ".join(TEXTS).split(), "?")
+
+
+def tokenizer(*, first="<s>", pad="<pad>", side="right"):
+    """One token per word, behind ``first``."""
+    rules = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: n for n, word in enumerate(dict.fromkeys(WORDS))}, "?")
+    )
+    rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    rules.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{first} $A", special_tokens=[(first, 0)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=rules,
+        unk_token="?",
+        bos_token=first,
+        pad_token=pad,
+        padding_side=side,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def saved(folder, family, *, pad=1, **options):
+    """A random model of a family and its tokenizer, as a folder."""
+    cases.family(family, pad_token_id=pad)[0].float().save_pretrained(folder)
+    tokenizer(pad="<pad>" if pad else None, **options).save_pretrained(folder)
+    return folder
+
+
+FOUR = (*TEXTS, "a good film")  # the last as long as the first
+
+
+def assert_each_is_as_alone(found, classifier):
+    assert sorted(row["example"] for row in found) == list(range(len(FOUR)))
+    for row in found:
+        inputs = classifier.tokenizer([FOUR[row["example"]]], return_tensors="pt")
+        alone = attribute(classifier.model, inputs)
+        want = [alone.relevance[0].tolist(), alone.logit.item(), alone.target.item()]
+        assert row["relevance"] == pytest.approx(want[0], rel=1e-4, abs=1e-5)
+        assert [row["logit"], row["target"]] == pytest.approx(want[1:], rel=1e-4, abs=1e-5)
+        assert row["content"] == [False] + [True] * len(FOUR[row["example"]].split())
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("pad", [1, None], ids=["pads", "cannot pad"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_decoder_explains_each_text_as_if_alone(run, file, tmp_path, family, pad, side):
+    folder = saved(tmp_path / "model", family, pad=pad, side=side)
+    file.write_text("\n".join(FOUR), "utf-8")
+    code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
+    assert code == 0, err
+    assert_each_is_as_alone(rows(tmp_path / "found"), models.load(str(folder)))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, side):
+    """LLaMA, whose answer does not depend on padding; of its own shards none has any."""
+    classifier = models.load(str(saved(tmp_path / "model", "llama", side=side)))
+    row = Row(
+        name="all", table="attribute", dataset="texts", model="llama", curves=False,
+        variants={"attnlrp": {"method": "attnlrp"}},
+    )  # fmt: skip
+    columns = text.explained(row, classifier, data.unlabelled("texts", FOUR), range(4))
+    found = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+    assert_each_is_as_alone(found, classifier)
+
+
+def test_texts_of_one_length_share_a_shard_of_a_decoder_that_pads(tmp_path):
+    texts = data.unlabelled("texts", ["a b c", "a", "b", "b c d", "a b c d", "c", "d"])
+    for pad, want in (
+        (1, [[1, 2, 5], [6], [0, 3], [4]]),
+        (None, [[1], [2], [5], [6], [0], [3], [4]]),
+    ):
+        classifier = models.load(str(saved(tmp_path / str(pad), "gpt2", pad=pad)))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text, "SHARD", (3, 4096))
+            assert text.shards(classifier, texts) == want
+
+
+def test_a_long_text_is_cut_where_a_model_that_counts_from_its_padding_ends(run, file, tmp_path):
+    folder = saved(tmp_path / "model", "roberta")
+    file.write_text("film " * 50, "utf-8")
+    code, out, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
+    assert code == 0, err
+    assert "1 texts fill all 18 positions" in out  # of 20, two stand for padding
+    assert [row["tokens"] for row in rows(tmp_path / "found")] == [18]
+
+
+def test_the_limit_of_other_models_is_what_their_config_says(tmp_path):
+    for family in ("bert", "llama", "gpt2"):
+        classifier = models.load(str(saved(tmp_path / family, family)))
+        limit = text.settings(classifier, data.unlabelled("texts", TEXTS))["tokens_at_most"]
+        assert limit == 20
+
+
+READ = {
+    "line breaks": ("a.txt", "a\u2028b\x0cc\x85\r\nd\re\n", ["a\u2028b\x0cc\x85", "d\re"]),
+    "no newline at the end": ("a.txt", "a\nb", ["a", "b"]),
+    "a byte order mark": ("a.txt", "\ufeffa\n", ["a"]),
+    "a byte order mark before columns": ("a.csv", "\ufefftext\na\n", ["a"]),
+    "numbers that are texts": ("a.csv", "text\n1\n2\n", ["1", "2"]),
+    "words that stand for nothing": ("a.tsv", "text\tn\nNA\t1\nnull\t2\n", ["NA", "null"]),
+    "a suffix in capitals": ("a.TXT", "a\n", ["a"]),
+    "lines in quotes, many": ("a.csv", "text\n" + '"a\nb"\n' * 300_000, ["a\nb"] * 300_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_texts_are_read_as_they_are(case, tmp_path):
+    name, content, want = READ[case]
+    (tmp_path / name).write_bytes(content.encode())
+    assert read(tmp_path / name, "text") == want
+
+
+def test_categories_of_text_are_texts(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.array(["a", "b", "a"]).dictionary_encode()}), path)
+    assert read(path, "text") == ["a", "b", "a"]
+
+
 MENDABLE = {
     "no file": (["missing.txt"], "missing.txt"),
     "a suffix that is not read": (["notes.md"], "'.md' are not read; pass one of .txt, .csv"),
     "no such column": (["stars.csv"], "no column 'text'; pass --column, one of stars, review"),
-    "a column of numbers": (["stars.csv", "--column", "stars"], "no text in lines 1, 2"),
+    "too many columns to list": (["wide.csv"], "c8, c9 and 4 more"),
+    "two columns of one name": (["twice.csv"], "twice.csv: 2 columns are called 'text'"),
+    "two columns of one name, stored": (["twice.parquet"], "2 columns are called 'text'"),
+    "a column of numbers": (["numbers.jsonl"], "column 'text' is of type int64, not text"),
+    "stored numbers": (["numbers.parquet"], "column 'text' is of type int64, not text"),
+    "lines of another encoding": (["latin.txt"], "latin.txt is not UTF-8"),
+    "a table of another encoding": (["latin.csv"], "save it as UTF-8"),
+    "records of another encoding": (["latin.jsonl"], "latin.jsonl is not UTF-8"),
+    "an empty table": (["empty.csv"], "error: empty.csv: Empty CSV file"),
+    "an uneven table": (["uneven.csv"], "error: uneven.csv: CSV parse error"),
+    "half a record": (["half.jsonl"], "error: half.jsonl: JSON parse error"),
+    "an output in the way": (["good.txt", "--output", "notes.md"], "--output notes.md: "),
+    "an output below a file": (["good.txt", "--output", "notes.md/a"], "--output notes.md/a: "),
+    "an output without a name": (["good.txt", "--output", ""], "--output . has no name"),
+    "a device of no kind": (["good.txt", "--device", "foo"], "device 'foo' is not available"),
+    "a device without data": (["good.txt", "--device", "meta"], "device 'meta' is not available"),
+    "a device of others": (["good.txt", "--device", "xla"], "device 'xla' is not available"),
+    "a device that is not there": (["good.txt", "--device", "cuda:99"], "'cuda:99' is not avail"),
     "an empty line": (["gap.txt"], "no text in lines 2 (of records)"),
     "an empty file": (["empty.txt"], "empty.txt has no texts"),
     "no table": (["broken.parquet"], "broken.parquet"),
@@ -111,9 +256,15 @@ def test_what_a_user_can_mend_is_one_message(run, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, content in {
         "notes.md": "a", "stars.csv": "stars,review\n3,fine\n1,dull\n", "gap.txt": "a\n\nb\n",
-        "empty.txt": "", "broken.parquet": "no", "good.txt": "fine\n",
+        "empty.txt": "", "broken.parquet": "no", "good.txt": "fine\n", "empty.csv": "",
+        "twice.csv": "text,text\na,b\n", "numbers.jsonl": '{"text": 1}\n', "half.jsonl": '{"a":\n',
+        "wide.csv": ",".join(f"c{n}" for n in range(14)) + "\n", "uneven.csv": "text\na,b\n",
+        "latin.txt": "caf\xe9\n", "latin.csv": "text\ncaf\xe9\n",
+        "latin.jsonl": '{"text": "\xe9"}\n',
     }.items():  # fmt: skip
-        (tmp_path / name).write_text(content, "utf-8")
+        (tmp_path / name).write_text(content, "latin-1")
+    pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "numbers.parquet")
+    pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "twice.parquet")
     arguments, part = MENDABLE[case]
     code, out, err = run("attribute", *arguments)
     assert (code, out) == (2, "")
