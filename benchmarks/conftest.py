@@ -48,6 +48,7 @@ class Found:
         self.baseline = read(self.path)
         self.here = machine.here()
         self.ratios: dict[str, Ratio] = {}
+        self.names: set[str] = set()
 
 
 FOUND = pytest.StashKey[Found | None]()
@@ -76,10 +77,15 @@ class Notes:
         new = Ratio(name=name, group=group, values=tuple(values), better=better, goal=goal)
         if self.found is None:
             return
-        if name in self.found.ratios:
+        if name in self.found.names:
             raise ValueError(f"ratio {name!r} is noted twice in this run; name one of them anew")
-        self.found.ratios[name] = new
+        self.found.names.add(name)
         self.ratios.append(new)
+
+    def keep(self) -> None:
+        """For a test that has passed: what has failed may have measured a wrong answer."""
+        if self.found is not None:
+            self.found.ratios |= {ratio.name: ratio for ratio in self.ratios}
 
     def complaints(self) -> list[str]:
         """Empty where the baseline is to be replaced."""
@@ -109,8 +115,10 @@ def pytest_pyfunc_call(pyfuncitem):
     """The test fails where its ratios do, after its own assertions."""
     result = yield
     notes = pyfuncitem.funcargs.get("ratios")
-    if isinstance(notes, Notes) and (complaints := notes.complaints()):
-        pytest.fail("\n".join(complaints), pytrace=False)
+    if isinstance(notes, Notes):
+        notes.keep()
+        if complaints := notes.complaints():
+            pytest.fail("\n".join(complaints), pytrace=False)
     return result
 
 

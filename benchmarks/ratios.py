@@ -18,7 +18,7 @@ from benchmarks.experiment import write_atomically
 BASELINE = Path(__file__).with_name("baseline.json")
 PAGE = BASELINE.with_name("RESULTS.md")
 SLACK = 0.10  # share of the baseline's median by which a median may be worse
-DIGITS = 4  # decimals that are kept
+DIGITS = 5  # significant ones, that are kept
 
 GROUPS = {
     "time of LRP": (
@@ -281,7 +281,7 @@ def write(path: Path, baseline: Mapping[str, Entry]) -> None:
 
 def _line(entry):
     ratio = entry.ratio
-    values = [round(value, DIGITS) for value in ratio.values]
+    values = [float(f"{value:.{DIGITS}g}") for value in ratio.values]
     own = {"group": ratio.group, "better": ratio.better, "goal": ratio.goal, "values": values}
     return own | {"where": dict(entry.where)}
 

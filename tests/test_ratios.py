@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -301,3 +302,32 @@ def test_a_baseline_cannot_be_updated_by_a_run_that_measures_nothing(session):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*make baseline*"])
     assert ratios.read(path) == {}
+
+
+def test_what_a_failed_test_noted_is_not_kept(session):
+    noting = NOTING.replace("def test_ahead", "    assert 1 == 2\n\ndef test_ahead")
+    old = kept(ratio(1.0, name="slow"))
+    _, path = session("--update-baseline", noting=noting, baseline=old)
+    found = ratios.read(path)
+    assert found["slow"] == old["slow"]
+    assert set(found) == {"slow", "ahead"}
+
+
+def test_a_tiny_ratio_is_kept_and_can_be_read(tmp_path):
+    path = tmp_path / "baseline.json"
+    ratios.write(path, kept(ratio(1.23456e-7)))
+    assert ratios.read(path)["one"].ratio.values == (1.2346e-7,)
+
+
+def test_readme_shows_the_ratios_of_the_baseline():
+    found = ratios.read(ratios.BASELINE)
+    readme = (Path(ratios.__file__).parents[1] / "README.md").read_text("utf-8")
+    for tokens in (32, 128, 512):
+        cells = [
+            " / ".join(
+                f"{found[f'{method}, batch {batch}, {tokens} tokens'].ratio.median:.2f}"
+                for method in ("AttnLRP", "CP-LRP")
+            )
+            for batch in (1, 8, 32)
+        ]
+        assert f"| {tokens} tokens | {' | '.join(cells)} |" in readme
