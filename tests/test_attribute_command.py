@@ -1,6 +1,8 @@
 """``lrp-axioms attribute``: every text of a file as rows of Parquet, on any engine, resumable."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,7 +11,7 @@ import tokenizers
 import torch
 import transformers
 
-from benchmarks import data, models, text
+from benchmarks import data, engines, models, text
 from benchmarks.attribute_command import read
 from benchmarks.rows import Row
 from numeric import attribute
@@ -271,3 +273,11 @@ def test_what_a_user_can_mend_is_one_message(run, case, tmp_path, monkeypatch):
     assert err.startswith("error: ")
     assert part in err
     assert not (tmp_path / "results").exists()
+
+
+def test_a_device_of_no_kind_is_refused_on_a_cluster_too(monkeypatch):
+    two_cpus = SimpleNamespace(is_initialized=lambda: True, cluster_resources=lambda: {"CPU": 2})
+    monkeypatch.setitem(sys.modules, "ray", two_cpus)
+    with pytest.raises(ValueError, match="device 'foo': this cluster has 0 GPUs"):
+        engines.on_ray(device="foo")
+    assert engines.on_ray(device="cpu").device == "cpu"
