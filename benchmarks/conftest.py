@@ -45,7 +45,10 @@ class Found:
     def __init__(self, config):
         self.path = config.getoption("baseline", default=BASELINE)
         self.update = config.getoption("update_baseline", default=False)
-        self.baseline = read(self.path)
+        try:
+            self.baseline = read(self.path)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from error
         self.here = machine.here()
         self.ratios: dict[str, Ratio] = {}
         self.names: set[str] = set()

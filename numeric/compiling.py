@@ -71,7 +71,16 @@ def compiled(
             return relevance, *choose(logits), {}
 
         def explain(inputs, target=None):
+            if ended:
+                raise RuntimeError(
+                    "the block of compiled() has ended, and with it the rules on the model; "
+                    "call inside the block, or open another"
+                )
             used = {"epsilon": epsilon, "share": share}
             return explained(model, inputs, target, name, partial(run, target=target), used)
 
-        yield explain
+        ended = []
+        try:
+            yield explain
+        finally:
+            ended.append(True)

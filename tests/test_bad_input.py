@@ -124,6 +124,12 @@ OPTIONS = {
     "bool": ("attnlrp", {"epsilon": True}, "eps=True (bool)", "pass eps=0"),
     "share": ("attnlrp", {"share": "position"}, "share='position'", "embedding, word"),
     "steps": ("integrated-gradients", {"steps": 0}, "steps=0", "at least 1"),
+    "steps that are a truth value": (
+        "integrated-gradients", {"steps": True}, "steps=True", "at least 1"
+    ),
+    "copies that are a truth value": (
+        "integrated-gradients", {"batch_size": True}, "batch_size=True", "at least 1"
+    ),
     "baseline": ("integrated-gradients", {"baseline": "mean"}, "baseline='mean'", "zero, pad"),
     "variant": ("attention-rollout", {"variant": "raw"}, "variant='raw'", "paper, abnar-zuidema"),
     "copies": ("loo", {"batch_size": 0}, "batch_size=0", "at least 1"),

@@ -58,7 +58,7 @@ def test_batches_of_other_shapes_are_compiled_anew():
 
 def test_block_after_block_compiles():
     """The compiler gives up a piece of code after eight graphs; each block has code of its own."""
-    for seed in range(10):
+    for seed in range(9):
         model, batch = cases.family("bert", seed=seed, num_hidden_layers=1)
         want = attribute(model, batch)
         with numeric.compiled(model, backend=EAGER) as explain:
@@ -68,10 +68,9 @@ def test_block_after_block_compiles():
 def test_more_shapes_than_the_compilers_default_are_compiled():
     model, batch = cases.family("bert", num_hidden_layers=1)
     with numeric.compiled(model, backend=EAGER, dynamic=False) as explain:
-        for tokens in range(1, 7):
-            for size in (1, 2):
-                part = {key: x[:size, :tokens] for key, x in batch.items()}
-                assert explain(part).relevance.shape == (size, tokens)
+        for size, tokens in [(1, 1), *((n, m) for n in (1, 2) for m in range(3, 7))]:
+            part = {key: x[:size, :tokens] for key, x in batch.items()}
+            assert explain(part).relevance.shape == (size, tokens)
 
 
 def test_a_finite_epsilon_and_the_share_of_words_are_compiled():
@@ -90,6 +89,8 @@ def test_the_model_is_left_as_it_was():
         with pytest.raises(RuntimeError, match="already has propagation rules"):
             attribute(model, batch)
     traces.assert_same(before, traces.snapshot(model))
+    with pytest.raises(RuntimeError, match=r"the block of compiled\(\) has ended"):
+        explain(batch)
 
 
 def test_bad_input_is_refused_as_by_attribute():

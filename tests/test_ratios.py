@@ -313,6 +313,15 @@ def test_what_a_failed_test_noted_is_not_kept(session):
     assert set(found) == {"slow", "ahead"}
 
 
+def test_a_broken_baseline_is_one_message(session):
+    _, path = session()
+    path.write_text("no", "utf-8")
+    result, _ = session()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*baseline.json is no baseline*"])
+    result.stderr.no_fnmatch_line("*INTERNALERROR*")
+
+
 def test_a_tiny_ratio_is_kept_and_can_be_read(tmp_path):
     path = tmp_path / "baseline.json"
     ratios.write(path, kept(ratio(1.23456e-7)))

@@ -31,7 +31,7 @@ def chunks(
     padded to the longest; "auto" is ``on_cpu`` there, and half of what is free on a GPU.
     Raises ValueError for a budget or a ``batch_size`` below one copy.
     """
-    if not isinstance(batch_size, int) or batch_size < 1:
+    if type(batch_size) is not int or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: pass a whole number of copies, at least 1")
     budget = _budget(memory, device, on_cpu, largest=int(need.max()) if len(need) else 0)
     order = lengths.argsort(descending=True, stable=True)

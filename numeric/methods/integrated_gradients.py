@@ -53,7 +53,7 @@ def integrated_gradients(
     """
     if baseline not in BASELINES:
         raise ValueError(f"baseline={baseline!r}: pass one of {', '.join(BASELINES)}")
-    if not isinstance(steps, int) or steps < 1:
+    if type(steps) is not int or steps < 1:
         raise ValueError(f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1")
     if batch.input_ids is None:
         raise ValueError(f"{type(model).__name__} has no words, along whose path to integrate")
