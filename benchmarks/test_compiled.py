@@ -23,7 +23,7 @@ def forget():
 @pytest.mark.usefixtures("only_when_timed", "forget")
 @pytest.mark.filterwarnings("ignore")  # of the compiler
 @pytest.mark.parametrize("batch", ROUNDS)
-def test_the_compiled_pass_is_faster(batch, ratios, benchmark):
+def test_compiled_answers_are_those_of_attribute_and_times_are_noted(batch, ratios, benchmark):
     torch.manual_seed(0)
     # One for each, because inside the block the rules stay on the model.
     ours, theirs = (BertForSequenceClassification(BertConfig()).eval() for _ in range(2))

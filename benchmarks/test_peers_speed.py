@@ -51,7 +51,7 @@ class Process:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_the_other_library_is_slower(pair, timed, ratios, benchmark):
+def test_the_answers_are_alike_and_times_are_noted(pair, timed, ratios, benchmark):
     package, *names = PAIRS[pair]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed; it is in the group 'peers'")
