@@ -93,13 +93,14 @@ def composite_of(method: str | Composite, share: str | None) -> tuple[str, Compo
 
     Raises ValueError for any other method.
     """
-    bound = {} if isinstance(method, Composite) else getattr(METHODS.get(method), "keywords", {})
-    composite = method if isinstance(method, Composite) else bound.get("composite")
-    if composite is None:
+    own = isinstance(method, Composite)
+    named = METHODS.get(method) if isinstance(method, str) else None
+    bound = {"composite": method} if own else getattr(named, "keywords", {})
+    if "composite" not in bound:
         names = [name for name, run in METHODS.items() if isinstance(run, partial)]
         raise ValueError(f"method {method!r} has no rules; pass {', '.join(names)}, or a Composite")
-    name = composite.name if isinstance(method, Composite) else method
-    return name, composite, share or bound.get("share", "embedding")
+    name = method.name if own else method
+    return name, bound["composite"], bound.get("share", "embedding") if share is None else share
 
 
 def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, dict]:

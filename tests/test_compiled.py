@@ -105,7 +105,7 @@ def test_bad_input_is_refused_as_by_attribute():
         assert_same(explain(batch), explain(batch, target=explain(batch).target))
 
 
-@pytest.mark.parametrize("method", ["loo", "integrated-gradients", "nonsense", None])
+@pytest.mark.parametrize("method", ["loo", "integrated-gradients", "nonsense", None, []])
 def test_methods_without_rules_are_refused(method):
     with (
         pytest.raises(ValueError, match="attnlrp, cp-lrp, gradient-x-input, or a Composite"),
@@ -114,10 +114,11 @@ def test_methods_without_rules_are_refused(method):
         pass
 
 
-def test_a_share_that_does_not_exist_is_refused():
+@pytest.mark.parametrize("share", ["half", ""])
+def test_a_share_that_does_not_exist_is_refused(share):
     with (
-        pytest.raises(ValueError, match="share='half'"),
-        numeric.compiled(cases.tiny_bert(), share="half"),
+        pytest.raises(ValueError, match=f"share='{share}'"),
+        numeric.compiled(cases.tiny_bert(), share=share),
     ):
         pass
 

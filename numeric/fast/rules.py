@@ -107,6 +107,7 @@ def held_rms_norm(norm: nn.Module, x: Tensor, *, eps: float) -> Tensor:
 def identity(f, x: Tensor, *, slope_at_zero: float) -> Tensor:
     """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x.
 
-    Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there.
+    Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there.  f must return a
+    new tensor, because x is looked at again on the way back.
     """
     return _Slope.apply(f, x, slope_at_zero)

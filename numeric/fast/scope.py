@@ -183,8 +183,10 @@ def _product(module, _rule, _eps):
 def _activation(module, _rule, _eps):
     if type(module) in families.FUNCTIONAL:
         return []  # the function is no module; see _functional
-    slope = _slope_at_zero_of_class(type(module))
-    forward = partial(rules.identity, module.forward, slope_at_zero=slope)
+    f = module.forward
+    if getattr(module, "inplace", False):
+        f = partial(_on_a_copy, f)
+    forward = partial(rules.identity, f, slope_at_zero=_slope_at_zero_of_class(type(module)))
     return [partial(patches.set_attribute, module, "forward", forward)]
 
 
@@ -196,6 +198,10 @@ PATCHES = {
     kinds.RMS_NORM: _rms_norm,
     kinds.ACTIVATION: _activation,
 }
+
+
+def _on_a_copy(f, x):
+    return f(x.clone())
 
 
 @cache
