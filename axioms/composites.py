@@ -53,8 +53,10 @@ class Composite:
 
     def rule(self, kind: str, *, layer: int | None = None, module: str = "") -> str | None:
         """The rule of one operation, or None if there is none; the closest override wins."""
-        tables = (self.modules.get(module, {}), self.layers.get(layer, {}), self.rules)
-        return next((table[kind] for table in tables if kind in table), None)
+        for table in (self.modules.get(module, {}), self.layers.get(layer, {}), self.rules):
+            if kind in table:
+                return table[kind]
+        return None
 
     def assign(self, operations: Iterable[Operation]) -> list[str]:
         """Rule of every operation, or one error that names all operations without a rule."""

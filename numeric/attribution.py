@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -116,11 +116,9 @@ def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, d
         raise ValueError(
             f"unknown method {method!r}; the methods are {', '.join(METHODS)}, or a Composite"
         )
-    defaults = {
-        key: parameter.default
-        for key, parameter in inspect.signature(run).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and key != "composite"
-    }
+    bound = getattr(run, "keywords", {})
+    defaults = _defaults(getattr(run, "func", run)) | bound
+    defaults.pop("composite", None)
     unknown = [key for key in options if key not in defaults]
     if unknown:
         raise TypeError(
@@ -129,3 +127,9 @@ def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, d
         )
     used = defaults | options
     return name, partial(run, **used), used
+
+
+@cache
+def _defaults(method: Callable) -> dict:
+    parameters = inspect.signature(method).parameters.values()
+    return {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}

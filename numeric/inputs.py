@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from numeric.fast import families
+from numeric.fast import families, patches
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 PIXELS = "pixel_values"
@@ -120,7 +120,7 @@ def _model_problems(model):
         )
     if not getattr(model.config, "return_dict", True):
         yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
-    if any(parameter.is_inference() for parameter in model.parameters()):
+    if any(x.is_inference() for x in patches.own_parameters(m for _, m in modules)):
         yield "model was made in inference mode and has no gradients; load it outside of that"
 
 
@@ -190,7 +190,7 @@ def positions(model: nn.Module) -> int:
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62
     taken = 0  # positions that stand for padding
-    for module in model.modules():
+    for module in model.base_model.children():
         if type(module) in families.COUNTS_POSITIONS:
             taken = module.padding_idx + 1
     return getattr(model.config, "max_position_embeddings", 1 << 62) - taken

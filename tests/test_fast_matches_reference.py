@@ -13,7 +13,7 @@ import torch
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.fast import families, rules, scope
+from numeric.fast import attention_step, families, rules, scope
 from numeric.reference import bert
 from tests import cases
 
@@ -159,12 +159,12 @@ def test_leave_one_out_of_the_embedded_model(embedded, reference, attention):
 
 
 def half_instead_of_quarter(monkeypatch):
-    monkeypatch.setitem(scope.HALF, kinds.BILINEAR_EPSILON, 0.5**0.5)
+    monkeypatch.setitem(attention_step.HALF, kinds.BILINEAR_EPSILON, 0.5**0.5)
 
 
 def values_not_halved(monkeypatch):
-    fused = scope._fused
-    monkeypatch.setattr(scope, "_fused", lambda module, table: fused(module, table)[:2])
+    right = attention_step.shares
+    monkeypatch.setattr(attention_step, "shares", lambda chosen: (*right(chosen)[:2], 1))
 
 
 def stabiliser_without_sign(monkeypatch):
@@ -177,7 +177,7 @@ def stabiliser_in_single_precision(monkeypatch):
 
 
 def softmax_passes_nothing(monkeypatch):
-    monkeypatch.setattr(scope, "_passes_softmax", lambda chosen: False)
+    monkeypatch.setattr(attention_step, "_passes_softmax", lambda chosen: False)
 
 
 def plain_rule(kind):

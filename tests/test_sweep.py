@@ -127,7 +127,7 @@ def test_rules_that_differ_elsewhere_take_a_forward_pass_for_each_kind(monkeypat
 
 # What the check rejects
 
-shares = scope.attention_shares
+factors = sweep._factors
 groups = sweep._groups
 weigh = sweep._weigh
 
@@ -143,14 +143,16 @@ def exchanged_composites(*arguments):
     return [(b, dict(zip(f, reversed(f.values()), strict=True))) for b, f in groups(*arguments)]
 
 
+def times(*numbers):
+    """Other factors for Q, K and V."""
+    return lambda *a: tuple((n * f,) for n, (f,) in zip(numbers, factors(*a), strict=True))
+
+
 WRONG = {
-    "queries and keys keep half": (
-        (scope, "attention_shares"),
-        lambda rules: (2 * shares(rules)[0], 2 * shares(rules)[1], shares(rules)[2]),
-    ),
-    "queries keep all": ((scope, "attention_shares"), lambda rules: (1, *shares(rules)[1:])),
-    "no key": ((scope, "attention_shares"), lambda r: (shares(r)[0], 0.0, shares(r)[2])),
-    "values keep half": ((scope, "attention_shares"), lambda rules: (*shares(rules)[:2], 0.5)),
+    "queries and keys keep half": ((sweep, "_factors"), times(2, 2, 1)),
+    "queries keep all": ((sweep, "_factors"), times(4, 1, 1)),
+    "no key": ((sweep, "_factors"), times(1, 0, 1)),
+    "values keep half": ((sweep, "_factors"), times(1, 1, 0.5)),
     "layers in reverse": ((sweep, "_groups"), reversed_layers),
     "composites exchanged": ((sweep, "_groups"), exchanged_composites),
     "factors ignored": ((sweep, "_weigh"), lambda c, factors: c),

@@ -122,7 +122,8 @@ def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
 
 def _observe(model, batch, target):
     """All attention layers in the order of the forward pass, and df_c/dO of each."""
-    readouts = [m for m in model.modules() if isinstance(m, tuple(families.ATTENTION))]
+    modules = list(model.modules())
+    readouts = [m for m in modules if isinstance(m, tuple(families.ATTENTION))]
     if not readouts or any(type(m) not in families.ATTENTION for m in readouts):
         raise ValueError(
             f"no attention that is known in {type(model).__name__}; the classes are "
@@ -133,7 +134,11 @@ def _observe(model, batch, target):
     # Without its mask Transformers would pass none at all, silently.
     AttentionMaskInterface.register(OBSERVED, masking_utils.eager_mask)
     with ExitStack() as undo, torch.enable_grad():
-        for scope in (exclusive(model), frozen(model), attention_implementation(model, OBSERVED)):
+        for scope in (
+            exclusive(modules),
+            frozen(modules),
+            attention_implementation(modules, OBSERVED),
+        ):
             undo.enter_context(scope)
         for module in readouts:
             undo.callback(set_attribute(module, OBSERVED, seen))

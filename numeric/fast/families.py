@@ -6,6 +6,7 @@ no table has no rule, and a model that contains one is refused with all such mod
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -183,12 +184,14 @@ def sites(model: nn.Module) -> list[Site]:
     found = []
     for path, module in paths:
         operations = () if path.startswith(outside) else _kinds(module)
-        layer = LAYER.search(path) if operations else None
-        found += [
-            Site(module, Operation(kind=kind, module=path, layer=layer and int(layer[1])))
-            for kind in operations
-        ]
+        found += [Site(module, _operation(kind, path)) for kind in operations]
     return found
+
+
+@cache
+def _operation(kind, path):
+    layer = LAYER.search(path)
+    return Operation(kind=kind, module=path, layer=layer and int(layer[1]))
 
 
 def reads_first_token(model: nn.Module) -> bool:

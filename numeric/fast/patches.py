@@ -1,6 +1,7 @@
 """Reversible changes to module instances: each returns the function that undoes it."""
 
 import copy
+from collections.abc import Iterable
 from contextlib import ExitStack, contextmanager
 
 from torch import nn
@@ -33,38 +34,38 @@ def change_input(module: nn.Module, change):
     return module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:])).remove
 
 
-def set_attention(module: nn.Module, name: str):
-    """One attention module under another implementation; its own config is left as it is."""
-    config = copy.copy(module.config)
-    config._attn_implementation = name
-    return set_attribute(module, "config", config)
+def set_attention(module: nn.Module, name: str, configs: dict[int, object]):
+    """One module under another attention implementation, its own config object left as it is.
+
+    Setting it on the config, the official way, would switch every model that shares the config.
+    ``configs`` keeps the switched ones by the identity of their originals.
+    """
+    own = module.config
+    if id(own) not in configs:
+        configs[id(own)] = copy.copy(own)
+        configs[id(own)]._attn_implementation = name
+    return set_attribute(module, "config", configs[id(own)])
 
 
 @contextmanager
-def attention_implementation(model: nn.Module, name: str):
-    """``model`` with another attention implementation, its own config object left as it is.
-
-    Setting it on the config, the official way, would switch every model that shares the config.
-    """
-    copies: dict[int, object] = {}
+def attention_implementation(modules: Iterable[nn.Module], name: str):
+    """All of ``modules`` under another attention implementation, for as long as the block lasts."""
+    configs: dict[int, object] = {}
     with ExitStack() as undo:
-        for module in model.modules():
-            config = module.__dict__.get("config")
-            if hasattr(config, "_attn_implementation"):
-                switched = copies.setdefault(id(config), copy.copy(config))
-                switched._attn_implementation = name
-                undo.callback(set_attribute(module, "config", switched))
+        for module in modules:
+            if hasattr(module.__dict__.get("config"), "_attn_implementation"):
+                undo.callback(set_attention(module, name, configs))
         yield
 
 
 @contextmanager
-def exclusive(model: nn.Module):
-    """Refuses a second scope on any module of ``model`` while this one is open."""
-    modules = list(model.modules())
+def exclusive(modules: Iterable[nn.Module]):
+    """Refuses a second scope on any of a model's ``modules``, root first, while this is open."""
+    modules = list(modules)
     ids = {id(module) for module in modules}
     if not _ACTIVE.isdisjoint(ids):
         raise RuntimeError(
-            f"{type(model).__name__} already has propagation rules applied; leave the first "
+            f"{type(modules[0]).__name__} already has propagation rules applied; leave the first "
             "scope before entering a second one"
         )
     _ACTIVE.update(ids)
@@ -75,9 +76,9 @@ def exclusive(model: nn.Module):
 
 
 @contextmanager
-def frozen(model: nn.Module):
+def frozen(modules: Iterable[nn.Module]):
     """Parameters need no gradient here, and without one the graph keeps fewer activations."""
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    trainable = [x for x in own_parameters(modules) if x.requires_grad]
     for parameter in trainable:
         parameter.requires_grad_(requires_grad=False)
     try:
@@ -85,3 +86,8 @@ def frozen(model: nn.Module):
     finally:
         for parameter in trainable:
             parameter.requires_grad_(requires_grad=True)
+
+
+def own_parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
+    """As ``parameters()`` of their root, but much faster; what is shared comes several times."""
+    return [x for module in modules for x in module._parameters.values() if x is not None]

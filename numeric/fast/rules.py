@@ -6,6 +6,8 @@ backward pass of its operation after ``c`` was scaled at the operation's output,
 relevance of any tensor is ``tensor * c``.  The softmax rule (Eq. 5) is then the plain gradient.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +26,19 @@ class _Scale(torch.autograd.Function):
     @staticmethod
     def backward(ctx, c):
         return c * ctx.factor, None
+
+
+class _ScaleEach(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, factors, *xs):
+        ctx.factors = factors
+        return tuple(x.view_as(x) for x in xs)
+
+    @staticmethod
+    def backward(ctx, *cs):
+        # The compiler takes nothing in place here, and fuses what it multiplies anyway.
+        multiply = Tensor.mul if torch.compiler.is_compiling() else Tensor.mul_
+        return None, *(multiply(c, factor) for c, factor in zip(cs, ctx.factors, strict=True))
 
 
 class _Slope(torch.autograd.Function):
@@ -59,8 +74,19 @@ class _HeldLayerNorm(torch.autograd.Function):
 
 
 def scale(x: Tensor, factor: float | Tensor) -> Tensor:
-    """``x``, whose cotangent is multiplied by ``factor`` on its way back."""
-    return _Scale.apply(x, factor)
+    """``x``, whose cotangent is multiplied by ``factor`` on its way back, or cut off by 0."""
+    if isinstance(factor, Tensor):
+        return _Scale.apply(x, factor)
+    return x.detach() if factor == 0 else x if factor == 1 else _Scale.apply(x, factor)
+
+
+def scale_each(xs: Sequence[Tensor], factors: Sequence[float]) -> tuple[Tensor, ...]:
+    """``scale`` of several tensors, none of them by 0, in one step and without new memory.
+
+    Cotangents are multiplied in place: the one operation that receives all of ``xs`` must make
+    a new one for each, as attention does.
+    """
+    return _ScaleEach.apply(factors, *xs)
 
 
 def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:

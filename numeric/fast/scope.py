@@ -11,14 +11,10 @@ from numbers import Real
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 
 from axioms import kinds
 from axioms.composites import Composite
-from numeric.fast import families, patches, rotary, rules, value_only
-
-EXPLICIT = "lrp_axioms_explicit"  # our attention implementation with visible scores
-HALF = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
+from numeric.fast import attention_step, families, patches, rotary, rules
 
 
 @dataclass
@@ -60,31 +56,34 @@ def applied(
     or gives one shared module two rules) and RuntimeError (nested use on one model).
     """
     tap = Tap()
+    paths = list(model.named_modules())
+    modules = [module for _, module in paths]
     with ExitStack() as undo:
-        undo.enter_context(patches.exclusive(model))
-        plan = plan_patches(model, composite, eps=eps) + _tap(model, tap, composite, eps)
+        undo.enter_context(patches.exclusive(modules))
+        plan = plan_patches(model, composite, eps=eps, at_projections=rotary_keeps_half)
+        plan += _tap(paths, tap, composite, eps)
         if rotary_keeps_half:  # last, so that it reads what rotation receives
             sites = families.sites(model)
-            plan += rotary.rotary_patches(sites, composite, tap.turned, _to_scores)
-        AttentionInterface.register(value_only.NAME, value_only.attention)
-        undo.enter_context(patches.frozen(model))
+            plan += rotary.rotary_patches(sites, composite, tap.turned, attention_step.to_scores)
+        attention_step.register()
+        undo.enter_context(patches.frozen(modules))
         for patch in plan:
             undo.callback(patch())
         if eps:
-            AttentionInterface.register(EXPLICIT, _explicit_attention)
-            # Without its mask Transformers would pass none at all, silently.
-            AttentionMaskInterface.register(EXPLICIT, masking_utils.eager_mask)
-            undo.enter_context(patches.attention_implementation(model, EXPLICIT))
+            undo.enter_context(patches.attention_implementation(modules, attention_step.EXPLICIT))
         yield tap
 
 
-def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
+def plan_patches(
+    model: nn.Module, composite: Composite, *, eps: float, at_projections: bool = False
+) -> list:
     """The patches that ``composite`` needs, decided before any of them is made."""
     check_stabiliser(eps)
     sites = families.sites(model)
     if eps:
         _check_reach(model, sites, eps)
     chosen = assigned(sites, composite)
+    configs: dict[int, object] = {}
     plan = []
     for module, table in chosen.items():
         for kind, rule in table.items():
@@ -95,7 +94,12 @@ def plan_patches(model: nn.Module, composite: Composite, *, eps: float) -> list:
         if type(module) in families.FUNCTIONAL and table[kinds.ACTIVATION] != kinds.GRADIENT:
             plan += _functional(module)
         if type(module) in families.ATTENTION:
-            plan += _explicit(module, table, eps) if eps else _fused(module, table)
+            if eps:
+                plan += attention_step.spelled_out(module, table, eps)
+            elif at_projections:
+                plan += attention_step.at_projections(module, table)
+            else:
+                plan += attention_step.inside(module, table, configs)
     return plan
 
 
@@ -177,7 +181,7 @@ def _rms_norm(module, _rule, eps):
 
 def _product(module, _rule, _eps):
     receiver = getattr(module, families.GATED[type(module)])
-    return [partial(patches.change_input, receiver, _multiply_cotangent(0.5))]
+    return [partial(patches.change_input, receiver, partial(rules.scale, factor=0.5))]
 
 
 def _activation(module, _rule, _eps):
@@ -228,78 +232,7 @@ def _functional(module):
     ]
 
 
-def _passes_softmax(chosen):
-    return chosen[kinds.READOUT] != kinds.VALUE_ONLY and kinds.CONSTANT not in chosen.values()
-
-
-def _to_scores(chosen):
-    """The part of a plain cotangent that reaches Q and K."""
-    if not _passes_softmax(chosen):
-        return 0.0
-    return HALF[chosen[kinds.READOUT]] * HALF[chosen[kinds.SCORES]]
-
-
-def attention_shares(chosen: dict[str, str]) -> tuple[float, float, float]:
-    """The factors that the rules of one attention module put on the cotangents of Q, K and V."""
-    to_scores = _to_scores(chosen)
-    return to_scores, to_scores, HALF[chosen[kinds.READOUT]]
-
-
-def _fused(module, chosen):
-    """Eqs. 3 to 5 in the limit: what reaches Q and K is divided by 4, what reaches V by 2.
-
-    Value-only: Q and K are detached and V keeps all.  Since only Q, K and V are touched, the
-    model keeps its fused attention kernel, in the forward pass at least.
-    """
-    shares = attention_shares(chosen)
-    names = families.ATTENTION[type(module)]
-    if len(set(names)) == 1:  # Q, K and V are thirds of one output
-        packed = partial(_multiply_thirds, shares=shares)
-        return [partial(patches.change_output, getattr(module, names[0]), packed)]
-    plan = []
-    if shares == (0, 0, 1) and module.config._attn_implementation == value_only.FUSED:
-        plan = [partial(patches.set_attention, module, value_only.NAME)]
-    return plan + [
-        partial(patches.change_output, getattr(module, name), _multiply_cotangent(share))
-        for name, share in zip(names, shares, strict=True)
-        if share != 1
-    ]
-
-
-def _multiply_thirds(qkv, shares):
-    thirds = zip(qkv.chunk(3, dim=-1), shares, strict=True)
-    return torch.cat([_multiply_cotangent(share)(x) for x, share in thirds], dim=-1)
-
-
-def _multiply_cotangent(share):
-    return Tensor.detach if share == 0 else partial(rules.scale, factor=share)
-
-
-def _explicit(module, chosen, eps):
-    return [partial(patches.set_attribute, module, "lrp_axioms_rules", (chosen, eps))]
-
-
-def _explicit_attention(module, query, key, value, attention_mask, scaling=None, **_):
-    """Attention with both bilinear layers visible, so that a finite epsilon can act on them.
-
-    query, key, value: (batch, head, token, channel) -> (batch, token, head, channel), weights
-    """
-    chosen, eps = module.lrp_axioms_rules
-    scores = (query @ key.mT) * (scaling or query.shape[-1] ** -0.5)
-    if chosen[kinds.SCORES] == kinds.BILINEAR_EPSILON:
-        scores = rules.bilinear_epsilon(scores, eps=eps)
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = torch.softmax(scores, dim=-1)
-    out = (weights if _passes_softmax(chosen) else weights.detach()) @ value
-    if chosen[kinds.READOUT] == kinds.BILINEAR_EPSILON:
-        out = rules.bilinear_epsilon(out, eps=eps)
-    elif chosen[kinds.READOUT] == kinds.VALUE_ONLY:
-        out = rules.epsilon(out, eps=eps)
-    return out.transpose(1, 2).contiguous(), weights
-
-
-def _tap(model, tap, composite, eps):
+def _tap(paths, tap, composite, eps):
     def keep_word(module, output):
         if type(module) in families.CLASS_TOKEN:
             first = getattr(module, families.CLASS_TOKEN[type(module)])
@@ -323,7 +256,7 @@ def _tap(model, tap, composite, eps):
 
     entered: list[Tensor] = []
     plan = []
-    for path, module in model.named_modules():
+    for path, module in paths:
         if type(module) in families.EMBEDDINGS:
             word, receiver = families.EMBEDDINGS[type(module)]
             word = getattr(module, word)

@@ -1,7 +1,7 @@
 """Many mixes of attention rules by layer, such as all of Table A3, from one forward pass.
 
 In the limit epsilon -> 0 the attention step of every composite is a factor on the cotangents of
-Q, K and V (``scope.attention_shares``).  So composites that agree elsewhere share one forward
+Q, K and V (``attention_step.shares``).  So composites that agree elsewhere share one forward
 pass, whose graph is cut at each layer's input and at its Q, K and V.  Backwards, composites that
 have had the same factors so far share one cotangent, and where they part they still share the
 way down to Q, K and V.
@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import Composite
-from numeric.fast import families, patches, scope
+from numeric.fast import attention_step, families, patches, scope
 from numeric.inputs import Batch, choose, prepare
 
 ATTENTION_STEP = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
@@ -88,7 +88,7 @@ def sweep(
 
 def _relevance(model, batch: Batch, composites, target):
     layers = _layers(model)
-    with patches.exclusive(model):  # what another scope has changed is not the stock model
+    with patches.exclusive(model.modules()):  # what another scope has changed is not the model
         groups = _groups(model, layers, composites)
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for base, factors in groups:
@@ -203,7 +203,7 @@ def _groups(model, layers, composites) -> list[tuple[Composite, dict[int, list[t
 
 
 def _factors(attention, rules) -> tuple[tuple[float, ...], ...]:
-    shares = scope.attention_shares(rules)
+    shares = attention_step.shares(rules)
     if len(_projections(attention)) == 1:
         return (shares,)
     return tuple((share,) for share in shares)

@@ -6,10 +6,7 @@ Where no relevance passes the softmax that of V alone is wanted, which takes two
 
 import torch
 from torch import Tensor
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-NAME = "lrp_axioms_value_only"
-FUSED = "sdpa"  # the implementation in whose place this one can stand
 EXACT = (torch.float32, torch.float64)  # lower precision is the fused kernel's business
 AT_ONCE = 1 << 24  # attention weights, so that few of them stand in memory beside the graph
 
@@ -51,21 +48,19 @@ def _weights(query, key, mask, scaling):
     return weights
 
 
-def attention(module, query: Tensor, key: Tensor, value: Tensor, attention_mask, **options):
-    """The stock fused attention, whose Q and K get no cotangent.
+def knows(module, query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
+    """Whether ``read_out`` can stand for the fused kernel: on CPU, in float32 or wider.
 
-    query, key, value: (batch, head, token, channel) -> (batch, token, head, channel), None
-    On CPU, in float32 or wider and with a head of keys for each of queries, the cotangent of V is
-    computed alone; elsewhere the fused kernel computes all three.
+    Every head of queries must have its own of keys, and what is causal must show it in the mask.
     """
-
-    def run(query, key, value):
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
-
-    query, key = query.detach(), key.detach()
-    causal = attention_mask is None and getattr(module, "is_causal", True)
+    causal = mask is None and getattr(module, "is_causal", True)
     plain = query.shape[:2] == key.shape[:2] and not causal
-    if query.device.type != "cpu" or query.dtype not in EXACT or not plain:
-        return run(query, key, value), None
-    scaling = options.get("scaling") or query.shape[-1] ** -0.5
-    return _ReadOut.apply(run, query, key, value, attention_mask, scaling), None
+    return plain and query.device.type == "cpu" and query.dtype in EXACT
+
+
+def read_out(run, query: Tensor, key: Tensor, value: Tensor, mask, scaling: float) -> Tensor:
+    """``run(query, key, value)``, which gives V its cotangent, and Q and K none.
+
+    query, key, value: (batch, head, token, channel) -> (batch, token, head, channel)
+    """
+    return _ReadOut.apply(run, query, key, value, mask, scaling)

@@ -68,7 +68,7 @@ def integrated_gradients(
         limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
         last = kept.last if families.reads_one_token(model) else None
         kept = replace(kept, cache=None, last=last)
-        with reused(model, kept, projections=False), frozen(model):
+        with reused(model, kept, projections=False), frozen(model.modules()):
             total = _integral(model, batch, path, target, steps, **limits)
     relevance = ((path.end - path.start) * total).sum(dim=-1)
     gap = logit - baseline_logit - (relevance * batch.attention_mask).sum(dim=1)

@@ -33,7 +33,7 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
             f"{', '.join(cls.__name__ for cls in families.ATTENTION)}"
         )
     # Not output_attentions=True, after which Transformers leaves its own hooks on the model.
-    with attention_implementation(model, "eager"), ExitStack() as undo, torch.no_grad():
+    with attention_implementation(model.modules(), "eager"), ExitStack() as undo, torch.no_grad():
         for module in readouts:
             undo.callback(change_output(module, see))
         target, logit = choose(model(**batch.arguments()).logits)

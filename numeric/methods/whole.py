@@ -75,7 +75,7 @@ def reused(model, kept: Whole, *, projections: bool) -> Iterator[Callable[[Tenso
     """
     place: list[Tensor] = []
     with ExitStack() as undo:
-        undo.enter_context(exclusive(model))
+        undo.enter_context(exclusive(model.modules()))
         if kept.last is not None:
             hook = kept.last.register_forward_pre_hook(_first_row)
             undo.callback(hook.remove)
