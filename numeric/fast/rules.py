@@ -36,9 +36,7 @@ class _ScaleEach(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *cs):
-        # The compiler takes nothing in place here, and fuses what it multiplies anyway.
-        multiply = Tensor.mul if torch.compiler.is_compiling() else Tensor.mul_
-        return None, *(multiply(c, factor) for c, factor in zip(cs, ctx.factors, strict=True))
+        return None, *(c * factor for c, factor in zip(cs, ctx.factors, strict=True))
 
 
 class _Slope(torch.autograd.Function):
@@ -81,11 +79,7 @@ def scale(x: Tensor, factor: float | Tensor) -> Tensor:
 
 
 def scale_each(xs: Sequence[Tensor], factors: Sequence[float]) -> tuple[Tensor, ...]:
-    """``scale`` of several tensors, none of them by 0, in one step and without new memory.
-
-    Cotangents are multiplied in place: the one operation that receives all of ``xs`` must make
-    a new one for each, as attention does.
-    """
+    """``scale`` of several tensors, none of them by 0, in one step of the backward pass."""
     return _ScaleEach.apply(factors, *xs)
 
 
