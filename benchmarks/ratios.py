@@ -40,7 +40,7 @@ GROUPS = {
     ),
     "Leave-One-Out against LRP": (
         "Seconds of exact Leave-One-Out over those of one AttnLRP pass, BERT-base and one text; "
-        "and the exponent a of time ~ tokens^a of each, fitted from 64 to 256 tokens."
+        "and the exponent a of time ~ tokens^a of each, fitted from 64 to 512 tokens."
     ),
     "sweep": (
         "All mixes of Table A3: CPU seconds of one run for each over those of the sweep (above 1 "

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -130,6 +131,6 @@ def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, d
 
 
 @cache
-def _defaults(method: Callable) -> dict:
+def _defaults(method: Callable) -> Mapping:
     parameters = inspect.signature(method).parameters.values()
-    return {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}
+    return MappingProxyType({x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY})

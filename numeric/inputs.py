@@ -70,11 +70,11 @@ def _image_problems(model, inputs):
             'height, width), such as image_processor(image, return_tensors="pt")'
         )
         return
-    patches = model.get_input_embeddings()
-    shape = (patches.num_channels, *patches.image_size)
+    takes = model.get_input_embeddings()
+    shape = (takes.num_channels, *takes.image_size)
     if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
-        takes = ", ".join(map(str, ("batch", *shape)))
-        yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({takes})"
+        axes = ", ".join(map(str, ("batch", *shape)))
+        yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({axes})"
     if not pixels.is_floating_point():
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
 
@@ -190,7 +190,7 @@ def positions(model: nn.Module) -> int:
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62
     taken = 0  # positions that stand for padding
-    for module in model.base_model.children():
+    for module in model.modules():
         if type(module) in families.COUNTS_POSITIONS:
             taken = module.padding_idx + 1
     return getattr(model.config, "max_position_embeddings", 1 << 62) - taken

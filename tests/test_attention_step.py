@@ -3,6 +3,8 @@
 import pytest
 import torch
 from torch import nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
@@ -47,7 +49,7 @@ def attend(run, q, k, v, mask, c, factors=None, **attributes):
 
 
 def stock(*arguments, **attributes):
-    return attend(attention_step.sdpa_attention_forward, *arguments, **attributes)
+    return attend(sdpa_attention_forward, *arguments, **attributes)
 
 
 def fused(*arguments, **attributes):
@@ -68,11 +70,7 @@ def test_q_k_and_v_get_their_factors_of_the_stock_cotangents(
     out, found = fused(q, k, v, mask, c, factors)
     assert (out == right).all()
     assert (c == before).all()
-    for factor, x, want in zip(factors, found, plain, strict=True):
-        if factor == 0:
-            assert x is None
-        else:
-            torch.testing.assert_close(x, factor * want, rtol=0, atol=1e-13)
+    compare(found, plain, factors, 1e-13)
 
 
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "none"])
@@ -83,20 +81,38 @@ def test_the_comparison_notices_a_mask_that_is_dropped(qkv, mask):
     assert (with_mask - without).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("groups", [1, 2])
+def compare(found, plain, factors, tolerance):
+    for factor, x, want in zip(factors, found, plain, strict=True):
+        if factor == 0:
+            assert x is None
+        else:
+            torch.testing.assert_close(x, factor * want, rtol=0, atol=tolerance)
+
+
+UNKNOWN = {
+    "causal without a mask": (torch.float64, {"is_causal": True}),
+    "heads that share keys": (torch.float64, {"num_key_value_groups": 2}),
+    "lower precision": (torch.bfloat16, {}),
+}
+
+
+@pytest.mark.parametrize("factors", FACTORS)
+@pytest.mark.parametrize("why", UNKNOWN)
 def test_what_the_short_way_does_not_know_goes_through_the_fused_kernel(
-    qkv, dtype, groups, monkeypatch
+    qkv, why, factors, monkeypatch
 ):
-    """Causal without a mask, heads that share keys, and lower precision."""
     monkeypatch.delattr(value_only, "_weights")
     (q, k, v), c = qkv
+    dtype, module = UNKNOWN[why]
+    groups = module.get("num_key_value_groups", 1)
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in (q, k[:, ::groups], v[:, ::groups]))
-    module = {"is_causal": groups == 1, "num_key_value_groups": groups}
-    for factors in FACTORS:
-        _, (_, _, want) = stock(q, k, v, None, c.to(dtype), **module)
-        _, (_, _, of_v) = fused(q, k, v, None, c.to(dtype), factors, **module)
-        assert (of_v == factors[2] * want).all()
+    _, plain = stock(q, k, v, None, c.to(dtype), **module)
+    _, found = fused(q, k, v, None, c.to(dtype), factors, **module)
+    compare(found, plain, factors, 0)  # a factor is a power of 2
+
+
+def projections(module, chosen, configs):
+    return attention_step.at_projections(module, chosen)
 
 
 @pytest.mark.parametrize("composite", COMPOSITES, ids=lambda composite: composite.name)
@@ -115,11 +131,21 @@ def test_in_every_family_factors_inside_equal_factors_at_the_projections(
     found = attribute(model, inputs, composite).relevance
     assert len(taken) == model.config.num_hidden_layers
     assert all(m.config is model.config for m in model.modules() if hasattr(m, "config"))
-    monkeypatch.setattr(attention_step, "STOCK", "no implementation")
+    monkeypatch.setattr(attention_step, "in_the_limit", projections)
     want = attribute(model, inputs, composite).relevance
     assert len(taken) == model.config.num_hidden_layers
     bound = 1e-12 * want.abs().max().item()
     torch.testing.assert_close(found, want, rtol=0, atol=bound)
+
+
+def test_another_implementation_under_the_stock_name_is_called(monkeypatch):
+    model, inputs = cases.family("bert")
+    want = attribute(model, inputs).relevance
+    called = []
+    other = lambda *a, **o: called.append(1) or sdpa_attention_forward(*a, **o)
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "sdpa", other)
+    torch.testing.assert_close(attribute(model, inputs).relevance, want)
+    assert len(called) == model.config.num_hidden_layers
 
 
 def test_the_comparison_notices_factors_that_are_left_out(monkeypatch):
@@ -138,7 +164,7 @@ def test_stock_bert_takes_the_short_way_under_cp_lrp(monkeypatch):
     assert len(taken) == model.config.num_hidden_layers
 
 
-def test_padding_on_the_left_of_a_decoder_takes_the_short_way_too():
+def test_padding_on_the_left_of_a_decoder_changes_nothing():
     model, _ = cases.family("llama", num_key_value_heads=2)
     ids = torch.tensor([[0, 0, 17, 41, 5], [2, 44, 13, 3, 9]])
     batch = {"input_ids": ids, "attention_mask": (ids > 0).long()}

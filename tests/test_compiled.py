@@ -39,12 +39,22 @@ def test_it_is_what_attribute_finds(method):
         assert_same(explain(batch, target=[0, 2]), want[1])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_kind_of_family_compiles_into_one_graph(name):
+@pytest.mark.parametrize(
+    ("name", "method"), [*((name, "attnlrp") for name in FAMILIES), ("gpt2", "cp-lrp")]
+)
+def test_every_kind_of_family_compiles_into_one_graph(name, method):
     model, batch = cases.family(name)
-    want = attribute(model, batch)
-    with numeric.compiled(model, backend=EAGER) as explain:
+    want = attribute(model, batch, method)
+    with numeric.compiled(model, method, backend=EAGER) as explain:
         assert_same(explain(batch), want)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "cp-lrp"])
+def test_a_graph_for_all_shapes_finds_the_same(method):
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    with numeric.compiled(model, method, backend=EAGER, dynamic=True) as explain:
+        for part in (batch, {key: x[:, :5] for key, x in batch.items()}):
+            assert_same(explain(part), attribute(cases.tiny_bert(), part, method))
 
 
 def test_batches_of_other_shapes_are_compiled_anew():

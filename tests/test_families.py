@@ -140,7 +140,7 @@ def spelled_out(name, method):
 
 @pytest.mark.parametrize("method", COMPOSITES)
 @pytest.mark.parametrize("name", ALL)
-def test_shares_at_the_projections_are_shares_at_the_products(name, method):
+def test_shares_of_q_k_and_v_are_shares_at_the_products(name, method):
     model, inputs = cases.family(name)
     got, want = attribute(model, inputs, method).relevance, spelled_out(name, method)
     close(got, want)

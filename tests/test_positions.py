@@ -154,12 +154,8 @@ def _one(attention, x, r, mask, turned):
     return (leaves["cos"] + leaves["sin"]).sum(axis=(0, 2)) * mask
 
 
-def one_layer():
-    return cases.family("llama", num_hidden_layers=1, attn_implementation="eager")
-
-
-def check_rotary(turned):
-    model, batch = one_layer()
+def check_rotary(turned, attention="eager"):
+    model, batch = cases.family("llama", num_hidden_layers=1, attn_implementation=attention)
     got = signed(model, batch).details["rotary"]
     assert got.shape == (2, 1, 6)
     # cos and sin pass through float32 in the stock model
@@ -167,8 +163,9 @@ def check_rotary(turned):
     np.testing.assert_allclose(got[:, 0], want, rtol=1e-5, atol=1e-6)
 
 
-def test_rotary_position_receives_what_messages_through_the_turn_say():
-    check_rotary(positional.rotated)
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_rotary_position_receives_what_messages_through_the_turn_say(attention):
+    check_rotary(positional.rotated, attention)
 
 
 def other_way(s, q, k, cos, sin):

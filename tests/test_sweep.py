@@ -55,6 +55,19 @@ def test_every_family_whose_layers_run_once_can_be_swept(name):
     check(model, inputs, [CP_LRP, *every_mix(2), PLAIN_ATTENTION])
 
 
+@pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.SiLU])
+def test_an_activation_in_place_is_like_any_other(activation):
+    model, batch = cases.family("bert")
+    composites = [ATTNLRP, CP_LRP, bypass_softmax([0])]
+    found = {}
+    for inplace in (False, True):
+        for layer in model.bert.encoder.layer:
+            layer.intermediate.intermediate_act_fn = activation(inplace=inplace).eval()
+        swept = sweep.sweep(model, batch, composites).relevance
+        found[inplace] = torch.stack([*swept, attribute(model, batch).relevance])
+    torch.testing.assert_close(found[True], found[False], rtol=0, atol=1e-12)
+
+
 def test_composites_need_not_be_mixes_of_two(batch):
     tiny = cases.tiny_bert(num_hidden_layers=3)
     path = "bert.encoder.layer.1.attention.self"
@@ -263,16 +276,3 @@ def test_rows_store_what_separate_runs_give():
             assert stored["residual"][n] == pytest.approx(residual.item(), abs=1e-10)
             n += 1
     assert n == len(stored["relevance"])
-
-
-@pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.SiLU])
-def test_an_activation_in_place_is_like_any_other(activation):
-    model, batch = cases.family("bert")
-    composites = [ATTNLRP, CP_LRP, bypass_softmax([0])]
-    found = {}
-    for inplace in (False, True):
-        for layer in model.bert.encoder.layer:
-            layer.intermediate.intermediate_act_fn = activation(inplace=inplace).eval()
-        swept = sweep.sweep(model, batch, composites).relevance
-        found[inplace] = torch.stack([*swept, attribute(model, batch).relevance])
-    torch.testing.assert_close(found[True], found[False], rtol=0, atol=1e-12)

@@ -1,11 +1,10 @@
-"""A user's own rules get the verdicts that are known for them, or an error that names the line."""
+"""A user's own rules get the verdicts that are known for them."""
 
 from functools import cache
 from pathlib import Path
 
 import pytest
 import sympy as sp
-from typer.testing import CliRunner
 
 from axioms import kinds, scoreboard
 from axioms.composites import ATTNLRP, CP_LRP, Composite
@@ -17,15 +16,11 @@ from axioms.judge import (
     judge,
     judge_claims,
     rewrites_of,
-    text,
 )
 from axioms.rule_sets import RuleSet, absolute_split, z_plus
 from axioms.scoreboard import PROVED, REFUTED, STABILISERS
 from axioms.user_messages import rule_set
-from axioms.user_rules import ARGUMENTS, RuleError, load, rule, sign
-from benchmarks.cli import app
-
-EXAMPLE = Path(__file__).parents[1] / "docs" / "my_rules.py"
+from axioms.user_rules import ARGUMENTS, load, rule, sign
 
 
 @cache
@@ -211,7 +206,7 @@ def test_what_absorbs_relevance_is_named():
 
 
 def test_the_smallest_witness_is_found():
-    own, *_ = load(EXAMPLE)
+    own, *_ = load(Path(__file__).parents[1] / "docs" / "my_rules.py")
     assert at(own, "re-associate products").detail == (
         "eps = 0, a = 1, b = 1, c = 1: `(a·b)·c` gives a 1/4, b 1/4, c 1/2; "
         "`a·(b·c)` gives a 1/2, b 1/4, c 1/4"
@@ -314,106 +309,3 @@ def gamma(x, w, b, z, R, eps):
 )
 def test_rules_of_several_fractions_get_a_verdict(own, rewrite, eps, verdict):
     assert decide(rule_set(own), rewrite, eps).verdict == verdict
-
-
-HEAD = "from axioms.user_rules import rule\n"
-PRODUCT = '@rule("product")\ndef mine(x, y, z, R, eps):\n    return '
-BAD = {
-    "an unknown kind": ('@rule("conv")\ndef f(x):\n    return x\n', ":2: ", "the kinds are"),
-    "other arguments": (
-        '@rule("product")\ndef f(x, y):\n    return x, y\n',
-        ":2: f(x, y)",
-        "write def f(x, y, z, R, eps)",
-    ),
-    "one message too few": (PRODUCT + "(R,)", ":2: mine returned 1 messages", "return 2 messages"),
-    "no tuple": (PRODUCT + "R / 2", ":2: mine returned R/2", "return 2 messages"),
-    "nothing": (PRODUCT + "None", ":2: mine returned None", "return 2 messages"),
-    "a text": (PRODUCT + "'R', R", ":2: mine returned 'R'", "an expression or a number"),
-    "a relation": (PRODUCT + "x > y, R", ":2: mine returned", "an expression or a number"),
-    "an object": (PRODUCT + "object(), R", ":2: mine returned", "an expression or a number"),
-    "a nested list": (PRODUCT + "[R], R", ":2: mine returned [R]", "an expression or a number"),
-    "a float": (PRODUCT + "0.5 * R, R / 2", ":2: mine returned 0.5*R", "write Rational(1, 2)"),
-    "a root": (PRODUCT + "x ** (R / R / 2), R", ":2: mine returned", "no rational function"),
-    "an error": (PRODUCT + "1 / 0, R", ":4: mine raised ZeroDivisionError", "mend the line"),
-    "a name of SymPy": (PRODUCT + "Rational(1, 2) * R, R", ":4: ", "`from sympy import Rational`"),
-    "a name of ours": (PRODUCT + "sign(x) * R, R", ":4: ", "`from axioms.user_rules import sign`"),
-    "a name of nobody": (PRODUCT + "Rr, R", ":4: ", "rule and sign are in axioms.user_rules"),
-    "a name outside rules": ("half = Rational(1, 2)\n", ":2: NameError", "`from sympy import"),
-    "another TypeError": (PRODUCT + "R + [], R", ":4: mine raised TypeError", "mend the line"),
-    "a branch": (PRODUCT + "(R, 0) if x > 0 else (0, R)", ":4: mine raised TypeError", "sign(x)"),
-    "groups for a sum": (
-        '@rule("bilinear")\ndef f(a, v, o, R, eps):\n    return [R, R, R]\n',
-        ":2: f returned 3 messages",
-        "return 2 groups of messages, one per factor",
-    ),
-    "a wrong group": (
-        '@rule("bilinear")\ndef f(a, v, o, R, eps):\n    return [R], v\n',
-        ":2: f returned 1 messages",
-        "return 2 messages",
-    ),
-    "no rule": ("x = 1\n", "holds no rule", "from axioms.user_rules import rule"),
-    "a typing error": ("def f(:\n", ":2: ", "mend the line"),
-    "an import that fails": ("\nimport no_such_module\n", ":3: ModuleNotFoundError", "by itself"),
-}
-
-
-def judge_all(path):
-    return [claimed(own) for own in load(path)]
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_a_malformed_rule_is_an_error_with_its_line_and_the_next_step(name, tmp_path):
-    source, place, step = BAD[name]
-    path = tmp_path / "rules_of_mine.py"
-    path.write_text(HEAD + source)
-    with pytest.raises(RuleError) as error:
-        judge_all(path)
-    assert str(error.value).startswith(str(path))
-    assert place in str(error.value)
-    assert step in str(error.value)
-
-
-def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
-    """Of the example's first rule alone: its linear rule is with_bias, which is judged above."""
-    path = tmp_path / "first_rule.py"
-    path.write_text(EXAMPLE.read_text().split('@rule("add")')[0])
-    result = CliRunner().invoke(app, ["prove", str(path)])
-    assert result.exit_code == 0
-    (own,) = load(path)
-    assert text(own, judge(own)) in result.output
-    assert "[refuted] the same if you re-associate products" in result.output
-
-
-def test_the_rules_of_the_example_conserve_but_for_what_they_say():
-    verdicts = {own.name: claimed(own)[0].verdict for own in load(EXAMPLE)}
-    assert verdicts == {
-        "half_each": PROVED,
-        "by_magnitude": PROVED,
-        "epsilon": REFUTED,
-        "one_third": IN_LIMIT,
-    }
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["no_such_file.py"], "no_such_file.py: there is no such file"),
-        ([str(EXAMPLE), "--show", "1"], "pass one only"),
-        (["--latex"], "--show N"),
-        (["--show", "999"], "the numbers are 1"),
-    ],
-)
-def test_what_cannot_be_shown_is_one_error_with_the_next_step(arguments, message):
-    result = CliRunner().invoke(app, ["prove", *arguments])
-    assert result.exit_code == 2
-    assert message in " ".join(result.stderr.split())
-
-
-def test_the_command_shows_one_theorem_as_text_and_as_latex():
-    shown = CliRunner().invoke(app, ["prove", "--show", "10"])
-    assert shown.exit_code == 0
-    assert shown.output.startswith("Theorem 10\n")
-    source = CliRunner().invoke(app, ["prove", "--show", "10", "--latex"])
-    assert source.exit_code == 0
-    assert source.output.startswith(r"\paragraph{Theorem 10")
-    assert r"\frac{" in source.output

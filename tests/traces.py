@@ -1,4 +1,4 @@
-"""What there is to see of a model before and after a call, and of an error."""
+"""What there is to see of a model or a folder before and after a call, and of an error."""
 
 import pytest
 import torch
@@ -48,3 +48,7 @@ def refused(error, model, batch, method="attnlrp", **options):
 def contains(message, *parts):
     for part in parts:
         assert part in message, message
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

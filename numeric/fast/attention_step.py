@@ -1,9 +1,9 @@
 """The rules of the attention step: factors for Q, K and V, or scores that a stabiliser can reach.
 
 In the limit Eqs. 3 to 5 divide what reaches Q and K by 4 and what reaches V by 2, and value-only
-attention gives all to V, so that the model keeps its kernel.  Factors act in place of the stock
-fused attention, or, beside any other, at the projections.  A finite epsilon acts on the scores,
-and spells attention out.
+attention gives all to V.  As only these cotangents change, the model keeps its kernel, in the
+forward pass at least.  Factors act inside the stock fused attention ("sdpa"), or, with any other,
+at the projections.  A finite epsilon acts on the scores, and spells attention out.
 """
 
 from functools import partial
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from axioms import kinds
 from numeric.fast import families, patches, rules, value_only
 
 FUSED, EXPLICIT = "lrp_axioms_fused", "lrp_axioms_explicit"
-STOCK = "sdpa"  # the implementation in whose place FUSED stands
 RULES = "lrp_axioms_rules"  # attribute by which an attention module hands its rules to these
 HALF = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
 
@@ -26,7 +26,8 @@ def register():
     """Makes both known to Transformers by name; no model uses them until its config says so."""
     AttentionInterface.register(FUSED, fused)
     AttentionInterface.register(EXPLICIT, explicit)
-    # Without its mask Transformers would pass none at all, silently.
+    # Without their masks Transformers would pass none at all, silently.
+    AttentionMaskInterface.register(FUSED, masking_utils.sdpa_mask)
     AttentionMaskInterface.register(EXPLICIT, masking_utils.eager_mask)
 
 
@@ -46,21 +47,22 @@ def _passes_softmax(chosen):
     return chosen[kinds.READOUT] != kinds.VALUE_ONLY and kinds.CONSTANT not in chosen.values()
 
 
-def spelled_out(module: nn.Module, chosen: dict[str, str], eps: float) -> list:
+def spelled_out(module: nn.Module, chosen: dict[str, str], *, eps: float) -> list:
     """Patches for a finite stabiliser, of a module whose implementation is set to EXPLICIT."""
     return [partial(patches.set_attribute, module, RULES, (chosen, eps))]
 
 
-def inside(module: nn.Module, chosen: dict[str, str], configs: dict) -> list:
-    """Patches in the limit: one step of the backward pass instead of three, where that is known.
+def in_the_limit(module: nn.Module, chosen: dict[str, str], *, configs: dict) -> list:
+    """Patches in the limit: inside the stock fused attention, one step of the backward pass.
 
     ``configs`` as in ``patches.set_attention``.
     """
     factors = shares(chosen)
-    if module.config._attn_implementation != STOCK:
-        return at_projections(module, chosen)
     if factors == (1, 1, 1):
         return []
+    called = ALL_ATTENTION_FUNCTIONS.get(module.config._attn_implementation)
+    if called is not sdpa_attention_forward:
+        return at_projections(module, chosen)
     return [
         partial(patches.set_attention, module, FUSED, configs),
         partial(patches.set_attribute, module, RULES, factors),
@@ -101,7 +103,7 @@ def fused(module, query: Tensor, key: Tensor, value: Tensor, attention_mask, **o
     query, key, value = (
         rules.scale(x, f) for x, f in zip((query, key, value), factors, strict=True)
     )
-    if value_only.knows(module, query, key, attention_mask):
+    if not any(factors[:2]) and value_only.knows(module, query, key, attention_mask):
         scaling = options.get("scaling") or query.shape[-1] ** -0.5
         return value_only.read_out(run, query, key, value, attention_mask, scaling), None
     return run(query, key, value), None

@@ -85,7 +85,8 @@ ATTENTION |= dict.fromkeys(_classes(LLAMA_LIKE, "Attention"), ("q_proj", "k_proj
 """Attention modules, and the children whose outputs are Q, K and V.
 
 What comes between these and the scores (the norms of Qwen3, rotation, shared heads) multiplies
-a cotangent by a matrix, so a factor may act before it as well as behind it.
+a cotangent by a matrix, so a factor may act before it as well as behind it.  Each module calls the
+attention that its own ``config`` names, once, with nothing but these three.
 """
 
 GATED = dict.fromkeys(_classes(LLAMA_LIKE, "MLP"), "down_proj")

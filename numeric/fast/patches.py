@@ -38,7 +38,7 @@ def set_attention(module: nn.Module, name: str, configs: dict[int, object]):
     """One module under another attention implementation, its own config object left as it is.
 
     Setting it on the config, the official way, would switch every model that shares the config.
-    ``configs`` keeps the switched ones by the identity of their originals.
+    ``configs`` keeps those switched to ``name`` by the identity of their originals.
     """
     own = module.config
     if id(own) not in configs:
@@ -89,5 +89,5 @@ def frozen(modules: Iterable[nn.Module]):
 
 
 def own_parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
-    """As ``parameters()`` of their root, but much faster; what is shared comes several times."""
+    """Of all modules of a root what its ``parameters()`` gives, much faster; some several times."""
     return [x for module in modules for x in module._parameters.values() if x is not None]

@@ -29,7 +29,7 @@ ROTARY = {
 def rotary_patches(sites, composite, turned: dict[int, list], share) -> list:
     """Keeps every turned query and key with its factor in ``turned``, by layer, and halves it.
 
-    ``share(module, rules)`` is the part of a plain cotangent there that the rules of its
+    ``share(rules)`` is the part of a plain cotangent there that the rules of its
     attention let through.  Raises ValueError that lists the modules at which products do not
     split their relevance.
     """

@@ -19,17 +19,6 @@ def stabilize(z: Tensor, eps: float) -> Tensor:
 
 class _Scale(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, factor):
-        ctx.factor = factor
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, c):
-        return c * ctx.factor, None
-
-
-class _ScaleEach(torch.autograd.Function):
-    @staticmethod
     def forward(ctx, factors, *xs):
         ctx.factors = factors
         return tuple(x.view_as(x) for x in xs)
@@ -73,14 +62,14 @@ class _HeldLayerNorm(torch.autograd.Function):
 
 def scale(x: Tensor, factor: float | Tensor) -> Tensor:
     """``x``, whose cotangent is multiplied by ``factor`` on its way back, or cut off by 0."""
-    if isinstance(factor, Tensor):
-        return _Scale.apply(x, factor)
-    return x.detach() if factor == 0 else x if factor == 1 else _Scale.apply(x, factor)
+    if isinstance(factor, Tensor) or factor not in (0, 1):
+        return scale_each((x,), (factor,))[0]
+    return x if factor else x.detach()
 
 
-def scale_each(xs: Sequence[Tensor], factors: Sequence[float]) -> tuple[Tensor, ...]:
-    """``scale`` of several tensors, none of them by 0, in one step of the backward pass."""
-    return _ScaleEach.apply(factors, *xs)
+def scale_each(xs: Sequence[Tensor], factors: Sequence[float | Tensor]) -> tuple[Tensor, ...]:
+    """Each of ``xs`` with its factor, none of which is 0, in one step of the backward pass."""
+    return _Scale.apply(factors, *xs)
 
 
 def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:

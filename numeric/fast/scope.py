@@ -60,10 +60,10 @@ def applied(
     modules = [module for _, module in paths]
     with ExitStack() as undo:
         undo.enter_context(patches.exclusive(modules))
-        plan = plan_patches(model, composite, eps=eps, at_projections=rotary_keeps_half)
+        sites = families.sites(model)
+        plan = plan_patches(model, sites, composite, eps=eps, at_projections=rotary_keeps_half)
         plan += _tap(paths, tap, composite, eps)
         if rotary_keeps_half:  # last, so that it reads what rotation receives
-            sites = families.sites(model)
             plan += rotary.rotary_patches(sites, composite, tap.turned, attention_step.to_scores)
         attention_step.register()
         undo.enter_context(patches.frozen(modules))
@@ -74,32 +74,34 @@ def applied(
         yield tap
 
 
-def plan_patches(
-    model: nn.Module, composite: Composite, *, eps: float, at_projections: bool = False
-) -> list:
-    """The patches that ``composite`` needs, decided before any of them is made."""
+def plan_patches(model, sites, composite: Composite, *, eps, at_projections: bool) -> list:
+    """The patches that ``composite`` needs, decided before any of them is made.
+
+    ``at_projections``: the factors of attention act before rotation, which then reads cotangents
+    that do not have them yet, and a query that is cut off needs no gradient.
+    """
     check_stabiliser(eps)
-    sites = families.sites(model)
     if eps:
         _check_reach(model, sites, eps)
     chosen = assigned(sites, composite)
-    configs: dict[int, object] = {}
     plan = []
     for module, table in chosen.items():
         for kind, rule in table.items():
             if kind in PATCHES and rule != kinds.GRADIENT:
                 plan += PATCHES[kind](module, rule, eps)
+        if vars(module).get("inplace"):  # rules look at an input again, after the output
+            plan.append(partial(patches.set_attribute, module, "inplace", value=False))
+    attend = partial(attention_step.in_the_limit, configs={})
+    if eps:
+        attend = partial(attention_step.spelled_out, eps=eps)
+    elif at_projections:
+        attend = attention_step.at_projections
     # Last, because hooks run in this order, and a linear map acts before its output is split.
     for module, table in chosen.items():
         if type(module) in families.FUNCTIONAL and table[kinds.ACTIVATION] != kinds.GRADIENT:
             plan += _functional(module)
         if type(module) in families.ATTENTION:
-            if eps:
-                plan += attention_step.spelled_out(module, table, eps)
-            elif at_projections:
-                plan += attention_step.at_projections(module, table)
-            else:
-                plan += attention_step.inside(module, table, configs)
+            plan += attend(module, table)
     return plan
 
 
@@ -187,10 +189,8 @@ def _product(module, _rule, _eps):
 def _activation(module, _rule, _eps):
     if type(module) in families.FUNCTIONAL:
         return []  # the function is no module; see _functional
-    f = module.forward
-    if getattr(module, "inplace", False):
-        f = partial(_on_a_copy, f)
-    forward = partial(rules.identity, f, slope_at_zero=_slope_at_zero_of_class(type(module)))
+    slope = _slope_at_zero_of_class(type(module))
+    forward = partial(rules.identity, module.forward, slope_at_zero=slope)
     return [partial(patches.set_attribute, module, "forward", forward)]
 
 
@@ -202,10 +202,6 @@ PATCHES = {
     kinds.RMS_NORM: _rms_norm,
     kinds.ACTIVATION: _activation,
 }
-
-
-def _on_a_copy(f, x):
-    return f(x.clone())
 
 
 @cache

@@ -88,7 +88,8 @@ def sweep(
 
 def _relevance(model, batch: Batch, composites, target):
     layers = _layers(model)
-    with patches.exclusive(model.modules()):  # what another scope has changed is not the model
+    # What another scope has changed is not the stock model.
+    with patches.exclusive(model.modules()):
         groups = _groups(model, layers, composites)
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for base, factors in groups:
