@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from transformers import BertForSequenceClassification
+from torch import nn
+from transformers import BertForSequenceClassification, CLIPConfig
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
 from numeric.attribution import METHODS
-from numeric.fast import scope
+from numeric.fast import patches, scope
 from tests import cases
 from tests.traces import assert_same, snapshot
 
@@ -160,3 +161,13 @@ def test_a_shared_layer_is_explained_at_both_places(batch):
         for epsilon in (0.0, 0.1):
             a, b = (attribute(m, batch, composite, epsilon=epsilon) for m in (tied, copied))
             assert torch.equal(a.relevance, b.relevance)
+
+
+def test_another_implementation_of_attention_does_not_reach_configs_within_a_config():
+    module = nn.Module()
+    module.config = CLIPConfig(attn_implementation="sdpa")
+    within = module.config.text_config
+    with patches.attention_implementation([module], "eager"):
+        assert module.config._attn_implementation == "eager"
+        assert within._attn_implementation == "sdpa"
+    assert module.config._attn_implementation == "sdpa"

@@ -43,7 +43,7 @@ def set_attention(module: nn.Module, name: str, configs: dict[int, object]):
     own = module.config
     if id(own) not in configs:
         configs[id(own)] = copy.copy(own)
-        configs[id(own)]._attn_implementation = name
+        configs[id(own)]._attn_implementation = {"": name}  # a name alone reaches configs within
     return set_attribute(module, "config", configs[id(own)])
 
 
