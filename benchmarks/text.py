@@ -70,7 +70,11 @@ def run(
 
     def measured(shard):  # in a worker, which has a copy of its own
         classifier.model.to(place)
-        return measure(row, classifier, data, shard)
+        try:
+            return measure(row, classifier, data, shard)
+        except ValueError as error:
+            texts = ", ".join(str(n + 1) for n in shard)
+            raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error
 
     folder = output / row.name
     table = runner.run(

@@ -83,3 +83,11 @@ def test_the_number_of_examples_of_a_row_counts(tmp_path, classifier):
 def test_the_papers_numbers_may_change(tmp_path, classifier):
     text.run(LOO, classifier, FEW, output=tmp_path)
     text.run(replace(LOO, paper={}), classifier, FEW, output=tmp_path)
+
+
+def test_an_error_in_mid_run_says_which_texts_it_counts(tmp_path, classifier):
+    model = copy.deepcopy(classifier.model)
+    dull = classifier.tokenizer.convert_tokens_to_ids("dull")
+    model.get_input_embeddings().weight.data[dull] = torch.nan
+    with pytest.raises(ValueError, match=r"examples \[0\].*texts 2, 1"):  # the shortest is first
+        text.run(LOO, replace(classifier, model=model), FEW, output=tmp_path)
