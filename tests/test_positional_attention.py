@@ -94,7 +94,7 @@ def position_held(op, *factors):
     """All to the first factor."""
     y = factors[0]
     for factor in factors[1:]:
-        y = y * rules.scale(factor, 0.0)
+        y = y * rules.scale(factor, torch.tensor(0.0))  # no cotangent, yet a path for it
     return y
 
 

@@ -64,8 +64,8 @@ def in_the_limit(module: nn.Module, chosen: dict[str, str], *, configs: dict) ->
     if called is not sdpa_attention_forward:
         return at_projections(module, chosen)
     return [
-        partial(patches.set_attention, module, FUSED, configs),
         partial(patches.set_attribute, module, RULES, factors),
+        partial(patches.set_attention, module, FUSED, configs),
     ]
 
 
@@ -97,7 +97,7 @@ def fused(module, query: Tensor, key: Tensor, value: Tensor, attention_mask, **o
     def run(query, key, value):
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
 
-    factors = getattr(module, RULES)
+    factors = getattr(module, RULES, (1, 1, 1))  # none left, if the scope has ended meanwhile
     if all(factors):
         return run(*rules.scale_each((query, key, value), factors)), None
     query, key, value = (

@@ -46,7 +46,7 @@ def applied(
 
     Inside the block, logits are the stock model's, and the gradient of a logit with respect to
     ``tap.embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs on
-    whatever kernel the model is set to; a finite ``eps`` acts on the scores and therefore
+    whatever kernel the model was set to before; a finite ``eps`` acts on the scores and therefore
     spells attention out.  With ``rotary_keeps_half`` rotary position, read from ``tap.turned``,
     keeps half of the relevance of queries and keys; without it rotation is a fixed linear map.
     The logits of RMSNorm models in float64 are more exact than the stock model's, which pass
