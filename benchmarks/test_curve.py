@@ -5,8 +5,10 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks import timing
+from benchmarks.test_speed import DEVICE
 
 GROUP = "Leave-One-Out against LRP"
+WHERE = "" if DEVICE == "cpu" else ", GPU"
 FEW = (64, 128, 256)  # enough for an exponent, where nothing is timed
 SMALL = dict(hidden_size=48, num_hidden_layers=2, intermediate_size=192, num_attention_heads=4)
 
@@ -14,7 +16,7 @@ SMALL = dict(hidden_size=48, num_hidden_layers=2, intermediate_size=192, num_att
 @pytest.fixture
 def bert(timed):
     torch.manual_seed(0)
-    return BertForSequenceClassification(BertConfig(**({} if timed else SMALL))).eval()
+    return BertForSequenceClassification(BertConfig(**({} if timed else SMALL))).eval().to(DEVICE)
 
 
 def test_leave_one_out_costs_many_lrp_passes(bert, timed, ratios, benchmark):
@@ -23,9 +25,10 @@ def test_leave_one_out_costs_many_lrp_passes(bert, timed, ratios, benchmark):
     rows = benchmark.pedantic(timing.by_length, (bert,), options, rounds=1)
     assert [row["tokens"] for row in rows] == list(lengths)
     for row in rows:
-        name = f"LOO / AttnLRP, 1 text of {row['tokens']} tokens"
+        name = f"LOO / AttnLRP, 1 text of {row['tokens']} tokens{WHERE}"
         ratios.note(name, timing.loo_over_attnlrp(row), group=GROUP, better="higher")
     exponents = {name: exponent for name, (exponent, _) in timing.growth(rows).items()}
     for name in ("loo", "attnlrp"):
-        ratios.note(f"exponent of {timing.LABELS[name]}", [exponents[name]], group=GROUP)
+        label = f"exponent of {timing.LABELS[name]}{WHERE}"
+        ratios.note(label, [exponents[name]], group=GROUP)
     assert exponents["loo"] > exponents["attnlrp"]

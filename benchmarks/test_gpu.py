@@ -1,0 +1,109 @@
+"""bfloat16 on a GPU: compiled AttnLRP against its kernels alone, and the error of Leave-One-Out.
+
+``make bench`` times BERT-base where there is a GPU, and says by name where there is none.  The
+ordinary test run executes the same on two narrow layers and checks the answers.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from benchmarks.test_speed import DEVICE, SMALL, assert_right, bert
+from benchmarks.timing import alternate, random_text
+from numeric import attribute, compiled
+
+GROUP = "GPU"
+SIZES = [(32, 128), (64, 512)]
+GOAL = 1.2  # times the kernels
+ROUNDS = 15
+LOO_SIZE = 8, 64
+
+
+@pytest.fixture
+def sizes(timed):
+    """Of the model; skips where times would be those of a CPU."""
+    if timed and DEVICE == "cpu":
+        pytest.skip("bfloat16 is timed on a GPU, and this machine has none")
+    yield {} if timed else SMALL
+    torch._dynamo.reset()
+
+
+def kernels(model, inputs):
+    """The linear products and the attention of a forward and a backward pass, and nothing else."""
+    batch, tokens = inputs["input_ids"].shape
+    encoder = model.bert.encoder
+    linear = [module for module in encoder.modules() if type(module) is nn.Linear]
+    widths = {n for module in linear for n in (module.in_features, module.out_features)}
+    like = {"device": model.device, "dtype": model.dtype}
+    streams = {n: torch.randn(batch, tokens, n, **like) for n in widths}
+    heads = model.config.num_attention_heads
+    head = batch, heads, tokens, model.config.hidden_size // heads
+    q, k, v = (torch.randn(head, **like).requires_grad_() for _ in range(3))
+    c = torch.randn(head, **like)
+
+    def run():
+        for module in linear:
+            functional.linear(streams[module.in_features], module.weight, module.bias)
+            streams[module.out_features] @ module.weight
+        for _ in encoder.layer:
+            out = functional.scaled_dot_product_attention(q, k, v)
+            torch.autograd.grad(out, (q, k, v), c)
+
+    return run
+
+
+def count(function):
+    """Floating-point operations of the products inside a call."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counted:
+        function()
+    return counted.get_total_flops()
+
+
+def test_kernels_are_the_products_of_a_gradient(sizes):
+    model = bert("float32", **sizes).requires_grad_(requires_grad=False)
+    inputs = random_text(model, batch=2, tokens=16)
+
+    def gradient():
+        words = model.get_input_embeddings()(inputs["input_ids"]).requires_grad_()
+        torch.autograd.grad(model(inputs_embeds=words).logits.sum(), words)
+
+    assert count(kernels(model, inputs)) == pytest.approx(count(gradient), rel=0.02)  # the head
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+def test_compiled_attnlrp_takes_about_the_time_of_its_kernels(size, sizes, timed, ratios):
+    batch, tokens = size if timed else (2, size[1] // 8)
+    model = bert("bfloat16", **sizes)
+    inputs = random_text(model, batch=batch, tokens=tokens)
+    alone = kernels(model, inputs)
+    with compiled(model, **({} if timed else {"backend": "eager"})) as explain:
+        relevance = explain(inputs).relevance
+        run = {"kernels": alone, "compiled": lambda: explain(inputs)}
+        seconds = alternate(run, repeats=ROUNDS if timed else 1)
+    assert_right(model, inputs, "attnlrp", relevance)
+    values = [a / b for a, b in zip(seconds["compiled"], seconds["kernels"], strict=True)]
+    name = f"compiled AttnLRP / kernels, batch {size[0]}, {size[1]} tokens, bfloat16"
+    ratios.note(name, values, group=GROUP, goal=GOAL)
+
+
+def test_leave_one_out_in_bfloat16_is_near_that_in_float32(sizes, timed, ratios):
+    exact, model = bert("float32", **sizes), bert("bfloat16", **sizes)
+    batch, tokens = LOO_SIZE if timed else (2, 8)
+    inputs = random_text(exact, batch=batch, tokens=tokens)
+    target = attribute(exact, inputs, "loo").target
+    run = {
+        name: lambda m=m: attribute(m, inputs, "loo", target)
+        for name, m in {"float32": exact, "bfloat16": model}.items()
+    }
+    want, found = (each().relevance for each in run.values())
+    error = ((found - want).norm() / want.norm()).item()
+    ratios.note("error of bfloat16 Leave-One-Out", [error], group=GROUP)
+    seconds = alternate(run, repeats=ROUNDS if timed else 1)
+    values = [a / b for a, b in zip(seconds["bfloat16"], seconds["float32"], strict=True)]
+    ratios.note("Leave-One-Out, bfloat16 / float32", values, group=GROUP)
+    if not timed:  # weights as large as these stand out of the rounding
+        assert error < 0.1
