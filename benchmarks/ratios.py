@@ -23,7 +23,8 @@ DIGITS = 5  # significant ones, that are kept
 GROUPS = {
     "time of LRP": (
         "Seconds of one explanation over seconds of plain gradient × input of the same BERT-base "
-        "(random weights, parameters frozen) on the same batch; below 1 LRP is faster."
+        "(random weights, parameters frozen) on the same batch; below 1 LRP is faster. 'Rules "
+        "kept': inside `numeric.compiled(..., disable=True)`, which compiles nothing."
     ),
     "memory of LRP": (
         "Most bytes that torch holds at once during one explanation, beyond the model, over those "
@@ -57,8 +58,11 @@ GROUPS = {
     ),
     "GPU": (
         "bfloat16 on a GPU. Compiled AttnLRP over the linear products and the attention kernels "
-        "of its two passes alone; and exact Leave-One-Out: seconds over those in float32, and "
-        "distance from relevance in float32 over the norm of that."
+        "of its two passes alone; and seconds of exact Leave-One-Out over those in float32."
+    ),
+    "precision": (
+        "Exact Leave-One-Out of the embedded model and sentences with copies in bfloat16: its "
+        "distance from that in float32, over the norm of that."
     ),
     "audit": (
         "Seconds of an audit of BERT-base on 64 tokens over seconds of one plain gradient × input "

@@ -72,10 +72,12 @@ def attribute(
     return explained(model, inputs, target, *resolve(method, options))
 
 
-def explained(model, inputs, target, name: str, run: Callable, used: dict) -> Attribution:
+def explained(
+    model, inputs, target, name: str, run: Callable, used: dict, *, checked: bool = False
+) -> Attribution:
     """What ``run(model, batch, choose)`` finds, between the checks that all methods share."""
     with torch.inference_mode(mode=False):
-        batch = prepare(model, inputs, target=target)
+        batch = prepare(model, inputs, target=target, checked=checked)
         with torch.autocast(model.device.type, enabled=False):
             relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))
     wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()

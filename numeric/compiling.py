@@ -1,4 +1,4 @@
-"""LRP with its forward and backward pass compiled into one graph, for many like batches."""
+"""LRP for many like batches: rules stay on the model, and both passes are one compiled graph."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from axioms.composites import Composite
 from numeric.attribution import composite_of, explained
 from numeric.fast import scope
+from numeric.inputs import check_model
 from numeric.methods.lrp import check_share, read
 
 LEAST = "2.13"  # version of torch whose compiler traces torch.autograd.grad
@@ -34,8 +35,10 @@ def compiled(
     ``method`` is "attnlrp", "cp-lrp", "gradient-x-input" or a Composite; ``epsilon`` and ``share``
     are those of ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
     ``mode``, ``backend``...).  The first batch of a shape waits for the compiler, half a minute
-    or more; relevance differs from that of ``attribute`` by rounding.  Inside the block the model
-    carries its rules: its parameters are frozen, and a second scope on it is an error.
+    or more; relevance differs from that of ``attribute`` by rounding.  With ``disable=True``
+    nothing is compiled, and what is saved is to plan and place the rules for every batch anew.
+    Inside the block the model carries its rules: its parameters are frozen, a second scope on it
+    is an error, and that it stays in eval mode is looked up at its root alone.
     Raises what ``attribute`` raises, ValueError for methods that are no rules, and RuntimeError
     where torch is too old.
     """
@@ -46,6 +49,7 @@ def compiled(
         )
     name, composite, share = composite_of(method, share)
     check_share(share)
+    check_model(model)
     with scope.applied(model, composite, eps=epsilon) as tap:
 
         def both_ways(arguments, target):
@@ -77,7 +81,8 @@ def compiled(
                     "call inside the block, or open another"
                 )
             used = {"epsilon": epsilon, "share": share}
-            return explained(model, inputs, target, name, partial(run, target=target), used)
+            by_target = partial(run, target=target)
+            return explained(model, inputs, target, name, by_target, used, checked=True)
 
         ended = []
         try:

@@ -29,16 +29,24 @@ class Batch:
         return {key: x for key, x in vars(self).items() if x is not None}
 
 
-def prepare(model: nn.Module, inputs: Mapping[str, Tensor], *, target=None) -> Batch:
+def check_model(model: nn.Module) -> None:
+    """Raises ValueError that lists all for which ``prepare`` refuses the model."""
+    problems = list(_model_problems(model))
+    if problems:
+        raise ValueError("\n".join(problems))
+
+
+def prepare(model: nn.Module, inputs: Mapping[str, Tensor], *, target=None, checked=False) -> Batch:
     """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
 
     Refuses a model in train mode, missing or unknown keys, wrong shapes, ids outside the
     vocabulary, more tokens than the model has positions, examples without tokens, a mask over
-    the token that the model reads, and a ``target`` that cannot be classes.
+    the token that the model reads, and a ``target`` that cannot be classes.  With ``checked``,
+    ``check_model`` has passed, and of all modules only the root is looked at again.
     """
     images = getattr(model, "main_input_name", "") == PIXELS
     structure = _image_problems(model, inputs) if images else _structure_problems(inputs)
-    problems = list(_model_problems(model)) + list(structure)
+    problems = list(_model_problems(model, root_alone=checked)) + list(structure)
     if not problems:
         batch = _to_images(model, inputs) if images else _to_batch(model, inputs)
         problems = [] if images else list(_value_problems(model, batch))
@@ -100,12 +108,12 @@ def read_tokens(model: nn.Module, batch: Batch) -> Tensor:
     return (columns * (batch.input_ids != pad)).argmax(dim=1)
 
 
-def _model_problems(model):
+def _model_problems(model, *, root_alone=False):
     name = type(model).__name__
     if not isinstance(model, PreTrainedModel) or model.base_model is model:
         yield f"model is a {name}; pass a Transformers sequence classifier"
         return
-    modules = list(model.named_modules())
+    modules = [("", model)] if root_alone else list(model.named_modules())
     training = [path or "(root)" for path, m in modules if m.training]
     if training:
         yield (
@@ -189,10 +197,8 @@ def positions(model: nn.Module) -> int:
     """The longest text that the model has positions for: rotation has no end."""
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62
-    taken = 0  # positions that stand for padding
-    for module in model.modules():
-        if type(module) in families.COUNTS_POSITIONS:
-            taken = module.padding_idx + 1
+    counts = families.counts_positions(model)
+    taken = 0 if counts is None else counts.padding_idx + 1  # positions that stand for padding
     return getattr(model.config, "max_position_embeddings", 1 << 62) - taken
 
 

@@ -1,8 +1,13 @@
 """Compiled LRP is attribute's, and leaves the model as it was."""
 
+import collections
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
+import axioms
 import numeric
 from axioms.composites import ATTNLRP
 from numeric import attribute
@@ -12,6 +17,8 @@ from tests import cases, traces
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 
 FAMILIES = ["bert", "distilbert", "gpt2", "llama"]
+OURS = [Path(package.__file__).parent for package in (axioms, numeric)]
+AT_WORK = {"rules.py", "attention_step.py", "value_only.py", "patches.py"}  # rules and their hooks
 EAGER = "aot_eager"  # traces both passes into one graph, and needs no C++ compiler
 
 
@@ -89,6 +96,59 @@ def test_a_finite_epsilon_and_the_share_of_words_are_compiled():
     want = attribute(model, batch, "cp-lrp", **options)
     with numeric.compiled(model, "cp-lrp", **options, backend=EAGER) as explain:
         assert_same(explain(batch), want)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input", ATTNLRP])
+def test_rules_that_stay_without_a_compiler_find_the_very_same(method):
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    want = attribute(model, batch, method), attribute(model, batch, method, target=[0, 2])
+    with numeric.compiled(model, method, disable=True) as explain:
+        for _ in range(2):
+            for a, target in zip(want, (None, [0, 2]), strict=True):
+                b = explain(batch, target=target)
+                assert b.relevance.equal(a.relevance)
+                assert b.logit.equal(a.logit)
+
+
+def calls_beside_the_rules(layers):
+    """How many Python functions of this project a batch runs, by file, but those of the rules."""
+    model, batch = cases.family("bert", num_hidden_layers=layers)
+    counted = collections.Counter()
+
+    def count(frame, event, _argument):
+        path = Path(frame.f_code.co_filename)
+        ours = any(path.is_relative_to(folder) for folder in OURS)
+        if event == "call" and ours and path.name not in AT_WORK:
+            counted[path.name] += 1
+
+    with numeric.compiled(model, disable=True) as explain:
+        explain(batch)
+        sys.setprofile(count)
+        try:
+            explain(batch)
+        finally:
+            sys.setprofile(None)
+    return counted
+
+
+def test_where_rules_stay_a_batch_costs_no_python_that_grows_with_the_model():
+    few, many = calls_beside_the_rules(1), calls_beside_the_rules(5)
+    assert few == many
+    assert {"inputs.py", "attribution.py", "compiling.py"} <= set(few)
+
+
+def test_a_model_that_cannot_be_explained_is_refused_before_anything_is_compiled():
+    model = cases.tiny_bert().train()
+    with pytest.raises(ValueError, match="train mode"), numeric.compiled(model, backend=EAGER):
+        pass
+
+
+def test_a_model_set_to_train_inside_the_block_is_refused():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    with numeric.compiled(model, disable=True) as explain:
+        model.train()
+        with pytest.raises(ValueError, match="train mode"):
+            explain(batch)
 
 
 def test_the_model_is_left_as_it_was():

@@ -72,7 +72,7 @@ def test_without_rules_it_is_the_gradient_at_the_sum_of_the_embeddings(name):
 
 
 def kinds_of(model):
-    return {site.operation.kind for site in families.sites(model)}
+    return {site.operation.kind for site in families.sites(families.paths(model))}
 
 
 def without_biases(name):

@@ -178,9 +178,13 @@ class Site:
     operation: Operation
 
 
-def sites(model: nn.Module) -> list[Site]:
-    """Every operation of ``model`` by path; modules of unknown class are kept, as such."""
-    paths = list(model.named_modules(remove_duplicate=False))
+def paths(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Every place of ``model`` and its module, which may have several places; the root first."""
+    return list(model.named_modules(remove_duplicate=False))
+
+
+def sites(paths: list[tuple[str, nn.Module]]) -> list[Site]:
+    """Every operation at ``paths``; modules of unknown class are kept, as such."""
     outside = tuple(f"{path}." for path, module in paths if type(module) in BEFORE_THE_SUM)
     found = []
     for path, module in paths:
@@ -210,10 +214,16 @@ def reads_one_token(model: nn.Module) -> bool:
 
 def position_ids(model: nn.Module, input_ids: Tensor) -> Tensor | None:
     """Positions that the model gives to ``input_ids``, or None if they are 0, 1, 2, ..."""
-    for module in model.modules():
-        if type(module) in COUNTS_POSITIONS:
-            return module.create_position_ids_from_input_ids(input_ids, module.padding_idx)
-    return None
+    embeddings = counts_positions(model)
+    if embeddings is None:
+        return None
+    return embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
+
+
+def counts_positions(model: nn.Module) -> nn.Module | None:
+    """The embeddings of ``model``, if they count positions from the padding id on."""
+    children = model.base_model.children()
+    return next((module for module in children if type(module) in COUNTS_POSITIONS), None)
 
 
 def _kinds(module):

@@ -31,17 +31,15 @@ class _Scale(torch.autograd.Function):
 class _Slope(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, x, slope_at_zero):
-        ctx.f, ctx.slope_at_zero = f, slope_at_zero
-        ctx.save_for_backward(x)
-        return f(x)
+        y = f(x)
+        slope = y / x
+        slope.nan_to_num_(nan=slope_at_zero, posinf=torch.inf, neginf=-torch.inf)
+        ctx.save_for_backward(slope)  # in place of x: no more memory, and f is computed once
+        return y
 
     @staticmethod
     def backward(ctx, c):
-        (x,) = ctx.saved_tensors
-        # Computed here, in one new tensor: keeping it would cost as much memory as x itself.
-        slope = ctx.f(x).div_(x)
-        slope.nan_to_num_(nan=ctx.slope_at_zero, posinf=torch.inf, neginf=-torch.inf)
-        return None, slope.mul_(c), None
+        return None, ctx.saved_tensors[0] * c, None
 
 
 class _HeldLayerNorm(torch.autograd.Function):
@@ -117,6 +115,6 @@ def identity(f, x: Tensor, *, slope_at_zero: float) -> Tensor:
     """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x.
 
     Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there.  f must return a
-    new tensor, because x is looked at again on the way back.
+    new tensor, because x is looked at again.
     """
     return _Slope.apply(f, x, slope_at_zero)

@@ -56,11 +56,11 @@ def applied(
     or gives one shared module two rules) and RuntimeError (nested use on one model).
     """
     tap = Tap()
-    paths = list(model.named_modules())
-    modules = [module for _, module in paths]
+    paths = families.paths(model)
+    modules = list(dict.fromkeys(module for _, module in paths))
     with ExitStack() as undo:
         undo.enter_context(patches.exclusive(modules))
-        sites = families.sites(model)
+        sites = families.sites(paths)
         plan = plan_patches(model, sites, composite, eps=eps, at_projections=rotary_keeps_half)
         plan += _tap(paths, tap, composite, eps)
         if rotary_keeps_half:  # last, so that it reads what rotation receives
@@ -252,7 +252,7 @@ def _tap(paths, tap, composite, eps):
 
     entered: list[Tensor] = []
     plan = []
-    for path, module in paths:
+    for module, path in {module: path for path, module in reversed(paths)}.items():
         if type(module) in families.EMBEDDINGS:
             word, receiver = families.EMBEDDINGS[type(module)]
             word = getattr(module, word)

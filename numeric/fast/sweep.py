@@ -188,7 +188,7 @@ def _groups(model, layers, composites) -> list[tuple[Composite, dict[int, list[t
 
     Factors are by number of the composite, by layer and by projection.
     """
-    sites = families.sites(model)
+    sites = families.sites(families.paths(model))
     groups: dict[tuple, tuple[Composite, dict]] = {}
     for number, composite in enumerate(composites):
         rules = scope.assigned(sites, composite)
