@@ -12,12 +12,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import data, models
 from benchmarks.test_speed import DEVICE, SMALL, assert_right, bert
-from benchmarks.timing import alternate, random_text
+from benchmarks.timing import alternate, operations, random_text
 from numeric import attribute, compiled
 
 GROUP = "GPU"
@@ -60,13 +58,6 @@ def kernels(model, inputs):
     return run
 
 
-def count(function):
-    """Floating-point operations of the products inside a call."""
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counted:
-        function()  # the counter does not know every fused kernel
-    return counted.get_total_flops()
-
-
 def test_kernels_are_the_products_of_a_gradient(sizes):
     model = bert("float32", **sizes).requires_grad_(requires_grad=False)
     inputs = random_text(model, batch=2, tokens=128)
@@ -75,7 +66,8 @@ def test_kernels_are_the_products_of_a_gradient(sizes):
         words = model.get_input_embeddings()(inputs["input_ids"]).requires_grad_()
         torch.autograd.grad(model(inputs_embeds=words).logits.sum(), words)
 
-    assert count(kernels(model, inputs)) == pytest.approx(count(gradient), rel=0.02)  # the head
+    want = operations(gradient)
+    assert operations(kernels(model, inputs)) == pytest.approx(want, rel=0.02)  # the head
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler

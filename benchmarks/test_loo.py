@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.timing import alternate
+from benchmarks.timing import alternate, operations
 from numeric import attribute
 
 AT_ONCE = (1, 4, 16)
@@ -79,6 +79,17 @@ def test_the_answers_are_captums(captum, bert, lengths):
     want = by_captum(captum, bert, inputs, 4)
     torch.testing.assert_close(ours(bert, inputs), want, rtol=0, atol=TOLERANCE)
     assert want.abs().max() > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_leave_one_out_computes_fewer_products_than_captum(captum, bert, case, ratios):
+    """What exact Leave-One-Out leaves out bounds the ratio of time, where overhead is small."""
+    inputs = text(TEXTS[case])
+    theirs = operations(lambda: by_captum(captum, bert, inputs, AT_ONCE[-1]))
+    ratio = theirs / operations(lambda: ours(bert, inputs))
+    assert ratio > 1
+    name = f"Captum's products / ours, {case}"
+    ratios.note(name, [ratio], group="Leave-One-Out against Captum", better="higher")
 
 
 @pytest.mark.usefixtures("only_when_timed")

@@ -13,7 +13,15 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.timing import LABELS, METHODS, alternate, peak_memory, random_text
+from axioms.composites import BYPASS, GRADIENT_X_INPUT, Composite
+from benchmarks.timing import (
+    LABELS,
+    METHODS,
+    alternate,
+    peak_memory,
+    plain_gradient,
+    random_text,
+)
 from numeric import attribute, compiled
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -38,8 +46,9 @@ def goal(method, tokens):
 
 
 def rounds(batch, tokens):
-    """Fewer for long runs, so that short ones, which scatter more, get an equal share of time."""
-    return max(3, math.ceil(ROUNDS * math.sqrt(ROUGHLY_TOKENS / (batch * tokens))))
+    """Many for short runs, which scatter more; for long ones fewer, but not in proportion."""
+    times = ROUGHLY_TOKENS / (batch * tokens)
+    return max(3, math.ceil(ROUNDS * max(times, math.sqrt(times))))
 
 
 def bert(dtype, **sizes):
@@ -66,18 +75,17 @@ def text(model, size, timed):
 
 
 def label(model, method, size):
+    return f"{LABELS[method]}, {place(model, size)}"
+
+
+def place(model, size):
     batch, tokens = size
     where = "" if DEVICE == "cpu" else f", GPU, {str(model.dtype).removeprefix('torch.')}"
-    return f"{LABELS[method]}, batch {batch}, {tokens} tokens{where}"
+    return f"batch {batch}, {tokens} tokens{where}"
 
 
 def assert_right(model, inputs, method, relevance):
-    """A wrong answer has no speed: float64 must give the same for as many texts as are quick.
-
-    The bound is the random walk of one rounding per operation, about 40 a layer both ways, and a
-    loss of up to three bits where terms cancel.  In bfloat16 that is too wide to tell AttnLRP from
-    CP-LRP with weights as small as BERT-base's; in float32 it is not.
-    """
+    """A wrong answer has no speed: float64 must give the same for as many texts as are quick."""
     assert relevance.shape == inputs["input_ids"].shape
     quick = max(1, ROUGHLY_TOKENS // relevance.shape[1])
     few = {key: value[:quick] for key, value in inputs.items()}
@@ -86,10 +94,18 @@ def assert_right(model, inputs, method, relevance):
     exact = copy.deepcopy(model).double()
     name = "gradient-x-input" if method == "gradient" else method
     want = attribute(exact, few, name, target).relevance
-    unit = torch.finfo(model.dtype).eps / 2
-    bound = 8 * unit * math.sqrt(40 * model.config.num_hidden_layers)
     error = (relevance[:quick].double() - want).norm() / want.norm()
-    assert error <= bound, f"{method}: float64 differs by {error:.1e} of its norm"
+    assert error <= rounding(model), f"{method}: float64 differs by {error:.1e} of its norm"
+
+
+def rounding(model):
+    """The random walk of one rounding per operation, about 40 a layer both ways, as a share.
+
+    With a loss of up to three bits where terms cancel.  In bfloat16 that is too wide to tell
+    AttnLRP from CP-LRP with weights as small as BERT-base's; in float32 it is not.
+    """
+    unit = torch.finfo(model.dtype).eps / 2
+    return 8 * unit * math.sqrt(40 * model.config.num_hidden_layers)
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
@@ -104,8 +120,8 @@ def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios):
 def test_lrp_whose_rules_stay_on_the_model_takes_less(model, timed, ratios):
     size = SIZES[0]  # where planning the rules anew costs most
     inputs = text(model, size, timed)
+    functions = {}
     with ExitStack() as blocks:
-        functions = {}
         for name in LRP:  # on models of their own, which carry the rules
             block = compiled(copy.deepcopy(model), name, disable=True)
             explain = blocks.enter_context(block)
@@ -113,6 +129,24 @@ def test_lrp_whose_rules_stay_on_the_model_takes_less(model, timed, ratios):
         for name, values in over_gradient(functions, model, inputs, size, timed).items():
             where = f"{label(model, name, size)}, rules kept"
             ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
+
+
+def test_the_gradient_without_queries_and_keys_bounds_value_only_attention(model, timed, ratios):
+    """CP-LRP can save these cotangents, and does not need the rest to be any faster."""
+    size = SIZES[0]
+    inputs = text(model, size, timed)
+    cut = copy.deepcopy(model)
+    for layer in cut.bert.encoder.layer:
+        for module in (layer.attention.self.query, layer.attention.self.key):
+            module.register_forward_hook(lambda _m, _i, output: output.detach())
+    run = {"cut": partial(plain_gradient, cut, inputs)}
+    run["gradient"] = partial(plain_gradient, model, inputs)
+    bypassed = Composite("gradient beside the softmax", GRADIENT_X_INPUT.rules | BYPASS)
+    want = attribute(model, inputs, bypassed, share="word").relevance
+    assert (run["cut"]() - want).norm() <= rounding(model) * want.norm()
+    seconds = alternate(run, repeats=rounds(*size) if timed else 1)
+    values = [a / b for a, b in zip(seconds["cut"], seconds["gradient"], strict=True)]
+    ratios.note(f"gradient without Q and K, {place(model, size)}", values, group="time of LRP")
 
 
 def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float]]:

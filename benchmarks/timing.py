@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 from scipy.stats import linregress
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.experiment import Result, Track, untracked
 from benchmarks.models import Classifier
@@ -102,6 +104,13 @@ def peak_memory(function: Callable, *, device: str = "cpu") -> int:
     events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
     return max(itertools.accumulate(event.nbytes() for event in events), default=0)
+
+
+def operations(function: Callable) -> int:
+    """Floating-point operations of the products inside a call."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counted:
+        function()  # the counter does not know every fused kernel
+    return counted.get_total_flops()
 
 
 def by_length(
