@@ -83,7 +83,7 @@ def test_the_answers_are_captums(captum, bert, lengths):
 
 @pytest.mark.parametrize("case", TEXTS)
 def test_leave_one_out_computes_fewer_products_than_captum(captum, bert, case, ratios):
-    """What exact Leave-One-Out leaves out bounds the ratio of time, where overhead is small."""
+    """What exact Leave-One-Out can leave out: about the ratio of time, where products dominate."""
     inputs = text(TEXTS[case])
     theirs = operations(lambda: by_captum(captum, bert, inputs, AT_ONCE[-1]))
     ratio = theirs / operations(lambda: ours(bert, inputs))

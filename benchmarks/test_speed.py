@@ -117,7 +117,7 @@ def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios):
         ratios.note(label(model, name, size), values, group="time of LRP", goal=aim)
 
 
-def test_lrp_whose_rules_stay_on_the_model_takes_less(model, timed, ratios):
+def test_lrp_whose_rules_stay_on_the_model_is_timed_too(model, timed, ratios):
     size = SIZES[0]  # where planning the rules anew costs most
     inputs = text(model, size, timed)
     functions = {}
@@ -131,8 +131,8 @@ def test_lrp_whose_rules_stay_on_the_model_takes_less(model, timed, ratios):
             ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
 
 
-def test_the_gradient_without_queries_and_keys_bounds_value_only_attention(model, timed, ratios):
-    """CP-LRP can save these cotangents, and does not need the rest to be any faster."""
+def test_the_gradient_without_queries_and_keys_is_timed_beside_cp_lrp(model, timed, ratios):
+    """What a gradient saves where nothing reaches queries and keys, as in CP-LRP."""
     size = SIZES[0]
     inputs = text(model, size, timed)
     cut = copy.deepcopy(model)

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
-from numeric.inputs import choose, prepare
+from numeric.inputs import Modules, choose, prepare
 from numeric.methods.integrated_gradients import integrated_gradients
 from numeric.methods.loo import leave_one_out
 from numeric.methods.lrp import lrp
@@ -73,11 +73,14 @@ def attribute(
 
 
 def explained(
-    model, inputs, target, name: str, run: Callable, used: dict, *, checked: bool = False
+    model, inputs, target, name: str, run: Callable, used: dict, *, modules: Modules | None = None
 ) -> Attribution:
-    """What ``run(model, batch, choose)`` finds, between the checks that all methods share."""
+    """What ``run(model, batch, choose)`` finds, between the checks that all methods share.
+
+    ``modules`` as in ``numeric.inputs.prepare``.
+    """
     with torch.inference_mode(mode=False):
-        batch = prepare(model, inputs, target=target, checked=checked)
+        batch = prepare(model, inputs, target=target, modules=modules)
         with torch.autocast(model.device.type, enabled=False):
             relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))
     wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()

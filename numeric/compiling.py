@@ -1,8 +1,8 @@
-"""LRP for many like batches: rules stay on the model, and both passes are one compiled graph."""
+"""LRP for many batches: the rules stay on the model, and its passes may be one compiled graph."""
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import torch
@@ -28,6 +28,7 @@ def compiled(
     *,
     epsilon: float = 0.0,
     share: str | None = None,
+    disable: bool = False,
     **options,
 ) -> Iterator:
     """``explain(inputs, target=None)``, which is ``attribute`` by ``torch.compile``.
@@ -36,20 +37,20 @@ def compiled(
     are those of ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
     ``mode``, ``backend``...).  The first batch of a shape waits for the compiler, half a minute
     or more; relevance differs from that of ``attribute`` by rounding.  With ``disable=True``
-    nothing is compiled, and what is saved is to plan and place the rules for every batch anew.
-    Inside the block the model carries its rules: its parameters are frozen, a second scope on it
-    is an error, and that it stays in eval mode is looked up at its root alone.
+    nothing is compiled: relevance is that of ``attribute``, and the rules are planned and placed
+    once for the block.  Inside the block the model carries its rules: its parameters are frozen,
+    a second scope on it is an error, and its modules must not be replaced.
     Raises what ``attribute`` raises, ValueError for methods that are no rules, and RuntimeError
     where torch is too old.
     """
-    if not hasattr(_dynamo.config, "trace_autograd_ops"):
+    if not disable and not hasattr(_dynamo.config, "trace_autograd_ops"):
         raise RuntimeError(
             f"torch {torch.__version__} cannot compile a backward pass into the graph; install "
             f"torch {LEAST} or newer, or call attribute(model, inputs, {method!r})"
         )
     name, composite, share = composite_of(method, share)
     check_share(share)
-    check_model(model)
+    modules = check_model(model)
     with scope.applied(model, composite, eps=epsilon) as tap:
 
         def both_ways(arguments, target):
@@ -62,15 +63,19 @@ def compiled(
             tap.clear()  # nothing but values may leave the graph
             return relevance, logits.detach()
 
-        # A code object of its own, by which the compiler counts what it has compiled for a block.
-        both_ways.__code__ = both_ways.__code__.replace(co_name=f"both_ways_{next(_BLOCKS)}")
-        quick = torch.compile(both_ways, **{"fullgraph": True} | options)
+        quick, settings = both_ways, nullcontext
+        if not disable:
+            # Code of its own, by which the compiler counts what it has compiled for a block.
+            both_ways.__code__ = both_ways.__code__.replace(co_name=f"both_ways_{next(_BLOCKS)}")
+            quick = torch.compile(both_ways, **{"fullgraph": True} | options)
+            settings = partial(_dynamo.config.patch, **TRACING)
 
         def run(model, batch, choose, target):
             size = len(batch.attention_mask)
             if target is not None:
                 target = torch.as_tensor(target, device=model.device).long().expand(size)
-            with _dynamo.config.patch(**TRACING), torch.enable_grad():
+            tap.clear()  # of a batch that broke off
+            with settings(), torch.enable_grad():
                 relevance, logits = quick(batch.arguments(), target)
             return relevance, *choose(logits), {}
 
@@ -82,7 +87,7 @@ def compiled(
                 )
             used = {"epsilon": epsilon, "share": share}
             by_target = partial(run, target=target)
-            return explained(model, inputs, target, name, by_target, used, checked=True)
+            return explained(model, inputs, target, name, by_target, used, modules=modules)
 
         ended = []
         try:

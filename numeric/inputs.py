@@ -29,31 +29,50 @@ class Batch:
         return {key: x for key, x in vars(self).items() if x is not None}
 
 
-def check_model(model: nn.Module) -> None:
-    """Raises ValueError that lists all for which ``prepare`` refuses the model."""
-    problems = list(_model_problems(model))
+Modules = list[tuple[str, nn.Module]]
+
+
+def check_model(model: nn.Module) -> Modules:
+    """The modules of ``model`` with their paths, for ``prepare`` to look at instead of a search.
+
+    Raises ValueError that lists all for which ``prepare`` refuses the model.
+    """
+    modules = _modules(model)
+    problems = list(_model_problems(model, modules))
     if problems:
         raise ValueError("\n".join(problems))
+    return modules
 
 
-def prepare(model: nn.Module, inputs: Mapping[str, Tensor], *, target=None, checked=False) -> Batch:
+def prepare(
+    model: nn.Module,
+    inputs: Mapping[str, Tensor],
+    *,
+    target=None,
+    modules: Modules | None = None,
+) -> Batch:
     """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
 
     Refuses a model in train mode, missing or unknown keys, wrong shapes, ids outside the
     vocabulary, more tokens than the model has positions, examples without tokens, a mask over
-    the token that the model reads, and a ``target`` that cannot be classes.  With ``checked``,
-    ``check_model`` has passed, and of all modules only the root is looked at again.
+    the token that the model reads, and a ``target`` that cannot be classes.  ``modules`` are those
+    of the model, if they are known from ``check_model``.
     """
+    modules = _modules(model) if modules is None else modules
     images = getattr(model, "main_input_name", "") == PIXELS
     structure = _image_problems(model, inputs) if images else _structure_problems(inputs)
-    problems = list(_model_problems(model, root_alone=checked)) + list(structure)
+    problems = list(_model_problems(model, modules)) + list(structure)
     if not problems:
         batch = _to_images(model, inputs) if images else _to_batch(model, inputs)
-        problems = [] if images else list(_value_problems(model, batch))
+        problems = [] if images else list(_value_problems(model, batch, modules))
         problems += _target_problems(target, len(batch.attention_mask))
     if problems:
         raise ValueError("\n".join(problems))
     return batch
+
+
+def _modules(model):
+    return list(model.named_modules()) if isinstance(model, nn.Module) else []
 
 
 def _to_batch(model, inputs):
@@ -108,12 +127,11 @@ def read_tokens(model: nn.Module, batch: Batch) -> Tensor:
     return (columns * (batch.input_ids != pad)).argmax(dim=1)
 
 
-def _model_problems(model, *, root_alone=False):
+def _model_problems(model, modules):
     name = type(model).__name__
     if not isinstance(model, PreTrainedModel) or model.base_model is model:
         yield f"model is a {name}; pass a Transformers sequence classifier"
         return
-    modules = [("", model)] if root_alone else list(model.named_modules())
     training = [path or "(root)" for path, m in modules if m.training]
     if training:
         yield (
@@ -128,7 +146,7 @@ def _model_problems(model, *, root_alone=False):
         )
     if not getattr(model.config, "return_dict", True):
         yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
-    if any(x.is_inference() for x in patches.own_parameters(m for _, m in modules)):
+    if any([x.is_inference() for x in patches.own_parameters([m for _, m in modules])]):
         yield "model was made in inference mode and has no gradients; load it outside of that"
 
 
@@ -161,9 +179,9 @@ def _tensor_problems(key, value, ids):
         yield f"{key} has shape {tuple(value.shape)} but input_ids {tuple(ids.shape)}"
 
 
-def _value_problems(model, batch):
+def _value_problems(model, batch, modules):
     limit = partial(getattr, model.config)
-    tokens, most = batch.input_ids.shape[1], positions(model)
+    tokens, most = batch.input_ids.shape[1], _positions(model, modules)
     if tokens > most:
         yield (
             f"text of {tokens} tokens is longer than the model's {most} positions; pass "
@@ -195,9 +213,13 @@ def _value_problems(model, batch):
 
 def positions(model: nn.Module) -> int:
     """The longest text that the model has positions for: rotation has no end."""
+    return _positions(model, _modules(model))
+
+
+def _positions(model, modules):
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62
-    counts = families.counts_positions(model)
+    counts = families.counts_positions([m for _, m in modules])
     taken = 0 if counts is None else counts.padding_idx + 1  # positions that stand for padding
     return getattr(model.config, "max_position_embeddings", 1 << 62) - taken
 

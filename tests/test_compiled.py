@@ -18,6 +18,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:Dep
 
 FAMILIES = ["bert", "distilbert", "gpt2", "llama"]
 OURS = [Path(package.__file__).parent for package in (axioms, numeric)]
+WALKS = {
+    getattr(torch.nn.Module, name).__code__
+    for name in ("named_modules", "modules", "named_children", "children", "named_parameters")
+}
 AT_WORK = {"rules.py", "attention_step.py", "value_only.py", "patches.py"}  # rules and their hooks
 EAGER = "aot_eager"  # traces both passes into one graph, and needs no C++ compiler
 
@@ -111,14 +115,17 @@ def test_rules_that_stay_without_a_compiler_find_the_very_same(method):
 
 
 def calls_beside_the_rules(layers):
-    """How many Python functions of this project a batch runs, by file, but those of the rules."""
+    """How many Python functions of this project a batch runs, by file, but those of the rules.
+
+    And how many that walk through a model, whoever calls them.
+    """
     model, batch = cases.family("bert", num_hidden_layers=layers)
     counted = collections.Counter()
 
     def count(frame, event, _argument):
         path = Path(frame.f_code.co_filename)
-        ours = any(path.is_relative_to(folder) for folder in OURS)
-        if event == "call" and ours and path.name not in AT_WORK:
+        ours = any(path.is_relative_to(folder) for folder in OURS) and path.name not in AT_WORK
+        if event == "call" and (ours or frame.f_code in WALKS):
             counted[path.name] += 1
 
     with numeric.compiled(model, disable=True) as explain:
@@ -131,7 +138,7 @@ def calls_beside_the_rules(layers):
     return counted
 
 
-def test_where_rules_stay_a_batch_costs_no_python_that_grows_with_the_model():
+def test_where_rules_stay_a_batch_plans_nothing_and_walks_nowhere():
     few, many = calls_beside_the_rules(1), calls_beside_the_rules(5)
     assert few == many
     assert {"inputs.py", "attribution.py", "compiling.py"} <= set(few)
@@ -146,9 +153,33 @@ def test_a_model_that_cannot_be_explained_is_refused_before_anything_is_compiled
 def test_a_model_set_to_train_inside_the_block_is_refused():
     model, batch = cases.tiny_bert(), cases.tiny_batch()
     with numeric.compiled(model, disable=True) as explain:
-        model.train()
-        with pytest.raises(ValueError, match="train mode"):
+        model.bert.encoder.layer[0].train()
+        with pytest.raises(ValueError, match=r"train mode.*bert\.encoder\.layer\.0"):
             explain(batch)
+
+
+def test_a_batch_that_broke_off_leaves_nothing_to_the_next():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    other = {"input_ids": batch["input_ids"].flip(1)}
+    want = attribute(model, batch, share="word")
+
+    def break_off(_module, _arguments):
+        raise MemoryError
+
+    with numeric.compiled(model, share="word", disable=True) as explain:
+        hook = model.bert.embeddings.position_embeddings.register_forward_pre_hook(break_off)
+        with pytest.raises(MemoryError):
+            explain(other)
+        hook.remove()
+        assert explain(batch).relevance.equal(want.relevance)
+
+
+def test_without_the_compiler_an_old_torch_is_no_obstacle(monkeypatch):
+    monkeypatch.setattr("numeric.compiling._dynamo", type("Old", (), {"config": object()}))
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    want = attribute(model, batch)
+    with numeric.compiled(model, disable=True) as explain:
+        assert explain(batch).relevance.equal(want.relevance)
 
 
 def test_the_model_is_left_as_it_was():

@@ -72,7 +72,7 @@ def test_without_rules_it_is_the_gradient_at_the_sum_of_the_embeddings(name):
 
 
 def kinds_of(model):
-    return {site.operation.kind for site in families.sites(families.paths(model))}
+    return {site.operation.kind for site in families.sites(families.places(model))}
 
 
 def without_biases(name):
@@ -247,3 +247,13 @@ def test_one_layer_may_have_rules_of_its_own(name):
     close(results[0], attribute(model, inputs, ATTNLRP).relevance)
     close(results[3], attribute(model, inputs, CP_LRP).relevance)
     assert min((a - b).abs().max() for a in results for b in results if a is not b) > 1e-3
+
+
+def test_positions_that_are_counted_from_padding_are_found_at_any_depth():
+    model, inputs = cases.family("roberta")
+    ids = inputs["input_ids"]
+    within = torch.nn.ModuleDict({"classifier": model})
+    found = families.position_ids(within, ids)
+    assert found.equal(families.position_ids(model, ids))
+    assert (found != torch.arange(ids.shape[1])).any()
+    assert families.position_ids(cases.family("bert")[0], ids) is None

@@ -5,6 +5,7 @@ no table has no rule, and a model that contains one is refused with all such mod
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -178,16 +179,16 @@ class Site:
     operation: Operation
 
 
-def paths(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Every place of ``model`` and its module, which may have several places; the root first."""
+def places(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Every path and its module, of which one module may have several; the root first."""
     return list(model.named_modules(remove_duplicate=False))
 
 
-def sites(paths: list[tuple[str, nn.Module]]) -> list[Site]:
-    """Every operation at ``paths``; modules of unknown class are kept, as such."""
-    outside = tuple(f"{path}." for path, module in paths if type(module) in BEFORE_THE_SUM)
+def sites(at: list[tuple[str, nn.Module]]) -> list[Site]:
+    """Every operation at the places ``at``; modules of unknown class are kept, as such."""
+    outside = tuple(f"{path}." for path, module in at if type(module) in BEFORE_THE_SUM)
     found = []
-    for path, module in paths:
+    for path, module in at:
         operations = () if path.startswith(outside) else _kinds(module)
         found += [Site(module, _operation(kind, path)) for kind in operations]
     return found
@@ -214,16 +215,15 @@ def reads_one_token(model: nn.Module) -> bool:
 
 def position_ids(model: nn.Module, input_ids: Tensor) -> Tensor | None:
     """Positions that the model gives to ``input_ids``, or None if they are 0, 1, 2, ..."""
-    embeddings = counts_positions(model)
+    embeddings = counts_positions(model.modules())
     if embeddings is None:
         return None
     return embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
 
 
-def counts_positions(model: nn.Module) -> nn.Module | None:
-    """The embeddings of ``model``, if they count positions from the padding id on."""
-    children = model.base_model.children()
-    return next((module for module in children if type(module) in COUNTS_POSITIONS), None)
+def counts_positions(modules: Iterable[nn.Module]) -> nn.Module | None:
+    """The embeddings among ``modules`` that count positions from the padding id on, if any do."""
+    return next((module for module in modules if type(module) in COUNTS_POSITIONS), None)
 
 
 def _kinds(module):

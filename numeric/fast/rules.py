@@ -34,7 +34,7 @@ class _Slope(torch.autograd.Function):
         y = f(x)
         slope = y / x
         slope.nan_to_num_(nan=slope_at_zero, posinf=torch.inf, neginf=-torch.inf)
-        ctx.save_for_backward(slope)  # in place of x: no more memory, and f is computed once
+        ctx.save_for_backward(slope)  # in place of x, so that f is computed once
         return y
 
     @staticmethod

@@ -26,6 +26,7 @@ class Tap:
     word: Tensor | None = None  # what words contribute to it, in float32 or wider
     token_type: Tensor | None = None  # what token types contribute, where the model adds them
     turned: dict[int, list] = field(default_factory=dict)  # by layer, as numeric.fast.rotary says
+    entered: list[Tensor] = field(default_factory=list)  # words, then types, until they are added
 
     def parts(self) -> dict[str, Tensor]:
         """What adds up to the embedding; position is all that is neither word nor token type."""
@@ -36,6 +37,7 @@ class Tap:
 
     def clear(self):
         self.embedding = self.whole = self.word = self.token_type = None
+        self.entered.clear()
 
 
 @contextmanager
@@ -56,13 +58,15 @@ def applied(
     or gives one shared module two rules) and RuntimeError (nested use on one model).
     """
     tap = Tap()
-    paths = families.paths(model)
-    modules = list(dict.fromkeys(module for _, module in paths))
+    places = families.places(model)
+    modules: dict[nn.Module, str] = {}  # the first path of each, the root first
+    for path, module in places:
+        modules.setdefault(module, path)
     with ExitStack() as undo:
         undo.enter_context(patches.exclusive(modules))
-        sites = families.sites(paths)
+        sites = families.sites(places)
         plan = plan_patches(model, sites, composite, eps=eps, at_projections=rotary_keeps_half)
-        plan += _tap(paths, tap, composite, eps)
+        plan += _tap(modules, tap, composite, eps)
         if rotary_keeps_half:  # last, so that it reads what rotation receives
             plan += rotary.rotary_patches(sites, composite, tap.turned, attention_step.to_scores)
         attention_step.register()
@@ -228,20 +232,20 @@ def _functional(module):
     ]
 
 
-def _tap(paths, tap, composite, eps):
+def _tap(modules, tap, composite, eps):
     def keep_word(module, output):
         if type(module) in families.CLASS_TOKEN:
             first = getattr(module, families.CLASS_TOKEN[type(module)])
             output = torch.cat([first.expand(len(output), -1, -1), output], dim=1)
-        entered.append(_wide(output.detach()))
+        tap.entered.append(_wide(output.detach()))
 
     def keep_token_type(output):
-        entered.append(_wide(output.detach()))
+        tap.entered.append(_wide(output.detach()))
 
     def cut(stabilised, x):
         # Words come first; a model may look token types up in the same table as words.
-        tap.word, tap.token_type = entered[0], entered[1] if len(entered) > 1 else None
-        entered.clear()
+        tap.word, tap.token_type, *_ = *tap.entered, None
+        tap.entered.clear()
         tap.whole = whole = _wide(x.detach())
         if stabilised:
             kept = whole / rules.stabilize(whole, eps)
@@ -250,9 +254,8 @@ def _tap(paths, tap, composite, eps):
         tap.embedding = x.detach().requires_grad_()
         return tap.embedding
 
-    entered: list[Tensor] = []
     plan = []
-    for module, path in {module: path for path, module in reversed(paths)}.items():
+    for module, path in modules.items():
         if type(module) in families.EMBEDDINGS:
             word, receiver = families.EMBEDDINGS[type(module)]
             word = getattr(module, word)

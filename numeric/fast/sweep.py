@@ -166,7 +166,7 @@ def _projections(attention) -> list[str]:
 def _layers(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
     """Every layer with its attention module, in the order in which they run."""
     found, loose = {}, []
-    for path, module in model.named_modules(remove_duplicate=False):
+    for path, module in families.places(model):
         if type(module) in families.ATTENTION:
             number = families.LAYER.search(path)
             layer = number and model.get_submodule(path[: number.end(1)])
@@ -188,7 +188,7 @@ def _groups(model, layers, composites) -> list[tuple[Composite, dict[int, list[t
 
     Factors are by number of the composite, by layer and by projection.
     """
-    sites = families.sites(families.paths(model))
+    sites = families.sites(families.places(model))
     groups: dict[tuple, tuple[Composite, dict]] = {}
     for number, composite in enumerate(composites):
         rules = scope.assigned(sites, composite)
