@@ -75,10 +75,10 @@ def text(model, size, timed):
 
 
 def label(model, method, size):
-    return f"{LABELS[method]}, {place(model, size)}"
+    return f"{LABELS[method]}, {setting(model, size)}"
 
 
-def place(model, size):
+def setting(model, size):
     batch, tokens = size
     where = "" if DEVICE == "cpu" else f", GPU, {str(model.dtype).removeprefix('torch.')}"
     return f"batch {batch}, {tokens} tokens{where}"
@@ -139,14 +139,14 @@ def test_the_gradient_without_queries_and_keys_is_timed_beside_cp_lrp(model, tim
     for layer in cut.bert.encoder.layer:
         for module in (layer.attention.self.query, layer.attention.self.key):
             module.register_forward_hook(lambda _m, _i, output: output.detach())
-    run = {"cut": partial(plain_gradient, cut, inputs)}
-    run["gradient"] = partial(plain_gradient, model, inputs)
+    run = {"cut": cut, "gradient": model}
+    run = {name: partial(plain_gradient, of, inputs) for name, of in run.items()}
     bypassed = Composite("gradient beside the softmax", GRADIENT_X_INPUT.rules | BYPASS)
     want = attribute(model, inputs, bypassed, share="word").relevance
     assert (run["cut"]() - want).norm() <= rounding(model) * want.norm()
     seconds = alternate(run, repeats=rounds(*size) if timed else 1)
     values = [a / b for a, b in zip(seconds["cut"], seconds["gradient"], strict=True)]
-    ratios.note(f"gradient without Q and K, {place(model, size)}", values, group="time of LRP")
+    ratios.note(f"gradient without Q and K, {setting(model, size)}", values, group="time of LRP")
 
 
 def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float]]:
@@ -156,7 +156,7 @@ def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float
     def run(name, function):
         answers[name] = function()
 
-    functions = {"gradient": partial(METHODS["gradient"], model, inputs)} | functions
+    functions = {"gradient": partial(plain_gradient, model, inputs)} | functions
     runs = {name: partial(run, name, function) for name, function in functions.items()}
     seconds = alternate(runs, repeats=rounds(*size) if timed else 1)
     for name, relevance in answers.items():

@@ -12,6 +12,7 @@ from numeric.fast import families, patches
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 PIXELS = "pixel_values"
+Modules = list[tuple[str, nn.Module]]  # each with its path
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +28,6 @@ class Batch:
         if self.pixel_values is not None:
             return {PIXELS: self.pixel_values}
         return {key: x for key, x in vars(self).items() if x is not None}
-
-
-Modules = list[tuple[str, nn.Module]]
 
 
 def check_model(model: nn.Module) -> Modules:
@@ -146,7 +144,8 @@ def _model_problems(model, modules):
         )
     if not getattr(model.config, "return_dict", True):
         yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
-    if any([x.is_inference() for x in patches.own_parameters([m for _, m in modules])]):
+    parameters = patches.own_parameters([m for _, m in modules])
+    if [x for x in parameters if x.is_inference()]:
         yield "model was made in inference mode and has no gradients; load it outside of that"
 
 
