@@ -37,7 +37,7 @@ ROLES = {"position": r"position|wpe", "token type": r"token_type", "word": ""}
 class Capture:
     """A graph whose root is the logits, (example, class), with the values of its leaves.
 
-    values: of every leaf, as a tensor of the model or one computed from fixed numbers
+    values: of every leaf, on the CPU, as a tensor of the model or one computed from fixed numbers
     signatures: by layer, the digest of its operations and how they are connected; sizes and
         fixed numbers are not in it, so that a toy has that of a real model
     """
@@ -67,7 +67,7 @@ def capture(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Capture:
     if alien:
         raise ValueError(_explain(alien))
     leaves = {node for node in topological(root) if node.op in (INPUT, PARAMETER)}
-    values = {node: value for node, value in builder.values.items() if node in leaves}
+    values = {node: value.cpu() for node, value in builder.values.items() if node in leaves}
     return Capture(root=root, values=values, signatures=builder.signatures())
 
 

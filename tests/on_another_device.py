@@ -1,0 +1,167 @@
+"""Every public computation with the model on another device: ``python -m tests.on_another_device``.
+
+Prints a line of JSON per case, its name and what is wrong: "" where the numbers are those of the
+CPU.  It is a program of its own because ``tests.elsewhere`` changes PyTorch for good.
+"""
+
+import copy
+import json
+import warnings
+from dataclasses import replace
+from functools import partial
+from unittest.mock import patch
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
+
+from axioms.composites import ATTNLRP, CP_LRP
+from benchmarks import data, models, text
+from benchmarks.rows import Row
+from numeric import attribute, audit, compiled, sweep
+from numeric.attribution import METHODS
+from numeric.auditing import capture
+from numeric.evaluation.perturbation import perturbation_curves
+from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.inputs import prepare
+from tests import cases
+from tests.elsewhere import HERE, PLACE, Elsewhere, There
+
+EXACT, SINGLE = 1e-10, 1e-5  # of float64, and of copies in float32
+
+
+def explained(model, inputs, method="attnlrp", **options):
+    found = attribute(model, inputs, method, **options)
+    return [found.relevance, found.target, found.logit, found.residual, *found.details.values()]
+
+
+def mixed(model, inputs):
+    return list(vars(sweep(model, inputs, [ATTNLRP, CP_LRP])).values())
+
+
+def kept(model, inputs):
+    with compiled(model, disable=True) as explain:
+        return [explain(inputs).relevance, explain(inputs, [0, 2]).relevance]
+
+
+def curves(model, inputs):
+    batch, found = prepare(model, inputs), attribute(model, inputs)
+    maps = [found.relevance, -found.relevance]
+    found = perturbation_curves(model, batch, maps, found.target, chunk=2)
+    return [curve.logits for of_map in found for curve in of_map]
+
+
+def errors(model, inputs):
+    return [torch.as_tensor(x) for x in vars(softmax_errors(model, inputs)).values()]
+
+
+def audited(model, inputs):
+    with patch.object(capture, "_export", partial(exported, capture._export)):
+        found = audit(model, {key: x[:1] for key, x in inputs.items()})
+    return [torch.as_tensor(found.relevance), torch.tensor(found.residual)]
+
+
+def exported(export, model, inputs):
+    """What torch.export makes of a model; it does not know a device of Python."""
+    here = copy.deepcopy(model).to(HERE)
+    with _disable_current_modes():
+        program = export(here, {key: x.to(HERE) for key, x in inputs.items()})
+    place = lambda _: model.device
+    for node in program.graph.nodes:
+        node.args = tree_map_only(torch.device, place, node.args)
+        node.kwargs = tree_map_only(torch.device, place, node.kwargs)
+    for tensors in (program.constants, program.state_dict):
+        tensors.update({key: x.detach().to(model.device) for key, x in tensors.items()})
+    return program
+
+
+def measured(model, _inputs):
+    """What rows of the experiments keep of two sentences, by the embedded model."""
+    classifier = models.load(device=model.device)
+    classifier = replace(classifier, model=classifier.model.double())
+    few = data.load().first(2)
+    variants = {name: {"method": name} for name in METHODS}
+    row = Row(name="all", table="table2", dataset=few.name, model="embedded", variants=variants)
+    found = [of_text(row, classifier, few, [0, 1]) for of_text in (text.maps, text.layer_errors)]
+    columns = [column for each in found for column in each.values()]
+    return [torch.tensor(x) for column in columns for x in column if not isinstance(x, str)]
+
+
+EVERYWHERE = {
+    "attnlrp": explained,
+    "cp-lrp": partial(explained, method="cp-lrp", target=[0, 2]),
+    "loo": partial(explained, method="loo"),
+}
+FULLY = EVERYWHERE | {
+    **{name: partial(explained, method=name) for name in METHODS if name not in EVERYWHERE},
+    "stabilised": partial(explained, epsilon=1e-3),
+    "word": partial(explained, share="word"),
+    "signed": partial(explained, positions="signed"),
+    "absolute": partial(explained, positions="absolute"),
+    "target": partial(explained, target=torch.tensor([0, 2])),
+    "deletion": partial(explained, method="loo", removal="deletion"),
+    "replacement": partial(explained, method="loo", removal=7),
+    "copies in float32": partial(explained, method="loo", dtype="float32"),
+    "padding as baseline": partial(explained, method="integrated-gradients", baseline="pad"),
+    "sweep": mixed,
+    "rules kept": kept,
+    "curves": curves,
+    "softmax errors": errors,
+}
+TEXT = {"audit": audited, "rows": measured}
+NUMBERS = ("softmax errors", *TEXT)  # cases that end in NumPy, and so on the CPU
+BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
+BY_FAMILY |= {"bert": FULLY | TEXT, "llama": FULLY, "gpt2": FULLY, "vit": FULLY}
+MIXTURES = {
+    "sum": lambda here, there: there + here,
+    "concatenation": lambda here, there: torch.cat([there, here]),
+    "selection": lambda here, there: here[there > 0],
+    "assignment": lambda here, there: there.index_put_((here > 0,), here[here > 0]),
+    "product": lambda here, there: torch.nn.functional.linear(there[None], here[None]),
+    "numpy": lambda here, there: there.numpy(),
+}
+"""What a GPU refuses, each of two vectors, of which one is elsewhere."""
+
+
+def outcome(case, name, family):
+    """ "" if a model elsewhere is as good as one here, else what is wrong."""
+    model, inputs = cases.family(family, attn_implementation="eager" if name in TEXT else "sdpa")
+    want = attempt(case, model, inputs)
+    with Elsewhere():
+        found = attempt(case, copy.deepcopy(model).to(PLACE), inputs)
+    if isinstance(want, str) or isinstance(found, str):
+        return "" if want == found else f"{found}, where the CPU has {want}"
+    if name not in NUMBERS and not all(isinstance(x, There) for x in found):
+        return "the result is not where the model is"
+    found = [x.held if isinstance(x, There) else x for x in found]
+    tolerance = SINGLE if name == "copies in float32" else EXACT
+    close = partial(torch.allclose, rtol=0, atol=tolerance, equal_nan=True)
+    wrong = [n for n, (a, b) in enumerate(zip(want, found, strict=True)) if not close(a, b)]
+    return f"other numbers in {wrong}" if wrong else ""
+
+
+def attempt(case, model, inputs):
+    """What ``case`` returns, or how it refuses."""
+    try:
+        return case(model, inputs)
+    except Exception as error:  # any: each is an outcome
+        return f"{type(error).__name__}: {error}"
+
+
+def refused(mixture):
+    here = torch.ones(3)
+    with Elsewhere():
+        return isinstance(attempt(mixture, here, here.to(PLACE)), str)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    for name, mixture in MIXTURES.items():
+        print(json.dumps([name, "" if refused(mixture) else "not refused"]), flush=True)
+    for family, of_family in BY_FAMILY.items():
+        for name, case in of_family.items():
+            print(json.dumps([f"{family}, {name}", outcome(case, name, family)]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Whatever is computed, a model on another device gets the same numbers, where the model is.
+
+No GPU is needed: the other device is ``tests.elsewhere``.  What it cannot show is a GPU's own
+kernels, and compiled code.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    command = [sys.executable, "-m", "tests.on_another_device"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = dict(map(json.loads, done.stdout.splitlines()))
+    assert done.returncode == 0, f"after {list(lines)[-1:]}: {done.stderr[-2000:]}"
+    return lines
+
+
+def test_the_other_device_refuses_what_a_gpu_refuses(outcomes):
+    mixtures = [name for name in outcomes if ", " not in name]
+    assert len(mixtures) > 5
+    assert [name for name in mixtures if outcomes[name]] == []
+
+
+def test_every_computation_runs_where_the_model_is(outcomes):
+    assert len(outcomes) > 90
+    assert {name: wrong for name, wrong in outcomes.items() if wrong} == {}
