@@ -282,6 +282,15 @@ def test_chunks_hold_every_copy_once_within_budget_and_of_like_length():
     assert [len(part) for part in parts] == [3, 1, 2, 1, 1]
 
 
+def test_on_a_gpu_copies_may_take_half_of_what_is_free_there(monkeypatch):
+    free = {torch.device("cuda", 0): 90, torch.device("cuda", 1): 30}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[device], 1000))
+    lengths = torch.tensor([10] * 9)
+    for device, sizes in zip(free, ([4, 4, 1], [1] * 9), strict=True):
+        parts = chunks(lengths, lengths, batch_size=128, memory="auto", device=device)
+        assert [len(part) for part in parts] == sizes
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_another_precision_is_near_and_leaves_class_and_model(dtype):
     model = cases.tiny_bert().float()
