@@ -60,8 +60,15 @@ def run(
     """Measures a row on a model and a data set, resuming what ``output`` holds of it.
 
     ``engine``: where; what is on record is the device of its workers.
-    Raises ValueError for a folder of another configuration, and for a broken part.
+    Raises ValueError for a folder of another configuration, for a broken part, and for a model on
+    a GPU that workers are to get.
     """
+    here = classifier.model.device
+    if engine.device and here.type != "cpu":
+        raise ValueError(
+            f"the model is on {here}, from where workers elsewhere cannot get it; load it with "
+            f"device='cpu', and each worker moves it to {engine.device}"
+        )
     classifier = _in_dtype(classifier, getattr(torch, row.dtype))
     data = data.first(row.examples)
     place = engine.device or str(classifier.model.device)

@@ -62,42 +62,46 @@ def alternate(
     *,
     repeats: int,
     clock: Callable[[], float] = time.perf_counter,
+    device: torch.device | str | None = None,
 ) -> dict[str, list[float]]:
     """Seconds of each function in turn, ``repeats`` times after one warm-up round.
 
     Alternating runs meet the same background load, so that ratios within a round are fair.
     ``clock``: ``time.process_time`` counts the work of this process alone, which suits long runs
-    on CPUs that others use too; a GPU's work shows only on the default.
+    on CPUs that others use too; a GPU's work shows only on the default.  ``device``: where the
+    functions compute; None is the accelerator in use, if there is one.
     """
     seconds = {name: [] for name in functions}
     for n in range(repeats + 1):
         for name, function in functions.items():
-            _synchronize()
+            _synchronize(device)
             start = clock()
             function()
-            _synchronize()
+            _synchronize(device)
             if n:
                 seconds[name].append(clock() - start)
     return seconds
 
 
-def _synchronize():
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def _synchronize(device):
+    elsewhere = device is None or torch.device(device).type != "cpu"
+    if elsewhere and torch.accelerator.is_available():
+        torch.accelerator.synchronize(device)
 
 
 def peak_memory(function: Callable, *, device: str = "cpu") -> int:
     """Most bytes that torch had allocated at once on a device during a call, beyond those before.
 
-    ``device``: where the call computes, "cpu" or "cuda".
+    ``device``: where the call computes, "cpu" or a GPU such as "cuda".
     """
-    if device == "cuda":
-        _synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
+    if torch.device(device).type == "cuda":
+        function()  # the first products take memory that stays
+        _synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
         function()
-        _synchronize()
-        return torch.cuda.max_memory_allocated() - before
+        _synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
     activity = torch.profiler.ProfilerActivity.CPU
     with torch.profiler.profile(activities=[activity], profile_memory=True) as profile:
         function()
@@ -123,7 +127,8 @@ def by_length(
         inputs = random_text(model, batch=1, tokens=tokens)
         run = {name: lambda f=f, x=inputs: f(model, x) for name, f in METHODS.items()}
         rounds = repeats if tokens <= LONG else max(2, repeats * LONG**2 // tokens**2)
-        rows.append({"tokens": tokens} | alternate(run, repeats=rounds))
+        seconds = alternate(run, repeats=rounds, device=model.device)
+        rows.append({"tokens": tokens} | seconds)
     return rows
 
 

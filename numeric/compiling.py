@@ -35,11 +35,11 @@ def compiled(
 
     ``method`` is "attnlrp", "cp-lrp", "gradient-x-input" or a Composite; ``epsilon`` and ``share``
     are those of ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
-    ``mode``, ``backend``...).  The first batch of a shape waits for the compiler, half a minute
-    or more; relevance differs from that of ``attribute`` by rounding.  With ``disable=True``
-    nothing is compiled: relevance is that of ``attribute``, and the rules are planned and placed
-    once for the block.  Inside the block the model carries its rules: its parameters are frozen,
-    a second scope on it is an error, and its modules must not be replaced.
+    ``mode``, ``backend``...).  The first batch of a shape, with padding or without, waits for the
+    compiler, half a minute or more; relevance differs from that of ``attribute`` by rounding.
+    With ``disable=True`` nothing is compiled: relevance is that of ``attribute``, and the rules are
+    planned and placed once for the block.  Inside it the model carries its rules: its parameters
+    are frozen, a second scope on it is an error, and its modules must not be replaced.
     Raises what ``attribute`` raises, ValueError for methods that are no rules, and RuntimeError
     where torch is too old.
     """
@@ -75,8 +75,13 @@ def compiled(
             if target is not None:
                 target = torch.as_tensor(target, device=model.device).long().expand(size)
             tap.clear()  # of a batch that broke off
+            arguments = batch.arguments()
+            if not disable and (batch.attention_mask == 1).all():
+                # Code that runs looks whether a mask hides anything, and a graph cannot: it would
+                # always attend with a mask, for which GPUs have slower kernels.
+                arguments.pop("attention_mask", None)
             with settings(), torch.enable_grad():
-                relevance, logits = quick(batch.arguments(), target)
+                relevance, logits = quick(arguments, target)
             return relevance, *choose(logits), {}
 
         def explain(inputs, target=None):

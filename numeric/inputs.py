@@ -274,12 +274,15 @@ def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:
         chosen = logits.detach().argmax(dim=1)
     else:
         chosen = torch.as_tensor(target, device=logits.device).long().expand(size).clone()
-        wrong = chosen[(chosen < 0) | (chosen >= classes)].unique().tolist()
-        if wrong:
-            raise ValueError(
-                f"target {wrong} out of range; the model has classes 0 to {classes - 1}"
-            )
+        check_classes(chosen, classes)
     return chosen, logits.gather(1, chosen[:, None])[:, 0]
+
+
+def check_classes(target: Tensor, classes: int) -> None:
+    """Raises ValueError for what is no class; on a GPU an index out of range ends the process."""
+    wrong = target[(target < 0) | (target >= classes)].unique().tolist()
+    if wrong:
+        raise ValueError(f"target {wrong} out of range; the model has classes 0 to {classes - 1}")
 
 
 def _target_problems(target, size):

@@ -16,6 +16,8 @@ aten = torch.ops.aten
 NAME = "elsewhere"
 HERE = torch.device("cpu")
 INDEXING = {aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default}
+MIXED = f"on {NAME}, and on the CPU"
+NO_NUMBERS = {aten.clamp.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor}
 
 
 class _Backend(backend_registration._DummyBackendModule):
@@ -98,14 +100,21 @@ def run(f, args, kwargs):
 
 
 def _check(f, args, kwargs):
-    """Raises where a GPU would: numbers may be on the CPU, and indices of what is elsewhere."""
-    if f in INDEXING and isinstance(args[0], There):
-        args = (args[0], *args[2:])
-    numbers = torch.Tag.pointwise in f.tags or f in INDEXING
-    mixed = [
-        tuple(x.shape)
-        for x in tree_leaves((args, kwargs))
-        if isinstance(x, Tensor) and not isinstance(x, There) and (x.ndim or not numbers)
-    ]
+    """Raises where a GPU would, if some tensors are elsewhere and others are not.
+
+    Numbers that are read may be on the CPU, and indices of what is elsewhere.
+    """
+    names = [argument.name for argument in f._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    if f in INDEXING and isinstance(given["self"], There):
+        del given["indices"]
+    numbers = (torch.Tag.pointwise in f.tags and f not in NO_NUMBERS) or f in INDEXING
+    mixed = []
+    for argument in f._schema.arguments:
+        written = argument.alias_info is not None and argument.alias_info.is_write
+        for x in tree_leaves(given.get(argument.name)):
+            on_cpu = isinstance(x, Tensor) and not isinstance(x, There)
+            if on_cpu and (x.ndim or written or not numbers):
+                mixed.append(f"{argument.name}={x}")
     if mixed:
-        raise RuntimeError(f"{f} has tensors on {NAME}, and others on the CPU, of shapes {mixed}")
+        raise RuntimeError(f"{f} has tensors {MIXED} {', '.join(mixed)}")

@@ -68,6 +68,22 @@ def test_a_graph_for_all_shapes_finds_the_same(method):
             assert_same(explain(part), attribute(cases.tiny_bert(), part, method))
 
 
+def test_a_graph_attends_with_a_mask_only_where_there_is_padding():
+    masks = []
+
+    def look(graph, _inputs):
+        nodes = [n for n in graph.graph.nodes if "scaled_dot_product" in str(n.target)]
+        masks.append([n.kwargs["attn_mask"] is not None for n in nodes])
+        return graph.forward
+
+    padded = cases.tiny_batch()
+    whole = {key: x[:1] for key, x in padded.items()}
+    with numeric.compiled(cases.tiny_bert(), backend=look) as explain:
+        for batch in (padded, whole):
+            assert_same(explain(batch), attribute(cases.tiny_bert(), batch))
+    assert masks == [[True, True], [False, False]]
+
+
 def test_batches_of_other_shapes_are_compiled_anew():
     model, batch = cases.tiny_bert(), cases.tiny_batch()
     shorter = {key: x[:1, :4] for key, x in batch.items()}

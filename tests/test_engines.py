@@ -34,7 +34,8 @@ def cluster():
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.setenv("RAY_raylet_start_wait_time_s", "120")  # on a busy machine
         patch.setenv("RAY_worker_niceness", "0")
-        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+        sizes = {"num_cpus": 2, "num_gpus": 0}  # a GPU's last bits are not those of a CPU
+        ray.init("local", **sizes, include_dashboard=False, log_to_driver=False)
         yield ray
         ray.shutdown()
 

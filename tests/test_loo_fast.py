@@ -1,6 +1,7 @@
 """Leave-One-Out by shortcuts is the plain loop over texts and tokens, whatever the shortcut."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -289,6 +290,23 @@ def test_on_a_gpu_copies_may_take_half_of_what_is_free_there(monkeypatch):
     for device, sizes in zip(free, ([4, 4, 1], [1] * 9), strict=True):
         parts = chunks(lengths, lengths, batch_size=128, memory="auto", device=device)
         assert [len(part) for part in parts] == sizes
+
+
+def test_on_a_gpu_float64_spells_scores_out_under_any_attention(tiny):
+    def need(device, attention):
+        model = SimpleNamespace(config=tiny.config, device=torch.device(device), dtype=tiny.dtype)
+        tiny.config._attn_implementation = attention
+        return needs(model, 6)
+
+    assert need("cpu", "sdpa") < need("cuda", "sdpa") == need("cuda", "eager")
+
+
+def test_attention_that_drops_masked_queries_is_refused(tiny):
+    tiny.config._attn_implementation = "flash_attention_2"
+    for removal in masking.REMOVALS:
+        with pytest.raises(ValueError, match=r"'flash_attention_2' leaves .*\(\"sdpa\"\)"):
+            masking.check(tiny, removal)
+    masking.check(tiny, 7)  # everything stays in view
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])

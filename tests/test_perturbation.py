@@ -230,12 +230,13 @@ BAD = {
     "memory=100: one copy": {"memory": 100},
     r"relevance of shape \(2, 5\)": {"relevance": torch.zeros(2, 5)},
     "one finite value per token": {"relevance": torch.full((2, 6), torch.nan)},
+    r"target \[-1, 7\] out of range; the model has classes 0 to 2": {"target": [7, -1]},
 }
 
 
 @pytest.mark.parametrize("message", BAD)
 def test_bad_options_are_named(tiny, batch, message):
-    options = {"order": "morf", "relevance": torch.zeros(2, 6)} | BAD[message]
-    relevance = options.pop("relevance")
+    options = {"order": "morf", "relevance": torch.zeros(2, 6), "target": [0, 0]} | BAD[message]
+    relevance, target = options.pop("relevance"), torch.tensor(options.pop("target"))
     with pytest.raises(ValueError, match=message):
-        perturbation_curve(tiny, prepare(tiny, batch), relevance, torch.zeros(2).long(), **options)
+        perturbation_curve(tiny, prepare(tiny, batch), relevance, target, **options)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks import data, models, rows, text
+from benchmarks import data, engines, models, rows, text
 from benchmarks.errors import RunError
 from tests.traces import contents
 
@@ -91,3 +91,11 @@ def test_an_error_in_mid_run_says_which_texts_it_counts(tmp_path, classifier):
     model.get_input_embeddings().weight.data[dull] = torch.nan
     with pytest.raises(ValueError, match=r"examples \[0\].*texts 2, 1"):  # the shortest is first
         text.run(LOO, replace(classifier, model=model), FEW, output=tmp_path)
+
+
+def test_a_model_that_workers_cannot_get_is_refused(tmp_path, classifier):
+    model = copy.deepcopy(classifier.model).to("meta")  # as on a GPU: not in the CPU's memory
+    engine = engines.Engine(lambda measure, shards: iter(()), "cuda:0")
+    with pytest.raises(ValueError, match=r"the model is on meta, .* moves it to cuda:0"):
+        text.run(LOO, replace(classifier, model=model), FEW, output=tmp_path, engine=engine)
+    assert not list(tmp_path.iterdir())

@@ -1,9 +1,10 @@
 """How time grows is fitted where it is measured, and a fixed cost does not hide it."""
 
 import pytest
+import torch
 
 from benchmarks import timing
-from tests.cases import EMBEDDED
+from tests.cases import EMBEDDED, tiny_bert
 
 
 def rows(lengths, **exponents):
@@ -44,3 +45,20 @@ def test_long_texts_are_timed_in_fewer_rounds(monkeypatch):
     assert [row["tokens"] for row in found.rows] == list(timing.LENGTHS)
     assert "From 64 to 512 tokens" in found.notes[0]
     assert found.notes[0].count(" 0.00 ±") == 4  # invented seconds do not grow
+
+
+@pytest.mark.parametrize("device", [None, "cuda:1", torch.device("mps")])
+def test_what_another_device_was_asked_is_waited_for(monkeypatch, device):
+    did = []
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "synchronize", did.append)
+    timing.alternate({"f": lambda: did.append("f")}, repeats=1, device=device)
+    assert did == [device, "f", device] * 2
+
+
+def test_texts_are_timed_on_the_models_device(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "synchronize", asked.append)
+    timing.by_length(tiny_bert(), lengths=(4,), repeats=1)
+    assert asked == []  # nobody waits for a GPU that has nothing to do

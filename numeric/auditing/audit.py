@@ -177,7 +177,7 @@ def _logits(model, arguments):
     """The model's own, in float64; whatever they run under, in the model's dtype."""
     try:
         with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
-            return model(**arguments).logits.double().cpu()
+            return model(**arguments).logits.cpu().double()
     except Exception as error:  # whatever the model's own code raises
         raise ValueError(
             f"{type(model).__name__} itself fails on this input ({error}); audit a model that runs"

@@ -236,7 +236,7 @@ def errors_of(m: Messages) -> dict[str, np.ndarray]:
         "centred_error": total(m.value - m.unseen - m.removal) / total(m.removal),
     }
     entries, tokens = (lambda x: x.flatten(1)), (lambda x: x.sum(dim=(1, 2)))
-    return {name: x.double().cpu().numpy() for name, x in measured.items()} | {
+    return {name: x.cpu().double().numpy() for name, x in measured.items()} | {
         "taylor_r": r(m.taylor, entries),
         "value_r": r(m.value, entries),
         "taylor_token_r": r(m.taylor, tokens),

@@ -91,12 +91,17 @@ def bytes_kept(model, run: Callable[[], object]) -> int:
 
 
 def _sizes(model):
-    """Width, width inside the MLP, and heads whose scores are spelled out."""
+    """Width, width inside the MLP, and heads whose scores are spelled out.
+
+    On a GPU no fused kernel takes float64, so that "sdpa" spells them out there too.
+    """
     config = model.config.get_text_config()
     width = config.hidden_size
     inner = getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", None)
     inner = inner or getattr(config, "n_inner", None) or 4 * width
-    return width, inner, config.num_attention_heads * (config._attn_implementation == "eager")
+    without_kernel = model.device.type == "cuda" and model.dtype == torch.float64
+    spelled_out = config._attn_implementation == "eager" or without_kernel
+    return width, inner, config.num_attention_heads * spelled_out
 
 
 def _budget(memory, device, on_cpu, *, largest):

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from numeric.fast import families
-from numeric.inputs import Batch, read_tokens
+from numeric.inputs import Batch, check_classes, read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import Whole, prefix, reused, whole
 
@@ -37,8 +37,8 @@ def masked_logits(
     Copies of like length run together, at most ``batch_size`` of them and what ``memory`` holds:
     bytes, or "auto" (``chunks``).  ``kept`` is ``whole(model, batch)``, if that is known.
     Logits come in float32 or wider.
-    Raises ValueError for a bad option, for copies that leave nothing to attend to, and for
-    models of which it is not known which row they read.
+    Raises ValueError for a bad option, a ``target`` that is no class, copies that leave nothing
+    to attend to, models of which it is not known which row they read, and flash_attention_2.
     """
     check(model, removal)
     plan = _plan(model, batch, example, keep, removal)
@@ -51,6 +51,7 @@ def masked_logits(
     with torch.inference_mode():
         parts = list(chunks.chunks(lengths, need, **options))
         kept = kept or whole(model, batch)
+        check_classes(target, kept.logits.shape[1])
         with reused(model, kept, projections=removal == "attention-mask") as at:
             for chunk in parts:
                 part = {key: x[chunk] for key, x in plan.items()}
@@ -151,11 +152,17 @@ def _something_is_left(seen, example):
 
 
 def check(model, removal) -> None:
-    """Raises ValueError for an unknown way to remove tokens."""
+    """Raises ValueError for an unknown way to remove tokens, and for attention that has another."""
     size = getattr(model.config, "vocab_size", 0)
     token = isinstance(removal, int) and not isinstance(removal, bool) and 0 <= removal < size
     if not token and removal not in REMOVALS:
         raise ValueError(
             f"removal={removal!r}: pass one of {', '.join(REMOVALS)}, or the id of a token to put "
             f"in place, such as tokenizer.mask_token_id (0 to {size - 1})"
+        )
+    kernel = str(model.config.get_text_config()._attn_implementation)
+    if not token and "flash_attention" in kernel:
+        raise ValueError(
+            f"attention {kernel!r} leaves masked tokens out as queries too, and with them the row "
+            'that the model reads; call model.set_attn_implementation("sdpa")'
         )
