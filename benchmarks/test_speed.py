@@ -33,6 +33,7 @@ SMALL = dict(
 SIZES = [(batch, tokens) for batch in (1, 8, 32) for tokens in (32, 128, 512)]
 FOR_MEMORY = [(1, 32), (8, 128), (1, 512)]
 LRP = ("attnlrp", "cp-lrp")
+IN_A_BLOCK = {"rules kept": {"disable": True}, "compiled": {}}
 MEMORY_GOAL, MEMORY_BOUND = 1.02, 1.10  # the bound holds in every test run
 ROUGHLY_TOKENS = 1024  # of a batch, that are timed in ROUNDS rounds and checked
 ROUNDS = 9
@@ -117,17 +118,20 @@ def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios):
         ratios.note(label(model, name, size), values, group="time of LRP", goal=aim)
 
 
-def test_lrp_whose_rules_stay_on_the_model_is_timed_too(model, timed, ratios):
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.parametrize("way", IN_A_BLOCK)
+def test_lrp_whose_rules_stay_on_the_model_is_timed_too(model, way, timed, ratios):
     size = SIZES[0]  # where planning the rules anew costs most
     inputs = text(model, size, timed)
+    options = IN_A_BLOCK[way] | ({} if timed else {"backend": "eager"})
     functions = {}
     with ExitStack() as blocks:
+        blocks.callback(torch._dynamo.reset)
         for name in LRP:  # on models of their own, which carry the rules
-            block = compiled(copy.deepcopy(model), name, disable=True)
-            explain = blocks.enter_context(block)
+            explain = blocks.enter_context(compiled(copy.deepcopy(model), name, **options))
             functions[name] = lambda explain=explain: explain(inputs).relevance
         for name, values in over_gradient(functions, model, inputs, size, timed).items():
-            where = f"{label(model, name, size)}, rules kept"
+            where = f"{label(model, name, size)}, {way}"
             ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
 
 
