@@ -24,7 +24,8 @@ GROUPS = {
     "time of LRP": (
         "Seconds of one explanation over seconds of plain gradient × input of the same BERT-base "
         "(random weights, parameters frozen) on the same batch; below 1 LRP is faster. 'Rules "
-        "kept': inside `numeric.compiled(..., disable=True)`, which compiles nothing."
+        "kept': inside `numeric.compiled(..., disable=True)`, which compiles nothing; 'compiled': "
+        "inside `numeric.compiled(...)`, without the compiler's own time."
     ),
     "memory of LRP": (
         "Most bytes that torch holds at once during one explanation, beyond the model, over those "
