@@ -1,17 +1,14 @@
 """Leave-One-Out by shortcuts is the plain loop over texts and tokens, whatever the shortcut."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmarks.timing import peak_memory
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curve
 from numeric.inputs import prepare
 from numeric.methods import loo, masking
-from numeric.methods.chunks import bytes_of_a_copy, chunks
 from numeric.methods.whole import whole
 from tests import cases
 from tests.test_families import DECODERS, ENCODERS, ROTARY, SINGLE, close
@@ -228,112 +225,12 @@ def test_a_wrong_prefix_is_rejected(name, monkeypatch):
         check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
 
 
-# Memory and precision
-
-
-def needs(model, tokens):
-    size = torch.tensor([tokens])
-    return int(bytes_of_a_copy(model, size, keys=size, kept=0 * size))
-
-
-def test_a_small_budget_runs_few_copies_and_gives_the_same(tiny, batch):
-    want = attribute(tiny, batch, "loo")
-    shapes = []
-    tiny.get_input_embeddings().register_forward_hook(
-        lambda _m, _i, out: shapes.append(tuple(out.shape[:2]))
-    )
-    for copies in (1, 2, 100):
-        shapes.clear()
-        memory = copies * needs(tiny, 6)
-        close(attribute(tiny, batch, "loo", memory=memory).relevance, want.relevance)
-        assert shapes.pop(0) == (2, 6)  # the batch itself
-        assert shapes[0] == (min(copies, 6), 6)  # one copy of 6 tokens and five of 5
-        assert all(n * needs(tiny, tokens) <= memory for n, tokens in shapes)
-
-
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("copies", [4, 16, 64])
-def test_the_budget_is_kept(copies, attention):
-    sizes = dict(
-        hidden_size=96, intermediate_size=384, num_attention_heads=4, max_position_embeddings=64
-    )
-    model = cases.tiny_bert(**sizes, attn_implementation=attention).float()
-    ids = torch.randint(1, 11, (2, 64), generator=torch.Generator().manual_seed(0))
-    budget = copies * needs(model, 63)
-    used = peak_memory(lambda: attribute(model, {"input_ids": ids}, "loo", memory=budget))
-    assert budget / 4 < used <= budget
-
-
-@pytest.mark.parametrize("memory", [0, -1, 1.5, True, None, "much", 100], ids=repr)
-def test_a_wrong_budget_is_refused(tiny, batch, memory):
-    message = refused(ValueError, tiny, batch, "loo", memory=memory)
-    contains(message, f"memory={memory!r}", "about" if memory == 100 else '"auto"')
-
-
-def test_chunks_hold_every_copy_once_within_budget_and_of_like_length():
-    lengths = torch.tensor([3, 20, 19, 7, 20, 7, 1, 18])
-    options = {"batch_size": 3, "memory": 60, "device": lengths.device}
-    parts = list(chunks(lengths, lengths, **options))
-    assert torch.cat(parts).sort().values.tolist() == list(range(8))
-    for part in parts:
-        longest = int(lengths[part].max())
-        assert len(part) * longest <= 60
-        assert len(part) <= 3
-        assert lengths[part].min() >= 0.9 * longest
-    assert [len(part) for part in parts] == [3, 1, 2, 1, 1]
-
-
-def test_on_a_gpu_copies_may_take_half_of_what_is_free_there(monkeypatch):
-    free = {torch.device("cuda", 0): 90, torch.device("cuda", 1): 30}
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[device], 1000))
-    lengths = torch.tensor([10] * 9)
-    for device, sizes in zip(free, ([4, 4, 1], [1] * 9), strict=True):
-        parts = chunks(lengths, lengths, batch_size=128, memory="auto", device=device)
-        assert [len(part) for part in parts] == sizes
-
-
-def test_on_a_gpu_float64_spells_scores_out_under_any_attention(tiny):
-    def need(device, attention):
-        model = SimpleNamespace(config=tiny.config, device=torch.device(device), dtype=tiny.dtype)
-        tiny.config._attn_implementation = attention
-        return needs(model, 6)
-
-    assert need("cpu", "sdpa") < need("cuda", "sdpa") == need("cuda", "eager")
-
-
 def test_attention_that_drops_masked_queries_is_refused(tiny):
     tiny.config._attn_implementation = "flash_attention_2"
     for removal in masking.REMOVALS:
         with pytest.raises(ValueError, match=r"'flash_attention_2' leaves .*\(\"sdpa\"\)"):
             masking.check(tiny, removal)
     masking.check(tiny, 7)  # everything stays in view
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
-def test_another_precision_is_near_and_leaves_class_and_model(dtype):
-    model = cases.tiny_bert().float()
-    batch = cases.tiny_batch()
-    exact = attribute(model.double(), batch, "loo")
-    model.float()
-    before = snapshot(model)
-    a = attribute(model, batch, "loo", dtype=dtype)
-    assert_same(before, snapshot(model))
-    assert torch.equal(a.target, exact.target)
-    assert a.relevance.dtype == torch.float32
-    # A logit of this size has this unit in the last place; the two logits of a difference pass
-    # through about 30 rounded operations each.
-    unit = torch.finfo(getattr(torch, dtype)).eps + torch.finfo(torch.float32).eps
-    size = exact.logit.abs().max().item()
-    error = (a.relevance - exact.relevance).abs().max()
-    assert error <= 60 * unit * size
-    if dtype != "float64":
-        assert error > 0.01 * unit * size  # it did run in that precision
-
-
-@pytest.mark.parametrize("dtype", ["half", "int8", "", 16])
-def test_a_wrong_precision_is_refused(tiny, batch, dtype):
-    message = refused(ValueError, tiny, batch, "loo", dtype=dtype)
-    contains(message, f"dtype={dtype!r}", "bfloat16")
 
 
 def test_a_class_that_may_read_all_rows_is_refused():
