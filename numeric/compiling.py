@@ -37,6 +37,7 @@ def compiled(
     are those of ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
     ``mode``, ``backend``...).  The first batch of a shape, with padding or without, waits for the
     compiler, half a minute or more; relevance differs from that of ``attribute`` by rounding.
+    Torch 2.13 fails on GPT-2 with ``dynamic=True``, which the default does not need.
     With ``disable=True`` nothing is compiled: relevance is that of ``attribute``, and the rules are
     planned and placed once for the block.  Inside it the model carries its rules: its parameters
     are frozen, a second scope on it is an error, and its modules must not be replaced.
@@ -77,8 +78,9 @@ def compiled(
             tap.clear()  # of a batch that broke off
             arguments = batch.arguments()
             if not disable and (batch.attention_mask == 1).all():
-                # Code that runs looks whether a mask hides anything, and a graph cannot: it would
-                # always attend with a mask, for which GPUs have slower kernels.
+                # Stock code looks whether a mask hides anything, and its graph cannot: it would
+                # always attend with a mask, for which GPUs have slower kernels.  (The graph of a
+                # decoder without a cache makes itself one from the positions.)
                 arguments.pop("attention_mask", None)
             with settings(), torch.enable_grad():
                 relevance, logits = quick(arguments, target)

@@ -23,6 +23,7 @@ from numeric.attribution import METHODS
 from numeric.auditing import capture
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.fast import positional_attention
 from numeric.inputs import prepare
 from tests import cases
 from tests.elsewhere import HERE, MIXED, PLACE, Elsewhere, There
@@ -88,6 +89,18 @@ def measured(model, _inputs):
     return [torch.tensor(x) for column in columns for x in column if not isinstance(x, str)]
 
 
+def positional(model, _inputs):
+    """The layers of every encoding of position, of sizes of their own."""
+    found = []
+    for family in positional_attention.FAMILIES:
+        torch.manual_seed(0)
+        layer = positional_attention.PositionalAttention(family, width=8, heads=2, tokens=5)
+        x = torch.randn(2, 5, 8).double().to(model.device)
+        of = positional_attention.relevance(layer.to(model.device), x, eps=1e-3)
+        found += [of.tokens, of.onward, of.logit, *of.positions.values(), *of.absorbed.values()]
+    return found
+
+
 EVERYWHERE = {
     "attnlrp": explained,
     "cp-lrp": partial(explained, method="cp-lrp", target=[0, 2]),
@@ -124,7 +137,7 @@ OF_TEXT = (
 )  # fmt: skip
 BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
 BY_FAMILY |= {
-    "bert": FULLY | {"audit": audited, "rows": measured},
+    "bert": FULLY | {"audit": audited, "rows": measured, "positional attention": positional},
     "gpt2": without(*OF_ENCODERS) | {"audit": audited},
     # Padding on its left makes stock eager LLaMA NaN.
     "llama": without(*OF_ENCODERS, "attention-rollout") | {"audit": audited},

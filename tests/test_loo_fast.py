@@ -225,10 +225,11 @@ def test_a_wrong_prefix_is_rejected(name, monkeypatch):
         check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
 
 
-def test_attention_that_drops_masked_queries_is_refused(tiny):
-    tiny.config._attn_implementation = "flash_attention_2"
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "kernels-community/flash-attn2"])
+def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
+    tiny.config._attn_implementation = kernel
     for removal in masking.REMOVALS:
-        with pytest.raises(ValueError, match=r"'flash_attention_2' leaves .*\(\"sdpa\"\)"):
+        with pytest.raises(ValueError, match=rf"'{kernel}' leaves .*\(\"sdpa\"\)"):
             masking.check(tiny, removal)
     masking.check(tiny, 7)  # everything stays in view
 
