@@ -56,9 +56,17 @@ def test_what_another_device_was_asked_is_waited_for(monkeypatch, device):
     assert did == [device, "f", device] * 2
 
 
-def test_texts_are_timed_on_the_models_device(monkeypatch):
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_texts_are_timed_on_the_models_device(monkeypatch, device):
+    asked = []
+    monkeypatch.setattr(timing, "alternate", lambda _run, **options: asked.append(options) or {})
+    timing.by_length(tiny_bert().to(device), lengths=(4,), repeats=1)
+    assert [options["device"] for options in asked] == [torch.device(device)]
+
+
+def test_nobody_waits_for_an_accelerator_that_is_not_used(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "synchronize", asked.append)
-    timing.by_length(tiny_bert(), lengths=(4,), repeats=1)
-    assert asked == []  # nobody waits for a GPU that has nothing to do
+    timing.alternate({"f": lambda: None}, repeats=1, device=torch.device("cpu"))
+    assert asked == []
