@@ -1,18 +1,14 @@
 """``lrp-axioms attribute``: the relevance of every token of every text of a file, as Parquet."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import typer
-from pyarrow import csv, json, parquet
 
+from benchmarks import files
 from benchmarks.console import console, mendable, problems, track
 from benchmarks.errors import RunError
-
-SHOWN = 10  # offenders that an error lists
 
 
 def attribute(
@@ -85,67 +81,6 @@ def attribute(
 
 
 def read(file: Path, column: str) -> list[str]:
-    """The texts of a file; ValueError says which lines hold none, or which columns there are."""
-    suffix = file.suffix.lower()
-    if suffix not in OPEN:
-        raise ValueError(
-            f"{file}: files {file.suffix or 'without a suffix'!r} are not read; pass one of "
-            f"{', '.join(OPEN)}"
-        )
-    try:
-        texts = _texts(OPEN[suffix](file, column), column)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not UTF-8 ({error}); save it as UTF-8") from error
-    except OSError as error:
-        raise ValueError(f"{file}: {error.strerror or error}") from error
-    except (ValueError, pa.ArrowException) as error:
-        advice = "; save it as UTF-8" if "UTF8" in str(error) else ""
-        raise ValueError(f"{file}: {error}{advice}") from error
-    empty = [n for n, text in enumerate(texts, 1) if text is None or not text.strip()]
-    if empty:
-        raise ValueError(f"{file}: no text in lines {_some(empty)} (of records); take them out")
-    if not texts:
-        raise ValueError(f"{file} has no texts; pass a file with one per line")
-    return texts
-
-
-def _lines(path, column):
-    """Lines end at a newline alone: what else Unicode calls a line break is part of a text."""
-    text = path.read_bytes().decode("utf-8-sig")
-    lines = text.removesuffix("\n").split("\n") if text else []
-    return pa.table({"text": pa.array([line.removesuffix("\r") for line in lines], pa.string())})
-
-
-def _separated(path, column, *, by):
-    """A guess of types would make numbers of texts such as "1"; quoted texts may have lines."""
-    types = csv.ConvertOptions(column_types={column: pa.string()})
-    parse = csv.ParseOptions(delimiter=by, newlines_in_values=True)
-    return csv.read_csv(path, parse_options=parse, convert_options=types)
-
-
-OPEN = {
-    ".txt": _lines,
-    ".csv": partial(_separated, by=","),
-    ".tsv": partial(_separated, by="\t"),
-    ".jsonl": lambda path, column: json.read_json(path),
-    ".parquet": lambda path, column: parquet.ParquetFile(path).read(),
-}
-"""By suffix: a table of which one column may hold texts."""
-
-
-def _texts(table, column):
-    names = table.column_names
-    if column not in names:
-        raise ValueError(f"no column {column!r}; pass --column, one of {_some(names)}")
-    if names.count(column) > 1:
-        raise ValueError(f"{names.count(column)} columns are called {column!r}; rename all but one")
-    kind = table.schema.field(column).type
-    of = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if of not in (pa.string(), pa.large_string(), pa.string_view(), pa.null()):
-        raise ValueError(f"column {column!r} is of type {kind}, not text; pass another --column")
-    return table[column].to_pylist()
-
-
-def _some(values):
-    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
-    return ", ".join(map(str, values[:SHOWN])) + more
+    """The texts of a file as they are; ValueError says which lines hold none."""
+    advice = "mend the file, or pass another --column"
+    return [text for (text,) in files.records(file, [column], files.text_fault, advice=advice)]

@@ -1,16 +1,15 @@
 """Labelled texts by name: embedded sentences, SST-2 and IMDB, from the Hub or a local folder."""
 
-import csv
-import gzip
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import datasets
 
-from benchmarks import rows
+from benchmarks import files, rows
 from benchmarks.errors import UnavailableError
 from benchmarks.models import first_line
 
@@ -65,6 +64,7 @@ DATASETS = ("embedded", *SOURCES)
 def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
     """The data set ``name``: from ``data_dir`` if given, else from the Hub ("embedded": neither).
 
+    Texts lose the blanks at their ends, which SST-2 has after each.
     Raises ValueError for an unknown name or a broken file, UnavailableError for a missing one.
     """
     if name == "embedded":
@@ -73,13 +73,13 @@ def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
                 f"--data-dir {data_dir} would be ignored: the embedded sentences come with the "
                 f"program; leave it out, or pass --dataset {' or '.join(SOURCES)}"
             )
-        return _texts(name, _read_tsv(EMBEDDED, "sentence"), "embedded", "SST", 1)
+        return _texts(name, _read(EMBEDDED, "sentence"), "embedded", "SST", 1)
     if name not in SOURCES:
         raise ValueError(f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}")
     source = SOURCES[name]
     if data_dir is not None:
         path = _find(source, Path(data_dir))
-        found, origin = READERS[path.suffixes[0]](path, source.text), path.name
+        found, origin = _read(path, source.text), path.name
     else:
         found, origin = _download(source), f"hub:{source.hub}@{source.revision}"
     if name == "imdb":
@@ -116,43 +116,20 @@ def _find(source, folder):
     )
 
 
-def _open(path):
-    return (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8")
+def _read(path, column):
+    advice = f"it must have the columns {column!r} and 'label', which is 0 or 1"
+    return [_row(*pair) for pair in files.records(path, (column, "label"), _fault, advice=advice)]
 
 
-def _read_tsv(path, column):
-    return _read(path, column, lambda f: csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
-def _read_jsonl(path, column):
-    return _read(path, column, lambda f: map(json.loads, f))
-
-
-def _read(path, column, records: Callable):
-    rows = []
-    try:
-        with _open(path) as file:
-            for record in records(file):
-                rows.append(_row(record[column], record["label"]))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path} is broken after {len(rows)} records: {type(error).__name__}: {error}; "
-            f"it must have the columns {column!r} and 'label', which is 0 or 1"
-        ) from error
-    if not rows:
-        raise ValueError(f"{path} has no records; get the file again")
-    return rows
+def _fault(text, label):
+    wrong = None if str(label) in ("0", "1") else f"label {reprlib.repr(label)}"
+    return files.text_fault(text) or wrong
 
 
 def _row(text, label):
-    if str(label) not in ("0", "1"):
-        raise ValueError(f"label {label!r}")
-    if not text.strip():
-        raise ValueError("empty text")
+    if fault := _fault(text, label):
+        raise ValueError(fault)
     return text.strip(), int(label)
-
-
-READERS = {".tsv": _read_tsv, ".jsonl": _read_jsonl}
 
 
 def _download(source):

@@ -12,7 +12,6 @@ import torch
 import transformers
 
 from benchmarks import data, engines, models, text
-from benchmarks.attribute_command import read
 from benchmarks.rows import Row
 from numeric import attribute
 from tests import cases
@@ -58,25 +57,26 @@ def test_every_text_is_explained_by_every_method(run, file, tmp_path):
         assert row["logit"] == pytest.approx(sum(row["relevance"]) + row["residual"], abs=1e-4)
 
 
+QUOTED = ['" a fine, fine film', "dull"]
 FORMATS = {
-    "csv": 'stars,review\n3,"a fine, fine film"\n1,dull\n',
-    "tsv": "stars\treview\n3\ta fine, fine film\n1\tdull\n",
-    "jsonl": '{"stars": 3, "review": "a fine, fine film"}\n{"stars": 1, "review": "dull"}\n',
+    "csv": 'stars,review\n3,""" a fine, fine film"\n1,dull\n',
+    "tsv": 'stars\treview\n3\t" a fine, fine film\n1\tdull\n',
+    "jsonl": '{"stars": 3, "review": "\\" a fine, fine film"}\n{"stars": 1, "review": "dull"}\n',
     "parquet": None,
 }
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_files_of_columns_are_read(run, suffix, tmp_path):
-    path, want = tmp_path / f"reviews.{suffix}", ["a fine, fine film", "dull"]
+    path = tmp_path / f"reviews.{suffix}"
     if FORMATS[suffix]:
         path.write_text(FORMATS[suffix], "utf-8")
     else:
-        pq.write_table(pa.table({"stars": [3, 1], "review": want}), path)
+        pq.write_table(pa.table({"stars": [3, 1], "review": QUOTED}), path)
     code, _, err = run("attribute", path, "--column", "review", "--output", tmp_path / "found")
     assert (code, err) == (0, "")
     by_example = {row["example"]: row["text"] for row in rows(tmp_path / "found")}
-    assert by_example == dict(enumerate(want))
+    assert by_example == dict(enumerate(QUOTED))
 
 
 def test_a_stopped_run_goes_on_and_another_file_is_not_mixed_in(run, file, tmp_path, monkeypatch):
@@ -198,46 +198,9 @@ def test_the_limit_of_other_models_is_what_their_config_says(tmp_path):
         assert limit == 20
 
 
-READ = {
-    "line breaks": ("a.txt", "a\u2028b\x0cc\x85\r\nd\re\n", ["a\u2028b\x0cc\x85", "d\re"]),
-    "no newline at the end": ("a.txt", "a\nb", ["a", "b"]),
-    "a byte order mark": ("a.txt", "\ufeffa\n", ["a"]),
-    "a byte order mark before columns": ("a.csv", "\ufefftext\na\n", ["a"]),
-    "numbers that are texts": ("a.csv", "text\n1\n2\n", ["1", "2"]),
-    "words that stand for nothing": ("a.tsv", "text\tn\nNA\t1\nnull\t2\n", ["NA", "null"]),
-    "a suffix in capitals": ("a.TXT", "a\n", ["a"]),
-    "lines in quotes, many": ("a.csv", "text\n" + '"a\nb"\n' * 300_000, ["a\nb"] * 300_000),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", READ)
-def test_texts_are_read_as_they_are(case, tmp_path):
-    name, content, want = READ[case]
-    (tmp_path / name).write_bytes(content.encode())
-    assert read(tmp_path / name, "text") == want
-
-
-def test_categories_of_text_are_texts(tmp_path):
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": pa.array(["a", "b", "a"]).dictionary_encode()}), path)
-    assert read(path, "text") == ["a", "b", "a"]
-
-
 MENDABLE = {
-    "no file": (["missing.txt"], "missing.txt"),
-    "a suffix that is not read": (["notes.md"], "'.md' are not read; pass one of .txt, .csv"),
-    "no such column": (["stars.csv"], "no column 'text'; pass --column, one of stars, review"),
-    "too many columns to list": (["wide.csv"], "c8, c9 and 4 more"),
-    "two columns of one name": (["twice.csv"], "twice.csv: 2 columns are called 'text'"),
-    "two columns of one name, stored": (["twice.parquet"], "2 columns are called 'text'"),
-    "a column of numbers": (["numbers.jsonl"], "column 'text' is of type int64, not text"),
-    "stored numbers": (["numbers.parquet"], "column 'text' is of type int64, not text"),
-    "lines of another encoding": (["latin.txt"], "latin.txt is not UTF-8"),
-    "a table of another encoding": (["latin.csv"], "save it as UTF-8"),
-    "records of another encoding": (["latin.jsonl"], "latin.jsonl is not UTF-8"),
-    "an empty table": (["empty.csv"], "error: empty.csv: Empty CSV file"),
-    "an uneven table": (["uneven.csv"], "error: uneven.csv: CSV parse error"),
-    "half a record": (["half.jsonl"], "error: half.jsonl: JSON parse error"),
+    "no file": (["missing.txt"], "missing.txt: No such file or directory; pass another file"),
+    "no such column": (["stars.csv"], "no column 'text', only stars, review; mend the file, or"),
     "an output in the way": (["good.txt", "--output", "notes.md"], "--output notes.md: "),
     "an output below a file": (["good.txt", "--output", "notes.md/a"], "--output notes.md/a: "),
     "an output without a name": (["good.txt", "--output", ""], "--output . has no name"),
@@ -245,9 +208,6 @@ MENDABLE = {
     "a device without data": (["good.txt", "--device", "meta"], "device 'meta' is not available"),
     "a device of others": (["good.txt", "--device", "xla"], "device 'xla' is not available"),
     "a device that is not there": (["good.txt", "--device", "cuda:99"], "'cuda:99' is not avail"),
-    "an empty line": (["gap.txt"], "no text in lines 2 (of records)"),
-    "an empty file": (["empty.txt"], "empty.txt has no texts"),
-    "no table": (["broken.parquet"], "broken.parquet"),
     "an unknown method": (["good.txt", "--method", "grad"], "--method grad: pass attnlrp, cp-lrp"),
     "an unknown engine": (["good.txt", "--engine", "spark"], "the engines are local, ray"),
 }
@@ -256,17 +216,9 @@ MENDABLE = {
 @pytest.mark.parametrize("case", MENDABLE)
 def test_what_a_user_can_mend_is_one_message(run, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, content in {
-        "notes.md": "a", "stars.csv": "stars,review\n3,fine\n1,dull\n", "gap.txt": "a\n\nb\n",
-        "empty.txt": "", "broken.parquet": "no", "good.txt": "fine\n", "empty.csv": "",
-        "twice.csv": "text,text\na,b\n", "numbers.jsonl": '{"text": 1}\n', "half.jsonl": '{"a":\n',
-        "wide.csv": ",".join(f"c{n}" for n in range(14)) + "\n", "uneven.csv": "text\na,b\n",
-        "latin.txt": "caf\xe9\n", "latin.csv": "text\ncaf\xe9\n",
-        "latin.jsonl": '{"text": "\xe9"}\n',
-    }.items():  # fmt: skip
-        (tmp_path / name).write_text(content, "latin-1")
-    pq.write_table(pa.table({"text": [1, 2]}), tmp_path / "numbers.parquet")
-    pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "twice.parquet")
+    (tmp_path / "notes.md").write_text("a")
+    (tmp_path / "good.txt").write_text("fine\n")
+    (tmp_path / "stars.csv").write_text("stars,review\n3,fine\n1,dull\n")
     arguments, part = MENDABLE[case]
     code, out, err = run("attribute", *arguments)
     assert (code, out) == (2, "")
