@@ -66,6 +66,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_nothing_had_happened(
 
     run = killable.measure(tmp_path)
 
+    assert not list(folder.glob(".*"))  # the half-written part is gone
     assert len(measured) == killable.PARTS - left
     assert all(path.read_bytes() == content for path, content in there.items())
     assert len(parts()) == killable.PARTS

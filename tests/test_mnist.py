@@ -6,6 +6,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import runner
 from benchmarks.errors import RunError
 from benchmarks.table1 import figures, findings, mnist
 from tests.invented_digits import arrays, save
@@ -70,24 +71,39 @@ def test_results_of_other_images_are_refused_and_named(swept):
     fewer = replace(images, pixels=images.pixels | {"test": images.pixels["test"] / 2})
     with pytest.raises(RunError, match=r"another configuration(.|\n)*images: "):
         mnist.sweep(fewer, output=folder, reduced=True)
-    with pytest.raises(RunError, match=r"analysis.images: 6 there, 500 now(.|\n)*models"):
-        mnist.sweep(images, output=folder)
+
+
+def test_too_few_images_are_refused_before_anything_is_written(swept, tmp_path):
+    few = r"^mnist.npz has 640 of 60000 train images and 6 of 500 test images; get"
+    with pytest.raises(RunError, match=few):
+        mnist.sweep(swept[0], output=tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_broken_results_are_refused_with_their_path(swept):
     images, folder, _ = swept
     path = sorted(folder.glob("*.parquet"))[0]
     whole, table = path.read_bytes(), pq.read_table(path)
-    spoiled = (table.slice(0, 2), table.drop_columns(table.column_names[-1]))
+    digest = table.schema.metadata[b"record"].decode()
+    spoilt = {
+        "remove this file and run again": [
+            lambda: path.write_bytes(whole[: len(whole) // 2]),
+            lambda: path.write_bytes(b""),
+            lambda: runner.write_part(path, table.slice(0, 2), digest),
+            lambda: runner.write_part(path, table.drop_columns(table.column_names[-1]), digest),
+        ],
+        "results are not mixed; pass another --output": [
+            lambda: runner.write_part(path, table, "0" * 64),
+            lambda: pq.write_table(table.replace_schema_metadata(), path),
+        ],
+    }
     try:
-        for content in (whole[: len(whole) // 2], b"", *spoiled):
-            if isinstance(content, bytes):
-                path.write_bytes(content)
-            else:
-                pq.write_table(content, path)
-            with pytest.raises(RunError, match="remove this file and run again") as caught:
-                mnist.sweep(images, output=folder, reduced=True)
-            assert str(path) in str(caught.value)
+        for says, ways in spoilt.items():
+            for spoil in ways:
+                spoil()
+                with pytest.raises(RunError, match=says) as caught:
+                    mnist.sweep(images, output=folder, reduced=True)
+                assert str(path) in str(caught.value)
     finally:
         path.write_bytes(whole)
 

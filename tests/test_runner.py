@@ -1,7 +1,14 @@
 """What a folder of parts may be refused for, and what is never lost in it."""
 
+import hashlib
 import json
+import multiprocessing
+import os
+import platform
 import re
+import subprocess
+import sys
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,8 +84,8 @@ def test_the_log_says_that_a_run_is_resumed_and_only_then(folder, caplog, gone, 
 
 
 def test_drafts_of_record_and_parts_are_never_taken_for_them(folder):
-    (folder / "part-00002.parquet").rename(folder / ".part-00002.parquet.17")
-    (folder / "record.json").rename(folder / ".record.json.17")
+    (folder / "part-00002.parquet").rename(folder / ".part-00002.parquet.17@here.draft")
+    (folder / "record.json").rename(folder / ".record.json.17@here.draft")
     assert len(runner.commits(folder)) == 1
     asked = []
     runner.run(folder, RECORD, SHARDS, lambda shard: asked.append(shard) or squares(shard))
@@ -157,8 +164,11 @@ def spoil_the_first_column(path):
     path.write_bytes(whole)
 
 
+DIGEST = hashlib.sha256(json.dumps(RECORD, sort_keys=True).encode()).hexdigest()
+
+
 def write(path, columns):
-    pq.write_table(pa.table(columns), path)
+    runner.write_part(path, pa.table(columns), DIGEST)
 
 
 SPOILT = {
@@ -171,7 +181,6 @@ SPOILT = {
     "more examples": (lambda p: write(p, squares([1, 3, 4])), "the 2 of its shard"),
     "one example more often": (lambda p: write(p, squares([1, 1, 1, 3])), "the 2 of its shard"),
     "no row": (lambda p: write(p, squares([])), "the 2 of its shard"),
-    "no examples": (lambda p: write(p, {"square": [1.0]}), "truncated or broken.*example"),
 }
 
 
@@ -182,7 +191,7 @@ def test_a_part_that_cannot_be_used_is_named_and_stays(folder, name):
     before = contents(folder)
     for use in (
         lambda: runner.run(folder, RECORD, SHARDS, never),
-        lambda: runner.read(folder, SHARDS),
+        lambda: runner.read(folder, SHARDS, DIGEST),
     ):
         with pytest.raises(RunError, match=says) as caught:
             use()
@@ -198,7 +207,80 @@ def test_a_missing_part_is_named(folder):
     with pytest.raises(
         RunError, match=rf"{re.escape(str(folder / PART))} is missing.*run it again"
     ):
-        runner.read(folder, SHARDS)
+        runner.read(folder, SHARDS, DIGEST)
+
+
+def adopt(folder, change):
+    """A part as something else has written it, with all that the runner looks at but its record."""
+    table = pq.read_table(folder / PART)
+    metadata = change(dict(table.schema.metadata))
+    pq.write_table(table.replace_schema_metadata(metadata), folder / PART)
+
+
+FOREIGN = {
+    "of another record": lambda metadata: metadata | {b"record": b"0" * 64},
+    "of no record": lambda metadata: metadata.pop(b"record") and metadata,
+    "of no program": lambda metadata: None,
+}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["record.json", "no record.json"])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_part_of_another_record_or_none_is_never_adopted(folder, name, known):
+    adopt(folder, FOREIGN[name])
+    if not known:
+        (folder / "record.json").unlink()
+    before = contents(folder)
+    with pytest.raises(RunError, match=r"not mixed; pass another --output, or remove") as caught:
+        runner.run(folder, RECORD, SHARDS, never)
+    assert str(folder / PART) in str(caught.value)
+    assert contents(folder) == before
+
+
+def test_parts_beyond_those_of_a_run_are_looked_at_too(folder):
+    """A reader of part-*.parquet would take them for results."""
+    (folder / "record.json").unlink()
+    with pytest.raises(RunError, match=r"part-00000\.parquet is not of the configuration"):
+        runner.run(folder, RECORD | {"weights": "abd"}, [], never)
+    assert not (folder / "record.json").exists()
+
+
+def test_parts_of_the_same_record_are_adopted_without_it(folder):
+    (folder / "record.json").unlink()
+    assert runner.run(folder, RECORD, SHARDS, never).num_rows == 10
+    assert (folder / "record.json").exists()
+
+
+FOLDERS, SECONDS = 20, 60
+
+
+def _claim_each(output, name, both, answers):
+    for n in range(FOLDERS):
+        both.wait()
+        try:
+            runner.claim(output / str(n), {"by": name})
+            answers.put((n, name, "mine"))
+        except RunError as error:
+            answers.put((n, name, str(error)))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # a fork is quick
+def test_of_two_processes_that_claim_one_folder_one_gets_it(tmp_path):
+    start = multiprocessing.get_context("fork")
+    both, answers = start.Barrier(2, timeout=SECONDS), start.Queue()
+    for n in range(FOLDERS):
+        (tmp_path / str(n)).mkdir()
+    for name in ("one", "two"):
+        start.Process(target=_claim_each, args=(tmp_path, name, both, answers), daemon=True).start()
+    found = [answers.get(timeout=SECONDS) for _ in range(2 * FOLDERS)]
+    for n in range(FOLDERS):
+        said = {name: answer for m, name, answer in found if m == n}
+        made = json.loads((tmp_path / str(n) / "record.json").read_text())
+        owner = made["record"]["by"]
+        assert said.pop(owner) == "mine"
+        (refusal,) = said.values()
+        assert "holds results of another configuration" in refusal
+        assert list(contents(tmp_path / str(n))) == ["record.json"]
 
 
 def test_another_division_into_shards_is_refused(folder):
@@ -222,6 +304,44 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_draft(tmp_path):
     assert contents(tmp_path) == {"value.txt": b"old"}
     write_atomically(path, lambda draft: draft.write_text("new"))
     assert contents(tmp_path) == {"value.txt": b"new"}
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_new_file_is_complete_at_once_and_replaces_none(tmp_path, monkeypatch, linked):
+    path = tmp_path / "value.txt"
+    if not linked:  # as on a file system without hard links
+        monkeypatch.setattr(os, "link", lambda *_: os.stat(tmp_path / "none" / "such"))
+    write_atomically(path, lambda draft: draft.write_text("first"), new=True)
+    assert contents(tmp_path) == {"value.txt": b"first"}
+    if linked:
+        with pytest.raises(FileExistsError):
+            write_atomically(path, lambda draft: draft.write_text("second"), new=True)
+    assert contents(tmp_path) == {"value.txt": b"first"}
+
+
+def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    dead, here, elsewhere = process.pid, platform.node(), "another.host.example"
+    stay = [
+        f".part-00001.parquet.{os.getpid()}@{here}.draft",
+        f".part-00001.parquet.1@{here}.draft",  # the first process, of another user
+        f".part-00001.parquet.{dead}@{elsewhere}.draft",
+        ".part-00001.parquet",
+        ".other.draft",
+        "part-00001.parquet.1@.draft",
+    ]
+    go = [
+        f".part-00001.parquet.{dead}@{here}.draft",
+        f".part-00002.parquet.{dead}@{elsewhere}.draft",
+    ]
+    for name in stay + go:
+        (tmp_path / name).touch()
+    long_ago = time.time() - 3 * 24 * 60 * 60
+    for name in (go[1], *stay[3:]):
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    runner.claim(tmp_path, RECORD)
+    assert sorted(contents(tmp_path)) == sorted([*stay, "record.json"])
 
 
 def test_the_old_file_is_there_until_the_new_one_is_complete(tmp_path):

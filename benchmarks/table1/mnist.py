@@ -12,12 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, provenance, undefined, untracked
-from benchmarks.runner import claim, write_atomically
+from benchmarks.runner import claim, read_part, write_part
 from benchmarks.table1 import methods
 from benchmarks.table1.analysis import SAME, analyse, analyses, column
 from benchmarks.table1.findings import findings
@@ -71,19 +70,20 @@ def sweep(
     """Trains and analyses every declared specification; what ``output`` already has is kept.
 
     ``output`` gets one Parquet file per network, of r per test image.  Raises RunError for a
-    folder of another configuration or a broken file, and ArithmeticError if LOO or IG differ
-    between the two orders.
+    folder of another configuration, a broken file, or too few images, and ArithmeticError if LOO
+    or IG differ between the two orders.
     """
     start = time.perf_counter()
     grid = declared(reduced=reduced)
+    _check_counts(grid, images)
     output.mkdir(parents=True, exist_ok=True)
-    claim(output, _record(grid, images))
-    for key in track(list(grid.models), "mnist"):
-        path = output / _file(*key)
-        if not path.exists():
-            table = measure(grid, key, images)
-            write_atomically(path, lambda draft, table=table: pq.write_table(table, draft))
-    tables = {key: _read(output / _file(*key), grid) for key in grid.models}
+    digest = claim(output, _record(grid, images))
+    paths = {key: output / _file(*key) for key in grid.models}
+    for path in filter(Path.exists, paths.values()):
+        _read(path, grid, digest)  # what cannot be used is said before hours of training
+    for key in track([key for key, path in paths.items() if not path.exists()], "mnist"):
+        write_part(paths[key], measure(grid, key, images), digest)
+    tables = {key: _read(path, grid, digest) for key, path in paths.items()}
     rows = [row for key, table in tables.items() for row in _rows(grid, key, table)]
     accuracies = [row["accuracy"] for row in rows]
     limits = {"tolerance": grid.tolerance, "accuracy": grid.accuracy}
@@ -108,6 +108,14 @@ def sweep(
         ),
         seconds=time.perf_counter() - start,
     )
+
+
+def _check_counts(grid, images):
+    wanted = {"train": grid.training["images"], "test": grid.analysis["images"]}
+    there = {split: len(images.labels[split]) for split in wanted}
+    few = [f"{there[s]} of {n} {s} images" for s, n in wanted.items() if there[s] < n]
+    if few:
+        raise RunError(f"{images.origin} has {' and '.join(few)}; get the whole data set again")
 
 
 def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
@@ -209,16 +217,10 @@ def _file(name, seed):
     return f"{re.sub('[^a-z0-9]+', '-', name)}-seed{seed}.parquet"
 
 
-def _read(path, grid):
-    try:
-        table = pq.read_table(path)
-        json.loads(table.schema.metadata[b"made"])
-        wanted = {column(settings) for settings in analyses(grid.analysis)}
-        missing = sorted(wanted - set(table.column_names))
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        raise RunError(
-            f"{path} is truncated or broken ({error}); remove this file and run again"
-        ) from error
+def _read(path, grid, digest):
+    table = read_part(path, digest)
+    wanted = {column(settings) for settings in analyses(grid.analysis)}
+    missing = sorted(wanted - set(table.column_names))
     if missing or len(table) != grid.analysis["images"]:
         raise RunError(
             f"{path} has {len(table)} images and lacks {missing or 'no column'}: "
