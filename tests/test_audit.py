@@ -1,6 +1,7 @@
 """The auditor's graph is the model, its ledger adds up, and its oracle is an independent text."""
 
 from functools import cache
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -27,15 +28,32 @@ def eager(name):
     return model, {key: x[:1] for key, x in inputs.items()}
 
 
+def with_graph(model, inputs):
+    return model, inputs, capture(model, inputs)
+
+
+@cache
+def captured(name):
+    """A family, its example and its graph, once for all tests, which leave them as they are."""
+    return with_graph(*eager(name))
+
+
+def audit_of(captured, composite=ATTNLRP, epsilon=0.0):
+    """The audit of class 1 of what was captured before: most of an audit is capturing."""
+    model, inputs, graph = captured
+    with mock.patch("numeric.auditing.audit.capture", return_value=graph):
+        return audit(model, inputs, composite, target=1, epsilon=epsilon)
+
+
 @cache
 def audited(name, composite="attnlrp", epsilon=0.0):
-    """The audit of class 1, once for all tests."""
-    return audit(*eager(name), COMPOSITES[composite], target=1, epsilon=epsilon)
+    """An audit by the name of its composite, once for all tests."""
+    return audit_of(captured(name), COMPOSITES[composite], epsilon)
 
 
 @pytest.mark.parametrize("name", cases.FAMILIES)
 def test_the_captured_graph_computes_the_logits_of_the_model(name):
-    model, inputs = eager(name)
+    model, inputs, _ = captured(name)
     found = audited(name)
     tolerance = 1e-5 if name in SINGLE else 1e-12
     assert abs(found.logit - model(**inputs).logits[0, 1].item()) <= tolerance
@@ -46,7 +64,7 @@ def test_the_captured_graph_computes_the_logits_of_the_model(name):
 @pytest.mark.parametrize("name", cases.FAMILIES)
 def test_the_fast_path_is_the_numpy_rules_on_the_captured_graph(name, composite):
     fast, _ = cases.family(name)  # sdpa, whose kernels keep float64
-    _, inputs = eager(name)
+    _, inputs, _ = captured(name)
     a = attribute(fast, inputs, COMPOSITES[composite], target=1)
     found = audited(name, composite)
     np.testing.assert_allclose(a.relevance[0].numpy(), found.relevance, rtol=1e-8, atol=1e-8)
@@ -72,16 +90,17 @@ def test_padding_changes_nothing_that_the_oracle_finds(name):
 
 @pytest.mark.parametrize("name", ["bert", "distilbert", "roberta", "electra", "albert"])
 def test_at_a_finite_epsilon_both_texts_put_the_stabiliser_at_the_same_places(name):
-    a = attribute(*eager(name), ATTNLRP, target=1, epsilon=0.25)
+    model, inputs, _ = captured(name)
+    a = attribute(model, inputs, ATTNLRP, target=1, epsilon=0.25)
     found = audited(name, epsilon=0.25)
     np.testing.assert_allclose(a.relevance[0].numpy(), found.relevance, rtol=1e-8, atol=1e-8)
 
 
 def test_a_mix_of_layers_is_audited_as_such():
-    model, inputs = eager("bert")
+    model, inputs, _ = captured("bert")
     mix = bypass_softmax([1])
     a = attribute(model, inputs, mix, target=1)
-    found = audit(model, inputs, mix, target=1)
+    found = audit_of(captured("bert"), mix)
     np.testing.assert_allclose(a.relevance[0].numpy(), found.relevance, rtol=1e-8, atol=1e-10)
     absorbed = {layer: row.get("Taylor term", 0) for layer, row in found.by_layer().items()}
     assert absorbed[0] != 0
@@ -107,7 +126,7 @@ def test_a_wrong_rule_in_the_oracle_is_noticed(key, monkeypatch):
 
     want = audited("llama")
     monkeypatch.setitem(by_kind.RULES, key, wrong)
-    found = audit(*eager("llama"), target=1)
+    found = audit_of(captured("llama"))
     assert abs(found.relevance - want.relevance).max() > 1e-4
     assert abs(sum(line.numerical for line in found.ledger.lines)) > 1e-4  # the lemmas are apart
 
@@ -133,15 +152,15 @@ def test_without_biases_cp_lrp_hands_everything_on():
         for path, parameter in model.named_parameters():
             if path.endswith("bias"):
                 parameter.zero_()
-    found = audit(model, inputs, CP_LRP, target=1)
+    unbiased = with_graph(model, inputs)
+    found = audit_of(unbiased, CP_LRP)
     assert abs(found.residual) < 1e-12
-    hands_on = found.verdicts[0]
-    assert hands_on.verdict != REFUTED
-    assert audit(model, inputs, ATTNLRP, target=1).verdicts[0].verdict == REFUTED
+    assert found.verdicts[0].verdict != REFUTED
+    assert audit_of(unbiased, ATTNLRP).verdicts[0].verdict == REFUTED
 
 
 def test_what_absorbs_is_named_with_its_place():
-    model, _ = eager("bert")
+    model = captured("bert")[0]
     found = audited("bert")
     worst = found.worst(3)
     sizes = [sum(map(abs, line.absorbed.values())) for line in found.ledger.lines]
