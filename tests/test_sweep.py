@@ -88,16 +88,20 @@ def test_table_a3_of_the_embedded_model_equals_34_runs(embedded):
     check(embedded["sdpa"], cases.encode(cases.SENTENCES), composites)
 
 
-def test_in_float32_the_sweep_is_as_close_to_float64_as_separate_runs(embedded):
+def test_in_float32_the_sweep_differs_from_float64_by_rounding(embedded):
     exact, inputs = embedded["sdpa"], cases.encode(cases.SENTENCES)
     single = cases.load_embedded("sdpa").float()
     composites = table_a3(12)
     truth = sweep.sweep(exact, inputs, composites).relevance
-    alone = torch.stack([attribute(single, inputs, c).relevance for c in composites])
     found = sweep.sweep(single, inputs, composites).relevance
-    error = lambda x: (x - truth).square().mean().sqrt().item()
     assert found.dtype == torch.float32
-    assert 0 < error(found) < 1.5 * error(alone)
+    # Each term of the inner products on a path is rounded, forth and back, and errors of either
+    # sign add up as the root of their number: so on any processor, whatever its kernels.
+    config = exact.config
+    terms = 2 * config.num_hidden_layers * (5 * config.hidden_size + config.intermediate_size)
+    unit = torch.finfo(torch.float32).eps / 2
+    size = lambda x: x.square().mean().sqrt().item()
+    assert 0 < size(found - truth) < terms**0.5 * unit * size(truth)
 
 
 # Work

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 def stabilize(z: Tensor, eps: float) -> Tensor:
@@ -32,8 +33,11 @@ class _Slope(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, x, slope_at_zero):
         y = f(x)
-        slope = y / x
-        slope.nan_to_num_(nan=slope_at_zero, posinf=torch.inf, neginf=-torch.inf)
+        # Processors may take subnormal numbers for 0.  Beyond this x, neither x nor y is one.
+        least = torch.finfo(x.dtype).tiny * max(1, 2 / abs(slope_at_zero)) if slope_at_zero else 0
+        slope = y / functional.hardshrink(x, least)
+        pole = slope_at_zero or torch.inf
+        slope.nan_to_num_(nan=slope_at_zero, posinf=pole, neginf=pole)
         ctx.save_for_backward(slope)  # in place of x, so that f is computed once
         return y
 
@@ -70,6 +74,11 @@ def scale_each(xs: Sequence[Tensor], factors: Sequence[float | Tensor]) -> tuple
     return _Scale.apply(factors, *xs)
 
 
+def wide(x: Tensor) -> Tensor:
+    """``x`` in float32 or wider, where a stabiliser keeps its size."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:
     """Epsilon rule (Eq. 1) at the output ``z`` of a linear map or a sum.
 
@@ -78,16 +87,17 @@ def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:
     """
     if eps == 0 and bias is None:
         return z
-    fixed = z.detach()
-    return scale(z, fixed / stabilize(fixed if bias is None else fixed - bias.detach(), eps))
+    fixed = wide(z.detach())
+    share = fixed / stabilize(fixed if bias is None else fixed - bias.detach(), eps)
+    return scale(z, share.to(z.dtype))
 
 
 def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
     """Epsilon rule at ``o = a @ b`` (Eqs. 3 and 4): each factor gets R o / (2 o + eps sign o)."""
     if eps == 0:
         return scale(o, 0.5)
-    fixed = o.detach()
-    return scale(o, fixed / stabilize(2 * fixed, eps))
+    fixed = wide(o.detach())
+    return scale(o, (fixed / stabilize(2 * fixed, eps)).to(o.dtype))
 
 
 def held_layer_norm(norm: nn.LayerNorm, x: Tensor, *, eps: float) -> Tensor:
@@ -105,16 +115,17 @@ def held_rms_norm(norm: nn.Module, x: Tensor, *, eps: float) -> Tensor:
     Statistics are those of ``x`` in float32 or wider: float64 keeps its digits here, although
     the modules of Transformers pass through float32.
     """
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    square = wide.detach().pow(2).mean(-1, keepdim=True)
-    y = norm.weight * (wide * torch.rsqrt(square + norm.variance_epsilon)).to(x.dtype)
+    full = wide(x)
+    square = full.detach().pow(2).mean(-1, keepdim=True)
+    y = norm.weight * (full * torch.rsqrt(square + norm.variance_epsilon)).to(x.dtype)
     return epsilon(y, eps=eps)
 
 
 def identity(f, x: Tensor, *, slope_at_zero: float) -> Tensor:
     """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x.
 
-    Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there.  f must return a
-    new tensor, because x is looked at again.
+    Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there, and unless that is
+    0 also where x is so small that x or y may be subnormal.  f must return a new tensor, because
+    x is looked at again.
     """
     return _Slope.apply(f, x, slope_at_zero)

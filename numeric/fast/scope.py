@@ -84,7 +84,7 @@ def plan_patches(model, sites, composite: Composite, *, eps, at_projections: boo
     ``at_projections``: the factors of attention act before rotation, which then reads cotangents
     that do not have them yet, and a query that is cut off needs no gradient.
     """
-    check_stabiliser(eps)
+    check_stabiliser(eps, model.dtype)
     if eps:
         _check_reach(model, sites, eps)
     chosen = assigned(sites, composite)
@@ -125,11 +125,18 @@ def assigned(sites: list[families.Site], composite: Composite) -> dict[nn.Module
     return chosen
 
 
-def check_stabiliser(eps) -> None:
+def check_stabiliser(eps, dtype: torch.dtype = torch.float64) -> None:
+    """Raises ValueError unless ``eps`` is 0 or a number that subnormal ones cannot rival."""
     if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < float("inf"):
         raise ValueError(
             f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
             "pass eps=0 for the limit"
+        )
+    number = torch.finfo(torch.promote_types(dtype, torch.float32))  # as in rules.wide
+    if 0 < eps < (least := number.tiny / number.eps):
+        raise ValueError(
+            f"eps={eps!r}: in {number.dtype} the stabiliser must be 0 or at least {least:.0e}, "
+            "because processors may take numbers near it for 0; pass eps=0 for the limit, or more"
         )
 
 
@@ -237,16 +244,16 @@ def _tap(modules, tap, composite, eps):
         if type(module) in families.CLASS_TOKEN:
             first = getattr(module, families.CLASS_TOKEN[type(module)])
             output = torch.cat([first.expand(len(output), -1, -1), output], dim=1)
-        tap.entered.append(_wide(output.detach()))
+        tap.entered.append(rules.wide(output.detach()))
 
     def keep_token_type(output):
-        tap.entered.append(_wide(output.detach()))
+        tap.entered.append(rules.wide(output.detach()))
 
     def cut(stabilised, x):
         # Words come first; a model may look token types up in the same table as words.
         tap.word, tap.token_type, *_ = *tap.entered, None
         tap.entered.clear()
-        tap.whole = whole = _wide(x.detach())
+        tap.whole = whole = rules.wide(x.detach())
         if stabilised:
             kept = whole / rules.stabilize(whole, eps)
             tap.whole, tap.word = whole * kept, tap.word * kept
@@ -270,7 +277,3 @@ def _tap(modules, tap, composite, eps):
             else:
                 plan += [partial(patches.change_input, getattr(module, receiver), at_sum)]
     return plan
-
-
-def _wide(x):
-    return x.to(torch.promote_types(x.dtype, torch.float32))
