@@ -3,14 +3,13 @@
 import difflib
 import hashlib
 import json
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
-    AutoConfig,
     AutoImageProcessor,
     AutoModelForImageClassification,
     AutoModelForSequenceClassification,
@@ -66,25 +65,17 @@ def load(
     ``attention`` is an implementation such as "eager"; the default is the model's.
     Raises UnavailableError that says what was looked for, where, and what works offline.
     """
-    with _loading(name) as source:
-        revision = revision or SOURCES["models"].get(name)
-        # The embedded weights are stored in float16, which would otherwise be the dtype.
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            source,
-            dtype=torch.float32,
-            revision=revision,
-            attn_implementation=attention,
-            output_loading_info=True,
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
-    _check_weights(name, info)
+    revision = revision or SOURCES["models"].get(name)
+    model, tokenizer = _loaded(
+        name, AutoModelForSequenceClassification, AutoTokenizer, revision, attention
+    )
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
         raise ValueError(
             f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
             "model with tokenizer.save_pretrained"
         )
     return Classifier(
-        model.eval().to(device),
+        model.to(device),
         tokenizer,
         name,
         sha256=digest(model),
@@ -106,31 +97,64 @@ def check_device(device: str) -> None:
 def takes_images(name: str) -> bool:
     """Whether the model ``name`` says that it classifies images; raises as ``load``."""
     with _loading(name) as source:
-        classes = AutoConfig.from_pretrained(source).architectures or ()
-    return any("ForImageClassification" in cls for cls in classes)
+        classes = PreTrainedConfig.get_config_dict(source)[0].get("architectures") or ()
+        return any("ForImageClassification" in cls for cls in classes)
 
 
 def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifier:
     """The image classifier ``name`` in float32: a folder or a Hub id; raises as ``load``."""
+    classes = AutoModelForImageClassification, AutoImageProcessor
+    return ImageClassifier(*_loaded(name, *classes, None, attention), name)
+
+
+def _loaded(name, model_class, reader_class, revision, attention):
+    """A model in eval mode, and what prepares its input; no code of theirs is run."""
+    options = {"revision": revision, "trust_remote_code": False}  # else standard input is asked
     with _loading(name) as source:
-        model, info = AutoModelForImageClassification.from_pretrained(
-            source, dtype=torch.float32, attn_implementation=attention, output_loading_info=True
+        config, _ = PreTrainedConfig.get_config_dict(source, revision=revision)
+        programs = list(_programs(config))
+    if programs:
+        raise ValueError("\n".join(f"model {name!r}, config.json: {said}" for said in programs))
+    with _loading(name) as source:
+        # The embedded weights are stored in float16, which would otherwise be the dtype.
+        model, info = model_class.from_pretrained(
+            source,
+            dtype=torch.float32,
+            attn_implementation=attention,
+            output_loading_info=True,
+            weights_only=True,  # a pickle can do anything
+            **options,
         )
-        processor = AutoImageProcessor.from_pretrained(source)
+        reader = reader_class.from_pretrained(source, **options)
+        if model.main_input_name == "input_ids":
+            reader(["."])  # its settings are first read now
     _check_weights(name, info)
-    return ImageClassifier(model.eval(), processor, name)
+    return model.eval(), reader
+
+
+def _programs(config):
+    """What a config, or one inside it, asks for that would be fetched and run."""
+    for key, value in config.items():
+        if "implementation" in key and "/" in str(value):
+            yield f"{key} = {value!r} is a program on the Hub; take that line out"
+        elif key == "quantization_config" and value:
+            yield f"{key}: pass the model as it was before its weights were quantised"
+        elif isinstance(value, dict):
+            yield from _programs(value)
 
 
 @contextmanager
 def _loading(name):
-    """Where to load ``name`` from, quietly; what goes wrong becomes advice."""
+    """Where to load ``name`` from, quietly; whatever Transformers raises becomes advice."""
     source = _source(name)
     verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # its loading bar would break ours
     logging.disable_progress_bar()
     try:
-        yield source
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield source
+    except Exception as error:  # of any type, if a folder holds what its reader did not expect
         raise UnavailableError(_advice(name, source, error)) from error
     finally:
         logging.set_verbosity(verbosity)
@@ -201,7 +225,8 @@ def _source(name):
 
 
 def _advice(name, source, error):
-    what = f"model {name!r} could not be loaded: {first_line(error)}\n"
+    kind = "" if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: "
+    what = f"model {name!r} could not be loaded: {kind}{first_line(error)}\n"
     if isinstance(source, Path):
         return what + (
             f"{source} must hold what save_pretrained writes for a model and its tokenizer: "

@@ -172,13 +172,15 @@ def test_model_and_tokenizer_of_a_known_id_are_asked_for_at_its_pinned_revision(
         return from_pretrained
 
     loaded = models.load()
+    config = answer("config", ({}, {}))
+    monkeypatch.setattr(models.PreTrainedConfig, "get_config_dict", config)
     model = answer("model", (loaded.model, {"missing_keys": []}))
     monkeypatch.setattr(models.AutoModelForSequenceClassification, "from_pretrained", model)
     tokenizer = answer("tokenizer", loaded.tokenizer)
     monkeypatch.setattr(models.AutoTokenizer, "from_pretrained", tokenizer)
     assert models.load(name, **given).name == name
     source = str(models.EMBEDDED) if name == "embedded" else name
-    assert asked == [("model", source, revision), ("tokenizer", source, revision)]
+    assert asked == [(kind, source, revision) for kind in ("config", "model", "tokenizer")]
 
 
 def test_a_mistyped_id_is_named_before_the_hub_is_asked():
