@@ -1,5 +1,6 @@
 """What all commands share: where they print, and one message for what a user can mend."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -10,8 +11,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from axioms.composites import UnassignedOperation
 
-console = Console(emoji=False)  # `:b:` in a path is a path
-problems = Console(stderr=True, emoji=False)
+# What moves a cursor, colours a terminal, or turns the direction of writing around.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class _Shown(Console):
+    """Shows what is in a text, a label or a path as characters, and obeys none of them."""
+
+    def render(self, renderable, options=None):
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=CONTROLS.sub("�", part.text))
+
+
+console = _Shown(emoji=False)  # `:b:` in a path is a path
+problems = _Shown(stderr=True, emoji=False)
 
 
 @contextmanager

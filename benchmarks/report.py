@@ -53,11 +53,11 @@ def markdown(results: Sequence[Result]) -> str:
     parts = []
     for result in results:
         parts += [
-            f"### {result.title}",
+            f"### {tables.escaped(result.title)}",
             *([] if result.table == "theorems" else [tables.markdown(result)]),
         ]
         if result.notes:
-            parts.append("\n".join(f"- {note}" for note in result.notes))
+            parts.append("\n".join(f"- {tables.escaped(note)}" for note in result.notes))
     return "\n\n".join(parts) + "\n"
 
 

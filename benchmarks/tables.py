@@ -1,5 +1,6 @@
 """Results as tables of text: one list of columns per experiment, for terminal and HTML alike."""
 
+import html
 import math
 import re
 from collections.abc import Callable
@@ -168,9 +169,13 @@ def markdown(result: Result) -> str:
     right = numeric(rows)
     lines = [[" ".join(header.split()) for header in headers]]
     lines += [["--:" if n else "---" for n in right], *rows]
-    return "\n".join(
-        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
-    )
+    return "\n".join(f"| {' | '.join(map(escaped, line))} |" for line in lines)
+
+
+def escaped(text: str) -> str:
+    """``text`` in one line of Markdown, in which nothing is a tag, a picture or a cell's end."""
+    one_line = html.escape(" ".join(text.splitlines()), quote=False)
+    return re.sub(r"[|`]|](?=[(\[:])", r"\\\g<0>", one_line)
 
 
 def terminal(result: Result) -> Table:

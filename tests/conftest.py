@@ -1,12 +1,15 @@
 """Fixtures that several tests share; tests leave the models as they were."""
 
+import builtins
+import io
+import socket
 import sys
 from functools import partial
 
 import pytest
 
 from axioms.prove import prove
-from tests import cases, program
+from tests import cases, folders, program
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +38,29 @@ def tiny():
 @pytest.fixture
 def batch():
     return cases.tiny_batch()
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """A folder as `save_pretrained` writes it: a random BERT and a tokenizer."""
+    return folders.tiny(tmp_path_factory.mktemp("models") / "tiny-bert")
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Whatever opens a connection or reads standard input fails the test."""
+
+    def fail(*arguments, **_):
+        pytest.fail(f"something outside was asked: {arguments}")
+
+    for place, name in (
+        (socket.socket, "connect"), (socket.socket, "connect_ex"), (socket, "getaddrinfo"),
+        (socket, "gethostbyname"), (builtins, "input"),
+    ):  # fmt: skip
+        monkeypatch.setattr(place, name, fail)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for name in ("read", "readline"):
+        monkeypatch.setattr(sys.stdin, name, fail)
 
 
 @pytest.fixture

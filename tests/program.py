@@ -1,6 +1,7 @@
 """What tests of the command line share: proofs to run, and readers of what is written."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 HEAD = "import pytest\n\n"
@@ -11,6 +12,13 @@ REFUTES = (
     '    record_property("witness", "1 and 2")\n'
 )
 FAILS = '@pytest.mark.theorem(3, "Two is three.", "proved")\ndef test_three():\n    assert 2 == 3\n'
+
+PRINTED = re.compile(r"[\n -~\xa0-\u200d\u2010-\u2029\u202f-\u2065\u206a-\U0010ffff]")
+
+
+def obeyed(text):
+    """The characters of a text that a terminal obeys instead of printing them."""
+    return PRINTED.sub("", text)
 
 
 class Page(HTMLParser):

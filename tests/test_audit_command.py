@@ -11,13 +11,15 @@ from tests.test_audit_presentation import check_causes, check_layers, flat
 
 def test_the_command_writes_the_three_forms_of_one_audit(run, tmp_path):
     html, data = tmp_path / "a.html", tmp_path / "a.json"
-    text = "<script>alert(1)</script> & fine"
+    text = "<script>alert(1)</script> & fine \x1b[31m \x9b2J \u202e"
     code, out, err = run("audit", "embedded", text, "--html", html, "--json", data, "--worst", 3)
     assert (code, err) == (0, "")
     facts = program.strict_json(data)
     assert facts["input"] == text
     assert facts["forward_error"] < 1e-4
     assert len(facts["worst"]) == 3
+    assert program.obeyed(out) == ""
+    assert "fine �[31m �2J �" in out
     check_causes(out)
     check_layers(out)
     shown = program.Page(html)

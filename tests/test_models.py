@@ -14,24 +14,11 @@ from transformers import (
     AutoTokenizer,
     BertForSequenceClassification,
     BertModel,
-    BertTokenizerFast,
 )
 
 from benchmarks import models, rows
 from tests import cases
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "fine", "film", "dull", "soup", "."]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """A folder as `save_pretrained` writes it: a random BERT in float64, and a tokenizer."""
-    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
-    cases.tiny_bert(vocab_size=len(WORDS)).save_pretrained(folder)
-    vocabulary = folder.parent / "vocab.txt"
-    vocabulary.write_text("\n".join(WORDS))
-    BertTokenizerFast(vocab=str(vocabulary)).save_pretrained(folder)
-    return folder
+from tests.folders import WORDS
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 DIGITS = 4
 UNITS = 10**DIGITS
+SUMS_TO = 10**9  # causes add up to a residual to one part in so many
 
 
 def signed(number: float) -> str:
@@ -15,10 +16,10 @@ def signed(number: float) -> str:
 def adding_up(parts: Sequence[float], total: float) -> list[str]:
     """``parts`` rounded so that as written they sum to ``signed(total)``; none moves by a digit.
 
-    Those cut off most are rounded up first.  Raises ValueError if the parts do not sum to
-    ``total``.
+    Those cut off most are rounded up first; of numbers so large that floats are coarser than the
+    digits, the largest takes the difference.  Raises ValueError if they do not sum to ``total``.
     """
-    return [_written(units) for units in _shares(parts, round(total * UNITS))]
+    return [_written(units) for units in _shares(parts, round(total * UNITS), abs(total * UNITS))]
 
 
 def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[str, str], str]:
@@ -28,7 +29,7 @@ def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[st
     """
     before = round(arrived * UNITS)
     after = round((arrived - sum(absorbed.values())) * UNITS)
-    shares = _shares(list(absorbed.values()), before - after)
+    shares = _shares(list(absorbed.values()), before - after, abs(before))
     return (
         _written(before),
         dict(zip(absorbed, map(_written, shares), strict=True)),
@@ -36,16 +37,21 @@ def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[st
     )
 
 
-def _shares(parts, total):
+def _shares(parts, total, scale):
+    """``scale``: the largest number around, of which a float knows 15 digits or so."""
     cut = [math.floor(x * UNITS) for x in parts]
     missing = total - sum(cut)
-    if not 0 <= missing <= len(parts):
+    beyond = missing - sorted((0, missing, len(parts)))[1]
+    if abs(beyond) * SUMS_TO > scale or (not parts and missing):
         raise ValueError(f"{list(parts)} do not sum to {total / UNITS} in {DIGITS} digits")
+    if beyond:
+        cut[max(range(len(parts)), key=lambda i: abs(cut[i]))] += beyond
     by_rest = sorted(range(len(parts)), key=lambda i: cut[i] - parts[i] * UNITS)
-    for i in by_rest[:missing]:
+    for i in by_rest[: missing - beyond]:
         cut[i] += 1
     return cut
 
 
 def _written(units):
-    return f"{units / UNITS:+.{DIGITS}f}"
+    sign = "-" if units < 0 else "+"  # whole numbers throughout: floats end at 16 digits
+    return f"{sign}{abs(units) // UNITS}.{abs(units) % UNITS:0{DIGITS}d}"
