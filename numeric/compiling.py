@@ -1,9 +1,11 @@
 """LRP for many batches: the rules stay on the model, and its passes may be one compiled graph."""
 
+import inspect
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from threading import RLock
 
 import torch
 from torch import _dynamo
@@ -39,11 +41,19 @@ def compiled(
     compiler, half a minute or more; relevance differs from that of ``attribute`` by rounding.
     Torch 2.13 fails on GPT-2 with ``dynamic=True``, which the default does not need.
     With ``disable=True`` nothing is compiled: relevance is that of ``attribute``, and the rules are
-    planned and placed once for the block.  Inside it the model carries its rules: its parameters
-    are frozen, a second scope on it is an error, and its modules must not be replaced.
+    planned and placed once for the block, on a twin that shares the model's weights: modules that
+    are replaced and weights that are moved inside the block do not reach it.  Batches of several
+    threads run one after the other.
     Raises what ``attribute`` raises, ValueError for methods that are no rules, and RuntimeError
     where torch is too old.
     """
+    known = list(inspect.signature(torch.compile).parameters)[1:]  # behind the model
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(
+            f"compiled() has no option {', '.join(map(repr, unknown))}; it has epsilon, share and "
+            f"those of torch.compile: {', '.join(known)}"
+        )
     if not disable and not hasattr(_dynamo.config, "trace_autograd_ops"):
         raise RuntimeError(
             f"torch {torch.__version__} cannot compile a backward pass into the graph; install "
@@ -55,7 +65,7 @@ def compiled(
     with scope.applied(model, composite, eps=epsilon) as tap:
 
         def both_ways(arguments, target):
-            logits = model(**arguments).logits
+            logits = tap.model(**arguments).logits
             last = logits.shape[1] - 1  # what is out of range is refused after the pass
             chosen = logits.argmax(dim=1) if target is None else target.clamp(0, last)
             logit = logits.gather(1, chosen[:, None])
@@ -87,17 +97,19 @@ def compiled(
             return relevance, *choose(logits), {}
 
         def explain(inputs, target=None):
-            if ended:
-                raise RuntimeError(
-                    "the block of compiled() has ended, and with it the rules on the model; "
-                    "call inside the block, or open another"
-                )
             used = {"epsilon": epsilon, "share": share}
             by_target = partial(run, target=target)
-            return explained(model, inputs, target, name, by_target, used, modules=modules)
+            with turn:
+                if ended:
+                    raise RuntimeError(
+                        "the block of compiled() has ended, and with it the rules; call inside "
+                        "the block, or open another"
+                    )
+                return explained(model, inputs, target, name, by_target, used, modules=modules)
 
-        ended = []
+        turn, ended = RLock(), []  # the tap is for one thread at a time
         try:
             yield explain
         finally:
-            ended.append(True)
+            with turn:
+                ended.append(True)

@@ -7,11 +7,15 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from numeric.fast import families, patches
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 PIXELS = "pixel_values"
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
+"""Where the hooks come from that stock models keep, such as after ``output_attentions=True``."""
 Modules = list[tuple[str, nn.Module]]  # each with its path
 
 
@@ -142,11 +146,40 @@ def _model_problems(model, modules):
             f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
             "the propagation rules; pass the model as it was before model.compile()"
         )
+    hooked = [path or "(root)" for path, m in modules if _hooks(m)]
+    if hooked:
+        yield (
+            f"hooks on {len(hooked)} modules, {', '.join(hooked)}: no rule knows what a hook "
+            "changes, nor if it does; remove them for the call (handle.remove())"
+        )
+    replaced = [path or "(root)" for path, m in modules if "forward" in vars(m) and m._modules]
+    if replaced:
+        yield (
+            f"replaced forward of {len(replaced)} modules, {', '.join(replaced)}: what it runs may "
+            "pass the propagation rules by; restore that of the class (del module.forward)"
+        )
     if not getattr(model.config, "return_dict", True):
         yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
     parameters = patches.own_parameters([m for _, m in modules])
     if [x for x in parameters if x.is_inference()]:
         yield "model was made in inference mode and has no gradients; load it outside of that"
+
+
+def _hooks(module):
+    """All that a user may have put on a module."""
+    found = [hook for table in HOOKS if (t := vars(module)[table]) for hook in t.values()]
+    return [hook for hook in found if getattr(hook, "__module__", "") not in OF_TRANSFORMERS]
+
+
+def mask_problems(model: nn.Module):
+    """What is wrong where Transformers drops the attention mask, silently."""
+    name = model.config.get_text_config()._attn_implementation
+    if name not in ALL_MASK_ATTENTION_FUNCTIONS:
+        yield (
+            f"attention {name!r} has no mask function, without which Transformers drops "
+            f"attention_mask; call transformers.AttentionMaskInterface.register({name!r}, f), "
+            "with f such as transformers.masking_utils.eager_mask"
+        )
 
 
 def _structure_problems(inputs):
@@ -195,6 +228,8 @@ def _value_problems(model, batch, modules):
     if len(odd):
         yield f"attention_mask has the value {odd[0].item()}; it must be 0 or 1"
     absent = batch.attention_mask != 1
+    if absent.any():
+        yield from mask_problems(model)
     empty = absent.all(dim=1).nonzero()[:, 0].tolist()
     if empty:
         yield f"empty text: no token in examples {empty}; leave them out of the batch"

@@ -179,14 +179,13 @@ def test_a_batch_that_broke_off_leaves_nothing_to_the_next():
     other = {"input_ids": batch["input_ids"].flip(1)}
     want = attribute(model, batch, share="word")
 
-    def break_off(_module, _arguments):
+    def break_off(_):
         raise MemoryError
 
     with numeric.compiled(model, share="word", disable=True) as explain:
-        hook = model.bert.embeddings.position_embeddings.register_forward_pre_hook(break_off)
-        with pytest.raises(MemoryError):
+        positions = model.bert.embeddings.position_embeddings
+        with traces.watch(positions, break_off), pytest.raises(MemoryError):
             explain(other)
-        hook.remove()
         assert explain(batch).relevance.equal(want.relevance)
 
 
@@ -203,11 +202,20 @@ def test_the_model_is_left_as_it_was():
     before = traces.snapshot(model)
     with numeric.compiled(model, backend=EAGER) as explain:
         explain(batch)
-        with pytest.raises(RuntimeError, match="already has propagation rules"):
-            attribute(model, batch)
+        traces.assert_same(before, traces.snapshot(model))
     traces.assert_same(before, traces.snapshot(model))
     with pytest.raises(RuntimeError, match=r"the block of compiled\(\) has ended"):
         explain(batch)
+
+
+@pytest.mark.parametrize("disable", [True, False])
+def test_options_that_do_not_exist_are_refused(disable):
+    wrong = {"epsilom": 1e-2, "positions": "signed", "disable": disable}
+    with (
+        pytest.raises(TypeError, match=r"no option 'epsilom', 'positions'; it has epsilon, .*mode"),
+        numeric.compiled(cases.tiny_bert(), **wrong),
+    ):
+        pass
 
 
 def test_bad_input_is_refused_as_by_attribute():

@@ -36,8 +36,8 @@ def test_the_logits_are_those_of_the_stock_model(name):
         model, inputs = cases.family(name)
         model = model.to(dtype)
         for composite in COMPOSITES.values():
-            with scope.applied(model, composite):
-                logits = model(**inputs).logits
+            with scope.applied(model, composite) as tap:
+                logits = tap.model(**inputs).logits
             close(logits, model(**inputs).logits, tolerance=tolerance)
 
 

@@ -12,7 +12,7 @@ from numeric.methods import loo, masking
 from numeric.methods.whole import whole
 from tests import cases
 from tests.test_families import DECODERS, ENCODERS, ROTARY, SINGLE, close
-from tests.traces import assert_same, contains, refused, snapshot
+from tests.traces import assert_same, contains, refused, snapshot, watch
 
 PROJECTING = [name for name in ENCODERS if name != "albert"]
 
@@ -132,8 +132,8 @@ def test_encoders_project_once_and_finish_one_row(name):
     assert len(kept.first) == 3
     rows = []
     last = [m for m in model.modules() if type(m) is torch.nn.LayerNorm][-1]
-    last.register_forward_hook(lambda _m, _i, out: rows.append(out.shape[1]))
-    attribute(model, inputs, "loo", batch_size=10)
+    with watch(last, lambda out: rows.append(out.shape[1])):
+        attribute(model, inputs, "loo", batch_size=10)
     assert rows == [6, 1, 1]  # the batch itself, six copies of 5 tokens, four of 3
 
 
@@ -156,8 +156,8 @@ def test_decoders_run_only_what_comes_behind_the_token(name):
     model, inputs = cases.family(name)
     inputs = {key: x[:1] for key, x in inputs.items()}
     seen = []
-    model.get_input_embeddings().register_forward_hook(lambda _m, _i, out: seen.append(out.shape))
-    attribute(model, inputs, "loo", batch_size=1)
+    with watch(model.get_input_embeddings(), lambda out: seen.append(out.shape)):
+        attribute(model, inputs, "loo", batch_size=1)
     assert [tuple(shape[:2]) for shape in seen] == [
         (1, 6),
         (1, 5),
@@ -180,17 +180,15 @@ def test_the_model_is_left_as_it_was(name):
 
 
 WRONG = {  # what a shortcut may get wrong: fields of Whole, from those that are right
-    "tables of another text": lambda kept, _: {
-        "first": {m: x.flip(0) for m, x in kept.first.items()}
-    },
-    "tables of moved tokens": lambda kept, _: {
+    "tables of another text": lambda kept: {"first": {m: x.flip(0) for m, x in kept.first.items()}},
+    "tables of moved tokens": lambda kept: {
         "first": {m: x.roll(1, 1) for m, x in kept.first.items()}
     },
-    "one table for all": lambda kept, _: {
+    "one table for all": lambda kept: {
         "first": dict.fromkeys(kept.first, next(iter(kept.first.values())))
     },
-    "the end of another layer": lambda _, model: {
-        "last": model.bert.encoder.layer[0].attention.output
+    "the end of another layer": lambda kept: {
+        "last": kept.model.bert.encoder.layer[0].attention.output
     },
 }
 
@@ -199,14 +197,14 @@ def check_with(fields, monkeypatch):
     """The check, with some of what the whole batch leaves to the copies replaced."""
     model, inputs = cases.family("bert")
     kept = whole(model, prepare(model, inputs))
-    kept = dataclasses.replace(kept, **fields(kept, model))
+    kept = dataclasses.replace(kept, **fields(kept))
     monkeypatch.setattr(loo, "whole", lambda *_: kept)
     a = attribute(model, inputs, "loo")
     check(model, inputs, a.relevance, a.target, a.logit)
 
 
 def test_the_right_tables_pass(monkeypatch):
-    check_with(lambda *_: {}, monkeypatch)
+    check_with(lambda _: {}, monkeypatch)
 
 
 @pytest.mark.parametrize("wrong", WRONG)

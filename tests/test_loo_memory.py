@@ -10,7 +10,7 @@ from numeric import attribute
 from numeric.methods.chunks import bytes_of_a_copy, chunks
 from tests import cases
 from tests.test_families import close
-from tests.traces import assert_same, contains, refused, snapshot
+from tests.traces import assert_same, contains, refused, snapshot, watch
 
 
 def needs(model, tokens):
@@ -21,13 +21,11 @@ def needs(model, tokens):
 def test_a_small_budget_runs_few_copies_and_gives_the_same(tiny, batch):
     want = attribute(tiny, batch, "loo")
     shapes = []
-    tiny.get_input_embeddings().register_forward_hook(
-        lambda _m, _i, out: shapes.append(tuple(out.shape[:2]))
-    )
     for copies in (1, 2, 100):
         shapes.clear()
         memory = copies * needs(tiny, 6)
-        close(attribute(tiny, batch, "loo", memory=memory).relevance, want.relevance)
+        with watch(tiny.get_input_embeddings(), lambda out: shapes.append(tuple(out.shape[:2]))):
+            close(attribute(tiny, batch, "loo", memory=memory).relevance, want.relevance)
         assert shapes.pop(0) == (2, 6)  # the batch itself
         assert shapes[0] == (min(copies, 6), 6)  # one copy of 6 tokens and five of 5
         assert all(n * needs(tiny, tokens) <= memory for n, tokens in shapes)

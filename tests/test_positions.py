@@ -77,7 +77,7 @@ def test_position_and_token_type_are_what_bert_looks_up():
     model, batch = cases.tiny_bert(), cases.tiny_batch()
     got = signed(model, batch)
     with scope.applied(model, ATTNLRP) as tap, torch.enable_grad():
-        logits = model(**batch).logits.gather(1, got.target[:, None])
+        logits = tap.model(**batch).logits.gather(1, got.target[:, None])
         (c,) = torch.autograd.grad(logits.sum(), tap.embedding)
     tables = model.bert.embeddings
     place = tables.position_embeddings.weight[: c.shape[1]].detach() * c
@@ -92,7 +92,7 @@ def test_token_types_that_gpt2_looks_up_among_words_are_no_words():
     types = torch.tensor([[4, 4, 4, 9, 9, 9], [4, 9, 9, 9, 0, 0]])
     table = model.transformer.wpe.weight.detach()
     with scope.applied(model, ATTNLRP) as tap, torch.enable_grad():
-        model(**batch, token_type_ids=types)
+        tap.model(**batch, token_type_ids=types)
     torch.testing.assert_close(tap.parts()["position"], table[:6].expand(2, -1, -1))
 
 
@@ -121,10 +121,10 @@ def by_messages(model, batch, *, turned=positional.rotated):
         attention.o_proj.register_forward_pre_hook(lambda _, args: kept.update(o=args[0])),
     ]
     with (
-        scope.applied(model, ATTNLRP, rotary_keeps_half=True),
+        scope.applied(model, ATTNLRP, rotary_keeps_half=True) as tap,
         torch.enable_grad(),
     ):
-        logits = model(**batch).logits
+        logits = tap.model(**batch).logits
         best = logits.gather(1, logits.argmax(dim=1, keepdim=True)).sum()
         (c,) = torch.autograd.grad(best, kept["o"])
     for hook in hooks:

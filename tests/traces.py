@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.modules.module import register_module_forward_hook
 
 from numeric import attribute
 
@@ -33,6 +34,17 @@ def assert_same(before, after):
     assert config == config_after
     assert flags == flags_after
     assert all(torch.equal(x, y) for x, y in zip(values, values_after, strict=True))
+
+
+def watch(module, look):
+    """Calls ``look(output)`` when ``module`` runs, or a twin with its weights; a ``with`` block."""
+    places = lambda other: [x.data_ptr() for x in other.parameters()]
+
+    def hook(other, _arguments, output):
+        if type(other) is type(module) and places(other) == places(module):
+            look(output)
+
+    return register_module_forward_hook(hook)
 
 
 def refused(error, model, batch, method="attnlrp", **options):

@@ -15,7 +15,7 @@ from axioms.audit import Structure, Verdict, structure, verdicts
 from axioms.composites import ATTNLRP, Composite, Operation
 from axioms.graph import INPUT, LEAVES, MOVE, Node
 from numeric.auditing import ledger as ledgers
-from numeric.auditing.capture import ONE_AT_A_TIME, Capture, capture
+from numeric.auditing.capture import Capture, capture
 from numeric.fast import scope
 from numeric.inputs import choose, prepare
 from numeric.reference import evaluate
@@ -98,14 +98,13 @@ def audit(
             "axioms.composites"
         )
     scope.check_stabiliser(epsilon)
-    with ONE_AT_A_TIME:  # another thread's capture may have swapped the model's parameters
-        refuse(model)
-        arguments = prepare(model, inputs, target=target).arguments()
-        _one_text(arguments)
-        own = _logits(model, arguments)
-        target = int(choose(own, target)[0])
-        captured = capture(model, arguments)
-        notes = tuple(_notes(model, captured.order))
+    refuse(model)
+    arguments = prepare(model, inputs, target=target).arguments()
+    _one_text(arguments)
+    own = _logits(model, arguments)
+    target = int(choose(own, target)[0])
+    captured = capture(model, arguments)
+    notes = tuple(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
     order = captured.order
     scope.check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])

@@ -26,9 +26,10 @@ from numeric.auditing.operations import (
     WITHOUT_VALUE,
     is_carrying,
 )
+from numeric.fast import patches
 
 LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|blocks?)\.(\d+)(?=\.|$)")
-ONE_AT_A_TIME = RLock()  # torch.export keeps state of its own, and swaps the model's parameters
+ONE_AT_A_TIME = RLock()  # torch.export keeps state of its own
 ROLES = {"position": r"position|wpe", "token type": r"token_type", "word": ""}
 """What a leaf is, by the first pattern that its place in the model matches."""
 
@@ -81,12 +82,10 @@ class _Logits(nn.Module):
 
 
 def _export(model, inputs):
-    cached = {"use_cache": False} if hasattr(model.config, "use_cache") else {}
-    saved = {key: getattr(model.config, key) for key in cached}
-    held = [(module, dict(vars(module))) for module in model.modules()]
+    model = patches.twin(model)  # because torch.export changes what it is given
+    # A cache is no tensor, and nobody reads it here.
+    patches.set_everywhere(model.modules(), "use_cache", value=False)
     try:
-        for key, value in cached.items():  # a cache is no tensor, and nobody reads it here
-            setattr(model.config, key, value)
         with (
             ONE_AT_A_TIME,
             torch.no_grad(),
@@ -101,12 +100,6 @@ def _export(model, inputs):
             "code whose path depends on the values of its input has no one graph; choose a "
             "configuration without that branch, or write it without `if`"
         ) from error
-    finally:
-        for key, value in saved.items():
-            setattr(model.config, key, value)
-        for module, attributes in held:  # torch.export leaves equal ones in their place
-            vars(module).clear()
-            vars(module).update(attributes)
 
 
 @contextmanager
@@ -156,7 +149,7 @@ class _Make:
     def _operand(self, x, op, *, learned_tokens):
         if is_carrying(x):
             return x
-        x = x.detach() if torch.is_tensor(x) else torch.tensor(x, dtype=torch.float64)
+        x = x.detach() if torch.is_tensor(x) else torch.tensor(x, dtype=torch.float64, device="cpu")
         name = self.names.get(x.data_ptr()) or f"{self.node.name}, operand {next(self.numbers)}"
         role = next(role for role, pattern in ROLES.items() if re.search(pattern, name))
         # What is added to an embedding, or set before it as a token, has relevance of its own.

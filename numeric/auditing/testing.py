@@ -1,6 +1,7 @@
 """For other people's test suites: an assertion that an explanation keeps what it explains."""
 
 from collections.abc import Collection
+from numbers import Real
 
 from axioms.composites import ATTNLRP, Composite
 from numeric.auditing.audit import Audit, audit
@@ -24,8 +25,10 @@ def assert_conserves(
     causes that may absorb relevance, such as "bias", "LayerNorm beta", "Taylor term" and
     "stabiliser"; what they absorb is not held against the model.  Returns the audit.
     Raises AssertionError that lists every other cause and the operations that absorb most, and
-    ValueError for a cause that does not exist here.
+    ValueError for a cause that does not exist here and for a ``tol`` that is no finite number.
     """
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= tol < float("inf"):
+        raise ValueError(f"tol={tol!r}: pass a finite number of logits, at least 0")
     found = audit(model, inputs, composite, **options)
     causes = {name: x for name, x in found.by_cause().items() if not name.endswith("embedding")}
     unknown = sorted(set(absorbing) - set(causes))
@@ -35,7 +38,7 @@ def assert_conserves(
         )
     left = {name: amount for name, amount in causes.items() if name not in absorbing}
     lost = sum(left.values())
-    if abs(lost) > tol:
+    if not abs(lost) <= tol:  # also where it is no number
         raise AssertionError(_explain(found, left, lost, tol))
     return found
 

@@ -18,7 +18,6 @@ factor Z.  A constant added to all logits of a row, or to all values and taken o
 leaves the function and L as they are, but changes S, or V.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +27,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, masking_uti
 
 from numeric.evaluation.correlation import pearson
 from numeric.fast import families
-from numeric.fast.patches import attention_implementation, exclusive, frozen, set_attribute
+from numeric.fast.patches import attention_implementation, set_attribute, twin
 from numeric.inputs import choose, prepare
 
 OBSERVED = "lrp_axioms_observed"  # eager attention that keeps what it saw
@@ -122,6 +121,7 @@ def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
 
 def _observe(model, batch, target):
     """All attention layers in the order of the forward pass, and df_c/dO of each."""
+    model = twin(model)
     modules = list(model.modules())
     readouts = [m for m in modules if isinstance(m, tuple(families.ATTENTION))]
     if not readouts or any(type(m) not in families.ATTENTION for m in readouts):
@@ -133,15 +133,10 @@ def _observe(model, batch, target):
     AttentionInterface.register(OBSERVED, _observed_attention)
     # Without its mask Transformers would pass none at all, silently.
     AttentionMaskInterface.register(OBSERVED, masking_utils.eager_mask)
-    with ExitStack() as undo, torch.enable_grad():
-        for scope in (
-            exclusive(modules),
-            frozen(modules),
-            attention_implementation(modules, OBSERVED),
-        ):
-            undo.enter_context(scope)
-        for module in readouts:
-            undo.callback(set_attribute(module, OBSERVED, seen))
+    attention_implementation(modules, OBSERVED)
+    for module in readouts:
+        set_attribute(module, OBSERVED, seen)
+    with torch.enable_grad():
         _, logit = choose(model(**batch.arguments()).logits, target)
         return seen, torch.autograd.grad(logit.sum(), [layer.out for layer in seen])
 

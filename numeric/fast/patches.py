@@ -1,91 +1,81 @@
-"""Reversible changes to module instances: each returns the function that undoes it."""
+"""Rules and hooks are put on a twin of a model, so that the model itself is never changed."""
 
 import copy
 from collections.abc import Iterable
-from contextlib import ExitStack, contextmanager
 
 from torch import nn
 
-_ACTIVE: set[int] = set()
-"""Identities of the modules inside an open scope, which keeps them alive."""
+OWN = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
+"""Tables of a module, beside parameters and children, of which a twin has its own."""
 
 
-def set_attribute(module: nn.Module, name: str, value):
-    """Sets an instance attribute; the undo restores the instance dictionary exactly."""
-    missing = object()
-    before = module.__dict__.get(name, missing)
-    module.__dict__[name] = value
+def twin(model: nn.Module) -> nn.Module:
+    """A model with modules of its own and the tensors of ``model``, whose parameters are frozen.
 
-    def undo():
-        if before is missing:
-            del module.__dict__[name]
-        else:
-            module.__dict__[name] = before
+    Whoever runs ``model`` meanwhile, in another thread or in a hook, runs the stock model, and
+    whatever breaks off leaves nothing behind.  Parameters need no gradient here, and without one
+    the graph keeps fewer activations.
+    """
+    twins: dict[nn.Module, nn.Module] = {}
+    for module in model.modules():
+        twins[module] = object.__new__(type(module))
+        held = vars(module) | {name: vars(module)[name].copy() for name in OWN}
+        parameters = module._parameters.items()
+        held["_parameters"] = {name: _frozen(x) for name, x in parameters}
+        vars(twins[module]).update(held)
+    for module, other in twins.items():
+        children = module._modules.items()
+        vars(other)["_modules"] = {name: twins.get(child) for name, child in children}
+    return twins[model]
 
-    return undo
+
+def _frozen(parameter):
+    trains = parameter is not None and parameter.requires_grad
+    return nn.Parameter(parameter, requires_grad=False) if trains else parameter
 
 
-def change_output(module: nn.Module, change):
+def set_attribute(module: nn.Module, name: str, value) -> None:
+    vars(module)[name] = value
+
+
+def change_output(module: nn.Module, change) -> None:
     """``change`` may also only look: what returns None leaves the output as it is."""
-    return module.register_forward_hook(lambda _m, _i, output: change(output)).remove
+    module.register_forward_hook(lambda _m, _i, output: change(output))
 
 
-def change_input(module: nn.Module, change):
-    return module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:])).remove
+def change_input(module: nn.Module, change) -> None:
+    module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:]))
 
 
-def set_attention(module: nn.Module, name: str, configs: dict[int, object]):
-    """One module under another attention implementation, its own config object left as it is.
+def set_attention(module: nn.Module, name: str, configs: dict[int, object]) -> None:
+    """One module under another attention implementation, ``configs`` as in ``set_option``."""
+    # A name alone would reach configs within.
+    set_option(module, "_attn_implementation", {"": name}, configs)
 
-    Setting it on the config, the official way, would switch every model that shares the config.
-    ``configs`` keeps those switched to ``name`` by the identity of their originals.
+
+def set_option(module: nn.Module, option: str, value, configs: dict[int, object]) -> None:
+    """One module under another value of an option, its config object left as it is.
+
+    Setting it on the config, the official way, would change every model that shares the config.
+    ``configs`` keeps the changed copies by the identity of their originals.
     """
     own = module.config
     if id(own) not in configs:
         configs[id(own)] = copy.copy(own)
-        configs[id(own)]._attn_implementation = {"": name}  # a name alone reaches configs within
-    return set_attribute(module, "config", configs[id(own)])
+        setattr(configs[id(own)], option, value)
+    vars(module)["config"] = configs[id(own)]
 
 
-@contextmanager
-def attention_implementation(modules: Iterable[nn.Module], name: str):
-    """All of ``modules`` under another attention implementation, for as long as the block lasts."""
+def set_everywhere(modules: Iterable[nn.Module], option: str, value) -> None:
+    """All of ``modules`` whose config has the option under another value of it."""
     configs: dict[int, object] = {}
-    with ExitStack() as undo:
-        for module in modules:
-            if hasattr(module.__dict__.get("config"), "_attn_implementation"):
-                undo.callback(set_attention(module, name, configs))
-        yield
+    for module in modules:
+        if hasattr(vars(module).get("config"), option):
+            set_option(module, option, value, configs)
 
 
-@contextmanager
-def exclusive(modules: Iterable[nn.Module]):
-    """Refuses a second scope on any of a model's ``modules``, root first, while this is open."""
-    modules = list(modules)
-    ids = {id(module) for module in modules}
-    if not _ACTIVE.isdisjoint(ids):
-        raise RuntimeError(
-            f"{type(modules[0]).__name__} already has propagation rules applied; leave the first "
-            "scope before entering a second one"
-        )
-    _ACTIVE.update(ids)
-    try:
-        yield
-    finally:
-        _ACTIVE.difference_update(ids)
-
-
-@contextmanager
-def frozen(modules: Iterable[nn.Module]):
-    """Parameters need no gradient here, and without one the graph keeps fewer activations."""
-    trainable = [x for x in own_parameters(modules) if x.requires_grad]
-    for parameter in trainable:
-        parameter.requires_grad_(requires_grad=False)
-    try:
-        yield
-    finally:
-        for parameter in trainable:
-            parameter.requires_grad_(requires_grad=True)
+def attention_implementation(modules: Iterable[nn.Module], name: str) -> None:
+    set_everywhere(modules, "_attn_implementation", {"": name})
 
 
 def own_parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:

@@ -1,10 +1,10 @@
-"""Applies a Composite to a stock model inside a ``with`` block, and undoes it.
+"""Applies a Composite to a twin of a stock model, for as long as a ``with`` block lasts.
 
-Rules sit on module instances as hooks and instance attributes, and all of it is removed at the
-end, also after an exception.  Nothing is shared with other models.
+Rules sit on the modules of the twin as hooks and instance attributes.  The model itself is never
+changed, nor is any other.
 """
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from numbers import Real
@@ -19,8 +19,9 @@ from numeric.fast import attention_step, families, patches, rotary, rules
 
 @dataclass
 class Tap:
-    """The embeddings of the last forward pass inside the scope: (batch, token, channel)."""
+    """The model to run, and the embeddings of its last forward pass: (batch, token, channel)."""
 
+    model: nn.Module  # the twin, which carries the rules
     embedding: Tensor | None = None  # word + position + type, a leaf of the autograd graph
     whole: Tensor | None = None  # the same less the share of the stabiliser, float32 or wider
     word: Tensor | None = None  # what words contribute to it, in float32 or wider
@@ -44,38 +45,40 @@ class Tap:
 def applied(
     model: nn.Module, composite: Composite, *, eps: float = 0.0, rotary_keeps_half: bool = False
 ):
-    """The propagation rules of ``composite`` on ``model``, and a Tap on its embeddings.
+    """The propagation rules of ``composite`` on a twin of ``model``, and a Tap on its embeddings.
 
-    Inside the block, logits are the stock model's, and the gradient of a logit with respect to
-    ``tap.embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs on
-    whatever kernel the model was set to before; a finite ``eps`` acts on the scores and therefore
+    Inside the block, logits of ``tap.model`` are the stock model's, and the gradient of a logit
+    with respect to ``tap.embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention
+    runs on whatever kernel the model is set to; a finite ``eps`` acts on the scores and therefore
     spells attention out.  With ``rotary_keeps_half`` rotary position, read from ``tap.turned``,
     keeps half of the relevance of queries and keys; without it rotation is a fixed linear map.
     The logits of RMSNorm models in float64 are more exact than the stock model's, which pass
     through float32.
-    Raises UnassignedOperation (all modules without a rule), ValueError (bad eps, or a finite one
+    A tap is for one thread; other threads may have scopes of their own on the same model.
+    Raises UnassignedOperation (all modules without a rule) and ValueError (bad eps, or a finite one
     where some operation is out of reach; composite names a layer or module that the model lacks,
-    or gives one shared module two rules) and RuntimeError (nested use on one model).
+    or gives one shared module two rules).
     """
-    tap = Tap()
-    places = families.places(model)
+    tap = Tap(patches.twin(model))
+    places = families.places(tap.model)
     modules: dict[nn.Module, str] = {}  # the first path of each, the root first
     for path, module in places:
         modules.setdefault(module, path)
-    with ExitStack() as undo:
-        undo.enter_context(patches.exclusive(modules))
-        sites = families.sites(places)
-        plan = plan_patches(model, sites, composite, eps=eps, at_projections=rotary_keeps_half)
-        plan += _tap(modules, tap, composite, eps)
-        if rotary_keeps_half:  # last, so that it reads what rotation receives
-            plan += rotary.rotary_patches(sites, composite, tap.turned, attention_step.to_scores)
-        attention_step.register()
-        undo.enter_context(patches.frozen(modules))
-        for patch in plan:
-            undo.callback(patch())
-        if eps:
-            undo.enter_context(patches.attention_implementation(modules, attention_step.EXPLICIT))
+    sites = families.sites(places)
+    plan = plan_patches(model, sites, composite, eps=eps, at_projections=rotary_keeps_half)
+    plan += _tap(modules, tap, composite, eps)
+    if rotary_keeps_half:  # last, so that it reads what rotation receives
+        plan += rotary.rotary_patches(sites, composite, tap.turned, attention_step.to_scores)
+    attention_step.register()
+    for patch in plan:
+        patch()
+    if eps:
+        patches.attention_implementation(modules, attention_step.EXPLICIT)
+    try:
         yield tap
+    finally:
+        for module in modules:  # rules refer to the modules they are on, and keep the graph
+            vars(module).clear()
 
 
 def plan_patches(model, sites, composite: Composite, *, eps, at_projections: bool) -> list:
@@ -224,7 +227,7 @@ def _slope_at_zero_of_class(activation):
 @cache
 def _slope_at_zero(f):
     with torch.inference_mode(mode=False), torch.enable_grad():
-        zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+        zero = torch.zeros(1, dtype=torch.float64, device="cpu", requires_grad=True)
         return torch.autograd.grad(f(zero).sum(), zero)[0].item()
 
 

@@ -12,7 +12,6 @@ slower; on a GPU it was not.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -87,16 +86,11 @@ def sweep(
 
 
 def _relevance(model, batch: Batch, composites, target):
-    layers = _layers(model)
-    # What another scope has changed is not the stock model.
-    with patches.exclusive(model.modules()):
-        groups = _groups(model, layers, composites)
     found: dict[int, tuple[Tensor, Tensor]] = {}
-    for base, factors in groups:
-        with ExitStack() as undo, torch.enable_grad():
-            tap = undo.enter_context(scope.applied(model, base))
-            cuts = [_cut(layer, attention, undo) for layer, attention in layers]
-            target, logit = choose(model(**batch.arguments()).logits, target)
+    for base, factors in _groups(model, _layers(model), composites):
+        with scope.applied(model, base) as tap, torch.enable_grad():
+            cuts = [_cut(*layer) for layer in _layers(tap.model)]
+            target, logit = choose(tap.model(**batch.arguments()).logits, target)
             whole = tap.embedding.detach().to(tap.word.dtype)
             for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
                 (c,) = torch.autograd.grad(end, tap.embedding, c, retain_graph=True)
@@ -143,7 +137,7 @@ def _weigh(c, factors):
     return torch.cat([x * factor for x, factor in parts], dim=-1)
 
 
-def _cut(layer, attention, undo) -> dict[str, Cut]:
+def _cut(layer, attention) -> dict[str, Cut]:
     """Filled by the forward pass: the cut at the layer's input, then those at its projections."""
     places = dict.fromkeys(["input", *_projections(attention)])
 
@@ -151,10 +145,9 @@ def _cut(layer, attention, undo) -> dict[str, Cut]:
         places[name] = Cut(x, x.detach().requires_grad_())
         return places[name].leaf
 
-    undo.callback(patches.change_input(layer, partial(cut, "input")))
+    patches.change_input(layer, partial(cut, "input"))
     for name in _projections(attention):
-        change = partial(cut, name)
-        undo.callback(patches.change_output(getattr(attention, name), change))
+        patches.change_output(getattr(attention, name), partial(cut, name))
     return places
 
 

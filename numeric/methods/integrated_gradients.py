@@ -8,10 +8,9 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from numeric.fast import families
-from numeric.fast.patches import frozen
 from numeric.inputs import read_tokens
 from numeric.methods import chunks
-from numeric.methods.whole import reused, whole
+from numeric.methods.whole import reuse, whole
 
 BASELINES = ("zero", "pad")
 
@@ -59,6 +58,7 @@ def integrated_gradients(
         raise ValueError(f"{type(model).__name__} has no words, along whose path to integrate")
     with torch.no_grad():
         kept = whole(model, batch)
+        model = kept.model
         target, logit = choose(kept.logits)
         _check_reading(model, batch)
         path = _path(model, batch, baseline)
@@ -68,8 +68,8 @@ def integrated_gradients(
         limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
         last = kept.last if families.reads_one_token(model) else None
         kept = replace(kept, cache=None, last=last)
-        with reused(model, kept, projections=False), frozen(model.modules()):
-            total = _integral(model, batch, path, target, steps, **limits)
+        reuse(kept, projections=False)
+        total = _integral(model, batch, path, target, steps, **limits)
     relevance = ((path.end - path.start) * total).sum(dim=-1)
     gap = logit - baseline_logit - (relevance * batch.attention_mask).sum(dim=1)
     return relevance, target, logit, {"baseline_logit": baseline_logit, "completeness_gap": gap}

@@ -52,7 +52,7 @@ def leave_one_out(
             details = {"logit_in_dtype": start}
     example, token = present.nonzero(as_tuple=True)
     keep = present[example]
-    keep[torch.arange(len(token)), token] = False
+    keep[torch.arange(len(token), device=token.device), token] = False
     options = {"batch_size": batch_size, "removal": removal, "memory": memory}
     without = masked_logits(model, batch, example, keep, target, kept=kept, **options)
     relevance = torch.zeros(present.shape, dtype=logit.dtype, device=logit.device)

@@ -40,7 +40,7 @@ def lrp(
         scope.applied(model, composite, eps=epsilon, rotary_keeps_half=halved) as tap,
         torch.enable_grad(),
     ):
-        target, logit = choose(model(**batch.arguments()).logits)
+        target, logit = choose(tap.model(**batch.arguments()).logits)
         turned = [y for kept in tap.turned.values() for y, _ in kept if y.requires_grad]
         c, *of_turned = torch.autograd.grad(logit.sum(), [tap.embedding, *turned])
     if positions is None:

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from numeric.fast import families
-from numeric.inputs import Batch, check_classes, read_tokens
+from numeric.inputs import Batch, check_classes, mask_problems, read_tokens
 from numeric.methods import chunks
-from numeric.methods.whole import Whole, prefix, reused, whole
+from numeric.methods.whole import Whole, prefix, reuse, whole
 
 REMOVALS = ("attention-mask", "deletion")
 """How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""
@@ -52,11 +52,11 @@ def masked_logits(
         parts = list(chunks.chunks(lengths, need, **options))
         kept = kept or whole(model, batch)
         check_classes(target, kept.logits.shape[1])
-        with reused(model, kept, projections=removal == "attention-mask") as at:
-            for chunk in parts:
-                part = {key: x[chunk] for key, x in plan.items()}
-                out = run(model, batch, part, kept, at, int(part["query"].sum(dim=1).max()))
-                logits[chunk] = out.gather(1, target[example[chunk], None])[:, 0].to(wide)
+        at = reuse(kept, projections=removal == "attention-mask")
+        for chunk in parts:
+            part = {key: x[chunk] for key, x in plan.items()}
+            out = run(kept, batch, part, at, int(part["query"].sum(dim=1).max()))
+            logits[chunk] = out.gather(1, target[example[chunk], None])[:, 0].to(wide)
     return logits
 
 
@@ -103,14 +103,14 @@ def _plan(model, batch, example, keep, removal):
     }  # fmt: skip
 
 
-def _run_encoder(model, batch, part, kept, at, width):
+def _run_encoder(kept, batch, part, at, width):
     """Queries come first, so that the row that is read is column 0."""
     front = (~part["query"]).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]
     inputs = {}
     if batch.token_type_ids is not None:
         inputs["token_type_ids"] = batch.token_type_ids[part["example"]].gather(1, front)
     at(part["example"], front)
-    return model(
+    return kept.model(
         input_ids=part["ids"].gather(1, front),
         attention_mask=part["seen"].gather(1, front).to(batch.attention_mask.dtype),
         position_ids=part["positions"].gather(1, front),
@@ -118,21 +118,21 @@ def _run_encoder(model, batch, part, kept, at, width):
     ).logits
 
 
-def _run_decoder(model, batch, part, kept, at, width):
+def _run_decoder(kept, batch, part, _at, width):
     """Queries come last, behind the cache, so that the row that is read is the last column."""
     back = part["query"].to(torch.uint8).argsort(dim=1, stable=True)[:, -width:]
     known = int(part["start"].max())
     before = torch.arange(known, device=back.device) < part["start"][:, None]
     runs = part["seen"].gather(1, back) & part["query"].gather(1, back)
     mask = torch.cat([part["seen"][:, :known] & before, runs], dim=1)
-    hidden = model.base_model(
+    hidden = kept.model.base_model(
         input_ids=part["ids"].gather(1, back),
         attention_mask=mask.to(batch.attention_mask.dtype),
         position_ids=part["positions"].gather(1, back),
         past_key_values=prefix(kept.cache, part["example"], known),
         use_cache=False,
     ).last_hidden_state
-    return model.score(hidden[:, -1])
+    return kept.model.score(hidden[:, -1])
 
 
 def _in_place(model, tokens):
@@ -166,3 +166,5 @@ def check(model, removal) -> None:
             f"attention {kernel!r} leaves masked tokens out as queries too, and with them the row "
             'that the model reads; call model.set_attn_implementation("sdpa")'
         )
+    for problem in () if token else mask_problems(model):
+        raise ValueError(problem)

@@ -1,11 +1,9 @@
 """Attention rollout: products of attention matrices, blind to values and feed-forward layers."""
 
-from contextlib import ExitStack
-
 import torch
 
 from numeric.fast import families
-from numeric.fast.patches import attention_implementation, change_output
+from numeric.fast.patches import attention_implementation, change_output, twin
 from numeric.inputs import read_tokens
 
 VARIANTS = ("paper", "abnar-zuidema")
@@ -26,6 +24,7 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     def see(output):
         attention.append(output[1].to(torch.promote_types(model.dtype, torch.float32)).mean(dim=1))
 
+    model = twin(model)
     readouts = [m for m in model.modules() if type(m) in families.ATTENTION]
     if not readouts:
         raise ValueError(
@@ -33,12 +32,14 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
             f"{', '.join(cls.__name__ for cls in families.ATTENTION)}"
         )
     # Not output_attentions=True, after which Transformers leaves its own hooks on the model.
-    with attention_implementation(model.modules(), "eager"), ExitStack() as undo, torch.no_grad():
-        for module in readouts:
-            undo.callback(change_output(module, see))
+    attention_implementation(model.modules(), "eager")
+    for module in readouts:
+        change_output(module, see)
+    with torch.no_grad():
         target, logit = choose(model(**batch.arguments()).logits)
     if variant == "abnar-zuidema":
-        attention = [(a + torch.eye(a.shape[-1]).to(a)) / 2 for a in attention]
+        one = torch.eye(attention[0].shape[-1], device=attention[0].device)
+        attention = [(a + one) / 2 for a in attention]
     rollout = attention[0]
     for a in attention[1:]:
         rollout = a @ rollout

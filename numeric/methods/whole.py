@@ -1,7 +1,6 @@
 """What masked copies of a batch share with the whole batch, kept from one forward pass of it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from transformers.models.electra import modeling_electra as electra
 from transformers.models.roberta import modeling_roberta as roberta
 
 from numeric.fast import families
-from numeric.fast.patches import exclusive, set_attribute
+from numeric.fast.patches import set_attribute, twin
 from numeric.inputs import Batch
 
 JOINS = {
@@ -28,6 +27,7 @@ JOINS = {
 class Whole:
     """One forward pass of a batch as it is.
 
+    model: a twin of the model, which runs the copies
     logits: (batch, class)
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
@@ -35,6 +35,7 @@ class Whole:
     ``first`` and ``last`` are empty where a module runs more than once, as shared layers do.
     """
 
+    model: nn.Module
     logits: Tensor
     first: dict[nn.Module, Tensor] = field(default_factory=dict)
     last: nn.Module | None = None
@@ -42,51 +43,49 @@ class Whole:
 
 
 def whole(model, batch: Batch) -> Whole:
-    """Runs ``batch``, (batch, token), through the stock model and keeps what copies can use."""
+    """Runs ``batch``, (batch, token), through a twin of ``model``; keeps what copies can use."""
+    model = twin(model)
     if families.reads_last_token(model):
         cache = DynamicCache()
         out = model(**batch.arguments(), past_key_values=cache, use_cache=True)
-        return Whole(out.logits, cache=cache)
+        return Whole(model, out.logits, cache=cache)
     seen: list[tuple[nn.Module, Tensor]] = []
     joins = _joins(model)
     projections = _first_projections(model)
-    with ExitStack() as undo:
-        for module in {*joins, *projections}:
-            hook = module.register_forward_hook(lambda m, _, out: seen.append((m, out)))
-            undo.callback(hook.remove)
-        logits = model(**batch.arguments()).logits
+    note = lambda module, _, out: seen.append((module, out))
+    hooks = [module.register_forward_hook(note) for module in {*joins, *projections}]
+    logits = model(**batch.arguments()).logits
+    for hook in hooks:
+        hook.remove()
     called = [module for module, _ in seen]
     once = {module for module in called if called.count(module) == 1}
     begins = {*called[: len(projections)]} == projections and projections <= once
     ends = called[-1:] and called[-1] in joins & once
     return Whole(
+        model,
         logits,
         first={module: out for module, out in seen if module in projections} if begins else {},
         last=called[-1] if ends else None,
     )
 
 
-@contextmanager
-def reused(model, kept: Whole, *, projections: bool) -> Iterator[Callable[[Tensor, Tensor], None]]:
-    """Copies run through what ``kept`` has; yields what to call with each chunk's tokens.
+def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]:
+    """Lets ``kept.model`` run copies with what is kept; returns what to call with each chunk.
 
     That takes ``where`` (copy,), the example, and ``columns`` (copy, token).  Without
     ``projections`` the first layer is computed, as it must be where embeddings change.
     """
     place: list[Tensor] = []
-    with ExitStack() as undo:
-        undo.enter_context(exclusive(model.modules()))
-        if kept.last is not None:
-            hook = kept.last.register_forward_pre_hook(_first_row)
-            undo.callback(hook.remove)
-        for module, table in kept.first.items() if projections else ():
-            gather = lambda _, table=table: table[place[0][:, None], place[1]]
-            undo.callback(set_attribute(module, "forward", gather))
+    if kept.last is not None:
+        kept.last.register_forward_pre_hook(_first_row)
+    for module, table in kept.first.items() if projections else ():
+        gather = lambda _, table=table: table[place[0][:, None], place[1]]
+        set_attribute(module, "forward", gather)
 
-        def at(where, columns):
-            place[:] = where, columns
+    def at(where, columns):
+        place[:] = where, columns
 
-        yield at
+    return at
 
 
 def prefix(cache: DynamicCache, where: Tensor, tokens: int) -> DynamicCache | None:
