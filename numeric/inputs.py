@@ -146,7 +146,13 @@ def _model_problems(model, modules):
             f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
             "the propagation rules; pass the model as it was before model.compile()"
         )
-    hooked = [path or "(root)" for path, m in modules if _hooks(m)]
+    hooked = dict.fromkeys(
+        path or "(root)"
+        for path, m in modules
+        for table in HOOKS
+        for hook in vars(m)[table].values()
+        if getattr(hook, "__module__", "") not in OF_TRANSFORMERS
+    )
     if hooked:
         yield (
             f"hooks on {len(hooked)} modules, {', '.join(hooked)}: no rule knows what a hook "
@@ -163,12 +169,6 @@ def _model_problems(model, modules):
     parameters = patches.own_parameters([m for _, m in modules])
     if [x for x in parameters if x.is_inference()]:
         yield "model was made in inference mode and has no gradients; load it outside of that"
-
-
-def _hooks(module):
-    """All that a user may have put on a module."""
-    found = [hook for table in HOOKS if (t := vars(module)[table]) for hook in t.values()]
-    return [hook for hook in found if getattr(hook, "__module__", "") not in OF_TRANSFORMERS]
 
 
 def mask_problems(model: nn.Module):
