@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.console import console, mendable, problems
+from benchmarks.files import check_sentence
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
 PATTERN = "a small fixed pattern of this program (no --image was given)"
@@ -44,22 +45,22 @@ def audit(
         inputs, given = _image(classifier, image) if of_images else _text(classifier, text or TEXT)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
         facts = _audited(classifier, inputs, given, composite, target, epsilon, worst)
-    _print(facts)
-    if json_file:
+    if json_file:  # before anything is printed, which a reader may stop
         with mendable(f"--json {json_file}"):
             json_file.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", "utf-8")
-        console.print(f"wrote {json_file}", markup=False, soft_wrap=True)
     if html:
         from numeric.auditing.page import page
 
         with mendable(f"--html {html}"):
             html.write_text(page(facts), "utf-8")
-        console.print(f"wrote {html}", markup=False, soft_wrap=True)
+    _print(facts)
+    for path in filter(None, (json_file, html)):
+        console.print(f"wrote {path}", markup=False, soft_wrap=True)
 
 
 def _check(text, composite, epsilon, worst, files):
-    if text is not None and not text.strip():
-        raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
+    if text is not None:
+        check_sentence(text)
     if composite not in COMPOSITES:
         raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}")
     if not 0 <= epsilon < math.inf:

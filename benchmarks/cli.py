@@ -11,8 +11,15 @@ from rich.text import Text
 
 from benchmarks.attribute_command import attribute
 from benchmarks.audit_command import audit
-from benchmarks.console import console, mendable, problems, track
+from benchmarks.console import (
+    console,
+    mendable,
+    problems,
+    spell_what_cannot_be_encoded,
+    track,
+)
 from benchmarks.errors import RunError
+from benchmarks.files import check_sentence
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -61,12 +68,12 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
         found = [judge.text(rule, judge.judge(rule)) for rule in load(rules)]
-        typer.echo("\n".join(found), nl=False)
+        console.out("\n".join(found), highlight=False, end="")
         return
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")
     page = pages.page(show)
-    typer.echo((pages.latex if latex else pages.text)(page), nl=False)
+    console.out((pages.latex if latex else pages.text)(page), highlight=False, end="")
     if any(verdict.error for verdict in page.verdicts):
         raise typer.Exit(code=1)
 
@@ -87,8 +94,7 @@ def explain(
 ):
     """Colour the tokens of a text by their relevance for one class."""
     with mendable():
-        if not text.strip():
-            raise ValueError(f'empty text {text!r}: pass a sentence, such as "a fine film"')
+        check_sentence(text)
         if html and not html.parent.is_dir():
             raise ValueError(f"--html {html}: there is no folder {html.parent}; make it first")
         with problems.status("loading the model"):
@@ -103,13 +109,14 @@ def explain(
     relevance = a.relevance[0].tolist()
     title = f"{a.method}: why {classifier.label(int(a.target[0]))!r}?"
     caption = _caption(a, sum(relevance))
+    if html:  # before anything is printed, which a reader may stop
+        with mendable(f"--html {html}"):
+            html.write_text(render.html(tokens, relevance, title=title, caption=caption), "utf-8")
     console.print(Text(title, style="bold"))
     for part in render.terminal(tokens, relevance):
         console.print(part)
     console.print(caption, markup=False, highlight=False)
     if html:
-        with mendable(f"--html {html}"):
-            html.write_text(render.html(tokens, relevance, title=title, caption=caption), "utf-8")
         console.print(f"wrote {html}", markup=False, soft_wrap=True)
 
 
@@ -213,6 +220,7 @@ def _caption(a, total):
 
 def main() -> None:
     """Runs a command."""
+    spell_what_cannot_be_encoded()
     for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
         os.environ.setdefault(f"{library}_VERBOSITY", "error")
     log = logging.getLogger("benchmarks")

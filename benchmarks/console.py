@@ -1,6 +1,10 @@
 """What all commands share: where they print, and one message for what a user can mend."""
 
+import codecs
+import os
 import re
+import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -13,18 +17,45 @@ from axioms.composites import UnassignedOperation
 
 # What moves a cursor, colours a terminal, or turns the direction of writing around.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
+           "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
+           "·": "*", "×": "x", "±": "+-"}  # fmt: skip
+"""Signs of ours on a terminal that has only the letters of another encoding."""
 
 
-class _Shown(Console):
-    """Shows what is in a text, a label or a path as characters, and obeys none of them."""
+class _Terminal(Console):
+    """Obeys no character of a text, a label or a path; a reader may leave, as ``| head`` does."""
 
     def render(self, renderable, options=None):
         for part in super().render(renderable, options):
             yield part if part.control else part._replace(text=CONTROLS.sub("�", part.text))
 
+    def on_broken_pipe(self):
+        """What is not read is dropped, and the command goes on with its files."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
-console = _Shown(emoji=False)  # `:b:` in a path is a path
-problems = _Shown(stderr=True, emoji=False)
+
+console = _Terminal(emoji=False)  # `:b:` in a path is a path
+problems = _Terminal(stderr=True, emoji=False)
+
+
+def spell_what_cannot_be_encoded() -> None:
+    """From here on no sign is an error on stdout and stderr, whatever their encoding."""
+    codecs.register_error("spelled", _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # else it is closed, or no file
+            stream.reconfigure(errors="spelled")
+
+
+def _spelled(error):
+    letters = error.object[error.start : error.end]
+    return "".join(SPELLED.get(letter) or _plain(letter) for letter in letters), error.end
+
+
+def _plain(letter):
+    """The letter below an accent, the digit of a superscript; else a question mark."""
+    return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"
 
 
 @contextmanager

@@ -70,8 +70,14 @@ def text_fault(value: object) -> str | None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        return "half a letter (a lone surrogate)"
+        return "half a character (a lone surrogate)"
     return None
+
+
+def check_sentence(text: str) -> None:
+    """ValueError if what somebody typed cannot be explained as a text."""
+    if fault := text_fault(text):
+        raise ValueError(f'{fault} in {text!r}: pass a sentence in UTF-8, such as "a fine film"')
 
 
 def some(values: Sequence, between: str = ", ") -> str:

@@ -64,7 +64,7 @@ WRONG = {
     "no number of epsilon": ([*SENTENCE, "--epsilon", "nan"], "--epsilon nan: .*must be finite"),
     "an endless epsilon": ([*SENTENCE, "--epsilon", "inf"], "--epsilon inf: .*must be finite"),
     "fewer than none": ([*SENTENCE, "--worst", "-1"], "--worst -1: pass how many"),
-    "an empty text": (["audit", "embedded", " "], "empty text ' '"),
+    "an empty text": (["audit", "embedded", " "], "no text in ' ': pass a sentence"),
     "a long text": (["audit", "embedded", "film " * 600], "602 tokens is longer.*512"),
     "no folder": ([*SENTENCE, "--html", "no/x.html"], "--html no/x.html: there is no folder no"),
     "a folder for the page": ([*SENTENCE, "--html", "/"], "--html / is a folder; pass a file"),

@@ -93,7 +93,7 @@ SENTENCE = ("explain", "embedded", "a fine film")
 WRONG = {
     "an unknown method": ([*SENTENCE, "--method", "magic"], "unknown method 'magic'.*cp-lrp"),
     "an unknown class": ([*SENTENCE, "--target", "2"], "target .2. out of range.*0 to 1"),
-    "an empty text": (["explain", "embedded", " "], "empty text ' '"),
+    "an empty text": (["explain", "embedded", " "], "no text in ' ': pass a sentence"),
     "a long text": (["explain", "embedded", "film " * 600], "602 tokens is longer.*512"),
     "an unknown device": ([*SENTENCE, "--device", "nonsense"], "'nonsense' is not available"),
     "a device without data": ([*SENTENCE, "--device", "meta"], "'meta' is not available"),

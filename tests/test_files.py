@@ -156,7 +156,7 @@ REFUSED = {
     "wide.txt": ("a fine film".encode("utf-16-le"), "a NUL character in line 1"),
     "nul.csv": (b"text\na\0b\n", "a NUL character in line 2"),
     "nul.jsonl": (b'{"text": "a\\u0000"}\n', "a NUL character in line 1"),
-    "half.jsonl": (b'{"text": "\\ud83c"}\n', "half a letter (a lone surrogate) in line 1"),
+    "half.jsonl": (b'{"text": "\\ud83c"}\n', "half a character (a lone surrogate) in line 1"),
     "numbers.jsonl": (b'{"text": 1}\n{"text": "a"}\n{"text": 2}', "int in place of text in lines"),
     "types.jsonl": (
         b'{"text": null}\n{"text": []}\n{"text": ""}\n{"text": {"a": 1}}\n',
