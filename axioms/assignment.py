@@ -1,11 +1,20 @@
 """Which rule handles which node of a graph."""
 
+from collections.abc import Collection
+
 from axioms.composites import Composite, Operation
 from axioms.graph import CONSTANT, INPUT, MOVES, Node
 
 
-def assigned(order: list[Node], composite: Composite) -> dict[Node, str]:
-    """Rule of every node that depends on an input, or one error that lists those without."""
+def assigned(
+    order: list[Node],
+    composite: Composite,
+    known: Collection[tuple[str, str]] | None = None,
+) -> dict[Node, str]:
+    """Rule of every node that depends on an input, or one error that lists those without.
+
+    ``known`` as in ``Composite.assign``.
+    """
     carrying: set[Node] = set()
     for node in order:
         if node.op == CONSTANT:
@@ -21,4 +30,4 @@ def assigned(order: list[Node], composite: Composite) -> dict[Node, str]:
         )
         for node in ruled
     ]
-    return dict(zip(ruled, composite.assign(operations), strict=True))
+    return dict(zip(ruled, composite.assign(operations, known=known), strict=True))

@@ -1,6 +1,6 @@
 """Which propagation rule handles which operation, in which layer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from axioms import kinds
@@ -58,27 +58,47 @@ class Composite:
                 return table[kind]
         return None
 
-    def assign(self, operations: Iterable[Operation]) -> list[str]:
-        """Rule of every operation, or one error that names all operations without a rule."""
+    def assign(
+        self, operations: Iterable[Operation], *, known: Collection[tuple[str, str]] | None = None
+    ) -> list[str]:
+        """Rule of every operation, or one error that names all operations without a rule.
+
+        ``known``: the (kind, rule) that an implementation has; every other rule is as good as none.
+        """
         operations = list(operations)
         rules = [self.rule(op.kind, layer=op.layer, module=op.module) for op in operations]
-        orphans = [op for op, rule in zip(operations, rules, strict=True) if rule is None]
+        orphans = [
+            (op, rule)
+            for op, rule in zip(operations, rules, strict=True)
+            if rule is None or (known is not None and (op.kind, rule) not in known)
+        ]
         if orphans:
-            raise UnassignedOperation(self._explain(orphans, total=len(operations)))
+            raise UnassignedOperation(self._explain(orphans, known, total=len(operations)))
         return rules
 
-    def _explain(self, orphans, total):
+    def _explain(self, orphans, known, total):
         head = (
             f"composite {self.name!r} has no rule for {len(orphans)} of {total} "
             "relevance-carrying operations:"
         )
-        body = "".join(f"\n  {op.kind:<12} {op.module or '(root)'}" for op in orphans)
-        missing = sorted({op.kind for op in orphans})
-        known = [f"{kind} ({', '.join(RULES[kind])})" for kind in missing if kind in RULES]
-        alien = [kind for kind in missing if kind not in RULES]
+        body = "".join(
+            f"\n  {op.kind:<12} {op.module or '(root)'}"
+            + (f": {rule!r} is not implemented here" if rule else "")
+            for op, rule in orphans
+        )
         tail = f"\nIt has rules for: {', '.join(sorted(self.rules))}."
-        if known:
-            tail += f"\nAdd an entry for: {'; '.join(known)}."
+        missing = sorted({op.kind for op, _ in orphans})
+        here = {
+            kind: [r for r in RULES.get(kind, ()) if known is None or (kind, r) in known]
+            for kind in missing
+        }
+        legal = [f"{kind} ({', '.join(rules)})" for kind, rules in here.items() if rules]
+        absent = [kind for kind in missing if kind in RULES and not here[kind]]
+        alien = [kind for kind in missing if kind not in RULES]
+        if legal:
+            tail += f"\nAdd an entry for: {'; '.join(legal)}."
+        if absent:
+            tail += f"\nNo rule is implemented here for {', '.join(absent)}."
         if alien:
             tail += f"\nNo layer of this project knows {', '.join(alien)}."
         return head + body + tail

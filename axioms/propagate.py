@@ -216,7 +216,7 @@ def propagate(
     ``composite`` has no rule.
     """
     order = topological(root)
-    rules = assigned(order, composite)
+    rules = assigned(order, composite, MESSAGES)
     values = evaluate(root, point)
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)

@@ -6,6 +6,7 @@ forward pass at least.  Factors act inside the stock fused attention ("sdpa"), o
 at the projections.  A finite epsilon acts on the scores, and spells attention out.
 """
 
+import math
 from functools import partial
 
 import torch
@@ -18,8 +19,29 @@ from axioms import kinds
 from numeric.fast import families, patches, rules, value_only
 
 FUSED, EXPLICIT = "lrp_axioms_fused", "lrp_axioms_explicit"
+KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 RULES = "lrp_axioms_rules"  # attribute by which an attention module hands its rules to these
-HALF = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
+
+
+def _unchanged(z, *, eps):
+    return z
+
+
+STEP = {
+    (kinds.SCORES, kinds.BILINEAR_EPSILON): (0.5, rules.bilinear_epsilon),
+    (kinds.SCORES, kinds.CONSTANT): (0.0, _unchanged),
+    (kinds.SCORES, kinds.GRADIENT): (1.0, _unchanged),
+    (kinds.SOFTMAX, kinds.TAYLOR): (1.0, _unchanged),
+    (kinds.SOFTMAX, kinds.CONSTANT): (0.0, _unchanged),
+    (kinds.SOFTMAX, kinds.GRADIENT): (1.0, _unchanged),
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): (0.5, rules.bilinear_epsilon),
+    (kinds.READOUT, kinds.VALUE_ONLY): (0.0, rules.epsilon),
+    (kinds.READOUT, kinds.GRADIENT): (1.0, _unchanged),
+}
+"""By kind and rule: the part of a plain cotangent that goes on towards Q and K as eps -> 0, and
+what acts on the output with a finite eps."""
+TO_VALUE = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
+"""By rule of the readout: the part that goes on towards V."""
 
 
 def register():
@@ -33,18 +55,12 @@ def register():
 
 def shares(chosen: dict[str, str]) -> tuple[float, float, float]:
     """The factors that the rules of one attention module put on the cotangents of Q, K and V."""
-    return to_scores(chosen), to_scores(chosen), HALF[chosen[kinds.READOUT]]
+    return to_scores(chosen), to_scores(chosen), TO_VALUE[chosen[kinds.READOUT]]
 
 
 def to_scores(chosen: dict[str, str]) -> float:
     """The part of a plain cotangent that reaches Q and K."""
-    if not _passes_softmax(chosen):
-        return 0.0
-    return HALF[chosen[kinds.READOUT]] * HALF[chosen[kinds.SCORES]]
-
-
-def _passes_softmax(chosen):
-    return chosen[kinds.READOUT] != kinds.VALUE_ONLY and kinds.CONSTANT not in chosen.values()
+    return math.prod(STEP[kind, chosen[kind]][0] for kind in KINDS)
 
 
 def spelled_out(module: nn.Module, chosen: dict[str, str], *, eps: float) -> list:
@@ -116,14 +132,10 @@ def explicit(module, query, key, value, attention_mask, scaling=None, **_):
     """
     chosen, eps = getattr(module, RULES)
     scores = (query @ key.mT) * (scaling or query.shape[-1] ** -0.5)
-    if chosen[kinds.SCORES] == kinds.BILINEAR_EPSILON:
-        scores = rules.bilinear_epsilon(scores, eps=eps)
+    at_scores, at_softmax, at_readout = (STEP[kind, chosen[kind]][1] for kind in KINDS)
+    scores = at_scores(scores, eps=eps)
     if attention_mask is not None:
         scores = scores + attention_mask
-    weights = torch.softmax(scores, dim=-1)
-    out = (weights if _passes_softmax(chosen) else weights.detach()) @ value
-    if chosen[kinds.READOUT] == kinds.BILINEAR_EPSILON:
-        out = rules.bilinear_epsilon(out, eps=eps)
-    elif chosen[kinds.READOUT] == kinds.VALUE_ONLY:
-        out = rules.epsilon(out, eps=eps)
+    weights = at_softmax(torch.softmax(scores, dim=-1), eps=eps)
+    out = at_readout((weights if to_scores(chosen) else weights.detach()) @ value, eps=eps)
     return out.transpose(1, 2).contiguous(), weights

@@ -93,9 +93,8 @@ def plan_patches(model, sites, composite: Composite, *, eps, at_projections: boo
     chosen = assigned(sites, composite)
     plan = []
     for module, table in chosen.items():
-        for kind, rule in table.items():
-            if kind in PATCHES and rule != kinds.GRADIENT:
-                plan += PATCHES[kind](module, rule, eps)
+        for at in table.items():
+            plan += PATCHES[at](module, eps)
         if vars(module).get("inplace"):  # rules look at an input again, after the output
             plan.append(partial(patches.set_attribute, module, "inplace", value=False))
     attend = partial(attention_step.in_the_limit, configs={})
@@ -105,8 +104,8 @@ def plan_patches(model, sites, composite: Composite, *, eps, at_projections: boo
         attend = attention_step.at_projections
     # Last, because hooks run in this order, and a linear map acts before its output is split.
     for module, table in chosen.items():
-        if type(module) in families.FUNCTIONAL and table[kinds.ACTIVATION] != kinds.GRADIENT:
-            plan += _functional(module)
+        if type(module) in families.FUNCTIONAL:
+            plan += FUNCTIONS[table[kinds.ACTIVATION]](module)
         if type(module) in families.ATTENTION:
             plan += attend(module, table)
     return plan
@@ -115,7 +114,7 @@ def plan_patches(model, sites, composite: Composite, *, eps, at_projections: boo
 def assigned(sites: list[families.Site], composite: Composite) -> dict[nn.Module, dict[str, str]]:
     """Module -> kind -> rule, or the errors of ``applied`` for a composite that does not fit."""
     check_overrides(composite, [site.operation for site in sites])
-    rules_of_sites = composite.assign(site.operation for site in sites)
+    rules_of_sites = composite.assign((site.operation for site in sites), known=PATCHES)
     chosen: dict[nn.Module, dict[str, str]] = {}
     for site, rule in zip(sites, rules_of_sites, strict=True):
         kind, path = site.operation.kind, site.operation.module
@@ -167,14 +166,17 @@ def _check_reach(model, sites, eps):
         )
 
 
-def _linear(module, rule, eps):
-    bias = module.bias if rule == kinds.EPSILON_WITHOUT_BIAS else None
+def _nothing(*_):
+    return []
+
+
+def _linear(module, eps, bias=None):
     if eps == 0 and bias is None:
         return []  # in the limit the rule is the plain gradient
     return [partial(patches.change_output, module, partial(rules.epsilon, eps=eps, bias=bias))]
 
 
-def _add(module, _rule, eps):
+def _add(module, eps):
     if eps == 0 or type(module) in families.EMBEDDINGS:  # relevance is read at that sum
         return []
     stabilise = partial(rules.epsilon, eps=eps)
@@ -182,40 +184,49 @@ def _add(module, _rule, eps):
     return [partial(patches.change_input, getattr(module, name), stabilise) for name in receivers]
 
 
-def _layer_norm(module, rule, eps):
-    if rule == kinds.IDENTITY:
-        forward = partial(rules.identity, module.forward, slope_at_zero=0.0)
-    else:
-        forward = partial(rules.held_layer_norm, module, eps=eps)
-    return [partial(patches.set_attribute, module, "forward", forward)]
-
-
-def _rms_norm(module, _rule, eps):
-    forward = partial(rules.held_rms_norm, module, eps=eps)
-    return [partial(patches.set_attribute, module, "forward", forward)]
-
-
-def _product(module, _rule, _eps):
+def _product(module, _eps):
     receiver = getattr(module, families.GATED[type(module)])
     return [partial(patches.change_input, receiver, partial(rules.scale, factor=0.5))]
 
 
-def _activation(module, _rule, _eps):
-    if type(module) in families.FUNCTIONAL:
-        return []  # the function is no module; see _functional
-    slope = _slope_at_zero_of_class(type(module))
-    forward = partial(rules.identity, module.forward, slope_at_zero=slope)
+def _replaced(module, forward, *arguments, **options):
+    forward = partial(forward, *arguments, **options)
     return [partial(patches.set_attribute, module, "forward", forward)]
 
 
+def _identity(module, slope_at_zero):
+    return _replaced(module, rules.identity, module.forward, slope_at_zero=slope_at_zero)
+
+
+def _activation(module, _eps):
+    if type(module) in families.FUNCTIONAL:
+        return []  # the function is no module; see FUNCTIONS
+    return _identity(module, _slope_at_zero_of_class(type(module)))
+
+
 PATCHES = {
-    kinds.LINEAR: _linear,
-    kinds.ADD: _add,
-    kinds.PRODUCT: _product,
-    kinds.LAYER_NORM: _layer_norm,
-    kinds.RMS_NORM: _rms_norm,
-    kinds.ACTIVATION: _activation,
+    (kinds.LINEAR, kinds.EPSILON): _linear,
+    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda m, eps: _linear(m, eps, m.bias),
+    (kinds.LINEAR, kinds.GRADIENT): _nothing,
+    (kinds.ADD, kinds.EPSILON): _add,
+    (kinds.ADD, kinds.GRADIENT): _nothing,
+    (kinds.PRODUCT, kinds.EQUAL_SPLIT): _product,
+    (kinds.PRODUCT, kinds.GRADIENT): _nothing,
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): lambda m, eps: _replaced(
+        m, rules.held_layer_norm, m, eps=eps
+    ),
+    (kinds.LAYER_NORM, kinds.IDENTITY): lambda m, eps: _identity(m, 0.0),
+    (kinds.LAYER_NORM, kinds.GRADIENT): _nothing,
+    (kinds.RMS_NORM, kinds.HELD_DEVIATION): lambda m, eps: _replaced(
+        m, rules.held_rms_norm, m, eps=eps
+    ),
+    (kinds.RMS_NORM, kinds.GRADIENT): _nothing,
+    (kinds.ACTIVATION, kinds.IDENTITY): _activation,
+    (kinds.ACTIVATION, kinds.GRADIENT): _nothing,
 }
+PATCHES |= dict.fromkeys(attention_step.STEP, _nothing)  # whose patches are made together, last
+"""By kind and rule: (module, eps) -> patches.  What is not here is refused; no model of
+``families`` has an operation of the kind "bilinear"."""
 
 
 @cache
@@ -240,6 +251,10 @@ def _functional(module):
         partial(patches.change_output, getattr(module, before), kept.append),
         partial(patches.change_input, getattr(module, after), lambda _: rule(kept.pop())),
     ]
+
+
+FUNCTIONS = {kinds.IDENTITY: _functional, kinds.GRADIENT: _nothing}
+"""By rule of an activation that is no module: module -> patches."""
 
 
 def _tap(modules, tap, composite, eps):

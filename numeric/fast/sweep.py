@@ -24,8 +24,6 @@ from axioms.composites import Composite
 from numeric.fast import attention_step, families, patches, scope
 from numeric.inputs import Batch, choose, prepare
 
-ATTENTION_STEP = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
-
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value
 class Sweep:
@@ -189,7 +187,7 @@ def _groups(model, layers, composites) -> list[tuple[Composite, dict[int, list[t
             rule
             for table in rules.values()
             for kind, rule in table.items()
-            if kind not in ATTENTION_STEP
+            if kind not in attention_step.KINDS
         )
         _, factors = groups.setdefault(elsewhere, (_without_attention_step(composite), {}))
         factors[number] = [_factors(attention, rules[attention]) for _, attention in layers]
@@ -205,7 +203,7 @@ def _factors(attention, rules) -> tuple[tuple[float, ...], ...]:
 
 def _without_attention_step(composite: Composite) -> Composite:
     """The same rules elsewhere; in the attention step the plain gradient."""
-    plain = dict.fromkeys(ATTENTION_STEP, kinds.GRADIENT)
+    plain = dict.fromkeys(attention_step.KINDS, kinds.GRADIENT)
     within = lambda table: {kind: plain.get(kind, rule) for kind, rule in table.items()}
     return replace(
         composite,

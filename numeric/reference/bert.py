@@ -202,17 +202,11 @@ def operations(model):
 def rule_names(model, composite):
     """The rule of every operation, by kind and module path.
 
-    Raises UnassignedOperation (axioms.composites) if one has none, and NotImplementedError if
-    one has the rule "gradient": this text propagates relevance only.
+    Raises UnassignedOperation (axioms.composites) that lists those without a rule, or with one
+    that is none on relevance, such as "gradient".
     """
     places = operations(model)
-    names = composite.assign(places)
-    plain = [op.module for op, name in zip(places, names, strict=True) if name == kinds.GRADIENT]
-    if plain:
-        raise NotImplementedError(
-            f"composite {composite.name!r} asks for rule {kinds.GRADIENT!r} at "
-            f"{', '.join(plain)}: the reference has no gradients; choose another rule there"
-        )
+    names = composite.assign(places, known=RULES)
     return {(op.kind, op.module): name for op, name in zip(places, names, strict=True)}
 
 

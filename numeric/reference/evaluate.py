@@ -177,7 +177,7 @@ def propagate(
     where the limit eps = 0 does not exist.
     """
     values = forward(order, leaves) if values is None else values
-    chosen = assigned(order, composite)
+    chosen = assigned(order, composite, RULES)
     received = {node: np.zeros(x.shape) for node, x in values.items()}
     received[order[-1]] = received[order[-1]] + start
     for node in reversed(order):
