@@ -115,6 +115,19 @@ def test_a_hub_repository_of_another_kind_is_refused(tmp_path, monkeypatch, rows
     assert "--data-dir" in str(caught.value)
 
 
+@pytest.mark.parametrize("spoil", [lambda raw: raw[: len(raw) // 2], lambda raw: b""])
+def test_a_spoilt_file_of_the_hub_is_refused(tmp_path, monkeypatch, spoil):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    repository = hub_data(tmp_path, ROWS)
+    (path,) = repository.glob("data/*.parquet")
+    path.write_bytes(spoil(path.read_bytes()))
+    hub = replace(data.SOURCES["sst2"], hub=str(repository))
+    monkeypatch.setitem(data.SOURCES, "sst2", hub)
+    with pytest.raises(models.UnavailableError, match=r"could not be loaded(.|\n)*--data-dir"):
+        data.load("sst2")
+
+
 def test_digest_of_texts_sees_text_label_and_order(tmp_path):
     variants = [ROWS, ROWS[::-1], [(ROWS[0][0] + "!", 1), *ROWS[1:]], [(ROWS[0][0], 0), *ROWS[1:]]]
     digests = set()

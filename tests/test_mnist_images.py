@@ -1,6 +1,10 @@
 """MNIST from a folder or the Hub at 14×14; every refusal names the file or the way without it."""
 
 import io
+import pickle
+import struct
+import zipfile
+from contextlib import suppress
 
 import datasets
 import numpy as np
@@ -92,16 +96,74 @@ def test_a_missing_file_is_refused_with_its_path(tmp_path):
         images.load(data_dir=tmp_path)
 
 
-def test_truncated_and_foreign_files_are_refused_with_their_path(tmp_path):
-    path = save(tmp_path, arrays())
-    whole = path.read_bytes()
-    damaged = bytearray(whole)
-    damaged[200:400] = bytes(200)
-    for content in (whole[: len(whole) // 2], whole[:3], b"", b"no archive", bytes(damaged)):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="is truncated or broken") as caught:
+def zipped(path, kind=zipfile.ZIP_STORED, **members):
+    """The arrays as ``numpy.savez`` writes them, some replaced by other bytes."""
+    with zipfile.ZipFile(path, "w", kind) as file:
+        for name, content in (arrays() | members).items():
+            raw = io.BytesIO()
+            if isinstance(content, bytes):
+                raw.write(content)
+            else:
+                np.save(raw, content)
+            file.writestr(f"{name}.npy", raw.getvalue())
+    return path.read_bytes()
+
+
+def header(text):
+    """The start of an array, as it says."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
+def array(path):
+    np.save(path, arrays()["x_train"])
+    return path.with_suffix(".npz.npy").read_bytes()
+
+
+def flipped(raw, place):
+    return raw[:place] + bytes([raw[place] ^ 0x55]) + raw[place + 1 :]
+
+
+def in_directory(raw, place):
+    return flipped(raw, raw.index(b"PK\x01\x02") + place)
+
+
+OBJECTS = "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}"
+HUGE = "{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 28, 28)}"
+SPOILT = {
+    "the first half": lambda path: zipped(path)[:5000],
+    "three bytes": lambda path: zipped(path)[:3],
+    "nothing": lambda path: b"",
+    "no archive": lambda path: b"no archive",
+    "a pickle": lambda path: pickle.dumps({"x_train": 1}),
+    "one array": array,
+    "objects": lambda path: zipped(path, x_train=header(OBJECTS)),
+    "an array beyond all memory": lambda path: zipped(path, x_train=header(HUGE)),
+    "half a header": lambda path: zipped(path, x_train=header("{'descr': '|u1',")),
+    "a compression that is none": lambda path: in_directory(zipped(path), 10),
+    "a locked archive": lambda path: in_directory(zipped(path), 8),
+    "a broken deflate": lambda path: flipped(zipped(path, zipfile.ZIP_DEFLATED), 200),
+    "a broken bzip2": lambda path: flipped(zipped(path, zipfile.ZIP_BZIP2), 200),
+    "a broken lzma": lambda path: flipped(zipped(path, zipfile.ZIP_LZMA), 60),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_spoilt_file_is_refused_with_its_path_and_the_next_step(tmp_path, name):
+    path = tmp_path / "mnist.npz"
+    path.write_bytes(SPOILT[name](path))
+    with pytest.raises(ValueError, match=r"is truncated or broken \(.+\); get the file") as caught:
+        images.load(data_dir=tmp_path)
+    assert str(path) in str(caught.value)
+
+
+def test_no_byte_of_the_directory_or_of_a_header_gives_an_error_that_is_no_message(tmp_path):
+    path = tmp_path / "mnist.npz"
+    whole = zipped(path)
+    places = [*range(0, 180, 3), *range(len(whole) - 300, len(whole), 5)]
+    for place in places:
+        path.write_bytes(flipped(whole, place))
+        with suppress(ValueError):  # some bytes mean nothing
             images.load(data_dir=tmp_path)
-        assert str(path) in str(caught.value)
 
 
 BROKEN = {
@@ -110,8 +172,12 @@ BROKEN = {
     "14x14 already": ({"x_test": np.zeros((6, 14, 14), np.uint8)}, "x_test is uint8"),
     "pixels in [0, 1]": ({"x_train": np.zeros((8, 28, 28))}, "x_train is float64"),
     "no image": ({"x_test": np.zeros((0, 28, 28), np.uint8), "y_test": []}, "x_test"),
-    "a label too few": ({"y_train": np.zeros(7, int)}, r"y_train has shape \(7,\).*8 images"),
+    "a label too few": ({"y_train": np.zeros(7, int)}, r"y_train is int64 of shape \(7,\).*8 im"),
     "a label of ten": ({"y_test": np.full(6, 10)}, "one digit from 0 to 9"),
+    "labels that are fractions": ({"y_test": np.arange(6) / 1}, "y_test is float64"),
+    "complex labels": ({"y_test": np.zeros(6, complex)}, "y_test is complex128"),
+    "labels with fields": ({"y_test": np.zeros(6, [("a", int)])}, "one digit from 0 to 9"),
+    "no array": ({"y_test": b"seven"}, r"y_test is \|?S5 of shape \(\)"),
     "labels in words": ({"y_test": np.array(["one"] * 6)}, "one digit from 0 to 9"),
 }
 
