@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow.compute as pc
 import typer
 
 from benchmarks import files
@@ -72,7 +71,7 @@ def attribute(
         markup=False,
         soft_wrap=True,
     )
-    full = pc.sum(pc.equal(found.table["tokens"], limit)).as_py() // len(chosen)
+    full = found.table["tokens"].to_pylist().count(limit) // len(chosen)
     if full:
         console.print(
             f"{full} texts fill all {limit} positions of the model: what was longer has been cut",

@@ -1,7 +1,6 @@
 """What the paper did not ask: special tokens, open choices, and the errors of §3.2 by layer."""
 
 import numpy as np
-from scipy.stats import pearsonr
 
 from benchmarks.agreement import SEED, Measured, correlations, means, statistics
 from benchmarks.experiment import Result, undefined
@@ -139,6 +138,8 @@ def softmax(data: Measured) -> Result:
 
 def _softmax_notes(rows):
     """How the errors of a layer go along with its entropy, and with what bypassing it gains."""
+    from scipy.stats import pearsonr
+
     pick = lambda key: [row[key] for row in rows]
     n = len(rows)
     for key, name in (

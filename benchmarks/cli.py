@@ -2,6 +2,7 @@
 
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,9 @@ from rich.text import Text
 from benchmarks.attribute_command import attribute
 from benchmarks.audit_command import audit
 from benchmarks.console import (
+    bars,
     console,
+    each_with_bars,
     mendable,
     problems,
     spell_what_cannot_be_encoded,
@@ -152,6 +155,15 @@ def reproduce(
     address: Annotated[
         str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes with one thread each; default: one per core, at most 4."
+        ),
+    ] = None,
+    longest: Annotated[
+        int, typer.Option(min=8, help="Tokens of the longest text that is timed.")
+    ] = 128,
 ):
     """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report.
 
@@ -163,6 +175,7 @@ def reproduce(
         from benchmarks import reproduce as experiments
         from benchmarks.tables import terminal
         from benchmarks.text import check
+        from benchmarks.workers import cores
 
         place = engines.named(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
@@ -175,6 +188,7 @@ def reproduce(
         check(classifier, texts)
         with mendable(f"--output {output}"):
             output.mkdir(parents=True, exist_ok=True)
+    shown = bars()
     with mendable(catch=RunError):
         found = experiments.reproduce(
             classifier,
@@ -183,9 +197,11 @@ def reproduce(
             wanted=wanted,
             data_dir=data_dir,
             engine=place,
-            track=track,
+            workers=workers or cores(),
+            longest=longest,
+            track=partial(track, within=shown),
         )
-        for result in found:
+        for result in each_with_bars(found, shown, total=len(wanted), description="tables"):
             console.print(terminal(result))
             _print_notes(result)
     page = output / "report.html"

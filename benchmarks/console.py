@@ -6,7 +6,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import typer
 from rich.console import Console
@@ -73,14 +73,34 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
         raise typer.Exit(code=2) from error
 
 
-def track(items: Iterable, description: str) -> Iterator:
-    """One bar per experiment, on stderr, gone when done; silent when stderr is no terminal."""
+def bars() -> Progress:
+    """Bars on stderr, gone when done; silent when stderr is no terminal."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    silent = not problems.is_terminal
-    with Progress(*columns, console=problems, transient=True, disable=silent) as bar:
-        yield from bar.track(list(items), description=description)
+    return Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal)
+
+
+def track(items: Iterable, description: str, *, within: Progress | None = None) -> Iterator:
+    """One bar over ``items``, by itself or ``within`` others that are shown."""
+    items = list(items)
+    with nullcontext(within) if within else bars() as shown:
+        task = shown.add_task(description, total=len(items))
+        yield from shown.track(items, task_id=task)
+        shown.remove_task(task)
+
+
+def each_with_bars(results: Iterable, shown: Progress, *, total: int, description: str) -> Iterator:
+    """``results``, with bars while one is made and none while the one before it is printed."""
+    task = shown.add_task(description, total=total)
+    results, end = iter(results), object()
+    while True:
+        with shown:
+            result = next(results, end)
+        if result is end:
+            return
+        shown.advance(task)
+        yield result

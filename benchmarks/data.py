@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import datasets
-
 from benchmarks import files, rows
 from benchmarks.errors import UnavailableError
 from benchmarks.models import first_line
@@ -134,6 +132,8 @@ def _row(text, label):
 
 
 def _download(source):
+    import datasets  # seconds, which local texts do without
+
     try:
         table = datasets.load_dataset(source.hub, revision=source.revision, split=source.split)
         return [_row(*pair) for pair in zip(table[source.text], table["label"], strict=True)]

@@ -1,4 +1,4 @@
-"""Where the shards of a run are measured: in this process, or by the workers of a Ray cluster.
+"""Where the shards of a run are measured: in processes of this machine, or of a Ray cluster.
 
 An engine hands tables to the runner, which alone writes them: no shared folder is needed, and a
 shard that is measured twice, because a worker was lost, is still one part.  Nothing here imports
@@ -18,6 +18,7 @@ import torch
 
 from benchmarks.errors import RunError
 from benchmarks.experiment import provenance
+from benchmarks.workers import Each, in_turn
 
 Measure = Callable[[Sequence[int]], dict[str, list]]
 Shards = Mapping[int, Sequence[int]]
@@ -43,12 +44,12 @@ def table(measure: Measure, shard: Sequence[int]) -> pa.Table:
     return pa.table(measure(shard)).replace_schema_metadata(made)
 
 
-def _in_turn(measure, shards):
-    for n, shard in shards.items():
-        yield n, table(measure, shard)
+def of(each: Each) -> Engine:
+    """This process, or the processes of this machine that ``each`` shares out work to."""
+    return Engine(lambda measure, shards: each(partial(table, measure), shards))
 
 
-IN_PROCESS = Engine(_in_turn)
+IN_PROCESS = of(in_turn)
 
 
 def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:

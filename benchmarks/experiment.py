@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from benchmarks import figures
 from benchmarks.errors import RunError
 
 DAY = 24 * 60 * 60  # in seconds
@@ -52,6 +51,8 @@ class Result:
     @property
     def figure(self) -> Callable | None:
         """Result -> matplotlib Figure, if its table has one."""
+        from benchmarks import figures  # matplotlib, which those who only measure do without
+
         return figures.FIGURES.get(self.table)
 
     def write(self, folder: Path) -> None:

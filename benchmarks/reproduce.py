@@ -5,16 +5,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from axioms.prove import THEOREMS, numbered, prove
-from benchmarks import agreement, beyond, report, rows, text, timing
+from benchmarks import agreement, beyond, engines, report, rows, text, timing
 from benchmarks.data import Texts
 from benchmarks.engines import IN_PROCESS, Engine
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, undefined, untracked
 from benchmarks.models import Classifier
 from benchmarks.table1 import digits, mnist
+from benchmarks.workers import Each, in_turn, processes
 from numeric.evaluation.correlation import bootstrap_mean
 
 DIGIT_SEEDS = (0, 1, 2)
@@ -41,35 +43,43 @@ def reproduce(
     wanted: Sequence[str] = DEFAULT,
     data_dir: Path | None = None,
     engine: Engine = IN_PROCESS,
+    workers: int = 1,
+    longest: int = timing.LONGEST,
     track: Track = untracked,
 ) -> Iterator[Result]:
     """Yields each wanted table once its files are in ``output``; the report comes with the last.
 
     Files: NAME.json (with provenance), NAME.parquet (per-example values), NAME.png, report.html;
     a folder per row of ``configs``, from which an interrupted run goes on.
-    ``engine``: where the rows of the text experiments are measured; all else runs here.
+    Theorems, networks and shards of texts are shared out to ``workers`` processes, or the shards
+    to an ``engine``; a model on a GPU stays here.  Time is measured when nothing else is at work,
+    of texts up to ``longest`` tokens.
     Raises RunError where ``output`` holds a run of another configuration.
     """
     output.mkdir(parents=True, exist_ok=True)
     for table in wanted:  # before anything runs
         needed(table, data)
-    other = {
-        "theorems": lambda: theorems(track=track),
-        "table1": lambda: table1(track=track),
-        "table1-mnist": lambda: mnist.sweep(
-            mnist.load(data_dir=data_dir), output=output / "table1-mnist", track=track
-        ),
-        "time": lambda: timing.lrp_versus_loo(classifier, track=track),
-    }
-    for table in wanted:
-        if table in TEXT:
-            result = text_table(table, classifier, data, output=output, engine=engine, track=track)
-        else:
-            result = other[table]()
-        result.write(output)
-        if table == wanted[-1]:
-            report.write(output)
-        yield result
+    with processes(workers) as each:
+        if engine is IN_PROCESS and classifier.model.device.type == "cpu":
+            engine = engines.of(each)
+        other = {
+            "theorems": lambda: theorems(each=each, track=track),
+            "table1": lambda: table1(each=each, track=track),
+            "table1-mnist": lambda: mnist.sweep(
+                mnist.load(data_dir=data_dir), output=output / "table1-mnist", track=track
+            ),
+            "time": lambda: timing.lrp_versus_loo(classifier, longest=longest, track=track),
+        }
+        on_texts = {"output": output, "engine": engine, "track": track}
+        for table in wanted:
+            if table in TEXT:
+                result = text_table(table, classifier, data, **on_texts)
+            else:
+                result = other[table]()
+            result.write(output)
+            if table == wanted[-1]:
+                report.write(output)
+            yield result
 
 
 def chosen(tables: Sequence[str] | None) -> Sequence[str]:
@@ -124,11 +134,12 @@ def text_table(
     return replace(make(agreement.measured(runs)), seconds=time.perf_counter() - start)
 
 
-def theorems(*, folder: Path = THEOREMS, track: Track = untracked) -> Result:
+def theorems(*, folder: Path = THEOREMS, each: Each = in_turn, track: Track = untracked) -> Result:
     """The theorem table: each statement with its verdict, from running its proof."""
     start = time.perf_counter()
     files = sorted(folder.glob("test_*.py"))
-    verdicts = numbered(v for file in track(files, "theorems") for v in prove(file))
+    found = collected(prove, files, each=each, track=track, description="theorems")
+    verdicts = numbered(verdict for file in files for verdict in found[file])
     counts = Counter(verdict.verdict for verdict in verdicts)
     return Result(
         name="theorems",
@@ -153,14 +164,13 @@ def table1(
     seeds: Sequence[int] = DIGIT_SEEDS,
     epochs: int = digits.EPOCHS,
     count: int | None = None,
+    each: Each = in_turn,
     track: Track = untracked,
 ) -> Result:
     """Table 1 on the embedded digits: one linear-attention network per seed, two factorizations."""
     start = time.perf_counter()
-    runs = {
-        seed: digits.table1(seed=seed, epochs=epochs, count=count)
-        for seed in track(seeds, "digits")
-    }
+    network = partial(_network, epochs, count)
+    runs = collected(network, seeds, each=each, track=track, description="digits")
     examples: dict[str, list] = {"seed": []}
     for seed, run in runs.items():
         count = len(run.examples["label"])
@@ -197,6 +207,17 @@ def table1(
         notes=(*_table1_notes(rows), *undefined(rows)),
         seconds=time.perf_counter() - start,
     )
+
+
+def _network(epochs, count, seed):
+    return digits.table1(seed=seed, epochs=epochs, count=count)
+
+
+def collected(function: Callable, items: Sequence, *, each: Each, track: Track, description: str):
+    """``function`` of each item, by item and in their order, whatever the order of ``each``."""
+    results = each(function, {item: item for item in items})
+    found = dict(result for _, result in zip(track(items, description), results, strict=False))
+    return {item: found[item] for item in items}
 
 
 def _table1_notes(rows):

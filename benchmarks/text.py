@@ -6,6 +6,7 @@ Only maps are stored; every statistic is computed from them afterwards (``agreem
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,16 +74,7 @@ def run(
     data = data.first(row.examples)
     place = engine.device or str(classifier.model.device)
     about = settings(classifier, data) | {"device": place}
-    measure = MEASURES[row.table]
-
-    def measured(shard):  # in a worker, which has a copy of its own
-        classifier.model.to(place)
-        try:
-            return measure(row, classifier, data, shard)
-        except ValueError as error:
-            texts = ", ".join(str(n + 1) for n in shard)
-            raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error
-
+    measured = partial(_measured, MEASURES[row.table], row, classifier, data, place)
     folder = output / row.name
     table = runner.run(
         folder,
@@ -94,6 +86,15 @@ def run(
     )
     commits = runner.commits(folder)
     return Run(row=row, settings=about, table=table, chunk=data.chunk, commits=commits)
+
+
+def _measured(measure, row, classifier, data, place, shard):
+    classifier.model.to(place)  # in a worker, which has a copy of its own
+    try:
+        return measure(row, classifier, data, shard)
+    except ValueError as error:
+        texts = ", ".join(str(n + 1) for n in shard)
+        raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error
 
 
 def settings(classifier: Classifier, data: Texts) -> dict:

@@ -65,9 +65,11 @@ def alone(monkeypatch):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs the program: exit code, stdout, stderr."""
+    """Runs the program, with its work in this process: exit code, stdout, stderr."""
 
-    from benchmarks import cli
+    from benchmarks import cli, workers
+
+    monkeypatch.setattr(workers, "MOST", 1)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["lrp-axioms", *map(str, arguments)])
@@ -92,6 +94,7 @@ def small(monkeypatch, tmp_path_factory):
     monkeypatch.setattr(
         reproduce, "table1", partial(reproduce.table1, seeds=(0,), epochs=1, count=10)
     )
-    timed = partial(timing.lrp_versus_loo, lengths=(4, 8), repeats=1)
+    monkeypatch.setattr(timing, "LENGTHS", (4, 8))
+    timed = partial(timing.lrp_versus_loo, repeats=1)
     monkeypatch.setattr(timing, "lrp_versus_loo", timed)
     return folder

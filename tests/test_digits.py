@@ -69,6 +69,17 @@ def test_every_order_computes_the_same_logits_with_and_without_rules(
     assert_close(got, logits_by_path(model, pixels, pixels, pixels))
 
 
+def test_sums_over_pixels_give_the_logits_and_the_gradients_of_training(pixels):
+    torch.manual_seed(2)
+    model = LinearAttention(tokens=9, width=5, classes=4).double()
+    found = []
+    for logits in (model, partial(digits.from_sums, model)):
+        out = logits(pixels)
+        found.append((out, *torch.autograd.grad((out**2).sum(), tuple(model.parameters()))))
+    for ours, stock in zip(*found, strict=True):
+        assert_close(ours, stock, tol=1e-12)
+
+
 @pytest.mark.parametrize("method", [methods.leave_one_out, methods.integrated_gradients])
 def test_loo_and_ig_do_not_depend_on_the_order(model, pixels, target, method):
     left, right = (method(partial(model, factorization=name), pixels, target) for name in BOTH)

@@ -30,21 +30,48 @@ def test_too_few_lengths_have_no_exponent(lengths):
     assert timing.growth(rows(lengths, **POWERS)) == {}
 
 
-def test_long_texts_are_timed_in_fewer_rounds(monkeypatch):
-    from benchmarks import models
+@pytest.fixture
+def asked(monkeypatch):
+    """What is timed, as (method, rounds, warm-up rounds) of every method of every length."""
+    found = []
 
-    asked = []
-
-    def counted(run, *, repeats, **_):
-        asked.append(repeats)
+    def counted(run, *, repeats, warm_up=1, **_):
+        found.extend((name, repeats, warm_up) for name in run)
         return {name: [1.0] * repeats for name in run}
 
     monkeypatch.setattr(timing, "alternate", counted)
-    found = timing.lrp_versus_loo(models.load(str(EMBEDDED)))
-    assert asked == [7, 7, 7, 7, 7, 2, 2]
+    return found
+
+
+def of(method, asked):
+    return [(repeats, int(warm_up)) for name, repeats, warm_up in asked if name == method]
+
+
+def test_leave_one_out_is_timed_once_per_length_and_long_texts_in_fewer_rounds(asked):
+    from benchmarks import models
+
+    classifier = models.load(str(EMBEDDED))
+    found = timing.lrp_versus_loo(classifier)
+    assert [row["tokens"] for row in found.rows] == [8, 16, 32, 64, 128]
+    assert of("attnlrp", asked) == of("gradient", asked) == [(7, 1)] * 5
+    assert of("loo", asked) == [(1, 1), *[(1, 0)] * 4]
+    assert found.notes == ()  # two lengths from 64 tokens on have no exponent
+    asked.clear()
+    found = timing.lrp_versus_loo(classifier, longest=512)
     assert [row["tokens"] for row in found.rows] == list(timing.LENGTHS)
+    assert of("attnlrp", asked)[5:] == [(2, 1)] * 2
     assert "From 64 to 512 tokens" in found.notes[0]
     assert found.notes[0].count(" 0.00 ±") == 4  # invented seconds do not grow
+
+
+def test_rounds_of_all_methods_alternate_where_ratios_within_a_round_are_wanted(asked):
+    timing.by_length(tiny_bert(), lengths=(4,), repeats=3)
+    assert asked == [(name, 3, 1) for name in timing.METHODS]
+
+
+def test_one_leave_one_out_is_compared_with_every_round_of_attnlrp():
+    assert timing.loo_over_attnlrp({"loo": [6.0], "attnlrp": [1.0, 2.0]}) == [6.0, 3.0]
+    assert timing.loo_over_attnlrp({"loo": [6.0, 8.0], "attnlrp": [1.0, 2.0]}) == [6.0, 4.0]
 
 
 @pytest.mark.parametrize("device", [None, "cuda:1", torch.device("mps")])
@@ -61,7 +88,7 @@ def test_texts_are_timed_on_the_models_device(monkeypatch, device):
     asked = []
     monkeypatch.setattr(timing, "alternate", lambda _run, **options: asked.append(options) or {})
     timing.by_length(tiny_bert().to(device), lengths=(4,), repeats=1)
-    assert [options["device"] for options in asked] == [torch.device(device)]
+    assert [options["device"] for options in asked] == [torch.device(device)] * 2
 
 
 def test_nobody_waits_for_an_accelerator_that_is_not_used(monkeypatch):

@@ -18,8 +18,6 @@ from functools import cache, partial
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from benchmarks.table1 import methods
@@ -80,6 +78,8 @@ def images() -> dict[str, tuple[Tensor, Tensor]]:
 
     "fit" and "validation" are four fifths and one fifth of "train".
     """
+    from sklearn.datasets import load_digits
+
     pixels, labels = load_digits(return_X_y=True)
     splits = {}
     splits["train"], splits["test"] = _stratified(pixels / 16, labels, size=360)
@@ -88,6 +88,8 @@ def images() -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _stratified(pixels, labels, *, size):
+    from sklearn.model_selection import train_test_split
+
     parts = train_test_split(pixels, labels, test_size=size, stratify=labels, random_state=0)
     return (parts[0], parts[2]), (parts[1], parts[3])
 
@@ -107,9 +109,23 @@ def _fit(split, *, seed, epochs, learning_rate=1e-3):
     torch.manual_seed(seed)
     pixels, labels = images()[split]
     model = LinearAttention(tokens=pixels.shape[1]).double()
-    return methods.fit(
-        model, pixels, labels, epochs=epochs, batch=BATCH, learning_rate=learning_rate
-    )
+    options = {"epochs": epochs, "batch": BATCH, "learning_rate": learning_rate}
+    return methods.fit(model, pixels, labels, logits=partial(from_sums, model), **options)
+
+
+def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
+    """What ``model(pixels)`` gives, in a third of its time: training explains nothing.
+
+    A query, key or value is pixel times one vector plus another of its place, and the readout is
+    averaged over places; so no product over places and channels is left but those of weights.
+    """
+    maps = model.query, model.key, model.value
+    (q, q_at), (k, k_at), (v, v_at) = ((w(model.direction), w(model.position)) for w in maps)
+    places, square = pixels.shape[1], (pixels**2).mean(dim=1, keepdim=True)
+    query = pixels.mean(dim=1, keepdim=True) * q + q_at.mean(dim=0)
+    keys, values = pixels @ k_at / places, pixels @ v_at / places
+    readout = (query @ k)[:, None] * (square * v + values) + query @ (k_at.mT @ v_at / places)
+    return model.classifier(readout + (query * keys).sum(dim=1, keepdim=True) * v)
 
 
 def accuracy(model: LinearAttention, *, split: str = "test") -> float:

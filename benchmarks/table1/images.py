@@ -4,7 +4,6 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import datasets
 import numpy as np
 import torch
 from torch import Tensor
@@ -107,6 +106,8 @@ def _split(arrays, split, data_dir, origin):
 
 
 def _download():
+    import datasets  # seconds, which a local file does without
+
     try:
         found = datasets.load_dataset(HUB, revision=REVISION)
         arrays = {}

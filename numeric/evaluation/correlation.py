@@ -8,7 +8,8 @@ What has no value is NaN: it stays visible, and `bootstrap_mean` counts it.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import kendalltau
+
+AT_ONCE = 1 << 18  # values that the bootstrap draws
 
 
 class BootstrapMean(NamedTuple):
@@ -45,6 +46,8 @@ def kendall(a, b, keep):
 
 def _tau(a, b):
     """NaN, without SciPy's warning, for fewer than two tokens; SciPy would rank infinities."""
+    from scipy.stats import kendalltau  # a second, which those who need only r do without
+
     defined = len(a) > 1 and np.isfinite([a, b]).all()
     return kendalltau(a, b).statistic if defined else np.nan
 
@@ -74,10 +77,11 @@ def bootstrap_mean(values, *, seed: int, resamples: int = 2000) -> BootstrapMean
     if defined.size == 0:
         return BootstrapMean(np.nan, np.nan, np.nan, undefined)
     rng = np.random.default_rng(seed)
-    # One resample at a time: 25,000 examples times 2,000 resamples would fill the memory.
-    means = [
-        defined[rng.integers(defined.size, size=defined.size)].mean() for _ in range(resamples)
-    ]
+    # A few resamples at a time: 25,000 examples times 2,000 resamples would fill the memory.
+    at_once = max(1, AT_ONCE // defined.size)
+    sizes = [min(at_once, resamples - n) for n in range(0, resamples, at_once)]
+    drawn = (rng.integers(defined.size, size=(n, defined.size)) for n in sizes)
+    means = np.concatenate([defined[which].mean(axis=1) for which in drawn])
     low, high = np.quantile(means, [0.025, 0.975])
     return BootstrapMean(float(defined.mean()), float(low), float(high), undefined)
 
