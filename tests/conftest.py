@@ -1,27 +1,34 @@
 """Fixtures that several tests share; tests leave the models as they were."""
 
 import builtins
+import gc
 import io
 import socket
 import sys
 from functools import partial
 
+import hypothesis
 import pytest
 
-from axioms.prove import prove
 from tests import cases, folders, program
+
+# The same examples everywhere, however busy the machine is.
+STEADY = dict(deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
+hypothesis.settings.register_profile("steady", **STEADY)
+hypothesis.settings.load_profile("steady")
+
+
+def pytest_collection_finish():
+    """Every pytest run inside a test collects garbage: not among all modules, again and again."""
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def embedded():
     """The embedded classifier in float64, by attention implementation."""
     return {name: cases.load_embedded(name) for name in ("sdpa", "eager")}
-
-
-@pytest.fixture(scope="session")
-def verdicts():
-    """Every theorem of the package, decided once."""
-    return prove()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import sympy as sp
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
@@ -17,8 +17,7 @@ from axioms.denotation import same_function
 from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, topological
 from axioms.propagate import evaluate, explain
 from axioms.rewrites import REWRITES, batch_norm, bracketings, in_rows
-from axioms.rule_sets import RULE_SETS
-from axioms.scoreboard import FINITE, LIMIT, REFUTED, decide
+from axioms.scoreboard import FINITE, LIMIT
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "SCOREBOARD.md"
 EPS = {LIMIT: sp.Integer(0), FINITE: sp.Rational(1, 4)}
@@ -95,13 +94,7 @@ points = st.fixed_dictionaries(
         for name, (r, c) in SHAPES.items()
     }
 )
-ON_RANDOM_GRAPHS = settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],  # shrinking a graph takes minutes
-)
+ON_RANDOM_GRAPHS = settings(max_examples=8, phases=[Phase.generate])  # shrinking takes minutes
 CHECKED, CHANGED = Counter(), Counter()
 
 
@@ -254,7 +247,6 @@ def test_a_chain_longer_than_the_recursion_limit_is_merged():
     assert len(merge_products(node).args) == 1501
 
 
-@pytest.mark.parametrize("name", [name for name in REWRITES if (name, LIMIT) not in REPAIRED])
-def test_the_other_rewrites_are_not_repaired(name):
-    canonized = next(rule_set for rule_set in RULE_SETS if rule_set.prepare is canonize)
-    assert decide(canonized, name, FINITE).verdict == REFUTED
+def test_what_is_not_repaired_in_the_limit_is_not_at_a_finite_epsilon():
+    in_the_limit = {name for name, eps in REPAIRED if eps == LIMIT}
+    assert {name for name, _ in REPAIRED} == in_the_limit < set(REWRITES)

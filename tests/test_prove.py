@@ -1,5 +1,6 @@
 """`prove` reports what the theorem tests established, and nothing else."""
 
+import ast
 import os
 import sys
 from collections import Counter
@@ -140,26 +141,37 @@ def test_nothing_is_printed_written_or_taken_from_the_surroundings(
     assert capfd.readouterr() == ("", "")
 
 
-def test_every_theorem_of_the_package_is_established_under_its_number(verdicts):
-    assert [v.error for v in verdicts if v.verdict == "not established"] == []
-    assert {v.number for v in verdicts} >= {1, 2, 3, 6, 7, 8, 10, 20, 23}
-    assert all(v.witness for v in verdicts if v.verdict == "refuted")
-    assert all(v.method for v in verdicts if v.verdict == "proved")
-    assert verdicts[0].witness.startswith("x = (2, 3, 4): 6/6/12 versus 12/6/6")
-    repeated = Counter(v.statement for v in verdicts)
-    assert max(repeated.values()) == 1
+FILES = sorted(THEOREMS.glob("test_*.py"))
 
 
-def test_every_test_of_the_package_is_a_theorem_listed_in_its_file(verdicts):
-    for path in THEOREMS.glob("test_*.py"):
-        rows = [v for v in verdicts if Path(v.test.partition("::")[0]).name == path.name]
-        source = path.read_text()
-        assert len(rows) == source.count("\ndef test_")
-        listed = source.split('"""')[1]
-        assert all(f"  {v.number}  " in listed for v in rows)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_theorem_of_the_package_is_established_and_listed_in_its_file(path):
+    """This is where `make test` runs the theorems, each once."""
+    found = prove(path)
+    assert [v.error for v in found if v.verdict == "not established"] == []
+    assert all(v.witness for v in found if v.verdict == "refuted")
+    assert all(v.method for v in found if v.verdict == "proved")
+    source = path.read_text()
+    assert len(found) == source.count("\ndef test_")
+    listed = source.split('"""')[1]
+    assert all(f"  {v.number}  " in listed for v in found)
+    if found[0].number == 1:
+        assert found[0].witness.startswith("x = (2, 3, 4): 6/6/12 versus 12/6/6")
+
+
+def claims(path):
+    """Number, statement and verdict of every theorem of a file, as they are written there."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.theorem":
+            yield tuple(map(ast.literal_eval, node.args))
+
+
+def test_every_statement_of_the_package_has_a_number_and_is_made_once():
+    found = [claim for path in FILES for claim in claims(path)]
+    assert {number for number, *_ in found} >= {1, 2, 3, 6, 7, 8, 10, 20, 23}
+    assert max(Counter(statement for _, statement, _ in found).values()) == 1
 
 
 def test_the_first_proof_a_reader_meets_is_that_of_figure_1():
-    first = min(THEOREMS.glob("test_*.py"))
-    names = [line for line in first.read_text().splitlines() if line.startswith("def test_")]
+    names = [line for line in FILES[0].read_text().splitlines() if line.startswith("def test_")]
     assert "6_6_12_and_12_6_6" in names[0]

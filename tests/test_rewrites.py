@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import sympy as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
@@ -119,7 +119,7 @@ def picture(root):
 APPLIED = Counter()
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80)
 @given(graph=random_graphs, point=random_points, choice=st.randoms(use_true_random=False))
 def check_random_graph(graph, point, choice):
     before = picture(graph)
@@ -141,7 +141,7 @@ def test_every_rewrite_preserves_the_value_of_random_graphs_and_applies_to_some(
     assert min(APPLIED.values()) > 0, APPLIED
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(graph=random_graphs, point=random_points)
 def test_canonizers_preserve_the_value_of_random_graphs(graph, point):
     before = picture(graph)
