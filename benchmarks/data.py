@@ -57,7 +57,7 @@ class Texts:
 
 SOURCES = {name: Source(**found) for name, found in rows.SOURCES["datasets"].items()}
 DATASETS = ("embedded", *SOURCES)
-UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError, datasets.exceptions.DatasetsError)
+UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
 
 
 def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
@@ -137,7 +137,7 @@ def _download(source):
     try:
         table = datasets.load_dataset(source.hub, revision=source.revision, split=source.split)
         return [_row(*pair) for pair in zip(table[source.text], table["label"], strict=True)]
-    except UNLOADABLE as error:
+    except (*UNLOADABLE, datasets.exceptions.DatasetsError) as error:
         raise UnavailableError(
             f"data set {source.hub!r} could not be loaded from the Hugging Face Hub: "
             f"{first_line(error)}\nWithout a network, pass --data-dir FOLDER with "

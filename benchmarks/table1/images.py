@@ -115,7 +115,7 @@ def _download():
             arrays[f"x_{split}"] = np.stack([np.asarray(image) for image in found[split]["image"]])
             arrays[f"y_{split}"] = np.asarray(found[split]["label"])
         return arrays
-    except UNLOADABLE as error:
+    except (*UNLOADABLE, datasets.exceptions.DatasetsError) as error:
         raise UnavailableError(
             f"data set {HUB!r} could not be loaded from the Hugging Face Hub: "
             f"{first_line(error)}\nWithout a network, pass --data-dir FOLDER with {FILE} in it."
