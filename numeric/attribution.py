@@ -64,8 +64,8 @@ def attribute(
     over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit),
     ``share="word"`` and ``positions="signed"``, are those of the method's own function in
     ``numeric.methods``.
-    Runs in the model's dtype, autocast or not, and leaves the model, and every other one, as
-    it was.
+    Runs in the model's dtype, autocast or not, on a twin that shares the model's weights: the model
+    itself is never changed, and several threads may use it at once, but not train it meanwhile.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
     UnassignedOperation (all modules without a rule).
     """

@@ -52,6 +52,12 @@ def test_a_failure_names_the_amount_and_the_places(bert):
     assert "absorbing=[...]" in text
 
 
+@pytest.mark.parametrize("tol", [float("nan"), float("inf"), -1e-9, True, "1e-6", None])
+def test_a_tolerance_by_which_all_or_nothing_passes_is_refused(bert, tol):
+    with pytest.raises(ValueError, match=f"tol={tol!r}: pass a finite number of logits"):
+        assert_conserves(*bert, ATTNLRP, tol=tol)
+
+
 def test_a_cause_that_does_not_exist_is_refused(bert):
     with pytest.raises(ValueError, match=r"absorbing=\['biases'\]: no such cause"):
         assert_conserves(*bert, ATTNLRP, absorbing=["biases"])

@@ -164,6 +164,14 @@ def test_autocast_does_not_matter(tiny, batch, method):
     assert torch.equal(got.relevance, want.relevance)
 
 
+@every_method
+def test_the_default_device_does_not_matter(tiny, batch, method):
+    want = attribute(tiny, batch, method, target=[0, 2])
+    with torch.device("meta"):
+        got = attribute(tiny, batch, method, target=[0, 2])
+    assert torch.equal(got.relevance, want.relevance)
+
+
 # Single methods
 
 

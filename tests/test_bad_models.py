@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from transformers import (
+    AttentionInterface,
     BertForTokenClassification,
     BertModel,
     MPNetConfig,
@@ -11,10 +12,11 @@ from transformers import (
     OPTConfig,
     OPTForSequenceClassification,
 )
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation, bypass_softmax
-from numeric import attribute
+from numeric import attribute, audit, compiled, sweep
 from numeric.attribution import METHODS
 from tests import cases
 from tests.traces import contains, refused
@@ -103,6 +105,52 @@ def test_modules_without_a_rule_are_all_listed(batch, name):
         del batch["token_type_ids"]
         contains(refused(UnassignedOperation, make(), batch, method), *parts, "No layer of this")
         batch = cases.tiny_batch()
+
+
+HOOKS = {
+    "computes": lambda m: m.register_forward_hook(lambda _m, _i, out: 2 * out),
+    "only looks": lambda m: m.register_forward_hook(lambda *_: None),
+    "changes the input": lambda m: m.register_forward_pre_hook(lambda _m, args: args),
+    "scales gradients": lambda m: m.register_full_backward_hook(lambda _m, into, _: into),
+    "before the way back": lambda m: m.register_full_backward_pre_hook(lambda _m, of: of),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_are_refused_and_all_listed(tiny, batch, name):
+    for module in (tiny.bert.pooler.dense, tiny.bert.encoder.layer[1].output.dense):
+        HOOKS[name](module)
+    for method in METHODS:
+        message = refused(ValueError, tiny, batch, method)
+        contains(message, "hooks on 2 modules", "bert.pooler.dense", LAYERS(1, "output.dense"))
+        contains(message, "handle.remove()")
+    for other in (audit, lambda *given: sweep(*given, [ATTNLRP]), compiled_once):
+        with pytest.raises(ValueError, match="hooks on 2 modules"):
+            other(tiny, batch)
+
+
+def compiled_once(model, batch):
+    with compiled(model, disable=True) as explain:
+        return explain(batch)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_replaced_forward_that_runs_the_models_own_modules_is_refused(tiny, batch, method):
+    for module in (tiny, tiny.bert.encoder.layer[1]):
+        module.forward = module.forward  # as libraries do that wrap it
+    message = refused(ValueError, tiny, batch, method)
+    contains(message, "replaced forward of 2 modules", "(root)", LAYERS(1, "")[:-1], "del module")
+
+
+def test_attention_for_which_transformers_drops_the_mask_is_refused(batch):
+    AttentionInterface.register("without a mask", sdpa_attention_forward)
+    model = cases.tiny_bert(attn_implementation="without a mask")
+    alone = {key: x[:1] for key, x in batch.items()}
+    for method in METHODS:
+        contains(refused(ValueError, model, batch, method), "'without a mask'", "register(")
+    contains(refused(ValueError, model, alone, "loo"), "'without a mask'", "register(")
+    want = attribute(cases.tiny_bert(), alone).relevance
+    torch.testing.assert_close(attribute(model, alone).relevance, want)  # nothing is masked
 
 
 @pytest.mark.parametrize("method", ["loo", "integrated-gradients"])
