@@ -12,7 +12,8 @@ from benchmarks.errors import RunError
 
 def attribute(
     file: Annotated[
-        Path, typer.Argument(help="One text per line (.txt), or .csv, .tsv, .jsonl, .parquet.")
+        Path,
+        typer.Argument(help="One text per line (.txt), or .csv, .tsv, .jsonl, .parquet; or .gz."),
     ],
     *,
     column: Annotated[str, typer.Option(help="Where texts are, in a file of columns.")] = "text",
