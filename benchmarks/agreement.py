@@ -1,5 +1,6 @@
 """Tables of the text experiments, computed from stored relevance maps: Table 2, Figure 2 and A3."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +16,8 @@ from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, p
 
 SEED = 0  # of the bootstrap
 FEW = 20  # texts, below which resampling them says little about others
-METHODS = ("LOO", "IG", "Rollout", "AttnLRP", "CP-LRP")  # in the order of Table 2
+METHODS = ("LOO", "IG", "Rollout", "AttnLRP", "CP-LRP")  # in the order of Table 2, before others
+PAIR = ("CP-LRP", "AttnLRP")  # whose difference is put in words
 CURVES = {"LeRF": "lerf mean", "MoRF": "morf mean"}
 AOPC = {"AOPC LeRF": "lerf aopc", "AOPC MoRF": "morf aopc"}
 
@@ -136,11 +138,12 @@ def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
 def table2(data: Measured) -> Result:
     """Table 2: agreement of each method with LOO, and perturbation curves."""
     loo = data.maps["LOO"]
-    order = sorted(data.maps, key=METHODS.index)
+    order = sorted(data.maps, key=[*METHODS, *data.maps].index)
     found = {label: statistics(data.maps[label], loo) for label in order}
     rows = []
     for label, values in found.items():
-        rows += [{"method": label, **means(values)}, {"method": "  paper", **data.paper[label]}]
+        paper = {"method": "  paper", **data.paper.get(label, {})}
+        rows += [{"method": label, **means(values)}, paper]
     examples = stacked({(label,): values for label, values in found.items()}, loo, ["method"])
     return data.result(
         "table2",
@@ -219,34 +222,40 @@ def _layers(numbers):
 def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> dict[str, list]:
     """Per-text values as columns: the texts' own, and a block of lines per entry of ``found``."""
     own = ("example", "label", "tokens", "target", "logit")
+    measured = dict.fromkeys(key for values in found.values() for key in values)
+    missing = [math.nan] * len(loo.present)  # of methods without curves
     columns: dict[str, list] = {}
     for where, values in found.items():
         block = {key: [name] * len(loo.present) for key, name in zip(keys, where, strict=True)}
         block |= {key: loo.values[key].tolist() for key in own}
-        for key, column in (block | {k: v.tolist() for k, v in values.items()}).items():
+        block |= {key: values[key].tolist() if key in values else missing for key in measured}
+        for key, column in block.items():
             columns.setdefault(key, []).extend(column)
     return columns
 
 
 def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[str, ...]:
     """Which of the two LRP variants is closer to LOO, in words, from the per-text values."""
+    if not set(PAIR) <= set(columns["method"]):
+        return ()
     gaps = {tokens: paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}
     found = [f"Over {tokens} tokens, {_compared(gap)}." for tokens, gap in gaps.items()]
     if len(set(columns["example"])) < FEW:
         found.append(f"With fewer than {FEW} texts these intervals are too narrow: use more.")
     if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
         found.append(HINGES)
-    theirs = {method: paper[method]["r all, sum to one"] for method in ("CP-LRP", "AttnLRP")}
-    found.append(
-        f"The paper reports {theirs['CP-LRP']:.2f} for CP-LRP and {theirs['AttnLRP']:.2f} for "
-        "AttnLRP, over all tokens of maps that sum to one, with BERT-base."
-    )
+    theirs = [paper.get(method, {}).get("r all, sum to one") for method in PAIR]
+    if None not in theirs:
+        found.append(
+            f"The paper reports {theirs[0]:.2f} for CP-LRP and {theirs[1]:.2f} for AttnLRP, over "
+            "all tokens of maps that sum to one, with BERT-base."
+        )
     return tuple(found)
 
 
 def paired_gap(columns: Mapping[str, list], key: str):
     """r of CP-LRP minus r of AttnLRP: mean over texts, with interval."""
-    values: dict[str, dict] = {"CP-LRP": {}, "AttnLRP": {}}
+    values: dict[str, dict] = {method: {} for method in PAIR}
     for method, example, r in zip(columns["method"], columns["example"], columns[key], strict=True):
         values.get(method, {})[example] = r
     ours, other = values.values()

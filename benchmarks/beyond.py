@@ -79,7 +79,7 @@ def sensitivity(data: Measured) -> Result:
                     {f"{name} {tokens}": found[f"r {tokens}"] for tokens in ("all", "content")}
                 )
         rows.append(row)
-    order = ("AttnLRP", "CP-LRP", "LOO")
+    order = ["AttnLRP", "CP-LRP", "LOO", *(row["method"] for row in rows)]
     return data.result(
         "sensitivity",
         title=f"Open choices: how much they change r with Leave-One-Out, on {data.dataset}",
@@ -98,7 +98,8 @@ def sensitivity(data: Measured) -> Result:
 
 def _sensitivity_notes(rows):
     found = {(row["method"], row["choice"]): row for row in rows}
-    choices = dict.fromkeys(choice for method, choice in found if method != "LOO")
+    choices = [choice for method, choice in found if method == "AttnLRP"]
+    choices = [choice for choice in choices if ("CP-LRP", choice) in found]
     for tokens in ("all", "content"):
         key = f"attention mask {tokens}"
         wins = {c: found["CP-LRP", c][key] - found["AttnLRP", c][key] for c in choices}

@@ -1,4 +1,4 @@
-"""What an experiment returns, and how it is written: JSON with provenance, Parquet, PNG."""
+"""What an experiment returns, and how it is written: JSON with provenance, Parquet."""
 
 import json
 import math
@@ -48,15 +48,8 @@ class Result:
     seconds: float = 0.0
     provenance: dict = field(default_factory=lambda: provenance())
 
-    @property
-    def figure(self) -> Callable | None:
-        """Result -> matplotlib Figure, if its table has one."""
-        from benchmarks import figures  # matplotlib, which those who only measure do without
-
-        return figures.FIGURES.get(self.table)
-
     def write(self, folder: Path) -> None:
-        """``name``.json, .parquet and .png in ``folder``, whichever there is content for."""
+        """``name``.json in ``folder``, and .parquet if there are per-example values."""
         remove_drafts(folder)
         record = {key: value for key, value in vars(self).items() if key != "examples"}
         record["rows"] = [{key: _plain(value) for key, value in row.items()} for row in self.rows]
@@ -64,8 +57,6 @@ class Result:
         write_atomically(folder / f"{self.name}.json", lambda path: path.write_text(text, "utf-8"))
         if self.examples:
             pq.write_table(pa.table(self.examples), folder / f"{self.name}.parquet")
-        if self.figure:
-            self.figure(self).savefig(folder / f"{self.name}.png", dpi=150)
 
 
 def read(path: Path) -> Result:

@@ -1,5 +1,7 @@
 """One function per figure: Result -> matplotlib Figure, readable in greyscale."""
 
+import io
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,8 +12,17 @@ from benchmarks.table1.figures import table1_mnist
 GREYS = {"all": "0.25", "content": "0.65"}
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
 LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
+STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
-mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+
+@mpl.rc_context(STYLE)
+def png(result) -> bytes | None:
+    """The figure of a result as PNG, or None if its table has none."""
+    if result.table not in FIGURES:
+        return None
+    file = io.BytesIO()
+    FIGURES[result.table](result).savefig(file, dpi=150)
+    return file.getvalue()
 
 
 def table1(result) -> Figure:
@@ -43,7 +54,8 @@ def table1(result) -> Figure:
 
 def table2(result) -> Figure:
     """r with LOO by method, over all and over content tokens, with the paper's marks."""
-    pairs = list(zip(result.rows[::2], result.rows[1::2], strict=True))[1:]  # LOO left out
+    pairs = zip(result.rows[::2], result.rows[1::2], strict=True)
+    pairs = [(row, paper) for row, paper in pairs if row["method"] != "LOO"]
     rows = [row for row, _ in pairs]
     figure = Figure(figsize=(7, 3), layout="constrained")
     axes = figure.subplots()
@@ -59,7 +71,7 @@ def table2(result) -> Figure:
             color=GREYS[tokens],
             label=f"{tokens} tokens",
         )
-    paper = [row["r all, sum to one"] for _, row in pairs]
+    paper = [row.get("r all, sum to one", np.nan) for _, row in pairs]
     axes.plot(x, paper, "D", color="white", mec="black", label="paper (BERT-base, sum to one)")
     axes.set_xticks(x, [row["method"] for row in rows])
     axes.set_ylabel("Pearson's r with Leave-One-Out")

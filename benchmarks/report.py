@@ -1,7 +1,6 @@
 """All results as one self-contained HTML page."""
 
 import base64
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,20 +62,17 @@ def markdown(results: Sequence[Result]) -> str:
 
 def render(results: Sequence[Result]) -> str:
     """The page: summary, then every table and figure with what determined it."""
+    from benchmarks import figures  # matplotlib, which those who only measure do without
+
     sections = []
     for result in results:
         headers, rows = tables.cells(result)
-        image = _image(result) if result.figure else None
+        image = figures.png(result)
+        image = image and base64.b64encode(image).decode()
         columns = list(zip(headers, tables.numeric(rows), strict=True))
         sections.append({"result": result, "columns": columns, "rows": rows, "image": image})
     template = TEMPLATES.get_template("report.html.j2")
     return template.render(sections=sections, summary=_summary(results), provenance=provenance())
-
-
-def _image(result):
-    png = io.BytesIO()
-    result.figure(result).savefig(png, dpi=150)
-    return base64.b64encode(png.getvalue()).decode()
 
 
 def _summary(results):

@@ -56,6 +56,8 @@ def reproduce(
     of texts up to ``longest`` tokens.
     Raises RunError where ``output`` holds a run of another configuration.
     """
+    from benchmarks import figures  # matplotlib, which those who only measure do without
+
     output.mkdir(parents=True, exist_ok=True)
     for table in wanted:  # before anything runs
         needed(table, data)
@@ -77,6 +79,8 @@ def reproduce(
             else:
                 result = other[table]()
             result.write(output)
+            if image := figures.png(result):
+                (output / f"{result.name}.png").write_bytes(image)
             if table == wanted[-1]:
                 report.write(output)
             yield result
@@ -100,9 +104,14 @@ def model_of_the_paper(data: Texts) -> str:
 def needed(table: str, data: Texts) -> list[str]:
     """The rows that a table of the text experiments is computed from; no other table has any.
 
-    Raises RunError if ``configs`` has none for this data set.
+    Raises RunError if ``configs`` has none for this data set, or some that cannot be in one table.
     """
     found: dict[str, None] = {}
+    if strays := [name for name in rows.names() if not name.startswith(rows.BEGINNINGS)]:
+        raise RunError(
+            f"no table would find {', '.join(strays)} in {rows.FOLDER}; call a row "
+            "TABLE-DATASET-NAME.toml, such as table2-sst2-mine.toml"
+        )
     for pattern in (each.format(data.config) for each in TEXT.get(table, (None, ()))[1]):
         matching = fnmatch.filter(rows.names(), pattern)
         if not matching:
@@ -111,6 +120,10 @@ def needed(table: str, data: Texts) -> list[str]:
                 "another --dataset"
             )
         found |= dict.fromkeys(matching)
+    try:
+        rows.check_together([rows.load(name) for name in found], data)
+    except ValueError as error:
+        raise RunError(str(error)) from error
     return list(found)
 
 

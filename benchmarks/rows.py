@@ -1,7 +1,7 @@
 """What is measured, as data: one TOML file per row of a table, beside the paper's own numbers."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +19,8 @@ DTYPES = ("float32", "float64")
 MAPS = ("table2", "figure2", "sensitivity")  # tables whose rows measure relevance
 TABLES = (*MAPS, "softmax")
 NO_ROWS = ("sources", "table1-mnist")  # files of other modules
+BEGINNINGS = tuple(f"{table}-{dataset}" for table in TABLES for dataset in SOURCES["datasets"])
+"""How the names of rows begin, by which tables find them."""
 OPERATIONS = {"linear": kinds.LINEAR, "layer_norm": kinds.LAYER_NORM}  # whose rule a row may name
 SWEEP = {
     "front to back": lambda n, depth: range(n),
@@ -122,6 +124,26 @@ def load(name: str) -> Row:
     if problems:
         raise ValueError("\n".join(f"{path}: {problem}" for problem in problems))
     return Row(name=path.stem, **found)
+
+
+def check_together(found: Sequence[Row], data) -> None:
+    """Raises ValueError unless rows about ``data`` can be in one table: every problem of theirs."""
+    by_label: dict[str, list[str]] = {}
+    by_count: dict[int, list[str]] = {}
+    for row in found:
+        by_count.setdefault(len(data.first(row.examples).texts), []).append(row.name)
+        for label in row.variants:
+            by_label.setdefault(label, []).append(row.name)
+    problems = [
+        f"{' and '.join(names)} both have [variants.{label!r}]; give each a label of its own"
+        for label, names in by_label.items()
+        if len(names) > 1
+    ]
+    if len(by_count) > 1:
+        counts = "; ".join(f"{n}: {', '.join(names)}" for n, names in by_count.items())
+        problems.append(f"rows of one table have different numbers of examples: {counts}")
+    if problems:
+        raise ValueError("\n".join(problems))
 
 
 def _problems(found):

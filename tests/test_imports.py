@@ -1,7 +1,10 @@
 """The layers stay independent: none can borrow another's formulas."""
 
+import ast
 import subprocess
 import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,52 @@ def test_a_layer_imports_its_library_and_the_check_sees_it(module, suspects, fou
 def test_the_check_fails_on_a_module_that_does_not_exist():
     with pytest.raises(subprocess.CalledProcessError):
         imported_with("axioms.no_such_module", ("sympy",))
+
+
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for layer in ("axioms", "numeric", "benchmarks")
+    for path in sorted((ROOT / layer).rglob("*.py"))
+    if not path.name.startswith(("test_", "conftest"))
+}
+
+
+@cache
+def imported_by(code: str) -> set[str]:
+    """Modules of the project that a file imports when it is itself imported."""
+    found = set()
+    for statement in ast.parse(code).body:
+        if isinstance(statement, ast.Import):
+            found |= {alias.name for alias in statement.names}
+        if isinstance(statement, ast.ImportFrom):
+            found |= {statement.module, *(f"{statement.module}.{a.name}" for a in statement.names)}
+    return {name for name in found if name in FILES and "." in name}
+
+
+def in_order(files, *, whole=()):
+    """Modules, each after what it imports; CycleError if there is no such order."""
+    part_of = lambda name: next((p for p in whole if name.startswith(f"{p}.")), name)
+    graph: dict[str, set[str]] = {}
+    for name, code in files.items():
+        others = set(map(part_of, imported_by(code))) - {part_of(name)}
+        graph.setdefault(part_of(name), set()).update(others)
+    return list(TopologicalSorter(graph).static_order())
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    files = {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
+    in_order(files)
+    in_order(files, whole=["benchmarks.table1"])  # nor a package
+    files["benchmarks.experiment"] += "\nfrom benchmarks import figures"
+    with pytest.raises(CycleError):
+        in_order(files, whole=["benchmarks.table1"])
+
+
+def test_importing_everything_leaves_the_settings_of_matplotlib_alone():
+    code = (
+        "import importlib, matplotlib\n"
+        "before = dict(matplotlib.rcParams)\n"
+        f"for name in {sorted(FILES)!r}: importlib.import_module(name)\n"
+        "assert dict(matplotlib.rcParams) == before"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
