@@ -113,6 +113,7 @@ def _lines(path):
 
 
 def _txt(path, columns):
+    _places(["text"], columns)  # another one would be ignored
     for line, text in _lines(path):
         yield line, [text]
 

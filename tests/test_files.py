@@ -219,3 +219,9 @@ def test_columns_come_in_the_order_asked_for_and_keep_the_types_they_have(tmp_pa
         (tmp_path / name).write_bytes(content)
         found = files.records(tmp_path / name, ["label", "text"], lambda *_: None, advice="")
         assert found == [(label, "a")]
+
+
+def test_lines_have_no_column_but_text(tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(ValueError, match=r"a\.txt has no column 'review', only text; mend it"):
+        texts(tmp_path / "a.txt", "review")
