@@ -19,28 +19,38 @@ def _operation(kind, *operands, **attributes):
     return Node(kind, operands, attributes=attributes)
 
 
-def _shapes(one="", row="", column=""):
-    of = {(1, 1): one, (1, 2): row, (2, 1): column}
-    return {name: shape for shape, names in of.items() for name in names}
-
-
-# kind -> one operation of it, and the shapes of its operands and of its relevance R
-OPERATIONS: dict[str, tuple[Node, Shapes]] = {
-    kinds.PRODUCT: (leaf("x") * leaf("y"), _shapes("xyR")),
-    kinds.ADD: (leaf("x") + leaf("y"), _shapes("xyR")),
+# kind -> one operation of it, and the names of its operands and of its relevance R that are
+# numbers, rows and columns
+OPERATIONS: dict[str, tuple[Node, str, str, str]] = {
+    kinds.PRODUCT: (leaf("x") * leaf("y"), "xyR", "", ""),
+    kinds.ADD: (leaf("x") + leaf("y"), "xyR", "", ""),
     kinds.LINEAR: (
         _operation(kinds.LINEAR, leaf("x"), parameter("w"), parameter("b")),
-        _shapes("bR", row="x", column="w"),
+        *("bR", "x", "w"),
     ),
-    kinds.BILINEAR: (leaf("a") @ leaf("v"), _shapes("R", row="a", column="v")),
-    kinds.SCORES: (_operation(kinds.SCORES, leaf("q"), leaf("k")), _shapes("R", row="qk")),
-    kinds.READOUT: (
-        _operation(kinds.READOUT, leaf("a"), leaf("v")),
-        _shapes("R", row="a", column="v"),
+    kinds.BILINEAR: (leaf("a") @ leaf("v"), "R", "a", "v"),
+    kinds.SCORES: (_operation(kinds.SCORES, leaf("q"), leaf("k")), "R", "qk", ""),
+    kinds.READOUT: (_operation(kinds.READOUT, leaf("a"), leaf("v")), "R", "a", "v"),
+    kinds.SOFTMAX: (_operation(kinds.SOFTMAX, leaf("z")), "", "zR", ""),
+    kinds.ACTIVATION: (
+        _operation(kinds.ACTIVATION, leaf("x"), function="gelu"),
+        *("xR", "", ""),
     ),
-    kinds.SOFTMAX: (_operation(kinds.SOFTMAX, leaf("z")), _shapes(row="zR")),
-    kinds.ACTIVATION: (_operation(kinds.ACTIVATION, leaf("x"), function="gelu"), _shapes("xR")),
 }
+COUNTS = (1, 2, 3)  # of entries in rows and columns
+
+
+def counts(kind: str) -> tuple[int, ...]:
+    """The numbers of inputs for which claims are decided; two operands have one entry each."""
+    _, _, rows, columns = OPERATIONS[kind]
+    return COUNTS if rows + columns else (1,)
+
+
+def shapes(kind: str, count: int) -> Shapes:
+    """The shapes of the operands of one operation and of its relevance."""
+    _, numbers, rows, columns = OPERATIONS[kind]
+    of = ((numbers, (1, 1)), (rows, (1, count)), (columns, (count, 1)))
+    return {name: shape for names, shape in of for name in names}
 
 
 OTHER, FACTOR = "S", "c"  # a second relevance, and a positive number
@@ -83,12 +93,15 @@ def _linear(explain, at):
 
 
 def _reordered(explain, at):
-    """Operands and relevance in the opposite order, and so are the messages."""
+    """Operands and relevance in the opposite order or moved on by one, and so are the messages."""
 
-    def turned(point):
-        return {name: sp.Matrix(*m.shape, list(m)[::-1]) for name, m in point.items()}
+    def ordered(point, order):
+        return {name: sp.Matrix(*m.shape, order(list(m))) for name, m in point.items()}
 
-    return _listed(explain(at)), _listed(turned(explain(turned(at))))
+    found = explain(at)
+    orders = (lambda m: m[::-1], lambda m: m[1:] + m[:1])
+    same = [m for order in orders for m in _listed(ordered(found, order))]
+    return same, [m for order in orders for m in _listed(explain(ordered(at, order)))]
 
 
 def _transposed(explain, at):
@@ -118,11 +131,11 @@ GENERAL = {
     "is linear in relevance": Claim(sides=_linear, needs=OTHER),
 }
 SYMMETRIES = {
-    kinds.PRODUCT: {"the same for x y and (c x) (y / c)": _rescaled("x", "y")},
+    kinds.PRODUCT: {"the same for x y and (c x) (y / c), c > 0": _rescaled("x", "y")},
     kinds.LINEAR: {"the same for inputs in another order": Claim(sides=_reordered)},
     kinds.BILINEAR: {
         "the same for A V and its transpose": Claim(sides=_transposed),
-        "the same for A V and (c A) (V / c)": _rescaled("a", "v"),
+        "the same for A V and (c A) (V / c), c > 0": _rescaled("a", "v"),
     },
     kinds.READOUT: {"the same for keys in another order": Claim(sides=_reordered)},
     kinds.SOFTMAX: {

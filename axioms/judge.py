@@ -13,7 +13,17 @@ from functools import cache
 import sympy as sp
 
 from axioms import kinds, scoreboard
-from axioms.claims import CONSERVES, FACTOR, OPERATIONS, OTHER, Claim, claims, symbols
+from axioms.claims import (
+    CONSERVES,
+    FACTOR,
+    OPERATIONS,
+    OTHER,
+    Claim,
+    claims,
+    counts,
+    shapes,
+    symbols,
+)
 from axioms.decide import identical, is_large, is_rational_function
 from axioms.denotation import as_rational
 from axioms.graph import CONSTANT, INPUT, Node, topological
@@ -21,12 +31,14 @@ from axioms.rewrites import REWRITES
 from axioms.rule_sets import RuleSet
 from axioms.scoreboard import FINITE, LIMIT, OPEN, PROVED, REFUTED, STABILISERS, Cell
 from axioms.templates import TEMPLATES
+from axioms.user_formula import check_one_formula
 from axioms.user_messages import rule_set
 from axioms.user_rules import Rule
 
 IN_LIMIT, UNDECIDED = "proved as eps -> 0", "undecided"
 CASES = 4  # signs are split into at most 2**CASES cases
 TRIED = 60  # points, before a search for a witness gives up
+ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +51,18 @@ class Finding:
 
 
 def judge(rule: Rule) -> list[Finding]:
-    """Everything that is decided about a rule: its claims, conservation first, then rewrites."""
+    """Everything that is decided about a rule: its claims, conservation first, then rewrites.
+
+    Raises RuleError if the rule cannot be judged.
+    """
+    check_one_formula(rule)
     own = rule_set(rule)
-    return judge_claims(rule, own) + [
+    found = judge_claims(rule, own) + [
         _finding(name, lambda eps, name=name: decide(own, name, eps))
         for name in rewrites_of(tuple(own.instead))
     ]
+    check_one_formula(rule)  # still: it may have counted its calls
+    return found
 
 
 def judge_claims(rule: Rule, own: RuleSet) -> list[Finding]:
@@ -60,9 +78,12 @@ def judge_claims(rule: Rule, own: RuleSet) -> list[Finding]:
 def decide(own: RuleSet, rewrite: str, eps: str) -> Cell:
     """The scoreboard's cell of one rewrite, where signs may be split into cases."""
     try:
-        return scoreboard.decide(own, rewrite, eps, same=same_in_every_case, points_tried=TRIED)
+        cell = scoreboard.decide(own, rewrite, eps, same=same_in_every_case, points_tried=TRIED)
     except ZeroDivisionError:  # undefined for generic symbols, hence almost everywhere
         return Cell(rule_set=own.name, rewrite=rewrite, eps=eps, verdict=OPEN)
+    if cell.verdict == PROVED and (wit := scoreboard.attack(own, rewrite, eps, tries=ATTACKS)):
+        return replace(cell, verdict=REFUTED, witness=wit)
+    return cell
 
 
 @cache
@@ -86,13 +107,13 @@ def _carrying(root: Node) -> set[str]:
 
 
 def _finding(text: str, decided: Callable[[str], Cell]) -> Finding:
-    """Both regimes of epsilon in one verdict."""
-    limit = decided(LIMIT)
-    if limit.verdict == REFUTED:
-        return Finding(claim=text, verdict=REFUTED, detail=_at(limit))
+    """Both regimes of epsilon in one verdict; what holds at every eps > 0 holds in the limit."""
     finite = decided(FINITE)
     if finite.verdict == PROVED:
         return Finding(claim=text, verdict=PROVED, detail="")
+    limit = decided(LIMIT)
+    if limit.verdict == REFUTED:
+        return Finding(claim=text, verdict=REFUTED, detail=_at(limit))
     if limit.verdict == PROVED:
         detail = f"but not at {_at(finite)}" if finite.witness else "undecided at eps > 0"
         return Finding(claim=text, verdict=IN_LIMIT, detail=detail)
@@ -103,7 +124,7 @@ def _finding(text: str, decided: Callable[[str], Cell]) -> Finding:
 
 
 def _at(cell):
-    return f"eps = {STABILISERS[cell.eps][1]}, {cell.witness}"
+    return f"eps {'-> 0' if cell.eps == LIMIT else '= 1/4'}, {cell.witness}"
 
 
 def same_in_every_case(lhs, rhs) -> bool:
@@ -133,47 +154,58 @@ def _is_zero(gap):
 # Claims are decided as the scoreboard decides rewrites: generic symbols, then small integers.
 
 
-def _shapes(kind, claim):
-    shapes = OPERATIONS[kind][1]
-    extra = {OTHER: shapes["R"], FACTOR: (1, 1)}
-    return {**shapes, **{name: extra[name] for name in claim.needs}}
+def _point_shapes(kind, claim, count):
+    own = shapes(kind, count)
+    extra = {OTHER: own["R"], FACTOR: (1, 1)}
+    return {**own, **{name: extra[name] for name in claim.needs}}
 
 
-def _sides(claim: Claim, own: RuleSet, kind: str, eps, at) -> tuple[list, list]:
-    root, _ = OPERATIONS[kind]
-    return claim.sides(lambda at: own.explain(root, at, eps=eps, relevance=at["R"]), at)
+def _sides(claim: Claim, own: RuleSet, kind: str, eps, at) -> dict[str, sp.Matrix]:
+    root = OPERATIONS[kind][0]
+    left, right = claim.sides(lambda at: own.explain(root, at, eps=eps, relevance=at["R"]), at)
+    return {"left": sp.Matrix([left]), "right": sp.Matrix([right])}
 
 
 def _holds(claim, own, kind, eps, at) -> bool:
+    """Whether the sides are equal for symbols; in the limit of 0/0, where they are at every eps."""
     try:
-        return all(map(same_in_every_case, *_sides(claim, own, kind, eps, at)))
+        return same_in_every_case(*_sides(claim, own, kind, eps, at).values())
     except ZeroDivisionError:
-        return False
+        return eps == 0 and _holds(claim, own, kind, STABILISERS[FINITE][0], at)
 
 
 def _decide(claim: Claim, own: RuleSet, kind: str, eps: str) -> Cell:
-    shapes = _shapes(kind, claim)
+    """For every number of inputs: refuted where it fails for one, proved if it is for all."""
     of_proof, of_witness = STABILISERS[eps]
     cell = Cell(rule_set=own.name, rewrite="", eps=eps, verdict=OPEN)
-    if _holds(claim, own, kind, of_proof, symbols(shapes)):
+    points = [_point_shapes(kind, claim, count) for count in counts(kind)]
+    if all(_holds(claim, own, kind, of_proof, symbols(each)) for each in points):
         return replace(cell, verdict=PROVED)
-    witness = _witness(claim, own, kind, of_witness, shapes)
+    found = (_witness(claim, own, kind, of_witness, each) for each in points)
+    witness = next(filter(None, found), "")
     return replace(cell, verdict=REFUTED, witness=witness) if witness else cell
 
 
 def _witness(claim, own, kind, eps, shapes) -> str:
     """The first small integer point where the two sides differ, as text; '' if none is found."""
+
+    def separated(at):
+        def sides(eps, at=at):
+            return _sides(claim, own, kind, eps, at)
+
+        try:
+            found = sides(eps)
+        except ZeroDivisionError:
+            found = scoreboard.in_limit(sides, at) if eps == 0 else None
+        return found if found and scoreboard.differ(*found.values()) else None
+
     for at in itertools.islice(scoreboard.points(shapes), TRIED):
         if FACTOR in at and at[FACTOR][0] < 0:
             continue
-        try:
-            left, right = _sides(claim, own, kind, eps, at)
-        except ZeroDivisionError:
-            continue
-        if scoreboard.differ(left, right):
+        found = separated(at)
+        if found and (eps != 0 or separated(scoreboard.moved(at))):
             point = ", ".join(f"{name} = {scoreboard.written(m)}" for name, m in at.items())
-            sides = (scoreboard.written(sp.Matrix([side])) for side in (left, right))
-            return f"{point}: {' versus '.join(sides)}"
+            return f"{point}: {' versus '.join(map(scoreboard.written, found.values()))}"
     return ""
 
 
@@ -182,14 +214,14 @@ def _with_absorbed(finding, own, kind) -> Finding:
     if finding.verdict in (PROVED, UNDECIDED):
         return finding
     claim = claims(kind)[CONSERVES]
-    eps, at = STABILISERS[FINITE][0], symbols(_shapes(kind, claim))
+    eps, at = STABILISERS[FINITE][0], symbols(_point_shapes(kind, claim, counts(kind)[-1]))
     without = {"the stabiliser absorbs": (0, at)}
     if kind == kinds.LINEAR:
         no_bias = {**at, "b": sp.zeros(1, 1)}
         without = {"the bias absorbs": (eps, no_bias), **without}
         without["bias and stabiliser absorb"] = (0, no_bias)
-    (total,), (arrived,) = _sides(claim, own, kind, eps, at)
-    lost = sp.factor(as_rational(arrived - total))
+    total, arrived = _sides(claim, own, kind, eps, at).values()
+    lost = sp.factor(as_rational((arrived - total)[0]))
     for absorbs, (eps, point) in without.items():
         if _holds(claim, own, kind, eps, point):
             return replace(finding, detail=f"{absorbs} {lost}")
@@ -201,8 +233,11 @@ def text(rule: Rule, findings: list[Finding]) -> str:
     lines = [f'{rule.name}, a rule for "{rule.kind}", all others as in AttnLRP']
     lines += [f"  at {rule.place}"]
     for finding in findings:
-        head = "the same if you " if finding.claim in REWRITES else ""
-        lines += _wrapped(f"[{finding.verdict}] {head}{finding.claim}", "  ")
+        said = f"the same if you {finding.claim}"
+        if finding.claim not in REWRITES:
+            scope = ", for 1, 2 and 3 inputs" if len(counts(rule.kind)) > 1 else ""
+            said = f"{finding.claim}{scope}"
+        lines += _wrapped(f"[{finding.verdict}] {said}", "  ")
         lines += _wrapped(finding.detail, "    ")
     return "\n".join(lines) + "\n"
 

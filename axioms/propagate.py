@@ -221,6 +221,8 @@ def propagate(
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)
     for node in reversed(order):
+        if node.op in LEAVES:  # nothing divides what arrives here
+            continue
         received[node] = received[node].applyfunc(lowest_terms)
         if node.op == TRANSPOSE:
             messages = [received[node].T]

@@ -74,11 +74,19 @@ def absolute_split(node, xs, r, options):
 
 def positive_split(node, xs, r, options):
     """The z+ rule on a sum: in proportion to the positive operands."""
+    _nonempty(xs, options)
     return rules.add_by_size(xs, r, eps=options["eps"], size=_positive)
+
+
+def _nonempty(xs, options):
+    """A pool of positive parts is 0 on an open set, where eps = 0 says nothing of eps -> 0."""
+    if options["eps"] == 0 and any(x.free_symbols for x in xs):
+        raise ZeroDivisionError("0/0 where no operand is positive; take the limit eps -> 0")
 
 
 def z_plus(node, xs, r, options):
     """The z+ rule of a linear layer, token by token."""
+    _nonempty(xs, options)
     x, w, *bias = xs
     given = {"eps": options["eps"], "bias": bias[0] if bias else None, "part": _positive}
     return (

@@ -2,9 +2,15 @@
 
 A cell is computed: a lemma over generic symbols proves it, or the smallest integer point at
 which two implementations disagree refutes it.  docs/SCOREBOARD.md is its text.
+
+"epsilon -> 0" is the limit of the relevance from above, with leaves and R as they are.  What is
+said of it holds for almost all leaves: where a sum cancels exactly, as a + b does at a = -b, the
+limit is another one or none, for every rule that divides by the sum.  A set of such points that
+is open, as that where a pool of positive parts is empty, is no exception but a witness.
 """
 
 import itertools
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,7 +29,7 @@ PROVED, ON_TEMPLATES, REFUTED = "proved", "holds on the templates", "refuted"
 NOT_APPLICABLE, OPEN = "not applicable", "open"
 LIMIT, FINITE = "epsilon -> 0", "finite epsilon"
 STABILISERS = {LIMIT: (0, 0), FINITE: (sp.Symbol("epsilon", positive=True), sp.Rational(1, 4))}
-"""Column -> stabiliser of the lemma, and of the search for a witness."""
+"""Column -> stabiliser of the lemma, and of the search for a witness; 0 is the limit."""
 FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
 DIGITS = 30  # to which unequal irrational relevances are told apart
 
@@ -93,11 +99,12 @@ def decide(
             return found
         if all(
             _is_defined(rule_set, rewrite, template, eps_of_witness)
-            and lemma(rule_set, rewrite, template, generic_eps, same=same)
+            and _established(rule_set, rewrite, template, generic_eps, same)
             for template in templates
         ):
             return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
-        return refuted(tried=points_tried) or refuted(tried=FIRST, one_hot=True) or cell
+        later = refuted(tried=points_tried, skipped=FIRST)
+        return later or refuted(tried=FIRST, one_hot=True) or cell
     except UnassignedOperation:
         return replace(cell, verdict=NOT_APPLICABLE)
 
@@ -114,6 +121,19 @@ def _preserved(rewrite, template):
         same_function(template.root, other, point)
         for other in rewritten(rewrite, template.root, symbolic=True)
     )
+
+
+def _established(rule_set, rewrite, template, eps, same):
+    """The lemma at ``eps``; in the limit of a rule that is 0/0 at eps = 0, that of every eps."""
+    try:
+        return lemma(rule_set, rewrite, template, eps, same=same)
+    except ZeroDivisionError:
+        generic_eps, number = STABILISERS[FINITE]
+        return (
+            eps == 0
+            and not search(rule_set, rewrite, template, number, tried=FIRST)
+            and lemma(rule_set, rewrite, template, generic_eps, same=same)
+        )
 
 
 def lemma(rule_set: RuleSet, rewrite: str, template: Template, eps, *, same=same_value) -> bool:
@@ -152,25 +172,74 @@ def in_contexts(template: Template) -> Iterator[Template]:
 
 
 def search(
-    rule_set: RuleSet, rewrite: str, template: Template, eps, *, tried=TRIED, one_hot=False
+    rule_set: RuleSet, rewrite: str, template: Template, eps, *, tried, skipped=0, one_hot=False
 ) -> str:
     """The first small integer point at which a rewritten template is explained differently.
 
     Least shapes come before generic ones, and points in order of the sum of their absolute
     values plus the number of negative ones.  Relevance starts at the value of the root, or with
     ``one_hot`` at 1 in its first entry alone.  Returns '' if none of the first ``tried`` points of
-    either shape separates the explanations; points where one of them is undefined count as tried.
+    either shape, after those ``skipped``, separates the explanations; points where one of them is
+    undefined count as tried.
     """
     root = template.root
-    for point in itertools.chain(*(itertools.islice(s, tried) for s in _searched(template))):
+    chosen = (itertools.islice(s, skipped, tried) for s in _searched(template))
+    for point in itertools.chain(*chosen):
         relevance = _first_entry(denoted(root, point).shape) if one_hot else None
-        before = _explanation_at(rule_set, root, point, eps, relevance)
-        for other in rewritten(rewrite, root) if before else ():
-            after = _explanation_at(rule_set, other, point, eps, relevance)
-            if after and any(differ(before[x], after[x]) for x in before):
-                given = {"R": relevance} if one_hot else {}
-                return describe(root, other, {**point, **given}, before, after)
+        if witness := disagreement(rule_set, rewrite, root, point, eps, relevance):
+            return witness
     return ""
+
+
+def attack(rule_set: RuleSet, rewrite: str, eps: str, *, tries: int, seed: int = 0) -> str:
+    """A witness among random points of the templates in wider shapes; '' if there is none."""
+    chance = random.Random(seed)
+    for template in TEMPLATES[rewrite] * tries:
+        point = random_point(chance, template.wider_shapes())
+        stabiliser = STABILISERS[eps][1]
+        if witness := disagreement(rule_set, rewrite, template.root, point, stabiliser):
+            return witness
+    return ""
+
+
+def random_point(chance: random.Random, shapes) -> dict[str, sp.Matrix]:
+    """Fractions of both signs in the given shapes, none of them 0."""
+
+    def entry(*_):
+        size = sp.Rational(chance.randint(1, 30), chance.choice((1, 1, 2, 3, 7)))
+        return chance.choice((1, -1)) * size
+
+    return {name: sp.Matrix(*shape, entry) for name, shape in shapes.items()}
+
+
+def disagreement(rule_set, rewrite, root, point, eps, relevance=None) -> str:
+    """How a rewritten graph is explained differently at a point, in words; '' if none is.
+
+    In the limit also where all leaves are moved a little, or it shows nothing of almost all points.
+    """
+
+    def separated(other, point):
+        before, after = (
+            explained(rule_set, graph, point, eps, relevance) for graph in (root, other)
+        )
+        both = before is not None and after is not None
+        return (before, after) if both and any(differ(before[x], after[x]) for x in before) else ()
+
+    for other in rewritten(rewrite, root):
+        found = separated(other, point)
+        if found and (eps != 0 or separated(other, moved(point))):
+            given = {} if relevance is None else {"R": relevance}
+            return describe(root, other, {**point, **given}, *found)
+    return ""
+
+
+def moved(point: Mapping[str, sp.Matrix]) -> dict[str, sp.Matrix]:
+    """A point nearby at which nothing cancels by accident."""
+    primes = map(sp.prime, itertools.count(9))
+    return {
+        name: sp.Matrix(*m.shape, [v * (1 + sp.Rational(next(primes), 10**4)) for v in m])
+        for name, m in point.items()
+    }
 
 
 def _searched(template):
@@ -189,20 +258,49 @@ def _is_defined(rule_set, rewrite, template, eps) -> bool:
     """Whether every rewritten template is explained somewhere: a lemma about 0/0 says nothing."""
     return all(
         any(
-            all(_explanation_at(rule_set, g, point, eps) for g in (template.root, other))
+            all(explained(rule_set, g, point, eps) for g in (template.root, other))
             for point in itertools.chain(*(itertools.islice(s, FIRST) for s in _searched(template)))
         )
         for other in rewritten(rewrite, template.root)
     )
 
 
-def _explanation_at(rule_set, graph, point, eps, relevance=None):
+def explained(rule_set, graph, point, eps, relevance=None):
     """What the rule set says of a graph; None where it is undefined (0/0 or a pole)."""
-    try:
+
+    def at(eps, point=point):
         found = rule_set.explain(graph, point, eps=eps, relevance=relevance)
+        if not all(value.is_finite for r in found.values() for value in r):
+            raise ZeroDivisionError(f"{graph} has a pole")
+        return found
+
+    try:
+        return at(eps)
     except ZeroDivisionError:
-        return None
-    return found if all(value.is_finite for r in found.values() for value in r) else None
+        return in_limit(at, point) if eps == 0 else None
+
+
+def in_limit(at, point):
+    """The limit of the matrices ``at(eps)`` as eps -> 0 where eps = 0 is 0/0.
+
+    None if it is infinite, and if ``at(0, nearby)`` is defined: 0/0 by accident, at few points.
+    """
+    try:
+        at(0, moved(point))
+    except ZeroDivisionError:
+        small = STABILISERS[FINITE][0]
+        try:
+            return {x: r.applyfunc(lambda v: _limit(v, small)) for x, r in at(small).items()}
+        except ZeroDivisionError:
+            return None
+    return None
+
+
+def _limit(value, small):
+    above, below = (side.subs(small, 0) for side in sp.fraction(sp.cancel(value)))
+    if below == 0:
+        raise ZeroDivisionError(f"{value} has no limit")
+    return above / below
 
 
 def points(shapes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, sp.Matrix]]:

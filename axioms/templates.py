@@ -15,9 +15,9 @@ from axioms.rewrites import batch_norm
 class Template:
     """A graph and the shapes of its leaves: generic ones for proofs, least ones for witnesses.
 
-    In the generic shapes no sum has a single term (a bias is a term), and layers and scores have
-    one output, which rules linear in relevance extend to any number; the least ones keep a
-    witness readable.
+    In the generic shapes no sum has a single term beside a bias, and layers and scores have one
+    output, which rules linear in relevance extend to any number; the least ones keep a witness
+    readable.
     """
 
     root: Node
@@ -27,6 +27,14 @@ class Template:
     def symbols(self) -> dict[str, sp.Matrix]:
         """A point of different real symbols in the generic shapes."""
         return {name: generic(name, *shape) for name, shape in self.generic.items()}
+
+    def wider_shapes(self) -> dict[str, tuple[int, int]]:
+        """One channel more, or two entries each way where all are alone."""
+        alone = {1: 2} if set(self.generic.values()) == {(1, 1)} else {1: 1}
+        return {
+            name: tuple(alone.get(size, size + 1) for size in shape)
+            for name, shape in self.generic.items()
+        }
 
     def least_shapes(self) -> dict[str, tuple[int, int]]:
         """Shapes in which witnesses are searched."""
@@ -49,16 +57,16 @@ wq, wk, s, t, g = map(parameter, ("wq", "wk", "s", "t", "g"))
 SCALARS = dict.fromkeys("abc", (1, 1))
 LAYER = {"x": (1, 2), "w": (2, 1), "d": (1, 1)}
 TWO = {"x": (1, 2), "w1": (2, 2), "d": (1, 2), "w2": (2, 1), "e": (1, 1)}
-NARROW = {"x": (1, 1), "w1": (1, 2), "d": (1, 2), "w2": (2, 1), "e": (1, 1)}
 THIN = {"x": (1, 1), "w1": (1, 1), "d": (1, 1), "w2": (1, 1), "e": (1, 1)}
-CHAIN = {"q": (2, 1), "k": (2, 1), "v": (2, 1)}
+CHAIN = {"q": (2, 2), "k": (2, 2), "v": (2, 1)}
 POINTWISE = {"q": (1, 1), "k": (1, 1), "v": (1, 1)}
-QK = {"x": (1, 1), "y": (1, 1), "wq": (1, 2), "wk": (1, 2), "d": (1, 2), "e": (1, 2)}
+QK = {"x": (1, 2), "y": (1, 2), "wq": (2, 2), "wk": (2, 2), "d": (1, 2), "e": (1, 2)}
 KT = Node(TRANSPOSE, (k,))
 SCORES = Node(kinds.SCORES, (_linear(x, wq), _linear(y, wk)))
 SOFTMAX = Node(kinds.SOFTMAX, (x,))
 NORM = Node(kinds.LAYER_NORM, (x, g, t), attributes={"norm_eps": 1})
-NORM_SHAPES = {"x": (1, 2), "g": (1, 2), "t": (1, 2)}
+NORM_SHAPES = {"x": (1, 3), "g": (1, 3), "t": (1, 3)}  # centred, two channels are one number
+TWO_CHANNELS = {"x": (1, 2), "g": (1, 2), "t": (1, 2)}
 
 
 def _head(z, value, weight):
@@ -66,7 +74,7 @@ def _head(z, value, weight):
 
 
 HEADS = _head("a1", "v1", "w1") + _head("a2", "v2", "w2")
-HEAD_SHAPES = {"a1": (1, 2), "a2": (1, 2), "v1": (2, 1), "v2": (2, 1), "w1": (1, 1), "w2": (1, 1)}
+HEAD_SHAPES = {"a1": (1, 2), "a2": (1, 2), "v1": (2, 2), "v2": (2, 2), "w1": (2, 1), "w2": (2, 1)}
 ONE = lambda names: dict.fromkeys(names, (1, 1))
 
 
@@ -104,12 +112,12 @@ TEMPLATES: dict[str, list[Template]] = {
     "add zero": [_cases(a, {"a": (1, 2)}, ONE("a"))],
     "insert identity layer": [_cases(a, {"a": (1, 2)}, ONE("a"))],
     "duplicate neuron": [
-        _cases(_fold(), NARROW, THIN),
-        _cases(_fold(lambda h: _activation("relu", h)), NARROW, THIN),
+        _cases(_fold(), TWO, THIN),
+        _cases(_fold(lambda h: _activation("relu", h)), TWO, THIN),
     ],
     "permute neurons": [
-        _cases(_fold(), NARROW),
-        _cases(_fold(lambda h: _activation("relu", h)), NARROW),
+        _cases(_fold(), TWO),
+        _cases(_fold(lambda h: _activation("relu", h)), TWO),
     ],
     "rescale Q and K": [
         _cases(SCORES, QK, ONE(("x", "y", "wq", "wk"))),
@@ -118,8 +126,8 @@ TEMPLATES: dict[str, list[Template]] = {
     "permute channels of Q and K": [_cases(SCORES, QK)],
     "permute heads": [_cases(HEADS, HEAD_SHAPES, ONE(HEAD_SHAPES))],
     "factorize attention": [_cases((q @ KT) @ v, CHAIN, POINTWISE)],
-    "centre before LayerNorm": [_cases(NORM, NORM_SHAPES)],
-    "decompose LayerNorm": [_cases(NORM, NORM_SHAPES)],
+    "centre before LayerNorm": [_cases(NORM, NORM_SHAPES, TWO_CHANNELS)],
+    "decompose LayerNorm": [_cases(NORM, NORM_SHAPES, TWO_CHANNELS)],
     "decompose GELU": [_cases(_activation("gelu", a), {"a": (1, 1)})],
     "decompose softmax": [_cases(SOFTMAX, {"x": (1, 2)})],
 }

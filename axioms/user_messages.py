@@ -5,6 +5,7 @@ other functions of symbols reach it as symbols of their own, so that it returns 
 """
 
 import itertools
+from functools import cache
 
 import sympy as sp
 from sympy import Matrix
@@ -14,21 +15,25 @@ from axioms.composites import ATTNLRP
 from axioms.denotation import as_rational
 from axioms.propagate import FORWARD
 from axioms.rule_sets import RuleSet
-from axioms.user_rules import MATRIX_PRODUCTS, UNDEFINED, Rule
+from axioms.user_rules import EPS, MATRIX_PRODUCTS, UNDEFINED, Rule
+
+CASES = 8  # signs in one denominator, at most, that are split into cases
 
 
 def rule_set(own: Rule) -> RuleSet:
     """AttnLRP with ``own`` in place of its rule; one for "bilinear" stands for every such product.
 
-    Its messages are summed over outputs.  They raise ZeroDivisionError where they are undefined.
+    Its messages are summed over outputs.  They raise ZeroDivisionError where they are undefined:
+    at a point, or for symbols in one case of their signs.  The rule itself never meets eps = 0.
     """
     operations = MATRIX_PRODUCTS if own.kind == kinds.BILINEAR else (own.kind,)
 
     def messages(node, xs, r, options):
         matrices = (*xs, FORWARD[node.op](node, *xs), r)
         *xs, value, r = (_defined(matrix.applyfunc(_rational)) for matrix in matrices)
-        found = MESSAGES[node.op](lambda *at: own(*at, options["eps"]), node, xs, value, r)
-        return [_defined(matrix) for matrix in found]
+        eps = options["eps"]
+        found = MESSAGES[node.op](lambda *at: own(*at, eps or EPS), node, xs, value, r)
+        return [_defined(matrix.applyfunc(lambda m: _at(m, eps))) for matrix in found]
 
     return RuleSet(name=own.name, composite=ATTNLRP, instead=dict.fromkeys(operations, messages))
 
@@ -37,6 +42,27 @@ def _defined(matrix):
     if matrix.has(*UNDEFINED):
         raise ZeroDivisionError(f"{matrix} is undefined: 0/0 or a pole of a rule")
     return matrix
+
+
+def _at(message, eps):
+    """A message at eps, whose signs come before its fractions: P / P is 0/0 where P is."""
+    divisors = [power.base for power in message.atoms(sp.Pow) if power.exp.is_negative]
+    if any(_vanishes(base if eps else base.subs(EPS, 0)) for base in divisors):
+        raise ZeroDivisionError(f"a denominator of {message} is 0 in some case of the signs")
+    return message if eps else message.subs(EPS, 0)
+
+
+@cache
+def _vanishes(divisor) -> bool:
+    """Whether it is 0, identically in the symbols, for some signs of what it has the sign of."""
+    signs = [s for s in divisor.free_symbols if s.name.startswith("sign[")]
+    if len(signs) > CASES:
+        return True  # for all that is known
+    cases = itertools.product((1, -1), repeat=len(signs))
+    return any(
+        sp.expand(divisor.xreplace(dict(zip(signs, map(sp.Integer, case), strict=True)))) == 0
+        for case in cases
+    )
 
 
 def _rational(value):

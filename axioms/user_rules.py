@@ -10,6 +10,7 @@
 `lrp-axioms prove FILE` decides for every rule of a file whether it conserves relevance, what
 absorbs the rest, and which rewrites of the function change what it says.  A rule states the
 messages from one output, R, to its operands, in exact arithmetic; sums over outputs are ours.
+The file is executed, with the rights of whoever runs the command.
 """
 
 import importlib.util
@@ -38,6 +39,15 @@ ARGUMENTS = {
     kinds.ACTIVATION: "x, y, slope, R, eps",  # y = f(x), slope f'  -> to x
 }
 
+LISTS = {  # kind -> arguments that are lists, one entry per input
+    kinds.LINEAR: "xw",
+    kinds.BILINEAR: "av",
+    kinds.SCORES: "qk",
+    kinds.READOUT: "av",
+    kinds.SOFTMAX: "zaR",
+}
+EPS = sp.Symbol("epsilon", positive=True)  # of proofs
+SMALL = sp.Rational(1, 10**30)  # an eps that decides signs at numbers as eps -> 0 does
 DIGITS = 30  # to which irrational numbers are compared with 0
 UNDEFINED = (sp.zoo, sp.nan, sp.oo)
 MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
@@ -61,14 +71,23 @@ class Rule:
         return self.function.__name__
 
     def __call__(self, *arguments):
-        """Its messages as exact expressions; RuleError says what is wrong with them."""
+        """Its messages as rational expressions; RuleError says what is wrong with them."""
+        return self._checked(_rational, self.formula(*arguments))
+
+    def formula(self, *arguments):
+        """Its messages as it returns them; RuleError says what is wrong with them."""
+        known = set().union(*(a.free_symbols for a in flat(arguments)))
         try:
-            found = self.function(*arguments)
-        except Exception as error:  # any error in a user's code becomes one that names its line
+            found = self.function(*(list(a) if isinstance(a, list) else a for a in arguments))
+        except (KeyboardInterrupt, RuleError):
+            raise
+        except BaseException as error:  # any error in a user's code, and sys.exit, names its line
             raise self._raised(error) from error
-        shapes = _shape(self.kind, arguments)
+        return self._checked(_nested, found, _shape(self.kind, arguments), known)
+
+    def _checked(self, check, *found):
         try:
-            return _checked(found, shapes)
+            return check(*found)
         except _Malformed as error:
             raise RuleError(f"{self.place}: {self.name} {error}") from None
 
@@ -122,9 +141,27 @@ def rule(kind: str) -> Callable[[Callable], Rule]:
     return mark
 
 
+class Sign(sp.Function):
+    """+1 where its argument is >= 0 and -1 where it is < 0."""
+
+    is_real = True
+
+    @classmethod
+    def eval(cls, z):
+        """A number where the sign is known; elsewhere the sign of a primitive argument."""
+        found = _sign(z)
+        return found if found.is_Number else cls(found, evaluate=False)
+
+
 def sign(z):
-    """+1 where z >= 0 and -1 where z < 0; where ``z`` is symbolic, the symbol of its sign."""
-    z = sp.sympify(z)
+    """+1 where z >= 0 and -1 where z < 0; where ``z`` is symbolic, its sign unevaluated."""
+    return Sign(sp.sympify(z))
+
+
+def _sign(z):
+    """+1, -1 or nan, or what a symbolic ``z`` has the sign of."""
+    if z.free_symbols == {EPS}:
+        z = z.subs(EPS, SMALL)
     try:
         return sp.Integer(sign_of(z))
     except ValueError:
@@ -133,7 +170,7 @@ def sign(z):
         if not z.free_symbols:  # an irrational number that SymPy does not compare with 0
             return sp.Integer(-1 if z.evalf(DIGITS) < -(sp.Float(10) ** (10 - DIGITS)) else 1)
         number, primitive = _factors(z)
-        return named("sign", primitive if number > 0 else -primitive)
+        return primitive if number > 0 else -primitive
 
 
 def _factors(z):
@@ -157,13 +194,20 @@ def _shape(kind, arguments):
     }.get(kind, _count(operands))
 
 
+def flat(found) -> list:
+    """The entries of nested lists and tuples."""
+    if isinstance(found, sp.MatrixBase | list | tuple):
+        return [entry for part in found for entry in flat(part)]
+    return [found]
+
+
 def _count(operands):
     return len(operands) if isinstance(operands, list) else None
 
 
-def _checked(found, shape):
+def _nested(found, shape, known):
     if shape is None:
-        return _expression(found)
+        return _expression(found, known)
     if isinstance(found, sp.MatrixBase):
         found = list(found)
     count = len(shape) if isinstance(shape, tuple) else shape
@@ -172,10 +216,10 @@ def _checked(found, shape):
         what = "groups of messages, one per factor" if isinstance(shape, tuple) else "messages"
         raise _Malformed(f"returned {given}; return {count} {what}")
     inner = shape if isinstance(shape, tuple) else [None] * count
-    return [_checked(part, part_shape) for part, part_shape in zip(found, inner, strict=True)]
+    return [_nested(part, part_shape, known) for part, part_shape in zip(found, inner, strict=True)]
 
 
-def _expression(found):
+def _expression(found, known):
     if isinstance(found, (tuple, list, str)) or found is None:
         raise _Malformed(f"returned {found!r} as a message; return an expression or a number")
     try:
@@ -184,16 +228,38 @@ def _expression(found):
         value = None
     if not isinstance(value, sp.Expr):
         raise _Malformed(f"returned {found!r} as a message; return an expression or a number")
-    value = value.replace(sp.Max, _maximum).replace(sp.Abs, _size_of)
-    value = value.replace(sp.sign, sign)
+    if foreign := value.free_symbols - known:
+        names = ", ".join(sorted(map(str, foreign)))
+        raise _Malformed(
+            f"returned {found}, which holds {names}, no argument of the rule; put a number for it"
+        )
+    if value.has(sp.I):
+        raise _Malformed(f"returned {found}, a complex number; relevance is real")
     if value.has(sp.Float):
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
+    return value.replace(sp.sign, Sign) if value.has(sp.sign) else value
+
+
+def _rational(found):
+    """Messages with a symbol for every sign, by which sizes and maxima are written too."""
+    if isinstance(found, list):
+        return [_rational(part) for part in found]
+    value = found
+    for function, other in WRITTEN.items():
+        value = value.replace(function, other) if value.has(function) else value
     # numbers may be irrational, as the value of an exponential is; 0/0 is decided by the caller
-    if value.free_symbols and not is_rational_function(value) and not value.has(*UNDEFINED):
+    if not is_rational_function(_numbers_named(value)) and not value.has(*UNDEFINED):
         raise _Malformed(
             f"returned {found}, which is no rational function; use + - * / and powers, sign, abs"
         )
     return value
+
+
+def _numbers_named(value):
+    """With a symbol for every irrational number: they are operands like others."""
+    if not value.free_symbols:
+        return value if value.is_Rational else sp.Dummy()
+    return value.func(*map(_numbers_named, value.args)) if value.args else value
 
 
 def _size_of(z):
@@ -213,6 +279,15 @@ def _maximum(first, *rest):
     return first
 
 
+WRITTEN = {  # in this order
+    sp.Min: lambda *args: -sp.Max(*(-a for a in args)),
+    sp.Max: _maximum,
+    sp.Abs: _size_of,
+    Sign: lambda z: named("sign", z),
+}
+"""Functions that a message may hold, and how they are written in a rational function."""
+
+
 def load(path: str | Path) -> list[Rule]:
     """The rules of a Python file, in their order; the file is run.
 
@@ -230,7 +305,9 @@ def load(path: str | Path) -> list[Rule]:
         raise
     except SyntaxError as error:
         raise RuleError(f"{path}:{error.lineno}: {error.msg}; mend the line") from error
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit among them
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(path)]
         place = f"{path}:{lines[-1]}" if lines else path

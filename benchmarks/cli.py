@@ -39,7 +39,8 @@ Device = Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")]
 def prove(
     *,
     rules: Annotated[
-        Path | None, typer.Argument(help="A Python file of your own rules, to judge these.")
+        Path | None,
+        typer.Argument(help="A Python file of your own rules, to judge these; it is executed."),
     ] = None,
     show: Annotated[
         str | None, typer.Option(help="Only this theorem, such as 10, or statement, such as 10b.")

@@ -3,7 +3,8 @@
 A rule takes the operands, the output, the relevance R of the output and the stabiliser eps, and
 returns the relevance that each operand receives from that output; all other operations follow
 AttnLRP.  All arguments are exact:
-symbols in a proof, numbers in a witness.  Use + - * / and powers, `sign` and `abs`.
+symbols in a proof, numbers in a witness.  Use + - * / and powers, `sign`, `abs` and SymPy's `Max`.
+A rule is one formula: a comparison such as `z == 0` is refused, because no symbol equals a number.
 """
 
 from sympy import Rational

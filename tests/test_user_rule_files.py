@@ -7,12 +7,17 @@ from typer.testing import CliRunner
 
 from axioms.judge import IN_LIMIT, judge, judge_claims, text
 from axioms.scoreboard import PROVED, REFUTED
+from axioms.user_formula import check_one_formula
 from axioms.user_messages import rule_set
 from axioms.user_rules import RuleError, load
 from benchmarks.cli import app
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "my_rules.py"
-HEAD = "from axioms.user_rules import rule\n"
+HEAD = (  # one line
+    "from axioms.user_rules import rule; from random import randint; "
+    "from sympy import Max, Symbol, sign as signum; "
+    "alpha, count = Symbol('alpha'), iter(range(1, 10**6))\n"
+)
 PRODUCT = '@rule("product")\ndef mine(x, y, z, R, eps):\n    return '
 BAD = {
     "an unknown kind": ('@rule("conv")\ndef f(x):\n    return x\n', ":2: ", "the kinds are"),
@@ -37,6 +42,43 @@ BAD = {
     "a name outside rules": ("half = Rational(1, 2)\n", ":2: NameError", "`from sympy import"),
     "another TypeError": (PRODUCT + "R + [], R", ":4: mine raised TypeError", "mend the line"),
     "a branch": (PRODUCT + "(R, 0) if x > 0 else (0, R)", ":4: mine raised TypeError", "sign(x)"),
+    **{
+        f"a comparison, {what}": (PRODUCT + f"(R, R) if {what} else (0, R)", ":4: ", step)
+        for what, step in {
+            "z == 0": "truth value of z == 0; the operands are symbols, so branch by sign(x)",
+            "x != 77": "truth value of x != 77",
+            "77 in [x]": "truth value of x == 77",
+            "x": "truth value of x;",
+            "{77: 1}.get(x)": "truth value of x as a key",
+            "eps == 0": "truth value of epsilon == 0",
+            "max(x, 0) == x": "truth value",
+        }.items()
+    },
+    **{
+        f"another formula, {what}": (PRODUCT + what, ":2: mine returns", "one formula")
+        for what in (
+            "(R, R) if x.is_zero else (0, R)",
+            "(R, R) if x.is_positive else (0, R)",
+            "(R, R) if isinstance(x, type(R * y)) else (0, R) if x.is_Symbol else (R, 0)",
+            "(R * next(count), 0)",
+            "(R * randint(1, 10**9), 0)",
+            "(R * Max(x, 0) / Max(x, 0), 0)",
+            "(R * signum(x) ** 2, 0)",
+        )
+    },
+    "a maximum of nothing": (
+        '@rule("linear")\ndef f(x, w, b, z, R, eps):\n'
+        "    up = [Max(p * q, 0) for p, q in zip(x, w)]\n"
+        "    return [u * R / sum(up) if sum(up) != 0 else 0 for u in up]",
+        ":5: f raised",
+        "truth value of Max(0, w0*x0) != 0",
+    ),
+    "a symbol of its own": (PRODUCT + "alpha * R, R", ":2: mine returned R*alpha", "a number for"),
+    "a complex number": (PRODUCT + "1j * R, R", ":2: mine returned", "relevance is real"),
+    "nothing defined": (PRODUCT + "R / 0, R", ":2: mine returns", "which is undefined"),
+    "a rule without end": (PRODUCT + "mine(x, y, z, R, eps)", ":4: mine raised Rec", "mend the"),
+    "an exit": ("import sys\nsys.exit(0)\n", ":3: SystemExit: 0", "by itself"),
+    "an exit in a rule": (PRODUCT + "exit(0)", ":4: mine raised SystemExit", "mend the line"),
     "groups for a sum": (
         '@rule("bilinear")\ndef f(a, v, o, R, eps):\n    return [R, R, R]\n',
         ":2: f returned 3 messages",
@@ -54,7 +96,10 @@ BAD = {
 
 
 def judge_all(path):
-    return {own.name: judge_claims(own, rule_set(own)) for own in load(path)}
+    rules = load(path)
+    for own in rules:
+        check_one_formula(own)
+    return {own.name: judge_claims(own, rule_set(own)) for own in rules}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -103,6 +148,19 @@ def test_what_cannot_be_shown_is_one_error_with_the_next_step(arguments, message
     result = CliRunner().invoke(app, ["prove", *arguments])
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+def test_an_exit_in_the_file_is_a_message_and_status_2(tmp_path):
+    path = tmp_path / "exits.py"
+    path.write_text("import sys\nsys.exit(0)\n")
+    result = CliRunner().invoke(app, ["prove", str(path)])
+    assert result.exit_code == 2
+    assert "exits.py:2: SystemExit: 0" in "".join(result.stderr.split("\n"))
+
+
+def test_the_help_says_that_the_file_is_executed():
+    shown = CliRunner().invoke(app, ["prove", "--help"], env={"COLUMNS": "200"}).output
+    assert "it is executed" in " ".join(shown.split())
 
 
 def test_the_command_shows_one_theorem_as_text_and_as_latex():

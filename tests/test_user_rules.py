@@ -202,13 +202,13 @@ def test_what_absorbs_relevance_is_named():
     assert conserves(shares).startswith("the stabiliser absorbs R*eps")
     lost = conserves(eq5)
     assert "is lost" in lost
-    assert lost.endswith("eps = 0, z = [1 1], R = [1 1]: 0 versus 2")
+    assert lost.endswith("eps -> 0, z = 1, R = 1: 0 versus 1")
 
 
 def test_the_smallest_witness_is_found():
     own, *_ = load(Path(__file__).parents[1] / "docs" / "my_rules.py")
     assert at(own, "re-associate products").detail == (
-        "eps = 0, a = 1, b = 1, c = 1: `(a·b)·c` gives a 1/4, b 1/4, c 1/2; "
+        "eps -> 0, a = 1, b = 1, c = 1: `(a·b)·c` gives a 1/4, b 1/4, c 1/2; "
         "`a·(b·c)` gives a 1/2, b 1/4, c 1/4"
     )
 
@@ -293,15 +293,70 @@ def gamma(x, w, b, z, R, eps):
     return [c * R / (total + eps * sign(total)) for c in parts[:-1]]
 
 
+@rule("linear")
+def positive_weights(x, w, b, z, R, eps):
+    up = [sp.Max(xi * wi, 0) for xi, wi in zip(x, w, strict=True)]
+    return [part * R / (sum(up) + eps) for part in up]
+
+
+@rule("linear")
+def alpha_beta_less_bias(x, w, b, z, R, eps):
+    c = [xi * wi for xi, wi in zip(x, w, strict=True)]
+    up, down = ([sp.Max(s * part, 0) for part in c] for s in (1, -1))
+    above, below = (R / (sum(side) + eps) for side in (up, down))
+    return [2 * u * above - d * below for u, d in zip(up, down, strict=True)]
+
+
+@rule("linear")
+def above_a_hundred(x, w, b, z, R, eps):
+    up = [sp.Max(xi * wi + 100, 0) for xi, wi in zip(x, w, strict=True)]
+    return [part * R / (sum(up) + eps) for part in up]
+
+
+@rule("linear")
+def half_to_each(x, w, b, z, R, eps):
+    return [R / 2 for _ in x]
+
+
+@rule("softmax")
+def all_to_the_middle(z, a, R, eps):
+    return [sum(R) if 2 * k + 1 == len(z) else 0 for k in range(len(z))]
+
+
+@rule("linear")
+def w_square(x, w, b, z, R, eps):
+    return [wi**2 * R / sum(v**2 for v in w) for wi in w]
+
+
+@pytest.mark.parametrize(
+    ("own", "claim", "verdict", "witness"),
+    [
+        # no positive part, or no part of one sign: an open set where eps = 0 is 0/0
+        (positive_weights, 0, REFUTED, "eps -> 0, b = 1, R = 1, x = -1, w = 1: 0 versus 1"),
+        (alpha_beta_less_bias, 0, REFUTED, "eps -> 0, b = 1, R = 1, x = 1, w = 1: 2 versus 1"),
+        (above_a_hundred, 0, REFUTED, "undecided as eps -> 0"),
+        # true of two inputs alone
+        (half_to_each, 0, REFUTED, "x = 1, w = 1: 1/2 versus 1"),
+        (all_to_the_middle, 2, REFUTED, "z = [1 1 1]"),
+    ],
+)
+def test_what_fails_on_an_open_set_or_for_some_number_of_inputs_is_refuted(
+    own, claim, verdict, witness
+):
+    finding = claimed(own)[claim]
+    assert finding.verdict == verdict
+    assert witness in finding.detail
+
+
 @pytest.mark.parametrize(
     ("own", "rewrite", "eps", "verdict"),
     [
         (alpha_beta, "distribute linear", scoreboard.LIMIT, REFUTED),
         (alpha_beta, "fold batch norm", scoreboard.LIMIT, REFUTED),
         (alpha_beta, "permute neurons", scoreboard.FINITE, PROVED),
-        (alpha_beta, "duplicate neuron", scoreboard.LIMIT, scoreboard.OPEN),  # too large
-        # alpha R on one positive input, of which eps = 0 only says 2 - 0/0: no lemma
-        (alpha_beta, "insert identity layer", scoreboard.LIMIT, scoreboard.OPEN),
+        (w_square, "duplicate neuron", scoreboard.LIMIT, REFUTED),
+        # alpha R on one positive input, of which eps = 0 only says 2 - 0/0
+        (alpha_beta, "insert identity layer", scoreboard.LIMIT, REFUTED),
         (alpha_beta, "insert identity layer", scoreboard.FINITE, REFUTED),
         (gamma, "fold linear", scoreboard.LIMIT, REFUTED),
         (gamma, "permute neurons", scoreboard.LIMIT, PROVED),
