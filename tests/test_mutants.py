@@ -23,11 +23,9 @@ def test_the_checks_accept_the_rules_as_they_are(check):
     assert not fails(check)
 
 
-@pytest.mark.parametrize(
-    "path", ["bert", "linear_attention", "positional", "positional_attention", "evaluate"]
-)
-def test_the_tests_accept_the_reference_models_as_they_are(path):
-    assert not fails(mutation.tests(*SLOW[f"numeric/reference/{path}.py"]))
+def test_the_tests_accept_a_reference_model_as_it_is():
+    """`make mutants` begins with this for all of them."""
+    assert not fails(mutation.tests(*SLOW["numeric/reference/linear_attention.py"]))
 
 
 def find(path, change, *, function=""):
