@@ -55,7 +55,7 @@ def prove(
     from benchmarks import reproduce, tables
 
     result = reproduce.theorems(track=track)
-    console.print(tables.terminal(result))
+    console.print(tables.terminal(result, only=tables.EVERY))
     _print_notes(result)
     failed = [row for row in result.rows if row["verdict"] == "not established"]
     for row in failed:
@@ -206,7 +206,9 @@ def reproduce(
             console.print(terminal(result))
             _print_notes(result)
     page = output / "report.html"
-    console.print(f"\nwrote {page} and the tables beside it", markup=False, soft_wrap=True)
+    console.print(
+        f"\nwrote {page}, with every row, and the tables beside it", markup=False, soft_wrap=True
+    )
 
 
 @app.command()

@@ -3,7 +3,7 @@
 import html
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rich import box
 from rich.table import Table
@@ -151,21 +151,36 @@ COLUMNS: dict[str, list[Column]] = {
 """Per experiment: header, and how a row of the result becomes a cell."""
 
 
+MATTER = (
+    "test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24",
+    "test_the_softmax_rule_does_not_conserve_relevance",
+    "test_leaving_one_key_out_is_not_removing_its_summand",
+)
+"""Theorems by their tests: what the paper's two questions come to."""
+
+EVERY: Mapping = {}
 SHORT = {"table1-mnist": lambda row: row["reached"]}
-"""Which rows of a long table are worth a terminal; a page has them all."""
+"""Which rows of a long table are worth more than a page, which has them all."""
+SHORTEST = SHORT | {
+    "theorems": lambda row: (
+        row["test"].endswith(MATTER) or row["verdict"] not in ("proved", "refuted")
+    ),
+    "figure2": lambda row: row["order"] != "single layer" and row["layer"] % 4 == 0,
+}
+"""Which of them a terminal shows beside all other tables."""
 
 
-def cells(result: Result, *, short: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Headers and rows of the table, as text; ``short``: without the rows that SHORT leaves out."""
+def cells(result: Result, *, only: Mapping = EVERY) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of the table, as text; those that ``only`` names by table, if any are."""
     columns = COLUMNS[result.table]
-    shown = filter(SHORT.get(result.table) if short else None, result.rows)
+    shown = list(filter(only.get(result.table), result.rows)) or result.rows
     rows = [[_or_dash(cell)(row) for _, cell in columns] for row in shown]
     return [header for header, _ in columns], rows
 
 
 def markdown(result: Result) -> str:
     """The table as Markdown, short."""
-    headers, rows = cells(result, short=True)
+    headers, rows = cells(result, only=SHORT)
     right = numeric(rows)
     lines = [[" ".join(header.split()) for header in headers]]
     lines += [["--:" if n else "---" for n in right], *rows]
@@ -178,9 +193,9 @@ def escaped(text: str) -> str:
     return re.sub(r"[|`]|](?=[(\[:])", r"\\\g<0>", one_line)
 
 
-def terminal(result: Result) -> Table:
-    """The table for a terminal of 80 columns, numbers to the right, and short."""
-    headers, rows = cells(result, short=True)
+def terminal(result: Result, *, only: Mapping = SHORTEST) -> Table:
+    """The table for a terminal of 80 columns, numbers to the right; ``only`` as of ``cells``."""
+    headers, rows = cells(result, only=only)
     table = Table(
         title=result.title,
         box=box.SIMPLE_HEAD,

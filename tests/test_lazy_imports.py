@@ -1,0 +1,67 @@
+"""What a command loads is bounded by name and number: what it does not use costs it nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SLOW = {"torch", "transformers", "scipy", "sklearn", "pandas", "datasets", "sympy", "matplotlib",
+        "pyarrow", "numpy", "pytest", "PIL", "jinja2", "scipy.stats"}  # fmt: skip
+# A model of Transformers needs these, which load SymPy and a part of SciPy for themselves.
+OF_A_MODEL = {"torch", "transformers", "scipy", "sympy", "numpy", "PIL", "jinja2"}
+COMMAND = """
+from benchmarks import cli
+sys.argv = ["lrp-axioms", *{arguments}]
+try:
+    cli.main()
+except SystemExit:
+    pass
+"""
+LOADED = {
+    "import numeric": (set(), 60),
+    "import numeric.evaluation.correlation": ({"numpy"}, 250),
+    COMMAND.format(arguments=["--help"]): (set(), 420),
+}
+"""Code -> the slow libraries that it may load, and how many modules in all."""
+
+
+def loaded(*steps):
+    """The modules that a fresh interpreter has loaded after each of some steps."""
+    show = '\nprint("LOADED", *sys.modules)\n'
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys\n" + show.join([*steps, ""])],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("LOADED ")]
+    return [set(names) for _, *names in lines]
+
+
+@pytest.mark.parametrize("code", LOADED)
+def test_code_loads_what_it_uses(code):
+    allowed, most = LOADED[code]
+    (modules,) = loaded(code)
+    assert modules & SLOW <= allowed
+    assert 20 < len(modules) <= most
+
+
+def test_explain_loads_a_model_and_little_else_and_reproduce_what_its_tables_share():
+    explain = COMMAND.format(arguments=["explain", "embedded", "a fine film"])
+    before, after, later = loaded(
+        "from transformers.models.bert import modeling_bert", explain, "import benchmarks.reproduce"
+    )
+    assert before & SLOW == after & SLOW == OF_A_MODEL
+    assert "numeric.attribution" in after
+    assert not {"numeric.reference", "numeric.auditing", "axioms.rules", "benchmarks.text"} & after
+    assert len(after - before) <= 300
+    assert later & SLOW <= OF_A_MODEL | {"pyarrow", "pytest"}
+    assert len(later - after) <= 300
+
+
+def test_the_check_sees_what_is_imported():
+    (modules,) = loaded("import sys, numpy")
+    assert modules & SLOW == {"numpy"}
