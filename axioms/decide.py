@@ -3,17 +3,61 @@
 Every expression that is compared lives in a field of rational functions: ``sign(z)`` is split
 into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There
 ``cancel`` is a decision procedure, so a check is a proof or a disproof, not a heuristic.
+
+What is decided inside ``recording()`` is written down, so that a verdict rests on it and not on
+words: ``axioms.evidence`` reads it.
 """
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache, wraps
 from math import prod
 
 import sympy as sp
 
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
+
+
+@dataclass(frozen=True)
+class Record:
+    """What ran and what was decided, in order: names and SymPy expressions, nothing else."""
+
+    ran: dict[str, None] = field(default_factory=dict)  # functions of the project
+    identities: list[tuple[sp.Expr, sp.Expr]] = field(default_factory=list)
+    differences: list[tuple[sp.Expr, sp.Expr, dict[sp.Symbol, sp.Expr]]] = field(
+        default_factory=list
+    )
+
+
+_RECORD: ContextVar[Record | None] = ContextVar("record", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[Record]:
+    """A new record of what runs and is decided inside the block, in this context alone."""
+    record = Record()
+    token = _RECORD.set(record)
+    try:
+        yield record
+    finally:
+        _RECORD.reset(token)
+
+
+def noted(function: Callable) -> Callable:
+    """The function, which writes its name into the record that is open when it runs."""
+    name = f"{function.__module__.removeprefix('axioms.')}.{function.__name__}"
+
+    @wraps(function)
+    def run(*args, **kwargs):
+        if (record := _RECORD.get()) is not None:
+            record.ran[name] = None
+        return function(*args, **kwargs)
+
+    return run
 
 
 def generic(name: str, rows: int, cols: int, **assumptions) -> sp.Matrix:
@@ -88,12 +132,22 @@ def identical(lhs, rhs) -> bool:
         if getattr(lhs, "shape", None) != getattr(rhs, "shape", None):
             raise ValueError(f"shapes differ: {lhs} and {rhs}; compare entries of equal shapes")
         return all(identical(a, b) for a, b in zip(lhs, rhs, strict=True))
-    gap = sp.sympify(lhs) - sp.sympify(rhs)
+    lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
+    same = _same(lhs, rhs)
+    if same and (record := _RECORD.get()) is not None:
+        record.identities.append((lhs, rhs))
+    return same
+
+
+def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
+    gap = lhs - rhs
     if not is_rational_function(gap):
         raise ValueError(
             f"{gap} is not a rational function; split signs into cases and name exponentials "
             "and roots by symbols"
         )
+    if gap.is_Rational:
+        return gap == 0
     # One point where the two sides differ disproves the equality at once; expanding them may not.
     symbols = sorted(gap.free_symbols, key=str)
     value = gap.subs({x: sp.prime(k + 5) for k, x in enumerate(symbols)})
@@ -112,16 +166,48 @@ def _numerators_cancel(gap) -> bool:
     return all(sp.expand(numerator) == 0 for numerator in above.values())
 
 
-def differ_at(lhs, rhs, witness: Mapping) -> bool:
-    """Whether an exact rational point separates ``lhs`` from ``rhs``.
+def where(*pairs) -> dict[sp.Symbol, sp.Expr]:
+    """A point from pairs of a symbol and its value, or of a matrix of symbols and their values."""
+    point = {}
+    for symbols, values in pairs:
+        several = isinstance(symbols, sp.MatrixBase)
+        point |= zip(symbols, sp.flatten(values), strict=True) if several else {symbols: values}
+    return {x: sp.sympify(value) for x, value in point.items()}
 
-    Raises ValueError if either side is no rational number there.
+
+def value_at(side, point: Mapping[sp.Symbol, object]) -> sp.Expr:
+    """The exact value of an expression at a rational point: a real number, such as 1/2 or tanh(1).
+
+    Raises ValueError for a point that the symbols rule out, that leaves one of them open, or at
+    which the expression has no such value.
     """
-    sides = [sp.sympify(side).subs(witness) for side in (lhs, rhs)]
-    for side in sides:
-        if not side.is_Rational:
+    side, exact = sp.sympify(side), {x: sp.sympify(value) for x, value in point.items()}
+    for x, value in exact.items():
+        if not value.is_Rational:
+            raise ValueError(f"{x} = {point[x]}: a point is made of exact rationals; give one")
+        facts = x.assumptions0.items()
+        if any(getattr(value, f"is_{fact}") not in (None, holds) for fact, holds in facts):
             raise ValueError(
-                f"{side} is not a rational number (free: {sorted(map(str, side.free_symbols))}); "
-                "an inequality needs exact rationals for every symbol"
+                f"{x} = {value}: what is assumed of {x} rules this out; choose another point"
             )
-    return sides[0] != sides[1]
+    value = side.subs(exact, simultaneous=True)
+    missing = sorted(map(str, side.free_symbols - exact.keys()))
+    if missing or not value.is_real or value.has(sp.Float):
+        raise ValueError(
+            f"{value} is not an exact real number (free: {missing}); an inequality needs exact "
+            "rationals for every symbol, where both sides are defined"
+        )
+    return value
+
+
+def differ_at(lhs, rhs, witness: Mapping) -> bool:
+    """Whether an exact rational point separates ``lhs`` from ``rhs``; errors as ``value_at``."""
+    if (record := _RECORD.get()) is not None:
+        record.differences.append((sp.sympify(lhs), sp.sympify(rhs), dict(witness)))
+    return apart(value_at(lhs, witness), value_at(rhs, witness))
+
+
+def apart(one: sp.Expr, other: sp.Expr) -> bool:
+    """Whether two exact real numbers differ; those that are not rational, in the first digits."""
+    gap = one - other
+    return gap != 0 if gap.is_Rational else abs(gap.evalf(30)) > sp.Rational(1, 10**20)

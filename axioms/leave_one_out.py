@@ -6,12 +6,16 @@ from math import factorial
 
 import sympy as sp
 
+from axioms.decide import noted
 
+
+@noted
 def leave_one_out(f: sp.Expr, point: Mapping) -> dict:
     """LOO_i = f(x) - f(x with x_i = 0), for every symbol of ``point``  (paper, Sec. 2.1)."""
     return {x: f.subs(point) - f.subs({**point, x: 0}) for x in point}
 
 
+@noted
 def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
     """O - O_without_i of one attention row, for every key i, by a softmax over the others.
 
@@ -31,6 +35,7 @@ def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
     return sp.Matrix.vstack(*rows)
 
 
+@noted
 def shapley(f: sp.Expr, point: Mapping) -> dict:
     """Shapley value of every symbol of ``point``, absent symbols being zero; 2**n evaluations."""
     n = len(point)
@@ -50,6 +55,7 @@ def shapley(f: sp.Expr, point: Mapping) -> dict:
     return {x: value(x) for x in point}
 
 
+@noted
 def integrated_gradients(f: sp.Expr, point: Mapping) -> dict:
     """Integrated Gradients of every symbol of ``point`` from the zero baseline  (App. A)."""
     t = sp.Dummy("t", positive=True)

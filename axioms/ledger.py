@@ -21,6 +21,7 @@ from axioms import kinds
 from axioms.assignment import assigned
 from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
 from axioms.composites import Composite
+from axioms.decide import noted
 from axioms.graph import MOVES, Node, topological
 from axioms.propagate import evaluate, propagate
 from axioms.rules import stabilize
@@ -141,6 +142,7 @@ class Ledger:
         return totals
 
 
+@noted
 def ledger(
     root: Node, point: Mapping[str, object], composite: Composite, *, eps=0, signs=None, **options
 ) -> Ledger:
@@ -165,6 +167,30 @@ def ledger(
     return Ledger(started=sum(received[root]), kept=kept, absorbed=absorbed)
 
 
+def unknown_messages(root: Node, relevance) -> tuple[sp.Expr, list[sp.Expr]]:
+    """The sweep with an unknown message, a symbol, to every operand of every operation.
+
+    Returns what the leaves keep of ``relevance``, and what each operation does not send on.
+    """
+    sent: dict[Node, list[sp.Symbol]] = {}
+
+    def unknown(node, xs, r, options):
+        sent[node] = [sp.Symbol(f"m{len(sent)}_{k}", real=True) for k in range(len(xs))]
+        return [Matrix([[m]]) for m in sent[node]]
+
+    rules = {kind: names[0] for kind, names in kinds.RULES.items()}  # none of which is used
+    received = propagate(
+        root,
+        {x.name: 1 for x in topological(root) if not x.args},
+        Composite("unknown", rules),
+        relevance=relevance,
+        instead=dict.fromkeys(rules, unknown),
+    )
+    kept = [r[0] for node, r in received.items() if node.op not in MOVES and node not in sent]
+    return sum(kept), [received[node][0] - sum(messages) for node, messages in sent.items()]
+
+
+@noted
 def absorbing(root: Node, composite: Composite) -> dict[Node, set[str]]:
     """What can absorb relevance at every operation that receives some, at any point.
 

@@ -13,7 +13,7 @@ from sympy import Matrix
 from axioms import kinds, rules
 from axioms.assignment import assigned
 from axioms.composites import Composite
-from axioms.decide import lowest_terms
+from axioms.decide import lowest_terms, noted
 from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
 
 ACTIVATIONS = {
@@ -170,6 +170,7 @@ def _as_matrix(value) -> Matrix:
     return Matrix(value) if isinstance(value, sp.MatrixBase) else Matrix([[value]])
 
 
+@noted
 def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
     """Value of every node under ``root``, where ``point`` gives the value of each leaf by name.
 
@@ -196,6 +197,7 @@ def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
     return values
 
 
+@noted
 def propagate(
     root: Node,
     point: Mapping[str, object],

@@ -1,7 +1,6 @@
 """Running the theorems, and what each of them established."""
 
 import contextlib
-import inspect
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,9 +10,10 @@ from unittest import mock
 
 import pytest
 
+from axioms import evidence
+
 THEOREMS = Path(__file__).resolve().parent / "theorems"
 ROOT = THEOREMS.parent.parent  # of the repository, or the folder the package is installed in
-VERDICTS = ("proved", "refuted")
 NOT_ESTABLISHED = "not established"
 MARKER = "theorem(number, statement, verdict): a statement, 'proved' or 'refuted' by its test"
 
@@ -25,8 +25,11 @@ class Verdict:
     number: int
     statement: str
     verdict: str  # "proved", "refuted" or "not established"
-    witness: str  # the point that refutes the statement, computed by the test
+    witness: str  # what refutes the statement, in words or else the first of ``points``
     method: str  # how a proof goes
+    identities: int  # how many were decided over symbols
+    points: str  # where two sides were found to differ, evaluated once more after the test
+    ran: str  # the functions of the project that the test called
     seconds: float
     test: str  # such as axioms/theorems/test_linear.py::test_...
     error: str  # why nothing was established; empty otherwise
@@ -78,7 +81,7 @@ def prove(*paths: str | Path) -> list[Verdict]:
     chosen = [Path(path).resolve() for path in paths or (THEOREMS,)]
     recorder = _Recorder()
     with _undisturbed(chosen):
-        status = pytest.main([*_options(), *map(str, chosen)], plugins=[recorder])
+        status = pytest.main([*_options(), *map(str, chosen)], plugins=[recorder, evidence])
     if recorder.unreadable:
         raise RuntimeError("theorems could not be collected:\n" + "\n".join(recorder.unreadable))
     if status == pytest.ExitCode.INTERRUPTED:
@@ -149,42 +152,37 @@ def _lies_under(module, paths: list[Path]) -> bool:
     return bool(file) and any(Path(file).resolve().is_relative_to(path) for path in paths)
 
 
-def _claim(number: int, statement: str, verdict: str) -> tuple[int, str, str]:
-    return number, statement, verdict
-
-
 def _verdict(test, items, reports) -> Verdict:
-    marker = items[0].get_closest_marker("theorem")
     try:
-        claim = inspect.signature(_claim).bind(*marker.args, **marker.kwargs)
-    except TypeError as error:
-        raise ValueError(f"{test}: {error}; write theorem(number, statement, verdict)") from None
-    number, statement, claimed = _claim(*claim.args, **claim.kwargs)
-    if claimed not in VERDICTS:
-        raise ValueError(f"{test}: verdict {claimed!r}; write one of {', '.join(VERDICTS)}")
-    recorded = _recorded(reports)
+        number, statement, claimed = evidence.claim(items[0].get_closest_marker("theorem"))
+    except ValueError as error:
+        raise ValueError(f"{test}: {error}") from None
+    found = _recorded(reports)
+    points = found.pop(evidence.POINT)
     error = _error(items, reports)
-    if not error and claimed == "refuted" and not recorded["witness"]:
-        error = "no witness: a refutation records the point it computed as 'witness'"
     return Verdict(
         number=number,
         statement=statement,
         verdict=NOT_ESTABLISHED if error else claimed,
+        witness="; ".join(found["witness"] or (points[:1] if claimed == "refuted" else [])),
+        method="; ".join(found["method"]),
+        identities=sum(found[evidence.COUNT]),
+        points="; ".join(points),
+        ran=", ".join(found[evidence.RAN]),
         seconds=sum(report.duration for report in reports),
         test=test,
         error=error,
-        **recorded,
     )
 
 
-def _recorded(reports) -> dict[str, str]:
-    """Texts that the runs of one test recorded, each once, in order."""
-    texts = {"witness": {}, "method": {}}
+def _recorded(reports) -> dict[str, list]:
+    """What the runs of one test recorded: counts of every run, and texts, each once, in order."""
+    found = {key: [] for key in ("witness", "method", evidence.COUNT, evidence.POINT, evidence.RAN)}
     for report in reports:
-        for key, text in report.user_properties:
-            if key in texts:
-                texts[key][str(text)] = None
-    return {key: "; ".join(found) for key, found in texts.items()}
+        for key, value in report.user_properties if report.when == "call" else ():
+            if key == evidence.COUNT or (key in found and value not in found[key]):
+                found[key].append(value)
+    return found
 
 
 def _error(items, reports) -> str:

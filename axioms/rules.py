@@ -11,7 +11,7 @@ the output, for callers who split cases; without it the sign must be decidable.
 import sympy as sp
 from sympy import Matrix
 
-from axioms.decide import lowest_terms
+from axioms.decide import lowest_terms, noted
 
 
 def sign_of(z) -> int:
@@ -67,11 +67,13 @@ def _through(x, w, share) -> Matrix:
     return Matrix(x.rows, x.cols, received)
 
 
+@noted
 def epsilon(x, w, relevance, *, eps, bias=None, sign=None):
     """Eq. 1 with the bias in the denominator, which absorbs R_j b_j / (z_j + eps s_j)."""
     return (_through(x, w, shares(relevance, linear_map(x, w, bias), eps=eps, sign=sign)),)
 
 
+@noted
 def epsilon_without_bias(x, w, relevance, *, eps, bias=None, sign=None):
     """Eq. 1 with z = x W in the denominator: the inputs share what the bias contributed too."""
     return epsilon(x, w, relevance, eps=eps, sign=sign)
@@ -94,6 +96,7 @@ def _shared(parts, inputs, relevance, *, eps, sign=None) -> Matrix:
     return (parts[:inputs, :] * share.T).T
 
 
+@noted
 def z_plus(x, w, relevance, *, eps, bias=None, part=positive_part):
     """Eq. 1 over the positive contributions alone, the bias among them, for one token.
 
@@ -103,6 +106,7 @@ def z_plus(x, w, relevance, *, eps, bias=None, part=positive_part):
     return (_shared(parts, x.cols, relevance, eps=eps),)
 
 
+@noted
 def gamma(x, w, relevance, *, eps, strength, bias=None, sign=None):
     """Eq. 1 with ``strength`` times its positive part added to every contribution, for one token.
 
@@ -113,6 +117,7 @@ def gamma(x, w, relevance, *, eps, strength, bias=None, sign=None):
     return (_shared(favoured, x.cols, relevance, eps=eps, sign=sign),)
 
 
+@noted
 def alpha_beta(x, w, relevance, *, eps, alpha, beta, bias=None):
     """alpha times Eq. 1 on the positive contributions less beta times on the negative ones.
 
@@ -124,12 +129,14 @@ def alpha_beta(x, w, relevance, *, eps, alpha, beta, bias=None):
     return (alpha * above - beta * below,)
 
 
+@noted
 def add(operands, relevance, *, eps, sign=None):
     """Eq. 1 on a sum: every operand gets R x / (z + eps s), entry by entry."""
     share = shares(relevance, sum(operands[1:], operands[0]), eps=eps, sign=sign)
     return tuple(x.multiply_elementwise(share) for x in operands)
 
 
+@noted
 def add_by_size(operands, relevance, *, eps, size=lambda v: v * sign_of(v)):
     """A sum split by size, R |x| / (sum of |x| + eps): positive shares, but not Eq. 1.
 
@@ -149,6 +156,7 @@ def _bilinear(a, b, share):
     return r_a, r_b
 
 
+@noted
 def bilinear_epsilon(a, b, relevance, *, eps, scale=1, sign=None):
     """Eq. 3 for ``o = a b`` and Eq. 4 for ``z = scale a b``: stabilised after the scaling.
 
@@ -158,6 +166,7 @@ def bilinear_epsilon(a, b, relevance, *, eps, scale=1, sign=None):
     return _bilinear(a, b, scale * share)
 
 
+@noted
 def chain_epsilon(factors, relevance, *, eps, sign=None):
     """Eq. 3 for a product ``o`` of n matrices as one operation: n o + eps s in the denominator.
 
@@ -174,18 +183,21 @@ def chain_epsilon(factors, relevance, *, eps, sign=None):
     return tuple(received(k) for k in range(n))
 
 
+@noted
 def value_only(a, v, relevance, *, eps, sign=None):
     """CP-LRP's readout ``o = a v``: ``a`` is held constant, ``v`` gets all by Eq. 1."""
     _, r_v = _bilinear(a, v, shares(relevance, a * v, eps=eps, sign=sign))
     return sp.zeros(*a.shape), r_v
 
 
+@noted
 def softmax(z, *, exp_z=None) -> Matrix:
     """A = softmax(Z), row by row; ``exp_z`` may name the exponentials by symbols."""
     e = z.applyfunc(sp.exp) if exp_z is None else exp_z
     return Matrix(*z.shape, lambda j, i: e[j, i] / sum(e[j, :]))
 
 
+@noted
 def taylor(z, relevance, *, exp_z=None):
     """Eq. 5, R_Z[j, i] = Z[j, i] (R_A[j, i] - A[j, i] sum_i' R_A[j, i']); it does not conserve."""
     a = softmax(z, exp_z=exp_z)
@@ -196,6 +208,7 @@ def taylor(z, relevance, *, exp_z=None):
     return (Matrix(*z.shape, received),)
 
 
+@noted
 def equal_split(n: int, relevance):
     """R / n to each of the n factors of a product  (paper, Sec. 3.1, for n = 2)."""
     return (relevance / n,) * n
@@ -218,6 +231,7 @@ def centring(weight, deviation) -> Matrix:
     return Matrix(d, d, lambda i, k: (int(i == k) - sp.Rational(1, d)) * weight[k] / deviation)
 
 
+@noted
 def layer_norm(x, weight, bias, *, norm_eps, deviation=None) -> Matrix:
     """LayerNorm of every row; ``deviation`` may name the standard deviations by symbols."""
     deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
@@ -241,6 +255,7 @@ def _by_row(x, maps, relevance, *, eps, sign, bias=None):
     return (Matrix.vstack(*rows),)
 
 
+@noted
 def held_deviation(x, weight, bias, relevance, *, eps, norm_eps=0, deviation=None, sign=None):
     """LayerNorm as the linear map it is at its standard deviation, then Eq. 1.
 
@@ -262,12 +277,14 @@ def _divided(weight, size) -> Matrix:
     return sp.diag(*(w / size for w in weight))
 
 
+@noted
 def rms_norm(x, weight, *, norm_eps, rms=None) -> Matrix:
     """RMSNorm of every row; ``rms`` may name the root mean squares by symbols."""
     rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
     return Matrix.vstack(*[x[n, :] * _divided(weight, s) for n, s in enumerate(rms)])
 
 
+@noted
 def held_root_mean_square(x, weight, relevance, *, eps, norm_eps=0, rms=None, sign=None):
     """RMSNorm as the linear map it is at its root mean square, then Eq. 1.
 
@@ -278,11 +295,13 @@ def held_root_mean_square(x, weight, relevance, *, eps, norm_eps=0, rms=None, si
     return _by_row(x, maps, relevance, eps=eps, sign=sign)
 
 
+@noted
 def identity(relevance):
     """R_in = R_out, for activations and as the other rule of LayerNorm."""
     return (relevance,)
 
 
+@noted
 def layer_norm_jacobian(x, weight, deviation) -> Matrix:
     """dy[k] / dx[i] of LayerNorm at one row ``x``, the deviation moving along with x."""
     d, mean = x.cols, sum(x) / sp.Integer(x.cols)
@@ -294,6 +313,7 @@ def layer_norm_jacobian(x, weight, deviation) -> Matrix:
     return Matrix(d, d, slope)
 
 
+@noted
 def layer_norm_gradient(x, weight, bias, relevance, *, norm_eps=0, deviation=None):
     """Gradient x input through LayerNorm: R[i <- k] = x_i dy_k/dx_i R_k / y_k."""
     deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
@@ -306,6 +326,7 @@ def layer_norm_gradient(x, weight, bias, relevance, *, norm_eps=0, deviation=Non
     return (Matrix.vstack(*rows),)
 
 
+@noted
 def rms_norm_gradient(x, weight, relevance, *, norm_eps=0, rms=None):
     """Gradient x input through RMSNorm: R[i <- k] = x_i dz_k/dx_i R_k / z_k."""
     rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
@@ -321,6 +342,7 @@ def rms_norm_gradient(x, weight, relevance, *, norm_eps=0, rms=None):
     return (Matrix.vstack(*rows),)
 
 
+@noted
 def activation_gradient(x, function, relevance):
     """Gradient x input through ``y = function(x)``: R_in = x y'(x) R_out / y(x)."""
     t = sp.Dummy("t", real=True)

@@ -83,10 +83,19 @@ def _evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
     parts = {
         "Method": verdict.method,
         "Witness": verdict.witness,
+        "Decided": _decided(verdict),
+        "Ran": verdict.ran,
         "Error": verdict.error,
         "Test": f"{test} in {path}",
     }
     return ((label, text) for label, text in parts.items() if text)
+
+
+def _decided(verdict: Verdict) -> str:
+    """What ``axioms.decide`` recorded: the number of identities, and every point evaluated."""
+    count = verdict.identities
+    identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols" if count else ""
+    return "; ".join(part for part in (identities, verdict.points) if part)
 
 
 # Plain text

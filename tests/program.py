@@ -4,14 +4,30 @@ import json
 import re
 from html.parser import HTMLParser
 
-HEAD = "import pytest\n\n"
-HOLDS = '@pytest.mark.theorem(2, "One is one.", "proved")\ndef test_one():\n    assert 1 == 1\n'
-REFUTES = (
-    '@pytest.mark.theorem(1, "One [b]is[/b] two.", "refuted")\n'
-    "def test_two(record_property):\n"
-    '    record_property("witness", "1 and 2")\n'
-)
-FAILS = '@pytest.mark.theorem(3, "Two is three.", "proved")\ndef test_three():\n    assert 2 == 3\n'
+HEAD = """
+import pytest
+from sympy import Symbol
+from axioms.decide import differ_at, identical
+from axioms.rules import equal_split
+
+R = Symbol("R")
+"""
+HOLDS = """
+@pytest.mark.theorem(2, "One is one.", "proved")
+def test_one():
+    assert identical(sum(equal_split(2, R)), R)
+"""
+REFUTES = """
+@pytest.mark.theorem(1, "One [b]is[/b] two.", "refuted")
+def test_two(record_property):
+    assert differ_at(equal_split(2, R)[0], R, {R: 2})
+    record_property("witness", "1 and 2")
+"""
+FAILS = """
+@pytest.mark.theorem(3, "Two is three.", "proved")
+def test_three():
+    assert 2 == 3
+"""
 
 PRINTED = re.compile(r"[\n -~\xa0-\u200d\u2010-\u2029\u202f-\u2065\u206a-\U0010ffff]")
 

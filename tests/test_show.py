@@ -22,6 +22,9 @@ TRICKY = Verdict(
     verdict="refuted",
     witness="x = {1: 2}_" + "long" * 40,
     method="",
+    identities=2,
+    points="x_1 = 1/2: 3 versus -4",
+    ran="rules.add_by_size, propagate.propagate",
     seconds=0.1,
     test="axioms/theorems/test_x.py::test_of_a_name_that_is_too_long_for_one_line_" + "a" * 60,
     error="",
@@ -65,10 +68,11 @@ def test_a_theorem_is_shown_with_its_statements_derivation_and_evidence(ten):
     assert len(ten.verdicts) >= 6
     for verdict in ten.verdicts:
         assert f"{verdict.label} [{verdict.verdict}] {verdict.statement}" in flat
-        evidence = (verdict.method, verdict.witness)
+        evidence = (verdict.method, verdict.witness, verdict.points, verdict.ran)
         assert all(" ".join(part.split()) in flat for part in evidence)
     assert "R_z00 = (R00*e01*z00 - R01*e00*z00)/(e00 + e01)" in shown
     assert 'Derivation of the rule "taylor" (softmax)' in shown
+    assert f"Decided: {ten.verdicts[0].identities} identities over symbols Ran: rules." in flat
 
 
 def test_only_the_statements_of_that_number_are_shown(ten):

@@ -14,15 +14,17 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP
-from axioms.decide import differ_at, generic, identical
+from axioms.decide import differ_at, generic, identical, where
 from axioms.graph import Node, leaf
+from axioms.leave_one_out import leave_key_out
 from axioms.propagate import evaluate, explain
-from axioms.rules import softmax, taylor
+from axioms.rules import softmax, taylor, value_only
 
 N = 3
 Z, R = generic("z", 1, N), generic("r", 1, N)
 E = generic("e", 1, N, positive=True)  # exp(z): independent of z as far as rational functions go
 C, EXP_C = sp.Symbol("c", real=True), sp.Symbol("exp_c", positive=True)
+EQUAL, EXP_EQUAL = C * sp.ones(1, N), EXP_C * sp.ones(1, N)  # logits of one row
 
 
 @pytest.mark.theorem(
@@ -47,7 +49,7 @@ def test_the_softmax_rule_returns_a_covariance_of_relevance_and_logits(record_pr
     "proved",
 )
 def test_at_equal_logits_the_softmax_rule_loses_all_relevance(record_property):
-    (r_z,) = taylor(C * sp.ones(1, N), R, exp_z=EXP_C * sp.ones(1, N))
+    (r_z,) = taylor(EQUAL, R, exp_z=EXP_EQUAL)
     assert identical(sum(r_z), 0)
     assert all(identical(r_z[i], C * (R[i] - sum(R) / N)) for i in range(N))
     record_property("method", f"cancel over {N} equal generic logits and generic relevances")
@@ -59,12 +61,9 @@ def test_at_equal_logits_the_softmax_rule_loses_all_relevance(record_property):
     "refuted",
 )
 def test_the_softmax_rule_does_not_conserve_relevance(record_property):
-    z, r = sp.zeros(1, N), sp.Matrix([[1, 2, 3]])
-    (r_z,) = taylor(z, r)
-    assert differ_at(sum(r_z), sum(r), {})
-    record_property(
-        "witness", f"logits {list(z)}, relevance {list(r)}: {sum(r_z)} of {sum(r)} left"
-    )
+    (r_z,) = taylor(EQUAL, R, exp_z=EXP_EQUAL)
+    assert differ_at(sum(r_z), sum(R), where((C, 0), (R, [1, 2, 3])))
+    record_property("witness", "logits 0, relevance (1, 2, 3): 0 of 6 left")
 
 
 @pytest.mark.theorem(
@@ -77,16 +76,14 @@ def test_an_attention_step_at_equal_logits_conserves_only_half(record_property):
     scores = Node(kinds.SCORES, (leaf("q"), leaf("k")))
     weights = Node(kinds.SOFTMAX, (scores,))
     output = Node(kinds.READOUT, (weights, leaf("v")))
-    at = {"q": sp.Matrix([[1]]), "k": sp.Matrix([1, 1]), "v": sp.Matrix([1, 2])}
-    o = evaluate(output, at)[output][0]
-    found = explain(output, at, ATTNLRP)
-    totals = {
-        name: sp.expand(sum(r) if isinstance(r, sp.MatrixBase) else r) for name, r in found.items()
-    }
-    assert differ_at(sum(totals.values()), o, {})
-    assert totals == {"q": 0, "k": 0, "v": o / 2}
-    shares = ", ".join(f"{name} {total}" for name, total in totals.items())
-    record_property("witness", f"q = 1, k = (1, 1), v = (1, 2): output {o}, of which {shares}")
+    q, k, v = generic("q", 1, 1), generic("k", 1, 1), generic("v", 2, 1)
+    equal = {"q": q, "k": sp.Matrix.vstack(k, k), "v": v}  # two keys with the same logit
+    o = evaluate(output, equal)[output][0]
+    totals = {name: sum(r) for name, r in explain(output, equal, ATTNLRP).items()}
+    for name, share in (("q", 0), ("k", 0), ("v", o / 2)):
+        assert identical(totals[name], share)
+    assert differ_at(sum(totals.values()), o, where((q, [1]), (k, [1]), (v, [1, 2])))
+    record_property("witness", "q = 1, k = (1, 1), v = (1, 2): 3/4 of the output 3/2, all to v")
 
 
 @pytest.mark.theorem(
@@ -98,7 +95,7 @@ def test_an_attention_step_at_equal_logits_conserves_only_half(record_property):
 def test_a_shift_of_the_logits_moves_relevance_between_them(record_property):
     a = softmax(Z, exp_z=E)
     (plain,) = taylor(Z, R, exp_z=E)
-    (shifted,) = taylor(Z + C * sp.ones(1, N), R, exp_z=EXP_C * E)
+    (shifted,) = taylor(Z + EQUAL, R, exp_z=EXP_C * E)
     for i in range(N):
         assert identical(shifted[i], plain[i] + C * (R[i] - a[i] * sum(R)))
     assert identical(sum(shifted), sum(plain))
@@ -111,12 +108,13 @@ def test_a_shift_of_the_logits_moves_relevance_between_them(record_property):
     "refuted",
 )
 def test_the_shares_of_the_softmax_rule_are_not_shift_invariant(record_property):
-    r, c = sp.Matrix([[1, 2, 3]]), 1
-    ones = sp.ones(1, N)  # at equal logits the exponentials cancel, so the witness is rational
-    (plain,) = taylor(0 * ones, r, exp_z=ones)
-    (shifted,) = taylor(c * ones, r, exp_z=ones)
-    assert any(differ_at(a, b, {}) for a, b in zip(plain, shifted, strict=True))
-    record_property("witness", f"logits 0: {list(plain)}; logits {c}: {list(shifted)}")
+    (plain,) = taylor(0 * EQUAL, R, exp_z=sp.ones(1, N))
+    (shifted,) = taylor(EQUAL, R, exp_z=EXP_EQUAL)
+    for i in (0, 2):
+        assert differ_at(plain[i], shifted[i], where((C, 1), (R, [1, 2, 3])))
+    record_property(
+        "witness", "relevance (1, 2, 3): logits 0 get (0, 0, 0), logits 1 get (-1, 0, 1)"
+    )
 
 
 @pytest.mark.theorem(
@@ -126,14 +124,15 @@ def test_the_shares_of_the_softmax_rule_are_not_shift_invariant(record_property)
     "proved",
 )
 def test_leaving_one_key_out_moves_the_output_away_from_its_value(record_property):
-    # All other keys enter through two numbers: the sum of their exponentials and the sum of
-    # their exponentials times values.  So the proof holds for any number of them.
+    # All other keys enter through two numbers: the sum of their exponentials and the mean of
+    # their values.  So as one key they stand for any number of them.
     e, rest = sp.symbols("e rest", positive=True)
-    v, weighted = sp.symbols("v weighted", real=True)
-    a = e / (e + rest)
-    o, without = (e * v + weighted) / (e + rest), weighted / rest
-    assert identical(o - without, a / (1 - a) * (v - o))
-    record_property("method", "cancel; all other keys lumped into two generic sums")
+    v, mean = sp.symbols("v mean", real=True)
+    exp_z, values = sp.Matrix([[e, rest]]), sp.Matrix([v, mean])
+    a = softmax(exp_z, exp_z=exp_z)
+    o = (a * values)[0]
+    assert identical(leave_key_out(exp_z, values)[0], a[0] / (1 - a[0]) * (v - o))
+    record_property("method", "cancel; all other keys as one, of their sum and mean")
 
 
 @pytest.mark.theorem(
@@ -159,10 +158,8 @@ def test_leaving_one_of_three_keys_out_follows_the_same_law(i, record_property):
     "refuted",
 )
 def test_leaving_one_key_out_is_not_removing_its_summand(record_property):
-    a, v, i = sp.ones(1, N) / N, sp.Matrix([1, 2, 6]), 0
-    o = (a * v)[0]
-    loo = o - sum(v[1:, :]) / (N - 1)
-    summand = a[i] * v[i]
-    assert identical(loo, a[i] / (1 - a[i]) * (v[i] - o))
-    assert differ_at(loo, summand, {})
-    record_property("witness", f"A = {list(a)}, v = {list(v)}: {loo} versus {summand}")
+    v, a = generic("v", N, 1), softmax(Z, exp_z=E)
+    _, summands = value_only(a, v, a * v, eps=0)
+    point = where((E, [1] * N), (v, [1, 2, 6]))
+    assert differ_at(leave_key_out(E, v)[0], summands[0], point)
+    record_property("witness", "A = 1/3 each, v = (1, 2, 6): -1 versus 1/3")

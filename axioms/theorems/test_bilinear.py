@@ -5,40 +5,30 @@ Main statements
      same holds for Z = Q K' / sqrt(d), which is stabilised after the scaling (Eq. 4)
   7  stabilised before the scaling, the relevance differs at finite eps
   7  the value-only readout of CP-LRP gives V all of it, R O / (O + eps sign O), and A nothing
-  8  as eps -> 0 and without bias, relevance along a path that passes d products of two is gradient
-     times input divided by 2**d, and relevance is the sum over paths
+  8  through sums, linear maps without bias, ReLUs and products of two, relevance is as eps -> 0
+     the sum over paths of gradient times input divided by 2**d, for d products on the path; not
+     through tanh or LayerNorm
   8  so linear attention (Q K') V gives q/4 + k/4 + v/2 and Q (K' V) gives q/2 + k/4 + v/4, where
      q, k, v are gradient x input through each projection: they differ by (v - q)/4, not through K
 """
-
-import operator
-from functools import reduce
 
 import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import Composite
-from axioms.decide import differ_at, generic, identical, sign_cases
-from axioms.graph import TRANSPOSE, Node, leaf, parameter
+from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.decide import differ_at, generic, identical, sign_cases, value_at, where
+from axioms.graph import LEAVES, TRANSPOSE, Node, leaf, parameter
 from axioms.propagate import evaluate, explain
-from axioms.rules import add, bilinear_epsilon, epsilon, linear_map, value_only
+from axioms.rules import bilinear_epsilon, value_only
 
 EPS = sp.Symbol("epsilon", positive=True)
 D = sp.Symbol("sqrt_d", positive=True)  # the square root of the head size
-ATTNLRP = Composite(
-    "attnlrp without bias",
-    {
-        kinds.LINEAR: kinds.EPSILON,
-        kinds.ADD: kinds.EPSILON,
-        kinds.BILINEAR: kinds.BILINEAR_EPSILON,
-    },
-)
 
 
-def gradient_x_input(f, x, at=None):
-    """x df/dx entry by entry, evaluated at ``at`` after the derivative is taken."""
-    return x.applyfunc(lambda e: (e * sp.diff(f, e)).subs(at or {}))
+def gradient_x_input(f, x, back=None):
+    """x df/dx entry by entry, where ``back`` is substituted after the derivative is taken."""
+    return x.applyfunc(lambda e: (e * sp.diff(f, e)).subs(back or {}))
 
 
 @pytest.mark.theorem(
@@ -87,12 +77,12 @@ def test_the_scores_give_each_factor_a_known_share(record_property):
     "refuted",
 )
 def test_the_order_of_scaling_and_stabilising_matters_at_finite_epsilon(record_property):
-    q, k, r = sp.Matrix([[2]]), sp.Matrix([[3]]), sp.Matrix([[5]])
-    eps, root_d = sp.Rational(1, 4), 2
-    after, _ = bilinear_epsilon(q, k, r, eps=eps, scale=sp.Rational(1, root_d))
-    before, _ = bilinear_epsilon(q, k, r, eps=eps)
-    assert differ_at(after[0], before[0], {})
-    record_property("witness", f"q k = {(q * k)[0]}, d = {root_d**2}: {before[0]} vs {after[0]}")
+    q, k, r = (generic(name, 1, 1, positive=True) for name in "qkr")
+    after, _ = bilinear_epsilon(q, k, r, eps=EPS, scale=1 / D)
+    before, _ = bilinear_epsilon(q, k, r, eps=EPS)
+    point = where((q, [2]), (k, [3]), (r, [5]), (D, 2), (EPS, sp.Rational(1, 4)))
+    assert differ_at(before[0], after[0], point)
+    record_property("witness", "q k = 6, d = 4, R = 5, eps = 1/4: 120/49 versus 12/5")
 
 
 @pytest.mark.theorem(
@@ -114,51 +104,130 @@ def test_the_value_only_readout_gives_everything_to_the_values(record_property):
     record_property("method", "cancel over generic A (1 x 2) and V (2 x 2), every sign case")
 
 
+A, B = leaf("a"), leaf("b")
+OPERATIONS = {
+    "sum": (A + B, 1),
+    "linear": (Node(kinds.LINEAR, (A, parameter("w"))), 1),
+    "relu": (Node(kinds.ACTIVATION, (A,), attributes={"function": "relu"}), 1),
+    "matrix product": (A @ B, sp.Rational(1, 2)),
+    "readout": (Node(kinds.READOUT, (A, B)), sp.Rational(1, 2)),
+    "scores": (Node(kinds.SCORES, (A, B), attributes={"scale": 1 / D}), sp.Rational(1, 2)),
+    "product": (A * B, sp.Rational(1, 2)),
+}
+"""Each operation of the law as a graph, and what part of gradient times input it passes on."""
+
+
 @pytest.mark.theorem(
     8,
-    "As epsilon -> 0 and without bias, one operation passes relevance on as gradient times input: "
-    "whole through a sum or a linear map, halved through a product of two.",
+    "As epsilon -> 0, one operation passes relevance on as gradient times input: whole through a "
+    "sum, a linear map without bias or a ReLU, halved through a product of two.",
     "proved",
 )
-def test_one_operation_is_gradient_times_input_halved_by_products(record_property):
-    a, b, w = generic("a", 2, 2), generic("b", 2, 2), generic("w", 2, 2)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_one_operation_is_gradient_times_input_halved_by_products(name, record_property):
+    graph, part = OPERATIONS[name]
     g = generic("g", 2, 2)  # relevance per unit of output: the modified gradient that arrives
-
-    def agrees(received, x, output, factor):
-        # what arrives is held constant: g are symbols of their own
-        f = sum(output.multiply_elementwise(g))
-        return identical(received, factor * gradient_x_input(f, x))
-
-    z = linear_map(a, w)
-    assert agrees(epsilon(a, w, z.multiply_elementwise(g), eps=0)[0], a, z, 1)
-    total = add([a, b], (a + b).multiply_elementwise(g), eps=0)
-    assert agrees(total[0], a, a + b, 1)
-    assert agrees(total[1], b, a + b, 1)
-    halves = bilinear_epsilon(a, b, (a * b).multiply_elementwise(g), eps=0)
-    assert agrees(halves[0], a, a * b, sp.Rational(1, 2))
-    assert agrees(halves[1], b, a * b, sp.Rational(1, 2))
+    signs = ({"positive": True}, {"negative": True}) if name == "relu" else ({},)
+    for a in (generic("a", 2, 2, **sign) for sign in signs):
+        values = {"a": a, "b": generic("b", 2, 2), "w": generic("w", 2, 2)}
+        z = evaluate(graph, values)[graph]
+        f = sum(z.multiply_elementwise(g))  # g is held constant
+        for x, found in explain(
+            graph, values, ATTNLRP, relevance=z.multiply_elementwise(g)
+        ).items():
+            assert identical(found, part * gradient_x_input(f, values[x]))
     record_property("method", "cancel over generic 2 x 2 operands; the induction step of the law")
 
 
-@pytest.mark.theorem(
-    8,
-    "As epsilon -> 0 and without bias, relevance is the sum over paths of gradient times input "
-    "divided by 2^d, where d counts the products of two on the path.",
-    "proved",
-)
-def test_relevance_is_a_sum_over_paths_halved_once_per_product(record_property):
+def over_paths(node, name, values):
+    """The sum over paths from leaf ``name`` of slopes, each product of two halving its path."""
+    if node.op in LEAVES:
+        return int(node.name == name)
+    xs = [values[arg][0] for arg in node.args]
+    slopes = {
+        kinds.ADD: [1] * len(xs),
+        kinds.LINEAR: [xs[-1], 0],  # none through the weight
+        kinds.ACTIVATION: [sp.Integer(values[node][0] != 0)],
+        kinds.BILINEAR: [x / 2 for x in xs[::-1]],
+        kinds.PRODUCT: [x / 2 for x in xs[::-1]],
+    }[node.op]
+    paths = (over_paths(arg, name, values) for arg in node.args)
+    return sum(s * path for s, path in zip(slopes, paths, strict=True))
+
+
+def graphs():
+    """Paths of different numbers of products, shared operands, and a ReLU on one of two paths."""
     x, w, y = leaf("x"), parameter("w"), leaf("y")
     scaled = Node(kinds.LINEAR, (x, w))
-    at = {name: sp.Symbol(name, real=True) for name in "xyw"}
-    terms = [scaled, scaled @ y, (x @ scaled) @ y]  # x by paths of 0, 1, and twice 2 products
-    found = explain(reduce(operator.add, terms), at, ATTNLRP)
-    a, b, c = at.values()
-    assert identical(found["x"], a * c + a * c * b / 2 + 2 * a * a * c * b / 4)
-    assert identical(found["y"], a * c * b / 2 + a * a * c * b / 2)
-    record_property("method", "induction by operation; one graph with paths of 0, 1 and 2 products")
+    active = Node(kinds.ACTIVATION, (scaled,), attributes={"function": "relu"})
+    shared = x * y + scaled
+    return {
+        "paths of 0, 1 and 2 products": (scaled + scaled @ y) + (x @ scaled) @ y,
+        "a gated sum": (active * (x + y)) * y + scaled,
+        "a diamond": (shared @ y + shared) @ (shared * shared) + x,
+    }
 
 
-SIZES = [(2, 1, 1), (2, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
+@pytest.mark.theorem(
+    8,
+    "On graphs of sums, linear maps without bias, ReLUs and products of two, relevance is as "
+    "epsilon -> 0 the sum over paths of gradient times input divided by 2^d, where d counts the "
+    "products of two on the path.",
+    "proved",
+)
+@pytest.mark.parametrize("name", graphs())
+def test_relevance_is_a_sum_over_paths_halved_once_per_product(name, record_property):
+    graph = graphs()[name]
+    x, y, w = sp.symbols("x y w", positive=True)
+    for weight in (w, -w):  # the ReLU on and off
+        point = {"x": x, "y": y, "w": weight}
+        values, found = evaluate(graph, point), explain(graph, point, ATTNLRP)
+        for leaf_name in "xy":
+            law = point[leaf_name] * over_paths(graph, leaf_name, values)
+            assert identical(found[leaf_name], law)
+    record_property(
+        "method",
+        "induction: by the statement before, relevance over value obeys the chain rule of the "
+        "gradient with each product halved; three graphs by the sweep over generic values",
+    )
+
+
+def smooth():
+    """tanh, and the second channel of LayerNorm: output, point, relevance, inputs, witness."""
+    x = leaf("x")
+    one, two = sp.Symbol("x", real=True), generic("x", 1, 2)
+    norm = Node(kinds.LAYER_NORM, (x, parameter("w"), parameter("b")), attributes={"norm_eps": 1})
+    values = {"x": two, "w": sp.ones(1, 2), "b": sp.zeros(1, 2)}
+    second = evaluate(norm, values)[norm].multiply_elementwise(sp.Matrix([[0, 1]]))
+    tanh = Node(kinds.ACTIVATION, (x,), attributes={"function": "tanh"})
+    return {
+        "tanh": (tanh, {"x": one}, sp.tanh(one), {one: 1}),
+        "LayerNorm": (norm, values, second, where((two, [1, 3]))),
+    }
+
+
+@pytest.mark.theorem(
+    8,
+    "The same holds of tanh by the identity rule and of LayerNorm with its deviation held.",
+    "refuted",
+)
+@pytest.mark.parametrize("name", smooth())
+def test_neither_tanh_nor_layer_norm_passes_on_gradient_times_input(name, record_property):
+    graph, values, y, point = smooth()[name]
+    by_rule, by_gradient = (
+        sp.Matrix([explain(graph, values, rules, relevance=y)["x"]])[0]
+        for rules in (ATTNLRP, GRADIENT_X_INPUT)
+    )
+    assert differ_at(by_rule, by_gradient, point)
+    numbers = [value_at(r, point) for r in (by_rule, by_gradient)]
+    names = {
+        "tanh": "tanh at x = 1",
+        "LayerNorm": "x1 of LayerNorm, output 2, at x = (1, 3), h = 1",
+    }
+    record_property("witness", f"{names[name]}: {numbers[0]} versus {numbers[1]}")
+
+
+SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
 WEIGHTS = ("W_q", "W_k", "W_v")
 
 
@@ -224,9 +293,11 @@ def test_the_factorizations_differ_through_queries_and_values_alone(record_prope
     "refuted",
 )
 def test_the_factorizations_of_linear_attention_disagree(record_property):
-    point = {"x": sp.Matrix([1, 2]), **dict.fromkeys(WEIGHTS, sp.Matrix([[1]]))}
+    values = generic_point(*SIZES[0])
     qk_first, kv_first = linear_attention()
-    one, two = (explain(graph, point, ATTNLRP)["x"] for graph in (qk_first, kv_first))
-    assert evaluate(qk_first, point)[qk_first] == evaluate(kv_first, point)[kv_first]
-    assert all(differ_at(a, b, {}) for a, b in zip(one, two, strict=True))
-    record_property("witness", f"x = {list(point['x'])}: {list(one)} versus {list(two)}")
+    one, two = (explain(graph, values, ATTNLRP)["x"] for graph in (qk_first, kv_first))
+    assert identical(evaluate(qk_first, values)[qk_first], evaluate(kv_first, values)[kv_first])
+    point = where((values["x"], [1, 2]), *((values[w], [1]) for w in WEIGHTS))
+    assert all(differ_at(a, b, point) for a, b in zip(one, two, strict=True))
+    numbers = (list(found.subs(point)) for found in (one, two))
+    record_property("witness", "x = [1, 2], weights 1: {} versus {}".format(*numbers))

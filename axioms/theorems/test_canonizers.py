@@ -26,7 +26,7 @@ from axioms.canonizers import (
     merge_products,
 )
 from axioms.composites import ATTNLRP
-from axioms.decide import differ_at, generic, identical
+from axioms.decide import differ_at, generic, identical, where
 from axioms.denotation import same_function
 from axioms.graph import TRANSPOSE, Node, leaf, parameter, topological
 from axioms.propagate import evaluate, explain
@@ -61,20 +61,22 @@ def agree(one, other):
 )
 def test_merged_products_of_five_have_one_explanation(record_property):
     n, names = 5, "abcde"
-    ones = dict.fromkeys(names, 1)  # R only scales: the rule reads no value
-    merged, unmerged, graphs = set(), set(), 0
+    ones = dict.fromkeys(names, 1)  # the rule reads no value
+    unmerged, graphs = [], 0
     for ordering in itertools.permutations(map(leaf, names)):
         for tree in bracketings(ordering):
             graphs += 1
-            canonical = merge_products(tree)
-            assert canonical.args == ordering
-            merged.add(tuple(sorted(explain(canonical, ones, ATTNLRP).items())))
+            merged = merge_products(tree)
+            assert merged.args == ordering  # one product, the same for all brackets
             if ordering == tuple(sorted(ordering, key=lambda x: x.name)):
-                unmerged.add(tuple(explain(tree, ones, ATTNLRP).values()))
+                unmerged.append(explain(tree, ones, ATTNLRP, relevance=R))
+        assert all(
+            identical(r, R / n) for r in explain(merged, ones, ATTNLRP, relevance=R).values()
+        )
     assert graphs == factorial(n) * comb(2 * n - 2, n - 1) // n
-    assert merged == {tuple((x, sp.Rational(1, n)) for x in names)}
+    assert not any(agree(*pair) for pair in itertools.combinations(unmerged, 2))
     assert len(unmerged) == comb(2 * n - 2, n - 1) // n
-    record_property("method", f"all {graphs} graphs, by the sweep at relevance 1")
+    record_property("method", f"all {graphs} graphs merged, one sweep per ordering, generic R")
 
 
 X, W1, B1, W2, B2, W3 = (
@@ -123,19 +125,20 @@ def test_folded_linear_layers_have_one_explanation(record_property):
     "refuted",
 )
 def test_unfolded_linear_layers_disagree_at_finite_epsilon(record_property):
-    at = dict.fromkeys(STACK, 1)
-    eps = sp.Rational(1, 4)
-    found = {name: explain(g, at, ATTNLRP, eps=eps)["x"] for name, g in groupings().items()}
-    assert differ_at(found["none"], found["all"], {})
-    assert identical(
-        *(explain(g, at, ATTNLRP)["x"] for g in (groupings()["none"], groupings()["all"]))
-    )
-    shares = ", ".join(f"folded {name}: {r}" for name, r in found.items())
-    record_property("witness", f"every number 1, eps = {eps}: {shares}")
+    values = {name: sp.Symbol(name, positive=True) for name in STACK}  # layers of width 1
+    found = {name: explain(g, values, ATTNLRP, eps=EPS)["x"] for name, g in groupings().items()}
+    point = where((EPS, sp.Rational(1, 4)), *((x, 1) for x in values.values()))
+    assert differ_at(found["none"], found["all"], point)
+    in_the_limit = (explain(groupings()[name], values, ATTNLRP)["x"] for name in ("none", "all"))
+    assert identical(*in_the_limit)
+    shares = ", ".join(f"folded {name}: {r.subs(point)}" for name, r in found.items())
+    record_property("witness", f"every number 1, eps = 1/4: {shares}")
 
 
 W, B, S, T = map(parameter, "wbst")
 NORMED = batch_norm(linear(X, W, B), S, T)
+SCALAR = {name: sp.Symbol(name, positive=True) for name in "xwst"}
+POINT = dict(zip(SCALAR.values(), (2, 1, 3, 1), strict=True))
 BATCH = {"x": (1, 2), "w": (2, 2), "b": (1, 2), "s": (1, 2), "t": (1, 2)}
 
 
@@ -170,11 +173,11 @@ def test_folded_batch_norm_has_the_explanation_of_the_folded_layer(record_proper
     "refuted",
 )
 def test_unfolded_batch_norm_loses_half_to_its_scale(record_property):
-    at = {"x": 2, "w": 1, "b": 0, "s": 3, "t": 0}
-    before = explain(NORMED, at, ATTNLRP)["x"]
-    after = explain(fold_batch_norm(NORMED), at, ATTNLRP)["x"]
-    assert differ_at(before, after, {})
-    record_property("witness", f"x = 2, w = 1, s = 3, no bias: {before} unfolded, {after} folded")
+    values = SCALAR | {"b": 0, "t": 0}
+    before = explain(NORMED, values, ATTNLRP)["x"]
+    after = explain(fold_batch_norm(NORMED), values, ATTNLRP)["x"]
+    assert differ_at(before, after, POINT)
+    record_property("witness", "x = 2, w = 1, s = 3, no bias: 3 unfolded, 6 folded")
 
 
 @pytest.mark.theorem(
@@ -184,15 +187,13 @@ def test_unfolded_batch_norm_loses_half_to_its_scale(record_property):
     "refuted",
 )
 def test_batch_norm_by_the_identity_rule_ignores_its_shift(record_property):
-    x, w, s, t = sp.Matrix([[2]]), sp.Matrix([[1]]), 3, 1
-    y = x * w * s + sp.Matrix([[t]])
+    x, w, s, t = (sp.Matrix([[value]]) for value in SCALAR.values())
+    y = x * w * s + t
     (r_z,) = identity(y)
     (unfolded,) = epsilon(x, w, r_z, eps=0)
-    (folded,) = epsilon(x, w * s, y, eps=0, bias=sp.Matrix([[t]]))
-    assert differ_at(unfolded[0], folded[0], {})
-    record_property(
-        "witness", f"x = 2, w = 1, s = 3, t = 1: {unfolded[0]} unfolded, {folded[0]} folded"
-    )
+    (folded,) = epsilon(x, w * s, y, eps=0, bias=t)
+    assert differ_at(unfolded[0], folded[0], POINT)
+    record_property("witness", "x = 2, w = 1, s = 3, t = 1: 7 unfolded, 6 folded")
 
 
 @pytest.mark.theorem(
@@ -228,18 +229,19 @@ def test_merged_attention_gives_each_projection_a_third(record_property):
 )
 def test_merging_breaks_the_agreement_that_distribution_has_without_it(record_property):
     a, b, c, d = map(leaf, "abcd")
-    at = dict.fromkeys("abcd", 1)
     graph = a * (b + c * d)
     (spread,) = REWRITES["distribute products"](graph)
-    symbols = {name: sp.Symbol(name, real=True) for name in at}
+    symbols = {name: sp.Symbol(name, real=True) for name in "abcd"}
     assert same_function(graph, spread, symbols)
     assert agree(*(explain(g, symbols, ATTNLRP, relevance=R) for g in (graph, spread)))
-    before, after = (explain(canonize(g), at, ATTNLRP) for g in (graph, spread))
-    assert differ_at(before["a"], after["a"], {})
+    before, after = (explain(canonize(g), symbols, ATTNLRP)["a"] for g in (graph, spread))
+    ones = dict.fromkeys(symbols.values(), 1)
+    assert differ_at(before, after, ones)
+    unmerged = explain(graph, symbols, ATTNLRP)["a"]
     record_property(
         "witness",
-        f"a = b = c = d = 1: a gets {before['a']} canonized and {after['a']} distributed first, "
-        f"where the unmerged graphs give {explain(graph, at, ATTNLRP)['a']} for both",
+        f"a = b = c = d = 1: a gets {before.subs(ones)} canonized and {after.subs(ones)} "
+        f"distributed first, where the unmerged graphs give {unmerged.subs(ones)} for both",
     )
 
 
@@ -253,11 +255,12 @@ def test_no_canonizer_puts_a_decomposed_softmax_together(record_property):
     x = leaf("x")
     graph = Node(kinds.SOFTMAX, (x,))
     (parts,) = REWRITES["decompose softmax"](graph)
-    at, r = {"x": sp.Matrix([[1, 1]])}, sp.Matrix([[1, 0]])
     assert same_function(graph, parts, {"x": generic("x", 1, 2)})
-    whole, apart = (explain(canonize(g), at, ATTNLRP, relevance=r)["x"] for g in (graph, parts))
-    assert all(differ_at(a, b, {}) for a, b in zip(whole, apart, strict=True))
+    c, r = sp.Symbol("c", real=True), generic("r", 1, 2)
+    equal, point = {"x": c * sp.ones(1, 2)}, where((c, 1), (r, [1, 0]))
+    whole, apart = (explain(canonize(g), equal, ATTNLRP, relevance=r)["x"] for g in (graph, parts))
+    assert all(differ_at(a, b, point) for a, b in zip(whole, apart, strict=True))
+    numbers = (list(found.subs(point)) for found in (whole, apart))
     record_property(
-        "witness",
-        f"logits {list(at['x'])}, relevance {list(r)}: {list(whole)} whole, {list(apart)} apart",
+        "witness", "logits [1, 1], relevance [1, 0]: {} whole, {} apart".format(*numbers)
     )

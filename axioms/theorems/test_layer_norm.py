@@ -13,9 +13,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, generic, identical
+from axioms.decide import differ_at, generic, identical, where
 from axioms.rules import (
-    deviations,
     held_deviation,
     layer_norm,
     layer_norm_gradient,
@@ -87,16 +86,8 @@ def test_gradient_x_input_vanishes_before_layer_norm(record_property):
     jacobian = layer_norm_jacobian(X, W, S)
     for k in range(WIDTH):
         total = sum(X[i] * jacobian[i, k] for i in range(WIDTH))
-        assert vanishes_with_norm_epsilon(total, NORM_EPS)
-        assert not vanishes_with_norm_epsilon(jacobian[0, k], NORM_EPS)
-    record_property(
-        "method", "norm-epsilon divides the sum: a polynomial quotient over S^3 is left"
-    )
-
-
-def vanishes_with_norm_epsilon(expression, norm_eps):
-    """Whether ``expression = norm_eps * polynomial / S**3``: zero where norm_eps = 0 and S > 0."""
-    return sp.cancel(expression * S**3 / norm_eps).is_polynomial(S, *X, *W)
+        assert identical(total, NORM_EPS * W[k] * (X[k] - MEAN) / S**3)
+    record_property("method", "norm-epsilon is a factor, with S^3 > 0 below it; cancel")
 
 
 @pytest.mark.theorem(
@@ -106,13 +97,15 @@ def vanishes_with_norm_epsilon(expression, norm_eps):
     "refuted",
 )
 def test_gradient_x_input_before_layer_norm_is_small_but_not_zero(record_property):
-    x, w, b, h = sp.Matrix([[4, -4]]), sp.Matrix([[1, 2]]), sp.zeros(1, 2), 9
-    y = layer_norm(x, w, b, norm_eps=h)
-    (r_x,) = layer_norm_gradient(x, w, b, y, norm_eps=h)  # f = y_1 + y_2, so R = y and g = 1
-    variance = deviations(x, norm_eps=0)[0] ** 2
-    assert differ_at(sum(r_x), 0, {})
-    assert identical(sum(r_x), h / (variance + h) * sum(y))
-    record_property("witness", f"x = {list(x)}, h = {h}: {sum(r_x)} of an output of {sum(y)}")
+    size, w, b = sp.Symbol("size", positive=True), W[:, :2], sp.zeros(1, 2)
+    x = sp.Matrix([[size, -size]])  # var = size^2
+    y = layer_norm(x, w, b, norm_eps=0, deviation=[S])
+    (r_x,) = layer_norm_gradient(x, w, b, y, deviation=[S])  # f = y_1 + y_2: R = y and g = 1
+    assert identical(sum(r_x), (S**2 - size**2) / S**2 * sum(y))
+    assert differ_at(sum(r_x), 0, where((size, 4), (w, [1, 2]), (S, 5)))  # h = S^2 - var = 9
+    record_property(
+        "witness", "x = (4, -4), w = (1, 2), h = 9: -36/125 of an output of -4/5, not 0"
+    )
 
 
 T = sp.Symbol("t", positive=True)  # position on the path t x, where S^2 = t^2 var(x) + h
@@ -140,13 +133,14 @@ def test_integrated_gradients_find_nothing_before_layer_norm_at_any_step(record_
     "proved",
 )
 def test_exact_integrated_gradients_before_layer_norm_are_complete(record_property):
-    # t / S is an antiderivative of h / S^3, where dS/dt = t var / S; it is 0 at the baseline
-    derivative = sp.diff(T / S, T) + sp.diff(T / S, S) * T * VARIANCE / S
-    assert identical(derivative, (S**2 - T**2 * VARIANCE) / S**3)
-    # so channel k integrates to w_k (x_k - mean) / S at t = 1, which is y_k - b_k
+    # S^2 = t^2 var + h, so dS/dt = t var / S; what is integrated over t is 0 at the baseline t = 0
+    jacobian = layer_norm_jacobian(T * X, W, S)
     for k in range(WIDTH):
-        assert identical(W[k] * (X[k] - MEAN) / S, Y[k] - B[k])
-    record_property("method", "the antiderivative t/S of the integrand, cancel")
+        integral = W[k] * (X[k] - MEAN) * T / S
+        derivative = sp.diff(integral, T) + sp.diff(integral, S) * T * VARIANCE / S
+        assert identical(derivative, sum(X[i] * jacobian[i, k] for i in range(WIDTH)))
+        assert identical(integral.subs(T, 1), Y[k] - B[k])
+    record_property("method", "an antiderivative of the integrand of each channel, cancel")
 
 
 @pytest.mark.theorem(
@@ -156,12 +150,12 @@ def test_exact_integrated_gradients_before_layer_norm_are_complete(record_proper
     "refuted",
 )
 def test_the_steps_and_the_integral_disagree_in_the_limit(record_property):
-    x1, h = 4, sp.Symbol("h", positive=True)  # f = y_1 at x = (x1, -x1), so var = x1^2
-    integrand = h * x1 / sp.sqrt(T**2 * x1**2 + h) ** 3
-    exact = sp.limit(sp.integrate(integrand, (T, 0, 1)), h, 0, "+")
-    midpoints = [(sp.Rational(2 * step + 1, 20)) for step in range(10)]
-    by_steps = sum(integrand.subs(T, t) for t in midpoints).subs(h, 0) / 10
-    assert differ_at(exact, by_steps, {})
-    record_property(
-        "witness", f"x = ({x1}, {-x1}), f = y_1: integral {exact}, ten steps {by_steps}"
-    )
+    size, w = sp.Symbol("size", positive=True), W[:, :2]
+    x = sp.Matrix([[size, -size]])  # var = size^2, so S = t size where h = 0
+    y = layer_norm(x, w, sp.zeros(1, 2), norm_eps=0, deviation=[size])  # the integrals: complete
+    steps = [sp.Rational(2 * step + 1, 20) for step in range(10)]
+    slopes = [layer_norm_jacobian(t * x, w, t * size)[:, 0] for t in steps]
+    by_steps = sum((x * slope)[0] for slope in slopes) / 10
+    assert identical(by_steps, 0)
+    assert differ_at(y[0], by_steps, where((w, [1, 1])))
+    record_property("witness", "x = (4, -4), w = 1, f = y_1, h -> 0: integral 1, ten steps 0")

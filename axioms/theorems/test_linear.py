@@ -12,7 +12,7 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, generic, identical, sign_cases
+from axioms.decide import differ_at, generic, identical, sign_cases, where
 from axioms.leave_one_out import leave_one_out
 from axioms.rules import add, epsilon, epsilon_without_bias, linear_map
 
@@ -81,12 +81,12 @@ def test_one_linear_output_gets_leave_one_out_shrunk_by_the_stabiliser(record_pr
     "refuted",
 )
 def test_epsilon_rule_is_not_leave_one_out_at_finite_epsilon(record_property):
-    x, w, eps = sp.Matrix([[1, 1]]), sp.Matrix([1, 2]), sp.Rational(1, 4)
-    (r_x,) = epsilon(x, w, linear_map(x, w), eps=eps)
-    symbols = dict(zip(X, x, strict=True))
-    loo = list(leave_one_out(linear_map(X, w)[0], symbols).values())
-    assert all(differ_at(r, l, {}) for r, l in zip(r_x, loo, strict=True))
-    record_property("witness", f"x = {list(x)}, W = {list(w)}, eps = {eps}: {list(r_x)} vs {loo}")
+    x, w = generic("x", 1, 2, positive=True), generic("w", 2, 1, positive=True)
+    (r_x,) = epsilon(x, w, linear_map(x, w), eps=EPS)
+    loo = leave_one_out(linear_map(x, w)[0], {e: e for e in x})
+    point = where((x, [1, 1]), (w, [1, 2]), (EPS, sp.Rational(1, 4)))
+    assert all(differ_at(r, loo[e], point) for r, e in zip(r_x, x, strict=True))
+    record_property("witness", "x = (1, 1), W = (1, 2), eps = 1/4: 12/13, 24/13 versus 1, 2")
 
 
 @pytest.mark.theorem(
@@ -110,12 +110,13 @@ def test_a_bias_in_the_denominator_keeps_leave_one_out(record_property):
     "refuted",
 )
 def test_a_bias_outside_the_denominator_loses_leave_one_out(record_property):
-    x, w, b = sp.Matrix([[1, 3]]), sp.Matrix([1, 1]), sp.Matrix([[2]])
-    (r_x,) = epsilon_without_bias(x, w, linear_map(x, w, b), eps=0, bias=b)
-    f = linear_map(X, w, b)[0]
-    loo = list(leave_one_out(f, dict(zip(X, x, strict=True))).values())
-    assert all(differ_at(r, l, {}) for r, l in zip(r_x, loo, strict=True))
-    record_property("witness", f"x = {list(x)}, W = {list(w)}, b = {b[0]}: {list(r_x)} vs {loo}")
+    w, b = W[:, 0], B[:, 0]
+    z = linear_map(X, w, b)
+    (r_x,) = epsilon_without_bias(X, w, z, eps=0, bias=b)
+    loo = leave_one_out(z[0], {x: x for x in X})
+    point = where((X, [1, 3]), (w, [1, 1]), (b, [2]))
+    assert all(differ_at(r, loo[x], point) for r, x in zip(r_x, X, strict=True))
+    record_property("witness", "x = (1, 3), W = (1, 1), b = 2: 3/2, 9/2 versus 1, 3")
 
 
 @pytest.mark.theorem(

@@ -22,7 +22,7 @@ import sympy as sp
 
 from axioms.canonizers import merge_products
 from axioms.composites import ATTNLRP
-from axioms.decide import differ_at, generic, identical
+from axioms.decide import differ_at, generic, identical, where
 from axioms.graph import leaf
 from axioms.propagate import evaluate, explain
 from axioms.rules import (
@@ -83,14 +83,13 @@ def test_folding_keeps_relevance_if_biases_are_in_the_denominator(record_propert
     "refuted",
 )
 def test_folding_changes_relevance_if_biases_are_left_out(record_property):
-    x, w1, w2 = sp.ones(1, 2), sp.eye(2), sp.ones(2, 1)
-    b1, b2, r = sp.Matrix([[1, 0]]), sp.zeros(1, 1), sp.Matrix([[3]])
-    split, folded = two_layers(epsilon_without_bias, eps=0, biases=(b1, b2), point=(x, w1, w2, r))
-    assert all(differ_at(a, b, {}) for a, b in zip(split, folded, strict=True))
+    w1, w2, b2, r = sp.diag(*W1[0, :]), W2[:, :1], B2[:, :1], R[:, :1]
+    split, folded = two_layers(epsilon_without_bias, eps=0, biases=(B1, b2), point=(X, w1, w2, r))
+    point = where((X, [1, 1]), (W1[0, :], [1, 1]), (w2, [1, 1]), (B1, [1, 0]), (b2, [0]), (r, [3]))
+    assert all(differ_at(a, b, point) for a, b in zip(split, folded, strict=True))
     record_property(
-        "witness", f"x = {list(x)}, W1 = 1, b1 = {list(b1)}, W2 = {list(w2)}: "
-        f"{list(split)} versus {list(folded)}"
-    )  # fmt: skip
+        "witness", "x = (1, 1), W1 = 1, b1 = (1, 0), W2 = (1, 1), R = 3: 2, 1 versus 3/2, 3/2"
+    )
 
 
 @pytest.mark.theorem(
@@ -159,12 +158,12 @@ def test_a_product_of_two_distributes_over_a_sum_in_the_limit(record_property):
 def test_merged_products_do_not_distribute_over_terms_of_unequal_degree(record_property):
     a, b, c, d = map(leaf, "abcd")
     graphs = [merge_products(graph) for graph in ((a + b * d) * c, a * c + b * d * c)]
-    at = {"a": 1, "b": 2, "c": 6, "d": 1}
-    values = [evaluate(graph, at)[graph] for graph in graphs]
-    assert values[0] == values[1]
-    one, other = (explain(graph, at, ATTNLRP) for graph in graphs)
-    assert differ_at(one["c"], other["c"], {})
-    record_property("witness", f"{at}, both {values[0][0]}: c gets {one['c']} versus {other['c']}")
+    at = {name: sp.Symbol(name, real=True) for name in "abcd"}
+    assert identical(*(evaluate(graph, at)[graph] for graph in graphs))
+    one, other = (explain(graph, at, ATTNLRP)["c"] for graph in graphs)
+    point = dict(zip(at.values(), (1, 2, 6, 1), strict=True))
+    assert differ_at(one, other, point)
+    record_property("witness", "a = 1, b = 2, c = 6, d = 1, both 18: c gets 9 versus 7")
 
 
 @pytest.mark.theorem(
@@ -191,14 +190,16 @@ def test_the_split_by_size_conserves(record_property):
     "refuted",
 )
 def test_the_split_by_size_depends_on_brackets(record_property):
-    a, b, c = (sp.Matrix([[value]]) for value in (2, -1, 1))
-    r = sp.Matrix([[2]])
-    flat = [e[0] for e in add_by_size([a, b, c], r, eps=0)]
-    r_inner, r_c = add_by_size([a + b, c], r, eps=0)
+    size, gap = sp.symbols("size gap", positive=True)
+    a, b, c = (sp.Matrix([[value]]) for value in (size + gap, -size, gap))  # a + b = gap
+    flat = [e[0] for e in add_by_size([a, b, c], R1, eps=0)]
+    r_inner, r_c = add_by_size([a + b, c], R1, eps=0)
     nested = [e[0] for e in (*add_by_size([a, b], r_inner, eps=0), r_c)]
-    assert sum(flat) == sum(nested) == r[0]
-    assert all(differ_at(one, other, {}) for one, other in zip(nested, flat, strict=True))
-    record_property("witness", f"(2 - 1) + 1, R = 2: {nested} versus {flat}")
+    assert identical(sum(flat), R1[0])
+    assert identical(sum(nested), R1[0])
+    point = where((size, 1), (gap, 1), (R1, [2]))
+    assert all(differ_at(one, other, point) for one, other in zip(nested, flat, strict=True))
+    record_property("witness", "(2 - 1) + 1, R = 2: 2/3, 1/3, 1 versus 1, 1/2, 1/2")
 
 
 @pytest.mark.theorem(
@@ -219,7 +220,7 @@ def test_the_split_by_size_keeps_brackets_around_one_sign_only(record_property):
         nested = add_by_size([a, b], r_inner, eps=0)
         total, left = sp.expand(size_a + size_b), inner[0] * sign_of(inner[0])
         assert identical(nested[0][0], flat[0][0] * left * (total + c) / (total * (left + c)))
-        # the factor is 1 where the two sides of the fraction do not differ
+        # the factor is 1 where the two sides of the fraction do not differ: c > 0
         assert identical(left * (total + c) - total * (left + c), c * (left - total))
         assert identical(left, total) == (sign_a == sign_b)
     record_property("method", "cancel over generic sizes, every order and every sign of a and b")
@@ -260,15 +261,14 @@ def test_folding_batch_norm_changes_nothing_in_the_limit(rule, record_property):
     "refuted",
 )
 def test_folding_a_batch_norm_with_the_identity_rule_changes_relevance(record_property):
-    x, w, b, r = sp.ones(1, 1), sp.Matrix([[2]]), sp.zeros(1, 1), sp.Matrix([[6]])
-    slope, shift = scale_and_shift(*(sp.Matrix([[value]]) for value in (2, 4, 1, 2)))
+    x, w, b, r, *norm = (m[:1, :1] for m in (X, W1, B1, R, GAMMA, BETA, MEAN, SIGMA))
+    slope, shift = scale_and_shift(*norm)
     (r_z,) = identity(r)
     (unfolded,) = epsilon(x, w, r_z, eps=0, bias=b)
     (folded,) = epsilon(x, w * slope, r, eps=0, bias=linear_map(b, slope, shift))
-    assert differ_at(unfolded[0], folded[0], {})
-    record_property(
-        "witness", f"x = 1, W = 2, y = z + 3, R = {r[0]}: {unfolded[0]} versus {folded[0]}"
-    )
+    values = zip((x, w, b, r, *norm), (1, 2, 0, 6, 2, 4, 1, 2), strict=True)
+    assert differ_at(unfolded[0], folded[0], where(*((m, [value]) for m, value in values)))
+    record_property("witness", "x = 1, W = 2, y = z + 3, R = 6: 6 versus 12/5")
 
 
 @pytest.mark.theorem(
@@ -278,15 +278,15 @@ def test_folding_a_batch_norm_with_the_identity_rule_changes_relevance(record_pr
     "refuted",
 )
 def test_folding_batch_norm_changes_relevance_by_z_plus(record_property):
-    x, w, r = sp.ones(1, 2), sp.Matrix([1, -3]), sp.ones(1, 1)
+    size, gap = sp.symbols("size gap", positive=True)
+    x, w = sp.ones(1, 2), sp.Matrix([size, -size - gap])
     slope, shift = scale_and_shift(*(sp.Matrix([[value]]) for value in (-1, 0, 0, 1)))
-    (r_z,) = z_plus(linear_map(x, w), slope, r, eps=0, bias=shift)
+    (r_z,) = z_plus(linear_map(x, w), slope, R1, eps=0, bias=shift)
     (unfolded,) = z_plus(x, w, r_z, eps=0)
-    (folded,) = z_plus(x, w * slope, r, eps=0, bias=shift)
-    assert all(differ_at(a, b, {}) for a, b in zip(unfolded, folded, strict=True))
-    record_property(
-        "witness", f"x = {list(x)}, W = {list(w)}, y = -z: {list(unfolded)} vs {list(folded)}"
-    )
+    (folded,) = z_plus(x, w * slope, R1, eps=0, bias=shift)
+    point = where((size, 1), (gap, 2), (R1, [1]))
+    assert all(differ_at(a, b, point) for a, b in zip(unfolded, folded, strict=True))
+    record_property("witness", "x = (1, 1), W = (1, -3), y = -z, R = 1: 1, 0 versus 0, 1")
 
 
 @pytest.mark.theorem(
@@ -307,10 +307,13 @@ def test_folded_implementations_of_batch_norm_agree_at_every_epsilon(record_prop
         folded.append(epsilon(X, w, R, eps=EPS, bias=b, sign=S2)[0])
     assert identical(*folded)
 
-    # unfolded, at eps = 1: centring z = 3 by the mean 1 is a layer of its own, which absorbs
-    r, one = sp.ones(1, 1), sp.ones(1, 1)
-    (direct,) = epsilon(3 * one, one, r, eps=1, bias=-one)
-    (r_centred,) = epsilon(2 * one, one, r, eps=1)
-    (in_two,) = epsilon(3 * one, one, r_centred, eps=1, bias=-one)
-    assert differ_at(direct[0], in_two[0], {})
-    record_property("method", "cancel over generic layers and signs; z = 3, mean 1 for the second")
+    # unfolded, centring z by its mean is a layer of its own, whose stabiliser absorbs
+    mean, centred = (sp.Matrix([[x]]) for x in sp.symbols("mean centred", positive=True))
+    z, one = mean + centred, sp.ones(1, 1)
+    (direct,) = epsilon(z, one, R1, eps=EPS, bias=-mean)
+    (r_centred,) = epsilon(centred, one, R1, eps=EPS)
+    (in_two,) = epsilon(z, one, r_centred, eps=EPS, bias=-mean)
+    assert identical(in_two[0], direct[0] * (1 - EPS / (centred[0] + EPS)))
+    point = where((mean, [1]), (centred, [2]), (R1, [1]), (EPS, 1))
+    assert differ_at(direct[0], in_two[0], point)
+    record_property("method", "cancel over generic layers and signs; unfolded, a factor below 1")

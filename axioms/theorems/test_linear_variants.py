@@ -8,10 +8,10 @@ Main statements
       where no contribution is negative, and otherwise neither leave-one-out nor invariant when
       two linear layers are folded
   27  gamma gives the inputs all but the shares of bias and stabiliser; it is Eq. 1 at gamma = 0
-      and z+ as gamma -> infinity, where the stabiliser drops out; at no gamma > 0 is it
-      invariant when two linear layers are folded
+      and z+ as gamma -> infinity, where the stabiliser drops out; one pair of linear layers
+      shows for every gamma > 0 that folding changes it
   28  alpha-beta gives the inputs alpha P / (P + eps) - beta N / (N + eps) of R: alpha - beta of it
-      as eps -> 0 if P, N > 0, but alpha of it if N = 0; it is z+ at (1, 0)
+      as eps -> 0 if P, N > 0, but alpha of it if N = 0; it is z+ at (1, 0), and at no alpha Eq. 1
 """
 
 import itertools
@@ -19,7 +19,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, identical
+from axioms.decide import differ_at, identical, where
 from axioms.leave_one_out import leave_one_out
 from axioms.rules import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
 
@@ -94,24 +94,24 @@ def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative(record_property):
     "refuted",
 )
 def test_z_plus_is_not_leave_one_out(record_property):
-    w = sp.Matrix([2, -1])
-    y = linear_map(ONES, w)
-    (r_x,) = z_plus(ONES, w, y, eps=0)
-    x = sp.Matrix([sp.symbols("x0:2")])
-    loo = list(leave_one_out(linear_map(x, w)[0], dict.fromkeys(x, 1)).values())
-    assert loo == list(epsilon(ONES, w, y, eps=0)[0])
-    assert all(differ_at(a, b, {}) for a, b in zip(r_x, loo, strict=True))
-    record_property("witness", f"x = {list(ONES)}, W = {list(w)}: {list(r_x)} versus {loo}")
+    x, w = sp.Matrix([sp.symbols("x0:2", positive=True)]), sp.Matrix([SIZES[0], -SIZES[1]])
+    y = linear_map(x, w)
+    (r_x,) = z_plus(x, w, y, eps=0)
+    (by_eq_1,) = epsilon(x, w, y, eps=0)
+    loo = sp.Matrix([list(leave_one_out(y[0], {e: e for e in x}).values())])
+    assert identical(loo, by_eq_1)
+    point = where((x, [1, 1]), (SIZES[0], 2), (SIZES[1], 1))
+    assert all(differ_at(a, b, point) for a, b in zip(r_x, loo, strict=True))
+    record_property("witness", "x = (1, 1), W = (2, -1): 1, 0 versus 2, -1")
 
 
 FIRST, SECOND = sp.Matrix([[1, 0], [1, 1]]), sp.Matrix([1, -1])
 
 
 def split_and_folded(rule):
-    """Relevance of x under (x W1) W2 and under x (W1 W2), an output of R = 1."""
-    hidden, r = linear_map(ONES, FIRST), sp.ones(1, 1)
-    (r_hidden,) = rule(hidden, SECOND, r)
-    (split,), (folded,) = rule(ONES, FIRST, r_hidden), rule(ONES, FIRST * SECOND, r)
+    """Relevance of x = (1, 1) under (x W1) W2 and under x (W1 W2), an output of relevance R."""
+    (r_hidden,) = rule(linear_map(ONES, FIRST), SECOND, R)
+    (split,), (folded,) = rule(ONES, FIRST, r_hidden), rule(ONES, FIRST * SECOND, R)
     return split, folded
 
 
@@ -124,11 +124,11 @@ def split_and_folded(rule):
 def test_z_plus_depends_on_how_a_linear_map_is_split(record_property):
     split, folded = split_and_folded(lambda x, w, r: z_plus(x, w, r, eps=0))
     by_eq_1 = split_and_folded(lambda x, w, r: epsilon(x, w, r, eps=0))
-    assert by_eq_1[0] == by_eq_1[1]
-    assert all(differ_at(a, b, {}) for a, b in zip(split, folded, strict=True))
+    assert identical(*by_eq_1)
+    assert all(differ_at(a, b, {R[0]: 1}) for a, b in zip(split, folded, strict=True))
     record_property(
         "witness",
-        f"W1 = {FIRST.tolist()}, W2 = {list(SECOND)}, R = 1: {list(split)} vs {list(folded)}",
+        "x = (1, 1), W1 = [[1, 0], [1, 1]], W2 = (1, -1), R = 1: 1/2, 1/2 versus 0, 1",
     )
 
 
@@ -176,17 +176,19 @@ def test_gamma_lies_between_the_epsilon_rule_and_z_plus(record_property):
 
 @pytest.mark.theorem(
     27,
-    "At some gamma > 0, the gamma rule gives two linear layers without bias and their product the "
-    "same relevance as epsilon -> 0.",
-    "refuted",
+    "For no gamma > 0 does the gamma rule give all pairs of linear layers without bias and their "
+    "products the same relevance as epsilon -> 0.",
+    "proved",
 )
 def test_gamma_depends_on_how_a_linear_map_is_split(record_property):
     split, folded = split_and_folded(lambda x, w, r: gamma(x, w, r, eps=0, strength=STRENGTH))
-    gap = sp.factor(split[1] - folded[1])
-    assert identical(gap, STRENGTH / (2 * STRENGTH + 1))  # 0 at gamma = 0 only
-    assert differ_at(split[1], folded[1], {STRENGTH: 1})
+    gap = STRENGTH / (2 * STRENGTH + 1)  # > 0 at every gamma > 0
+    assert identical(split[0], folded[0] - gap * R[0])
+    assert identical(split[1], folded[1] + gap * R[0])
     record_property(
-        "witness", f"W1 = {FIRST.tolist()}, W2 = {list(SECOND)}, R = 1: x2 differs by {gap}"
+        "method",
+        "one pair for every gamma: at x = (1, 1), W1 = [[1, 0], [1, 1]], W2 = (1, -1) folding "
+        "moves gamma R/(2 gamma + 1) from x2 to x1; cancel",
     )
 
 
@@ -211,32 +213,33 @@ def test_alpha_beta_conserves_where_both_signs_occur(record_property):
 
 @pytest.mark.theorem(
     28,
-    "With alpha - beta = 1 the alpha-beta rule conserves relevance as epsilon -> 0.",
+    "With alpha - beta = 1 and beta > 0 the alpha-beta rule conserves relevance as epsilon -> 0.",
     "refuted",
 )
 def test_alpha_beta_creates_relevance_where_no_contribution_is_negative(record_property):
-    w, r, eps = sp.Matrix([1, 2]), sp.ones(1, 1), sp.Symbol("e", positive=True)
-    (r_x,) = alpha_beta(ONES, w, r, eps=eps, alpha=2, beta=1)
-    total = sum(r_x.subs(eps, 0))
-    assert differ_at(total, r[0], {})
-    record_property(
-        "witness", f"x = {list(ONES)}, W = {list(w)}, (2, 1): {total} from an output of R = {r[0]}"
-    )
+    w = sp.Matrix(SIZES[:2])
+    (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=1 + BETA, beta=BETA)
+    total = sum(r_x).subs(EPS, 0)
+    assert identical(total, (1 + BETA) * R[0])
+    assert differ_at(total, R[0], where((w, [1, 2]), (BETA, 1), (R, [1])))
+    record_property("witness", "x = (1, 1), W = (1, 2), (2, 1): 2 from an output of R = 1")
 
 
 @pytest.mark.theorem(
     28,
-    "The alpha-beta rule with alpha - beta = 1 is Eq. 1 as epsilon -> 0 for some fixed alpha.",
-    "refuted",
+    "For no fixed alpha is the alpha-beta rule with alpha - beta = 1 Eq. 1 as epsilon -> 0: with "
+    "contributions p and -n, p > n > 0, it is so at alpha = p/(p - n) alone.",
+    "proved",
 )
 def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
-    eps, found = sp.Symbol("e", positive=True), []
-    points = [sp.Matrix([2, -1]), sp.Matrix([3, -1])]
-    for w in points:
-        (r_x,) = alpha_beta(ONES, w, sp.ones(1, 1), eps=eps, alpha=ALPHA, beta=ALPHA - 1)
-        (by_eq_1,) = epsilon(ONES, w, sp.ones(1, 1), eps=0)
-        (only,) = sp.solve((r_x - by_eq_1).subs(eps, 0), ALPHA).values()
-        found.append(only)
-    assert differ_at(*found, {})
-    needed = ", ".join(f"{list(w)} needs alpha = {a}" for w, a in zip(points, found, strict=True))
-    record_property("witness", f"x = {list(ONES)}: W = {needed}")
+    n, gap = sp.symbols("n gap", positive=True)
+    p = n + gap
+    w = sp.Matrix([p, -n])
+    (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=ALPHA, beta=ALPHA - 1)
+    (by_eq_1,) = epsilon(ONES, w, R, eps=0)
+    apart = (r_x - by_eq_1).subs(EPS, 0)
+    needed = p / gap
+    assert identical(apart[0], R[0] * (ALPHA - needed))  # 0 where alpha is what is needed
+    assert identical(apart[1], R[0] * (needed - ALPHA))
+    assert differ_at(needed, needed.subs(gap, 2 * gap), {n: 1, gap: 1})  # no alpha is both
+    record_property("method", "cancel over generic p and n; W = (2, -1) needs 2, (3, -1) needs 3/2")

@@ -14,7 +14,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, generic, identical, sign_cases
+from axioms.decide import differ_at, generic, identical, sign_cases, where
 from axioms.rules import add, bilinear_epsilon, epsilon, equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
@@ -114,26 +114,28 @@ def test_the_signed_split_between_query_and_position_conserves(record_property):
     "refuted",
 )
 def test_absolute_shares_of_position_do_not_conserve(record_property):
-    q, cos, sin = sp.Matrix([[1, 1]]), sp.Rational(3, 5), sp.Rational(4, 5)
-    r = sp.ones(1, 2)
-    of_q, of_position = by_products(q, cos, sin, r, eps=0)
-    signed = sum(of_q) + sum(of_position)
+    of_q, of_position = by_products(Q, COS, SIN, R, eps=0)
+    assert identical(sum(of_q) + sum(of_position), sum(R))
     absolute = sum(of_q) + sum(map(abs, of_position))
-    assert signed == sum(r)
-    assert differ_at(absolute, sum(r), {})
-    record_property(
-        "witness", f"q = (1, 1), cos = {cos}, sin = {sin}, R = (1, 1): {absolute} of {signed}"
-    )
+    angle = (COS, sp.Rational(3, 5)), (SIN, sp.Rational(4, 5))
+    assert differ_at(absolute, sum(R), where((Q, [1, 1]), (R, [1, 1]), *angle))
+    record_property("witness", "q = (1, 1), cos = 3/5, sin = 4/5, R = (1, 1): 5 of 2")
 
 
 @pytest.mark.theorem(
     22,
-    "Absolute values sum to the size of the signed sum if and only if no two shares differ in "
-    "sign; otherwise they exceed it by twice the smaller of the two sums of one sign.",
+    "The absolute values of the four shares of position of a rotary pair sum to the size of their "
+    "signed sum if and only if no two of them differ in sign; otherwise they exceed it by twice "
+    "the smaller of the two sums of one sign.",
     "proved",
 )
 def test_absolute_sums_exceed_signed_ones_by_what_cancels(record_property):
+    # Any four shares of position occur: these are their halved products at R = z, so z cancels.
     sizes = sp.symbols("a:4", positive=True)
+    z = Q * rotation(COS, SIN)
+    _, found = by_products(Q, COS, SIN, z, eps=0)
+    parts = [a * b / 2 for row in terms(Q, COS, SIN) for a, b in row]
+    assert all(identical(share, part) for share, part in zip(found, parts, strict=True))
     for signs in itertools.product((1, -1), repeat=4):
         shares = [s * size for s, size in zip(signs, sizes, strict=True)]
         above = sum(x for x in shares if x.is_positive)

@@ -15,7 +15,7 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, generic, identical
+from axioms.decide import differ_at, generic, identical, where
 from axioms.rules import add, bilinear_epsilon, epsilon
 
 EPS, SIZE = sp.symbols("epsilon size", positive=True)
@@ -62,18 +62,17 @@ def test_a_rescaled_projection_divides_its_stabiliser(record_property):
     "refuted",
 )
 def test_rescaled_projections_change_relevance_at_finite_epsilon(record_property):
-    x, eps, found = sp.ones(1, 1), 1, []
-    for c in (1, 2):
-        w_q, w_k = sp.Matrix([[2 * c]]), sp.Matrix([[sp.Rational(2, c)]])
-        halves = bilinear_epsilon(x * w_q, (x * w_k).T, sp.Matrix([[9]]), eps=eps)
-        through = [
-            epsilon(x, w, half, eps=eps)[0][0] for w, half in zip((w_q, w_k), halves, strict=True)
-        ]
-        found.append(sum(through))
-    assert differ_at(*found, {})
-    record_property(
-        "witness", f"x = 1, W_q = W_k = 2, R = 9, eps = {eps}: {found[0]}, with c = 2 {found[1]}"
-    )
+    x, q, k, r = (generic(name, 1, 1, positive=True) for name in "xqkr")
+    found = []
+    for c in (1, SIZE):
+        projections = c * q, k / c
+        halves = bilinear_epsilon(x * projections[0], (x * projections[1]).T, r, eps=EPS)
+        through = (
+            epsilon(x, w, half, eps=EPS)[0] for w, half in zip(projections, halves, strict=True)
+        )
+        found.append(sum(part[0] for part in through))
+    assert differ_at(*found, where((x, [1]), (q, [2]), (k, [2]), (r, [9]), (SIZE, 2), (EPS, 1)))
+    record_property("witness", "x = 1, W_q = W_k = 2, R = 9, eps = 1: 16/3, with c = 2 26/5")
 
 
 @pytest.mark.theorem(

@@ -15,73 +15,63 @@ import itertools
 
 import pytest
 import sympy as sp
-from sympy.polys.matrices import DomainMatrix
 
 from axioms import kinds
+from axioms.canonizers import merge_products
 from axioms.composites import Composite
-from axioms.decide import differ_at, identical
-from axioms.graph import leaf
+from axioms.decide import differ_at, generic, identical
+from axioms.graph import leaf, topological
 from axioms.propagate import explain
 from axioms.rewrites import bracketings
+from axioms.rules import add_by_size
 
 CONSERVATION, SYMMETRY, INVARIANCE = AXIOMS = (
     "conservation",
     "symmetry",
     "implementation invariance",
 )
+R = sp.Symbol("R", real=True)
 EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
+GRADIENT = Composite("gradient x input", {kinds.PRODUCT: kinds.GRADIENT})
 
 
 def graphs(n):
     """Every bracketing of every ordering of n factors: (shape, order of the factors)."""
-    return list(itertools.product(range(len(shapes(n))), itertools.permutations(range(n))))
+    shapes = len(bracketings([leaf(f"x{i}") for i in range(n)]))
+    return list(itertools.product(range(shapes), itertools.permutations(range(n))))
 
 
-def shapes(n):
-    return bracketings([leaf(f"x{i}") for i in range(n)])
+def tree(graph):
+    shape, order = graph
+    return bracketings([leaf(f"x{i}") for i in order])[shape]
 
 
-def swaps(n):
-    """Renamings that generate all others: neighbours change names."""
-    for k in range(n - 1):
-        names = list(range(n))
-        names[k : k + 2] = names[k + 1], names[k]
-        yield names
+def renamed(graph, names):
+    shape, order = graph
+    return shape, tuple(names[i] for i in order)
 
 
-def equations(n, axioms):
-    """Rows ({(graph, factor): coefficient}, right-hand side) that say ``axioms``."""
-    if CONSERVATION in axioms:
+def swap(n, i, j):
+    """The renaming of n factors that exchanges i and j; such swaps generate all others."""
+    names = list(range(n))
+    names[i], names[j] = j, i
+    return names
+
+
+def equations(n, axiom):
+    """Pairs of what an axiom says is equal, each a sum of shares or a number, per unit of R."""
+    if axiom == CONSERVATION:
         for graph in graphs(n):
-            yield {(graph, i): 1 for i in range(n)}, 1
-    if SYMMETRY in axioms:
-        for (shape, order), names in itertools.product(graphs(n), swaps(n)):
-            renamed = shape, tuple(names[i] for i in order)
+            yield [(graph, i) for i in range(n)], 1
+    if axiom == SYMMETRY:
+        for graph, k in itertools.product(graphs(n), range(n - 1)):
+            names = swap(n, k, k + 1)
             for i in range(n):
-                yield {((shape, order), i): 1, (renamed, names[i]): -1}, 0
-    if INVARIANCE in axioms:
+                yield [(graph, i)], (renamed(graph, names), names[i])
+    if axiom == INVARIANCE:
         for one, other in itertools.pairwise(graphs(n)):
             for i in range(n):
-                yield {(one, i): 1, (other, i): -1}, 0
-
-
-def solved(n, axioms):
-    """Dimension of the tables of shares that obey ``axioms``, and one of them."""
-    unknown = {share: k for k, share in enumerate(itertools.product(graphs(n), range(n)))}
-    rows = list(equations(n, axioms))
-    table = {}
-    for k, (row, rhs) in enumerate(rows):
-        table[k] = {unknown[share]: sp.QQ(value) for share, value in row.items()}
-        if rhs:
-            table[k][len(unknown)] = sp.QQ(rhs)
-    system = DomainMatrix(table, (len(rows), len(unknown) + 1), sp.QQ)
-    reduced, pivots = system.rref()
-    assert len(unknown) not in pivots  # the equations do not contradict each other
-    found = dict.fromkeys(unknown, sp.Integer(0))
-    shares = list(unknown)
-    for row, pivot in enumerate(pivots):
-        found[shares[pivot]] = sp.QQ.to_sympy(reduced[row, len(unknown)].element)
-    return len(unknown) - len(pivots), found
+                yield [(one, i)], (other, i)
 
 
 @pytest.mark.theorem(
@@ -92,10 +82,39 @@ def solved(n, axioms):
 )
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_axioms_force_equal_shares_of_a_product(n, record_property):
-    freedom, shares = solved(n, AXIOMS)
-    assert freedom == 0
-    assert set(shares.values()) == {sp.Rational(1, n)}
-    record_property("method", f"n = {n}: {len(shares)} unknown shares, one exact solution")
+    share = {
+        key: sp.Symbol(f"share{k}") for k, key in enumerate(itertools.product(graphs(n), range(n)))
+    }
+    for graph, i in share:
+        # each term is 0 by one axiom: R - sum of shares, and share - share of equal value
+        terms = [sum(share[graph, j] for j in range(n)) - R]
+        for j in range(n):
+            names = swap(n, i, j)
+            turned = renamed(graph, names)
+            terms += [share[graph, i] - share[turned, j], share[turned, j] - share[graph, j]]
+        assert identical(n * share[graph, i] - R, sum(terms))
+    for graph in graphs(n):  # and that table is the one of merged products
+        found = explain(merge_products(tree(graph)), ones(n), EQUAL_SPLIT, relevance=R)
+        assert all(identical(r, R / n) for r in found.values())
+    record_property("method", "n R_i - R as a sum of what the axioms say is 0, for every graph")
+
+
+def ones(n):
+    return {f"x{i}": 1 for i in range(n)}  # the rules of products read no values
+
+
+def all_to_x0(node, xs, r, options):
+    """R of every product to the operand that x0 is part of."""
+    inside = [any(x.name == "x0" for x in topological(arg)) for arg in node.args]
+    return [r if found else 0 * r for found in inside]
+
+
+WITHOUT = {
+    CONSERVATION: {"composite": GRADIENT},
+    SYMMETRY: {"composite": EQUAL_SPLIT, "instead": {kinds.PRODUCT: all_to_x0}},
+    INVARIANCE: {"composite": EQUAL_SPLIT},
+}
+"""For each axiom, the sweep whose shares obey the other two."""
 
 
 @pytest.mark.theorem(
@@ -106,40 +125,21 @@ def test_the_axioms_force_equal_shares_of_a_product(n, record_property):
 )
 @pytest.mark.parametrize("dropped", AXIOMS)
 def test_each_axiom_is_needed(dropped, record_property):
-    others = [axiom for axiom in AXIOMS if axiom != dropped]
-    n = 3
-    tables = {
-        CONSERVATION: {share: 1 for share in itertools.product(graphs(n), range(n))},
-        SYMMETRY: {(g, i): int(i == 0) for g, i in itertools.product(graphs(n), range(n))},
-        INVARIANCE: by_brackets(n),
-    }
-    table = tables[dropped]
-    obeyed = {
-        axiom: all(
-            sum(value * table[share] for share, value in row.items()) == rhs
-            for row, rhs in equations(n, [axiom])
+    n, share = 3, {}
+    for graph in graphs(n):
+        found = explain(tree(graph), ones(n), relevance=R, **WITHOUT[dropped])
+        share |= {(graph, i): found[f"x{i}"] for i in range(n)}
+    for axiom in AXIOMS:
+        obeyed = all(
+            identical(sum(share[key] for key in keys), R if other == 1 else share[other])
+            for keys, other in equations(n, axiom)
         )
-        for axiom in AXIOMS
-    }
-    assert obeyed == {axiom: axiom != dropped for axiom in AXIOMS}
-    freedom, _ = solved(n, others)
-    assert freedom > 0
-    shares = [table[graphs(n)[0], i] for i in range(n)]
-    assert any(differ_at(share, sp.Rational(1, n), {}) for share in shares)
-    record_property(
-        "witness", f"without {dropped} (freedom {freedom}): {'/'.join(map(str, shares))} of R"
-    )
-
-
-def by_brackets(n):
-    """Shares of the equal split at every product of two, from the sweep itself."""
-    table = {}
-    for shape, order in graphs(n):
-        at = {f"x{position}": 1 for position in range(n)}
-        found = explain(shapes(n)[shape], at, EQUAL_SPLIT)
-        for position, i in enumerate(order):
-            table[(shape, order), i] = found[f"x{position}"]
-    return table
+        assert obeyed == (axiom != dropped)
+    shares = [share[graphs(n)[0], i] for i in range(n)]
+    differing = next(r for r in shares if not identical(r, R / n))
+    assert differ_at(differing, R / n, {R: 1})
+    shown = "/".join(str(r / R) for r in shares)
+    record_property("witness", f"without {dropped}: {shown} of R = 1, where R/n is 1/3")
 
 
 @pytest.mark.theorem(
@@ -150,17 +150,21 @@ def by_brackets(n):
 )
 def test_shares_by_size_obey_the_axioms_too(record_property):
     x = sp.symbols("x1:4", positive=True)
-    shares = [e / sum(x) for e in x]  # a function of x alone, so of no implementation
-    assert identical(sum(shares), 1)
+    # by |x|: a function of the factors alone, so of no implementation
+    (shares,) = zip(
+        *add_by_size([sp.Matrix([[e]]) for e in x], sp.Matrix([[R]]), eps=0), strict=True
+    )
+    assert identical(sum(shares), R)
     for names in itertools.permutations(range(3)):
-        renamed = dict(zip(x, (x[k] for k in names), strict=True))
+        swapped = dict(zip(x, (x[k] for k in names), strict=True))
         assert all(
-            identical(shares[i].subs(renamed, simultaneous=True), shares[names[i]])
+            identical(shares[i].subs(swapped, simultaneous=True), shares[names[i]])
             for i in range(3)
         )
-    witness = dict(zip(x, (1, 2, 3), strict=True))
-    assert differ_at(shares[0], sp.Rational(1, 3), witness)
-    record_property("witness", f"x = (1, 2, 3): {'/'.join(str(s.subs(witness)) for s in shares)}")
+    witness = dict(zip((*x, R), (1, 2, 3, 1), strict=True))
+    assert differ_at(shares[0], R / 3, witness)
+    shown = "/".join(str(s.subs(witness)) for s in shares)
+    record_property("witness", f"x = (1, 2, 3), R = 1: {shown}, where R/n is 1/3")
 
 
 @pytest.mark.theorem(
@@ -170,18 +174,17 @@ def test_shares_by_size_obey_the_axioms_too(record_property):
     "proved",
 )
 def test_shares_that_know_no_units_are_equal(record_property):
-    x, t = sp.symbols("x1:4", positive=True), sp.Symbol("t", positive=True)
-    # shares c_i x_1^p_i1 x_2^p_i2 x_3^p_i3: by a unit of factor k they change by t^p_ik
-    powers, scale = sp.symbols("p1:10", integer=True), sp.symbols("c1:4", positive=True)
-    exponent = sp.Matrix(3, 3, powers)
-    shares = [scale[i] * sp.prod(x[k] ** exponent[i, k] for k in range(3)) for i in range(3)]
-    change = [
-        sp.powsimp(sp.expand_power_base(shares[i].subs(x[k], t * x[k])) / shares[i])
-        for i, k in itertools.product(range(3), repeat=2)
-    ]
-    assert change == [t**power for power in powers]  # 1 for all t: every power is 0
-    free = [share.subs(dict.fromkeys(powers, 0)) for share in shares]
-    assert free == list(scale)  # numbers: the linear system above decides them
-    freedom, table = solved(3, AXIOMS)
-    assert (freedom, set(table.values())) == (0, {sp.Rational(1, 3)})
-    record_property("method", "t^p = 1 for all t leaves p = 0, then the linear system")
+    # log share_i = c_i + sum_k p_ik log x_k, and a new unit of x_k adds log t to log x_k
+    c, p, log_x = generic("c", 3, 1), generic("p", 3, 3), generic("log_x", 3, 1)
+    log_t = sp.Symbol("log_t", real=True)
+    for k in range(3):
+        moved = log_x + log_t * sp.eye(3)[:, k]
+        change = (c + p * moved) - (c + p * log_x)
+        assert identical(change, log_t * p[:, k])  # 0 for every t: p is 0
+    # what is left are numbers, which the axioms make R/n, as merged products have it
+    merged = merge_products(tree(graphs(3)[0]))
+    found = explain(merged, ones(3), EQUAL_SPLIT, relevance=R)
+    assert all(identical(r, R / 3) for r in found.values())
+    record_property(
+        "method", "cancel: a change by p_ik log t leaves p = 0, then the statement before"
+    )

@@ -1,0 +1,129 @@
+"""What a verdict rests on: each run of a theorem's test must have decided what it says.
+
+A pytest plugin, with one hook: both ``pytest axioms`` and ``lrp-axioms prove`` use it.
+"""
+
+import inspect
+import re
+
+import pytest
+
+from axioms.decide import Record, apart, recording, value_at
+
+VERDICTS = ("proved", "refuted")
+COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a test is given
+
+
+def claim(marker: pytest.Mark) -> tuple[int, str, str]:
+    """Number, statement and verdict of ``@pytest.mark.theorem``; ValueError if it has others."""
+    try:
+        bound = inspect.signature(lambda number, statement, verdict: 0).bind(
+            *marker.args, **marker.kwargs
+        )
+    except TypeError as error:
+        raise ValueError(f"{error}; write theorem(number, statement, verdict)") from None
+    number, statement, verdict = bound.args
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict {verdict!r}; write one of {', '.join(VERDICTS)}")
+    return number, statement, verdict
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    marker = item.get_closest_marker("theorem")
+    if marker is None:
+        return (yield)
+    with recording() as record:
+        result = yield
+    words = "; ".join(str(text) for key, text in item.user_properties if key == "witness")
+    try:
+        _, _, verdict = claim(marker)
+        found = proof(record) if verdict == "proved" else refutation(record, words)
+    except ValueError as error:
+        found, why = [], str(error)
+    if not found:
+        pytest.fail(why, pytrace=False)
+    item.user_properties += [*found, *((RAN, name) for name in record.ran)]
+    return result
+
+
+def proof(record: Record) -> list[tuple[str, object]]:
+    """How many identities were decided, or a ValueError that says why they are no proof."""
+    if not record.identities:
+        raise ValueError(
+            "no identity was decided: a proof passes both sides to axioms.decide.identical"
+        )
+    general = [sides for sides in record.identities if _symbols(*sides)]
+    if not general:
+        raise ValueError(
+            f"{_equation(*record.identities[0])}: every identity is one of two constants; decide "
+            "it over symbols"
+        )
+    if not record.ran and all(lhs == rhs for lhs, rhs in general):
+        raise ValueError(
+            f"{_equation(*general[0])}: every identity has the same expression on both sides; "
+            "compute one of them by the project's rules"
+        )
+    _needs_to_run(record)
+    return [(COUNT, len(general)), *((POINT, text) for text in _evaluated(record))]
+
+
+def refutation(record: Record, words: str) -> list[tuple[str, object]]:
+    """The points that refute, evaluated again, or a ValueError that says why none does.
+
+    ``words`` is what the test says of them; it must name two values that differ.
+    """
+    if not record.differences:
+        raise ValueError(
+            "no witness was decided: a refutation passes both sides, in symbols, and the point to "
+            "axioms.decide.differ_at"
+        )
+    _needs_to_run(record)
+    points = _evaluated(record)
+    values = [
+        [str(value_at(side, point)) for side in (lhs, rhs)]
+        for lhs, rhs, point in record.differences
+    ]
+    if words and not any(all(_names(words, value) for value in pair) for pair in values):
+        raise ValueError(
+            f"witness {words!r} names no two values that differ; they are {'; '.join(points)}"
+        )
+    return [(COUNT, len(record.identities)), *((POINT, text) for text in points)]
+
+
+def _evaluated(record: Record) -> list[str]:
+    """Every recorded difference, its point put into both sides again."""
+    texts = []
+    for lhs, rhs, point in record.differences:
+        if not _symbols(lhs, rhs):
+            raise ValueError(
+                f"{lhs} versus {rhs} are two constants, with nothing to put a point into; pass "
+                "both sides in symbols"
+            )
+        one, other = value_at(lhs, point), value_at(rhs, point)
+        used = {x: point[x] for x in sorted(_symbols(lhs, rhs), key=str)}
+        where = ", ".join(f"{x} = {value}" for x, value in used.items())
+        if not apart(one, other):
+            raise ValueError(f"both sides are {one} at {where}: that refutes nothing")
+        texts.append(f"{where}: {one} versus {other}")
+    return texts
+
+
+def _needs_to_run(record: Record):
+    if not record.ran:
+        raise ValueError(
+            "nothing of the project ran: decide about what axioms.rules, axioms.propagate or "
+            "another module of axioms computes"
+        )
+
+
+def _symbols(lhs, rhs) -> set:
+    return lhs.free_symbols | rhs.free_symbols
+
+
+def _equation(lhs, rhs) -> str:
+    return f"{lhs} = {rhs}"
+
+
+def _names(words: str, value: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", words) is not None
