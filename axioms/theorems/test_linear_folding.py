@@ -61,7 +61,8 @@ def two_layers(rule, *, eps, biases=(None, None), signs=(None, None), point=(X, 
     "proved",
 )
 def test_folding_linear_layers_changes_nothing_in_the_limit(record_property):
-    assert identical(*two_layers(epsilon, eps=0))
+    r = linear_map(X * W1, W2).multiply_elementwise(R)
+    assert identical(*two_layers(epsilon, eps=0, point=(X, W1, W2, r)))
     record_property("method", "cancel over generic 2 x 2 layers and relevances of both outputs")
 
 
@@ -72,7 +73,8 @@ def test_folding_linear_layers_changes_nothing_in_the_limit(record_property):
     "proved",
 )
 def test_folding_keeps_relevance_if_biases_are_in_the_denominator(record_property):
-    assert identical(*two_layers(epsilon, eps=0, biases=(B1, B2)))
+    r = linear_map(linear_map(X, W1, B1), W2, B2).multiply_elementwise(R)  # R per unit of output
+    assert identical(*two_layers(epsilon, eps=0, biases=(B1, B2), point=(X, W1, W2, r)))
     record_property("method", "cancel over generic 2 x 2 layers, biases and relevances")
 
 
