@@ -102,8 +102,8 @@ def test_block_after_block_compiles(monkeypatch):
             assert_same(explain(batch), want)
 
 
-def test_more_shapes_than_the_compilers_default_are_compiled(monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
+@torch._dynamo.config.patch(recompile_limit=2)
+def test_more_shapes_than_the_compilers_default_are_compiled():
     model, batch = one_layer(), cases.tiny_batch()
     parts = [{key: x[:n, :m] for key, x in batch.items()} for n, m in [(1, 1), (1, 3), (2, 4)]]
     want = [attribute(model, part) for part in parts]
