@@ -39,11 +39,12 @@ Y = layer_norm(X, W, B, norm_eps=0, deviation=[S])
 )
 def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
     s = generic("s", 1, WIDTH)  # the identity holds whatever the signs are, so in every case
-    (r_x,) = held_deviation(X, W, B, R, eps=EPS, deviation=[S], sign=s)
-    d = [Y[k] + EPS * s[k] for k in range(WIDTH)]
-    assert identical(sum(r_x), sum(R[k] * (Y[k] - B[k]) / d[k] for k in range(WIDTH)))
-    absorbed = sum(R[k] * (B[k] + EPS * s[k]) / d[k] for k in range(WIDTH))
-    assert identical(sum(r_x) + absorbed, sum(R))
+    d = Y + EPS * s
+    r = R.multiply_elementwise(d)  # R is relevance per unit of stabilised output, as generic
+    (r_x,) = held_deviation(X, W, B, r, eps=EPS, deviation=[S], sign=s)
+    assert identical(sum(r_x), sum(r[k] * (Y[k] - B[k]) / d[k] for k in range(WIDTH)))
+    absorbed = sum(r[k] * (B[k] + EPS * s[k]) / d[k] for k in range(WIDTH))
+    assert identical(sum(r_x) + absorbed, sum(r))
     record_property("method", f"cancel over {WIDTH} generic channels and generic signs")
 
 

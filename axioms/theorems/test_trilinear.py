@@ -21,7 +21,7 @@ from axioms.rules import chain_epsilon
 EPS = sp.Symbol("epsilon", positive=True)
 WEIGHTS = ("W_q", "W_k", "W_v")
 MERGED = {kinds.BILINEAR: lambda node, xs, r, options: chain_epsilon(xs, r, **options)}
-SIZES = [(2, 1, 1), (1, 2, 2)]  # tokens, channels of the input and of q and k, channels of v
+SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
 
 
 def factorizations():
