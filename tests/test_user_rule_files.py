@@ -155,12 +155,12 @@ def test_an_exit_in_the_file_is_a_message_and_status_2(tmp_path):
     path.write_text("import sys\nsys.exit(0)\n")
     result = CliRunner().invoke(app, ["prove", str(path)])
     assert result.exit_code == 2
-    assert "exits.py:2: SystemExit: 0" in "".join(result.stderr.split("\n"))
+    assert "exits.py:2:SystemExit:0" in "".join(result.stderr.split())
 
 
 def test_the_help_says_that_the_file_is_executed():
-    shown = CliRunner().invoke(app, ["prove", "--help"], env={"COLUMNS": "200"}).output
-    assert "it is executed" in " ".join(shown.split())
+    shown = CliRunner().invoke(app, ["prove", "--help"]).output
+    assert "itisexecuted" in "".join(filter(str.isalnum, shown))  # however it is wrapped
 
 
 def test_the_command_shows_one_theorem_as_text_and_as_latex():
