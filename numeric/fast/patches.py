@@ -19,10 +19,12 @@ def twin(model: nn.Module) -> nn.Module:
     twins: dict[nn.Module, nn.Module] = {}
     for module in model.modules():
         twins[module] = object.__new__(type(module))
-        held = vars(module) | {name: vars(module)[name].copy() for name in OWN}
+        held = vars(twins[module])
+        held.update(vars(module))
+        for name in OWN:
+            held[name] = held[name].copy()
         parameters = module._parameters.items()
         held["_parameters"] = {name: _frozen(x) for name, x in parameters}
-        vars(twins[module]).update(held)
     for module, other in twins.items():
         children = module._modules.items()
         vars(other)["_modules"] = {name: twins.get(child) for name, child in children}
