@@ -7,7 +7,6 @@ import typer
 
 from benchmarks import files
 from benchmarks.console import console, mendable, problems, track
-from benchmarks.errors import RunError
 
 
 def attribute(
@@ -51,18 +50,18 @@ def attribute(
             models.check_device(device)
             classifier = models.load(model, device=device)
             of_file = data.unlabelled(file.name, texts)
-            text.check(classifier, of_file)
+            row = Row(
+                name=output.name,
+                table="attribute",
+                dataset=of_file.name,
+                model=classifier.name,
+                curves=False,
+                variants={name: {"method": name} for name in chosen},
+            )
+            text.check(classifier, of_file, [row])
         with mendable(f"--output {output}"):
             output.mkdir(parents=True, exist_ok=True)
-    row = Row(
-        name=output.name,
-        table="attribute",
-        dataset=of_file.name,
-        model=classifier.name,
-        curves=False,
-        variants={name: {"method": name} for name in chosen},
-    )
-    with mendable(catch=(RunError, ValueError, OSError)):
+    with mendable(f"--output {output}"):
         found = text.run(row, classifier, of_file, output=output.parent, engine=place, track=track)
     columns, limit = found.table.column_names, found.settings["tokens_at_most"]
     console.print(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.console import console, mendable, problems
+from benchmarks.console import check_files, console, mendable, problems
 from benchmarks.files import check_sentence
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
@@ -33,7 +33,8 @@ def audit(
 ):
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
     with mendable():
-        _check(text, composite, epsilon, worst, {"--html": html, "--json": json_file})
+        _check(text, composite, epsilon, worst)
+        check_files(html=html, json=json_file)
         with problems.status("loading the model"):
             from benchmarks import models
 
@@ -58,7 +59,7 @@ def audit(
         console.print(f"wrote {path}", markup=False, soft_wrap=True)
 
 
-def _check(text, composite, epsilon, worst, files):
+def _check(text, composite, epsilon, worst):
     if text is not None:
         check_sentence(text)
     if composite not in COMPOSITES:
@@ -69,11 +70,6 @@ def _check(text, composite, epsilon, worst, files):
         )
     if worst < 0:
         raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
-    for option, path in files.items():
-        if path and path.is_dir():
-            raise ValueError(f"{option} {path} is a folder; pass a file in it")
-        if path and not path.parent.is_dir():
-            raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")
 
 
 def _check_input(model, text, image, *, of_images):
@@ -91,14 +87,20 @@ def _text(classifier, text):
 
 def _image(classifier, path):
     """Positions of a vision transformer: those set before the patches, then patches by row."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
-        picture = Image.open(path).convert("RGB") if path else Image.fromarray(_pattern())
-    except UnidentifiedImageError as error:
+        if path:
+            with Image.open(path) as file:
+                picture = file.convert("RGB")
+        else:
+            picture = Image.fromarray(_pattern())
+    except Exception as error:  # of any type, as its readers meet what they did not expect
+        if isinstance(error, OSError) and error.strerror:
+            raise
         raise ValueError(
-            f"--image {path} is no image that can be read; pass a PNG or a JPEG"
-        ) from (error)
+            f"--image {path} is no image that can be read ({error}); pass a PNG or a JPEG"
+        ) from error
     inputs = classifier.processor(picture, return_tensors="pt")
     size = classifier.model.config.patch_size
     _, _, height, width = inputs["pixel_values"].shape

@@ -14,6 +14,7 @@ from benchmarks.attribute_command import attribute
 from benchmarks.audit_command import audit
 from benchmarks.console import (
     bars,
+    check_files,
     console,
     each_with_bars,
     mendable,
@@ -21,7 +22,6 @@ from benchmarks.console import (
     spell_what_cannot_be_encoded,
     track,
 )
-from benchmarks.errors import RunError
 from benchmarks.files import check_sentence
 
 app = typer.Typer(
@@ -99,8 +99,7 @@ def explain(
     """Colour the tokens of a text by their relevance for one class."""
     with mendable():
         check_sentence(text)
-        if html and not html.parent.is_dir():
-            raise ValueError(f"--html {html}: there is no folder {html.parent}; make it first")
+        check_files(html=html)
         with problems.status("loading the model"):
             from benchmarks import models
             from numeric import attribute, render
@@ -186,11 +185,9 @@ def reproduce(
         texts = data.load(dataset, data_dir=local).first(examples)
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
-        check(classifier, texts)
-        with mendable(f"--output {output}"):
-            output.mkdir(parents=True, exist_ok=True)
+        check(classifier, texts, [r for t in wanted for r in experiments.needed_rows(t, texts)])
     shown = bars()
-    with mendable(catch=RunError):
+    with mendable(f"--output {output}"):
         found = experiments.reproduce(
             classifier,
             texts,

@@ -7,6 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -58,6 +59,15 @@ def _plain(letter):
     return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"
 
 
+def check_files(**files: Path | None) -> None:
+    """Raises ValueError for an option, by its name, at whose value no file can be written."""
+    for option, path in files.items():
+        if path and path.is_dir():
+            raise ValueError(f"--{option} {path} is a folder; pass a file in it")
+        if path and not path.parent.is_dir():
+            raise ValueError(f"--{option} {path}: there is no folder {path.parent}; make it first")
+
+
 @contextmanager
 def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation)):
     """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
@@ -67,7 +77,7 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
     try:
         yield
     except catch as error:
-        system = place and isinstance(error, OSError)
+        system = place and isinstance(error, OSError) and error.strerror
         message = f"{place}: {error.strerror}; pass another one" if system else str(error)
         problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
         raise typer.Exit(code=2) from error

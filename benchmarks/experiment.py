@@ -56,7 +56,14 @@ class Result:
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         write_atomically(folder / f"{self.name}.json", lambda path: path.write_text(text, "utf-8"))
         if self.examples:
-            pq.write_table(pa.table(self.examples), folder / f"{self.name}.parquet")
+            table = pa.table(self.examples)
+            write_atomically(
+                folder / f"{self.name}.parquet", lambda path: pq.write_table(table, path)
+            )
+
+
+TYPES = {"name": str, "table": str, "title": str, "text": str, "settings": dict, "rows": list}
+TYPES |= {"notes": list, "seconds": int | float, "provenance": dict}
 
 
 def read(path: Path) -> Result:
@@ -66,12 +73,15 @@ def read(path: Path) -> Result:
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        wrong = [key for key, kind in TYPES.items() if not isinstance(record[key], kind)]
+        if wrong or not all(isinstance(note, str) for note in record["notes"]):
+            raise TypeError(f"{', '.join(wrong or ['notes'])} of another type")
         rows = [
             {k: math.nan if v is None and k != "layer" else v for k, v in row.items()}
             for row in record["rows"]
         ]
         return Result(**record | {"rows": rows, "notes": tuple(record["notes"])})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(
             f"{path} is no result of this program ({type(error).__name__}: {error}); remove it, "
             "or run the experiment again"

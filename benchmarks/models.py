@@ -213,6 +213,8 @@ def _source(name):
                 "save_pretrained, or 'embedded'"
             )
         return Path(name)
+    if Path(name).exists():
+        raise UnavailableError(f"model {name!r} is a file; pass the folder that it is in")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UnavailableError(
             f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "

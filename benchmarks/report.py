@@ -1,14 +1,19 @@
 """All results as one self-contained HTML page."""
 
 import base64
+import logging
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks import tables
 from benchmarks.errors import RunError
-from benchmarks.experiment import Result, provenance, read
+from benchmarks.experiment import Result, provenance, read, write_atomically
+
+log = logging.getLogger(__name__)
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "assets"),
@@ -22,76 +27,94 @@ TEMPLATES = Environment(
 def load(folder: Path) -> list[Result]:
     """All results in a folder and the folders in it, in the order of the paper.
 
-    Raises RunError if there is none, and for a file that is broken.
+    Results are files that are called as their table, such as table2-sst2.json; the log names
+    others.  Raises RunError for one that is broken.
     """
-    paths = [path for path in sorted(folder.rglob("*.json")) if path.name != "record.json"]
-    if not paths:
-        raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
     order = list(tables.COLUMNS)
-    results = [read(path) for path in paths]
-    for path, result in zip(paths, results, strict=True):
-        if result.table not in order:
-            raise RunError(
-                f"{path} is no result of this program (table {result.table!r}); remove it, or run "
-                "the experiment again"
-            )
+    named = re.compile(rf"({'|'.join(order)})(-.*)?")
+    results = []
+    for path in sorted(folder.rglob("*.json")):
+        if named.fullmatch(path.stem):
+            results.append(replace(read(path), name=path.stem))
+            if results[-1].table not in order:
+                raise RunError(
+                    f"{path} is no result of this program (table {results[-1].table!r}); remove "
+                    "it, or run the experiment again"
+                )
+        elif path.name != "record.json":
+            log.info("%s is left out: no result has such a name", path)
     return sorted(results, key=lambda result: (order.index(result.table), result.name))
 
 
 def write(folder: Path) -> list[Path]:
-    """report.html and report.md of all results in ``folder``, in it."""
-    results = load(folder)
-    found = {"report.html": render(results), "report.md": markdown(results)}
+    """report.html and report.md of all results in ``folder``, in it.
+
+    Raises RunError if there is none, and for one that cannot be shown.
+    """
+    sections = [_section(result) for result in load(folder)]
+    if not sections:
+        raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
+    found = {"report.html": render(sections), "report.md": markdown(sections)}
     for name, content in found.items():
-        (folder / name).write_text(content, encoding="utf-8")
+        write_atomically(folder / name, lambda path, text=content: path.write_text(text, "utf-8"))
     return [folder / name for name in found]
 
 
-def markdown(results: Sequence[Result]) -> str:
+def _section(result):
+    """All that is shown of a result."""
+    from benchmarks import figures  # matplotlib, which those who only measure do without
+
+    try:
+        headers, rows = tables.cells(result)
+        image = figures.png(result)
+        return {
+            "result": result,
+            "columns": list(zip(headers, tables.numeric(rows, len(headers)), strict=True)),
+            "rows": rows,
+            "image": image and base64.b64encode(image).decode(),
+            "markdown": [] if result.table == "theorems" else [tables.markdown(result)],
+            "summary": list(_summary(result)),
+        }
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"{result.name}.json has rows of another kind ({type(error).__name__}: {error}); "
+            "remove it, or run the experiment again"
+        ) from error
+
+
+def markdown(sections: Sequence[dict]) -> str:
     """All tables and findings but the list of theorems, for a README."""
     parts = []
-    for result in results:
-        parts += [
-            f"### {tables.escaped(result.title)}",
-            *([] if result.table == "theorems" else [tables.markdown(result)]),
-        ]
+    for section in sections:
+        result = section["result"]
+        parts += [f"### {tables.escaped(result.title)}", *section["markdown"]]
         if result.notes:
             parts.append("\n".join(f"- {tables.escaped(note)}" for note in result.notes))
     return "\n\n".join(parts) + "\n"
 
 
-def render(results: Sequence[Result]) -> str:
+def render(sections: Sequence[dict]) -> str:
     """The page: summary, then every table and figure with what determined it."""
-    from benchmarks import figures  # matplotlib, which those who only measure do without
-
-    sections = []
-    for result in results:
-        headers, rows = tables.cells(result)
-        image = figures.png(result)
-        image = image and base64.b64encode(image).decode()
-        columns = list(zip(headers, tables.numeric(rows), strict=True))
-        sections.append({"result": result, "columns": columns, "rows": rows, "image": image})
     template = TEMPLATES.get_template("report.html.j2")
-    return template.render(sections=sections, summary=_summary(results), provenance=provenance())
+    summary = [line for section in sections for line in section["summary"]]
+    return template.render(sections=sections, summary=summary, provenance=provenance())
 
 
-def _summary(results):
+def _summary(result):
     """The answers to the two questions that most readers come with."""
-    lines = []
-    for result in results:
-        if result.table == "theorems":
-            lines += result.notes
-        if result.table == "table2":
-            for method, everything, content, *_ in tables.cells(result)[1]:
-                if method in ("AttnLRP", "CP-LRP"):
-                    lines.append(
-                        f"{result.settings['dataset']}, {method}: r with Leave-One-Out is "
-                        f"{everything} over all tokens, {content} over content tokens."
-                    )
-            lines += result.notes
-    for last in [result.rows[-1] for result in results if result.table == "time"]:
-        lines.append(
+    if result.table == "theorems":
+        yield from result.notes
+    if result.table == "table2":
+        for method, everything, content, *_ in tables.cells(result)[1]:
+            if method in ("AttnLRP", "CP-LRP"):
+                yield (
+                    f"{result.settings['dataset']}, {method}: r with Leave-One-Out is "
+                    f"{everything} over all tokens, {content} over content tokens."
+                )
+        yield from result.notes
+    if result.table == "time" and result.rows:
+        last = result.rows[-1]
+        yield (
             f"Leave-One-Out takes {last['LOO / AttnLRP']:.1f} times as long as AttnLRP at "
             f"{last['tokens']} tokens."
         )
-    return lines

@@ -13,7 +13,7 @@ from benchmarks import agreement, beyond, engines, report, rows, text, timing
 from benchmarks.data import Texts
 from benchmarks.engines import IN_PROCESS, Engine
 from benchmarks.errors import RunError
-from benchmarks.experiment import Result, Track, undefined, untracked
+from benchmarks.experiment import Result, Track, undefined, untracked, write_atomically
 from benchmarks.models import Classifier
 from benchmarks.table1 import digits, mnist
 from benchmarks.workers import Each, in_turn, processes
@@ -54,13 +54,16 @@ def reproduce(
     Theorems, networks and shards of texts are shared out to ``workers`` processes, or the shards
     to an ``engine``; a model on a GPU stays here.  Time is measured when nothing else is at work,
     of texts up to ``longest`` tokens.
-    Raises RunError where ``output`` holds a run of another configuration.
+    Raises RunError where ``output`` holds a run of another configuration, or a broken result, and
+    ValueError for images that cannot be read.
     """
     from benchmarks import figures  # matplotlib, which those who only measure do without
 
-    output.mkdir(parents=True, exist_ok=True)
     for table in wanted:  # before anything runs
         needed(table, data)
+    report.load(output)
+    images = mnist.load(data_dir=data_dir) if "table1-mnist" in wanted else None
+    output.mkdir(parents=True, exist_ok=True)
     with processes(workers) as each:
         if engine is IN_PROCESS and classifier.model.device.type == "cpu":
             engine = engines.of(each)
@@ -68,7 +71,7 @@ def reproduce(
             "theorems": lambda: theorems(each=each, track=track),
             "table1": lambda: table1(each=each, track=track),
             "table1-mnist": lambda: mnist.sweep(
-                mnist.load(data_dir=data_dir), output=output / "table1-mnist", track=track
+                images, output=output / "table1-mnist", track=track
             ),
             "time": lambda: timing.lrp_versus_loo(classifier, longest=longest, track=track),
         }
@@ -80,10 +83,14 @@ def reproduce(
                 result = other[table]()
             result.write(output)
             if image := figures.png(result):
-                (output / f"{result.name}.png").write_bytes(image)
+                write_atomically(output / f"{result.name}.png", partial(_put, image))
             if table == wanted[-1]:
                 report.write(output)
             yield result
+
+
+def _put(content, path):
+    path.write_bytes(content)
 
 
 def chosen(tables: Sequence[str] | None) -> Sequence[str]:
@@ -127,6 +134,14 @@ def needed(table: str, data: Texts) -> list[str]:
     return list(found)
 
 
+def needed_rows(table: str, data: Texts) -> list[rows.Row]:
+    """Those that are ``needed``, on the texts of ``data``."""
+    return [
+        replace(row, name=row.name.replace(f"-{row.dataset}", f"-{data.name}"), dataset=data.name)
+        for row in map(rows.load, needed(table, data))
+    ]
+
+
 def text_table(
     table: str,
     classifier: Classifier,
@@ -139,11 +154,10 @@ def text_table(
     """One table of the text experiments, from the runs it needs."""
     start = time.perf_counter()
     make, _ = TEXT[table]
-    runs = []
-    for name in needed(table, data):
-        row = rows.load(name)
-        row = replace(row, name=name.replace(f"-{row.dataset}", f"-{data.name}"), dataset=data.name)
-        runs.append(text.run(row, classifier, data, output=output, engine=engine, track=track))
+    runs = [
+        text.run(row, classifier, data, output=output, engine=engine, track=track)
+        for row in needed_rows(table, data)
+    ]
     return replace(make(agreement.measured(runs)), seconds=time.perf_counter() - start)
 
 

@@ -181,7 +181,7 @@ def cells(result: Result, *, only: Mapping = EVERY) -> tuple[list[str], list[lis
 def markdown(result: Result) -> str:
     """The table as Markdown, short."""
     headers, rows = cells(result, only=SHORT)
-    right = numeric(rows)
+    right = numeric(rows, len(headers))
     lines = [[" ".join(header.split()) for header in headers]]
     lines += [["--:" if n else "---" for n in right], *rows]
     return "\n".join(f"| {' | '.join(map(escaped, line))} |" for line in lines)
@@ -203,15 +203,16 @@ def terminal(result: Result, *, only: Mapping = SHORTEST) -> Table:
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    for n, (header, right) in enumerate(zip(headers, numeric(rows), strict=True)):
-        width = max(len(row[n]) for row in rows) if right else None  # rather wrap its header
+    for n, (header, right) in enumerate(zip(headers, numeric(rows, len(headers)), strict=True)):
+        widths = [len(row[n]) for row in rows if right]  # of a number: rather wrap its header
+        width = max(widths, default=None)
         table.add_column(Text(header), justify="right" if right else "left", min_width=width)
     for row in rows:
         table.add_row(*map(Text, row))
     return table
 
 
-def numeric(rows: list[list[str]]) -> list[bool]:
+def numeric(rows: list[list[str]], columns: int) -> list[bool]:
     """Which columns hold numbers alone."""
     number = re.compile(rf"[-+]?\d|{DASH}")
-    return [all(map(number.match, column)) for column in zip(*rows, strict=True)]
+    return [all(number.match(row[n]) for row in rows) for n in range(columns)]

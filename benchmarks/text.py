@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from axioms.composites import UnassignedOperation
 from benchmarks import runner
 from benchmarks.data import Texts
 from benchmarks.engines import IN_PROCESS, Engine
@@ -27,6 +28,7 @@ from numeric.fast.sweep import sweep
 from numeric.inputs import Batch, positions, prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
+FEW = 3  # words of a text on which rows are tried
 GAP = "completeness_gap"  # of Integrated Gradients, among its details
 
 
@@ -41,12 +43,21 @@ class Run:
     commits: list[str]  # of the code that measured
 
 
-def check(classifier: Classifier, data: Texts) -> None:
+def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> None:
     """Explains the first text, so that what cannot be explained is refused before long runs.
 
+    The rows that are ``needed`` are measured on its first words.
     Raises ValueError or UnassignedOperation, as ``attribute`` does.
     """
     attribute(classifier.model, _encode(classifier, data.texts[:1], return_tensors="pt"))
+    few = " ".join(data.texts[0].split()[:FEW])
+    start = replace(data, texts=(few,), labels=data.labels[:1])
+    for row in needed:
+        measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
+        try:
+            MEASURES[row.table](replace(row, curves=False), measured_in, start, [0])
+        except (ValueError, UnassignedOperation) as error:
+            raise ValueError(f"leave out {row.name}, which cannot be measured: {error}") from error
 
 
 def run(

@@ -198,35 +198,6 @@ def test_the_limit_of_other_models_is_what_their_config_says(tmp_path):
         assert limit == 20
 
 
-MENDABLE = {
-    "no file": (["missing.txt"], "missing.txt: No such file or directory; pass another file"),
-    "no such column": (["stars.csv"], "no column 'text', only stars, review; mend the file, or"),
-    "an output in the way": (["good.txt", "--output", "notes.md"], "--output notes.md: "),
-    "an output below a file": (["good.txt", "--output", "notes.md/a"], "--output notes.md/a: "),
-    "an output without a name": (["good.txt", "--output", ""], "--output . has no name"),
-    "a device of no kind": (["good.txt", "--device", "foo"], "device 'foo' is not available"),
-    "a device without data": (["good.txt", "--device", "meta"], "device 'meta' is not available"),
-    "a device of others": (["good.txt", "--device", "xla"], "device 'xla' is not available"),
-    "a device that is not there": (["good.txt", "--device", "cuda:99"], "'cuda:99' is not avail"),
-    "an unknown method": (["good.txt", "--method", "grad"], "--method grad: pass attnlrp, cp-lrp"),
-    "an unknown engine": (["good.txt", "--engine", "spark"], "the engines are local, ray"),
-}
-
-
-@pytest.mark.parametrize("case", MENDABLE)
-def test_what_a_user_can_mend_is_one_message(run, case, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "notes.md").write_text("a")
-    (tmp_path / "good.txt").write_text("fine\n")
-    (tmp_path / "stars.csv").write_text("stars,review\n3,fine\n1,dull\n")
-    arguments, part = MENDABLE[case]
-    code, out, err = run("attribute", *arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert part in err
-    assert not (tmp_path / "results").exists()
-
-
 def test_a_device_of_no_kind_is_refused_on_a_cluster_too(monkeypatch):
     two_cpus = SimpleNamespace(is_initialized=lambda: True, cluster_resources=lambda: {"CPU": 2})
     monkeypatch.setitem(sys.modules, "ray", two_cpus)

@@ -86,55 +86,6 @@ def test_a_checkpoint_without_classifier_weights_is_refused(editable):
         models.load(str(editable))
 
 
-def spoil_weights(folder):
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def spoil_config(folder):
-    (folder / "config.json").write_text("{")
-
-
-def spoil_shape(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 10}))
-
-
-def spoil_kind(folder):
-    (folder / "config.json").write_text('{"model_type": "abacus"}')
-
-
-def remove_weights(folder):
-    (folder / "model.safetensors").unlink()
-
-
-@pytest.mark.parametrize(
-    "spoil", [spoil_weights, spoil_config, spoil_shape, spoil_kind, remove_weights]
-)
-def test_a_broken_folder_is_refused_with_what_it_must_hold(editable, spoil):
-    spoil(editable)
-    with pytest.raises(models.UnavailableError, match="could not be loaded") as caught:
-        models.load(str(editable))
-    assert str(editable) in str(caught.value)
-    assert "save_pretrained" in str(caught.value)
-    assert "Hub" not in str(caught.value)
-
-
-def test_a_folder_without_a_tokenizer_is_refused(editable):
-    for path in [*editable.glob("tokenizer*"), *editable.glob("vocab*")]:
-        path.unlink()
-    with pytest.raises(ValueError, match="has no tokenizer: every word would be unknown"):
-        models.load(str(editable))
-
-
-def test_a_folder_without_a_model_and_a_path_to_nothing_are_refused(tmp_path):
-    with pytest.raises(models.UnavailableError, match=r"has no config.json"):
-        models.load(str(tmp_path))
-    for name in (str(tmp_path / "nowhere"), "./nowhere", "a/b/c"):
-        with pytest.raises(models.UnavailableError, match="does not exist"):
-            models.load(name)
-
-
 PINNED = "textattack/bert-base-uncased-SST-2"
 REVISIONS = [
     ("embedded", {}, None),

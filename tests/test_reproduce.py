@@ -1,10 +1,12 @@
 """The commands ``reproduce`` and ``report``: files, resumed runs, and folders that are refused."""
 
+import errno
 import gzip
-import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from PIL import Image
 from benchmarks import cli, data, models, report, reproduce, tables, text
 from benchmarks.experiment import read
 from tests import program
+from tests.traces import contents
 
 ALL = (".json", ".parquet", ".png")
 FILES = {"table1": ALL, "table2-embedded": ALL, "figure2-embedded": ALL}
@@ -116,6 +119,7 @@ def measured(monkeypatch):
 
     for table, measure in text.MEASURES.items():
         monkeypatch.setitem(text.MEASURES, table, counting(measure))
+    monkeypatch.setattr(text, "check", lambda *_: None)  # which measures, too
     return names
 
 
@@ -233,26 +237,24 @@ def test_report_renders_the_results_of_a_folder_and_of_those_in_it(run, small, t
     assert read(tmp_path / "theorems.json") == replace(result, examples={})
 
 
-NO_RESULT = {
-    "no JSON": "{",
-    "a list": "[]",
-    "no rows": '{"name": "table2"}',
-    "a key too many": '{"rows": [], "notes": [], "colour": 1}',
-    "an unknown table": json.dumps(
-        {"name": "x", "table": "table9", "title": "", "text": "", "settings": {}}
-        | {"rows": [], "notes": []}
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NO_RESULT)
-def test_a_file_that_is_no_result_is_named(run, small, tmp_path, name):
+def test_other_files_beside_results_are_left_out(run, small, tmp_path):
     reproduce.theorems().write(tmp_path)
-    (tmp_path / "notes.json").write_text(NO_RESULT[name])
+    (tmp_path / "audit.json").write_text("{")
     code, _, err = run("report", tmp_path)
-    assert (code, err.count("error:")) == (2, 1)
-    assert f"{tmp_path / 'notes.json'} is no result of this program" in err
-    assert not (tmp_path / "report.html").exists()
+    assert (code, err) == (0, f"{tmp_path / 'audit.json'} is left out: no result has such a name\n")
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_last_report_as_it_was(run, small, tmp_path, monkeypatch, failing):
+    assert run("reproduce", "theorems", "--output", tmp_path)[0] == 0
+    before = contents(tmp_path)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, failing, mock.Mock(side_effect=full))
+    code, _, err = run("reproduce", "theorems", "--output", tmp_path)
+    assert (code, err) == (
+        2, f"error: --output {tmp_path}: No space left on device; pass another one\n"
+    )  # fmt: skip
+    assert contents(tmp_path) == before
 
 
 def test_undefined_numbers_are_null_in_json_and_a_dash_on_the_page(tmp_path, capsys):

@@ -135,21 +135,6 @@ def test_the_rules_of_the_example_conserve_but_for_what_they_say():
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["no_such_file.py"], "no_such_file.py: there is no such file"),
-        ([str(EXAMPLE), "--show", "1"], "pass one only"),
-        (["--latex"], "--show N"),
-        (["--show", "999"], "the numbers are 1"),
-    ],
-)
-def test_what_cannot_be_shown_is_one_error_with_the_next_step(arguments, message):
-    result = CliRunner().invoke(app, ["prove", *arguments])
-    assert result.exit_code == 2
-    assert message in " ".join(result.stderr.split())
-
-
 def test_an_exit_in_the_file_is_a_message_and_status_2(tmp_path):
     path = tmp_path / "exits.py"
     path.write_text("import sys\nsys.exit(0)\n")
