@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce notebooks test lint bench baseline mutants clean
+.PHONY: setup reproduce notebooks test test-fast lint bench baseline mutants clean
 
 setup: $(SETUP)
 
@@ -28,6 +28,13 @@ notebooks: $(SETUP)
 # A process per core, each with one thread: the tests multiply small matrices.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+# The rules of every layer, that the layers agree, and what the program reads: in a minute.
+FAST := symbolic_rules composites by_kind reference_rules reference layers_agree \
+	fast_matches_reference attribute evaluate_by_hand correlation data rows
+test-fast: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal \
+		axioms/theorems/test_attention.py $(FAST:%=tests/test_%.py) $(ARGS)
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
