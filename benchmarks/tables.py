@@ -154,7 +154,6 @@ COLUMNS: dict[str, list[Column]] = {
 MATTER = (
     "test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24",
     "test_the_softmax_rule_does_not_conserve_relevance",
-    "test_leaving_one_key_out_is_not_removing_its_summand",
 )
 """Theorems by their tests: what the paper's two questions come to."""
 
@@ -165,7 +164,7 @@ SHORTEST = SHORT | {
     "theorems": lambda row: (
         row["test"].endswith(MATTER) or row["verdict"] not in ("proved", "refuted")
     ),
-    "figure2": lambda row: row["order"] != "single layer" and row["layer"] % 4 == 0,
+    "figure2": lambda row: row["order"] in ("AttnLRP", "front to back") and row["layer"] % 4 == 0,
 }
 """Which of them a terminal shows beside all other tables."""
 

@@ -1,6 +1,8 @@
 """What ``reproduce`` prints fits two screens; pages have every row."""
 
 import ast
+import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -9,7 +11,9 @@ from axioms.prove import THEOREMS
 from benchmarks import tables
 from benchmarks.experiment import Result
 
-ORDERS = ("front to back", "single layer")
+ROOT = Path(__file__).resolve().parent.parent
+SCREENS = 2 * 47
+ORDERS = ("front to back", "back to front", "single layer")
 LAYERS = [("AttnLRP", 0), *((order, n) for order in ORDERS for n in range(1, 13))]
 
 
@@ -58,3 +62,14 @@ def test_pages_have_every_layer_and_a_terminal_every_fourth(convert):
         *([str(n), "front to back"] for n in (4, 8, 12)),
     ]
     assert convert(result("figure2", rows)).count("single layer") == 12
+
+
+def test_the_sample_in_the_readme_is_whole_and_fits_two_screens_of_80_columns():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    (sample,) = re.findall(r"```\n(Theorems: .*?)```", readme, flags=re.DOTALL)
+    lines = sample.splitlines()
+    assert len(lines) <= SCREENS
+    assert max(map(len, lines)) <= 80
+    assert not any(line.strip().startswith("...") for line in lines)
+    for title in ("Table 1: ", "Table 2: ", "Figure 2: ", "Time: ", "wrote results/report.html"):
+        assert f"\n{title}" in sample
