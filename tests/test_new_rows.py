@@ -1,8 +1,9 @@
 """A new row of Table 2 is one file: it comes after the paper's, and needs none of its numbers."""
 
+import numpy as np
 import pytest
 
-from benchmarks import data, reproduce, rows, text
+from benchmarks import agreement, data, figures, reproduce, rows, tables, text
 from benchmarks.errors import RunError
 
 TEXTS = data.Texts("six", ("dull", "warm and funny"), (0, 1), "invented", "SST", 1)
@@ -13,11 +14,6 @@ dataset = "sst2"
 model = "textattack/bert-base-uncased-SST-2"
 """
 STABILISED = HEAD + '[variants."CP-LRP, ε = 1e-3"]\nmethod = "cp-lrp"\nepsilon = 1e-3'
-DELETION = HEAD + 'curves = false\n[variants."A deletion"]\nmethod = "loo"\nremoval = "deletion"'
-WITH_NUMBERS = HEAD + (
-    '[variants."AttnLRP, words"]\nmethod = "attnlrp"\nshare = "word"\n'
-    '[paper."AttnLRP, words"]\n"r all, sum to one" = 0.5'
-)
 
 
 @pytest.fixture
@@ -35,6 +31,36 @@ def configs(tmp_path, monkeypatch):
         monkeypatch.setattr(rows, "FOLDER", folder)
 
     return made
+
+
+def maps(seed, **curves):
+    """Of two texts of four tokens."""
+    drawn = np.random.default_rng(seed).normal(size=(2, 4))
+    everything = np.ones((2, 4), dtype=bool)
+    own = dict.fromkeys(("example", "label", "tokens", "target", "logit"), np.arange(2))
+    own |= dict.fromkeys(curves, np.arange(2.0))
+    return agreement.Maps(relevance=drawn, present=everything, content=everything, values=own)
+
+
+def test_a_method_without_the_papers_numbers_or_curves_has_a_dash(tmp_path):
+    keys = [*agreement.CURVES.values(), *agreement.AOPC.values()]
+    with_curves = dict.fromkeys(keys)
+    found = agreement.Measured(
+        settings={"dataset": "six", "examples": 2},
+        maps={"mine": maps(1, **with_curves), "other": maps(2), "LOO": maps(3, **with_curves)},
+        paper={"LOO": {"LeRF": 1.0}},
+        chunk=1,
+    )
+    result = agreement.table2(found)
+    headers, lines = tables.cells(result)
+    own, paper = lines[::2], lines[1::2]
+    lerf = headers.index("LeRF")
+    assert [line[0] for line in own] == ["LOO", "mine", "other"]
+    assert [line[lerf] for line in own] == ["0.50", "0.50", "–"]
+    assert [line[lerf] for line in paper] == ["1.00", "–", "–"]
+    result.write(tmp_path)
+    assert len(result.examples["LeRF"]) == len(result.examples["method"]) == 6
+    assert figures.png(result).startswith(b"\x89PNG")
 
 
 CP_LRP = HEAD + '[variants."CP-LRP"]\nmethod = "cp-lrp"'
