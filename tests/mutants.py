@@ -9,6 +9,7 @@ import ast
 import contextlib
 import copy
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -245,7 +246,8 @@ def applied(mutant: Mutant) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _code(function, other) -> Iterator[None]:
-    """The function with the code of the other."""
+    """The function with the code of the other, behind whatever decorates both."""
+    function, other = inspect.unwrap(function), inspect.unwrap(other)
     parts = ("__code__", "__defaults__", "__kwdefaults__")
     before = {part: getattr(function, part) for part in parts}
     try:
