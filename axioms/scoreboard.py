@@ -30,7 +30,7 @@ NOT_APPLICABLE, OPEN = "not applicable", "open"
 LIMIT, FINITE = "epsilon -> 0", "finite epsilon"
 STABILISERS = {LIMIT: (0, 0), FINITE: (sp.Symbol("epsilon", positive=True), sp.Rational(1, 4))}
 """Column -> stabiliser of the lemma, and of the search for a witness; 0 is the limit."""
-FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
+FIRST, TRIED = 40, 400  # points per graph before a lemma is tried, and before a search gives up
 DIGITS = 30  # to which unequal irrational relevances are told apart
 
 
