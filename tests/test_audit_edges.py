@@ -124,7 +124,7 @@ def test_a_stabiliser_that_is_none_is_refused(eps):
     contains(message, f"eps={eps!r}", "finite and >= 0", "pass eps=0")
 
 
-@pytest.mark.parametrize("eps", [1e-320, 1e-30, 1e300])
+@pytest.mark.parametrize("eps", [1e-290, 1e-30, 1e300])
 def test_extreme_stabilisers_still_add_up(eps):
     fast, slow, found = both(*eager(), epsilon=eps)
     np.testing.assert_allclose(slow, fast, rtol=1e-8, atol=1e-8)

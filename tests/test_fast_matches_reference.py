@@ -159,7 +159,9 @@ def test_leave_one_out_of_the_embedded_model(embedded, reference, attention):
 
 
 def half_instead_of_quarter(monkeypatch):
-    monkeypatch.setitem(attention_step.HALF, kinds.BILINEAR_EPSILON, 0.5**0.5)
+    for kind in (kinds.SCORES, kinds.READOUT):
+        place = kind, kinds.BILINEAR_EPSILON
+        monkeypatch.setitem(attention_step.STEP, place, (0.5**0.5, attention_step.STEP[place][1]))
 
 
 def values_not_halved(monkeypatch):
@@ -177,12 +179,14 @@ def stabiliser_in_single_precision(monkeypatch):
 
 
 def softmax_passes_nothing(monkeypatch):
-    monkeypatch.setattr(attention_step, "_passes_softmax", lambda chosen: False)
+    monkeypatch.setattr(attention_step, "to_scores", lambda chosen: 0.0)
 
 
 def plain_rule(kind):
     def mistake(monkeypatch):
-        monkeypatch.setitem(scope.PATCHES, kind, lambda *_: [])
+        place = kind, ATTNLRP.rules[kind]
+        assert place in scope.PATCHES
+        monkeypatch.setitem(scope.PATCHES, place, lambda *_: [])
 
     return mistake
 

@@ -35,7 +35,8 @@ class _Slope(torch.autograd.Function):
         y = f(x)
         # Processors may take subnormal numbers for 0.  Beyond this x, neither x nor y is one.
         least = torch.finfo(x.dtype).tiny * max(1, 2 / abs(slope_at_zero)) if slope_at_zero else 0
-        slope = y / functional.hardshrink(x, least)
+        slope = functional.hardshrink(x, least)
+        torch.div(y, slope, out=slope)  # in place of what it was made from, which is as large
         pole = slope_at_zero or torch.inf
         slope.nan_to_num_(nan=slope_at_zero, posinf=pole, neginf=pole)
         ctx.save_for_backward(slope)  # in place of x, so that f is computed once
