@@ -30,7 +30,8 @@ NOT_APPLICABLE, OPEN = "not applicable", "open"
 LIMIT, FINITE = "epsilon -> 0", "finite epsilon"
 STABILISERS = {LIMIT: (0, 0), FINITE: (sp.Symbol("epsilon", positive=True), sp.Rational(1, 4))}
 """Column -> stabiliser of the lemma, and of the search for a witness; 0 is the limit."""
-FIRST, TRIED = 40, 400  # points per graph before a lemma is tried, and before a search gives up
+FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
+ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
 DIGITS = 30  # to which unequal irrational relevances are told apart
 
 
@@ -102,6 +103,8 @@ def decide(
             and _established(rule_set, rewrite, template, generic_eps, same)
             for template in templates
         ):
+            if witness := attack(rule_set, rewrite, eps, tries=ATTACKS):
+                return replace(cell, verdict=REFUTED, witness=witness)
             return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
         later = refuted(tried=points_tried, skipped=FIRST)
         return later or refuted(tried=FIRST, one_hot=True) or cell
