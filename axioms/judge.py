@@ -29,7 +29,7 @@ from axioms.denotation import as_rational
 from axioms.graph import CONSTANT, INPUT, Node, topological
 from axioms.rewrites import REWRITES
 from axioms.rule_sets import RuleSet
-from axioms.scoreboard import FINITE, LIMIT, OPEN, PROVED, REFUTED, STABILISERS, Cell
+from axioms.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, STABILISERS, Cell
 from axioms.templates import TEMPLATES
 from axioms.user_formula import check_one_formula
 from axioms.user_messages import rule_set
@@ -175,29 +175,43 @@ def _decide(claim: Claim, own: RuleSet, kind: str, eps: str) -> Cell:
     of_proof, of_witness = STABILISERS[eps]
     cell = Cell(rule_set=own.name, rewrite="", eps=eps, verdict=OPEN)
     points = [_point_shapes(kind, claim, count) for count in counts(kind)]
-    if all(_holds(claim, own, kind, of_proof, symbols(each)) for each in points):
+    if all(
+        _holds(claim, own, kind, of_proof, symbols(each))
+        and any(_at_numbers(claim, own, kind, of_witness, at) for at in _tried(each, FIRST))
+        for each in points
+    ):
         return replace(cell, verdict=PROVED)
     found = (_witness(claim, own, kind, of_witness, each) for each in points)
     witness = next(filter(None, found), "")
     return replace(cell, verdict=REFUTED, witness=witness) if witness else cell
 
 
+def _at_numbers(claim, own, kind, eps, at) -> dict[str, sp.Matrix] | None:
+    """Both sides at a point of numbers; None where one of them is undefined."""
+
+    def sides(eps, at=at):
+        return _sides(claim, own, kind, eps, at)
+
+    try:
+        return sides(eps)
+    except ZeroDivisionError:
+        return scoreboard.in_limit(sides, at) if eps == 0 else None
+
+
+def _tried(shapes, count):
+    """The first points, those with a negative factor left out."""
+    first = itertools.islice(scoreboard.points(shapes), count)
+    return (at for at in first if FACTOR not in at or at[FACTOR][0] > 0)
+
+
 def _witness(claim, own, kind, eps, shapes) -> str:
     """The first small integer point where the two sides differ, as text; '' if none is found."""
 
     def separated(at):
-        def sides(eps, at=at):
-            return _sides(claim, own, kind, eps, at)
-
-        try:
-            found = sides(eps)
-        except ZeroDivisionError:
-            found = scoreboard.in_limit(sides, at) if eps == 0 else None
+        found = _at_numbers(claim, own, kind, eps, at)
         return found if found and scoreboard.differ(*found.values()) else None
 
-    for at in itertools.islice(scoreboard.points(shapes), TRIED):
-        if FACTOR in at and at[FACTOR][0] < 0:
-            continue
+    for at in _tried(shapes, TRIED):
         found = separated(at)
         if found and (eps != 0 or separated(scoreboard.moved(at))):
             point = ", ".join(f"{name} = {scoreboard.written(m)}" for name, m in at.items())

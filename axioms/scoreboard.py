@@ -30,6 +30,7 @@ NOT_APPLICABLE, OPEN = "not applicable", "open"
 LIMIT, FINITE = "epsilon -> 0", "finite epsilon"
 STABILISERS = {LIMIT: (0, 0), FINITE: (sp.Symbol("epsilon", positive=True), sp.Rational(1, 4))}
 """Column -> stabiliser of the lemma, and of the search for a witness; 0 is the limit."""
+NEAR_0 = sp.Symbol("epsilon_near_0", positive=True)  # smaller than every number
 FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
 ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
 DIGITS = 30  # to which unequal irrational relevances are told apart
@@ -291,16 +292,15 @@ def in_limit(at, point):
     try:
         at(0, moved(point))
     except ZeroDivisionError:
-        small = STABILISERS[FINITE][0]
         try:
-            return {x: r.applyfunc(lambda v: _limit(v, small)) for x, r in at(small).items()}
+            return {x: r.applyfunc(_limit) for x, r in at(NEAR_0).items()}
         except ZeroDivisionError:
             return None
     return None
 
 
-def _limit(value, small):
-    above, below = (side.subs(small, 0) for side in sp.fraction(sp.cancel(value)))
+def _limit(value):
+    above, below = (side.subs(NEAR_0, 0) for side in sp.fraction(sp.cancel(value)))
     if below == 0:
         raise ZeroDivisionError(f"{value} has no limit")
     return above / below

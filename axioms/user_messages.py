@@ -15,7 +15,7 @@ from axioms.composites import ATTNLRP
 from axioms.denotation import as_rational
 from axioms.propagate import FORWARD
 from axioms.rule_sets import RuleSet
-from axioms.user_rules import EPS, MATRIX_PRODUCTS, UNDEFINED, Rule
+from axioms.user_rules import MATRIX_PRODUCTS, NEAR_0, UNDEFINED, Rule
 
 CASES = 8  # signs in one denominator, at most, that are split into cases
 
@@ -32,7 +32,7 @@ def rule_set(own: Rule) -> RuleSet:
         matrices = (*xs, FORWARD[node.op](node, *xs), r)
         *xs, value, r = (_defined(matrix.applyfunc(_rational)) for matrix in matrices)
         eps = options["eps"]
-        found = MESSAGES[node.op](lambda *at: own(*at, eps or EPS), node, xs, value, r)
+        found = MESSAGES[node.op](lambda *at: own(*at, eps or NEAR_0), node, xs, value, r)
         return [_defined(matrix.applyfunc(lambda m: _at(m, eps))) for matrix in found]
 
     return RuleSet(name=own.name, composite=ATTNLRP, instead=dict.fromkeys(operations, messages))
@@ -47,9 +47,9 @@ def _defined(matrix):
 def _at(message, eps):
     """A message at eps, whose signs come before its fractions: P / P is 0/0 where P is."""
     divisors = [power.base for power in message.atoms(sp.Pow) if power.exp.is_negative]
-    if any(_vanishes(base if eps else base.subs(EPS, 0)) for base in divisors):
+    if any(_vanishes(base if eps else base.subs(NEAR_0, 0)) for base in divisors):
         raise ZeroDivisionError(f"a denominator of {message} is 0 in some case of the signs")
-    return message if eps else message.subs(EPS, 0)
+    return message if eps else message.subs(NEAR_0, 0)
 
 
 @cache

@@ -18,6 +18,7 @@ import inspect
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import sympy as sp
@@ -26,6 +27,7 @@ from axioms import kinds
 from axioms.decide import is_rational_function
 from axioms.denotation import named
 from axioms.rules import sign_of
+from axioms.scoreboard import NEAR_0
 
 # kind -> arguments of a rule, and how many messages it returns
 ARGUMENTS = {
@@ -47,7 +49,7 @@ LISTS = {  # kind -> arguments that are lists, one entry per input
     kinds.SOFTMAX: "zaR",
 }
 EPS = sp.Symbol("epsilon", positive=True)  # of proofs
-SMALL = sp.Rational(1, 10**30)  # an eps that decides signs at numbers as eps -> 0 does
+SMALL = sp.Rational(1, 10**30)  # decides signs at numbers as eps -> 0 does
 DIGITS = 30  # to which irrational numbers are compared with 0
 UNDEFINED = (sp.zoo, sp.nan, sp.oo)
 MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
@@ -71,8 +73,12 @@ class Rule:
         return self.function.__name__
 
     def __call__(self, *arguments):
-        """Its messages as rational expressions; RuleError says what is wrong with them."""
-        return self._checked(_rational, self.formula(*arguments))
+        """Its messages as rational expressions, of symbols by its formula; errors as formula()."""
+        if set().union(*(a.free_symbols for a in flat(arguments))) <= {NEAR_0}:
+            return self._checked(_rational, self.formula(*arguments))
+        given, messages = for_symbols(self, _count(arguments[0]))
+        at = dict(zip(flat(given), flat(arguments), strict=True))
+        return self._checked(_rational, replaced(messages, at))
 
     def formula(self, *arguments):
         """Its messages as it returns them; RuleError says what is wrong with them."""
@@ -99,6 +105,20 @@ class Rule:
             f"{file}:{line}: {self.name} raised {type(error).__name__}: {error}; "
             f"{_next_step(error)}"
         )
+
+
+@cache
+def for_symbols(rule: Rule, count: int | None) -> tuple[list, list]:
+    """Symbols for the arguments of a rule, lists of ``count``, and its messages for them.
+
+    A rule is asked once: no verdict rests on the names of symbols or on what it keeps in mind.
+    """
+    listed, (*operands, _) = LISTS.get(rule.kind, ""), ARGUMENTS[rule.kind].split(", ")
+    symbols = [
+        list(sp.symbols(f"{x}:{count}", real=True)) if x in listed else sp.Symbol(x, real=True)
+        for x in operands
+    ]
+    return [*symbols, EPS], rule.formula(*symbols, EPS)
 
 
 def _next_step(error, otherwise="mend the line"):
@@ -160,8 +180,8 @@ def sign(z):
 
 def _sign(z):
     """+1, -1 or nan, or what a symbolic ``z`` has the sign of."""
-    if z.free_symbols == {EPS}:
-        z = z.subs(EPS, SMALL)
+    if z.free_symbols == {NEAR_0}:  # any other eps may exceed a number, as in sign(1 - eps)
+        z = z.subs(NEAR_0, SMALL)
     try:
         return sp.Integer(sign_of(z))
     except ValueError:
@@ -240,6 +260,13 @@ def _expression(found, known):
     return value.replace(sp.sign, Sign) if value.has(sp.sign) else value
 
 
+def replaced(found, values):
+    """Nested lists of expressions with ``values`` in place of symbols."""
+    if isinstance(found, list):
+        return [replaced(part, values) for part in found]
+    return found.xreplace(values)
+
+
 def _rational(found):
     """Messages with a symbol for every sign, by which sizes and maxima are written too."""
     if isinstance(found, list):
@@ -259,7 +286,8 @@ def _numbers_named(value):
     """With a symbol for every irrational number: they are operands like others."""
     if not value.free_symbols:
         return value if value.is_Rational else sp.Dummy()
-    return value.func(*map(_numbers_named, value.args)) if value.args else value
+    rational = value.is_Add or value.is_Mul or value.is_Pow
+    return value.func(*map(_numbers_named, value.args)) if rational else value
 
 
 def _size_of(z):

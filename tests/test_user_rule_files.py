@@ -15,7 +15,7 @@ from benchmarks.cli import app
 EXAMPLE = Path(__file__).parents[1] / "docs" / "my_rules.py"
 HEAD = (  # one line
     "from axioms.user_rules import rule; from random import randint; "
-    "from sympy import Max, Symbol, sign as signum; "
+    "from sympy import Max, Piecewise, Symbol, sign as signum; "
     "alpha, count = Symbol('alpha'), iter(range(1, 10**6))\n"
 )
 PRODUCT = '@rule("product")\ndef mine(x, y, z, R, eps):\n    return '
@@ -52,6 +52,7 @@ BAD = {
             "{77: 1}.get(x)": "truth value of x as a key",
             "eps == 0": "truth value of epsilon == 0",
             "max(x, 0) == x": "truth value",
+            "(x > 10**6) == True": "truth value of x > 1000000",
         }.items()
     },
     **{
@@ -61,11 +62,18 @@ BAD = {
             "(R, R) if x.is_positive else (0, R)",
             "(R, R) if isinstance(x, type(R * y)) else (0, R) if x.is_Symbol else (R, 0)",
             "(R * next(count), 0)",
+            "(R, R) if x.is_number and x > 10**6 else (R, 0)",
+            "(R, R) if eps.is_number and eps > 1 else (R, 0)",
             "(R * randint(1, 10**9), 0)",
             "(R * Max(x, 0) / Max(x, 0), 0)",
             "(R * signum(x) ** 2, 0)",
         )
     },
+    "cases": (
+        PRODUCT + "Piecewise((R, x > 0), (0, True)), 0",
+        ":2: mine returned Piecewise",
+        "no rational function",
+    ),
     "a maximum of nothing": (
         '@rule("linear")\ndef f(x, w, b, z, R, eps):\n'
         "    up = [Max(p * q, 0) for p, q in zip(x, w)]\n"

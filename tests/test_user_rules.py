@@ -175,6 +175,23 @@ def test_only_rewrites_in_which_a_kind_carries_relevance_concern_it():
     assert "commute sums" not in rewrites_of((kinds.PRODUCT,))
 
 
+@rule("product")
+def clamped_above(x, y, z, R, eps):
+    return R / 2, R * sp.Max(eps, 1) / 2
+
+
+@rule("product")
+def by_names(x, y, z, R, eps):
+    """Even for the symbols of rewrites, and at the small numbers that are tried."""
+    gap = 0 if str(x).startswith(("a", "b")) else sp.Max(x - 10**6, 0)
+    return R / 2 + gap, R / 2 - gap
+
+
+@rule("product")
+def undefined(x, y, z, R, eps):
+    return R * (z - x * y) / (z - x * y), 0
+
+
 KNOWN = {  # claims that no rewrite of the scoreboard makes
     without_bias: [IN_LIMIT, PROVED, PROVED],
     unstabilised: [REFUTED, PROVED, PROVED],
@@ -184,6 +201,8 @@ KNOWN = {  # claims that no rewrite of the scoreboard makes
     identity: [PROVED, PROVED],
     gradient: [REFUTED, PROVED],
     shares: [IN_LIMIT, PROVED],
+    clamped_above: [IN_LIMIT, PROVED, PROVED],  # not for eps > 1
+    undefined: [UNDECIDED] * 3,  # 0/0 everywhere
 }
 
 
@@ -360,6 +379,7 @@ def test_what_fails_on_an_open_set_or_for_some_number_of_inputs_is_refuted(
         (alpha_beta, "insert identity layer", scoreboard.FINITE, REFUTED),
         (gamma, "fold linear", scoreboard.LIMIT, REFUTED),
         (gamma, "permute neurons", scoreboard.LIMIT, PROVED),
+        (by_names, "commute products", scoreboard.FINITE, scoreboard.OPEN),
     ],
 )
 def test_rules_of_several_fractions_get_a_verdict(own, rewrite, eps, verdict):
