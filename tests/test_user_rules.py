@@ -174,8 +174,8 @@ def test_a_rule_of_the_project_gets_the_verdicts_and_witnesses_of_the_scoreboard
             else:
                 assert cell.verdict == known.verdict, (name, eps)
                 # In the limit a formula has values at points where the rule itself says 0/0.
-                same = cell.witness == known.witness
-                assert same or (eps == scoreboard.LIMIT and cell.witness and known.witness), (name, eps)
+                both = eps == scoreboard.LIMIT and cell.witness and known.witness
+                assert both or cell.witness == known.witness, (name, eps)
 
 
 def test_only_rewrites_in_which_a_kind_carries_relevance_concern_it():
