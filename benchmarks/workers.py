@@ -51,8 +51,8 @@ def processes(count: int) -> Iterator[Each]:
         try:
             yield partial(_shared_out, pool)
         finally:
-            held.close()
-            pool.shutdown(cancel_futures=True)
+            held.close()  # ends the workers; to cancel what waits would make the pool complain
+            pool.shutdown()
             ends.close()
 
 
@@ -70,9 +70,6 @@ def _shared_out(pool, function, items):
                 "a worker process was lost, maybe for want of memory; run again with fewer "
                 "--workers: what is complete is kept"
             ) from error
-        finally:
-            for future in futures:
-                future.cancel()
 
 
 @contextlib.contextmanager
