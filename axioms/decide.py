@@ -18,6 +18,7 @@ from functools import cache, wraps
 from math import prod
 
 import sympy as sp
+from sympy.core.evalf import PrecisionExhausted
 
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
 
@@ -208,6 +209,14 @@ def differ_at(lhs, rhs, witness: Mapping) -> bool:
 
 
 def apart(one: sp.Expr, other: sp.Expr) -> bool:
-    """Whether two exact real numbers differ; those that are not rational, in the first digits."""
-    gap = one - other
-    return gap != 0 if gap.is_Rational else abs(gap.evalf(30)) > sp.Rational(1, 10**20)
+    """Whether two exact real numbers differ for certain: False where no digit of the gap is."""
+    return sign_of_number(one - other) in (1, -1)
+
+
+def sign_of_number(number: sp.Expr) -> int | None:
+    """-1, 0 or 1; None where rounding hides it, as that of sqrt(2)**2 - 2 may be hidden."""
+    try:
+        value = number if number.is_Rational else number.evalf(2, strict=True)
+    except PrecisionExhausted:
+        return None
+    return int(sp.sign(value)) if value.is_extended_real else None

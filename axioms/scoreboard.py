@@ -18,7 +18,7 @@ from functools import cache
 import sympy as sp
 
 from axioms.composites import UnassignedOperation
-from axioms.decide import generic
+from axioms.decide import apart, generic
 from axioms.denotation import denoted, same_function, same_value
 from axioms.graph import INPUT, Node, leaf, parameter, rebuild, topological
 from axioms.rewrites import REWRITES, in_rows, rescale_scores
@@ -33,7 +33,6 @@ STABILISERS = {LIMIT: (0, 0), FINITE: (sp.Symbol("epsilon", positive=True), sp.R
 NEAR_0 = sp.Symbol("epsilon_near_0", positive=True)  # smaller than every number
 FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
 ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
-DIGITS = 30  # to which unequal irrational relevances are told apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,14 +330,8 @@ def _parts_of(total, n):
 
 
 def differ(one, other) -> bool:
-    """Whether two matrices of numbers differ: exactly, or to ``DIGITS`` digits if irrational."""
-    bound = sp.Float(10) ** (10 - DIGITS)
-    return any(
-        a != b
-        if a.is_Rational and b.is_Rational
-        else abs(a.evalf(DIGITS) - b.evalf(DIGITS)) > bound
-        for a, b in zip(one, other, strict=True)
-    )
+    """Whether two matrices of numbers differ for certain."""
+    return any(itertools.starmap(apart, zip(one, other, strict=True)))
 
 
 def written(matrix) -> str:

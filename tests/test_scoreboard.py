@@ -22,6 +22,7 @@ from axioms.scoreboard import (
     Cell,
     as_markdown,
     decide,
+    differ,
     points,
     scoreboard,
     witnesses,
@@ -145,3 +146,14 @@ def test_a_table_shows_both_regimes_where_they_differ():
     assert as_markdown((cell, other)).endswith("| r | ✓ / ✗ |")
     assert as_markdown((cell, replace(other, verdict=PROVED))).endswith("| r | ✓ |")
     assert witnesses((cell, other)) == "### R\n\n- m, finite epsilon: x = 1."
+
+
+def test_only_a_certain_digit_tells_numbers_apart():
+    shares = [sp.exp(k) / sum(sp.exp(j) for j in (1, 2, 3)) for k in (1, 2, 3)]
+    zero = sum(shares) - 1  # which SymPy does not see
+    for noise in (1 / zero, zero / (zero**2 + zero)):
+        assert not differ([noise], [sp.Integer(7)])
+    assert not differ([zero], [sp.Integer(0)])
+    assert differ([zero], [sp.Integer(7)])
+    assert differ([shares[0]], [shares[0] + sp.E / 10**40])
+    assert differ([sp.Rational(1, 3)], [sp.Rational(1, 3) + sp.Rational(1, 10**40)])
