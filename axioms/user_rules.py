@@ -24,8 +24,8 @@ from pathlib import Path
 import sympy as sp
 
 from axioms import kinds
-from axioms.decide import is_rational_function
-from axioms.denotation import named
+from axioms.decide import is_rational_function, sign_of_number
+from axioms.denotation import named, same_value
 from axioms.rules import sign_of
 from axioms.scoreboard import NEAR_0
 
@@ -49,8 +49,6 @@ LISTS = {  # kind -> arguments that are lists, one entry per input
     kinds.SOFTMAX: "zaR",
 }
 EPS = sp.Symbol("epsilon", positive=True)  # of proofs
-SMALL = sp.Rational(1, 10**30)  # decides signs at numbers as eps -> 0 does
-DIGITS = 30  # to which irrational numbers are compared with 0
 UNDEFINED = (sp.zoo, sp.nan, sp.oo)
 MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
 
@@ -180,17 +178,27 @@ def sign(z):
 
 def _sign(z):
     """+1, -1 or nan, or what a symbolic ``z`` has the sign of."""
-    if z.free_symbols == {NEAR_0}:  # any other eps may exceed a number, as in sign(1 - eps)
-        z = z.subs(NEAR_0, SMALL)
+    if z.free_symbols == {NEAR_0}:
+        z = _lowest(z)
     try:
         return sp.Integer(sign_of(z))
     except ValueError:
         if z.has(*UNDEFINED):
             return sp.nan
         if not z.free_symbols:  # an irrational number that SymPy does not compare with 0
-            return sp.Integer(-1 if z.evalf(DIGITS) < -(sp.Float(10) ** (10 - DIGITS)) else 1)
+            known = 0 if same_value(z, 0) else sign_of_number(z)
+            return sp.nan if known is None else sp.Integer(-1 if known < 0 else 1)
         number, primitive = _factors(z)
         return primitive if number > 0 else -primitive
+
+
+def _lowest(z):
+    """A number with the sign that ``z`` has at every small enough eps > 0; nan if it has none."""
+    try:
+        sides = sp.fraction(sp.cancel(_written(z)))
+        return sp.prod(sp.Poly(side, NEAR_0).EC() for side in sides)
+    except (sp.PolynomialError, ZeroDivisionError):
+        return sp.nan
 
 
 def _factors(z):
@@ -271,14 +279,18 @@ def _rational(found):
     """Messages with a symbol for every sign, by which sizes and maxima are written too."""
     if isinstance(found, list):
         return [_rational(part) for part in found]
-    value = found
-    for function, other in WRITTEN.items():
-        value = value.replace(function, other) if value.has(function) else value
+    value = _written(found)
     # numbers may be irrational, as the value of an exponential is; 0/0 is decided by the caller
     if not is_rational_function(_numbers_named(value)) and not value.has(*UNDEFINED):
         raise _Malformed(
             f"returned {found}, which is no rational function; use + - * / and powers, sign, abs"
         )
+    return value
+
+
+def _written(value):
+    for function, other in WRITTEN.items():
+        value = value.replace(function, other) if value.has(function) else value
     return value
 
 

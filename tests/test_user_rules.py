@@ -18,7 +18,7 @@ from axioms.judge import (
     rewrites_of,
 )
 from axioms.rule_sets import RuleSet, absolute_split, z_plus
-from axioms.scoreboard import PROVED, REFUTED, STABILISERS
+from axioms.scoreboard import NEAR_0, PROVED, REFUTED, STABILISERS
 from axioms.user_messages import rule_set
 from axioms.user_rules import ARGUMENTS, load, rule, sign
 
@@ -201,6 +201,20 @@ def undefined(x, y, z, R, eps):
     return R * (z - x * y) / (z - x * y), 0
 
 
+@rule("softmax")
+def hidden_zero(z, a, R, eps):
+    """0/0 everywhere, because the attention a row pays adds up to 1."""
+    gap = sum(a) - 1
+    return [r * gap / (gap**2 + gap) for r in R]
+
+
+@rule("product")
+def above_a_threshold(x, y, z, R, eps):
+    """Keeps all relevance at every eps tried, and half of it in the limit."""
+    half = R * (3 + sign(eps - sp.Rational(1, 10**31))) / 8
+    return half, half
+
+
 KNOWN = {  # claims that no rewrite of the scoreboard makes
     without_bias: [IN_LIMIT, PROVED, PROVED],
     unstabilised: [REFUTED, PROVED, PROVED],
@@ -212,6 +226,8 @@ KNOWN = {  # claims that no rewrite of the scoreboard makes
     shares: [IN_LIMIT, PROVED],
     clamped_above: [IN_LIMIT, PROVED, PROVED],  # not for eps > 1
     undefined: [UNDECIDED] * 3,  # 0/0 everywhere
+    hidden_zero: [UNDECIDED] * 4,  # and no witness is rounding noise
+    above_a_threshold: [REFUTED, PROVED, PROVED],
 }
 
 
@@ -284,6 +300,16 @@ def test_signs_are_split_into_cases():
     assert sign(-x) != sign(x)
     assert sign(x * y) == sign(y * x)
     assert [sign(value) for value in (0, -3, sp.Rational(1, 2))] == [1, -1, 1]
+
+
+def test_signs_in_the_limit_are_those_of_every_small_enough_eps():
+    tiny, e = sp.Rational(1, 10**31), sp.E
+    one = e / (e + e**2) + e**2 / (e + e**2)
+    negative = (NEAR_0 - tiny, NEAR_0**2 - NEAR_0, abs(NEAR_0 - tiny) - tiny, e - 3 + NEAR_0)
+    positive = (tiny - NEAR_0, sp.Max(NEAR_0, tiny) - NEAR_0, 1 / NEAR_0 - 10**31, one - 1)
+    assert [sign(value) for value in (*negative, one - 1 - NEAR_0)] == [-1] * 5
+    assert [sign(value) for value in positive] == [1] * 4
+    assert sign(sp.sqrt(NEAR_0) - 1) is sp.nan
 
 
 def test_a_rule_without_a_limit_is_refuted_at_finite_eps():
