@@ -122,6 +122,14 @@ def test_a_malformed_rule_is_an_error_with_its_line_and_the_next_step(name, tmp_
     assert step in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["sympy.mine.py", "axioms.mine.py"])
+def test_no_name_of_a_file_lets_it_compare_symbols(name, tmp_path):
+    path = tmp_path / name
+    path.write_text(HEAD + PRODUCT + "(R, R) if z == 77 else (0, R)")
+    with pytest.raises(RuleError, match="truth value of z == 77"):
+        judge_all(path)
+
+
 def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
     """Of the example's first rule alone: its linear rule is with_bias, which is judged above."""
     path = tmp_path / "first_rule.py"
