@@ -10,12 +10,23 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from operator import add, mul
 from pathlib import Path
 from unittest import mock
 
 import sympy as sp
 
-from axioms.user_rules import LISTS, UNDEFINED, Rule, RuleError, flat, for_symbols, replaced
+from axioms import kinds
+from axioms.user_rules import (
+    ARGUMENTS,
+    LISTS,
+    UNDEFINED,
+    Rule,
+    RuleError,
+    flat,
+    for_symbols,
+    replaced,
+)
 
 COUNTS = (1, 2, 3)  # of inputs, where a rule takes lists
 TRIED = 10  # points of each sort
@@ -34,24 +45,59 @@ NEXT = "a rule must be one formula: branch by sign(x), abs or sympy.Max, and kee
 
 
 def check_one_formula(rule: Rule) -> None:
-    """Raises RuleError if a rule compares symbols, or is not at numbers what it is for symbols."""
+    """Raises RuleError for a rule that compares symbols, is another formula at numbers, or 0/0."""
+    defined = False
     for count in COUNTS if rule.kind in LISTS else COUNTS[:1]:
         given, messages = for_symbols(rule, count)
         rule(*given)
         with _comparisons_refused():
             rule.formula(*given)
         symbols, formula = flat(given), flat(messages)
-        if any(part.has(*UNDEFINED) for part in formula):
-            raise RuleError(f"{rule.place}: {rule.name} returns {formula}, which is undefined")
         for generic, values in _points(len(symbols)):
-            at = dict(zip(symbols, values, strict=True))
+            at = _with_output(rule.kind, given, dict(zip(symbols, values, strict=True)))
             expected, found = replaced(formula, at), flat(rule.formula(*replaced(given, at)))
+            point = ", ".join(f"{x} = {value}" for x, value in at.items())
             if not all(map(_agree, found, expected, [generic] * len(found))):
-                point = ", ".join(f"{x} = {value}" for x, value in at.items())
                 raise RuleError(
                     f"{rule.place}: {rule.name} returns {found} at {point}, but what "
                     f"it returns for symbols is {expected} there; {NEXT}"
                 )
+            defined = defined or (generic and not any(v.has(*UNDEFINED) for v in found))
+    if not defined:
+        raise RuleError(
+            f"{rule.place}: {rule.name} returns {found} at {point}, which is undefined, as at "
+            "every point tried; look for a divisor that is always 0"
+        )
+
+
+def _with_output(kind, given, at):
+    """The point where the output of the operation is what it computes of the operands."""
+    if kind not in OUTPUT:
+        return at
+    name, operands, computed = OUTPUT[kind]
+    arguments = dict(zip(ARGUMENTS[kind].split(", "), given, strict=True))
+    values = computed(*(replaced(arguments[x], at) for x in operands))
+    return {**at, **dict(zip(flat(arguments[name]), flat(values), strict=True))}
+
+
+def _dot(one, other):
+    return sum(map(mul, one, other))
+
+
+def _shares(values):
+    sizes = [1 + abs(value) for value in values]
+    return [size / sum(sizes) for size in sizes]
+
+
+OUTPUT = {  # kind -> its output, what that is computed of, and how; an activation may be any
+    kinds.PRODUCT: ("z", "xy", mul),
+    kinds.ADD: ("z", "xy", add),
+    kinds.LINEAR: ("z", "xwb", lambda x, w, b: _dot(x, w) + b),
+    kinds.BILINEAR: ("o", "av", _dot),
+    kinds.SCORES: ("z", "qk", _dot),
+    kinds.READOUT: ("o", "av", _dot),
+    kinds.SOFTMAX: ("a", "a", _shares),  # any that add up to 1: logits have no part in it
+}
 
 
 def _points(count) -> Iterator[tuple[bool, list]]:
