@@ -5,7 +5,8 @@ into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of it
 ``cancel`` is a decision procedure, so a check is a proof or a disproof, not a heuristic.
 
 What is decided inside ``recording()`` is written down, so that a verdict rests on it and not on
-words: ``axioms.evidence`` reads it.
+words: ``axioms.evidence`` reads it.  Inside ``disturbing()`` all that runs of the project returns
+something else: what is decided in the same way then is decided about nothing.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cache, wraps
 from math import prod
 
@@ -21,6 +22,10 @@ import sympy as sp
 from sympy.core.evalf import PrecisionExhausted
 
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
+
+
+class Depends(BaseException):
+    """Ends a disturbed run: a decision depends on what the project's functions return."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +37,43 @@ class Record:
     differences: list[tuple[sp.Expr, sp.Expr, dict[sp.Symbol, sp.Expr]]] = field(
         default_factory=list
     )
+    answers: list[bool] = field(default_factory=list)  # of both sorts
+    disturbed: str = ""  # the sort that ends a disturbed run, which is given the answers to repeat
 
 
 _RECORD: ContextVar[Record | None] = ContextVar("record", default=None)
 
 
 @contextmanager
-def recording() -> Iterator[Record]:
+def recording(record: Record | None = None) -> Iterator[Record]:
     """A new record of what runs and is decided inside the block, in this context alone."""
-    record = Record()
-    token = _RECORD.set(record)
+    token = _RECORD.set(record or Record())
     try:
-        yield record
+        yield _RECORD.get()
     finally:
         _RECORD.reset(token)
+
+
+def disturbing(decision: str, answers: list[bool]):
+    """A block that raises Depends at the first True of ``answers`` that would now be another one.
+
+    ``decision`` is the sort that counts, "identical" or "differ_at"; up to there every decision
+    is answered as in the run before, whose answers these are.
+    """
+    return recording(Record(answers=answers[::-1], disturbed=decision))
+
+
+def _answer(decision, *, now) -> bool:
+    """``now``; in a disturbed run the answer of the run before, unless Depends ends it."""
+    if (record := _RECORD.get()) is None:
+        return now
+    if not record.disturbed:
+        record.answers.append(now)
+        return now
+    before = record.answers.pop() if record.answers else False
+    if decision == record.disturbed and before and not now:
+        raise Depends
+    return before
 
 
 def noted(function: Callable) -> Callable:
@@ -54,11 +82,34 @@ def noted(function: Callable) -> Callable:
 
     @wraps(function)
     def run(*args, **kwargs):
-        if (record := _RECORD.get()) is not None:
-            record.ran[name] = None
-        return function(*args, **kwargs)
+        if (record := _RECORD.get()) is None:
+            return function(*args, **kwargs)
+        record.ran[name] = None
+        if not record.disturbed:
+            return function(*args, **kwargs)
+        with recording():  # what it calls is left as it is
+            return _disturbed(function(*args, **kwargs))
 
     return run
+
+
+class _Unknown(sp.Dummy):
+    """A positive factor that nothing else has."""
+
+
+def _disturbed(found):
+    """What a function of the project returned, with an unknown factor at each number in it."""
+    if isinstance(found, sp.MatrixBase):
+        return found.applyfunc(_disturbed)
+    if isinstance(found, sp.Expr | int):
+        return (found or 1) * _Unknown(positive=True)
+    if isinstance(found, list | tuple):
+        return type(found)(map(_disturbed, found))
+    if isinstance(found, dict):
+        return {key: _disturbed(value) for key, value in found.items()}
+    if is_dataclass(found):
+        return replace(found, **_disturbed(vars(found)))
+    return found
 
 
 def generic(name: str, rows: int, cols: int, **assumptions) -> sp.Matrix:
@@ -137,7 +188,7 @@ def identical(lhs, rhs) -> bool:
     same = _same(lhs, rhs)
     if same and (record := _RECORD.get()) is not None:
         record.identities.append((lhs, rhs))
-    return same
+    return _answer("identical", now=same)
 
 
 def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
@@ -203,9 +254,13 @@ def value_at(side, point: Mapping[sp.Symbol, object]) -> sp.Expr:
 
 def differ_at(lhs, rhs, witness: Mapping) -> bool:
     """Whether an exact rational point separates ``lhs`` from ``rhs``; errors as ``value_at``."""
+    lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
     if (record := _RECORD.get()) is not None:
-        record.differences.append((sp.sympify(lhs), sp.sympify(rhs), dict(witness)))
-    return apart(value_at(lhs, witness), value_at(rhs, witness))
+        record.differences.append((lhs, rhs, dict(witness)))
+    unknown = (lhs - rhs).has(_Unknown)
+    return _answer(
+        "differ_at", now=not unknown and apart(value_at(lhs, witness), value_at(rhs, witness))
+    )
 
 
 def apart(one: sp.Expr, other: sp.Expr) -> bool:

@@ -129,7 +129,25 @@ WRONG = {
     ),
     "one expression twice": (
         PROVED.format("e = (R + X) / X; assert identical(e, e)"),
-        "(R + x)/x = (R + x)/x: every identity has the same expression on both sides",
+        "nothing of the project ran",
+    ),
+    "one result twice": (
+        PROVED.format("half, _ = equal_split(2, R); assert identical(half * X, X * half)"),
+        "nothing that `identical` decides depends on what the project computes",
+    ),
+    "a proof beside a rule": (
+        PROVED.format("equal_split(2, R); assert identical((X + 1) ** 2, X**2 + 2 * X + 1)"),
+        "nothing that `identical` decides depends",
+    ),
+    "a proof beside another assertion of a rule": (
+        PROVED.format("assert equal_split(2, R)[0] == R / 2; assert identical(X + R, R + X)"),
+        "before the test asserts anything else",
+    ),
+    "a proof beside a False that is forgiven": (
+        PROVED.format(
+            "half, _ = equal_split(2, R); identical(half, R); assert identical(X + R, R + X)"
+        ),
+        "nothing that `identical` decides depends",
     ),
     "a proof about nothing here": (
         PROVED.format("assert identical((X + 1) ** 2, X**2 + 2 * X + 1)"),
@@ -166,6 +184,10 @@ WRONG = {
     "a witness that leaves a symbol open": (
         REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half, X, {R: 2})"),
         "free: ['x']",
+    ),
+    "a witness beside a rule": (
+        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(X, X + 1, {X: 1})"),
+        "nothing that `differ_at` decides depends",
     ),
     "a witness about nothing here": (
         REFUTED.format("assert differ_at(X, X + 1, {X: 1})"),

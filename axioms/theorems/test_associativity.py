@@ -66,13 +66,12 @@ def test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24(
         loo = leave_one_out(y, {x: x for x in symbols.values()}).values()
         assert all(identical(effect, y) for effect in loo)  # for both, whatever x is
         shares.append(list(explain(model, symbols, EQUAL_SPLIT).values()))
-    relevance_a, relevance_b = ([r.subs(numbers) for r in found] for found in shares)
-    assert relevance_a == [6, 6, 12]
-    assert relevance_b == [12, 6, 6]
     assert identical(shares[0][1], shares[1][1])
     for k in (0, 2):
         assert differ_at(shares[0][k], shares[1][k], numbers)
-
+    relevance_a, relevance_b = ([r.subs(numbers) for r in found] for found in shares)
+    assert relevance_a == [6, 6, 12]
+    assert relevance_b == [12, 6, 6]
     record_property(
         "witness",
         f"x = {tuple(numbers.values())}: {slashed(relevance_a)} versus {slashed(relevance_b)}; "
@@ -175,14 +174,14 @@ def test_only_perfectly_balanced_bracketings_agree_with_the_merged_product(recor
     agreeing = {}
     for n in range(2, 9):
         trees, ones = bracketings(factors(n)), dict.fromkeys(point(n), 1)  # R = 1: R only scales
+        balanced = [t for t in trees if {2 ** len(path) for path in paths(t)} == {n}]
+        for tree in balanced:
+            found = explain(tree, ones, EQUAL_SPLIT, relevance=R)
+            assert all(identical(r, R / n) for r in found.values())
         shares = [set(explain(tree, ones, EQUAL_SPLIT).values()) for tree in trees]
         merged = [
             tree for tree, share in zip(trees, shares, strict=True) if share == {sp.Rational(1, n)}
         ]
-        for tree in merged:
-            found = explain(tree, ones, EQUAL_SPLIT, relevance=R)
-            assert all(identical(r, R / n) for r in found.values())
-        balanced = [t for t in trees if {2 ** len(path) for path in paths(t)} == {n}]
         assert merged == balanced
         agreeing[n] = len(merged)
     assert agreeing == {n: int(n & (n - 1) == 0) for n in agreeing}
