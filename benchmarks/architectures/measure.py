@@ -1,0 +1,154 @@
+"""What holds of the explanations of one architecture, measured."""
+
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.architectures.build import CAUSAL, Unfit, build, float64, inputs
+from numeric import attribute
+from numeric.auditing.audit import audit
+
+SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was measured of one architecture for one task.
+
+    model: its class   refusal: why it could not be built or run, or nothing
+    errors: by column, the relative error, or why there is none
+    """
+
+    architecture: str
+    task: str
+    model: str = ""
+    refusal: str = ""
+    errors: Mapping[str, float | str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def explained(model: nn.Module, batch: Mapping, task: str) -> float:
+    """1 if AttnLRP gives nothing but zeros, else 0; raises where ``attribute`` refuses."""
+    return float(not attribute(model, batch, "attnlrp").relevance.any())
+
+
+def conserved(model: nn.Module, batch: Mapping, task: str) -> float:
+    """What CP-LRP loses of the logit when nothing is added anywhere, as a part of the logit."""
+    with without_shifts(model):
+        found = attribute(model, batch, "cp-lrp")
+    return (found.residual / found.logit).abs().max().item()
+
+
+def audited(model: nn.Module, batch: Mapping, task: str) -> float:
+    """How far AttnLRP is from the NumPy rules over the captured graph of the first example."""
+    one = {key: value[:1] for key, value in batch.items()}
+    fast = attribute(model, one, "attnlrp").relevance[0]
+    return _difference(torch.from_numpy(audit(model, one).relevance), fast)
+
+
+def left_out(model: nn.Module, batch: Mapping, task: str) -> float:
+    """How far Leave-One-Out is from one forward pass per token, as anyone would write it."""
+    if "attention_mask" not in batch:
+        raise Unfit("an image has no mask")
+    found = attribute(model, batch, "loo")
+    naive = torch.zeros_like(found.relevance)
+    for example, token in batch["attention_mask"].nonzero().tolist():
+        mask = batch["attention_mask"].clone()
+        mask[example, token] = 0
+        changed = logits(model, {**batch, "attention_mask": mask}, batch, task)
+        naive[example, token] = found.logit[example] - changed[example, found.target[example]]
+    return _difference(naive, found.relevance)
+
+
+COLUMNS = {
+    "explained": (explained, 0.0),
+    "conserves": (conserved, 1e-6),
+    "audited": (audited, 1e-8),
+    "Leave-One-Out": (left_out, 1e-8),
+}
+"""What is measured, and the largest error that counts as none."""
+
+
+def logits(model: nn.Module, changed: Mapping, batch: Mapping, task: str) -> Tensor:
+    """The row of logits that is explained: of a causal model, that of the last real token."""
+    with torch.no_grad():
+        found = model(**changed).logits
+    if task != CAUSAL:
+        return found
+    last = batch["attention_mask"].sum(dim=1) - 1
+    return found[torch.arange(len(found)), last]
+
+
+def _difference(a, b):
+    return ((a - b).abs().max() / a.abs().max()).item()
+
+
+SHIFT = ("bias", "beta", "running_mean")
+
+
+@contextmanager
+def without_shifts(model: nn.Module) -> Iterator[None]:
+    """Every bias and every shift of a norm is 0 for the while, and so is a BatchNorm's mean."""
+    named = [*model.named_parameters(), *model.named_buffers()]
+    kept = [(x, x.detach().clone()) for name, x in named if name.endswith(SHIFT)]
+    with torch.no_grad():
+        for x, _ in kept:
+            x.zero_()
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for x, value in kept:
+                x.copy_(value)
+
+
+def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -> Found:
+    """The ``columns`` of one architecture and task, within ``SECONDS`` each.
+
+    ``catch`` are the errors that become reasons: whatever the model's own code raises, too.
+    """
+    name, task = item
+    start = time.perf_counter()
+    try:
+        with limit(SECONDS), float64():
+            model = build(name, task)
+            batch = inputs(model, task)
+            with torch.no_grad():
+                model(**batch)
+    except catch as error:
+        return Found(name, task, refusal=reason(error))
+    errors = {}
+    for column in columns:
+        try:
+            with limit(SECONDS), float64():
+                errors[column] = COLUMNS[column][0](model, batch, task)
+        except catch as error:
+            errors[column] = reason(error)
+    return Found(name, task, type(model).__name__, "", errors, time.perf_counter() - start)
+
+
+def reason(error: Exception) -> str:
+    """What an error says, with its type where its own words may not be enough."""
+    plain = isinstance(error, (Unfit, TimeoutError, ValueError))
+    return str(error) if plain else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def limit(seconds: int) -> Iterator[None]:
+    """Raises TimeoutError in what takes longer; in the main thread alone."""
+
+    def end(*_):
+        raise TimeoutError(f"took longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,112 @@
+"""Tiny models of every architecture are general, and what measures them can fail."""
+
+import dataclasses
+import time
+
+import pytest
+import torch
+
+from benchmarks.architectures import measure
+from benchmarks.architectures.build import (
+    TASKS,
+    UNFIT,
+    Unfit,
+    architectures,
+    build,
+    float64,
+    inputs,
+)
+from benchmarks.architectures.sizes import kinds
+
+CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
+SAMPLE = [
+    ("bert", CLASSES), ("t5", CLASSES), ("mixtral", CLASSES), ("xlnet", CLASSES),
+    ("deberta-v2", ENTITIES), ("splinter", ANSWERS), ("modernbert", MASKED),
+    ("gemma3_text", CAUSAL), ("mamba", CAUSAL), ("deepseek_v3", CAUSAL), ("xglm", CAUSAL),
+    ("swin", IMAGES), ("resnet", IMAGES),
+]  # fmt: skip
+"""Encoders, decoders, both, experts, latent attention, recurrence, convolutions."""
+
+
+@pytest.mark.parametrize(("name", "task"), SAMPLE)
+@pytest.mark.filterwarnings("ignore")  # of the architectures' own
+def test_a_tiny_model_runs_in_float64_and_nothing_of_it_is_zero(name, task):
+    with float64():
+        model = build(name, task)
+        batch = inputs(model, task)
+        found = model(**batch)
+    logits = found.start_logits if task == ANSWERS else found.logits
+    read = logits[batch["attention_mask"] == 1] if logits.shape[1:2] == (8,) else logits
+    assert logits.dtype == torch.float64
+    assert read.isfinite().all()
+    assert len(read.unique()) == read.numel()
+    assert sum(p.numel() for p in model.parameters()) < 2e6
+    assert all(p.all() and len(p.unique()) == p.numel() for p in model.parameters())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_model_is_built_again():
+    first, second = (build("bert", CLASSES).state_dict() for _ in range(2))
+    assert all(torch.equal(x, second[name]) for name, x in first.items())
+
+
+def test_every_architecture_that_is_unfit_belongs_to_a_task():
+    assert set(UNFIT) <= {name for task in TASKS for name in architectures(task)}
+    with pytest.raises(Unfit, match="boxes"):
+        build("bros", ENTITIES)
+
+
+def test_layers_of_each_kind_stay():
+    assert kinds(["a", "a", "b", "a", "c"]) == ["a", "b"]
+    assert kinds(["a", "a", "a"]) == ["a", "a"]
+
+
+def test_casts_to_float32_stay_in_float64_for_the_while():
+    x = torch.zeros(2, dtype=torch.float64)
+    with float64():
+        casts = [x.float(), x.to(torch.float32), torch.zeros(2), x.softmax(0, dtype=torch.float32)]
+        assert {cast.dtype for cast in casts} == {torch.float64}
+    assert x.float().dtype == torch.zeros(2).dtype == torch.float32
+
+
+@pytest.fixture(scope="module")
+def bert():
+    with float64():
+        model = build("bert", CLASSES)
+        return model, inputs(model, CLASSES)
+
+
+def test_shifts_are_zero_for_the_while(bert):
+    model, _ = bert
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    with measure.without_shifts(model):
+        zero = {name for name, x in model.state_dict().items() if not x.any()}
+    assert zero == {name for name in before if name.endswith("bias")}
+    assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+
+
+@pytest.mark.parametrize("column", ["conserves", "Leave-One-Out"])
+def test_relevance_that_is_wrong_is_noticed(bert, column, monkeypatch):
+    run, most = measure.COLUMNS[column]
+    assert run(*bert, CLASSES) <= most
+    true = measure.attribute
+
+    def wrong(*args):
+        found = true(*args)
+        r = found.relevance * (1 + 1e-5)
+        return dataclasses.replace(found, relevance=r, residual=found.logit - r.sum(dim=1))
+
+    monkeypatch.setattr(measure, "attribute", wrong)
+    assert run(*bert, CLASSES) > most
+
+
+def test_what_takes_too_long_is_ended():
+    with pytest.raises(TimeoutError, match="1 s"), measure.limit(1):
+        time.sleep(60)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_measured_has_a_reason():
+    assert measure.measure(("bros", ENTITIES)).refusal == "reads the boxes of words"
+    found = measure.measure(("vit", IMAGES), columns=["Leave-One-Out"])
+    assert found.errors == {"Leave-One-Out": "an image has no mask"}
