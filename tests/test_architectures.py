@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from benchmarks.architectures import measure
+from benchmarks.architectures import measure, page
 from benchmarks.architectures.build import (
     TASKS,
     UNFIT,
@@ -16,6 +16,7 @@ from benchmarks.architectures.build import (
     float64,
     inputs,
 )
+from benchmarks.architectures.measure import Found
 from benchmarks.architectures.sizes import kinds
 
 CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
@@ -108,5 +109,28 @@ def test_what_takes_too_long_is_ended():
 @pytest.mark.filterwarnings("ignore")
 def test_what_cannot_be_measured_has_a_reason():
     assert measure.measure(("bros", ENTITIES)).refusal == "reads the boxes of words"
-    found = measure.measure(("vit", IMAGES), columns=["Leave-One-Out"])
-    assert found.errors == {"Leave-One-Out": "an image has no mask"}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (measure.Unfit("reads boxes"), "reads boxes"),
+        (ValueError("eps=-1: too small\nmore"), "eps=-1: too small\nmore"),
+        (KeyError("rope"), "KeyError: 'rope'"),
+    ],
+)
+def test_a_reason_keeps_what_the_error_says(error, reason):
+    assert measure.reason(error) == reason
+
+
+def test_a_page_has_a_line_for_each_architecture_and_counts_its_marks():
+    good = Found("b", CLASSES, errors={"explained": 0.0, "conserves": 1e-9, "audited": 1e-12})
+    lossy = Found(
+        "a", CLASSES, errors={"explained": 0.0, "conserves": 0.3, "audited": "1 op:\n x|y"}
+    )
+    absent = Found("c", CLASSES, refusal="KeyError: no /usr/lib/site-packages/torch/x.py")
+    lines = page.page([good, lossy, absent]).splitlines()
+    assert f"| {CLASSES} | 3 | 2 | 2 | 1 | 1 | 0 |" in lines
+    start = lines.index("| `a` | ✓ | ✗ | – | – | conserves: off by 3e-01; 1 op: x/y |")
+    assert lines[start + 1] == "| `b` | ✓ | ✓ | ✓ | – |  |"
+    assert lines[start + 2] == "| `c` | – | – | – | – | KeyError: no site-packages/torch/x.py |"

@@ -1,36 +1,28 @@
-"""``python -m benchmarks.architectures``: measures every architecture, or some by name."""
+"""``python -m benchmarks.architectures``: measures every architecture and writes docs/MODELS.md."""
 
 import argparse
 import warnings
 from functools import partial
+from pathlib import Path
 
 import transformers
 
 from benchmarks.architectures.build import TASKS, architectures
-from benchmarks.architectures.measure import COLUMNS, Found, measure
+from benchmarks.architectures.measure import COLUMNS, measure
+from benchmarks.architectures.page import page, row
 from benchmarks.workers import cores, processes
 
-
-def line(found: Found) -> str:
-    """One architecture as a line of text."""
-    verdicts = [f"{column}: {verdict(column, x)}" for column, x in found.errors.items()]
-    return " | ".join([found.task, found.architecture, *(verdicts or [found.refusal])])
-
-
-def verdict(column: str, error: float | str) -> str:
-    """Yes, or the error in words or as a number."""
-    if isinstance(error, str):
-        return error
-    return "yes" if error <= COLUMNS[column][1] else f"no, {error:.0e}"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.architectures", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="types of model, such as gemma2")
-    parser.add_argument("--task", nargs="+", choices=TASKS, default=list(TASKS), metavar="TASK")
-    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
-    parser.add_argument("--workers", type=int, default=cores())
-    parser.add_argument("--trace", action="store_true", help="end with the first error's traceback")
+    add = parser.add_argument
+    add("--only", nargs="+", metavar="NAME", help="these types of model, such as gemma2; no page")
+    add("--task", nargs="+", choices=TASKS, metavar="TASK", help="these tasks; no page")
+    add("--columns", nargs="+", choices=COLUMNS, help="these measurements; no page")
+    add("--trace", action="store_true", help="end with the traceback of the first error; no page")
+    add("--workers", type=int, default=cores(), help="processes that share out the work")
     return parser.parse_args()
 
 
@@ -38,12 +30,20 @@ def main() -> None:
     chosen = options()
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    items = [(name, task) for task in chosen.task for name in architectures(task)]
+    items = [(name, task) for task in chosen.task or TASKS for name in architectures(task)]
     items = {item: item for item in items if not chosen.only or item[0] in chosen.only}
-    run = partial(measure, columns=chosen.columns, catch=() if chosen.trace else Exception)
-    with processes(max(1, min(chosen.workers, len(items)))) as each:
-        for _, found in each(run, items):
-            print(line(found), flush=True)
+    if not items:
+        raise SystemExit(f"--only {' '.join(chosen.only)}: no architecture of these tasks")
+    catch = () if chosen.trace else Exception
+    run = partial(measure, columns=chosen.columns or tuple(COLUMNS), catch=catch)
+    found = []
+    with processes(min(chosen.workers, len(items))) as each:
+        for (_, task), measured in each(run, items):
+            found.append(measured)
+            print(task, row(measured), flush=True)
+    if not (chosen.only or chosen.task or chosen.columns or chosen.trace):
+        PAGE.write_text(page(found), encoding="utf-8")
+        print(PAGE)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ UNFIT = {
     "gemma4_assistant": "reads the keys of another model",
     "gemma4_unified_assistant": "reads the keys of another model",
     "lxmert": "reads images and texts",
+    "mra": "has an attention of zeros without its CUDA kernel",
     "musicgen": "is a decoder of sounds inside another model",
     "musicgen_melody": "is a decoder of sounds inside another model",
     "pp_lcnet": "gives no logits",

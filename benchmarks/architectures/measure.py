@@ -1,7 +1,6 @@
 """What holds of the explanations of one architecture, measured."""
 
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from axioms.composites import UnassignedOperation
 from benchmarks.architectures.build import CAUSAL, Unfit, build, float64, inputs
 from numeric import attribute
 from numeric.auditing.audit import audit
@@ -20,16 +20,14 @@ SECONDS = 120
 class Found:
     """What was measured of one architecture for one task.
 
-    model: its class   refusal: why it could not be built or run, or nothing
+    refusal: why it could not be built or run, or nothing
     errors: by column, the relative error, or why there is none
     """
 
     architecture: str
     task: str
-    model: str = ""
     refusal: str = ""
     errors: Mapping[str, float | str] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 def explained(model: nn.Module, batch: Mapping, task: str) -> float:
@@ -53,8 +51,6 @@ def audited(model: nn.Module, batch: Mapping, task: str) -> float:
 
 def left_out(model: nn.Module, batch: Mapping, task: str) -> float:
     """How far Leave-One-Out is from one forward pass per token, as anyone would write it."""
-    if "attention_mask" not in batch:
-        raise Unfit("an image has no mask")
     found = attribute(model, batch, "loo")
     naive = torch.zeros_like(found.relevance)
     for example, token in batch["attention_mask"].nonzero().tolist():
@@ -88,16 +84,17 @@ def _difference(a, b):
     return ((a - b).abs().max() / a.abs().max()).item()
 
 
-SHIFT = ("bias", "beta", "running_mean")
-
-
 @contextmanager
 def without_shifts(model: nn.Module) -> Iterator[None]:
-    """Every bias and every shift of a norm is 0 for the while, and so is a BatchNorm's mean."""
-    named = [*model.named_parameters(), *model.named_buffers()]
-    kept = [(x, x.detach().clone()) for name, x in named if name.endswith(SHIFT)]
+    """Every bias and every shift of a norm is 0 for the while, and so is a BatchNorm's mean.
+
+    Of other buffers called bias, one is a mask.
+    """
+    shifts = [x for name, x in model.named_parameters() if name.endswith(("bias", "beta"))]
+    shifts += [x for name, x in model.named_buffers() if name.endswith("running_mean")]
+    kept = [(x, x.detach().clone()) for x in shifts]
     with torch.no_grad():
-        for x, _ in kept:
+        for x in shifts:
             x.zero_()
     try:
         yield
@@ -113,7 +110,6 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
     ``catch`` are the errors that become reasons: whatever the model's own code raises, too.
     """
     name, task = item
-    start = time.perf_counter()
     try:
         with limit(SECONDS), float64():
             model = build(name, task)
@@ -124,17 +120,19 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
         return Found(name, task, refusal=reason(error))
     errors = {}
     for column in columns:
+        if column == "Leave-One-Out" and "attention_mask" not in batch:
+            continue
         try:
             with limit(SECONDS), float64():
                 errors[column] = COLUMNS[column][0](model, batch, task)
         except catch as error:
             errors[column] = reason(error)
-    return Found(name, task, type(model).__name__, "", errors, time.perf_counter() - start)
+    return Found(name, task, errors=errors)
 
 
 def reason(error: Exception) -> str:
     """What an error says, with its type where its own words may not be enough."""
-    plain = isinstance(error, (Unfit, TimeoutError, ValueError))
+    plain = isinstance(error, (Unfit, UnassignedOperation, TimeoutError, ValueError))
     return str(error) if plain else f"{type(error).__name__}: {error}"
 
 

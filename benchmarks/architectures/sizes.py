@@ -41,8 +41,8 @@ SIZES = {  # what a field counts, by its name -> its value; the first that match
     r"|first_k_dense_replace|num_dense_layers|num_nextn_predict_layers": 1,
     r"(max_.*|n_)positions?(_embeddings)?|n_ctx|max_seq_len|model_max_length|context_length"
     r"|original_max_position_embeddings": 64,
-    r"chunk_size|mamba_chunk_size|(sliding|attention)_window(_size)?|block_size|local_attention"
-    r"|keep_window_size|attention_chunk_size": 4,
+    r"(sliding|attention|local_attention|keep)_window(_size)?|local_attention": 6,
+    r"chunk_size|mamba_chunk_size|block_size|attention_chunk_size": 4,
     r"image_size|input_size|crop_size": SIZE,
     r"embed_dim": 24,
 }

@@ -1,0 +1,100 @@
+"""The page of models, docs/MODELS.md, from what was measured."""
+
+import re
+from collections.abc import Iterable
+from importlib.metadata import version
+
+from benchmarks.architectures.build import TASKS
+from benchmarks.architectures.measure import COLUMNS, Found
+
+YES, NO, NONE = "✓", "✗", "–"
+LONGEST = 200
+PATH = re.compile(r"\S*/(?=site-packages/)|(?<!\w)/\S*/")
+
+HEAD = """\
+# Models
+
+Every architecture that Transformers {transformers} has for six tasks, built with random weights and
+two small layers in float64, and what holds of its explanations.
+`python -m benchmarks.architectures` makes this page, and measures one architecture with
+`--only gemma2`.
+
+- **runs**: the small model could be built and run on two texts, one of them padded, or two images.
+- **explained**: `attribute(model, inputs, "attnlrp")` gives finite relevance.
+- **conserves**: with every bias and every shift of a norm set to 0, the relevance of CP-LRP adds up
+  to the logit, to {conserves:.0e} of it.
+- **audited**: AttnLRP is what the NumPy rules give on the captured graph, to {audited:.0e}.
+- **Leave-One-Out**: `attribute(model, inputs, "loo")` is what one forward pass per token gives, to
+  {loo:.0e}. Images have no attention mask to leave a patch out with.
+
+A dash stands where nothing was measured; the last column has the reason.
+
+What the code of a model casts to float32 stays in float64 here: its rounding would hide errors.
+"""
+
+
+def cell(column: str, error: float | str) -> str:
+    if isinstance(error, str):
+        return NONE
+    return YES if error <= COLUMNS[column][1] else NO
+
+
+def note(found: Found) -> str:
+    """What stands in the way: of explaining at all, or of the other columns, each reason once."""
+    first = found.refusal or found.errors.get("explained", "")
+    if first and isinstance(first, str):
+        return short(first)
+    reasons = [
+        short(error) if isinstance(error, str) else f"{column}: off by {error:.0e}"
+        for column, error in found.errors.items()
+        if cell(column, error) != YES
+    ]
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def short(text: str) -> str:
+    """The first line, with the first of what it announces, and no folder of this machine."""
+    lines = [" ".join(x.split()) for x in text.strip().splitlines() if x.strip()] or ["no message"]
+    first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    first = PATH.sub("", first).replace("|", "/")
+    return first if len(first) <= LONGEST else first[: LONGEST - 1] + "…"
+
+
+def cells(found: Found) -> list[str]:
+    return [cell(column, found.errors.get(column, "")) for column in COLUMNS]
+
+
+def row(found: Found) -> str:
+    """One architecture as a line of its task's table."""
+    return line([f"`{found.architecture}`", *cells(found), note(found)])
+
+
+def line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def table(head: list[str], rows: Iterable[str]) -> list[str]:
+    return [line(head), line(["---"] + [":-:"] * (len(head) - 1)), *rows, ""]
+
+
+def counts(task: str, found: list[Found]) -> str:
+    """How many architectures of a task have a check mark, by column."""
+    marks = zip(*map(cells, found), strict=True)
+    runs = sum(not x.refusal for x in found)
+    return line([task, *map(str, (len(found), runs, *(x.count(YES) for x in marks)))])
+
+
+def page(found: Iterable[Found]) -> str:
+    """The whole page, whatever the order in which architectures were measured."""
+    by_task = {task: [] for task in TASKS}
+    for x in sorted(found, key=lambda x: x.architecture):
+        by_task[x.task].append(x)
+    limits = {"conserves": COLUMNS["conserves"][1], "audited": COLUMNS["audited"][1]}
+    loo = COLUMNS["Leave-One-Out"][1]
+    parts = [HEAD.format(transformers=version("transformers"), loo=loo, **limits)]
+    head = ["task", "architectures", "runs", *COLUMNS]
+    parts += table(head, [counts(task, x) for task, x in by_task.items()])
+    for task, x in by_task.items():
+        parts += [f"## {task[0].upper()}{task[1:]}", ""]
+        parts += table(["architecture", *COLUMNS, "what stands in the way"], map(row, x))
+    return "\n".join(parts).rstrip() + "\n"
