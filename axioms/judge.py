@@ -5,7 +5,7 @@ operation of that kind carries relevance is then decided as the scoreboard decid
 """
 
 import itertools
-import textwrap
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,9 +33,10 @@ from axioms.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, STABI
 from axioms.templates import TEMPLATES
 from axioms.user_formula import check_one_formula
 from axioms.user_messages import rule_set
-from axioms.user_rules import Rule
+from axioms.user_rules import LISTS, Rule
 
 IN_LIMIT, UNDECIDED = "proved as eps -> 0", "undecided"
+MORE = range(4, 11)  # inputs of a rule, at which a random point is tried of what is proved of fewer
 CASES = 4  # signs are split into at most 2**CASES cases
 TRIED = 60  # points, before a search for a witness gives up
 
@@ -57,7 +58,7 @@ def judge(rule: Rule) -> list[Finding]:
     check_one_formula(rule)
     own = rule_set(rule)
     found = judge_claims(rule, own) + [
-        _finding(name, lambda eps, name=name: decide(own, name, eps))
+        _finding(name, lambda eps, name=name: tried_at_more(own, decide(own, name, eps)))
         for name in rewrites_of(tuple(own.instead))
     ]
     check_one_formula(rule)  # still: it may have counted its calls
@@ -80,6 +81,22 @@ def decide(own: RuleSet, rewrite: str, eps: str) -> Cell:
         return scoreboard.decide(own, rewrite, eps, same=same_in_every_case, points_tried=TRIED)
     except ZeroDivisionError:  # undefined for generic symbols, hence almost everywhere
         return Cell(rule_set=own.name, rewrite=rewrite, eps=eps, verdict=OPEN)
+
+
+def tried_at_more(own: RuleSet, cell: Cell) -> Cell:
+    """The cell, refuted if what is proved of a few inputs fails for one of MORE numbers of them."""
+    chance = random.Random(0)
+    for count, template in itertools.product(MORE, TEMPLATES[cell.rewrite]):
+        if cell.verdict != PROVED:
+            break
+        widths = {
+            name: [count if size > 1 else 1 for size in shape]
+            for name, shape in template.generic.items()
+        }
+        at, eps = scoreboard.random_point(chance, widths), STABILISERS[cell.eps][1]
+        if witness := scoreboard.disagreement(own, cell.rewrite, template.root, at, eps):
+            cell = replace(cell, verdict=REFUTED, witness=witness)
+    return cell
 
 
 @cache
@@ -180,9 +197,10 @@ def _decide(claim: Claim, own: RuleSet, kind: str, eps: str) -> Cell:
         and any(_at_numbers(claim, own, kind, of_witness, at) for at in _tried(each, FIRST))
         for each in points
     ):
-        return replace(cell, verdict=PROVED)
-    found = (_witness(claim, own, kind, of_witness, each) for each in points)
-    witness = next(filter(None, found), "")
+        cell, tried = replace(cell, verdict=PROVED), _at_more(claim, kind)
+    else:
+        tried = (at for each in points for at in _tried(each, TRIED))
+    witness = _witness(claim, own, kind, of_witness, tried)
     return replace(cell, verdict=REFUTED, witness=witness) if witness else cell
 
 
@@ -204,14 +222,22 @@ def _tried(shapes, count):
     return (at for at in first if FACTOR not in at or at[FACTOR][0] > 0)
 
 
-def _witness(claim, own, kind, eps, shapes) -> str:
-    """The first small integer point where the two sides differ, as text; '' if none is found."""
+def _at_more(claim, kind):
+    """A random point for each of MORE numbers of inputs; a factor is positive."""
+    chance = random.Random(0)
+    for count in MORE if kind in LISTS else ():
+        at = scoreboard.random_point(chance, _point_shapes(kind, claim, count))
+        yield {name: m.applyfunc(abs) if name == FACTOR else m for name, m in at.items()}
+
+
+def _witness(claim, own, kind, eps, tried) -> str:
+    """The first point of those tried where the two sides differ, as text; '' if none does."""
 
     def separated(at):
         found = _at_numbers(claim, own, kind, eps, at)
         return found if found and scoreboard.differ(*found.values()) else None
 
-    for at in _tried(shapes, TRIED):
+    for at in tried:
         found = separated(at)
         if found and (eps != 0 or separated(scoreboard.moved(at))):
             point = ", ".join(f"{name} = {scoreboard.written(m)}" for name, m in at.items())
@@ -225,32 +251,18 @@ def _with_absorbed(finding, own, kind) -> Finding:
         return finding
     claim = claims(kind)[CONSERVES]
     eps, at = STABILISERS[FINITE][0], symbols(_point_shapes(kind, claim, counts(kind)[-1]))
-    without = {"the stabiliser absorbs": (0, at)}
+    without = {"the stabiliser absorbs": (LIMIT, {})}
     if kind == kinds.LINEAR:
-        no_bias = {**at, "b": sp.zeros(1, 1)}
-        without = {"the bias absorbs": (eps, no_bias), **without}
-        without["bias and stabiliser absorb"] = (0, no_bias)
+        no_bias = {"b": sp.zeros(1, 1)}
+        without = {"the bias absorbs": (FINITE, no_bias), **without}
+        without["bias and stabiliser absorb"] = (LIMIT, no_bias)
     total, arrived = _sides(claim, own, kind, eps, at).values()
     lost = sp.factor(as_rational((arrived - total)[0]))
-    for absorbs, (eps, point) in without.items():
-        if _holds(claim, own, kind, eps, point):
+    for absorbs, (regime, fixed) in without.items():
+        of_proof, of_witness = STABILISERS[regime]
+        more = ({**point, **fixed} for point in _at_more(claim, kind))
+        if _holds(claim, own, kind, of_proof, {**at, **fixed}) and not _witness(
+            claim, own, kind, of_witness, more
+        ):
             return replace(finding, detail=f"{absorbs} {lost}")
-    return replace(finding, detail=f"{lost} is lost; {finding.detail}")
-
-
-def text(rule: Rule, findings: list[Finding]) -> str:
-    """The findings about one rule in at most 80 columns, rewrites by their names."""
-    lines = [f'{rule.name}, a rule for "{rule.kind}", all others as in AttnLRP']
-    lines += [f"  at {rule.place}"]
-    for finding in findings:
-        said = f"the same if you {finding.claim}"
-        if finding.claim not in REWRITES:
-            scope = ", for 1, 2 and 3 inputs" if len(counts(rule.kind)) > 1 else ""
-            said = f"{finding.claim}{scope}"
-        lines += _wrapped(f"[{finding.verdict}] {said}", "  ")
-        lines += _wrapped(finding.detail, "    ")
-    return "\n".join(lines) + "\n"
-
-
-def _wrapped(line, indent):
-    return textwrap.wrap(line, 80, initial_indent=indent, subsequent_indent="    ")
+    return replace(finding, detail=f"{lost} is lost; {finding.detail}") if lost else finding

@@ -64,14 +64,14 @@ def prove(
 
 
 def _prove_one(rules: Path | None, show: str | None, *, latex: bool):
-    from axioms import judge
+    from axioms import judge, judge_text
     from axioms import show as pages
     from axioms.user_rules import load
 
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        found = [judge.text(rule, judge.judge(rule)) for rule in load(rules)]
+        found = [judge_text.text(rule, judge.judge(rule)) for rule in load(rules)]
         console.out("\n".join(found), highlight=False, end="")
         return
     if show is None:

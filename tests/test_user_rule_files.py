@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from axioms.judge import IN_LIMIT, judge, judge_claims, text
+from axioms.judge import IN_LIMIT, judge, judge_claims
+from axioms.judge_text import text
 from axioms.scoreboard import PROVED, REFUTED
 from axioms.user_formula import check_one_formula
 from axioms.user_messages import rule_set

@@ -368,16 +368,6 @@ def above_a_hundred(x, w, b, z, R, eps):
 
 
 @rule("linear")
-def half_to_each(x, w, b, z, R, eps):
-    return [R / 2 for _ in x]
-
-
-@rule("softmax")
-def all_to_the_middle(z, a, R, eps):
-    return [sum(R) if 2 * k + 1 == len(z) else 0 for k in range(len(z))]
-
-
-@rule("linear")
 def w_square(x, w, b, z, R, eps):
     return [wi**2 * R / sum(v**2 for v in w) for wi in w]
 
@@ -389,14 +379,9 @@ def w_square(x, w, b, z, R, eps):
         (positive_weights, 0, REFUTED, "eps -> 0, b = 1, R = 1, x = -1, w = 1: 0 versus 1"),
         (alpha_beta_less_bias, 0, REFUTED, "eps -> 0, b = 1, R = 1, x = 1, w = 1: 2 versus 1"),
         (above_a_hundred, 0, REFUTED, "undecided as eps -> 0"),
-        # true of two inputs alone
-        (half_to_each, 0, REFUTED, "x = 1, w = 1: 1/2 versus 1"),
-        (all_to_the_middle, 2, REFUTED, "z = [1 1 1]"),
     ],
 )
-def test_what_fails_on_an_open_set_or_for_some_number_of_inputs_is_refuted(
-    own, claim, verdict, witness
-):
+def test_what_fails_on_an_open_set_is_refuted(own, claim, verdict, witness):
     finding = claimed(own)[claim]
     assert finding.verdict == verdict
     assert witness in finding.detail

@@ -1,0 +1,51 @@
+"""Verdicts on a user's rule in words, each with the numbers of inputs that it is for."""
+
+import textwrap
+from functools import cache
+
+from axioms.claims import counts
+from axioms.judge import Finding
+from axioms.propagate import evaluate
+from axioms.rewrites import REWRITES
+from axioms.scoreboard import REFUTED
+from axioms.templates import TEMPLATES
+from axioms.user_messages import rule_set
+from axioms.user_rules import LISTS, Rule
+
+
+def text(rule: Rule, findings: list[Finding]) -> str:
+    """The findings about one rule in at most 80 columns, rewrites by their names."""
+    lines = [f'{rule.name}, a rule for "{rule.kind}", all others as in AttnLRP']
+    lines += [f"  at {rule.place}"]
+    for finding in findings:
+        said = finding.claim
+        if said in REWRITES:
+            said = f"the same if you {said}"
+        lines += _wrapped(f"[{finding.verdict}] {said}{_scope(rule, finding)}", "  ")
+        lines += _wrapped(finding.detail, "    ")
+    return "\n".join(lines) + "\n"
+
+
+def _scope(rule, finding):
+    """How many inputs the rule had where a claim was decided; a witness shows its own number."""
+    if rule.kind not in LISTS or finding.verdict == REFUTED:
+        return ""
+    numbers = counts(rule.kind)
+    if finding.claim in REWRITES:
+        numbers = inputs_in(finding.claim, tuple(rule_set(rule).instead))
+    *first, last = map(str, sorted(numbers))
+    return f", for {' and '.join(filter(None, (', '.join(first), last)))} inputs"
+
+
+def _wrapped(line, indent):
+    return textwrap.wrap(line, 80, initial_indent=indent, subsequent_indent="    ")
+
+
+@cache
+def inputs_in(rewrite: str, operations: tuple[str, ...]) -> set[int]:
+    """How many inputs these operations have where the lemma of a rewrite is decided."""
+    graphs = [(t, g) for t in TEMPLATES[rewrite] for g in (t.root, *REWRITES[rewrite](t.root))]
+    found = (evaluate(graph, template.symbols()) for template, graph in graphs)
+    return {
+        values[node.args[0]].cols for values in found for node in values if node.op in operations
+    }
