@@ -106,7 +106,6 @@ def test_what_takes_too_long_is_ended():
         time.sleep(60)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_what_cannot_be_measured_has_a_reason():
     assert measure.measure(("bros", ENTITIES)).refusal == "reads the boxes of words"
 

@@ -1,11 +1,8 @@
 """``python -m benchmarks.architectures``: measures every architecture and writes docs/MODELS.md."""
 
 import argparse
-import warnings
 from functools import partial
 from pathlib import Path
-
-import transformers
 
 from benchmarks.architectures.build import TASKS, architectures
 from benchmarks.architectures.measure import COLUMNS, measure
@@ -28,8 +25,6 @@ def options() -> argparse.Namespace:
 
 def main() -> None:
     chosen = options()
-    warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
     items = [(name, task) for task in chosen.task or TASKS for name in architectures(task)]
     items = {item: item for item in items if not chosen.only or item[0] in chosen.only}
     if not items:

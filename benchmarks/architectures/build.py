@@ -68,7 +68,7 @@ def build(model_type: str, task: str) -> nn.Module:
 def _for_task(config, task):
     for part in (config, config.get_text_config(decoder=True)):
         if getattr(part, "pad_token_id", None) is None:
-            part.pad_token_id = 0
+            part.pad_token_id = PAD
     cls = TASKS[task]._model_mapping[type(config)]
     if isinstance(cls, tuple):  # the first is the plain one
         config.architectures = [cls[0].__name__]

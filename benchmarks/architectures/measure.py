@@ -1,12 +1,14 @@
 """What holds of the explanations of one architecture, measured."""
 
 import signal
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from transformers.utils import logging
 
 from axioms.composites import UnassignedOperation
 from benchmarks.architectures.build import CAUSAL, Unfit, build, float64, inputs
@@ -31,8 +33,9 @@ class Found:
 
 
 def explained(model: nn.Module, batch: Mapping, task: str) -> float:
-    """1 if AttnLRP gives nothing but zeros, else 0; raises where ``attribute`` refuses."""
-    return float(not attribute(model, batch, "attnlrp").relevance.any())
+    """0 if AttnLRP gives finite relevance that is not all 0, else 1."""
+    found = attribute(model, batch, "attnlrp").relevance
+    return float(not (found.isfinite().all() and found.any()))
 
 
 def conserved(model: nn.Module, batch: Mapping, task: str) -> float:
@@ -111,7 +114,7 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
     """
     name, task = item
     try:
-        with limit(SECONDS), float64():
+        with conditions():
             model = build(name, task)
             batch = inputs(model, task)
             with torch.no_grad():
@@ -123,7 +126,7 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
         if column == "Leave-One-Out" and "attention_mask" not in batch:
             continue
         try:
-            with limit(SECONDS), float64():
+            with conditions():
                 errors[column] = COLUMNS[column][0](model, batch, task)
         except catch as error:
             errors[column] = reason(error)
@@ -134,6 +137,19 @@ def reason(error: Exception) -> str:
     """What an error says, with its type where its own words may not be enough."""
     plain = isinstance(error, (Unfit, UnassignedOperation, TimeoutError, ValueError))
     return str(error) if plain else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def conditions() -> Iterator[None]:
+    """Float64, a time limit, and quiet: what architectures warn of is known here."""
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        with limit(SECONDS), float64(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(before)
 
 
 @contextmanager

@@ -11,16 +11,16 @@ PAD, START, END, MASK, MARK = range(5)
 """Tokens that mean something; all others are words."""
 
 SIZES = {  # what a field counts, by its name -> its value; the first that matches
-    r"pad_token_id|padding_idx|subs_pad_id|tag_pad_id": PAD,
+    r"pad_token_id|subs_pad_id|tag_pad_id": PAD,
     r"bos_token_id|cls_token_id|decoder_start_token_id": START,
     r"eos_token_id|sep_token_id|forced_eos_token_id|eod_token_id": END,
     r"mask_token_id": MASK,
     r".*_token_(id|index)": MARK,
-    r"(.*_)?vocab(_size)?(_.*)?|ngram_vocab_size_base|num_hash_buckets": VOCABULARY,
+    r"(.*_)?vocab(_size)?(_.*)?|num_hash_buckets": VOCABULARY,
     r"(swa_)?num_key_value_heads|num_kv_heads|kv_n_heads|linear_num_key_heads": KEYS,
     r".*heads|n_head|num_query_groups": HEADS,
     r"qk_head_dim": 2 * HEAD,
-    r"(.*_)?(head_dim|head_size|headdim)|d_head|d_kv|dim_head|kv_channels|v_head_dim": HEAD,
+    r"(.*_)?(head_dim|head_size|headdim)|d_head|d_kv|dim_head|kv_channels": HEAD,
     r".*_rank|hidden_size_per_layer_input|xpath_unit_hidden_size|(ssm_)?state_size"
     r"|mamba_d_state|rotary_dim": HEAD,
     r"num_hidden_layers|n_layers?|num_(encoder_|decoder_)?layers|(en|de)coder_layers"
@@ -59,47 +59,44 @@ LISTS = {  # the same of lists with one entry per stage; their proportions stay
 FILLED = re.compile(r"(pad|bos|eos)_token_id|vocab_size|head_dim|num_key_value_heads")
 """What is given a size even where the default is none."""
 
-MAMBA_2 = dict(mamba_n_heads=8, mamba_d_head=8, mamba_d_state=8)
-ROTATION = dict(rope_type="default", rope_theta=1e4)
 EXCEPTIONS = {
-    "bamba": MAMBA_2 | dict(attn_layer_indices=[1]),
+    "bamba": dict(mamba_n_heads=8, attn_layer_indices=[1]),
     "bit": dict(num_groups=2),
     "blt": dict(use_cache=False),
     "cohere_compass_text": dict(
-        rope_parameters={"full_attention": ROTATION | dict(mrope_section=[2, 1, 1])}
+        rope_parameters={
+            "full_attention": dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1])
+        },
     ),
     "cvt": dict(depth=(1, 2, 3)),
     "dbrx": dict(attn_config=dict(rope_theta=1e4, kv_n_heads=KEYS, clip_qkv=8.0)),
     "deepseek_v2": dict(num_experts_per_tok=2),
     "donut-swin": dict(window_size=2),
     "dots1": dict(n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1),
-    "efficientnet": dict(
-        width_coefficient=0.25, depth_coefficient=0.5, hidden_dim=320,
-    ),
+    "efficientnet": dict(width_coefficient=0.25, depth_coefficient=0.5, hidden_dim=320),
     "esmc": dict(num_key_value_heads=HEADS),
-    "falcon_h1": MAMBA_2 | dict(mamba_d_ssm=64),
+    "falcon_h1": dict(mamba_n_heads=8, mamba_d_ssm=64),
     "gemma3n_text": dict(num_kv_shared_layers=0),
-    "gemma4_unified_text": dict(num_kv_shared_layers=0),
-    "granitemoehybrid": MAMBA_2 | dict(layer_types=["linear_attention", "full_attention"]),
+    "granitemoehybrid": dict(
+        mamba_n_heads=8, layer_types=["linear_attention", "full_attention"],
+    ),
     "hgnet_v2": dict(
         stem_channels=(3, 4, 6), stage_in_channels=(6, 16, 32, 64),
         stage_mid_channels=(6, 12, 24, 48), stage_out_channels=(16, 32, 64, 64),
-        hidden_sizes=(16, 32, 64, 64), stage_numb_of_layers=(2, 2, 2, 2),
+        hidden_sizes=(16, 32, 64, 64),
     ),
-    "hrm_text": dict(num_layers_per_stack=None, num_hidden_layers=1),
-    "jamba": dict(attn_layer_period=2, attn_layer_offset=1),
+    "hrm_text": dict(num_layers_per_stack=None),
+    "jamba": dict(attn_layer_offset=1),
     "layoutlmv3": dict(coordinate_size=4, shape_size=8),
     "lfm2_moe": dict(layer_types=["conv", "full_attention"]),
     "lilt": dict(hidden_size=48),
     "mamba2": dict(num_heads=8),
     "markuplm": dict(max_depth=4),
     "mistral4": dict(head_dim=2 * HEAD),
-    "mobilebert": dict(intra_bottleneck_size=16, true_hidden_size=16),
+    "mobilebert": dict(intra_bottleneck_size=16),
     "mobilenet_v1": dict(depth_multiplier=0.25),
     "mobilenet_v2": dict(depth_multiplier=0.25),
-    "mobilevit": dict(
-        hidden_sizes=(16, 24, 32), neck_hidden_sizes=(8, 8, 16, 16, 16, 16, 32),
-    ),
+    "mobilevit": dict(hidden_sizes=(16, 24, 32), neck_hidden_sizes=(8, 8, 16, 16, 16, 16, 32)),
     "mobilevitv2": dict(width_multiplier=0.25),
     "nemotron_h": dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp"]),
     "neomme": dict(head_dim=16),
@@ -108,20 +105,14 @@ EXCEPTIONS = {
         indexer_compress_ratio=2,
     ),
     "recurrent_gemma": dict(block_types=["recurrent", "attention"]),
-    "reformer": dict(
-        attn_layers=["local", "lsh"], axial_pos_shape=(8, 8), axial_pos_embds_dim=(16, 16),
-    ),
-    "rwkv": dict(attention_hidden_size=WIDTH),
+    "reformer": dict(axial_pos_embds_dim=(16, 16)),
     "swin": dict(window_size=2),
     "t5": dict(decoder_start_token_id=0),
     "textnet": dict(stem_out_channels=16),
     "xlstm": dict(hidden_size=128, embedding_dim=128),
     "xmod": dict(default_language="en_XX"),
-    "zamba": dict(
-        layers_block_type=["linear_attention", "hybrid", "hybrid"], num_hidden_layers=3,
-        attention_hidden_size=64, attention_head_dim=16,
-    ),
-    "zamba2": dict(n_mamba_heads=8, attention_hidden_size=64, attention_head_dim=16),
+    "zamba": dict(layers_block_type=["linear_attention", "hybrid", "hybrid"], num_hidden_layers=3),
+    "zamba2": dict(n_mamba_heads=8),
     "zaya": dict(num_experts_per_tok=1),
 }  # fmt: skip
 """Fields that the tables get wrong, by type of model."""
