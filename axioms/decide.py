@@ -4,112 +4,21 @@ Every expression that is compared lives in a field of rational functions: ``sign
 into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There
 ``cancel`` is a decision procedure, so a check is a proof or a disproof, not a heuristic.
 
-What is decided inside ``recording()`` is written down, so that a verdict rests on it and not on
-words: ``axioms.evidence`` reads it.  Inside ``disturbing()`` all that runs of the project returns
-something else: what is decided in the same way then is decided about nothing.
+What is decided is written down where ``axioms.records`` asks for it.
 """
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cache, wraps
+from collections.abc import Iterator, Mapping
+from functools import cache
 from math import prod
 
 import sympy as sp
 from sympy.core.evalf import PrecisionExhausted
 
+from axioms.records import Unknown, answer, open_record
+
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
-
-
-class Depends(BaseException):
-    """Ends a disturbed run: a decision depends on what the project's functions return."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What ran and what was decided, in order: names and SymPy expressions, nothing else."""
-
-    ran: dict[str, None] = field(default_factory=dict)  # functions of the project
-    identities: list[tuple[sp.Expr, sp.Expr]] = field(default_factory=list)
-    differences: list[tuple[sp.Expr, sp.Expr, dict[sp.Symbol, sp.Expr]]] = field(
-        default_factory=list
-    )
-    answers: list[bool] = field(default_factory=list)  # of both sorts
-    disturbed: str = ""  # the sort that ends a disturbed run, which is given the answers to repeat
-
-
-_RECORD: ContextVar[Record | None] = ContextVar("record", default=None)
-
-
-@contextmanager
-def recording(record: Record | None = None) -> Iterator[Record]:
-    """A new record of what runs and is decided inside the block, in this context alone."""
-    token = _RECORD.set(record or Record())
-    try:
-        yield _RECORD.get()
-    finally:
-        _RECORD.reset(token)
-
-
-def disturbing(decision: str, answers: list[bool]):
-    """A block that raises Depends at the first True of ``answers`` that would now be another one.
-
-    ``decision`` is the sort that counts, "identical" or "differ_at"; up to there every decision
-    is answered as in the run before, whose answers these are.
-    """
-    return recording(Record(answers=answers[::-1], disturbed=decision))
-
-
-def _answer(decision, *, now) -> bool:
-    """``now``; in a disturbed run the answer of the run before, unless Depends ends it."""
-    if (record := _RECORD.get()) is None:
-        return now
-    if not record.disturbed:
-        record.answers.append(now)
-        return now
-    before = record.answers.pop() if record.answers else False
-    if decision == record.disturbed and before and not now:
-        raise Depends
-    return before
-
-
-def noted(function: Callable) -> Callable:
-    """The function, which writes its name into the record that is open when it runs."""
-    name = f"{function.__module__.removeprefix('axioms.')}.{function.__name__}"
-
-    @wraps(function)
-    def run(*args, **kwargs):
-        if (record := _RECORD.get()) is None:
-            return function(*args, **kwargs)
-        record.ran[name] = None
-        if not record.disturbed:
-            return function(*args, **kwargs)
-        with recording():  # what it calls is left as it is
-            return _disturbed(function(*args, **kwargs))
-
-    return run
-
-
-class _Unknown(sp.Dummy):
-    """A positive factor that nothing else has."""
-
-
-def _disturbed(found):
-    """What a function of the project returned, with an unknown factor at each number in it."""
-    if isinstance(found, sp.MatrixBase):
-        return found.applyfunc(_disturbed)
-    if isinstance(found, sp.Expr | int):
-        return (found or 1) * _Unknown(positive=True)
-    if isinstance(found, list | tuple):
-        return type(found)(map(_disturbed, found))
-    if isinstance(found, dict):
-        return {key: _disturbed(value) for key, value in found.items()}
-    if is_dataclass(found):
-        return replace(found, **_disturbed(vars(found)))
-    return found
 
 
 def generic(name: str, rows: int, cols: int, **assumptions) -> sp.Matrix:
@@ -186,9 +95,9 @@ def identical(lhs, rhs) -> bool:
         return all(identical(a, b) for a, b in zip(lhs, rhs, strict=True))
     lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
     same = _same(lhs, rhs)
-    if same and (record := _RECORD.get()) is not None:
+    if same and (record := open_record()) is not None:
         record.identities.append((lhs, rhs))
-    return _answer("identical", now=same)
+    return answer("identical", now=same)
 
 
 def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
@@ -255,10 +164,10 @@ def value_at(side, point: Mapping[sp.Symbol, object]) -> sp.Expr:
 def differ_at(lhs, rhs, witness: Mapping) -> bool:
     """Whether an exact rational point separates ``lhs`` from ``rhs``; errors as ``value_at``."""
     lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
-    if (record := _RECORD.get()) is not None:
+    if (record := open_record()) is not None:
         record.differences.append((lhs, rhs, dict(witness)))
-    unknown = (lhs - rhs).has(_Unknown)
-    return _answer(
+    unknown = (lhs - rhs).has(Unknown)
+    return answer(
         "differ_at", now=not unknown and apart(value_at(lhs, witness), value_at(rhs, witness))
     )
 

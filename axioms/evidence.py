@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from axioms.decide import Depends, Record, apart, disturbing, recording, value_at
+from axioms.decide import apart, value_at
+from axioms.records import Depends, Record, disturbing, recording
 
 VERDICTS = ("proved", "refuted")
 COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a test is given

@@ -6,7 +6,7 @@ from math import factorial
 
 import sympy as sp
 
-from axioms.decide import noted
+from axioms.records import noted
 
 
 @noted

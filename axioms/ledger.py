@@ -21,9 +21,9 @@ from axioms import kinds
 from axioms.assignment import assigned
 from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
 from axioms.composites import Composite
-from axioms.decide import noted
 from axioms.graph import MOVES, Node, topological
 from axioms.propagate import evaluate, propagate
+from axioms.records import noted
 from axioms.rules import stabilize
 
 

@@ -13,8 +13,9 @@ from sympy import Matrix
 from axioms import kinds, rules
 from axioms.assignment import assigned
 from axioms.composites import Composite
-from axioms.decide import lowest_terms, noted
+from axioms.decide import lowest_terms
 from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
+from axioms.records import noted
 
 ACTIVATIONS = {
     "relu": lambda x: sp.Max(x, 0),

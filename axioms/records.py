@@ -1,0 +1,106 @@
+"""What runs and what is decided, written down: a verdict rests on it and not on words.
+
+``axioms.evidence`` reads it.  Inside ``disturbing()`` all that runs of the project returns
+something else: what is decided in the same way then is decided about nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import wraps
+
+import sympy as sp
+
+
+class Depends(BaseException):
+    """Ends a disturbed run: a decision depends on what the project's functions return."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What ran and what was decided, in order: names and SymPy expressions, nothing else."""
+
+    ran: dict[str, None] = field(default_factory=dict)  # functions of the project
+    identities: list[tuple[sp.Expr, sp.Expr]] = field(default_factory=list)
+    differences: list[tuple[sp.Expr, sp.Expr, dict[sp.Symbol, sp.Expr]]] = field(
+        default_factory=list
+    )
+    answers: list[bool] = field(default_factory=list)  # of both sorts
+    disturbed: str = ""  # the sort that ends a disturbed run, which is given the answers to repeat
+
+
+_RECORD: ContextVar[Record | None] = ContextVar("record", default=None)
+
+
+@contextmanager
+def recording(record: Record | None = None) -> Iterator[Record]:
+    """A new record of what runs and is decided inside the block, in this context alone."""
+    token = _RECORD.set(record or Record())
+    try:
+        yield _RECORD.get()
+    finally:
+        _RECORD.reset(token)
+
+
+def disturbing(decision: str, answers: list[bool]):
+    """A block that raises Depends at the first True of ``answers`` that would now be another one.
+
+    ``decision`` is the sort that counts, "identical" or "differ_at"; up to there every decision
+    is answered as in the run before, whose answers these are.
+    """
+    return recording(Record(answers=answers[::-1], disturbed=decision))
+
+
+def answer(decision: str, *, now: bool) -> bool:
+    """``now``; in a disturbed run the answer of the run before, unless Depends ends it."""
+    if (record := _RECORD.get()) is None:
+        return now
+    if not record.disturbed:
+        record.answers.append(now)
+        return now
+    before = record.answers.pop() if record.answers else False
+    if decision == record.disturbed and before and not now:
+        raise Depends
+    return before
+
+
+def open_record() -> Record | None:
+    """The record that is open in this context."""
+    return _RECORD.get()
+
+
+def noted(function: Callable) -> Callable:
+    """The function, which writes its name into the record that is open when it runs."""
+    name = f"{function.__module__.removeprefix('axioms.')}.{function.__name__}"
+
+    @wraps(function)
+    def run(*args, **kwargs):
+        if (record := _RECORD.get()) is None:
+            return function(*args, **kwargs)
+        record.ran[name] = None
+        if not record.disturbed:
+            return function(*args, **kwargs)
+        with recording():  # what it calls is left as it is
+            return _disturbed(function(*args, **kwargs))
+
+    return run
+
+
+class Unknown(sp.Dummy):
+    """A positive factor that nothing else has."""
+
+
+def _disturbed(found):
+    """What a function of the project returned, with an unknown factor at each number in it."""
+    if isinstance(found, sp.MatrixBase):
+        return found.applyfunc(_disturbed)
+    if isinstance(found, sp.Expr | int):
+        return (found or 1) * Unknown(positive=True)
+    if isinstance(found, list | tuple):
+        return type(found)(map(_disturbed, found))
+    if isinstance(found, dict):
+        return {key: _disturbed(value) for key, value in found.items()}
+    if is_dataclass(found):
+        return replace(found, **_disturbed(vars(found)))
+    return found
