@@ -127,6 +127,20 @@ def _numerators_cancel(gap) -> bool:
     return all(sp.expand(numerator) == 0 for numerator in above.values())
 
 
+def limit(side, eps: sp.Symbol):
+    """What a rational function, or a matrix of them, tends to as ``eps`` -> 0 at almost all points.
+
+    That is its value at 0 wherever no divisor is 0 there; ValueError for one that is 0 everywhere.
+    """
+    if isinstance(side, sp.MatrixBase):
+        return side.applyfunc(lambda entry: limit(entry, eps))
+    side = sp.sympify(side)
+    for power in side.atoms(sp.Pow):
+        if power.exp.is_negative and _same(power.base.subs(eps, 0), sp.Integer(0)):
+            raise ValueError(f"{power.base} is 0 at {eps} = 0; cancel it in {side} first")
+    return side.subs(eps, 0)
+
+
 def where(*pairs) -> dict[sp.Symbol, sp.Expr]:
     """A point from pairs of a symbol and its value, or of a matrix of symbols and their values."""
     point = {}

@@ -19,7 +19,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, identical, where
+from axioms.decide import differ_at, identical, limit, where
 from axioms.leave_one_out import leave_one_out
 from axioms.rules import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
 
@@ -67,8 +67,8 @@ def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_prope
         for i in range(2):
             assert identical(r_x[i], R[0] * above([w[i]]) / (p + EPS))
         if above(w):
-            (without,) = z_plus(ONES, w, R, eps=0)
-            assert identical(sum(without), R[0])
+            (without,) = z_plus(ONES, w, R, eps=EPS)
+            assert identical(limit(sum(without), EPS), R[0])
     record_property("method", "cancel over two generic contributions and a bias, all 8 sign cases")
 
 
@@ -96,8 +96,8 @@ def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative(record_property):
 def test_z_plus_is_not_leave_one_out(record_property):
     x, w = sp.Matrix([sp.symbols("x0:2", positive=True)]), sp.Matrix([SIZES[0], -SIZES[1]])
     y = linear_map(x, w)
-    (r_x,) = z_plus(x, w, y, eps=0)
-    (by_eq_1,) = epsilon(x, w, y, eps=0)
+    r_x = limit(z_plus(x, w, y, eps=EPS)[0], EPS)
+    by_eq_1 = limit(epsilon(x, w, y, eps=EPS, sign=sp.Matrix([[S]]))[0], EPS)
     loo = sp.Matrix([list(leave_one_out(y[0], {e: e for e in x}).values())])
     assert identical(loo, by_eq_1)
     point = where((x, [1, 1]), (SIZES[0], 2), (SIZES[1], 1))
@@ -122,8 +122,9 @@ def split_and_folded(rule):
     "refuted",
 )
 def test_z_plus_depends_on_how_a_linear_map_is_split(record_property):
-    split, folded = split_and_folded(lambda x, w, r: z_plus(x, w, r, eps=0))
-    by_eq_1 = split_and_folded(lambda x, w, r: epsilon(x, w, r, eps=0))
+    of_z_plus = split_and_folded(lambda x, w, r: z_plus(x, w, r, eps=EPS))
+    of_eq_1 = split_and_folded(lambda x, w, r: epsilon(x, w, r, eps=EPS))
+    (split, folded), by_eq_1 = ([limit(r, EPS) for r in both] for both in (of_z_plus, of_eq_1))
     assert identical(*by_eq_1)
     assert all(differ_at(a, b, {R[0]: 1}) for a, b in zip(split, folded, strict=True))
     record_property(
@@ -205,7 +206,7 @@ def test_alpha_beta_conserves_where_both_signs_occur(record_property):
         expected = ALPHA * p / (p + EPS) - BETA * n / (n + EPS)
         assert identical(sum(r_x), R[0] * expected)
         if p and n:
-            assert identical(expected.subs(EPS, 0), ALPHA - BETA)
+            assert identical(limit(expected, EPS), ALPHA - BETA)
         (first,) = alpha_beta(ONES, w, R, eps=EPS, alpha=1, beta=0)
         assert identical(first, z_plus(ONES, w, R, eps=EPS)[0])
     record_property("method", "cancel over two generic contributions, alpha and beta, every sign")
@@ -219,7 +220,7 @@ def test_alpha_beta_conserves_where_both_signs_occur(record_property):
 def test_alpha_beta_creates_relevance_where_no_contribution_is_negative(record_property):
     w = sp.Matrix(SIZES[:2])
     (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=1 + BETA, beta=BETA)
-    total = sum(r_x).subs(EPS, 0)
+    total = limit(sum(r_x), EPS)
     assert identical(total, (1 + BETA) * R[0])
     assert differ_at(total, R[0], where((w, [1, 2]), (BETA, 1), (R, [1])))
     record_property("witness", "x = (1, 1), W = (1, 2), (2, 1): 2 from an output of R = 1")
@@ -236,8 +237,8 @@ def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
     p = n + gap
     w = sp.Matrix([p, -n])
     (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=ALPHA, beta=ALPHA - 1)
-    (by_eq_1,) = epsilon(ONES, w, R, eps=0)
-    apart = (r_x - by_eq_1).subs(EPS, 0)
+    (by_eq_1,) = epsilon(ONES, w, R, eps=EPS)
+    apart = limit(r_x - by_eq_1, EPS)
     needed = p / gap
     assert identical(apart[0], R[0] * (ALPHA - needed))  # 0 where alpha is what is needed
     assert identical(apart[1], R[0] * (needed - ALPHA))

@@ -1,0 +1,27 @@
+"""The limit of a relevance is its value at epsilon = 0 only where that is defined."""
+
+import pytest
+import sympy as sp
+
+from axioms.decide import limit
+from axioms.rules import z_plus
+
+EPS, P, N = sp.symbols("epsilon p n", positive=True)
+
+
+def test_a_limit_is_the_value_at_0_where_no_divisor_is_0():
+    assert limit(P / (P + EPS), EPS) == 1
+    assert limit(sp.Matrix([EPS / P, 3]), EPS) == sp.Matrix([0, 3])
+
+
+@pytest.mark.parametrize("divisor", [EPS, EPS * P, (P + 1) ** 2 - P**2 - 2 * P - 1 + EPS])
+def test_a_divisor_that_vanishes_with_epsilon_is_an_error(divisor):
+    with pytest.raises(ValueError, match="is 0 at epsilon = 0; cancel it"):
+        limit(EPS / divisor + P / divisor, EPS)
+
+
+def test_where_nothing_is_positive_z_plus_tends_to_nothing_and_has_no_value_at_0():
+    layer = sp.Matrix([[1]]), sp.Matrix([[-N]]), sp.Matrix([[P]])
+    assert limit(z_plus(*layer, eps=EPS)[0], EPS) == sp.zeros(1, 1)
+    with pytest.raises(ZeroDivisionError):
+        z_plus(*layer, eps=0)
