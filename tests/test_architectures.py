@@ -30,9 +30,8 @@ SAMPLE = [
 
 
 @pytest.mark.parametrize(("name", "task"), SAMPLE)
-@pytest.mark.filterwarnings("ignore")  # of the architectures' own
 def test_a_tiny_model_runs_in_float64_and_nothing_of_it_is_zero(name, task):
-    with float64():
+    with measure.conditions():
         model = build(name, task)
         batch = inputs(model, task)
         found = model(**batch)
@@ -45,7 +44,6 @@ def test_a_tiny_model_runs_in_float64_and_nothing_of_it_is_zero(name, task):
     assert all(p.all() and len(p.unique()) == p.numel() for p in model.parameters())
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_the_same_model_is_built_again():
     first, second = (build("bert", CLASSES).state_dict() for _ in range(2))
     assert all(torch.equal(x, second[name]) for name, x in first.items())
@@ -74,6 +72,7 @@ def test_casts_to_float32_stay_in_float64_for_the_while():
 def bert():
     with float64():
         model = build("bert", CLASSES)
+        model.set_attn_implementation("eager")  # every audit can read its operations
         return model, inputs(model, CLASSES)
 
 
@@ -86,7 +85,7 @@ def test_shifts_are_zero_for_the_while(bert):
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
 
 
-@pytest.mark.parametrize("column", ["conserves", "Leave-One-Out"])
+@pytest.mark.parametrize("column", ["conserves", "audited", "Leave-One-Out"])
 def test_relevance_that_is_wrong_is_noticed(bert, column, monkeypatch):
     run, most = measure.COLUMNS[column]
     assert run(*bert, CLASSES) <= most
@@ -99,6 +98,27 @@ def test_relevance_that_is_wrong_is_noticed(bert, column, monkeypatch):
 
     monkeypatch.setattr(measure, "attribute", wrong)
     assert run(*bert, CLASSES) > most
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [("bert", CLASSES), ("t5", CLASSES), ("xlnet", CLASSES), ("deberta-v2", ENTITIES),
+     ("splinter", ANSWERS), ("hrm_text", CAUSAL), ("cvt", IMAGES), ("resnet", IMAGES)],
+)  # fmt: skip
+def test_without_shifts_embeddings_of_zero_make_logits_of_zero(name, task):
+    with measure.conditions(), torch.no_grad():
+        model = build(name, task)
+        batch = inputs(model, task)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Embedding):
+                module.weight.zero_()
+        if "pixel_values" in batch:
+            batch["pixel_values"].zero_()
+        read = slice(0, 1), slice(0, 8)  # the whole first example; padding may have any logit
+        of = lambda found: (found.start_logits if task == ANSWERS else found.logits)[read]
+        assert of(model(**batch)).any()
+        with measure.without_shifts(model):
+            assert not of(model(**batch)).any()
 
 
 def test_what_takes_too_long_is_ended():

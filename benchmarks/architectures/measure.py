@@ -1,5 +1,6 @@
 """What holds of the explanations of one architecture, measured."""
 
+import re
 import signal
 import warnings
 from collections.abc import Iterator, Mapping
@@ -87,13 +88,18 @@ def _difference(a, b):
     return ((a - b).abs().max() / a.abs().max()).item()
 
 
+SHIFTS = re.compile(r"(bias|beta|z_L_init|latents|stages\.\d\.cls_token)$")
+"""Parameters that are added to activations: by linear maps and norms, and deep inside by HRM (its
+first state), Perceiver (its queries) and CvT (its class token)."""
+
+
 @contextmanager
 def without_shifts(model: nn.Module) -> Iterator[None]:
-    """Every bias and every shift of a norm is 0 for the while, and so is a BatchNorm's mean.
+    """All ``SHIFTS`` are 0 for the while, and the means that BatchNorms subtract.
 
-    Of other buffers called bias, one is a mask.
+    Embeddings of 0 then make a logit of 0.
     """
-    shifts = [x for name, x in model.named_parameters() if name.endswith(("bias", "beta"))]
+    shifts = [x for name, x in model.named_parameters() if SHIFTS.search(name)]
     shifts += [x for name, x in model.named_buffers() if name.endswith("running_mean")]
     kept = [(x, x.detach().clone()) for x in shifts]
     with torch.no_grad():
