@@ -126,6 +126,7 @@ def _options() -> list[str]:
         "-pno:terminal",
         "-pno:cacheprovider",
         "-pno:faulthandler",  # process-wide: an outer pytest run may be using it
+        "-pno:unraisableexception",  # a tenth of the time, to look for garbage after each file
     ]
 
 
