@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import files
-from benchmarks.console import console, mendable, problems, track
+from benchmarks.console import console, loading, mendable, track
 
 
 def attribute(
@@ -36,7 +36,7 @@ def attribute(
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
         texts = read(file, column)
-        with problems.status("loading the model"):
+        with loading("the model"):
             from benchmarks import data, engines, models, text
             from benchmarks.rows import Row
             from numeric.attribution import METHODS

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.console import check_files, console, mendable, problems
+from benchmarks.console import check_files, console, loading, mendable, problems
 from benchmarks.files import check_sentence
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
@@ -35,7 +35,7 @@ def audit(
     with mendable():
         _check(text, composite, epsilon, worst)
         check_files(html=html, json=json_file)
-        with problems.status("loading the model"):
+        with loading("the model"):
             from benchmarks import models
 
             of_images = models.takes_images(model)

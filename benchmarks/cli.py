@@ -1,5 +1,7 @@
 """The command line: ``lrp-axioms prove | explain | attribute | audit | reproduce | report``."""
 
+import atexit
+import gc
 import logging
 import os
 from functools import partial
@@ -17,6 +19,7 @@ from benchmarks.console import (
     check_files,
     console,
     each_with_bars,
+    loading,
     mendable,
     problems,
     spell_what_cannot_be_encoded,
@@ -100,7 +103,7 @@ def explain(
     with mendable():
         check_sentence(text)
         check_files(html=html)
-        with problems.status("loading the model"):
+        with loading("the model"):
             from benchmarks import models
             from numeric import attribute, render
 
@@ -170,7 +173,7 @@ def reproduce(
     TABLES chooses some of them, and of what the paper did not ask.  An interrupted run goes on
     where it was stopped.
     """
-    with problems.status("loading the model and the texts"), mendable():
+    with loading("the model and the texts"), mendable():
         from benchmarks import data, engines, models
         from benchmarks import reproduce as experiments
         from benchmarks.tables import terminal
@@ -239,6 +242,7 @@ def main() -> None:
     spell_what_cannot_be_encoded()
     for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
         os.environ.setdefault(f"{library}_VERBOSITY", "error")
+    atexit.register(gc.freeze)  # else the end takes a second, to look for garbage once more
     log = logging.getLogger("benchmarks")
     log.setLevel(logging.INFO)
     log.handlers = [logging.StreamHandler()]  # on stderr

@@ -1,6 +1,7 @@
 """What all commands share: where they print, and one message for what a user can mend."""
 
 import codecs
+import gc
 import os
 import re
 import sys
@@ -66,6 +67,17 @@ def check_files(**files: Path | None) -> None:
             raise ValueError(f"--{option} {path} is a folder; pass a file in it")
         if path and not path.parent.is_dir():
             raise ValueError(f"--{option} {path}: there is no folder {path.parent}; make it first")
+
+
+@contextmanager
+def loading(what: str):
+    """Says what is loaded.  Nobody looks for garbage meanwhile: what libraries set up stays."""
+    gc.disable()
+    try:
+        with problems.status(f"loading {what}"):
+            yield
+    finally:
+        gc.enable()
 
 
 @contextmanager
