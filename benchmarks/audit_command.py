@@ -34,7 +34,7 @@ def audit(
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
     with mendable():
         _check(text, composite, epsilon, worst)
-        check_files(html=html, json=json_file)
+        check_files(read={"image": image}, html=html, json=json_file)
         with loading("the model"):
             from benchmarks import models
 

@@ -21,6 +21,7 @@ from benchmarks.console import (
     each_with_bars,
     loading,
     mendable,
+    printable,
     problems,
     spell_what_cannot_be_encoded,
     track,
@@ -246,7 +247,8 @@ def main() -> None:
     log = logging.getLogger("benchmarks")
     log.setLevel(logging.INFO)
     log.handlers = [logging.StreamHandler()]  # on stderr
-    app()
+    with printable():
+        app()
 
 
 if __name__ == "__main__":

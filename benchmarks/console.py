@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -25,12 +25,26 @@ SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">
 """Signs of ours on a terminal that has only the letters of another encoding."""
 
 
+class OutputError(OSError):
+    """Standard output, or standard error, takes no more: its disk is full, for example."""
+
+    def __str__(self):
+        return f"standard output: {self.args[0].strerror}; send it elsewhere"
+
+
 class _Terminal(Console):
     """Obeys no character of a text, a label or a path; a reader may leave, as ``| head`` does."""
 
     def render(self, renderable, options=None):
         for part in super().render(renderable, options):
             yield part if part.control else part._replace(text=CONTROLS.sub("�", part.text))
+
+    def __exit__(self, *raised):
+        try:
+            super().__exit__(*raised)
+        except OSError as error:
+            self.on_broken_pipe()  # else Python tries once more at its end
+            raise OutputError(error) from error
 
     def on_broken_pipe(self):
         """What is not read is dropped, and the command goes on with its files."""
@@ -60,8 +74,15 @@ def _plain(letter):
     return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"
 
 
-def check_files(**files: Path | None) -> None:
-    """Raises ValueError for an option, by its name, at whose value no file can be written."""
+def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path | None) -> None:
+    """Raises ValueError for an option, by its name, at whose value no file can be written.
+
+    None of them may be written over another one, nor over a file of the options in ``read``.
+    """
+    option_of: dict[Path, str] = {}
+    for option, path in ((read or {}) | files).items():
+        if path and (other := option_of.setdefault(path.resolve(), option)) != option:
+            raise ValueError(f"--{other} and --{option} are both {path}; pass another file for one")
     for option, path in files.items():
         if path and path.is_dir():
             raise ValueError(f"--{option} {path} is a folder; pass a file in it")
@@ -91,8 +112,24 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
     except catch as error:
         system = place and isinstance(error, OSError) and error.strerror
         message = f"{place}: {error.strerror}; pass another one" if system else str(error)
-        problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+        _tell(message)
         raise typer.Exit(code=2) from error
+
+
+@contextmanager
+def printable():
+    """Around a program: an output that takes no more is one message and exit code 2, too."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:  # it is not about printing, but about a file
+            raise
+        _tell(str(error if isinstance(error, OutputError) else OutputError(error)))
+        sys.exit(2)
+
+
+def _tell(message):
+    problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 
 def bars() -> Progress:
