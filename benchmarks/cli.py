@@ -241,6 +241,10 @@ def _caption(a, total):
 def main() -> None:
     """Runs a command."""
     spell_what_cannot_be_encoded()
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and not 0 < int(columns[:5]) < 10000:  # no width in which one can print
+        del os.environ["COLUMNS"]
+        console.width = problems.width = 80
     for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
         os.environ.setdefault(f"{library}_VERBOSITY", "error")
     atexit.register(gc.freeze)  # else the end takes a second, to look for garbage once more

@@ -235,6 +235,8 @@ def _advice(name, source, error):
             "config.json, model.safetensors, tokenizer.json (for images, its processor: "
             "preprocessor_config.json); get it again, or use the model embedded."
         )
+    if getattr(error, "filename", None):
+        return what + "Point HF_HOME at a folder that can be written: downloads are kept there."
     return what + (
         "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "
         "the model embedded (--model embedded), or download it elsewhere and pass its folder."
