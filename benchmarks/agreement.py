@@ -184,7 +184,7 @@ def figure2(data: Measured) -> Result:
         text=SWEEP_TEXT,
         rows=rows,
         examples=stacked({(label,): values for label, values in found.items()}, loo, ["layers"]),
-        notes=tuple(_sweep_notes(found, rows)),
+        notes=(*_sweep_notes(found, rows), *([] if "Δ" in rows[0] else [WITHOUT_CURVES])),
     )
 
 
@@ -297,4 +297,8 @@ SWEEP_TEXT = (
     "relevance to the values, none through the softmax): mean Pearson's r with Leave-One-Out, and "
     "Δ = LeRF − MoRF. Layer n of 'front to back' means layers 1 to n, of 'back to front' layers n "
     "to the last. The paper's numbers (Table A3) are for BERT-base and maps that sum to one."
+)
+WITHOUT_CURVES = (
+    "Δ is left out, as the perturbation curves of all mixes take long: "
+    "`lrp-axioms reproduce figure2 --curves` measures them."
 )

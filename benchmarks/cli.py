@@ -168,6 +168,10 @@ def reproduce(
     longest: Annotated[
         int, typer.Option(min=8, help="Tokens of the longest text that is timed.")
     ] = 128,
+    curves: Annotated[
+        bool,
+        typer.Option("--curves", help="Figure 2 with the curves of all mixes, which take long."),
+    ] = False,
 ):
     """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report.
 
@@ -185,11 +189,14 @@ def reproduce(
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
         models.check_device(device)
         wanted = experiments.chosen(tables)
+        if curves and "figure2" not in wanted:
+            raise ValueError("--curves would be ignored; it is about figure2, so ask for that too")
         local = None if dataset == "embedded" and "table1-mnist" in wanted else data_dir
         texts = data.load(dataset, data_dir=local).first(examples)
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
-        check(classifier, texts, [r for t in wanted for r in experiments.needed_rows(t, texts)])
+        needed = partial(experiments.needed_rows, curves=curves)
+        check(classifier, texts, [row for table in wanted for row in needed(table, texts)])
     shown = bars()
     with mendable(f"--output {output}"):
         found = experiments.reproduce(
@@ -201,6 +208,7 @@ def reproduce(
             engine=place,
             workers=workers or cores(),
             longest=longest,
+            curves=curves,
             track=partial(track, within=shown),
         )
         for result in each_with_bars(found, shown, total=len(wanted), description="tables"):

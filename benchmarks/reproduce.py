@@ -45,6 +45,7 @@ def reproduce(
     engine: Engine = IN_PROCESS,
     workers: int = 1,
     longest: int = timing.LONGEST,
+    curves: bool = True,
     track: Track = untracked,
 ) -> Iterator[Result]:
     """Yields each wanted table once its files are in ``output``; the report comes with the last.
@@ -53,7 +54,7 @@ def reproduce(
     a folder per row of ``configs``, from which an interrupted run goes on.
     Theorems, networks and shards of texts are shared out to ``workers`` processes, or the shards
     to an ``engine``; a model on a GPU stays here.  Time is measured when nothing else is at work,
-    of texts up to ``longest`` tokens.
+    of texts up to ``longest`` tokens.  ``curves``: as of ``needed_rows``.
     Raises RunError where ``output`` holds a run of another configuration, or a broken result, and
     ValueError for images that cannot be read.
     """
@@ -75,7 +76,7 @@ def reproduce(
             ),
             "time": lambda: timing.lrp_versus_loo(classifier, longest=longest, track=track),
         }
-        on_texts = {"output": output, "engine": engine, "track": track}
+        on_texts = {"output": output, "engine": engine, "curves": curves, "track": track}
         for table in wanted:
             if table in TEXT:
                 result = text_table(table, classifier, data, **on_texts)
@@ -134,12 +135,17 @@ def needed(table: str, data: Texts) -> list[str]:
     return list(found)
 
 
-def needed_rows(table: str, data: Texts) -> list[rows.Row]:
-    """Those that are ``needed``, on the texts of ``data``."""
-    return [
+def needed_rows(table: str, data: Texts, *, curves: bool = True) -> list[rows.Row]:
+    """Those that are ``needed``, on the texts of ``data``.
+
+    Without ``curves``, the sweep of Figure 2 is another row, of maps alone, in its own folder.
+    """
+    found = [
         replace(row, name=row.name.replace(f"-{row.dataset}", f"-{data.name}"), dataset=data.name)
         for row in map(rows.load, needed(table, data))
     ]
+    maps = lambda row: replace(row, name=f"{row.name}-maps", curves=False)
+    return found if curves else [maps(row) if row.sweep else row for row in found]
 
 
 def text_table(
@@ -149,14 +155,15 @@ def text_table(
     *,
     output: Path,
     engine: Engine = IN_PROCESS,
+    curves: bool = True,
     track: Track = untracked,
 ) -> Result:
-    """One table of the text experiments, from the runs it needs."""
+    """One table of the text experiments, from the ``needed_rows``."""
     start = time.perf_counter()
     make, _ = TEXT[table]
     runs = [
         text.run(row, classifier, data, output=output, engine=engine, track=track)
-        for row in needed_rows(table, data)
+        for row in needed_rows(table, data, curves=curves)
     ]
     return replace(make(agreement.measured(runs)), seconds=time.perf_counter() - start)
 

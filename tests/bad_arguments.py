@@ -110,6 +110,7 @@ COMMANDS = {
     "reproduce --examples 0": "examples=0: pass at least 1",
     "reproduce --examples -3": "examples=-3: pass at least 1",
     "reproduce --examples all": "parse string as an integer",
+    "reproduce table2 --curves": "--curves would be ignored; it is about figure2",
     "reproduce --dataset sst3": "unknown data set 'sst3'; the data sets are embedded, sst2, imdb",
     "reproduce --dataset ''": "unknown data set ''",
     "reproduce --data-dir .": "--data-dir . would be ignored",

@@ -22,7 +22,7 @@ ALL = (".json", ".parquet", ".png")
 FILES = {"table1": ALL, "table2-embedded": ALL, "figure2-embedded": ALL}
 FILES |= {"theorems": (".json",), "time": (".json", ".png")}
 METHODS_OF_TABLE_2 = ("attention-rollout", "attnlrp", "cp-lrp", "integrated-gradients", "loo")
-FOLDERS = {f"table2-embedded-{method}" for method in METHODS_OF_TABLE_2} | {"figure2-embedded"}
+FOLDERS = {f"table2-embedded-{method}" for method in METHODS_OF_TABLE_2} | {"figure2-embedded-maps"}
 REPORT = {"report.html", "report.md"}
 
 
@@ -133,13 +133,28 @@ def test_chosen_tables_use_what_the_folder_holds(run, tmp_path, measured):
     assert max(len(line.rstrip()) for line in out.splitlines() if str(tmp_path) not in line) <= 80
     places = [out.index(x) for x in ("[CLS] and [SEP]: what", "Open choices:", "§3.2 measured:")]
     assert places == sorted(places)
-    assert sorted(measured) == [f"{x}-embedded" for x in ("figure2", "sensitivity", "softmax")]
+    assert sorted(measured) == ["figure2-embedded-maps", "sensitivity-embedded", "softmax-embedded"]
     measured.clear()
     assert run(*more, "--output", tmp_path)[0] == 0
     assert measured == []
     page = program.Page(tmp_path / "report.html")
     assert {f"{x}-embedded" for x in ("special", "sensitivity", "softmax")} <= page.ids
     assert page.tags.count("table") == 3
+
+
+def test_the_curves_of_figure_2_are_measured_when_asked_for(run, tmp_path, measured):
+    arguments = ("reproduce", "figure2", "--examples", 2, "--output", tmp_path)
+    found = {}
+    for option in ((), ("--curves",)):
+        code, out, err = run(*arguments, *option)
+        assert (code, err) == (0, "")
+        found[option] = program.strict_json(tmp_path / "figure2-embedded.json")["rows"]
+        shown = " ".join(out.split())
+        assert ("`lrp-axioms reproduce figure2 --curves` measures them" in shown) == (not option)
+    assert measured == ["table2-embedded-loo", "figure2-embedded-maps", "figure2-embedded"]
+    for quick, whole in zip(*found.values(), strict=True):
+        assert {"Δ", "LeRF", "MoRF"} <= whole.keys() - quick.keys()
+        assert quick == {key: whole[key] for key in quick}
 
 
 def test_an_interrupted_run_goes_on_where_it_was_stopped(run, tmp_path, monkeypatch, measured):
