@@ -50,11 +50,14 @@ def prove(
         str | None, typer.Option(help="Only this theorem, such as 10, or statement, such as 10b.")
     ] = None,
     latex: Annotated[bool, typer.Option(help="With --show: print LaTeX.")] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, help="With a file: seconds for each rule, then it is ended.")
+    ] = 600,
 ):
     """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""
     if rules or show is not None or latex:
         with mendable():
-            _prove_one(rules, show, latex=latex)
+            _prove_one(rules, show, latex=latex, limit=limit)
         return
     from benchmarks import reproduce, tables
 
@@ -67,16 +70,16 @@ def prove(
     raise typer.Exit(code=bool(failed))
 
 
-def _prove_one(rules: Path | None, show: str | None, *, latex: bool):
-    from axioms import judge, judge_text
+def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int):
     from axioms import show as pages
-    from axioms.user_rules import load
 
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        found = [judge_text.text(rule, judge.judge(rule)) for rule in load(rules)]
-        console.out("\n".join(found), highlight=False, end="")
+        from benchmarks.judging import judged
+
+        for n, text in enumerate(judged(rules, limit)):
+            console.out("\n" * (n > 0) + text, highlight=False, end="")
         return
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")

@@ -1,5 +1,6 @@
 """A file of a user's own rules gives verdicts, or an error that names the line."""
 
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from axioms.user_formula import check_one_formula
 from axioms.user_messages import rule_set
 from axioms.user_rules import RuleError, load
 from benchmarks.cli import app
+from benchmarks.judging import judged
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "my_rules.py"
 HEAD = (  # one line
@@ -169,6 +171,38 @@ def test_an_exit_in_the_file_is_a_message_and_status_2(tmp_path):
     result = CliRunner().invoke(app, ["prove", str(path)])
     assert result.exit_code == 2
     assert "exits.py:2:SystemExit:0" in "".join(result.stderr.split())
+
+
+ENDLESS = "sum(iter(int, 1))"  # a loop in C, which no signal interrupts
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [(f"{ENDLESS}\n", "endless.py: "), (PRODUCT + f"{ENDLESS}, R\n", "endless.py:2: mine: ")],
+)
+def test_a_file_or_a_rule_without_end_is_ended_with_a_message(source, place, tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text(HEAD + source)
+    result = CliRunner().invoke(app, ["prove", str(path), "--limit", "5"])
+    assert result.exit_code == 2
+    assert f"{place}no verdict after 5 seconds; look for a loop without end" in result.stderr
+    assert not active_children()
+
+
+def test_a_file_that_ends_its_process_is_an_error(tmp_path):
+    path = tmp_path / "exits.py"
+    path.write_text("import os\nos._exit(0)\n")
+    with pytest.raises(RuleError, match=r"exits\.py: ended the process"):
+        list(judged(path, 60))
+
+
+def test_rules_are_told_one_after_the_other_and_an_error_comes_in_its_turn(tmp_path):
+    path = tmp_path / "two.py"
+    path.write_text(HEAD + PRODUCT + "R / 2, R / 2\n" + BAD["a text"][0].replace("mine", "other"))
+    verdicts = judged(path, 60)
+    assert next(verdicts).startswith('mine, a rule for "product"')
+    with pytest.raises(RuleError, match="other returned 'R'"):
+        next(verdicts)
 
 
 def test_the_help_says_that_the_file_is_executed():

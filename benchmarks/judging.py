@@ -1,0 +1,63 @@
+"""A file of a user's own rules, judged in a process that is ended if it takes too long."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from axioms import judge, judge_text
+from axioms.user_rules import RuleError, load
+
+
+def judged(path: Path, limit: float) -> Iterator[str]:
+    """What is decided about each rule of a file, in order, as text.
+
+    Raises RuleError as ``load`` and ``judge`` do, and where a rule, or the file when it is run,
+    takes more than ``limit`` seconds: a loop without end can only be ended from outside.
+    """
+    spawn = get_context("spawn")
+    ours, theirs = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_judge, args=(path, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        place = ours.recv()  # once all is imported, before anything of the user's runs
+        while place is not None:
+            if not ours.poll(limit):
+                raise RuleError(
+                    f"{place}: no verdict after {limit:g} seconds; look for a loop without end, "
+                    "or give it more with --limit"
+                )
+            text, error, place = ours.recv()
+            if error:
+                raise RuleError(error)
+            if text:
+                yield text
+    except EOFError:
+        raise RuleError(f"{path}: ended the process that runs it; take out what exits") from None
+    finally:
+        process.kill()
+        process.join()
+
+
+def _judge(path: Path, parent: Connection):
+    """Sends what comes first, and then again and again: what came of it, an error, what is next."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent says what there is to say
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent.send(path)
+    try:
+        text = ""
+        for rule in load(path):
+            parent.send((text, "", f"{rule.place}: {rule.name}"))
+            text = judge_text.text(rule, judge.judge(rule))
+        parent.send((text, "", None))
+    except (ValueError, OSError) as error:
+        parent.send(("", str(error), None))
+
+
+def _end_with_parent():
+    wait([parent_process().sentinel])
+    os._exit(1)
