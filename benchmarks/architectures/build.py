@@ -54,7 +54,7 @@ def build(model_type: str, task: str) -> nn.Module:
         raise Unfit(UNFIT[model_type])
     config = _for_task(tiny(model_type), task)
     torch.manual_seed(0)
-    # Grouped products of experts have no float64.
+    # Experts one by one: their grouped products have no float64.
     model = TASKS[task].from_config(config, experts_implementation="eager").double().eval()
     with torch.no_grad():
         for parameter in model.parameters():

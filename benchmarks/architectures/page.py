@@ -30,6 +30,7 @@ two small layers in float64, and what holds of its explanations.
 A dash stands where nothing was measured; the last column has the reason.
 
 What the code of a model casts to float32 stays in float64 here: its rounding would hide errors.
+Experts run one by one, because their grouped products have no float64.
 """
 
 
