@@ -89,7 +89,8 @@ def explained(
             f"non-finite relevance in examples {wrong}: a denominator is zero or the model's "
             f"{model.dtype} overflows; pass epsilon=1e-6, or load the model in float32"
         )
-    relevance = relevance * (batch.attention_mask == 1)
+    if batch.input_ids is not None:
+        relevance = relevance * (batch.attention_mask == 1)
     residual = logit - relevance.sum(dim=1)
     return Attribution(relevance, chosen, logit, residual, name, used, details)
 

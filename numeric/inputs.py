@@ -86,9 +86,16 @@ def _to_batch(model, inputs):
 
 def _to_images(model, inputs):
     pixels = inputs[PIXELS].to(model.device).clone()
-    tokens = 1 + model.get_input_embeddings().num_patches
-    mask = torch.ones(len(pixels), tokens, dtype=torch.int64, device=model.device)
+    patches = getattr(_first_map(model), "num_patches", 0)  # unknown of most: any number fits
+    mask = torch.ones(len(pixels), 1 + patches, dtype=torch.int64, device=model.device)
     return Batch(attention_mask=mask, pixel_values=pixels)
+
+
+def _first_map(model):
+    try:
+        return model.get_input_embeddings()
+    except NotImplementedError:
+        return None
 
 
 def _image_problems(model, inputs):
@@ -99,10 +106,11 @@ def _image_problems(model, inputs):
             'height, width), such as image_processor(image, return_tensors="pt")'
         )
         return
-    takes = model.get_input_embeddings()
-    shape = (takes.num_channels, *takes.image_size)
+    takes = _first_map(model)
+    size = getattr(takes, "image_size", None)  # of many models: any that their maps divide
+    shape = (takes.num_channels, *size) if isinstance(size, tuple) else pixels.shape[1:]
     if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
-        axes = ", ".join(map(str, ("batch", *shape)))
+        axes = ", ".join(map(str, ("batch", *shape) if size else ("batch", "channel", "height", "width")))
         yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({axes})"
     if not pixels.is_floating_point():
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
@@ -287,6 +295,19 @@ def _range_problems(name, ids, size):
         )
 
 
+def read_logits(model: nn.Module, batch: Batch, output) -> Tensor:
+    """The logits that are explained: (batch, class), of a language model at the last real token.
+
+    Raises ValueError for models that give every token logits of its own.
+    """
+    logits = output.logits
+    if logits.ndim != 3 or not families.is_causal(model):
+        return logits
+    columns = torch.arange(logits.shape[1], device=logits.device)
+    last = (columns * (batch.attention_mask == 1)).argmax(dim=1)
+    return logits[torch.arange(len(logits), device=logits.device), last]
+
+
 def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:
     """The explained class and its logit, (batch,) each; ``target`` as in ``attribute``.
 
@@ -294,8 +315,8 @@ def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:
     """
     if logits.ndim != 2:
         raise ValueError(
-            f"logits have shape {tuple(logits.shape)}; only sequence classifiers, with logits "
-            "(batch, class), can be explained"
+            f"logits have shape {tuple(logits.shape)}; only classifiers, with logits "
+            "(batch, class), and causal language models can be explained"
         )
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     broken = (~logits.isfinite()).any(dim=1).nonzero()[:, 0].tolist()

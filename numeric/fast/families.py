@@ -12,6 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 from transformers import activations
+from transformers.models.auto import modeling_auto
 from transformers.models.albert import modeling_albert as albert
 from transformers.models.bert import modeling_bert as bert
 from transformers.models.distilbert import modeling_distilbert as distilbert
@@ -168,6 +169,9 @@ WITHOUT_ARITHMETIC = {
     *_classes(LLAMA_LIKE, "Model", "ForSequenceClassification"),
 }
 
+CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
+"""Names of the classes that are language models, of which every token predicts the next."""
+
 LAYER = re.compile(r"\.(?:layer|layers|h)\.(\d+)(?:\.|$)")
 
 
@@ -206,6 +210,11 @@ def reads_first_token(model: nn.Module) -> bool:
 
 def reads_last_token(model: nn.Module) -> bool:
     return type(model) in READS_LAST_TOKEN
+
+
+def is_causal(model: nn.Module) -> bool:
+    """Whether every token has logits of what comes next."""
+    return type(model).__name__ in CAUSAL
 
 
 def reads_one_token(model: nn.Module) -> bool:

@@ -1,88 +1,59 @@
-"""Where stock models turn queries and keys, and the half of their relevance that turning keeps.
+"""Where models turn queries and keys by position, and the half of their relevance that it keeps.
 
 q' = q cos + rot(q) sin: Eq. 1 on the sum hands R_q' to its two terms, and each splits its part in
 half between q and the layer's (cos, sin).  Over the channels of a head q . c_q = q' . c_q' for
-cotangents c, because a rotation is linear, so both halves can be read where the rotation starts.
+cotangents c, because a rotation is linear, so that both halves can be read at q.
 """
 
-from functools import partial
-
 import torch
-from torch import Tensor, nn
-from transformers.models.llama import modeling_llama as llama
-from transformers.models.mistral import modeling_mistral as mistral
-from transformers.models.qwen2 import modeling_qwen2 as qwen2
-from transformers.models.qwen3 import modeling_qwen3 as qwen3
+from torch import Tensor
 
 from axioms import kinds
-from numeric.fast import patches, rules
-
-ROTARY = {
-    llama.LlamaAttention: ("q_proj", "k_proj"),
-    mistral.MistralAttention: ("q_proj", "k_proj"),
-    qwen2.Qwen2Attention: ("q_proj", "k_proj"),
-    qwen3.Qwen3Attention: ("q_norm", "k_norm"),
-}
-"""Attention modules, and the children whose outputs are turned."""
+from axioms.composites import Composite
+from numeric.fast.marks import COSINE
 
 
-def rotary_patches(sites, composite, turned: dict[int, list], share) -> list:
-    """Keeps every turned query and key with its factor in ``turned``, by layer, and halves it.
+class Turned:
+    """The queries and keys that one forward pass turns, (batch, head, token, channel), by layer."""
 
-    ``share(rules)`` is the part of a plain cotangent there that the rules of its
-    attention let through.  Raises ValueError that lists the modules at which products do not
-    split their relevance.
-    """
-    found = {}
-    for site in sites:
-        if type(site.module) in ROTARY:
-            found.setdefault(site.module, (site.operation, {}))[1][site.operation.kind] = (
-                composite.rule(
-                    site.operation.kind, layer=site.operation.layer, module=site.operation.module
-                )
+    def __init__(self):
+        self.by_layer: dict[int | None, list[Tensor]] = {}
+        self.unsplit: dict[str, None] = {}  # modules at which products do not split relevance
+
+    def note(self, engine, x: Tensor, factor: str) -> None:
+        """``x`` is multiplied by cosines or sines."""
+        place = engine.places.operation(kinds.PRODUCT)
+        rule = engine.composite.rule(kinds.PRODUCT, layer=place.layer, module=place.module)
+        if rule != kinds.EQUAL_SPLIT:
+            self.unsplit[place.module] = None
+        if factor == COSINE:
+            self.by_layer.setdefault(place.layer, []).append(x)
+
+    def check(self, composite: Composite) -> None:
+        """Raises ValueError that lists the modules at which products do not split relevance."""
+        if self.unsplit:
+            raise ValueError(
+                f"composite {composite.name!r} does not split products at "
+                f"{', '.join(self.unsplit)}, where rotary position needs it; pass rules with "
+                f"{kinds.PRODUCT!r}: {kinds.EQUAL_SPLIT!r}, or positions=None"
             )
-    wrong = [
-        op.module
-        for op, _ in found.values()
-        if composite.rule(kinds.PRODUCT, layer=op.layer, module=op.module) != kinds.EQUAL_SPLIT
-    ]
-    if wrong:
-        raise ValueError(
-            f"composite {composite.name!r} does not split products at {', '.join(wrong)}, where "
-            f"rotary position needs it; pass rules with {kinds.PRODUCT!r}: {kinds.EQUAL_SPLIT!r}, "
-            "or positions=None"
-        )
-    plan = []
-    for module, (operation, chosen) in found.items():
-        kept = turned.setdefault(operation.layer, [])
-        for name in ROTARY[type(module)]:
-            halve = partial(_halve, kept=kept, factor=share(chosen))
-            plan.append(partial(patches.change_output, getattr(module, name), halve))
-    return plan
 
+    def tensors(self) -> list[Tensor]:
+        return [x for layer in sorted(self.by_layer) for x in self.by_layer[layer]]
 
-def _halve(x: Tensor, *, kept: list, factor: float) -> Tensor:
-    """``x`` handing on half of its cotangent; what it is turned by keeps the other half."""
-    y = rules.scale(x, 0.5)
-    kept.append((y, 0.5 * factor))
-    return y
+    def relevance(self, cotangents) -> Tensor | None:
+        """Of each layer's (cos, sin) by channel of q and k: (batch, layer, token, channel).
 
-
-def rotary_relevance(turned: dict[int, list], cotangents: dict[int, Tensor]) -> Tensor:
-    """Relevance of each layer's (cos, sin) by channel of q and k: (batch, layer, token, channel).
-
-    ``cotangents`` by the identity of each kept tensor; those without one carry no relevance.
-    """
-    layers = []
-    for layer in sorted(turned):
-        parts = []
-        for y, factor in turned[layer]:
-            flat = y.detach().flatten(2)
-            c = cotangents.get(id(y))
-            parts.append(torch.zeros_like(flat) if c is None else factor * flat * c.flatten(2))
-        layers.append(torch.cat(parts, dim=-1))
-    return torch.stack(layers, dim=1)
-
-
-def has_rotary(model: nn.Module) -> bool:
-    return any(type(module) in ROTARY for module in model.modules())
+        ``cotangents`` of ``tensors()``, None for those that carry no relevance.
+        """
+        if not self.by_layer:
+            return None
+        cotangents, layers = iter(cotangents), []
+        for layer in sorted(self.by_layer):
+            parts = []
+            for x in self.by_layer[layer]:
+                c = next(cotangents)
+                r = torch.zeros_like(x) if c is None else x.detach() * c
+                parts.append(r.transpose(1, 2).flatten(2))
+            layers.append(torch.cat(parts, dim=-1))
+        return torch.stack(layers, dim=1)

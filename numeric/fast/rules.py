@@ -31,20 +31,21 @@ class _Scale(torch.autograd.Function):
 
 class _Slope(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, f, x, slope_at_zero):
-        y = f(x)
-        # Processors may take subnormal numbers for 0.  Beyond this x, neither x nor y is one.
-        least = torch.finfo(x.dtype).tiny * max(1, 2 / abs(slope_at_zero)) if slope_at_zero else 0
-        slope = functional.hardshrink(x, least)
-        torch.div(y, slope, out=slope)  # in place of what it was made from, which is as large
-        pole = slope_at_zero or torch.inf
-        slope.nan_to_num_(nan=slope_at_zero, posinf=pole, neginf=pole)
-        ctx.save_for_backward(slope)  # in place of x, so that f is computed once
-        return y
+    def forward(ctx, x, y, slope_at_zero):
+        ctx.save_for_backward(_slope(x, y, slope_at_zero))
+        return y.view_as(y)
 
     @staticmethod
     def backward(ctx, c):
-        return None, ctx.saved_tensors[0] * c, None
+        return ctx.saved_tensors[0] * c, None, None
+
+
+def _slope(x, y, slope_at_zero):
+    least = torch.finfo(x.dtype).tiny * max(1, 2 / abs(slope_at_zero)) if slope_at_zero else 0
+    slope = functional.hardshrink(x, least)
+    torch.div(y, slope, out=slope)
+    pole = slope_at_zero or torch.inf
+    return slope.nan_to_num_(nan=slope_at_zero, posinf=pole, neginf=pole)
 
 
 class _HeldLayerNorm(torch.autograd.Function):
@@ -101,32 +102,28 @@ def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
     return scale(o, (fixed / stabilize(2 * fixed, eps)).to(o.dtype))
 
 
-def held_layer_norm(norm: nn.LayerNorm, x: Tensor, *, eps: float) -> Tensor:
+def held_layer_norm(
+    x: Tensor, shape, weight: Tensor | None, bias: Tensor | None, norm_eps: float, *, eps: float
+) -> Tensor:
     """LayerNorm as the linear map it is while its standard deviation is held, then Eq. 1.
 
     The bias of the norm absorbs its share.
     """
-    y = _HeldLayerNorm.apply(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    y = _HeldLayerNorm.apply(x, shape, weight, bias, norm_eps)
     return epsilon(y, eps=eps)
 
 
-def held_rms_norm(norm: nn.Module, x: Tensor, *, eps: float) -> Tensor:
-    """RMSNorm as the linear map it is while its root mean square is held, then Eq. 1.
+def slope(x: Tensor, y: Tensor, *, slope_at_zero: float) -> Tensor:
+    """``y`` with the slope y / x towards ``x``, so that relevance in = relevance out.
 
-    Statistics are those of ``x`` in float32 or wider: float64 keeps its digits here, although
-    the modules of Transformers pass through float32.
+    Where x = y = 0 the slope is ``slope_at_zero``, the derivative there, and unless that is 0 also
+    where x is so small that x or y may be subnormal.
     """
-    full = wide(x)
-    square = full.detach().pow(2).mean(-1, keepdim=True)
-    y = norm.weight * (full * torch.rsqrt(square + norm.variance_epsilon)).to(x.dtype)
-    return epsilon(y, eps=eps)
+    return _Slope.apply(x, y, slope_at_zero)
 
 
 def identity(f, x: Tensor, *, slope_at_zero: float) -> Tensor:
-    """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x.
-
-    Where x = y = 0 the slope is ``slope_at_zero``, the derivative of f there, and unless that is
-    0 also where x is so small that x or y may be subnormal.  f must return a new tensor, because
-    x is looked at again.
-    """
-    return _Slope.apply(f, x, slope_at_zero)
+    """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x."""
+    with torch.no_grad():
+        y = f(x)
+    return slope(x, y, slope_at_zero=slope_at_zero)

@@ -21,7 +21,6 @@ class _ReadOut(torch.autograd.Function):
     @staticmethod
     def backward(ctx, c):
         query, key, mask = ctx.saved_tensors
-        c = c.transpose(1, 2)  # (batch, head, token, channel), like query and key
         batch, heads, tokens, _ = query.shape
         step = max(1, AT_ONCE // (heads * tokens * key.shape[2]))
         of_value = []
@@ -48,13 +47,12 @@ def _weights(query, key, mask, scaling):
     return weights
 
 
-def knows(module, query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
+def knows(query: Tensor, key: Tensor, causal: bool | None) -> bool:
     """Whether ``read_out`` can stand for the fused kernel: on CPU, in float32 or wider.
 
     Every head of queries must have its own of keys, and what is causal must show it in the mask.
     """
-    causal = mask is None and getattr(module, "is_causal", True)
-    plain = query.shape[:2] == key.shape[:2] and not causal
+    plain = query.ndim == 4 and query.shape[:2] == key.shape[:2] and not causal
     return plain and query.device.type == "cpu" and query.dtype in EXACT
 
 

@@ -4,7 +4,10 @@ import torch
 from torch import Tensor
 
 from axioms.composites import Composite
-from numeric.fast import rotary, scope
+from numeric.fast import scope
+from numeric.fast.entries import Entry
+from numeric.fast.rules import wide
+from numeric.inputs import read_logits
 from numeric.methods import positions as position_shares
 
 SHARES = ("embedding", "word")
@@ -35,20 +38,18 @@ def lrp(
     """
     check_share(share)
     position_shares.check(positions)
-    halved = positions is not None and rotary.has_rotary(model)
-    with (
-        scope.applied(model, composite, eps=epsilon, rotary_keeps_half=halved) as tap,
-        torch.enable_grad(),
-    ):
-        target, logit = choose(tap.model(**batch.arguments()).logits)
-        turned = [y for kept in tap.turned.values() for y, _ in kept if y.requires_grad]
-        c, *of_turned = torch.autograd.grad(logit.sum(), [tap.embedding, *turned])
-    if positions is None:
-        return read(tap, c, share), target, logit.detach(), {}
-    at_turned = {id(y): part for y, part in zip(turned, of_turned, strict=True)}
-    of_rotary = rotary.rotary_relevance(tap.turned, at_turned) if halved else None
-    mask = batch.attention_mask
-    details = position_shares.shares(tap.parts(), c, of_rotary, mask, positions)
+    turns = positions is not None
+    with torch.enable_grad():
+        with scope.applied(model, composite, eps=epsilon, turns=turns) as rules:
+            logits = read_logits(model, batch, model(**batch.arguments()))
+        target, logit = choose(rules.settle(logits))
+        asked = [rules.entry.embedding, *rules.turned.tensors()]
+        c, *of_turned = torch.autograd.grad(logit.sum(), asked, allow_unused=turns)
+    parts = rules.entry.parts(epsilon) if turns or share == "word" else {}
+    if not turns:
+        return read(rules.entry, c, parts.get("word")), target, logit.detach(), {}
+    of_rotary = rules.turned.relevance(of_turned)
+    details = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
     relevance = details["word"] if share == "word" else position_shares.of_tokens(details)
     return relevance, target, logit.detach(), details
 
@@ -58,7 +59,12 @@ def check_share(share):
         raise ValueError(f"share={share!r}: pass one of {', '.join(SHARES)}")
 
 
-def read(tap: scope.Tap, c: Tensor, share: str) -> Tensor:
-    """Relevance of every token, (batch, token), from the gradient ``c`` at ``tap.embedding``."""
-    part = tap.word if share == "word" else tap.embedding.detach().to(tap.word.dtype)
+def read(entry: Entry, c: Tensor, part: Tensor | None = None) -> Tensor:
+    """Relevance of every token, (batch, token), or of an image's positions.
+
+    ``c`` is the gradient at the embedding, ``part`` what of it is explained (None: all of it).
+    """
+    part = wide(entry.embedding.detach()) if part is None else part
+    if entry.ids is None and part.ndim == 4:  # a map of channels
+        return (part * c).sum(dim=1).flatten(1)
     return (part * c).sum(dim=-1)

@@ -1,0 +1,75 @@
+"""The rules of fused attention: factors for Q, K and V, or scores that a stabiliser can reach.
+
+In the limit Eqs. 3 to 5 divide what reaches Q and K by 4 and what reaches V by 2, and value-only
+attention gives all to V.  As only these cotangents change, the model keeps its kernel.  A finite
+epsilon acts on the scores, and spells attention out.
+"""
+
+import torch
+from torch import Tensor
+
+from axioms import kinds
+from numeric.fast import rules, value_only
+from numeric.fast.marks import WEIGHTS, carries, marked
+
+KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
+ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+TO_SCORES = {
+    kinds.BILINEAR_EPSILON: 0.5,
+    kinds.CONSTANT: 0.0,
+    kinds.VALUE_ONLY: 0.0,
+    kinds.TAYLOR: 1.0,
+    kinds.GRADIENT: 1.0,
+}
+"""By rule: the part of a plain cotangent that goes on towards Q and K."""
+TO_VALUE = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 1.0}
+"""By rule of the readout: the part that goes on towards V."""
+
+
+def shares(chosen: dict[str, str]) -> tuple[float, float, float]:
+    """The factors that the rules of one attention step put on the cotangents of Q, K and V."""
+    scores, softmax, readout = (TO_SCORES[chosen[kind]] for kind in KINDS)
+    through = scores * softmax * readout
+    return through, through, TO_VALUE[chosen[kinds.READOUT]]
+
+
+def attention(engine, name, func, args, kwargs, carrying):
+    """query, key, value: (..., head, token, channel) -> (..., head, token, channel)"""
+    given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
+    query, key, value = (engine.settle(given.pop(x)) for x in ARGUMENTS[:3])
+    mask = given.pop("attn_mask", None)
+    biased = mask is not None and carries(mask)
+    mask = mask if mask is None or biased else mask.detach()
+    if engine.eps or biased:
+        with engine.again():
+            return _spelled_out(query, key, value, mask, **given)
+    factors = shares({kind: engine.rule(kind) for kind in KINDS})
+    call = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)
+    if factors == (1, 1, 1):
+        return call(query, key, value)
+    if all(factors):
+        return call(*rules.scale_each((query, key, value), factors))
+    value = rules.scale(value, factors[2])
+    if value_only.knows(query, key, given.get("is_causal")):
+        scaling = given.get("scale") or query.shape[-1] ** -0.5
+        return value_only.read_out(call, query.detach(), key.detach(), value, mask, scaling)
+    return call(query.detach(), key.detach(), value)
+
+
+def _spelled_out(
+    query, key, value, mask, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+) -> Tensor:
+    """The same by its operations, each of which is looked up."""
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(groups, dim=-3) for x in (key, value))
+    scores = torch.matmul(query, key.mT) * (scale or query.shape[-1] ** -0.5)
+    if is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        mask = seen if mask is None else mask & seen
+    if mask is None or mask.dtype != torch.bool:
+        scores = scores if mask is None else scores + mask
+        return torch.matmul(torch.softmax(scores, dim=-1), value)
+    weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
+    weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0)  # of rows that see nothing
+    return torch.matmul(weights, value)

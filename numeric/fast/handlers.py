@@ -1,0 +1,285 @@
+"""What happens at each torch function that an activation reaches, by its role.
+
+A handler is ``(engine, name, func, args, kwargs, carrying) -> output``; ``carrying`` are the
+arguments that relevance reaches.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from axioms import kinds
+from numeric.fast import attention, norms, rules
+from numeric.fast import operations as does
+from numeric.fast.marks import (
+    COSINE,
+    HELD,
+    PRODUCT,
+    SINE,
+    WEIGHTS,
+    Chain,
+    carries,
+    chained,
+    is_curved,
+    is_number,
+    mark,
+    marked,
+    root_of,
+)
+from numeric.fast.operations import ADD, SUBTRACT
+from numeric.fast.composite_functions import inside
+
+MASKED = -1e30  # what is added to scores and lies below hides them
+KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
+
+
+def _unchanged(z, eps, bias):
+    return z
+
+
+def _epsilon(z, eps, bias):
+    return rules.epsilon(z, eps=eps)
+
+
+def _bilinear(z, eps, bias):
+    return rules.bilinear_epsilon(z, eps=eps)
+
+
+def _cut(z, eps, bias):
+    return z.detach()
+
+
+AT_OUTPUT: dict[tuple[str, str], Callable] = {
+    (kinds.LINEAR, kinds.EPSILON): _epsilon,
+    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
+        z, eps=eps, bias=bias
+    ),
+    (kinds.LINEAR, kinds.GRADIENT): _unchanged,
+    (kinds.ADD, kinds.EPSILON): _epsilon,
+    (kinds.ADD, kinds.GRADIENT): _unchanged,
+    (kinds.SCORES, kinds.BILINEAR_EPSILON): _bilinear,
+    (kinds.SCORES, kinds.CONSTANT): _cut,
+    (kinds.SCORES, kinds.GRADIENT): _unchanged,
+    (kinds.SOFTMAX, kinds.TAYLOR): _unchanged,  # Eq. 5 is the plain gradient
+    (kinds.SOFTMAX, kinds.CONSTANT): _cut,
+    (kinds.SOFTMAX, kinds.GRADIENT): _unchanged,
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): _bilinear,
+    (kinds.READOUT, kinds.VALUE_ONLY): _epsilon,  # of weights that are cut off
+    (kinds.READOUT, kinds.GRADIENT): _unchanged,
+    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): _bilinear,
+    (kinds.BILINEAR, kinds.GRADIENT): _unchanged,
+    (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda z, eps, bias: rules.scale(z, 0.5),
+    (kinds.PRODUCT, kinds.GRADIENT): _unchanged,
+}
+"""By kind and rule, of operations whose rule acts on their output: (z, eps, bias) -> z."""
+KNOWN = {*AT_OUTPUT, *norms.RULES, *((kinds.ACTIVATION, r) for r in kinds.RULES[kinds.ACTIVATION])}
+"""Every kind and rule that is implemented."""
+
+
+def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
+    """``func`` of arguments that are settled, and parameters whose gradients nobody asks for."""
+    ready = partial(_ready, engine, kind=kind)
+    return func(*map(ready, args), **{key: ready(x) for key, x in kwargs.items()})
+
+
+def _ready(engine, x, *, kind):
+    if isinstance(x, Tensor):
+        if carries(x):
+            return engine.settle(x, kind)
+        return x.detach() if x.requires_grad else x
+    if type(x) in (list, tuple):
+        return type(x)(_ready(engine, y, kind=kind) for y in x)
+    return x
+
+
+def move(engine, name, func, args, kwargs, carrying):
+    what = mark(carrying[0])
+    if len(carrying) > 1 or what not in KEPT:
+        return run(engine, func, args, kwargs)
+    out = func(*args, **kwargs)
+    for part in out if isinstance(out, (tuple, list)) else (out,):
+        if isinstance(part, Tensor):
+            marked(part, what)
+    return out
+
+
+def _cast(engine, name, func, args, kwargs, carrying):
+    x = carrying[0]
+    wanted = [y for y in (*args[1:], *kwargs.values()) if isinstance(y, torch.dtype)]
+    narrows = name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
+    if x.dtype == torch.float64 and narrows:
+        return x  # who computes in float64 wants its digits, though stock norms drop them
+    what = mark(x)
+    if type(what) is Chain:
+        return chained(func, args, kwargs, what.root, curved=what.curved)
+    return move(engine, name, func, args, kwargs, carrying)
+
+
+def _sum(engine, name, func, args, kwargs, carrying):
+    return run(engine, func, args, _in_own_dtype(kwargs, carrying[0]))
+
+
+def _in_own_dtype(kwargs, x):
+    """The same for sums and softmax that would narrow float64."""
+    drops = kwargs.get("dtype") is not None and x.dtype == torch.float64
+    return {key: y for key, y in kwargs.items() if key != "dtype"} if drops else kwargs
+
+
+def _add(engine, name, func, args, kwargs, carrying):
+    if len(carrying) == 1:
+        (x,) = carrying
+        other = args[1] if args[0] is x else args[0]
+        if is_number(other) and mark(x) not in KEPT:
+            return chained(func, args, kwargs, root_of(x), curved=is_curved(x))
+        z = run(engine, func, args, kwargs, kinds.SCORES)
+        hides = engine.eps and isinstance(other, Tensor) and (other < MASKED).any()
+        return z if hides or is_number(other) else engine.apply(kinds.ADD, z)
+    if (root := _one_root(carrying)) is not None:
+        return chained(func, args, kwargs, root, curved=True)
+    return engine.apply(kinds.ADD, run(engine, func, args, kwargs))
+
+
+def _one_root(carrying):
+    """The tensor of which all are functions, entry by entry, if one of them is curved."""
+    root = root_of(carrying[0])
+    same = all(root_of(x) is root and mark(x) not in KEPT for x in carrying)
+    return root if same and any(map(is_curved, carrying)) else None
+
+
+def _multiply(engine, name, func, args, kwargs, carrying):
+    if len(carrying) > 1:
+        (a, b) = carrying
+        if (root := _one_root(carrying)) is not None or (a is b and mark(a) not in KEPT):
+            return chained(func, args, kwargs, root_of(a) if root is None else root, curved=True)
+        return engine.apply(kinds.PRODUCT, run(engine, func, args, kwargs))
+    (x,) = carrying
+    other = args[1] if args[0] is x else args[0]
+    if is_number(other):
+        return _scaled(func, args, kwargs, x)
+    if engine.turns and mark(other) in (COSINE, SINE):
+        engine.turned.note(engine, engine.settle(x), mark(other))
+        return engine.apply(kinds.PRODUCT, run(engine, func, args, kwargs))
+    z = run(engine, func, args, kwargs)
+    return z if mark(other) == HELD else engine.apply(kinds.LINEAR, z)
+
+
+def _scaled(func, args, kwargs, x):
+    if (what := mark(x)) in KEPT:
+        return marked(func(*args, **kwargs), what)
+    return chained(func, args, kwargs, root_of(x), curved=is_curved(x))
+
+
+def _divide(engine, name, func, args, kwargs, carrying):
+    a, b = args[:2]
+    if not carries(b):
+        return _multiply(engine, name, func, args, kwargs, carrying)
+    if is_curved(b) and (is_number(a) or (carries(a) and root_of(a) is root_of(b))):
+        return chained(func, args, kwargs, root_of(b), curved=True)
+    held = engine.settle(b).detach()  # whatever divides is held, as the deviation in a norm is
+    if carries(a):
+        return func(engine.settle(a), held, *args[2:], **kwargs)
+    return marked(func(a.detach() if isinstance(a, Tensor) else a, held), HELD)
+
+
+def _linear(engine, name, func, args, kwargs, carrying):
+    if len(carrying) > 1 or carrying[0] is not (args[0] if args else kwargs.get("input")):
+        engine.refuse(f"{name} by weights that depend on the input")
+    z = run(engine, func, args, kwargs)
+    bias = args[2] if len(args) > 2 else kwargs.get("bias")
+    if bias is not None and name.startswith(("conv", "batch")):
+        bias = bias.reshape(-1, *[1] * (z.ndim - 2))
+    return engine.apply(kinds.LINEAR, z, bias)
+
+
+def _matmul(engine, name, func, args, kwargs, carrying):
+    added = None
+    if name in ("addmm", "baddbmm"):
+        added, *factors = (*args, *(kwargs[x] for x in kwargs if x in ADDED))
+        if carries(added) or len(carrying) > 1:
+            return _added_product(engine, added, *factors, kwargs)
+    weights = any(mark(x) == WEIGHTS for x in _tensors(args))
+    if len(carrying) == 1 and not weights:
+        return engine.apply(kinds.LINEAR, run(engine, func, args, kwargs), added)
+    if len(carrying) > 2:
+        engine.refuse(f"{name} of {len(carrying)} activations")
+    if not weights:
+        return marked(run(engine, func, args, kwargs), PRODUCT)
+    if engine.rule(kinds.READOUT) == kinds.VALUE_ONLY:
+        cut = lambda x: x.detach() if mark(x) == WEIGHTS else x
+        args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in args]
+    return engine.apply(kinds.READOUT, run(engine, func, args, kwargs))
+
+
+def _tensors(args):
+    for x in args:
+        yield from x if type(x) in (list, tuple) else (x,)
+
+
+ADDED = ("input", "mat1", "batch1", "mat2", "batch2")
+
+
+def _added_product(engine, a, b, c, kwargs):
+    """beta * a + alpha * b @ c by its own operations; a constant ``a`` is a mask or a bias."""
+    beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
+    with engine:
+        product = torch.matmul(b, c)
+        product = product if alpha == 1 else product * alpha
+        if beta == 0:
+            return product
+        return (a if beta == 1 else a * beta) + product
+
+
+def _function(engine, name, func, args, kwargs, carrying):
+    x = carrying[0]
+    if len(carrying) > 1 and _one_root(carrying) is None:
+        engine.refuse(f"{name} of {len(carrying)} activations")
+    if mark(x) in KEPT:
+        settled = engine.settle(x)
+        args = [settled if y is x else y for y in args]
+        x = settled
+    root = root_of(x)
+    if not all(is_number(y) or y is root or root_of(y) is root for y in args):
+        args = [y if is_number(y) or root_of(y) is root else y.detach() for y in args]
+    return chained(func, args, kwargs, root, curved=True)
+
+
+SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x", 2)}
+
+
+def _deviation(engine, name, func, args, kwargs, carrying):
+    out = run(engine, func, args, kwargs)
+    return out if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT else _held(out)
+
+
+def _held(out):
+    if isinstance(out, Tensor):
+        return marked(out.detach(), HELD)
+    return type(out)(map(_held, out))
+
+
+def _softmax(engine, name, func, args, kwargs, carrying):
+    kwargs = _in_own_dtype(kwargs, carrying[0])
+    z = run(engine, func, args, kwargs, kinds.SCORES)
+    return marked(engine.apply(kinds.SOFTMAX, z), WEIGHTS)
+
+
+BY_ROLE: dict[str, Callable] = {
+    does.MOVE: move,
+    does.CAST: _cast,
+    does.SUM: _sum,
+    does.ADD: _add,
+    does.SUBTRACT: _add,
+    does.MULTIPLY: _multiply,
+    does.DIVIDE: _divide,
+    does.LINEAR: _linear,
+    does.MATMUL: _matmul,
+    does.FUNCTION: _function,
+    does.DEVIATION: _deviation,
+    does.SOFTMAX: _softmax,
+    does.LAYER_NORM: norms.layer_norm,
+    does.ATTENTION: attention.attention,
+    does.COMPOSITE: inside,
+}
+"""By role: what happens.  A function of another role, or of none, is refused."""

@@ -1,0 +1,108 @@
+"""What is known of a tensor while a model runs under propagation rules, kept on the tensor."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+MARK = "_lrp_axioms"  # the attribute of a tensor
+
+WEIGHTS = "weights"  # attention weights: what a softmax gave, moved or not
+PRODUCT = "product"  # of two activations, whose rule its user decides: scores if it is a softmax
+HELD = "held"  # what norms divide by
+COSINE, SINE = "cosine", "sine"  # of positions, by which queries and keys are turned
+TOKEN_TYPE = "token type"  # rows of such a table
+
+
+class Chain:
+    """The mark of a function, entry by entry, of the tensor ``root``: however spelled, one function.
+
+    Of a chain that is ``curved`` the tensor holds values alone: whoever uses them settles the rule
+    of the whole chain.  ``replay`` computes the function of any other root; ``key`` says which
+    function it is, wherever the root comes from.
+    """
+
+    __slots__ = ("curved", "key", "replay", "root", "settled")
+
+    def __init__(self, root: Tensor, replay: Callable, key: tuple, *, curved: bool):
+        self.root, self.replay, self.key, self.curved = root, replay, key, curved
+        self.settled: Tensor | None = None
+
+    def slope_at_zero(self) -> float:
+        """The derivative at 0, which is computed once for every function."""
+        try:
+            return _SLOPES[self.key]
+        except (KeyError, TypeError):  # not yet, or with a tensor in it
+            pass
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            zero = torch.zeros(1, dtype=torch.float64, device="cpu", requires_grad=True)
+            slope = torch.autograd.grad(self.replay(zero).sum(), zero)[0].item()
+        if all(isinstance(x, (int, float, str)) for x in _leaves(self.key)):
+            _SLOPES[self.key] = slope
+        return slope
+
+
+_SLOPES: dict[tuple, float] = {}
+
+
+def _leaves(key):
+    for x in key:
+        yield from _leaves(x) if isinstance(x, tuple) else (x,)
+
+
+def mark(x) -> object:
+    return getattr(x, MARK, None)
+
+
+def marked(x: Tensor, what) -> Tensor:
+    setattr(x, MARK, what)
+    return x
+
+
+def carries(x) -> bool:
+    """Whether relevance comes to ``x``; parameters, whose gradients a user may want, are leaves."""
+    if not isinstance(x, Tensor):
+        return False
+    return (x.requires_grad and not x.is_leaf) or is_curved(x)
+
+
+def is_curved(x) -> bool:
+    what = getattr(x, MARK, None)
+    return type(what) is Chain and what.curved
+
+
+def root_of(x: Tensor) -> Tensor:
+    what = getattr(x, MARK, None)
+    return what.root if type(what) is Chain else x
+
+
+def is_number(x) -> bool:
+    return not isinstance(x, Tensor) or x.ndim == 0
+
+
+def chained(func, args, kwargs, root: Tensor, *, curved: bool) -> Tensor:
+    """What ``func`` gives of a chain from ``root`` and of numbers, as a longer chain."""
+    steps = [_step(x, root) for x in args]
+
+    def replay(z):
+        return func(*(step(z) if callable(step) else step for step in steps), **kwargs)
+
+    key = (func.__name__, *(_key(x, root) for x in args), *map(str, sorted(kwargs.items())))
+    values = [x.detach() if isinstance(x, Tensor) else x for x in args] if curved else args
+    return marked(func(*values, **kwargs), Chain(root, replay, key, curved=curved))
+
+
+def _step(x, root):
+    if x is root:
+        return lambda z: z
+    what = mark(x)
+    if type(what) is Chain:
+        return what.replay
+    return x.detach() if isinstance(x, Tensor) else x
+
+
+def _key(x, root):
+    if x is root:
+        return "x"
+    what = mark(x)
+    return what.key if type(what) is Chain else x

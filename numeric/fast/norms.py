@@ -1,0 +1,56 @@
+"""LayerNorm as one operation, and other norms spelled out so that their parts are looked up."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from axioms import kinds
+from numeric.fast import rules
+
+ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
+
+RULES: dict[tuple[str, str], Callable | None] = {
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): rules.held_layer_norm,
+    (kinds.LAYER_NORM, kinds.IDENTITY): lambda *given, eps: rules.identity(
+        lambda x: functional.layer_norm(x, *given[1:]), given[0], slope_at_zero=torch.inf
+    ),
+    (kinds.LAYER_NORM, kinds.GRADIENT): lambda *given, eps: functional.layer_norm(*given),
+    (kinds.RMS_NORM, kinds.HELD_DEVIATION): None,  # where the deviation is computed
+    (kinds.RMS_NORM, kinds.GRADIENT): None,
+}
+"""By kind and rule: (x, shape, weight, bias, eps of the norm, stabiliser) -> y."""
+
+
+def layer_norm(engine, name, func, args, kwargs, carrying):
+    given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
+    x = engine.settle(given["input"])
+    weight, bias = (_constant(given.get(key)) for key in ("weight", "bias"))
+    shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
+    rule = RULES[kinds.LAYER_NORM, engine.rule(kinds.LAYER_NORM)]
+    return rule(x, shape, weight, bias, norm_eps, eps=engine.eps)
+
+
+def _constant(x: Tensor | None):
+    return None if x is None else x.detach()
+
+
+def spelled_rms_norm(x, normalized_shape, weight=None, eps=None):
+    axes = tuple(range(-len(normalized_shape), 0))
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    y = x * torch.rsqrt(x.pow(2).mean(axes, keepdim=True) + eps)
+    return y if weight is None else y * weight
+
+
+def spelled_normalize(x, p=2.0, dim=1, eps=1e-12, out=None):
+    return x / x.norm(p, dim, keepdim=True).clamp_min(eps)
+
+
+def spelled_group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
+    grouped = x.reshape(len(x), num_groups, -1)
+    centred = grouped - grouped.mean(-1, keepdim=True)
+    y = centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
+    y, along = y.reshape(x.shape), (-1, *[1] * (x.ndim - 2))
+    y = y if weight is None else y * weight.reshape(along)
+    return y if bias is None else y + bias.reshape(along)

@@ -1,0 +1,227 @@
+"""Propagation rules attached to torch functions while a stock model runs its own code.
+
+During the forward pass every torch function that an activation reaches is looked up in
+``operations.ROLES``, and the rule of its kind acts on the spot (``handlers``).  The model is not
+changed, and other threads do not see the rules.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from axioms import kinds
+from axioms.composites import Composite, Operation, UnassignedOperation
+from numeric.fast import handlers, rules
+from numeric.fast.entries import Entries, Entry
+from numeric.fast.marks import COSINE, HELD, PRODUCT, SINE, WEIGHTS, Chain, carries, mark, marked
+from numeric.fast.operations import EMBEDDING, LINEAR, MOVE, NOTHING, ROLES
+from numeric.fast.places import Places
+from numeric.fast.rotary import Turned
+
+SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
+INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
+
+
+@dataclass(frozen=True)
+class Call:
+    """One torch function by its plain name, what it does, and whether it changes an argument."""
+
+    name: str
+    role: str | None
+    in_place: bool
+
+
+_CALLS: dict[Callable, Call] = {}
+
+
+def call_of(func: Callable) -> Call:
+    """What a torch function is, whichever of its spellings was called."""
+    if func not in _CALLS:
+        name = func.__name__
+        if name == "__get__":  # of an attribute, most of which are sizes and the like
+            name = func.__self__.__name__
+            role = MOVE if ROLES.get(name) == MOVE else NOTHING
+            _CALLS[func] = Call(name, role, in_place=False)
+            return _CALLS[func]
+        if operator := SPECIAL.fullmatch(name):
+            plain = (name.strip("_"), operator[1])
+            name = next((x for x in (name, *plain) if x in ROLES), name)
+        in_place = name not in ROLES and name.endswith("_") and name[:-1] in ROLES
+        name = name[:-1] if in_place else name
+        _CALLS[func] = Call(name, ROLES.get(name), in_place)
+    return _CALLS[func]
+
+
+class Propagation(TorchFunctionMode):
+    """The rules of ``composite`` at every torch function that a forward pass of ``model`` calls.
+
+    ``turns``: rotary position keeps half of the relevance of what it turns, noted by layer.
+    On leaving the block raises UnassignedOperation that lists every function and every operation
+    without a rule, and ValueError for overrides of ``composite`` that no operation met.
+    """
+
+    def __init__(self, model: nn.Module, composite: Composite, *, eps=0.0, turns: bool = False):
+        super().__init__()
+        self.model, self.composite, self.eps, self.turns = model, composite, eps, turns
+        self.places = Places(model)
+        chosen = composite.rules
+        complete = len(chosen) == len(kinds.RULES) and handlers.KNOWN.issuperset(chosen.items())
+        overridden = bool(composite.layers or composite.modules)
+        self.asks = overridden or not complete  # for the place of every operation
+        self.recorded: list[Operation] = []
+        own = chosen.get(kinds.PRODUCT), chosen.get(kinds.ACTIVATION)
+        self.plain_norms = chosen.get(kinds.RMS_NORM) == kinds.GRADIENT and set(own) != {
+            kinds.GRADIENT
+        }
+        self.clear()
+
+    def again(self):
+        """This mode inside a handler, where it is off, without what leaving a block checks."""
+        return _Again(self)
+
+    def clear(self) -> None:
+        """Forgets the last forward pass."""
+        self.alien: list[str] = []
+        self.entries = Entries(self.model, typed=self.turns)
+        self.turned = Turned()
+
+    def __exit__(self, kind, error, trace):
+        super().__exit__(kind, error, trace)
+        if self.alien and (error is None or isinstance(error, Exception)):
+            raise UnassignedOperation(self._aliens()) from error
+        if error is None and self.asks:
+            self.composite.assign(self.recorded, known=handlers.KNOWN)
+            check_overrides(self.composite, self.recorded)
+        if error is None:
+            self.turned.check(self.composite)
+
+    def _aliens(self):
+        listed = "".join(f"\n  {line}" for line in dict.fromkeys(self.alien))
+        return (
+            f"{type(self.model).__name__} calls functions that have no propagation rule:{listed}\n"
+            "A function gets its rule in numeric/fast/operations.py; until then, explain a model "
+            "that does without."
+        )
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        call = _CALLS.get(func) or call_of(func)
+        if call.role == NOTHING:
+            return func(*args, **kwargs)
+        carrying = [x for x in args if carries(x)]
+        for x in (*args, *kwargs.values()):
+            if type(x) in (list, tuple):
+                carrying += [y for y in x if carries(y)]
+        if kwargs:
+            carrying += [x for x in kwargs.values() if carries(x)]
+        if not carrying:
+            return self._constant(call, func, args, kwargs)
+        if self.plain_norms and "Norm" in type(self.places.module()[1]).__name__:
+            return handlers.run(self, func, args, kwargs)
+        if kwargs.get("inplace"):
+            kwargs = kwargs | {"inplace": False}
+        if not call.in_place:
+            return self._act(call, func, args, kwargs, carrying)
+        out = self._act(call, getattr(Tensor, call.name), args, kwargs, carrying)
+        args[0].copy_(self.settle(out))
+        return marked(args[0], None)
+
+    def _act(self, call, func, args, kwargs, carrying):
+        handler = handlers.BY_ROLE.get(call.role)
+        if handler is None:
+            self.refuse(call.name)
+            handler = handlers.move
+        if self.entries.rising:
+            return self.entries.rise(self, handler, call, func, args, kwargs, carrying)
+        return handler(self, call.name, func, args, kwargs, carrying)
+
+    def _constant(self, call, func, args, kwargs):
+        """What no relevance reaches; it needs no gradient, though its parameters may."""
+        out = func(*args, **kwargs)
+        if not isinstance(out, Tensor):
+            return out
+        if out.requires_grad and not out.is_leaf:
+            out = out.detach()
+        if call.role == EMBEDDING or (call.role == LINEAR and self.entries.pixels):
+            return self.entries.begin(call, out, *args, **kwargs)
+        for x in args:
+            if (what := mark(x)) in INHERITED and mark(out) is None:
+                marked(out, what)
+        if self.turns and call.name in ("cos", "sin"):
+            marked(out, COSINE if call.name == "cos" else SINE)
+        return out
+
+    def refuse(self, what: str) -> None:
+        """Notes a function without a rule; all are raised together when the block ends."""
+        self.alien.append(f"{what:<28} {self.places.describe()}")
+
+    @property
+    def entry(self) -> Entry:
+        """Where words enter; ValueError if there is no such place, or several."""
+        if len(self.entries.all) != 1:
+            name, count = type(self.model).__name__, len(self.entries.all)
+            raise ValueError(
+                f"{name} looks words up {count} times, where one lookup of its input embeddings is "
+                "expected; explain a model that reads its text once"
+            )
+        return self.entries.all[0]
+
+    def rule(self, kind: str) -> str:
+        """The rule of the operation that is running."""
+        if not self.asks:
+            return self.composite.rules[kind]
+        operation = self.places.operation(kind)
+        self.recorded.append(operation)
+        found = self.composite.rule(kind, layer=operation.layer, module=operation.module)
+        return found if (kind, found) in handlers.KNOWN else kinds.GRADIENT  # refused at the end
+
+    def apply(self, kind: str, z: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The rule of an operation of this kind at its output."""
+        return handlers.AT_OUTPUT[kind, self.rule(kind)](z, self.eps, bias)
+
+    def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
+        """``x`` with the rule that waited for its use, as ``kind`` if it is a product."""
+        what = mark(x)
+        if what == PRODUCT:
+            return self.apply(kind, x)
+        if type(what) is Chain and what.curved:
+            if what.settled is None:
+                what.settled = self._of_chain(what, x)
+            return what.settled
+        return x
+
+    def _of_chain(self, chain, y):
+        if chain.key[0] == "exp":
+            self.refuse("exp, outside of a softmax")
+        if self.rule(kinds.ACTIVATION) == kinds.GRADIENT:
+            return chain.replay(chain.root)
+        if chain.key in handlers.SQUARES:  # whose slope y / x is x
+            return chain.root * chain.root.detach()
+        return rules.slope(chain.root, y, slope_at_zero=chain.slope_at_zero())
+
+
+class _Again(TorchFunctionMode):
+    def __init__(self, engine):
+        super().__init__()
+        self._engine = engine
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return self._engine.__torch_function__(func, types, args, kwargs)
+
+
+def check_overrides(composite: Composite, operations) -> None:
+    """Raises ValueError for layers and modules of ``composite`` in which there is no operation."""
+    layers = {op.layer for op in operations} - {None}
+    paths = {op.module for op in operations}
+    unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]
+    unknown += [f"module {path!r}" for path in composite.modules if path not in paths]
+    if unknown:
+        raise ValueError(
+            f"composite {composite.name!r} overrides {', '.join(unknown)}, which the model does "
+            "not have; "
+            + (f"its layers are 0 to {max(layers)}" if layers else "its layers have no numbers")
+        )
