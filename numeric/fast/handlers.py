@@ -223,7 +223,7 @@ ADDED = ("input", "mat1", "batch1", "mat2", "batch2")
 def _added_product(engine, a, b, c, kwargs):
     """beta * a + alpha * b @ c by its own operations; a constant ``a`` is a mask or a bias."""
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
-    with engine:
+    with engine.again():
         product = torch.matmul(b, c)
         product = product if alpha == 1 else product * alpha
         if beta == 0:

@@ -6,6 +6,7 @@ changed, and other threads do not see the rules.
 """
 
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ class Call:
 
 
 _CALLS: dict[Callable, Call] = {}
+_INNERMOST = threading.local()  # of blocks within blocks the one that acts
 
 
 def call_of(func: Callable) -> Call:
@@ -89,8 +91,14 @@ class Propagation(TorchFunctionMode):
         self.entries = Entries(self.model, typed=self.turns)
         self.turned = Turned()
 
+    def __enter__(self):
+        self.around = getattr(_INNERMOST, "block", None)
+        _INNERMOST.block = self
+        return super().__enter__()
+
     def __exit__(self, kind, error, trace):
         super().__exit__(kind, error, trace)
+        _INNERMOST.block = self.around
         if self.alien and (error is None or isinstance(error, Exception)):
             raise UnassignedOperation(self._aliens()) from error
         if error is None and self.asks:
@@ -110,7 +118,7 @@ class Propagation(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         call = _CALLS.get(func) or call_of(func)
-        if call.role == NOTHING:
+        if call.role == NOTHING or _INNERMOST.block is not self:
             return func(*args, **kwargs)
         carrying = [x for x in args if carries(x)]
         for x in (*args, *kwargs.values()):

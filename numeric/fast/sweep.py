@@ -1,7 +1,7 @@
 """Many mixes of attention rules by layer, such as all of Table A3, from one forward pass.
 
 In the limit epsilon -> 0 the attention step of every composite is a factor on the cotangents of
-Q, K and V (``attention_step.shares``).  So composites that agree elsewhere share one forward
+Q, K and V (``attention.shares``).  So composites that agree elsewhere share one forward
 pass, whose graph is cut at each layer's input and at its Q, K and V.  Backwards, composites that
 have had the same factors so far share one cotangent, and where they part they still share the
 way down to Q, K and V.
@@ -21,8 +21,11 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import Composite
-from numeric.fast import attention_step, families, patches, scope
-from numeric.inputs import Batch, choose, prepare
+from numeric.fast import attention, families, handlers, patches, scope
+from numeric.fast.places import LAYER
+from numeric.fast.propagation import check_overrides
+from numeric.fast.rules import wide
+from numeric.inputs import Batch, choose, prepare, read_logits
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value
@@ -84,17 +87,30 @@ def sweep(
 
 
 def _relevance(model, batch: Batch, composites, target):
+    layers = _layers(model)
+    rules, cuts, logits = _forward(model, batch, layers, composites[0])
     found: dict[int, tuple[Tensor, Tensor]] = {}
-    for base, factors in _groups(model, _layers(model), composites):
-        with scope.applied(model, base) as tap, torch.enable_grad():
-            cuts = [_cut(*layer) for layer in _layers(tap.model)]
-            target, logit = choose(tap.model(**batch.arguments()).logits, target)
-            whole = tap.embedding.detach().to(tap.word.dtype)
-            for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
-                (c,) = torch.autograd.grad(end, tap.embedding, c, retain_graph=True)
-                found |= dict.fromkeys(numbers, ((whole * c).sum(dim=-1), logit.detach()))
+    for n, (composite, factors) in enumerate(_groups(model, rules.recorded, layers, composites)):
+        if n:
+            rules, cuts, logits = _forward(model, batch, layers, composite)
+        target, logit = choose(logits, target)
+        embedding = rules.entry.embedding
+        whole = wide(embedding.detach())
+        for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
+            (c,) = torch.autograd.grad(end, embedding, c, retain_graph=True)
+            found |= dict.fromkeys(numbers, ((whole * c).sum(dim=-1), logit.detach()))
     relevance, logit = zip(*(found[n] for n in range(len(composites))), strict=True)
     return torch.stack(relevance), target, torch.stack(logit)
+
+
+def _forward(model, batch, layers, composite):
+    """One forward pass, cut at ``layers``, whose attention steps keep the plain gradient."""
+    twin = patches.twin(model)
+    with scope.applied(twin, _without_attention_step(composite)) as rules, torch.enable_grad():
+        rules.asks = True  # every composite needs to know which operations there are
+        cuts = [_cut(rules, twin, *paths) for paths in layers]
+        logits = rules.settle(read_logits(twin, batch, twin(**batch.arguments())))
+    return rules, cuts, logits
 
 
 def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Iterator:
@@ -135,17 +151,23 @@ def _weigh(c, factors):
     return torch.cat([x * factor for x, factor in parts], dim=-1)
 
 
-def _cut(layer, attention) -> dict[str, Cut]:
+def _cut(rules, model, layer: str, attention: str) -> dict[str, Cut]:
     """Filled by the forward pass: the cut at the layer's input, then those at its projections."""
-    places = dict.fromkeys(["input", *_projections(attention)])
+    module = model.get_submodule(attention)
+    places: dict = dict.fromkeys(["input", *_projections(module)])
 
     def cut(name, x):
-        places[name] = Cut(x, x.detach().requires_grad_())
-        return places[name].leaf
+        if places[name] is not None:
+            raise _uncut(model, [attention])
+        x = rules.settle(x)
+        leaf = x.detach().requires_grad_()
+        places[name] = Cut(x, leaf)
+        with torch._C.DisableTorchFunction():  # for the rules a leaf is a constant
+            return leaf.view_as(leaf)
 
-    patches.change_input(layer, partial(cut, "input"))
-    for name in _projections(attention):
-        patches.change_output(getattr(attention, name), partial(cut, name))
+    patches.change_input(model.get_submodule(layer), partial(cut, "input"))
+    for name in _projections(module):
+        patches.change_output(getattr(module, name), partial(cut, name))
     return places
 
 
@@ -154,56 +176,62 @@ def _projections(attention) -> list[str]:
     return list(dict.fromkeys(families.ATTENTION[type(attention)]))
 
 
-def _layers(model: nn.Module) -> list[tuple[nn.Module, nn.Module]]:
-    """Every layer with its attention module, in the order in which they run."""
-    found, loose = {}, []
-    for path, module in families.places(model):
+def _layers(model: nn.Module) -> list[tuple[str, str]]:
+    """The path of every layer and of its attention module, in the order in which they run."""
+    found: dict[int, tuple[str, str]] = {}
+    seen, loose = set(), []
+    for path, module in model.named_modules(remove_duplicate=False):
         if type(module) in families.ATTENTION:
-            number = families.LAYER.search(path)
-            layer = number and model.get_submodule(path[: number.end(1)])
-            if layer is None or any(layer is other for other, _ in found.values()):
+            place = LAYER.search(path)
+            if place is None or module in seen:
                 loose.append(path)
             else:
-                found[int(number[1])] = layer, module
+                found[int(place[1])] = path[: place.end(1)], path
+            seen.add(module)
     if loose or not found:
-        raise ValueError(
-            f"{type(model).__name__} cannot be cut into layers of which each runs once: "
-            + (f"see its attention at {', '.join(loose)}" if loose else "it has no attention")
-            + "; call attribute() for each composite"
-        )
+        raise _uncut(model, loose)
     return [found[n] for n in sorted(found)]
 
 
-def _groups(model, layers, composites) -> list[tuple[Composite, dict[int, list[tuple]]]]:
-    """Composites that agree outside the attention step: what they share, and their factors.
+def _uncut(model, loose):
+    return ValueError(
+        f"{type(model).__name__} cannot be cut into layers of which each runs once: "
+        + (f"see its attention at {', '.join(loose)}" if loose else "it has no attention")
+        + "; call attribute() for each composite"
+    )
+
+
+def _groups(model, operations, layers, composites) -> list[tuple[Composite, dict[int, list]]]:
+    """Composites that agree outside the attention step: one of them, and the factors of all.
 
     Factors are by number of the composite, by layer and by projection.
     """
-    sites = families.sites(families.places(model))
     groups: dict[tuple, tuple[Composite, dict]] = {}
     for number, composite in enumerate(composites):
-        rules = scope.assigned(sites, composite)
-        elsewhere = tuple(
-            rule
-            for table in rules.values()
-            for kind, rule in table.items()
-            if kind not in attention_step.KINDS
-        )
-        _, factors = groups.setdefault(elsewhere, (_without_attention_step(composite), {}))
-        factors[number] = [_factors(attention, rules[attention]) for _, attention in layers]
+        rules = composite.assign(operations, known=handlers.KNOWN)
+        check_overrides(composite, operations)
+        steps: dict[str, dict[str, str]] = {}
+        elsewhere = [x for x in composite.rules.items() if x[0] not in attention.KINDS]
+        for operation, rule in zip(operations, rules, strict=True):
+            if operation.kind in attention.KINDS:
+                steps.setdefault(operation.module, {})[operation.kind] = rule
+            else:
+                elsewhere.append((operation, rule))
+        _, factors = groups.setdefault(frozenset(elsewhere), (composite, {}))
+        factors[number] = [_factors(model.get_submodule(x), steps[x]) for _, x in layers]
     return list(groups.values())
 
 
-def _factors(attention, rules) -> tuple[tuple[float, ...], ...]:
-    shares = attention_step.shares(rules)
-    if len(_projections(attention)) == 1:
+def _factors(module, rules) -> tuple[tuple[float, ...], ...]:
+    shares = attention.shares(rules)
+    if len(_projections(module)) == 1:
         return (shares,)
     return tuple((share,) for share in shares)
 
 
 def _without_attention_step(composite: Composite) -> Composite:
     """The same rules elsewhere; in the attention step the plain gradient."""
-    plain = dict.fromkeys(attention_step.KINDS, kinds.GRADIENT)
+    plain = dict.fromkeys(attention.KINDS, kinds.GRADIENT)
     within = lambda table: {kind: plain.get(kind, rule) for kind, rule in table.items()}
     return replace(
         composite,
