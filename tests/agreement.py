@@ -9,15 +9,18 @@ stabiliser gives numbers of its own; at 1e-9 all of them would look alike.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import sympy as sp
 import torch
 from torch import nn
 
+from axioms import kinds
 from axioms import rules as symbolic
+from axioms.composites import ATTNLRP
+from numeric.fast import norms
 from numeric.fast import rules as fast
+from numeric.fast.propagation import Propagation
 from numeric.reference import rules as reference
 
 EPS = 0.25
@@ -149,20 +152,16 @@ def dense_held_rms(x, w, c):
 # PyTorch: outputs whose backward pass is the rule.
 
 
-def layer_norm(x, w, b):
-    norm = nn.LayerNorm(len(x), eps=norm_eps(x.detach().numpy()), dtype=x.dtype)
-    norm.weight, norm.bias = nn.Parameter(w), nn.Parameter(b)
-    return norm
+def layer_norm(rule, x, w, b):
+    return norms.RULES[kinds.LAYER_NORM, rule](x, x.shape, w, b, norm_eps(x.detach().numpy()), eps=EPS)
 
 
-def fast_norm_identity(x, w, b):
-    return fast.identity(layer_norm(x, w, b).forward, x, slope_at_zero=0.0)
-
-
-def rms_norm(x, w):
-    """What the modules of Transformers hold."""
+def fast_rms_norm(x, w):
+    """What stock models spell out, under the rules."""
     small = DEVIATION**2 - x.detach().pow(2).mean()
-    return SimpleNamespace(weight=w, variance_epsilon=small)
+    x, w = x.clone(), nn.Parameter(w)  # relevance comes to results, not to leaves
+    with Propagation(nn.Module(), ATTNLRP, eps=EPS):
+        return w * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + small))
 
 
 def cubic(x):
@@ -224,20 +223,20 @@ CASES = {
         NORM,
         partial(exact_layer_norm, exact_held),
         dense_held,
-        lambda x, w, b: fast.held_layer_norm(layer_norm(x, w, b), x, eps=EPS),
+        partial(layer_norm, kinds.HELD_DEVIATION),
     ),
     "LayerNorm, identity": Case(
         NORM,
         partial(exact_layer_norm, lambda x, w, b, r, _: symbolic.identity(r)),
         lambda x, w, b, c: [reference.identity_layer_norm(c * dense_norm(x, w, b))],
-        fast_norm_identity,
+        partial(layer_norm, kinds.IDENTITY),
         nonzero=True,
     ),
     "RMSNorm, rms held": Case(
         (4, 4, 4),
         exact_held_rms,
         dense_held_rms,
-        lambda x, w: fast.held_rms_norm(rms_norm(x, w), x, eps=EPS),
+        fast_rms_norm,
     ),
     "activation": Case(
         (4, 4),

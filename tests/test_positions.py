@@ -76,9 +76,9 @@ def test_what_is_added_to_words_splits_the_relevance_of_the_embedding(name):
 def test_position_and_token_type_are_what_bert_looks_up():
     model, batch = cases.tiny_bert(), cases.tiny_batch()
     got = signed(model, batch)
-    with scope.applied(model, ATTNLRP) as tap, torch.enable_grad():
-        logits = tap.model(**batch).logits.gather(1, got.target[:, None])
-        (c,) = torch.autograd.grad(logits.sum(), tap.embedding)
+    with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
+        logits = model(**batch).logits.gather(1, got.target[:, None])
+    (c,) = torch.autograd.grad(logits.sum(), rules.entry.embedding)
     tables = model.bert.embeddings
     place = tables.position_embeddings.weight[: c.shape[1]].detach() * c
     kind = tables.token_type_embeddings.weight.detach()[batch["token_type_ids"]] * c
@@ -91,9 +91,9 @@ def test_token_types_that_gpt2_looks_up_among_words_are_no_words():
     model, batch = cases.family("gpt2")
     types = torch.tensor([[4, 4, 4, 9, 9, 9], [4, 9, 9, 9, 0, 0]])
     table = model.transformer.wpe.weight.detach()
-    with scope.applied(model, ATTNLRP) as tap, torch.enable_grad():
-        tap.model(**batch, token_type_ids=types)
-    torch.testing.assert_close(tap.parts()["position"], table[:6].expand(2, -1, -1))
+    with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
+        model(**batch, token_type_ids=types)
+    torch.testing.assert_close(rules.entry.parts()["position"], table[:6].expand(2, -1, -1))
 
 
 @pytest.mark.parametrize("epsilon", [1e-2, 0.25])
@@ -121,10 +121,10 @@ def by_messages(model, batch, *, turned=positional.rotated):
         attention.o_proj.register_forward_pre_hook(lambda _, args: kept.update(o=args[0])),
     ]
     with (
-        scope.applied(model, ATTNLRP, rotary_keeps_half=True) as tap,
+        scope.applied(model, ATTNLRP, turns=True),
         torch.enable_grad(),
     ):
-        logits = tap.model(**batch).logits
+        logits = model(**batch).logits
         best = logits.gather(1, logits.argmax(dim=1, keepdim=True)).sum()
         (c,) = torch.autograd.grad(best, kept["o"])
     for hook in hooks:
@@ -264,9 +264,3 @@ def test_a_model_is_left_as_it_was(name):
     signed(model, batch)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     torch.testing.assert_close(attribute(model, batch).relevance, before, rtol=0, atol=0)
-
-
-def test_every_class_that_turns_has_attention_rules():
-    from numeric.fast import families
-
-    assert rotary.ROTARY.keys() <= families.ATTENTION.keys()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from axioms import kinds
 from numeric.fast import rules
 from numeric.fast.marks import TOKEN_TYPE, carries, is_number, mark, marked
 from numeric.fast.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
@@ -18,6 +19,7 @@ class Entry:
 
     leaf: of the autograd graph   embedding: word + position + type, as far as they are added up
     word, token_type: the parts of the embedding that these contribute
+    eps: the stabiliser at that sum
     """
 
     ids: Tensor | None
@@ -25,15 +27,15 @@ class Entry:
     embedding: Tensor
     word: Tensor
     token_type: Tensor | None = None
+    eps: float = 0.0
 
-
-    def parts(self, eps: float) -> dict[str, Tensor]:
-        """What adds up to the embedding, less the share of a stabiliser ``eps`` at that sum.
+    def parts(self) -> dict[str, Tensor]:
+        """What adds up to the embedding, less the share of the stabiliser at that sum.
 
         Position is all that is neither word nor token type.  In float32 or wider.
         """
         whole = rules.wide(self.embedding.detach())
-        kept = whole / rules.stabilize(whole, eps) if eps else 1
+        kept = whole / rules.stabilize(whole, self.eps) if self.eps else 1
         known = {"word": rules.wide(self.word) * kept}
         if self.token_type is not None:
             known["token type"] = rules.wide(self.token_type) * kept
@@ -72,21 +74,29 @@ class Entries:
     def rise(self, engine, handler, call, func, args, kwargs, carrying):
         """What ``handler`` does; an entry grows by it, or has ended."""
         (x, *others) = carrying
-        _, entry = self.rising.get(id(x), (None, None))
+        entry, *added = (self._of(y) for y in carrying)
+        if len(added) == 1 and entry and added[0] and call.role == ADD:
+            self._end(added[0])  # token types that are looked up among words
+            self.all.remove(added[0])
+            args, others = (x, marked(others[0].detach(), TOKEN_TYPE)), ()
         if others or entry is None:
-            for y in carrying:
-                self._end(self.rising.get(id(y), (None, None))[1])
+            for ended in (entry, *added):
+                self._end(ended)
             return handler(engine, call.name, func, args, kwargs, carrying)
         constants = [y for y in args if y is not x]
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             out = func(*(y.detach() if isinstance(y, Tensor) and y is not x else y for y in args))
+            entry.eps = engine.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
             if mark(constants[0]) == TOKEN_TYPE:
                 entry.token_type = constants[0].detach().expand_as(out)
         elif call.role in (MOVE, CAST) or scales:
             out = handler(engine, call.name, func, args, kwargs, carrying)
             if not isinstance(out, Tensor):
                 self._end(entry)
+                return out
+            if call.role == CAST:
+                self.rising[id(out)] = out, entry
                 return out
             with torch.no_grad():
                 entry.word = func(*(_with(y, x, entry.word) for y in args), **kwargs)
@@ -95,10 +105,13 @@ class Entries:
         else:
             self._end(entry)
             return handler(engine, call.name, func, args, kwargs, carrying)
-        if call.role != CAST and (call.role != MOVE or entry.ids is None):
+        if call.role != MOVE or entry.ids is None:
             entry.embedding = out
         self.rising[id(out)] = out, entry
         return out
+
+    def _of(self, x):
+        return self.rising.get(id(x), (None, None))[1]
 
     def _end(self, entry):
         self.rising = {key: each for key, each in self.rising.items() if each[1] is not entry}
@@ -116,7 +129,7 @@ def _with(x, old, new):
 def _table(model):
     try:
         return getattr(model.get_input_embeddings(), "weight", None)
-    except NotImplementedError:  # of models that have no such thing
+    except (AttributeError, NotImplementedError):  # of models that have no such thing
         return None
 
 

@@ -29,11 +29,16 @@ INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions o
 
 @dataclass(frozen=True)
 class Call:
-    """One torch function by its plain name, what it does, and whether it changes an argument."""
+    """One torch function by its plain name, and what it does.
+
+    instead: the same function without writing to an argument, of one that does
+    writes: whether others may hold that argument, so that it must be written to; x += y may not
+    """
 
     name: str
     role: str | None
-    in_place: bool
+    instead: Callable | None = None
+    writes: bool = False
 
 
 _CALLS: dict[Callable, Call] = {}
@@ -43,19 +48,25 @@ _INNERMOST = threading.local()  # of blocks within blocks the one that acts
 def call_of(func: Callable) -> Call:
     """What a torch function is, whichever of its spellings was called."""
     if func not in _CALLS:
-        name = func.__name__
-        if name == "__get__":  # of an attribute, most of which are sizes and the like
-            name = func.__self__.__name__
-            role = MOVE if ROLES.get(name) == MOVE else NOTHING
-            _CALLS[func] = Call(name, role, in_place=False)
-            return _CALLS[func]
-        if operator := SPECIAL.fullmatch(name):
-            plain = (name.strip("_"), operator[1])
-            name = next((x for x in (name, *plain) if x in ROLES), name)
-        in_place = name not in ROLES and name.endswith("_") and name[:-1] in ROLES
-        name = name[:-1] if in_place else name
-        _CALLS[func] = Call(name, ROLES.get(name), in_place)
+        _CALLS[func] = _call(func)
     return _CALLS[func]
+
+
+def _call(func):
+    name = func.__name__
+    if name == "__get__":  # of an attribute, most of which are sizes and the like
+        name = func.__self__.__name__
+        return Call(name, MOVE if ROLES.get(name) == MOVE else NOTHING)
+    if name in ROLES:
+        return Call(name, ROLES[name])
+    if operator := SPECIAL.fullmatch(name):
+        short = name.strip("_")
+        name = short if short in ROLES else operator[1]
+        instead = getattr(Tensor, name, None) if name != short and short[0] == "i" else None
+        return Call(name, ROLES.get(name), instead)
+    if name.endswith("_") and name[:-1] in ROLES:
+        return Call(name[:-1], ROLES[name[:-1]], getattr(Tensor, name[:-1]), writes=True)
+    return Call(name, None)
 
 
 class Propagation(TorchFunctionMode):
@@ -132,9 +143,9 @@ class Propagation(TorchFunctionMode):
             return handlers.run(self, func, args, kwargs)
         if kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
-        if not call.in_place:
-            return self._act(call, func, args, kwargs, carrying)
-        out = self._act(call, getattr(Tensor, call.name), args, kwargs, carrying)
+        out = self._act(call, call.instead or func, args, kwargs, carrying)
+        if not call.writes:
+            return out
         args[0].copy_(self.settle(out))
         return marked(args[0], None)
 

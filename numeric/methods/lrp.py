@@ -45,7 +45,7 @@ def lrp(
         target, logit = choose(rules.settle(logits))
         asked = [rules.entry.embedding, *rules.turned.tensors()]
         c, *of_turned = torch.autograd.grad(logit.sum(), asked, allow_unused=turns)
-    parts = rules.entry.parts(epsilon) if turns or share == "word" else {}
+    parts = rules.entry.parts() if turns or share == "word" else {}
     if not turns:
         return read(rules.entry, c, parts.get("word")), target, logit.detach(), {}
     of_rotary = rules.turned.relevance(of_turned)
