@@ -136,23 +136,21 @@ def _add(engine, name, func, args, kwargs, carrying):
         z = run(engine, func, args, kwargs, kinds.SCORES)
         hides = engine.eps and isinstance(other, Tensor) and (other < MASKED).any()
         return z if hides or is_number(other) else engine.apply(kinds.ADD, z)
-    if (root := _one_root(carrying)) is not None:
+    if any(map(is_curved, carrying)) and (root := _one_root(carrying)) is not None:
         return chained(func, args, kwargs, root, curved=True)
     return engine.apply(kinds.ADD, run(engine, func, args, kwargs))
 
 
 def _one_root(carrying):
-    """The tensor of which all are functions, entry by entry, if one of them is curved."""
+    """The tensor of which all are functions, entry by entry, if there is one."""
     root = root_of(carrying[0])
-    same = all(root_of(x) is root and mark(x) not in KEPT for x in carrying)
-    return root if same and any(map(is_curved, carrying)) else None
+    return root if all(root_of(x) is root and mark(x) not in KEPT for x in carrying) else None
 
 
 def _multiply(engine, name, func, args, kwargs, carrying):
     if len(carrying) > 1:
-        (a, b) = carrying
-        if (root := _one_root(carrying)) is not None or (a is b and mark(a) not in KEPT):
-            return chained(func, args, kwargs, root_of(a) if root is None else root, curved=True)
+        if (root := _one_root(carrying)) is not None:
+            return chained(func, args, kwargs, root, curved=True)
         return engine.apply(kinds.PRODUCT, run(engine, func, args, kwargs))
     (x,) = carrying
     other = args[1] if args[0] is x else args[0]

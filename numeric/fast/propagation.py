@@ -9,9 +9,11 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from axioms import kinds
@@ -67,6 +69,12 @@ def _call(func):
     if name.endswith("_") and name[:-1] in ROLES:
         return Call(name[:-1], ROLES[name[:-1]], getattr(Tensor, name[:-1]), writes=True)
     return Call(name, None)
+
+
+@cache
+def _is_foreign(backward: type) -> bool:
+    """Whether a gradient is of an autograd function that is not of these rules."""
+    return not backward._forward_cls.__module__.startswith("numeric.fast.")
 
 
 class Propagation(TorchFunctionMode):
@@ -139,6 +147,9 @@ class Propagation(TorchFunctionMode):
             carrying += [x for x in kwargs.values() if carries(x)]
         if not carrying:
             return self._constant(call, func, args, kwargs)
+        for x in carrying:
+            if isinstance(x.grad_fn, BackwardCFunction) and _is_foreign(type(x.grad_fn)):
+                self.refuse(f"{type(x.grad_fn).__name__}, code that torch does not show")
         if self.plain_norms and "Norm" in type(self.places.module()[1]).__name__:
             return handlers.run(self, func, args, kwargs)
         if kwargs.get("inplace"):

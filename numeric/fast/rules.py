@@ -22,7 +22,7 @@ class _Scale(torch.autograd.Function):
     @staticmethod
     def forward(ctx, factors, *xs):
         ctx.factors = factors
-        return tuple(x.view_as(x) for x in xs)
+        return tuple(x.detach() for x in xs)  # no views: code may write in them
 
     @staticmethod
     def backward(ctx, *cs):
@@ -33,7 +33,7 @@ class _Slope(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y, slope_at_zero):
         ctx.save_for_backward(_slope(x, y, slope_at_zero))
-        return y.view_as(y)
+        return y.detach()
 
     @staticmethod
     def backward(ctx, c):
