@@ -1,26 +1,36 @@
-"""LRP for many batches: the rules stay on the model, and its passes may be one compiled graph."""
+"""LRP for many batches: both passes as one compiled graph, traced once for each shape.
+
+The compiler cannot look into the rules, but ``make_fx`` sees what is computed under them, both
+ways, as plain operations on tensors; these are compiled.  Weights are attributes of the graph.
+"""
 
 import inspect
-import itertools
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from threading import RLock
 
 import torch
-from torch import _dynamo
+from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from axioms.composites import Composite
 from numeric.attribution import composite_of, explained
-from numeric.fast import scope
-from numeric.inputs import check_model
-from numeric.methods.lrp import check_share, read
+from numeric.fast.rules import wide
+from numeric.fast.scope import check_stabiliser
+from numeric.inputs import Batch, check_model
+from numeric.methods.lrp import check_share, lrp
 
-LEAST = "2.13"  # version of torch whose compiler traces torch.autograd.grad
-TRACING = {"trace_autograd_ops": True, "recompile_limit": 64}
-"""Settings of the compiler: a graph holds both passes; so many shapes and kinds of input."""
-_BLOCKS = itertools.count()
+
+class _Whole(Batch):
+    """A batch without padding, which attends without a mask.
+
+    Stock code looks whether a mask hides anything, and a graph cannot: it would always attend with
+    a mask, for which GPUs have slower kernels.
+    """
+
+    def arguments(self):
+        return {key: x for key, x in super().arguments().items() if key != "attention_mask"}
 
 
 @contextmanager
@@ -39,13 +49,12 @@ def compiled(
     are those of ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
     ``mode``, ``backend``...).  The first batch of a shape, with padding or without, waits for the
     compiler, half a minute or more; relevance differs from that of ``attribute`` by rounding.
-    Torch 2.13 fails on GPT-2 with ``dynamic=True``, which the default does not need.
-    With ``disable=True`` nothing is compiled: relevance is that of ``attribute``, and the rules are
-    planned and placed once for the block, on a twin that shares the model's weights: modules that
-    are replaced and weights that are moved inside the block do not reach it.  Batches of several
-    threads run one after the other.
-    Raises what ``attribute`` raises, ValueError for methods that are no rules, and RuntimeError
-    where torch is too old.
+    With ``dynamic=True`` one graph serves all shapes for which the model runs the same code.
+    The graph shares the model's weights, and sees what is written into them; of modules that are
+    replaced inside the block it knows nothing.
+    With ``disable=True`` nothing is compiled: this is ``attribute``, whose search through the
+    model is done once for the block.
+    Raises what ``attribute`` raises, and ValueError for methods that are no rules.
     """
     known = list(inspect.signature(torch.compile).parameters)[1:]  # behind the model
     unknown = [name for name in options if name not in known]
@@ -54,62 +63,81 @@ def compiled(
             f"compiled() has no option {', '.join(map(repr, unknown))}; it has epsilon, share and "
             f"those of torch.compile: {', '.join(known)}"
         )
-    if not disable and not hasattr(_dynamo.config, "trace_autograd_ops"):
-        raise RuntimeError(
-            f"torch {torch.__version__} cannot compile a backward pass into the graph; install "
-            f"torch {LEAST} or newer, or call attribute(model, inputs, {method!r})"
-        )
     name, composite, share = composite_of(method, share)
     check_share(share)
     modules = check_model(model)
-    with scope.applied(model, composite, eps=epsilon) as tap:
+    check_stabiliser(epsilon, model.dtype)
+    used = {"epsilon": epsilon, "share": share}
+    run = partial(lrp, composite=composite, **used)
+    graphs = None if disable else _Graphs(run, options)
+    ended = []
 
-        def both_ways(arguments, target):
-            logits = tap.model(**arguments).logits
-            last = logits.shape[1] - 1  # what is out of range is refused after the pass
-            chosen = logits.argmax(dim=1) if target is None else target.clamp(0, last)
-            logit = logits.gather(1, chosen[:, None])
-            (c,) = torch.autograd.grad(logit.sum(), tap.embedding)
-            relevance = read(tap, c, share)
-            tap.clear()  # nothing but values may leave the graph
-            return relevance, logits.detach()
+    def explain(inputs, target=None):
+        if ended:
+            raise RuntimeError(
+                "the block of compiled() has ended, and with it the rules; call inside the block, "
+                "or open another"
+            )
+        quick = partial(graphs.run, target=target) if graphs else run
+        return explained(model, inputs, target, name, quick, used, modules=modules)
 
-        quick, settings = both_ways, nullcontext
-        if not disable:
-            # Code of its own, by which the compiler counts what it has compiled for a block.
-            both_ways.__code__ = both_ways.__code__.replace(co_name=f"both_ways_{next(_BLOCKS)}")
-            quick = torch.compile(both_ways, **{"fullgraph": True} | options)
-            settings = partial(_dynamo.config.patch, **TRACING)
+    try:
+        yield explain
+    finally:
+        ended.append(True)
 
-        def run(model, batch, choose, target):
-            size = len(batch.attention_mask)
-            if target is not None:
-                target = torch.as_tensor(target, device=model.device).long().expand(size)
-            tap.clear()  # of a batch that broke off
-            arguments = batch.arguments()
-            if not disable and (batch.attention_mask == 1).all():
-                # Stock code looks whether a mask hides anything, and its graph cannot: it would
-                # always attend with a mask, for which GPUs have slower kernels.  (The graph of a
-                # decoder without a cache makes itself one from the positions.)
-                arguments.pop("attention_mask", None)
-            with settings(), torch.enable_grad():
-                relevance, logits = quick(arguments, target)
-            return relevance, *choose(logits), {}
 
-        def explain(inputs, target=None):
-            used = {"epsilon": epsilon, "share": share}
-            by_target = partial(run, target=target)
-            with turn:
-                if ended:
-                    raise RuntimeError(
-                        "the block of compiled() has ended, and with it the rules; call inside "
-                        "the block, or open another"
-                    )
-                return explained(model, inputs, target, name, by_target, used, modules=modules)
+class _Graphs:
+    """The graphs of one block, by shape and kind of batch."""
 
-        turn, ended = RLock(), []  # the tap is for one thread at a time
-        try:
-            yield explain
-        finally:
-            with turn:
-                ended.append(True)
+    def __init__(self, plain, options):
+        self.plain, self.options = plain, {"fullgraph": True} | options
+        self.mode = "symbolic" if options.get("dynamic") else "fake"
+        self.found: dict[tuple, list[tuple[Callable, Callable]]] = {}
+        self.turn = RLock()  # neither the tracer nor the compiler is for several threads
+
+    def run(self, model, batch, choose, target=None):
+        """``lrp`` by a graph, which takes the class as an input, -1 being the predicted one."""
+        mask = batch.attention_mask
+        target = torch.as_tensor(-1 if target is None else target, device=mask.device)
+        inputs = {key: x for key, x in vars(batch).items() if x is not None}
+        inputs["target"] = target.long().expand(len(mask)).clone()
+        kind = _Whole if (mask == 1).all() else Batch
+        with self.turn, torch.no_grad():
+            if not self.found:  # refuses what has no rule; then slopes at zero are known
+                self.plain(model, batch, choose)
+            relevance, logits = self._graph(model, kind, inputs)(*inputs.values())
+        return relevance, *choose(logits), {}
+
+    def _graph(self, model, kind, inputs):
+        tensors = list(inputs.values())
+        found = self.found.setdefault((kind, *inputs), [])
+        for serves, graph in found:
+            if serves(tensors):
+                return graph
+        both_ways = partial(self._both_ways, model, kind, list(inputs))
+        traced = make_fx(both_ways, tracing_mode=self.mode, _allow_non_fake_inputs=True)(*tensors)
+        found.append((_serves(traced), torch.compile(traced, **self.options)))
+        return found[-1][1]
+
+    def _both_ways(self, model, kind, names, *tensors):
+        inputs = dict(zip(names, tensors, strict=True))
+        target, seen = inputs.pop("target"), []
+
+        def choose(logits):
+            logits = wide(logits)
+            given = target.clamp(max=logits.shape[1] - 1)  # out of range is refused behind it
+            chosen = torch.where(target < 0, logits.argmax(dim=1), given)
+            seen.append(logits.detach())
+            return chosen, logits.gather(1, chosen[:, None])[:, 0]
+
+        relevance, *_ = self.plain(model, kind(**inputs), choose)
+        return relevance, *seen
+
+
+def _serves(graph) -> Callable:
+    """Whether the sizes of other inputs would have led to the same ``graph``."""
+    inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    shapes = inputs[0].fake_mode.shape_env
+    code = shapes.produce_guards_expression(inputs, ignore_static=False)
+    return lambda tensors: code is None or shapes.evaluate_guards_expression(code, tensors)
