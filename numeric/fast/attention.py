@@ -50,7 +50,7 @@ def attention(engine, name, func, args, kwargs, carrying):
     if all(factors):
         return call(*rules.scale_each((query, key, value), factors))
     value = rules.scale(value, factors[2])
-    if value_only.knows(query, key, given.get("is_causal")):
+    if value_only.knows(query, key, causal=given.get("is_causal")):
         scaling = given.get("scale") or query.shape[-1] ** -0.5
         return value_only.read_out(call, query.detach(), key.detach(), value, mask, scaling)
     return call(query.detach(), key.detach(), value)

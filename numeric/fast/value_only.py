@@ -50,7 +50,7 @@ def _weights(query, key, mask, scaling):
     return weights
 
 
-def knows(query: Tensor, key: Tensor, causal: bool | None) -> bool:
+def knows(query: Tensor, key: Tensor, *, causal: bool | None) -> bool:
     """Whether ``read_out`` can stand for the fused kernel: on CPU, in float32 or wider.
 
     Every head of queries must have its own of keys, and what is causal must show it in the mask.
