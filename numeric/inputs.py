@@ -110,7 +110,9 @@ def _image_problems(model, inputs):
     size = getattr(takes, "image_size", None)  # of many models: any that their maps divide
     shape = (takes.num_channels, *size) if isinstance(size, tuple) else pixels.shape[1:]
     if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
-        axes = ", ".join(map(str, ("batch", *shape) if size else ("batch", "channel", "height", "width")))
+        axes = ", ".join(
+            map(str, ("batch", *shape) if size else ("batch", "channel", "height", "width"))
+        )
         yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({axes})"
     if not pixels.is_floating_point():
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"

@@ -153,7 +153,9 @@ def dense_held_rms(x, w, c):
 
 
 def layer_norm(rule, x, w, b):
-    return norms.RULES[kinds.LAYER_NORM, rule](x, x.shape, w, b, norm_eps(x.detach().numpy()), eps=EPS)
+    return norms.RULES[kinds.LAYER_NORM, rule](
+        x, x.shape, w, b, norm_eps(x.detach().numpy()), eps=EPS
+    )
 
 
 def fast_rms_norm(x, w):

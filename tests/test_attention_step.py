@@ -3,13 +3,12 @@
 import pytest
 import torch
 from torch import nn
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.fast import attention_step, rules, value_only
+from numeric.fast import attention, rules, value_only
+from numeric.fast.propagation import Propagation
 from tests import cases
 
 BATCH, HEADS, TOKENS, CHANNELS = 3, 2, 5, 4
@@ -37,23 +36,25 @@ def qkv():
     drawn = torch.Generator().manual_seed(0)
     size = BATCH, TOKENS, HEADS, CHANNELS
     made = [torch.randn(size, generator=drawn, dtype=torch.float64) for _ in range(4)]
-    *qkv, c = made
-    return [x.transpose(1, 2).requires_grad_() for x in qkv], c
+    *qkv, c = (x.transpose(1, 2) for x in made)
+    return [x.requires_grad_() for x in qkv], c
 
 
-def attend(run, q, k, v, mask, c, factors=None, **attributes):
-    module = nn.Module()
-    vars(module).update({"is_causal": False, attention_step.RULES: factors} | attributes)
-    out, _ = run(module, q, k, v, mask)
+FUSED = nn.functional.scaled_dot_product_attention
+
+
+def attend(q, k, v, mask, c, **options):
+    """The fused kernel, and what of ``c`` comes to Q, K and V, under whatever rules are on."""
+    out = FUSED(*(x.view_as(x) for x in (q, k, v)), attn_mask=mask, **options)
     return out, torch.autograd.grad(out, (q, k, v), c, allow_unused=True)
 
 
-def stock(*arguments, **attributes):
-    return attend(sdpa_attention_forward, *arguments, **attributes)
-
-
-def fused(*arguments, **attributes):
-    return attend(attention_step.fused, *arguments, **attributes)
+def fused(q, k, v, mask, c, factors, monkeypatch, **options):
+    monkeypatch.setattr(attention, "shares", lambda _: factors)
+    inside = [x.view_as(x) for x in (q, k, v)]  # relevance comes to results, not to leaves
+    with Propagation(nn.Module(), ATTNLRP):
+        out = FUSED(*inside, attn_mask=mask, **options)
+    return out, torch.autograd.grad(out, (q, k, v), c, allow_unused=True)
 
 
 @pytest.mark.parametrize("at_once", [1, value_only.AT_ONCE], ids=["one by one", "whole batch"])
@@ -66,18 +67,18 @@ def test_q_k_and_v_get_their_factors_of_the_stock_cotangents(
     (q, k, v), c = qkv
     mask = MASKS[mask]()
     before = c.clone()
-    right, plain = stock(q, k, v, mask, c)
-    out, found = fused(q, k, v, mask, c, factors)
+    right, plain = attend(q, k, v, mask, c)
+    out, found = fused(q, k, v, mask, c, factors, monkeypatch)
     assert (out == right).all()
     assert (c == before).all()
     compare(found, plain, factors, 1e-13)
 
 
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "none"])
-def test_the_comparison_notices_a_mask_that_is_dropped(qkv, mask):
+def test_the_comparison_notices_a_mask_that_is_dropped(qkv, mask, monkeypatch):
     (q, k, v), c = qkv
-    _, (_, _, with_mask) = fused(q, k, v, MASKS[mask](), c, VALUE_ONLY)
-    _, (_, _, without) = fused(q, k, v, None, c, VALUE_ONLY)
+    _, (_, _, with_mask) = fused(q, k, v, MASKS[mask](), c, VALUE_ONLY, monkeypatch)
+    _, (_, _, without) = fused(q, k, v, None, c, VALUE_ONLY, monkeypatch)
     assert (with_mask - without).abs().max() > 1e-2
 
 
@@ -91,7 +92,7 @@ def compare(found, plain, factors, tolerance):
 
 UNKNOWN = {
     "causal without a mask": (torch.float64, {"is_causal": True}),
-    "heads that share keys": (torch.float64, {"num_key_value_groups": 2}),
+    "heads that share keys": (torch.float64, {"enable_gqa": True}),
     "lower precision": (torch.bfloat16, {}),
 }
 
@@ -103,49 +104,32 @@ def test_what_the_short_way_does_not_know_goes_through_the_fused_kernel(
 ):
     monkeypatch.delattr(value_only, "_weights")
     (q, k, v), c = qkv
-    dtype, module = UNKNOWN[why]
-    groups = module.get("num_key_value_groups", 1)
+    dtype, options = UNKNOWN[why]
+    groups = 2 if "enable_gqa" in options else 1
     q, k, v = (x.detach().to(dtype).requires_grad_() for x in (q, k[:, ::groups], v[:, ::groups]))
-    _, plain = stock(q, k, v, None, c.to(dtype), **module)
-    _, found = fused(q, k, v, None, c.to(dtype), factors, **module)
+    _, plain = attend(q, k, v, None, c.to(dtype), **options)
+    _, found = fused(q, k, v, None, c.to(dtype), factors, monkeypatch, **options)
     compare(found, plain, factors, 0)  # a factor is a power of 2
-
-
-def projections(module, chosen, configs):
-    return attention_step.at_projections(module, chosen)
 
 
 @pytest.mark.parametrize("composite", COMPOSITES, ids=lambda composite: composite.name)
 @pytest.mark.parametrize("name", cases.FAMILIES)
-def test_in_every_family_factors_inside_equal_factors_at_the_projections(
+def test_in_every_family_factors_at_the_fused_kernel_equal_rules_at_its_operations(
     name, composite, monkeypatch
 ):
     if name == "albert" and composite.layers:
         composite = ATTNLRP  # its layers have no numbers
     model, inputs = cases.family(name)
     taken = []
-    inside = attention_step.fused
-    monkeypatch.setattr(
-        attention_step, "fused", lambda *a, **o: taken.append(a[0]) or inside(*a, **o)
-    )
+    inside = attention.shares
+    monkeypatch.setattr(attention, "shares", lambda chosen: taken.append(1) or inside(chosen))
     found = attribute(model, inputs, composite).relevance
     assert len(taken) == model.config.num_hidden_layers
-    assert all(m.config is model.config for m in model.modules() if hasattr(m, "config"))
-    monkeypatch.setattr(attention_step, "in_the_limit", projections)
+    model.set_attn_implementation("eager")
     want = attribute(model, inputs, composite).relevance
     assert len(taken) == model.config.num_hidden_layers
     bound = 1e-12 * want.abs().max().item()
     torch.testing.assert_close(found, want, rtol=0, atol=bound)
-
-
-def test_another_implementation_under_the_stock_name_is_called(monkeypatch):
-    model, inputs = cases.family("bert")
-    want = attribute(model, inputs).relevance
-    called = []
-    other = lambda *a, **o: called.append(1) or sdpa_attention_forward(*a, **o)
-    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "sdpa", other)
-    torch.testing.assert_close(attribute(model, inputs).relevance, want)
-    assert len(called) == model.config.num_hidden_layers
 
 
 def test_the_comparison_notices_factors_that_are_left_out(monkeypatch):

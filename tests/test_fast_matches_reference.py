@@ -13,7 +13,8 @@ import torch
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.fast import attention_step, families, rules, scope
+from numeric.fast import attention, handlers, norms, rules
+from numeric.fast.entries import Entries
 from numeric.reference import bert
 from tests import cases
 
@@ -159,14 +160,12 @@ def test_leave_one_out_of_the_embedded_model(embedded, reference, attention):
 
 
 def half_instead_of_quarter(monkeypatch):
-    for kind in (kinds.SCORES, kinds.READOUT):
-        place = kind, kinds.BILINEAR_EPSILON
-        monkeypatch.setitem(attention_step.STEP, place, (0.5**0.5, attention_step.STEP[place][1]))
+    monkeypatch.setitem(attention.TO_SCORES, kinds.BILINEAR_EPSILON, 0.5**0.5)
 
 
 def values_not_halved(monkeypatch):
-    right = attention_step.shares
-    monkeypatch.setattr(attention_step, "shares", lambda chosen: (*right(chosen)[:2], 1))
+    right = attention.shares
+    monkeypatch.setattr(attention, "shares", lambda chosen: (*right(chosen)[:2], 1))
 
 
 def stabiliser_without_sign(monkeypatch):
@@ -179,21 +178,33 @@ def stabiliser_in_single_precision(monkeypatch):
 
 
 def softmax_passes_nothing(monkeypatch):
-    monkeypatch.setattr(attention_step, "to_scores", lambda chosen: 0.0)
+    monkeypatch.setitem(attention.TO_SCORES, kinds.TAYLOR, 0.0)
+    monkeypatch.setitem(handlers.AT_OUTPUT, (kinds.SOFTMAX, kinds.TAYLOR), handlers._cut)
 
 
 def plain_rule(kind):
     def mistake(monkeypatch):
-        place = kind, ATTNLRP.rules[kind]
-        assert place in scope.PATCHES
-        monkeypatch.setitem(scope.PATCHES, place, lambda *_: [])
+        place, plain = (kind, ATTNLRP.rules[kind]), (kind, kinds.GRADIENT)
+        table = next(x for x in (handlers.AT_OUTPUT, norms.RULES) if place in x)
+        monkeypatch.setitem(table, place, table[plain])
 
     return mistake
 
 
+def plain_activation(monkeypatch):
+    monkeypatch.setattr(rules, "slope", lambda x, y, slope_at_zero: torch.nn.functional.gelu(x))
+
+
 def embeddings_read_elsewhere(monkeypatch):
-    name = {cls: (word, "dropout") for cls, (word, _) in families.EMBEDDINGS.items()}
-    monkeypatch.setattr(families, "EMBEDDINGS", name)
+    right = Entries.rise
+
+    def rise(self, *arguments):
+        out = right(self, *arguments)
+        if not self.rising and isinstance(out, torch.Tensor) and out.requires_grad:
+            self.all[0].embedding = out  # what the LayerNorm gives
+        return out
+
+    monkeypatch.setattr(Entries, "rise", rise)
 
 
 LIMIT = {
@@ -201,7 +212,7 @@ LIMIT = {
     "values not halved": values_not_halved,
     "softmax passes nothing": softmax_passes_nothing,
     "plain LayerNorm": plain_rule(kinds.LAYER_NORM),
-    "plain activation": plain_rule(kinds.ACTIVATION),
+    "plain activation": plain_activation,
     "relevance after the LayerNorm": embeddings_read_elsewhere,
 }
 FINITE = {

@@ -12,7 +12,7 @@ import torch
 
 from axioms.composites import ATTNLRP, Composite
 from numeric import attribute
-from numeric.fast import rotary, scope
+from numeric.fast import scope
 from numeric.methods import positions
 from numeric.reference import positional, rules
 from tests import cases

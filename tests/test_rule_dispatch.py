@@ -1,23 +1,25 @@
 """No implementation runs an unknown rule as another one: what it does not have, it refuses."""
 
+from dataclasses import replace
+
 import pytest
 
 from axioms import kinds, propagate
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, Node
 from numeric import compiled
-from numeric.fast import attention_step, families, scope
+from numeric.fast import attention, handlers
+from numeric.fast.propagation import Propagation
 from numeric.fast.sweep import sweep
 from numeric.reference import bert, by_kind, evaluate
 from tests import cases
 from tests.traces import assert_same, contains, refused, snapshot
 
-BILINEAR = {(kinds.BILINEAR, rule) for rule in kinds.RULES[kinds.BILINEAR]}
 LEGAL = {(kind, rule) for kind, rules in kinds.RULES.items() for rule in rules}
 IMPLEMENTATIONS = {
     "messages": (propagate.MESSAGES, set()),
     "einsums": (by_kind.RULES, {(kind, kinds.GRADIENT) for kind in kinds.RULES}),
-    "modified gradients": (scope.PATCHES, BILINEAR),
+    "modified gradients": (handlers.KNOWN, set()),
 }
 """What each has, and what it refuses by name."""
 WRONG = {  # of another kind each
@@ -46,23 +48,25 @@ def allowing(monkeypatch):
     return allowing
 
 
-def paths(model, *wanted):
+def paths(model, batch, *wanted):
     """Of all modules that have an operation of these kinds."""
-    sites = families.sites(families.places(model))
-    return [site.operation.module for site in sites if site.operation.kind in wanted]
+    with Propagation(model, replace(ATTNLRP, layers={0: {}})) as block:
+        model(**batch)
+    return [operation.module for operation in block.recorded if operation.kind in wanted]
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)
 def test_every_rule_of_the_vocabulary_is_implemented_or_refused_by_name(name):
     table, lacking = IMPLEMENTATIONS[name]
-    assert table.keys() | lacking == LEGAL
-    assert table.keys().isdisjoint(lacking)
+    assert {*table} | lacking == LEGAL
+    assert lacking.isdisjoint(table)
 
 
 def test_the_tables_of_single_kinds_hold_all_their_rules():
-    assert attention_step.TO_VALUE.keys() == set(kinds.RULES[kinds.READOUT])
-    assert scope.FUNCTIONS.keys() == set(kinds.RULES[kinds.ACTIVATION])
-    assert {kind for kind, _ in attention_step.STEP} == set(attention_step.KINDS)
+    assert attention.TO_VALUE.keys() == set(kinds.RULES[kinds.READOUT])
+    assert {rule for kind in attention.KINDS for rule in kinds.RULES[kind]} <= {
+        *attention.TO_SCORES
+    }
 
 
 @pytest.mark.parametrize("invented", [False, True], ids=["of another kind", "invented"])
@@ -71,7 +75,7 @@ def test_the_fast_path_refuses_what_is_no_rule_of_a_kind(kind, invented, allowin
     rule = "invented" if invented else WRONG[kind]
     model, batch = cases.family("llama" if kind in OF_LLAMA else "roberta")
     message = refused(UnassignedOperation, model, batch, allowing(**{kind: rule}))
-    for path in paths(model, kind):
+    for path in paths(model, batch, kind):
         contains(message, f"{path}: {rule!r} is not implemented here")
     contains(message, f"Add an entry for: {kind} (")
     assert rule not in message.partition("Add an entry for")[2]
@@ -86,7 +90,7 @@ def test_all_offenders_of_all_kinds_are_named_at_once_whichever_way_rules_are_ap
         messages.add(refused(UnassignedOperation, model, batch, composite, epsilon=epsilon))
     ways = (
         lambda: sweep(model, batch, [ATTNLRP, composite]),
-        lambda: compiled(model, composite, disable=True).__enter__(),
+        lambda: compiled(model, composite, disable=True).__enter__()(batch),
     )
     for way in ways:
         with pytest.raises(UnassignedOperation) as error:
@@ -94,7 +98,7 @@ def test_all_offenders_of_all_kinds_are_named_at_once_whichever_way_rules_are_ap
         messages.add(str(error.value))
     assert_same(before, snapshot(model))
     (message,) = messages
-    contains(message, *(f"{path}: 'invented'" for path in paths(model, *wanted)))
+    contains(message, *(f"{path}: 'invented'" for path in paths(model, batch, *wanted)))
 
 
 def test_a_composite_that_was_changed_after_it_was_made_is_refused():

@@ -112,16 +112,15 @@ def test_an_output_of_zero_passes_nothing_on_however_small_the_stabiliser(rule, 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_slope_of_a_norm_comes_from_its_statistics_and_not_from_small_inputs(dtype):
-    layer_norm, rms_norm = (
-        kind(20, eps=1e-5, dtype=dtype) for kind in (nn.LayerNorm, nn.RMSNorm)
-    )
+    layer_norm, rms_norm = (kind(20, eps=1e-5, dtype=dtype) for kind in (nn.LayerNorm, nn.RMSNorm))
 
     def gradients():
         for norm in (layer_norm, rms_norm):
             x = around_zero(dtype).requires_grad_()
             c = torch.arange(20).to(dtype)
+            inside = x.clone()  # relevance comes to results, not to leaves
             with Propagation(norm, ATTNLRP):
-                y = norm(x.view_as(x).clone())
+                y = norm(inside)
             yield torch.autograd.grad(y, x, c)[0]
 
     for kept, flush in zip(gradients(), in_flush_mode(list, gradients()), strict=True):

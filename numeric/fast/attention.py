@@ -10,7 +10,7 @@ from torch import Tensor
 
 from axioms import kinds
 from numeric.fast import rules, value_only
-from numeric.fast.marks import WEIGHTS, carries, marked
+from numeric.fast.marks import carries
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

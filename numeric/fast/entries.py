@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from axioms import kinds
 from numeric.fast import rules
-from numeric.fast.marks import TOKEN_TYPE, carries, is_number, mark, marked
+from numeric.fast.marks import TOKEN_TYPE, is_number, mark, marked
 from numeric.fast.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
 
 PIXELS = "pixel_values"
@@ -101,7 +101,9 @@ class Entries:
             with torch.no_grad():
                 entry.word = func(*(_with(y, x, entry.word) for y in args), **kwargs)
                 if entry.token_type is not None:
-                    entry.token_type = func(*(_with(y, x, entry.token_type) for y in args), **kwargs)
+                    entry.token_type = func(
+                        *(_with(y, x, entry.token_type) for y in args), **kwargs
+                    )
         else:
             self._end(entry)
             return handler(engine, call.name, func, args, kwargs, carrying)
@@ -134,4 +136,6 @@ def _table(model):
 
 
 def _types(model):
-    return {id(m.weight) for path, m in model.named_modules() if path.endswith("token_type_embeddings")}
+    return {
+        id(m.weight) for path, m in model.named_modules() if path.endswith("token_type_embeddings")
+    }

@@ -12,8 +12,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 from transformers import activations
-from transformers.models.auto import modeling_auto
 from transformers.models.albert import modeling_albert as albert
+from transformers.models.auto import modeling_auto
 from transformers.models.bert import modeling_bert as bert
 from transformers.models.distilbert import modeling_distilbert as distilbert
 from transformers.models.electra import modeling_electra as electra

@@ -13,6 +13,7 @@ from torch import Tensor
 from axioms import kinds
 from numeric.fast import attention, norms, rules
 from numeric.fast import operations as does
+from numeric.fast.composite_functions import inside
 from numeric.fast.marks import (
     COSINE,
     HELD,
@@ -28,8 +29,6 @@ from numeric.fast.marks import (
     marked,
     root_of,
 )
-from numeric.fast.operations import ADD, SUBTRACT
-from numeric.fast.composite_functions import inside
 
 MASKED = -1e30  # what is added to scores and lies below hides them
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
@@ -51,6 +50,10 @@ def _cut(z, eps, bias):
     return z.detach()
 
 
+def _cut_scores(z, eps, bias):
+    return marked(z.detach(), WEIGHTS)  # what comes of it is still attention weights
+
+
 AT_OUTPUT: dict[tuple[str, str], Callable] = {
     (kinds.LINEAR, kinds.EPSILON): _epsilon,
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
@@ -60,7 +63,7 @@ AT_OUTPUT: dict[tuple[str, str], Callable] = {
     (kinds.ADD, kinds.EPSILON): _epsilon,
     (kinds.ADD, kinds.GRADIENT): _unchanged,
     (kinds.SCORES, kinds.BILINEAR_EPSILON): _bilinear,
-    (kinds.SCORES, kinds.CONSTANT): _cut,
+    (kinds.SCORES, kinds.CONSTANT): _cut_scores,
     (kinds.SCORES, kinds.GRADIENT): _unchanged,
     (kinds.SOFTMAX, kinds.TAYLOR): _unchanged,  # Eq. 5 is the plain gradient
     (kinds.SOFTMAX, kinds.CONSTANT): _cut,
@@ -134,6 +137,8 @@ def _add(engine, name, func, args, kwargs, carrying):
         if is_number(other) and mark(x) not in KEPT:
             return chained(func, args, kwargs, root_of(x), curved=is_curved(x))
         z = run(engine, func, args, kwargs, kinds.SCORES)
+        if not z.requires_grad:  # scores that were cut off
+            return marked(z, WEIGHTS)
         hides = engine.eps and isinstance(other, Tensor) and (other < MASKED).any()
         return z if hides or is_number(other) else engine.apply(kinds.ADD, z)
     if any(map(is_curved, carrying)) and (root := _one_root(carrying)) is not None:

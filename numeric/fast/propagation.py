@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
@@ -21,7 +20,7 @@ from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import handlers, rules
 from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import COSINE, HELD, PRODUCT, SINE, WEIGHTS, Chain, carries, mark, marked
-from numeric.fast.operations import EMBEDDING, LINEAR, MOVE, NOTHING, ROLES
+from numeric.fast.operations import CAST, EMBEDDING, LINEAR, MOVE, NOTHING, ROLES, SOFTMAX
 from numeric.fast.places import Places
 from numeric.fast.rotary import Turned
 
@@ -171,6 +170,8 @@ class Propagation(TorchFunctionMode):
 
     def _constant(self, call, func, args, kwargs):
         """What no relevance reaches; it needs no gradient, though its parameters may."""
+        if call.role in (SOFTMAX, CAST) and args and mark(args[0]) == WEIGHTS:
+            return handlers.BY_ROLE[call.role](self, call.name, func, args, kwargs, args[:1])
         out = func(*args, **kwargs)
         if not isinstance(out, Tensor):
             return out

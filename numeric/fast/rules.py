@@ -9,7 +9,7 @@ relevance of any tensor is ``tensor * c``.  The softmax rule (Eq. 5) is then the
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 
