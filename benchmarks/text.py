@@ -135,7 +135,7 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
     model = classifier.model
     lengths = [len(ids) for ids in _encode(classifier, data.texts).input_ids]
     texts, tokens = SHARD
-    unpadded = families.reads_last_token(model)
+    unpadded = families.reads(model) == families.LAST
     if unpadded and model.config.get_text_config().pad_token_id is None:
         texts = 1
     found: list[list[int]] = []

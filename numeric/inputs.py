@@ -23,7 +23,7 @@ Modules = list[tuple[str, nn.Module]]  # each with its path
 class Batch:
     """A tokenizer's batch, or images, on the model's device; of texts all is (batch, token)."""
 
-    attention_mask: Tensor  # 1 at tokens, 0 at padding; an image has its class token and patches
+    attention_mask: Tensor  # 1 at tokens, 0 at padding; of an image (batch, 1), for all of it
     input_ids: Tensor | None = None
     token_type_ids: Tensor | None = None  # the model's own default
     pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
@@ -86,16 +86,17 @@ def _to_batch(model, inputs):
 
 def _to_images(model, inputs):
     pixels = inputs[PIXELS].to(model.device).clone()
-    patches = getattr(_first_map(model), "num_patches", 0)  # unknown of most: any number fits
-    mask = torch.ones(len(pixels), 1 + patches, dtype=torch.int64, device=model.device)
+    mask = torch.ones(len(pixels), 1, dtype=torch.int64, device=model.device)
     return Batch(attention_mask=mask, pixel_values=pixels)
 
 
-def _first_map(model):
+def first_map(model: nn.Module) -> nn.Module | None:
+    """The lookup of words or the map of pixels, of models that say which it is."""
     try:
-        return model.get_input_embeddings()
+        found = model.get_input_embeddings()
     except NotImplementedError:
         return None
+    return found if isinstance(found, nn.Module) else None
 
 
 def _image_problems(model, inputs):
@@ -106,7 +107,7 @@ def _image_problems(model, inputs):
             'height, width), such as image_processor(image, return_tensors="pt")'
         )
         return
-    takes = _first_map(model)
+    takes = first_map(model)
     size = getattr(takes, "image_size", None)  # of many models: any that their maps divide
     shape = (takes.num_channels, *size) if isinstance(size, tuple) else pixels.shape[1:]
     if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
@@ -118,30 +119,31 @@ def _image_problems(model, inputs):
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
 
 
-def read_tokens(model: nn.Module, batch: Batch) -> Tensor:
+def read_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
     """The token of every example whose row the model reads its logits from: (batch,).
 
-    Raises ValueError for models of which that is not known.
+    None of classifiers without a record in ``numeric.fast.families``.
     """
-    size, tokens = batch.attention_mask.shape
-    first = torch.zeros(size, dtype=torch.int64, device=batch.attention_mask.device)
-    if families.reads_first_token(model) and families.reads_one_token(model):
-        return first
-    if not families.reads_last_token(model):
-        raise ValueError(
-            f"model is a {type(model).__name__}: which token its logits are read from is known of "
-            "the sequence classifiers in numeric.fast.families; pass one of these"
-        )
+    reads, mask = families.reads(model), batch.attention_mask
+    if families.is_causal(model):
+        return _last(mask == 1)
+    if reads == families.FIRST:
+        return mask.new_zeros(len(mask), dtype=torch.int64)
+    if reads is None:
+        return None
     pad = model.config.get_text_config().pad_token_id
-    if pad is None:
-        return first + tokens - 1
-    columns = torch.arange(tokens, device=first.device)
-    return (columns * (batch.input_ids != pad)).argmax(dim=1)
+    return _last(torch.ones_like(mask) if pad is None else batch.input_ids != pad)
+
+
+def _last(present):
+    """The last column of every row in which there is something."""
+    return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
 
 
 def _model_problems(model, modules):
     name = type(model).__name__
-    if not isinstance(model, PreTrainedModel) or model.base_model is model:
+    headless = getattr(model, "base_model", None) is model and not families.is_causal(model)
+    if not isinstance(model, PreTrainedModel) or headless:
         yield f"model is a {name}; pass a Transformers sequence classifier"
         return
     training = [path or "(root)" for path, m in modules if m.training]
@@ -245,10 +247,10 @@ def _value_problems(model, batch, modules):
         yield f"empty text: no token in examples {empty}; leave them out of the batch"
     if not len(batch.input_ids):
         yield "empty batch: input_ids has no examples; pass at least one text"
-    if families.reads_last_token(model):
+    if families.reads(model) == families.LAST:
         yield from _last_token_problems(model, batch, empty)
     headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
-    if headless and families.reads_first_token(model):
+    if headless and families.reads(model) == families.FIRST:
         yield (
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'
@@ -263,9 +265,10 @@ def positions(model: nn.Module) -> int:
 def _positions(model, modules):
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62
-    counts = families.counts_positions([m for _, m in modules])
-    taken = 0 if counts is None else counts.padding_idx + 1  # positions that stand for padding
-    return getattr(model.config, "max_position_embeddings", 1 << 62) - taken
+    padding = families.padding_position(module for _, module in modules)
+    taken = 0 if padding is None else padding + 1  # none of these is for a token
+    most = getattr(model.config, "max_position_embeddings", None)
+    return (1 << 62) if most is None or most < 0 else most - taken  # XLNet says -1
 
 
 def _last_token_problems(model, batch, empty):
@@ -298,16 +301,11 @@ def _range_problems(name, ids, size):
 
 
 def read_logits(model: nn.Module, batch: Batch, output) -> Tensor:
-    """The logits that are explained: (batch, class), of a language model at the last real token.
-
-    Raises ValueError for models that give every token logits of its own.
-    """
+    """The logits that are explained: (batch, class), of a language model at the last real token."""
     logits = output.logits
     if logits.ndim != 3 or not families.is_causal(model):
         return logits
-    columns = torch.arange(logits.shape[1], device=logits.device)
-    last = (columns * (batch.attention_mask == 1)).argmax(dim=1)
-    return logits[torch.arange(len(logits), device=logits.device), last]
+    return logits[torch.arange(len(logits), device=logits.device), read_tokens(model, batch)]
 
 
 def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:

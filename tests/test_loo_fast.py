@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curve
@@ -232,11 +233,37 @@ def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
     masking.check(tiny, 7)  # everything stays in view
 
 
-def test_a_class_that_may_read_all_rows_is_refused():
-    class Averaging(type(cases.tiny_bert())):
-        """It has the modules of BERT, and what it does with their rows is its own affair."""
+class Averaging(type(cases.tiny_bert())):
+    """It has the modules of BERT, and averages over all rows, those of padding too."""
 
-    model = cases.tiny_bert()
-    model.__class__ = Averaging
-    with pytest.raises(ValueError, match=r"Averaging.*which token its logits are read from"):
-        attribute(model, cases.tiny_batch(), "loo")
+    def forward(self, input_ids, attention_mask, token_type_ids=None):
+        out = self.bert(input_ids, attention_mask, token_type_ids)
+        return SequenceClassifierOutput(logits=self.classifier(out.last_hidden_state.mean(dim=1)))
+
+
+def test_a_class_that_reads_all_rows_is_the_plain_loop_over_whole_texts():
+    model, batch = cases.perturbed(Averaging), cases.tiny_batch()
+    a = attribute(model, batch, "loo", batch_size=4)
+    for example, token in batch["attention_mask"].nonzero().tolist():
+        changed = {key: x.clone() for key, x in batch.items()}
+        changed["attention_mask"][example, token] = 0
+        want = model(**changed).logits[example, a.target[example]]
+        close(a.relevance[example, token], a.logit[example] - want)
+
+
+class Deaf(type(cases.tiny_bert())):
+    """It takes an attention mask, and drops it."""
+
+    def forward(self, input_ids, attention_mask, token_type_ids=None):
+        return super().forward(input_ids, token_type_ids=token_type_ids)
+
+
+def test_a_model_that_drops_the_mask_is_refused_but_can_replace_tokens():
+    model, batch = cases.perturbed(Deaf), cases.tiny_batch()
+    contains(
+        refused(ValueError, model, batch, "loo"),
+        "attention_mask changes no logit",
+        "Deaf",
+        "removal=tokenizer.mask_token_id",
+    )
+    assert (attribute(model, batch, "loo", removal=9).relevance[0] != 0).all()

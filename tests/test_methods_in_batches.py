@@ -160,9 +160,9 @@ WRONG = (shifted, of_another_text, unmasked, from_the_other_end, at_one_node)
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", ["roberta", "gpt2"])
 def test_wrong_copies_are_rejected(name, wrong, monkeypatch):
-    model, real = cases.family(name)[0], Path.at
-    changed = lambda self, text, alpha, *columns: wrong(*real(self, text, alpha, *columns), alpha)
-    monkeypatch.setattr(Path, "at", changed)
+    model, real = cases.family(name)[0], Path.inputs
+    changed = lambda self, text, alpha: wrong(*real(self, text, alpha), alpha)
+    monkeypatch.setattr(Path, "inputs", changed)
     a = attribute(model, texts(name), METHOD, steps=3)
     want = loop(model, texts(name), a.target, steps=3, baseline="zero")
     with pytest.raises(AssertionError):

@@ -52,7 +52,7 @@ def bytes_of_a_copy(model, tokens: Tensor, *, keys: Tensor, kept: Tensor) -> Ten
     spelled out, three sets of them; beside it the stream, queries, keys, values and the cache.
     """
     width, inner, heads = _sizes(model)
-    layers = model.config.get_text_config().num_hidden_layers
+    layers = _size(model.config.get_text_config(), "num_hidden_layers")
     scores = 3 * heads * tokens * keys
     held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
     return held * model.dtype.itemsize
@@ -96,12 +96,18 @@ def _sizes(model):
     On a GPU no fused kernel takes float64, so that "sdpa" spells them out there too.
     """
     config = model.config.get_text_config()
-    width = config.hidden_size
-    inner = getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", None)
-    inner = inner or getattr(config, "n_inner", None) or 4 * width
+    width = _size(config, "hidden_size", "d_model", "d_latents")
+    inner = _size(config, "intermediate_size", "hidden_dim", "n_inner") or 4 * width
     without_kernel = model.device.type == "cuda" and model.dtype == torch.float64
     spelled_out = config._attn_implementation == "eager" or without_kernel
-    return width, inner, config.num_attention_heads * spelled_out
+    return width, inner, _size(config, "num_attention_heads") * spelled_out
+
+
+def _size(config, *names):
+    """What ``config`` says by the first of ``names`` that it knows, or 0."""
+    if getattr(config, "is_heterogeneous", False):
+        config = config.per_layer_config[0]
+    return next((x for name in names if type(x := getattr(config, name, None)) is int), 0)
 
 
 def _budget(memory, device, on_cpu, *, largest):

@@ -1,14 +1,15 @@
 """Integrated Gradients over word embeddings (Sundararajan et al., 2017; paper, Appendix A)."""
 
 from dataclasses import dataclass, replace
+from inspect import signature
 
 import numpy as np
 import torch
 from numpy.polynomial.legendre import leggauss
-from torch import Tensor
+from torch import Tensor, nn
 
 from numeric.fast import families
-from numeric.inputs import read_tokens
+from numeric.inputs import Batch, first_map, read_logits, read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import reuse, whole
 
@@ -19,15 +20,36 @@ BASELINES = ("zero", "pad")
 class Path:
     """From the baseline to the words of every text, straight; what else is put in stays."""
 
+    model: nn.Module
     start: Tensor  # (channel,)
     end: Tensor  # (batch, token, channel)
     rest: dict[str, Tensor]  # (batch, token) each
+    length: Tensor  # (batch,) tokens that run: all but the padding at one side
 
-    def at(self, text, alpha, columns=slice(None)) -> tuple[Tensor, dict[str, Tensor]]:
+    def columns(self, text: Tensor) -> slice:
+        """Those that the longest of ``text`` needs."""
+        tokens, longest = self.end.shape[1], int(self.length[text].max())
+        last = families.reads(self.model) == families.LAST
+        return slice(tokens - longest, None) if last else slice(longest)
+
+    def inputs(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Embeddings of ``text`` (copy,) at ``alpha`` (copy,), and what goes with them."""
+        columns = self.columns(text)
         end = self.end[text, columns]
         words = (self.start + alpha[:, None, None] * (end - self.start)).to(end.dtype)
         return words, {key: x[text, columns] for key, x in self.rest.items()}
+
+    def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """Those embeddings, and the logits (copy, class)."""
+        words, rest = self.inputs(text, alpha)
+        words.requires_grad_(torch.is_grad_enabled())
+        return words, _logits(self.model, words, rest)
+
+    def groups(self) -> list[Tensor]:
+        """Texts that run together: all of a known model, which minds no padding."""
+        if families.reads(self.model) is not None:
+            return [torch.arange(len(self.length), device=self.length.device)]
+        return [(self.length == n).nonzero()[:, 0] for n in self.length.unique()]
 
 
 def integrated_gradients(
@@ -47,110 +69,136 @@ def integrated_gradients(
     and their RMSNorm does just that to a path from "zero": expect a gap.
     ``baseline`` is "zero" or "pad" (the [PAD] embedding); ``steps`` are Gauss-Legendre nodes.
     Texts at all nodes run together, those of like length without their padding, at most
-    ``batch_size`` at a time and what ``memory`` holds: bytes, or "auto" (``chunks``).
+    ``batch_size`` at a time and what ``memory`` holds: bytes, or "auto" (``chunks``).  Models that
+    ``families`` does not know run texts of one length at a time.
+    Raises ValueError for bad options and for models that take no embeddings in place of ids, or
+    give other logits with them.
     ``details``: ``baseline_logit`` and ``completeness_gap``, both (batch,), in logits.
     """
     if baseline not in BASELINES:
         raise ValueError(f"baseline={baseline!r}: pass one of {', '.join(BASELINES)}")
     if type(steps) is not int or steps < 1:
         raise ValueError(f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1")
-    if batch.input_ids is None:
-        raise ValueError(f"{type(model).__name__} has no words, along whose path to integrate")
+    _check_inputs(model, batch)
     with torch.no_grad():
         kept = whole(model, batch)
-        model = kept.model
         target, logit = choose(kept.logits)
-        _check_reading(model, batch)
-        path = _path(model, batch, baseline)
-        everywhere = torch.arange(len(target), device=target.device)
-        baseline_logit = _logits(model, *path.at(everywhere, torch.zeros_like(logit)))
-        baseline_logit = baseline_logit.gather(1, target[:, None])[:, 0].to(logit.dtype)
-        limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
-        last = kept.last if families.reads_one_token(model) else None
-        kept = replace(kept, cache=None, last=last)
         reuse(kept, projections=False)
-        total = _integral(model, batch, path, target, steps, **limits)
+        path = _path(kept.model, batch, baseline)
+        path = path if families.reads(model) else _that_reads_alike(path, kept.logits)
+        zero, total = torch.zeros_like(logit), _wide(torch.zeros_like(path.end))
+        baseline_logit = torch.zeros_like(logit)
+        for texts in path.groups():
+            _, at_start = path.run(texts, zero[texts])
+            at_start = at_start.gather(1, target[texts, None])[:, 0]
+            baseline_logit[texts] = at_start.to(logit.dtype)
+            limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
+            _integrate(total, path, texts, target, steps, **limits)
     relevance = ((path.end - path.start) * total).sum(dim=-1)
     gap = logit - baseline_logit - (relevance * batch.attention_mask).sum(dim=1)
     return relevance, target, logit, {"baseline_logit": baseline_logit, "completeness_gap": gap}
 
 
-def _integral(model, batch, path, target, steps, **limits):
-    """Mean gradient along the path: (batch, token, channel), in float32 or wider."""
-    device, tokens = target.device, batch.input_ids.shape[1]
-    wide = torch.promote_types(path.end.dtype, torch.float32)
-    on_axis, weights = torch.tensor(np.stack(leggauss(steps)), dtype=wide, device=device)
-    nodes, weights = ((x / 2).repeat(len(target)) for x in (on_axis + 1, weights))
-    text = torch.arange(len(target), device=device).repeat_interleave(steps)
-    length = _lengths(model, batch)
-    causal = families.reads_last_token(model)
-    columns = lambda n: slice(tokens - n, None) if causal else slice(n)
+def _integrate(total, path, texts, target, steps, **limits):
+    """Adds the mean gradient along the path of ``texts`` to ``total``, (batch, token, channel)."""
+    nodes = torch.tensor(np.stack(leggauss(steps)), dtype=total.dtype, device=total.device)
+    nodes, weights = ((x / 2).repeat(len(texts)) for x in (nodes[0] + 1, nodes[1]))
+    text = texts.repeat_interleave(steps)
+    length = path.length
 
     def forward(text, alpha):
-        words, rest = path.at(text, alpha, columns(int(length[text].max())))
-        words.requires_grad_()
         with torch.enable_grad():
-            logits = _logits(model, words, rest)
+            words, logits = path.run(text, alpha)
             return words, logits.gather(1, target[text, None]).sum()
 
-    longest = length.argmax()[None]
-    kept = chunks.bytes_kept(model, lambda: forward(longest, nodes[:1]))
-    need = chunks.bytes_with_gradients(model, length, kept=kept * length // length.max())
-    total = torch.zeros_like(path.end, dtype=wide)
+    longest = texts[length[texts].argmax()][None]
+    kept = chunks.bytes_kept(path.model, lambda: forward(longest, nodes[:1]))
+    need = chunks.bytes_with_gradients(path.model, length, kept=kept * length // length[longest])
     limits["on_cpu"] = chunks.ON_CPU_WITH_GRADIENTS
     for chunk in chunks.chunks(length[text], need[text], **limits):
         at = text[chunk]
         words, logit = forward(at, nodes[chunk])
         (gradient,) = torch.autograd.grad(logit, words)
-        share = weights[chunk, None, None] * gradient
-        total[:, columns(words.shape[1])].index_add_(0, at, share)
-    return total
+        total[:, path.columns(at)].index_add_(0, at, weights[chunk, None, None] * gradient)
 
 
 def _logits(model, words, rest):
-    """Of decoders from the last column, as their stock code reads it where there are no ids."""
-    if not families.reads_last_token(model):
-        return model(inputs_embeds=words, **rest).logits
-    hidden = model.base_model(inputs_embeds=words, use_cache=False, **rest).last_hidden_state
-    return model.score(hidden[:, -1])
+    """Of known decoders from the last column, as their code reads it where there are no ids."""
+    if families.reads(model) == families.LAST:
+        hidden = model.base_model(inputs_embeds=words, use_cache=False, **rest).last_hidden_state
+        return model.score(hidden[:, -1])
+    return read_logits(model, Batch(rest["attention_mask"]), model(inputs_embeds=words, **rest))
 
 
 def _path(model, batch, baseline):
     words = model.get_input_embeddings()
     rest = batch.arguments()
     ids = rest.pop("input_ids")
-    own = families.position_ids(model, ids)  # which the model counts by ids
+    reads = families.reads(model)
+    own = families.position_ids(model, ids) if reads else None  # which the model counts by ids
     if own is not None:
         rest["position_ids"] = own
-    elif families.reads_last_token(model):  # the first columns may be left out
+    elif reads == families.LAST:  # the first columns may be left out
         rest["position_ids"] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     end = words(ids).detach()
     zero = end.new_zeros(end.shape[-1])
-    start = zero if baseline == "zero" else words.weight[_pad(model)].detach()
-    return Path(start, end, rest)
-
-
-def _lengths(model, batch):
-    """Tokens of each text that run: all but the padding behind them, or before, of decoders."""
+    start = zero if baseline == "zero" else words(ids.new_tensor([_pad(model)]))[0].detach()
     present = batch.attention_mask == 1
-    if not families.reads_one_token(model):
-        return torch.full_like(batch.input_ids[:, 0], present.shape[1])
-    behind = present if families.reads_last_token(model) else present.flip(1)
-    return present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
+    behind = present if reads == families.LAST else present.flip(1)
+    length = present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
+    return Path(model, start, end, rest, length)
 
 
-def _check_reading(model, batch):
-    """Raises ValueError where a model that is given embeddings reads another token."""
-    if families.reads_first_token(model):
+def _wide(x):
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _check_inputs(model, batch):
+    """Raises ValueError where no embeddings can be given, or a model then reads another token."""
+    name = type(model).__name__
+    if batch.input_ids is None:
+        raise ValueError(f"{name} has no words, along whose path to integrate")
+    if model.config.is_encoder_decoder:
+        raise ValueError(
+            f"{name} reads its text in an encoder and in a decoder, and takes embeddings in place "
+            'of one of them alone; pass another method, such as "loo"'
+        )
+    if "inputs_embeds" not in signature(model.forward).parameters or first_map(model) is None:
+        raise ValueError(
+            f"{name} has no argument inputs_embeds, or no embeddings to put there, along whose "
+            'path to integrate; pass another method, such as "loo"'
+        )
+    if families.reads(model) != families.LAST:
         return
     last = batch.input_ids.shape[1] - 1
     others = (read_tokens(model, batch) != last).nonzero()[:, 0].tolist()
     if others:
         raise ValueError(
-            f"examples {others} are padded on the right, where {type(model).__name__} reads its "
-            "logits once embeddings take the place of ids; pad on the left "
-            '(tokenizer.padding_side = "left")'
+            f"examples {others} are padded on the right, where {name} reads its logits once "
+            'embeddings take the place of ids; pad on the left (tokenizer.padding_side = "left")'
         )
+
+
+def _that_reads_alike(path, logits):
+    """The path with padding or without, whichever gives the logits that ids do.
+
+    Half of the digits must agree: other positions, or another row, change more than that.
+    Raises ValueError if neither does.
+    """
+    unit = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
+    gaps = []
+    for length in (torch.full_like(path.length, path.end.shape[1]), path.length):
+        tried = replace(path, length=length)
+        ends = torch.empty_like(logits)
+        for texts in tried.groups():
+            _, ends[texts] = tried.run(texts, torch.ones_like(logits[texts, 0]))
+        gaps.append((ends - logits).abs().max().item())
+        if gaps[-1] <= unit**0.5 * logits.abs().max().item():
+            return tried
+    raise ValueError(
+        f"{type(path.model).__name__} gives other logits, by {min(gaps):.1e}, when the embeddings "
+        'of its ids take their place; pass another method, such as "loo"'
+    )
 
 
 def _pad(model):

@@ -5,7 +5,7 @@ import copy
 import torch
 
 from numeric.methods.chunks import AUTO
-from numeric.methods.masking import masked_logits
+from numeric.methods.masking import check, masked_logits
 from numeric.methods.whole import whole
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -32,6 +32,7 @@ def leave_one_out(
     Nothing makes these differences add up to the logit; ``residual`` says by how much they do not.
     Raises ValueError for a text of one token, without which there is nothing to attend to.
     """
+    check(model, removal)
     present = batch.attention_mask == 1
     alone = (present.sum(dim=1) == 1).nonzero()[:, 0].tolist()
     if alone:

@@ -1,10 +1,12 @@
 """Logits of many copies of a batch with tokens removed, without waste."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from numeric.fast import families
-from numeric.inputs import Batch, check_classes, mask_problems, read_tokens
+from numeric.inputs import PIXELS, Batch, check_classes, mask_problems, read_logits, read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import Whole, prefix, reuse, whole
 
@@ -29,25 +31,29 @@ def masked_logits(
     example: (copy,) index into the batch   keep: (copy, token) bool   -> (copy,) logits
     ``removal``: "attention-mask" (§4.1) hides tokens as keys; "deletion" also moves what follows
     them up; a token id replaces them, and everything stays in view.
-    Exact, but cheaper than it looks.  A masked token has attention weight exactly 0, so it is
-    left out of the forward pass, with the others at their own positions.  Only the token whose
-    row the classifier reads stays as a query even when removed, and is never deleted.  Encoders
+    Models that ``families`` does not know run each copy whole, and cannot delete.  Of an encoder
+    with a decoder the mask hides tokens where the encoder attends to them.
+    Of the others it is exact, but cheaper than it looks.  A masked token has attention weight
+    exactly 0, so it is left out of the forward pass, with the others at their own positions.  Only
+    the token whose row the classifier reads stays as a query even when removed, and is never
+    deleted.  Encoders
     project queries, keys and values of the first layer once per text, and run the last one
     behind its attention for one row; decoders keep what comes before the first removed token.
     Copies of like length run together, at most ``batch_size`` of them and what ``memory`` holds:
     bytes, or "auto" (``chunks``).  ``kept`` is ``whole(model, batch)``, if that is known.
     Logits come in float32 or wider.
     Raises ValueError for a bad option, a ``target`` that is no class, copies that leave nothing
-    to attend to, models of which it is not known which row they read, and flash_attention_2.
+    to attend to, deletion from an unknown model, and flash_attention_2.
     """
     check(model, removal)
-    plan = _plan(model, batch, example, keep, removal)
+    reads = families.reads(model)
+    plan = PLANS[reads](model, batch, example, keep, removal)
     wide = torch.promote_types(model.dtype, torch.float32)
     logits = torch.empty(len(example), dtype=wide, device=keep.device)
     lengths, start = plan["query"].sum(dim=1), plan["start"]
-    need = chunks.bytes_of_a_copy(model, lengths, keys=lengths + start, kept=start)
+    cached = lengths if reads is None else start
+    need = chunks.bytes_of_a_copy(model, lengths, keys=lengths + start, kept=cached)
     options = {"batch_size": batch_size, "memory": memory, "device": keep.device}
-    run = _run_decoder if families.reads_last_token(model) else _run_encoder
     with torch.inference_mode():
         parts = list(chunks.chunks(lengths, need, **options))
         kept = kept or whole(model, batch)
@@ -55,8 +61,10 @@ def masked_logits(
         at = reuse(kept, projections=removal == "attention-mask")
         for chunk in parts:
             part = {key: x[chunk] for key, x in plan.items()}
-            out = run(kept, batch, part, at, int(part["query"].sum(dim=1).max()))
+            out = RUNS[reads](kept, batch, part, at, int(part["query"].sum(dim=1).max()))
             logits[chunk] = out.gather(1, target[example[chunk], None])[:, 0].to(wide)
+        if reads is None and removal == "attention-mask":
+            _check_effect(model, batch, keep, example, target, kept, logits)
     return logits
 
 
@@ -66,15 +74,10 @@ def _plan(model, batch, example, keep, removal):
     query: tokens that run   seen: those attended to   ids, positions: what and where they are
     start: tokens before it are those of the whole text, and their keys and values known
     """
-    if batch.input_ids is None:
-        raise ValueError(
-            f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
-            "classifier such as BertForSequenceClassification"
-        )
     tokens = batch.input_ids.shape[1]
     columns = torch.arange(tokens, device=keep.device)
     read = read_tokens(model, batch)[example]
-    causal = families.reads_last_token(model)
+    causal = families.reads(model) == families.LAST
     replaced = isinstance(removal, int)
     present = (batch.attention_mask == 1)[example]
     seen = present if replaced else keep & present
@@ -101,6 +104,60 @@ def _plan(model, batch, example, keep, removal):
         "example": example, "query": query, "seen": seen, "ids": ids, "start": start,
         "positions": positions.clamp(min=0),
     }  # fmt: skip
+
+
+def _plan_whole(model, batch, example, keep, removal):
+    """The same of a model of which nothing is known: all columns run, as they do of the text."""
+    present = (batch.attention_mask == 1)[example]
+    seen, ids = present, batch.input_ids[example]
+    if removal == "attention-mask":
+        seen = keep & present
+        _something_is_left(seen, example)
+    else:
+        _check_replacement(model, removal)
+        ids = torch.where(present & ~keep, removal, ids)
+    return {
+        "example": example, "query": torch.ones_like(keep), "seen": seen, "ids": ids,
+        "start": torch.zeros_like(example),
+    }  # fmt: skip
+
+
+def _check_effect(model, batch, keep, example, target, kept, logits):
+    """Raises ValueError where no copy differs from its text, but for rounding."""
+    fewer = (batch.attention_mask[example] == 1).logical_and(~keep).any(dim=1)
+    whole = kept.logits.gather(1, target[:, None])[example, 0].to(logits.dtype)
+    unit = torch.finfo(kept.logits.dtype).eps
+    unit = 16 * unit if unit < 1e-6 else 0  # of half precision one unit may be a real change
+    if fewer.any() and ((logits - whole).abs() <= unit * whole.abs())[fewer].all():
+        raise ValueError(
+            f"attention_mask changes no logit of this {type(model).__name__}, which drops it; pass "
+            "the id of a token to put in place, removal=tokenizer.mask_token_id"
+        )
+
+
+def _check_replacement(model, removal):
+    """Raises ValueError where removal may move the row that is read, or what stands there."""
+    name = type(model).__name__
+    if removal == "deletion":
+        raise ValueError(
+            f'removal="deletion": it is not known of a {name} which token its logits are read '
+            'from, and how it counts positions; pass removal="attention-mask" or a token id'
+        )
+    finds = [model.config.get_text_config().pad_token_id] * (not families.is_causal(model))
+    if model.config.is_encoder_decoder or removal in finds:
+        what = "the end of text" if model.config.is_encoder_decoder else "padding"
+        raise ValueError(
+            f"removal={removal}: a {name} may find the row of its logits by the id of {what}, and "
+            'would then read another; pass removal="attention-mask"'
+        )
+
+
+def _run_whole(kept, batch, part, _at, _width):
+    where, mask = part["example"], batch.attention_mask
+    types = None if batch.token_type_ids is None else batch.token_type_ids[where]
+    copies = Batch(part["seen"].to(mask.dtype), part["ids"], types)
+    output = kept.model(**copies.arguments())
+    return read_logits(kept.model, replace(copies, attention_mask=mask[where]), output)
 
 
 def _run_encoder(kept, batch, part, at, width):
@@ -135,6 +192,11 @@ def _run_decoder(kept, batch, part, _at, width):
     return kept.model.score(hidden[:, -1])
 
 
+PLANS = {families.FIRST: _plan, families.LAST: _plan, None: _plan_whole}
+RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder, None: _run_whole}
+"""By the token that is read, as far as ``families`` knows."""
+
+
 def _in_place(model, tokens):
     """Whether attention reaches over a window of columns, which leaving out would narrow."""
     config = model.config.get_text_config()
@@ -153,7 +215,12 @@ def _something_is_left(seen, example):
 
 def check(model, removal) -> None:
     """Raises ValueError for an unknown way to remove tokens, and for attention that has another."""
-    size = getattr(model.config, "vocab_size", 0)
+    if getattr(model, "main_input_name", "") == PIXELS:
+        raise ValueError(
+            f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
+            "model such as BertForSequenceClassification"
+        )
+    size = getattr(model.config.get_text_config(), "vocab_size", 0)
     token = isinstance(removal, int) and not isinstance(removal, bool) and 0 <= removal < size
     if not token and removal not in REMOVALS:
         raise ValueError(

@@ -1,10 +1,10 @@
 """Attention rollout: products of attention matrices, blind to values and feed-forward layers."""
 
 import torch
+from torch import Tensor
 
-from numeric.fast import families
-from numeric.fast.patches import attention_implementation, change_output, twin
-from numeric.inputs import read_tokens
+from numeric.fast.patches import attention_implementation, twin
+from numeric.inputs import first_map, read_logits, read_tokens
 
 VARIANTS = ("paper", "abnar-zuidema")
 
@@ -16,32 +16,67 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     ... A(1), no identity) or "abnar-zuidema" (each A(l) averaged with the identity, for the
     residual connection).  Values are shares of attention that sum to 1, not logits: ``residual``
     has no meaning here.
+    Raises ValueError for models that give no square attention weights of every layer, and for
+    those that read their logits from several tokens.
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
-    attention = []  # by layer, each (batch, query, key)
-
-    def see(output):
-        attention.append(output[1].to(torch.promote_types(model.dtype, torch.float32)).mean(dim=1))
-
-    model = twin(model)
-    readouts = [m for m in model.modules() if type(m) in families.ATTENTION]
-    if not readouts:
-        raise ValueError(
-            f"no attention that is known in {type(model).__name__}; the classes are "
-            f"{', '.join(cls.__name__ for cls in families.ATTENTION)}"
-        )
-    # Not output_attentions=True, after which Transformers leaves its own hooks on the model.
+    model = twin(model)  # on which Transformers leaves hooks of its own
     attention_implementation(model.modules(), "eager")
-    for module in readouts:
-        change_output(module, see)
-    with torch.no_grad():
-        target, logit = choose(model(**batch.arguments()).logits)
-    if variant == "abnar-zuidema":
-        one = torch.eye(attention[0].shape[-1], device=attention[0].device)
-        attention = [(a + one) / 2 for a in attention]
-    rollout = attention[0]
-    for a in attention[1:]:
-        rollout = a @ rollout
     row = read_tokens(model, batch)
-    return rollout[torch.arange(len(row), device=row.device), row], target, logit, {}
+    wanted = {"output_attentions": True, "output_hidden_states": row is None}
+    with torch.set_grad_enabled(row is None):
+        if row is None and (first := first_map(model)) is not None:
+            first.register_forward_hook(_needs_gradient)
+        output = model(**batch.arguments(), **wanted)
+        target, logit = choose(read_logits(model, batch, output))
+        layers = _attentions(model, output, batch)
+        row = _row(model, output, logit) if row is None else row
+    rollout = None
+    for attention in layers:
+        wide = torch.promote_types(model.dtype, torch.float32)
+        a = attention.detach().to(wide).mean(dim=1)
+        if variant == "abnar-zuidema":
+            a = (a + torch.eye(a.shape[-1], device=a.device)) / 2
+        rollout = a if rollout is None else a @ rollout
+    return rollout[torch.arange(len(row), device=row.device), row], target, logit.detach(), {}
+
+
+def _attentions(model, output, batch):
+    """(batch, head, query, key) of every layer."""
+    found = output.get("attentions") or ()
+    size, real = len(output.logits), batch.attention_mask == 1
+    tokens = None if batch.input_ids is None else real.shape[1]
+
+    def fits(x):
+        if x is None or x.ndim != 4 or x.shape[-1] != (tokens or x.shape[-2]) or len(x) != size:
+            return False
+        sums = x.sum(dim=-1).mT[real.expand(x.shape[0], x.shape[2])]
+        return x.shape[-2] == x.shape[-1] and torch.allclose(sums, sums.new_ones(()), atol=1e-2)
+
+    if not found or not all(map(fits, found)):
+        had = dict.fromkeys(str(x if x is None else tuple(x.shape)) for x in found)
+        raise ValueError(
+            f"{type(model).__name__} gives no attention weights (batch, head, token, token) that "
+            f"sum to 1 in every layer, whose product to take, but {', '.join(had) or 'none'}; pass "
+            'another method, such as "attnlrp"'
+        )
+    return found
+
+
+def _needs_gradient(_module, _args, out):
+    return out.requires_grad_().clone() if isinstance(out, Tensor) else out
+
+
+def _row(model, output, logit):
+    """The token whose last state every logit is read from."""
+    states = output.hidden_states[-1] if output.get("hidden_states") else None
+    known = states is not None and states.requires_grad
+    (c,) = torch.autograd.grad(logit.sum(), states, allow_unused=True) if known else (None,)
+    rows = None if c is None or c.ndim != 3 else c.abs().amax(dim=-1) > 0
+    if rows is None or (rows.sum(dim=1) != 1).any():
+        raise ValueError(
+            f"{type(model).__name__} does not read its logits from the last state of one token, "
+            'whose row of the product to take; pass another method, such as "attnlrp"'
+        )
+    return rows.to(torch.uint8).argmax(dim=1)

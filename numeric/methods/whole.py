@@ -5,29 +5,17 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 from transformers import DynamicCache
-from transformers.models.bert import modeling_bert as bert
-from transformers.models.distilbert import modeling_distilbert as distilbert
-from transformers.models.electra import modeling_electra as electra
-from transformers.models.roberta import modeling_roberta as roberta
 
 from numeric.fast import families
 from numeric.fast.patches import set_attribute, twin
-from numeric.inputs import Batch
-
-JOINS = {
-    bert.BertSelfOutput: None,
-    roberta.RobertaSelfOutput: None,
-    electra.ElectraSelfOutput: None,
-    distilbert.TransformerBlock: "sa_layer_norm",
-}
-"""Modules in which attention joins the stream, and the child that receives both (None: itself)."""
+from numeric.inputs import Batch, read_logits
 
 
 @dataclass(frozen=True, eq=False)
 class Whole:
     """One forward pass of a batch as it is.
 
-    model: a twin of the model, which runs the copies
+    model: what runs the copies: the model, or a twin of it if it is of a known family
     logits: (batch, class)
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
@@ -43,9 +31,11 @@ class Whole:
 
 
 def whole(model, batch: Batch) -> Whole:
-    """Runs ``batch``, (batch, token), through a twin of ``model``; keeps what copies can use."""
+    """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use."""
+    if families.reads(model) is None:
+        return Whole(model, read_logits(model, batch, model(**batch.arguments())))
     model = twin(model)
-    if families.reads_last_token(model):
+    if families.reads(model) == families.LAST:
         cache = DynamicCache()
         out = model(**batch.arguments(), past_key_values=cache, use_cache=True)
         return Whole(model, out.logits, cache=cache)
@@ -111,8 +101,5 @@ def _first_projections(model):
 
 
 def _joins(model):
-    return {
-        module if JOINS[type(module)] is None else getattr(module, JOINS[type(module)])
-        for module in model.modules()
-        if type(module) in JOINS
-    }
+    known = [(x, families.JOINS[type(x)]) for x in model.modules() if type(x) in families.JOINS]
+    return {module.get_submodule(child) for module, child in known}
