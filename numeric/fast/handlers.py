@@ -5,7 +5,6 @@ arguments that relevance reaches.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -83,23 +82,25 @@ KNOWN = {*AT_OUTPUT, *norms.RULES, *((kinds.ACTIVATION, r) for r in kinds.RULES[
 
 def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
     """``func`` of arguments that are settled, and parameters whose gradients nobody asks for."""
-    ready = partial(_ready, engine, kind=kind)
-    return func(*map(ready, args), **{key: ready(x) for key, x in kwargs.items()})
+    ready = [_ready(engine, x, kind) for x in args]
+    if not kwargs:
+        return func(*ready)
+    return func(*ready, **{key: _ready(engine, x, kind) for key, x in kwargs.items()})
 
 
-def _ready(engine, x, *, kind):
+def _ready(engine, x, kind):
     if isinstance(x, Tensor):
-        if carries(x):
-            return engine.settle(x, kind)
-        return x.detach() if x.requires_grad else x
+        if x.requires_grad and x.is_leaf:
+            return x.detach()
+        return x if mark(x) is None else engine.settle(x, kind)
     if type(x) in (list, tuple):
-        return type(x)(_ready(engine, y, kind=kind) for y in x)
+        return type(x)(_ready(engine, y, kind) for y in x)
     return x
 
 
 def move(engine, name, func, args, kwargs, carrying):
     what = mark(carrying[0])
-    if len(carrying) > 1 or what not in KEPT:
+    if what not in KEPT or len(carrying) > 1:
         return run(engine, func, args, kwargs)
     out = func(*args, **kwargs)
     for part in out if isinstance(out, (tuple, list)) else (out,):

@@ -63,7 +63,19 @@ def carries(x) -> bool:
     """Whether relevance comes to ``x``; parameters, whose gradients a user may want, are leaves."""
     if not isinstance(x, Tensor):
         return False
-    return (x.requires_grad and not x.is_leaf) or is_curved(x)
+    return not x.is_leaf if x.requires_grad else is_curved(x)
+
+
+def reached(values) -> list[Tensor]:
+    """Those of ``values``, and of lists among them, that relevance comes to."""
+    found = []
+    for x in values:
+        if isinstance(x, Tensor):
+            if not x.is_leaf if x.requires_grad else is_curved(x):
+                found.append(x)
+        elif type(x) in (list, tuple):
+            found += reached(x)
+    return found
 
 
 def is_curved(x) -> bool:

@@ -19,7 +19,7 @@ from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import handlers, rules
 from numeric.fast.entries import Entries, Entry
-from numeric.fast.marks import COSINE, HELD, PRODUCT, SINE, WEIGHTS, Chain, carries, mark, marked
+from numeric.fast.marks import COSINE, HELD, PRODUCT, SINE, WEIGHTS, Chain, mark, marked, reached
 from numeric.fast.operations import CAST, EMBEDDING, LINEAR, MOVE, NOTHING, ROLES, SOFTMAX
 from numeric.fast.places import Places
 from numeric.fast.rotary import Turned
@@ -73,7 +73,8 @@ def _call(func):
 @cache
 def _is_foreign(backward: type) -> bool:
     """Whether a gradient is of an autograd function that is not of these rules."""
-    return not backward._forward_cls.__module__.startswith("numeric.fast.")
+    own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
+    return issubclass(backward, BackwardCFunction) and not own.startswith("numeric.fast.")
 
 
 class Propagation(TorchFunctionMode):
@@ -138,20 +139,17 @@ class Propagation(TorchFunctionMode):
         call = _CALLS.get(func) or call_of(func)
         if call.role == NOTHING or _INNERMOST.block is not self:
             return func(*args, **kwargs)
-        carrying = [x for x in args if carries(x)]
-        for x in (*args, *kwargs.values()):
-            if type(x) in (list, tuple):
-                carrying += [y for y in x if carries(y)]
+        carrying = reached(args)
         if kwargs:
-            carrying += [x for x in kwargs.values() if carries(x)]
+            carrying += reached(kwargs.values())
         if not carrying:
             return self._constant(call, func, args, kwargs)
         for x in carrying:
-            if isinstance(x.grad_fn, BackwardCFunction) and _is_foreign(type(x.grad_fn)):
+            if _is_foreign(type(x.grad_fn)):
                 self.refuse(f"{type(x.grad_fn).__name__}, code that torch does not show")
         if self.plain_norms and "Norm" in type(self.places.module()[1]).__name__:
             return handlers.run(self, func, args, kwargs)
-        if kwargs.get("inplace"):
+        if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
         out = self._act(call, call.instead or func, args, kwargs, carrying)
         if not call.writes:
