@@ -1,5 +1,6 @@
 """What a user passes in, checked once, before anything runs."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,8 @@ PIXELS = "pixel_values"
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
 """Where the hooks come from that stock models keep, such as after ``output_attentions=True``."""
+HEAD = re.compile("For[A-Z]")
+"""In names of classes with logits, of which some say that they are their own base model."""
 Modules = list[tuple[str, nn.Module]]  # each with its path
 
 
@@ -142,7 +145,7 @@ def _last(present):
 
 def _model_problems(model, modules):
     name = type(model).__name__
-    headless = getattr(model, "base_model", None) is model and not families.is_causal(model)
+    headless = getattr(model, "base_model", None) is model and not HEAD.search(name)
     if not isinstance(model, PreTrainedModel) or headless:
         yield f"model is a {name}; pass a Transformers sequence classifier"
         return

@@ -41,6 +41,49 @@ class Entry:
             known["token type"] = rules.wide(self.token_type) * kept
         return known | {"position": whole * kept - sum(known.values())}
 
+    def in_text(self, x: Tensor, text: Tensor | None) -> Tensor:
+        """``x``, (*shape of ids, channel), by the tokens of ``text``: (batch, token, channel).
+
+        Decoders look a text up that is shifted right by one.  Their first token is no token of the
+        text, and its relevance counts as lost.  What is looked up behind the text is padding.
+        Raises ValueError for other ids.
+        """
+        if text is None or self.ids.equal(text):
+            return x
+        if self.ids.T.equal(text):
+            return x.transpose(0, 1)
+        if self.ids.numel() == text.numel() and self.ids.flatten().equal(text.flatten()):
+            return x.reshape(*text.shape, -1)
+        tokens = text.shape[1]
+        if self.ids.ndim == 2 and self.ids[:, :tokens].equal(text):
+            return x[:, :tokens]
+        if self.ids.shape == text.shape and self.ids[:, 1:].equal(text[:, :-1]):
+            return torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], dim=1)
+        raise ValueError(
+            f"ids {tuple(self.ids.shape)} that are looked up are neither those of the text, "
+            f"{tuple(text.shape)}, nor these shifted right by one: whose relevance is whose is not "
+            "known; explain a model that reads its text as it is"
+        )
+
+
+def of_tokens(entries: list[Entry], of_entries: list[Tensor], text: Tensor | None) -> Tensor:
+    """What is known at every lookup, side by side in the channels of the token that it is of.
+
+    An image's map stays as it is.
+    """
+    (first, *others) = (e.in_text(x, text) for e, x in zip(entries, of_entries, strict=True))
+    return torch.cat([first, *others], dim=-1) if others else first
+
+
+@dataclass(frozen=True, eq=False)
+class Rising:
+    """A tensor between the lookup of an entry and the sum of embeddings, or a piece of it."""
+
+    tensor: Tensor
+    entry: Entry
+    word: Tensor
+    token_type: Tensor | None
+
 
 class Entries:
     """The entries of one forward pass.
@@ -54,13 +97,14 @@ class Entries:
         self.table = None if self.pixels else _table(model)
         self.types = _types(model) if typed else ()
         self.all: list[Entry] = []
-        self.rising: dict[int, tuple[Tensor, Entry]] = {}
+        self.rising: dict[int, Rising] = {}
 
-    def begin(self, call, out: Tensor, x, weight, *_, **__) -> Tensor:
+    def begin(self, call, out: Tensor, x, *rest, **named) -> Tensor:
         """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""
+        weight = rest[0] if rest else named.get("weight")
         if self.pixels:
-            if not x.is_floating_point() or x.ndim < 3:
-                return out
+            if not x.is_floating_point() or x.ndim < 3 or call.name == "batch_norm":
+                return out  # of weights, which some models standardise
             self.pixels = False
         elif weight is not self.table:
             return marked(out, TOKEN_TYPE) if id(weight) in self.types else out
@@ -68,64 +112,64 @@ class Entries:
         embedding = leaf.clone()  # which code in place may change
         entry = Entry(None if self.table is None else x, leaf, embedding, leaf.detach())
         self.all.append(entry)
-        self.rising[id(embedding)] = embedding, entry
+        self._follow(embedding, entry, entry.word, None)
         return embedding
 
     def rise(self, engine, handler, call, func, args, kwargs, carrying):
         """What ``handler`` does; an entry grows by it, or has ended."""
-        (x, *others) = carrying
-        entry, *added = (self._of(y) for y in carrying)
-        if len(added) == 1 and entry and added[0] and call.role == ADD:
-            self._end(added[0])  # token types that are looked up among words
-            self.all.remove(added[0])
-            args, others = (x, marked(others[0].detach(), TOKEN_TYPE)), ()
-        if others or entry is None:
-            for ended in (entry, *added):
-                self._end(ended)
+        found = [self.rising.get(id(y)) for y in carrying]
+        entries = {each.entry for each in found if each}
+        if len(found) == 2 and len(entries) == 2 and call.role == ADD:
+            first, second = found
+            self._end(second.entry)  # token types that are looked up among words
+            self.all.remove(second.entry)
+            args = first.tensor, marked(second.tensor.detach(), TOKEN_TYPE)
+            found, entries = [first], {first.entry}
+        moves = call.role in (MOVE, CAST)
+        if None in found or len(entries) != 1 or (len(found) > 1 and not moves):
+            for entry in entries:
+                self._end(entry)
             return handler(engine, call.name, func, args, kwargs, carrying)
+        (entry,), (each, *_) = entries, found
+        x, word, token_type = each.tensor, each.word, each.token_type
         constants = [y for y in args if y is not x]
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             out = func(*(y.detach() if isinstance(y, Tensor) and y is not x else y for y in args))
             entry.eps = engine.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
             if mark(constants[0]) == TOKEN_TYPE:
-                entry.token_type = constants[0].detach().expand_as(out)
-        elif call.role in (MOVE, CAST) or scales:
+                token_type = constants[0].detach().expand_as(out)
+        elif moves or scales:
             out = handler(engine, call.name, func, args, kwargs, carrying)
             if not isinstance(out, Tensor):
                 self._end(entry)
                 return out
             if call.role == CAST:
-                self.rising[id(out)] = out, entry
-                return out
+                return self._follow(out, entry, word, token_type)
             with torch.no_grad():
-                entry.word = func(*(_with(y, x, entry.word) for y in args), **kwargs)
-                if entry.token_type is not None:
-                    entry.token_type = func(
-                        *(_with(y, x, entry.token_type) for y in args), **kwargs
-                    )
+                word = func(*_with(args, {id(r.tensor): r.word for r in found}), **kwargs)
+                if token_type is not None:
+                    types = {id(r.tensor): r.token_type for r in found}
+                    token_type = func(*_with(args, types), **kwargs)
         else:
             self._end(entry)
             return handler(engine, call.name, func, args, kwargs, carrying)
-        if call.role != MOVE or entry.ids is None:
-            entry.embedding = out
-        self.rising[id(out)] = out, entry
+        # What is only moved is read where it was; a token that is put before patches counts.
+        if not moves or (entry.ids is None and out.numel() > entry.embedding.numel()):
+            entry.embedding, entry.word, entry.token_type = out, word, token_type
+        return self._follow(out, entry, word, token_type)
+
+    def _follow(self, out, entry, word, token_type):
+        self.rising[id(out)] = Rising(out, entry, word, token_type)
         return out
 
-    def _of(self, x):
-        return self.rising.get(id(x), (None, None))[1]
-
     def _end(self, entry):
-        self.rising = {key: each for key, each in self.rising.items() if each[1] is not entry}
+        self.rising = {key: each for key, each in self.rising.items() if each.entry is not entry}
 
 
-def _with(x, old, new):
-    """``x`` with ``old`` replaced, if it is that or a list with it."""
-    if x is old:
-        return new
-    if type(x) in (list, tuple):
-        return [new if y is old else y for y in x]
-    return x
+def _with(args, new):
+    """``args`` with the tensors that ``new`` has by identity replaced, also within lists."""
+    return [_with(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args]
 
 
 def _table(model):

@@ -171,10 +171,11 @@ class Propagation(TorchFunctionMode):
         if call.role in (SOFTMAX, CAST) and args and mark(args[0]) == WEIGHTS:
             return handlers.BY_ROLE[call.role](self, call.name, func, args, kwargs, args[:1])
         out = func(*args, **kwargs)
+        if type(out) in (list, tuple):
+            return type(out)(_without_gradient(x) for x in out)
         if not isinstance(out, Tensor):
             return out
-        if out.requires_grad and not out.is_leaf:
-            out = out.detach()
+        out = _without_gradient(out)
         if call.role == EMBEDDING or (call.role == LINEAR and self.entries.pixels):
             return self.entries.begin(call, out, *args, **kwargs)
         for x in args:
@@ -189,15 +190,25 @@ class Propagation(TorchFunctionMode):
         self.alien.append(f"{what:<28} {self.places.describe()}")
 
     @property
+    def lookups(self) -> list[Entry]:
+        """Where words or pixels enter; ValueError if that is nowhere."""
+        if not self.entries.all:
+            raise ValueError(
+                f"{type(self.model).__name__} looks no words up in its input embeddings, whose "
+                "relevance is asked for; explain a model that does"
+            )
+        return self.entries.all
+
+    @property
     def entry(self) -> Entry:
         """Where words enter; ValueError if there is no such place, or several."""
-        if len(self.entries.all) != 1:
-            name, count = type(self.model).__name__, len(self.entries.all)
+        if len(self.lookups) != 1:
             raise ValueError(
-                f"{name} looks words up {count} times, where one lookup of its input embeddings is "
-                "expected; explain a model that reads its text once"
+                f"{type(self.model).__name__} looks words up {len(self.lookups)} times, where one "
+                "lookup of its input embeddings is expected; explain a model that reads its text "
+                "once, or call attribute() for each composite"
             )
-        return self.entries.all[0]
+        return self.lookups[0]
 
     def rule(self, kind: str) -> str:
         """The rule of the operation that is running."""
@@ -240,6 +251,11 @@ class _Again(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return self._engine.__torch_function__(func, types, args, kwargs)
+
+
+def _without_gradient(x):
+    computed = isinstance(x, Tensor) and x.requires_grad and not x.is_leaf
+    return x.detach() if computed else x
 
 
 def check_overrides(composite: Composite, operations) -> None:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from axioms.composites import Composite
 from numeric.fast import scope
-from numeric.fast.entries import Entry
+from numeric.fast.entries import of_tokens
 from numeric.fast.rules import wide
 from numeric.inputs import read_logits
 from numeric.methods import positions as position_shares
@@ -33,6 +33,8 @@ def lrp(
     turned queries and keys; a token's relevance is the sum of them.  "absolute" sums the shares
     of position by absolute value, and "excess" (batch) is what that adds.  None: rotation is
     a fixed linear map.
+    Encoders with a decoder look every token up twice, and it gets the sum of both; what the decoder
+    starts with is no token of the text, and its relevance is in the residual.
     Plain gradient x input has no relevance at the whole sum, because a LayerNorm follows, whose
     output does not change when its input is scaled; its default share is therefore "word".
     """
@@ -43,12 +45,19 @@ def lrp(
         with scope.applied(model, composite, eps=epsilon, turns=turns) as rules:
             logits = read_logits(model, batch, model(**batch.arguments()))
         target, logit = choose(rules.settle(logits))
-        asked = [rules.entry.embedding, *rules.turned.tensors()]
-        c, *of_turned = torch.autograd.grad(logit.sum(), asked, allow_unused=turns)
-    parts = rules.entry.parts() if turns or share == "word" else {}
+        entries = rules.lookups
+        asked = [*(entry.embedding for entry in entries), *rules.turned.tensors()]
+        found = torch.autograd.grad(logit.sum(), asked, allow_unused=turns)
+    by_token = lambda of_entries: of_tokens(entries, of_entries, batch.input_ids)
+    c = by_token(found[: len(entries)])
+    if not turns and share == "embedding":
+        whole = by_token([wide(entry.embedding.detach()) for entry in entries])
+        return read(whole, c), target, logit.detach(), {}
+    parts = [entry.parts() for entry in entries]
+    parts = {name: by_token([part[name] for part in parts]) for name in parts[0]}
     if not turns:
-        return read(rules.entry, c, parts.get("word")), target, logit.detach(), {}
-    of_rotary = rules.turned.relevance(of_turned)
+        return read(parts["word"], c), target, logit.detach(), {}
+    of_rotary = rules.turned.relevance(found[len(entries) :])
     details = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
     relevance = details["word"] if share == "word" else position_shares.of_tokens(details)
     return relevance, target, logit.detach(), details
@@ -59,12 +68,11 @@ def check_share(share):
         raise ValueError(f"share={share!r}: pass one of {', '.join(SHARES)}")
 
 
-def read(entry: Entry, c: Tensor, part: Tensor | None = None) -> Tensor:
-    """Relevance of every token, (batch, token), or of an image's positions.
+def read(part: Tensor, c: Tensor) -> Tensor:
+    """Relevance of every token, (batch, token), or of an image's positions, row by row.
 
-    ``c`` is the gradient at the embedding, ``part`` what of it is explained (None: all of it).
+    ``part`` is what of the embedding is explained, and ``c`` the gradient there.
     """
-    part = wide(entry.embedding.detach()) if part is None else part
-    if entry.ids is None and part.ndim == 4:  # a map of channels
+    if part.ndim == 4:  # a map of channels
         return (part * c).sum(dim=1).flatten(1)
     return (part * c).sum(dim=-1)
