@@ -15,7 +15,7 @@ TOKEN_TYPE = "token type"  # rows of such a table
 
 
 class Chain:
-    """The mark of a function, entry by entry, of the tensor ``root``: however spelled, one function.
+    """The mark of a function of the tensor ``root``, entry by entry: one, however it is spelled.
 
     Of a chain that is ``curved`` the tensor holds values alone: whoever uses them settles the rule
     of the whole chain.  ``replay`` computes the function of any other root; ``key`` says which

@@ -29,8 +29,8 @@ _NAMES = {
         ones_like zeros_like empty_like full_like rand_like randn_like new_zeros new_ones
         new_full new_empty new_tensor sign signbit floor ceil round is_same_size bernoulli
         multinomial _set_grad_enabled is_grad_enabled finfo result_type promote_types
-        grad backward _assert_async is_nonzero untyped_storage storage dtype device is_tensor is_storage
-       """,
+        grad backward _assert_async is_nonzero untyped_storage storage dtype device is_tensor
+        is_storage is_nested""",
     MOVE: """
         view view_as reshape reshape_as transpose transpose_ t swapaxes swapdims movedim moveaxis
         permute contiguous expand expand_as broadcast_to repeat repeat_interleave tile
@@ -59,7 +59,9 @@ _NAMES = {
     MULTIPLY: "mul rmul multiply",
     DIVIDE: "div rdiv truediv rtruediv divide true_divide",
     LINEAR: "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d batch_norm",
-    MATMUL: "matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer",
+    MATMUL: """
+        matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer
+        grouped_mm _grouped_mm""",
     FUNCTION: """
         gelu relu relu6 silu tanh sigmoid softplus elu celu selu leaky_relu prelu mish hardswish
         hardsigmoid hardtanh logsigmoid softsign tanhshrink threshold erf erfc exp exp2 expm1 log
