@@ -43,7 +43,8 @@ class Path:
         """Those embeddings, and the logits (copy, class)."""
         words, rest = self.inputs(text, alpha)
         words.requires_grad_(torch.is_grad_enabled())
-        return words, _logits(self.model, words, rest)
+        given = words.clone()  # which code in place may change
+        return words, _logits(self.model, given, rest)
 
     def groups(self) -> list[Tensor]:
         """Texts that run together: all of a known model, which minds no padding."""
@@ -140,7 +141,10 @@ def _path(model, batch, baseline):
         rest["position_ids"] = own
     elif reads == families.LAST:  # the first columns may be left out
         rest["position_ids"] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    end = words(ids).detach()
+    end = words(ids)
+    if not isinstance(end, Tensor):
+        raise ValueError(_without(model, f"its lookup of words gives a {type(end).__name__}"))
+    end = end.detach()
     zero = end.new_zeros(end.shape[-1])
     start = zero if baseline == "zero" else words(ids.new_tensor([_pad(model)]))[0].detach()
     present = batch.attention_mask == 1
@@ -159,14 +163,10 @@ def _check_inputs(model, batch):
     if batch.input_ids is None:
         raise ValueError(f"{name} has no words, along whose path to integrate")
     if model.config.is_encoder_decoder:
-        raise ValueError(
-            f"{name} reads its text in an encoder and in a decoder, and takes embeddings in place "
-            'of one of them alone; pass another method, such as "loo"'
-        )
+        raise ValueError(_without(model, "it reads its text in an encoder and in a decoder"))
     if "inputs_embeds" not in signature(model.forward).parameters or first_map(model) is None:
         raise ValueError(
-            f"{name} has no argument inputs_embeds, or no embeddings to put there, along whose "
-            'path to integrate; pass another method, such as "loo"'
+            _without(model, "it has no argument inputs_embeds, or nothing to put there")
         )
     if families.reads(model) != families.LAST:
         return
@@ -191,13 +191,20 @@ def _that_reads_alike(path, logits):
         tried = replace(path, length=length)
         ends = torch.empty_like(logits)
         for texts in tried.groups():
-            _, ends[texts] = tried.run(texts, torch.ones_like(logits[texts, 0]))
+            try:
+                _, ends[texts] = tried.run(texts, torch.ones_like(logits[texts, 0]))
+            except (AttributeError, NotImplementedError, TypeError) as error:  # of its own code
+                raise ValueError(_without(path.model, f"it ends in {error}")) from error
         gaps.append((ends - logits).abs().max().item())
         if gaps[-1] <= unit**0.5 * logits.abs().max().item():
             return tried
-    raise ValueError(
-        f"{type(path.model).__name__} gives other logits, by {min(gaps):.1e}, when the embeddings "
-        'of its ids take their place; pass another method, such as "loo"'
+    raise ValueError(_without(path.model, f"its logits become others, by {min(gaps):.1e}"))
+
+
+def _without(model, why):
+    return (
+        f"{type(model).__name__} cannot run on embeddings in place of ids, along whose path to "
+        f'integrate: {why}; pass another method, such as "loo"'
     )
 
 
