@@ -45,7 +45,7 @@ class Entry:
         """``x``, (*shape of ids, channel), by the tokens of ``text``: (batch, token, channel).
 
         Decoders look a text up that is shifted right by one.  Their first token is no token of the
-        text, and its relevance counts as lost.  What is looked up behind the text is padding.
+        text, and its relevance counts as lost, as that of what a model puts around the text.
         Raises ValueError for other ids.
         """
         if text is None or self.ids.equal(text):
@@ -55,8 +55,9 @@ class Entry:
         if self.ids.numel() == text.numel() and self.ids.flatten().equal(text.flatten()):
             return x.reshape(*text.shape, -1)
         tokens = text.shape[1]
-        if self.ids.ndim == 2 and self.ids[:, :tokens].equal(text):
-            return x[:, :tokens]
+        for columns in (slice(tokens), slice(-tokens, None)):
+            if self.ids.ndim == 2 and self.ids[:, columns].equal(text):
+                return x[:, columns]
         if self.ids.shape == text.shape and self.ids[:, 1:].equal(text[:, :-1]):
             return torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], dim=1)
         raise ValueError(
