@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from numeric.fast.propagation import outside
 from numeric.inputs import Modules, choose, prepare
 from numeric.methods.integrated_gradients import integrated_gradients
 from numeric.methods.loo import leave_one_out
@@ -79,7 +80,7 @@ def explained(
 
     ``modules`` as in ``numeric.inputs.prepare``.
     """
-    with torch.inference_mode(mode=False):
+    with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target, modules=modules)
         with torch.autocast(model.device.type, enabled=False):
             relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))

@@ -116,7 +116,14 @@ class _Graphs:
             if serves(tensors):
                 return graph
         both_ways = partial(self._both_ways, model, kind, list(inputs))
-        traced = make_fx(both_ways, tracing_mode=self.mode, _allow_non_fake_inputs=True)(*tensors)
+        trace = make_fx(both_ways, tracing_mode=self.mode, _allow_non_fake_inputs=True)
+        try:
+            traced = trace(*tensors)
+        except RuntimeError as error:  # of tensors without values
+            raise RuntimeError(
+                f"{type(model).__name__} computes different things by the values of tensors, which "
+                f"one graph cannot ({error}); pass disable=True, or call attribute()"
+            ) from error
         found.append((_serves(traced), torch.compile(traced, **self.options)))
         return found[-1][1]
 

@@ -1,5 +1,7 @@
 """What ``attribute`` leaves behind: nothing, on any model, also after an exception."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -11,7 +13,7 @@ from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import patches, scope
 from tests import cases
-from tests.traces import assert_same, snapshot, watch
+from tests.traces import assert_same, contains, refused, snapshot, watch
 
 every_method = pytest.mark.parametrize("method", METHODS)
 IDENTITY = Composite("identity norms", ATTNLRP.rules | {kinds.LAYER_NORM: kinds.IDENTITY})
@@ -87,8 +89,10 @@ def test_two_models_with_one_config_do_not_influence_each_other(tiny, batch):
     want, before = plain_gradient(other), snapshot(other)
     alone = attribute(other, batch, "attnlrp", 0).relevance
     with scope.applied(tiny, CP_LRP, eps=0.1):
+        tiny(**batch)
         assert_same(before, snapshot(other))
-        assert_plain(other, want)
+        with ThreadPoolExecutor(1) as pool:  # the rules hold in this thread alone
+            pool.submit(assert_plain, other, want).result()
         assert torch.equal(attribute(other, batch, "attnlrp", 0).relevance, alone)
 
 
@@ -143,6 +147,30 @@ def test_a_shared_layer_is_explained_at_both_places(batch):
         for epsilon in (0.0, 0.1):
             a, b = (attribute(m, batch, composite, epsilon=epsilon) for m in (tied, copied))
             assert torch.equal(a.relevance, b.relevance)
+
+
+def test_rules_that_differ_by_the_place_of_a_shared_layer_are_refused(batch):
+    tied = cases.tiny_bert()
+    tied.bert.encoder.layer[1] = tied.bert.encoder.layer[0]
+    message = refused(ValueError, tied, batch, bypass_softmax([1]))
+    contains(
+        message, "bilinear-epsilon", "constant", "scores", "encoder.layer.0.", "encoder.layer.1."
+    )
+
+
+def test_a_model_called_by_a_hook_in_mid_pass_is_no_part_of_the_pass(tiny, batch):
+    want = attribute(tiny, batch).relevance
+    other, seen = cases.tiny_bert(seed=1), []
+    stock = [model(**batch).logits for model in (tiny, other)]
+
+    def call(_):
+        if not seen:
+            seen.append(None)
+            seen.extend(model(**batch).logits for model in (tiny, other))
+
+    with watch(tiny.bert.encoder.layer[0].output, call):
+        assert torch.equal(attribute(tiny, batch).relevance, want)
+    assert all(map(torch.equal, seen[1:], stock))
 
 
 def test_another_implementation_of_attention_does_not_reach_configs_within_a_config():

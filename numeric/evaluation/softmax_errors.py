@@ -28,6 +28,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, masking_uti
 from numeric.evaluation.correlation import pearson
 from numeric.fast import families
 from numeric.fast.patches import attention_implementation, set_attribute, twin
+from numeric.fast.propagation import outside
 from numeric.inputs import choose, prepare
 
 OBSERVED = "lrp_axioms_observed"  # eager attention that keeps what it saw
@@ -111,7 +112,7 @@ def softmax_errors(model: nn.Module, inputs, *, target=None) -> SoftmaxErrors:
 
 def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
     """What every key of every attention row gets, by layer; arguments as in `softmax_errors`."""
-    with torch.inference_mode(mode=False):
+    with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target)
         with torch.autocast(model.device.type, enabled=False):
             seen, gradients = _observe(model, batch, target)

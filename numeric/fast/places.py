@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import groupby
 
 from torch import nn
 
@@ -19,7 +20,8 @@ class Places:
 
     def __init__(self, model: nn.Module):
         self.model = model
-        self.paths: dict[int, str] = {}
+        self.paths: dict[int, list[str]] = {}
+        self.around = 0
 
     def _frames(self):
         frame = sys._getframe(2)
@@ -27,23 +29,48 @@ class Places:
             yield frame
             frame = frame.f_back
 
-    def module(self) -> tuple[str, nn.Module]:
-        """The innermost module of the model that is running, and its path."""
-        if not self.paths:
-            self.paths = {id(module): path for path, module in self.model.named_modules()}
+    def _running(self):
+        """The modules whose code is running, of this model or not, the innermost first."""
         for frame in self._frames():
             found = frame.f_locals.get("self")
-            if isinstance(found, nn.Module) and id(found) in self.paths:
-                return self.paths[id(found)], found
-        return "", self.model
+            if isinstance(found, nn.Module):
+                yield found
 
-    def operation(self, kind: str) -> Operation:
-        path, _ = self.module()
-        return Operation(kind=kind, module=path, layer=layer_of(path))
+    def _at(self, module):
+        """All paths of a module, which has several if the model shares it; none of another's."""
+        if not self.paths:
+            for path, each in self.model.named_modules(remove_duplicate=False):
+                self.paths.setdefault(id(each), []).append(path)
+        return self.paths.get(id(module), [])
+
+    def module(self) -> tuple[list[str], nn.Module]:
+        """The innermost module of the model that is running, and its paths."""
+        for found in self._running():
+            if paths := self._at(found):
+                return paths, found
+        return [""], self.model
+
+    def operations(self, kind: str) -> list[Operation]:
+        """The operation that is running, once for each path of its module."""
+        paths, _ = self.module()
+        return [Operation(kind=kind, module=path, layer=layer_of(path)) for path in paths]
+
+    def begin(self) -> None:
+        """What runs already is not of the block that begins here."""
+        self.around = sum(1 for _ in self._running())
+
+    def in_another_run(self) -> bool:
+        """Whether a hook has called a model in the middle of a run of this one."""
+        running = list(self._running())
+        inside = [x for x, _ in groupby(running[: len(running) - self.around])]
+        if self.model not in inside:
+            return False
+        outermost = len(inside) - inside[::-1].index(self.model) - 1
+        return any(x is self.model or not self._at(x) for x in inside[:outermost])
 
     def describe(self) -> str:
         """Path of the module, file and line of the model's code, in words."""
-        path, _ = self.module()
+        (path, *_), _ = self.module()
         own = (f for f in self._frames() if not _is_ours(f.f_code.co_filename))
         frame = next(own, None)
         line = f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}" if frame else "?"

@@ -8,6 +8,7 @@ changed, and other threads do not see the rules.
 import re
 import threading
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -77,6 +78,16 @@ def _is_foreign(backward: type) -> bool:
     return issubclass(backward, BackwardCFunction) and not own.startswith("numeric.fast.")
 
 
+@contextmanager
+def outside():
+    """A block in which no block of rules that is around it has an effect."""
+    around, _INNERMOST.block = getattr(_INNERMOST, "block", None), None
+    try:
+        yield
+    finally:
+        _INNERMOST.block = around
+
+
 class Propagation(TorchFunctionMode):
     """The rules of ``composite`` at every torch function that a forward pass of ``model`` calls.
 
@@ -113,6 +124,7 @@ class Propagation(TorchFunctionMode):
     def __enter__(self):
         self.around = getattr(_INNERMOST, "block", None)
         _INNERMOST.block = self
+        self.places.begin()
         return super().__enter__()
 
     def __exit__(self, kind, error, trace):
@@ -176,7 +188,8 @@ class Propagation(TorchFunctionMode):
         if not isinstance(out, Tensor):
             return out
         out = _without_gradient(out)
-        if call.role == EMBEDDING or (call.role == LINEAR and self.entries.pixels):
+        enters = call.role == EMBEDDING or (call.role == LINEAR and self.entries.pixels)
+        if enters and not self.places.in_another_run():
             return self.entries.begin(call, out, *args, **kwargs)
         for x in args:
             if (what := mark(x)) in INHERITED and mark(out) is None:
@@ -214,9 +227,17 @@ class Propagation(TorchFunctionMode):
         """The rule of the operation that is running."""
         if not self.asks:
             return self.composite.rules[kind]
-        operation = self.places.operation(kind)
-        self.recorded.append(operation)
-        found = self.composite.rule(kind, layer=operation.layer, module=operation.module)
+        places = self.places.operations(kind)
+        self.recorded += places
+        (found, *others) = dict.fromkeys(
+            self.composite.rule(kind, layer=place.layer, module=place.module) for place in places
+        )
+        if others:
+            raise ValueError(
+                f"composite {self.composite.name!r} has the rules {found!r} and {others[0]!r} for "
+                f"{kind} of one module, which is at {', '.join(x.module for x in places)}; give "
+                "all these places one rule, or the model several modules"
+            )
         return found if (kind, found) in handlers.KNOWN else kinds.GRADIENT  # refused at the end
 
     def apply(self, kind: str, z: Tensor, bias: Tensor | None = None) -> Tensor:

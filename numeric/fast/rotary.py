@@ -22,7 +22,7 @@ class Turned:
 
     def note(self, engine, x: Tensor, factor: str) -> None:
         """``x`` is multiplied by cosines or sines."""
-        place = engine.places.operation(kinds.PRODUCT)
+        (place, *_) = engine.places.operations(kinds.PRODUCT)
         rule = engine.composite.rule(kinds.PRODUCT, layer=place.layer, module=place.module)
         if rule != kinds.EQUAL_SPLIT:
             self.unsplit[place.module] = None

@@ -23,7 +23,7 @@ from axioms import kinds
 from axioms.composites import Composite
 from numeric.fast import attention, families, handlers, patches, scope
 from numeric.fast.places import LAYER
-from numeric.fast.propagation import check_overrides
+from numeric.fast.propagation import check_overrides, outside
 from numeric.fast.rules import wide
 from numeric.inputs import Batch, choose, prepare, read_logits
 
@@ -70,7 +70,7 @@ def sweep(
     composites = list(composites)
     if not composites:
         raise ValueError("composites is empty; pass at least one, such as [ATTNLRP, CP_LRP]")
-    with torch.inference_mode(mode=False):
+    with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target)
         with torch.autocast(model.device.type, enabled=False):
             relevance, chosen, logit = _relevance(model, batch, composites, target)
