@@ -17,6 +17,7 @@ from axioms.graph import INPUT, LEAVES, MOVE, Node
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
 from numeric.fast import scope
+from numeric.fast.propagation import check_overrides
 from numeric.inputs import choose, prepare
 from numeric.reference import evaluate
 
@@ -107,7 +108,7 @@ def audit(
     notes = tuple(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
     order = captured.order
-    scope.check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
+    check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
     values = evaluate.forward(order, captured.values)
     logits = values[captured.root]
     start = np.zeros(logits.shape)
