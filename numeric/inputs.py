@@ -268,7 +268,7 @@ def positions(model: nn.Module) -> int:
 def _positions(model, modules):
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62
-    padding = families.padding_position(module for _, module in modules)
+    padding = families.padding_position([module for _, module in modules])
     taken = 0 if padding is None else padding + 1  # none of these is for a token
     most = getattr(model.config, "max_position_embeddings", None)
     return (1 << 62) if most is None or most < 0 else most - taken  # XLNet says -1

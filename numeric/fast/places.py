@@ -2,7 +2,7 @@
 
 import re
 import sys
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from torch import nn
 
@@ -66,7 +66,10 @@ class Places:
         if self.model not in inside:
             return False
         outermost = len(inside) - inside[::-1].index(self.model) - 1
-        return any(x is self.model or not self._at(x) for x in inside[:outermost])
+        if self.model in inside[:outermost]:
+            return True
+        calls = pairwise(inside[: outermost + 1])  # mostly of a child, which needs no search
+        return not all(x in outer._modules.values() or self._at(x) for x, outer in calls)
 
     def describe(self) -> str:
         """Path of the module, file and line of the model's code, in words."""
