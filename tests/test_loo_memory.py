@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.timing import peak_memory
 from numeric import attribute
@@ -40,6 +41,19 @@ def test_the_budget_is_kept(copies, attention):
     model = cases.tiny_bert(**sizes, attn_implementation=attention).float()
     ids = torch.randint(1, 11, (2, 64), generator=torch.Generator().manual_seed(0))
     budget = copies * needs(model, 63)
+    used = peak_memory(lambda: attribute(model, {"input_ids": ids}, "loo", memory=budget))
+    assert budget / 4 < used <= budget
+
+
+def test_the_budget_holds_the_logits_of_every_token():
+    config = GPT2Config(
+        n_embd=32, n_layer=2, n_head=2, vocab_size=20_000, n_positions=64,
+        bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(config).eval()
+    ids = torch.randint(1, 100, (1, 32))
+    budget = 8 * needs(model, 32)
     used = peak_memory(lambda: attribute(model, {"input_ids": ids}, "loo", memory=budget))
     assert budget / 4 < used <= budget
 

@@ -6,6 +6,8 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from numeric.fast import families
+
 AUTO = "auto"
 ON_CPU = 1 << 26
 """Bytes for "auto" on a CPU: more was no faster on BERT-base, and a quarter of it 10 % slower."""
@@ -55,6 +57,8 @@ def bytes_of_a_copy(model, tokens: Tensor, *, keys: Tensor, kept: Tensor) -> Ten
     layers = _size(model.config.get_text_config(), "num_hidden_layers")
     scores = 3 * heads * tokens * keys
     held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
+    if families.is_causal(model):  # every token has logits, which come after the layers
+        held = held.maximum(tokens * 2 * _size(model.config.get_text_config(), "vocab_size"))
     return held * model.dtype.itemsize
 
 
