@@ -85,6 +85,7 @@ REFUSED = {  # architecture, task, method, options, parts of the message
     "other logits": ("esm", CLASSES, "integrated-gradients", {}, "its logits become others"),
     "attention of two": ("bart", CLASSES, "attention-rollout", {}, "but none", '"attnlrp"'),
     "no attention": ("fnet", CLASSES, "attention-rollout", {}, "FNet", "but none"),
+    "shorter layers": ("funnel", CLASSES, "attention-rollout", {}, "(2, 4, 4, 8)", "sum to 1"),
     "scores, no weights": ("squeezebert", CLASSES, "attention-rollout", {}, "sum to 1"),
     "several rows": ("eurobert", CLASSES, "attention-rollout", {}, "last state of one token"),
 }  # fmt: skip

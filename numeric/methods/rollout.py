@@ -49,10 +49,12 @@ def _attentions(model, output, batch):
     tokens = None if batch.input_ids is None else real.shape[1]
 
     def fits(x):
-        if x is None or x.ndim != 4 or x.shape[-1] != (tokens or x.shape[-2]) or len(x) != size:
+        if x is None or x.ndim != 4 or len(x) != size or x.shape[-2] != x.shape[-1]:
+            return False
+        if tokens not in (None, x.shape[-1]):
             return False
         sums = x.sum(dim=-1).mT[real.expand(x.shape[0], x.shape[2])]
-        return x.shape[-2] == x.shape[-1] and torch.allclose(sums, sums.new_ones(()), atol=1e-2)
+        return torch.allclose(sums, sums.new_ones(()), atol=1e-2)
 
     if not found or not all(map(fits, found)):
         had = dict.fromkeys(str(x if x is None else tuple(x.shape)) for x in found)
