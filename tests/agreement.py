@@ -152,17 +152,16 @@ def dense_held_rms(x, w, c):
 # PyTorch: outputs whose backward pass is the rule.
 
 
-def layer_norm(rule, x, w, b):
-    return norms.RULES[kinds.LAYER_NORM, rule](
-        x, x.shape, w, b, norm_eps(x.detach().numpy()), eps=EPS
-    )
+def layer_norm(rule, x, w, b, *, eps=EPS):
+    small = norm_eps(x.detach().numpy())
+    return norms.RULES[kinds.LAYER_NORM, rule](x, x.shape, w, b, small, eps=eps)
 
 
-def fast_rms_norm(x, w):
+def rms_norm(x, w, *, composite=ATTNLRP, eps=EPS):
     """What stock models spell out, under the rules."""
     small = DEVIATION**2 - x.detach().pow(2).mean()
     x, w = x.clone(), nn.Parameter(w)  # relevance comes to results, not to leaves
-    with Propagation(nn.Module(), ATTNLRP, eps=EPS):
+    with Propagation(nn.Module(), composite, eps=eps):
         return w * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + small))
 
 
@@ -238,7 +237,7 @@ CASES = {
         (4, 4, 4),
         exact_held_rms,
         dense_held_rms,
-        fast_rms_norm,
+        rms_norm,
     ),
     "activation": Case(
         (4, 4),

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 import transformers
 from tokenizers import Tokenizer
+from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
 from numeric.reference import bert
@@ -144,3 +145,17 @@ def family_inputs(name):
         "input_ids": torch.tensor([[2, 17, 41, 5, 27, 3], [2, 44, 13, 3, pad, pad]]),
         "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]),
     }
+
+
+class Exponential(nn.Module):
+    """A function of activations that has no rule."""
+
+    def forward(self, x):
+        return x.exp()
+
+
+class ThroughNumpy(nn.Module):
+    """Values that come back from another library, which knows nothing of their past."""
+
+    def forward(self, x):
+        return torch.from_numpy(x.detach().numpy().copy())

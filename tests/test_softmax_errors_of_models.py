@@ -9,9 +9,7 @@ import torch
 from torch import nn
 from transformers import BertForTokenClassification, BertModel
 
-from axioms.composites import ATTNLRP
 from numeric.evaluation.softmax_errors import row_messages, softmax_errors
-from numeric.fast import scope
 from tests import cases
 from tests.softmax_loop import FIELDS, MESSAGES, close, readout_of
 from tests.test_bad_models import mpnet
@@ -249,9 +247,3 @@ def test_what_cannot_be_measured_is_refused(batch, name):
     contains(str(caught.value), *parts)
     if before:
         assert_same(before, snapshot(model))
-
-
-def test_rules_on_the_model_do_not_matter(tiny, batch):
-    want = softmax_errors(tiny, batch)
-    with scope.applied(tiny, ATTNLRP):
-        same(softmax_errors(tiny, batch), want, rtol=0, atol=0)

@@ -46,6 +46,12 @@ def lrp(
             logits = read_logits(model, batch, model(**batch.arguments()))
         target, logit = choose(rules.settle(logits))
         entries = rules.lookups
+        if not logit.requires_grad:
+            raise ValueError(
+                f"the logits of {type(model).__name__} do not depend on the words in any way that "
+                "torch shows: some module detaches its input, or leaves torch; explain a model "
+                "that does not"
+            )
         asked = [*(entry.embedding for entry in entries), *rules.turned.tensors()]
         found = torch.autograd.grad(logit.sum(), asked, allow_unused=turns)
     by_token = lambda of_entries: of_tokens(entries, of_entries, batch.input_ids)
