@@ -1,0 +1,65 @@
+"""The page of models names every architecture, adds up, and says what is measured now."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.architectures.build import TASKS, architectures
+from benchmarks.architectures.measure import COLUMNS, measure
+from benchmarks.architectures.page import YES, row
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "MODELS.md"
+CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
+SAMPLE = [
+    ("xlm-roberta", CLASSES), ("deberta-v2", CLASSES), ("t5", CLASSES), ("mpnet", CLASSES),
+    ("electra", ENTITIES), ("distilbert", ANSWERS), ("modernbert", MASKED),
+    ("gemma2", CAUSAL), ("phi3", CAUSAL), ("mixtral", CAUSAL), ("bloom", CAUSAL), ("rwkv", CAUSAL),
+    ("deit", IMAGES), ("convnext", IMAGES),
+]  # fmt: skip
+GOALS = {CLASSES: (90, 80), CAUSAL: (115, 90), IMAGES: (15, 0)}
+"""How many are explained and how many conserve, at least."""
+
+
+def rows(title):
+    """The lines of one table of the page, by their first cell."""
+    _, _, after = PAGE.read_text(encoding="utf-8").partition(title)
+    lines = after.split("\n## ")[0].splitlines()
+    return {x.split("|")[1].strip().strip("`"): x for x in lines if x.startswith("|")}
+
+
+def of(task):
+    lines = rows(f"\n## {task[0].upper()}{task[1:]}\n")
+    return {name: line for name, line in lines.items() if name not in ("architecture", "---")}
+
+
+def summary(task):
+    numbers = rows("| task |")[task].split("|")[2:-1]
+    return dict(zip(["architectures", "runs", *COLUMNS], map(int, numbers), strict=True))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_architecture_of_transformers_is_on_the_page(task):
+    assert list(of(task)) == sorted(architectures(task))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_summary_counts_the_lines(task):
+    cells = [line.split(" | ")[1 : 1 + len(COLUMNS)] for line in of(task).values()]
+    counts = summary(task)
+    assert counts["architectures"] == len(cells)
+    assert [counts[x] for x in COLUMNS] == [x.count(YES) for x in zip(*cells, strict=True)]
+
+
+@pytest.mark.parametrize("task", GOALS)
+def test_as_many_are_explained_and_conserve_as_we_aim_for(task):
+    explained, conserving = GOALS[task]
+    assert summary(task)["explained"] >= explained
+    assert summary(task)["conserves"] >= conserving
+
+
+@pytest.mark.parametrize(("name", "task"), SAMPLE)
+@pytest.mark.filterwarnings("ignore")  # of the architectures' own
+def test_a_line_is_what_is_measured_now(name, task):
+    sizes = re.compile(r"off by \S+")  # the last digit of an error may be the machine's
+    assert sizes.sub("", of(task)[name]) == sizes.sub("", row(measure((name, task))))
