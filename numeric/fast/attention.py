@@ -57,7 +57,7 @@ def attention(engine, name, func, args, kwargs, carrying):
 
 
 def _spelled_out(
-    query, key, value, mask, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+    query, key, value, mask, *, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
 ) -> Tensor:
     """The same by its operations, each of which is looked up."""
     if enable_gqa:
