@@ -11,8 +11,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
-from numeric.fast.propagation import outside
-from numeric.inputs import Modules, choose, prepare
+from numeric.fast import scope
+from numeric.fast.propagation import Propagation, outside
+from numeric.inputs import Modules, check_code, choose, prepare
 from numeric.methods.integrated_gradients import integrated_gradients
 from numeric.methods.loo import leave_one_out
 from numeric.methods.lrp import lrp
@@ -94,6 +95,31 @@ def explained(
         relevance = relevance * (batch.attention_mask == 1)
     residual = logit - relevance.sum(dim=1)
     return Attribution(relevance, chosen, logit, residual, name, used, details)
+
+
+def propagation(
+    model: PreTrainedModel, composite: str | Composite = "attnlrp", *, epsilon: float = 0.0
+) -> Propagation:
+    """A block in which plain autograd of your own code propagates relevance by ``composite``.
+
+    The gradient of a logit at an activation ``x`` is its relevance divided by ``x``:
+
+        with propagation(model, "cp-lrp"):
+            output = model(**inputs, output_hidden_states=True)
+            x, logit = output.hidden_states[1], output.logits[0, 1]
+            (gradient,) = torch.autograd.grad(logit, x)
+        relevance = (x * gradient).sum(-1)  # of every token behind the first layer, in logits
+
+    Take logits, and ask for gradients, inside the block: a rule at the end of a model, such as
+    that of a soft cap on logits, acts when these are used.  Gradients reach back to the embeddings
+    of words or patches, and to tensors of yours that require them.  Hooks may look at activations,
+    so that libraries built on autograd work, such as Captum with ``LayerGradientXActivation``.
+    The rules hold in this thread alone, and the model is never changed.
+    Raises ValueError (unknown rules, bad ``epsilon``, a model that is compiled or in train mode),
+    and on leaving the block UnassignedOperation (everything without a rule).
+    """
+    check_code(model)
+    return scope.applied(model, composite_of(composite, None)[1], eps=epsilon)
 
 
 def composite_of(method: str | Composite, share: str | None) -> tuple[str, Composite, str]:

@@ -49,6 +49,14 @@ def check_model(model: nn.Module) -> Modules:
     return modules
 
 
+def check_code(model: nn.Module) -> None:
+    """Raises ValueError unless the code of ``model`` can be seen and is the same at every run."""
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(f"model is a {type(model).__name__}; pass a Transformers model")
+    if problems := list(_code_problems(_modules(model))):
+        raise ValueError("\n".join(problems))
+
+
 def prepare(
     model: nn.Module,
     inputs: Mapping[str, Tensor],
@@ -149,18 +157,7 @@ def _model_problems(model, modules):
     if not isinstance(model, PreTrainedModel) or headless:
         yield f"model is a {name}; pass a Transformers sequence classifier"
         return
-    training = [path or "(root)" for path, m in modules if m.training]
-    if training:
-        yield (
-            f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
-            "relevance random; call model.eval() first"
-        )
-    compiled = [path or "(root)" for path, m in modules if m._compiled_call_impl]
-    if compiled:
-        yield (
-            f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
-            "the propagation rules; pass the model as it was before model.compile()"
-        )
+    yield from _code_problems(modules)
     hooked = dict.fromkeys(
         path or "(root)"
         for path, m in modules
@@ -184,6 +181,21 @@ def _model_problems(model, modules):
     parameters = patches.own_parameters([m for _, m in modules])
     if [x for x in parameters if x.is_inference()]:
         yield "model was made in inference mode and has no gradients; load it outside of that"
+
+
+def _code_problems(modules):
+    training = [path or "(root)" for path, m in modules if m.training]
+    if training:
+        yield (
+            f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
+            "relevance random; call model.eval() first"
+        )
+    compiled = [path or "(root)" for path, m in modules if m._compiled_call_impl]
+    if compiled:
+        yield (
+            f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
+            "the propagation rules; pass the model as it was before model.compile()"
+        )
 
 
 def mask_problems(model: nn.Module):

@@ -109,15 +109,15 @@ class Entries:
     def begin(self, call, out: Tensor, x, *rest, **named) -> Tensor:
         """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""
         weight = rest[0] if rest else named.get("weight")
-        if self.pixels:
+        if self.pixels and self.table is None:
             if not x.is_floating_point() or x.ndim < 3 or call.name == "batch_norm":
                 return out  # of weights, which some models standardise
-            self.pixels = False
+            self.table = weight
         elif weight is not self.table:
             return marked(out, TOKEN_TYPE) if id(weight) in self.types else out
         leaf = out.requires_grad_()
         embedding = leaf.clone()  # which code in place may change
-        entry = Entry(None if self.table is None else x, leaf, embedding, leaf.detach())
+        entry = Entry(None if self.pixels else x, leaf, embedding, leaf.detach())
         self.all.append(entry)
         self._follow(embedding, entry, entry.word, None)
         return embedding

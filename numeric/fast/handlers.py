@@ -24,6 +24,7 @@ from numeric.fast.marks import (
     chained,
     is_curved,
     is_number,
+    is_parameter,
     mark,
     marked,
     root_of,
@@ -90,12 +91,37 @@ def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
 
 def _ready(engine, x, kind):
     if isinstance(x, Tensor):
-        if x.requires_grad and x.is_leaf:
+        if x.requires_grad and is_parameter(x):
             return x.detach()
         return x if mark(x) is None else engine.settle(x, kind)
     if type(x) in (list, tuple):
         return type(x)(_ready(engine, y, kind) for y in x)
     return x
+
+
+def differentiate(engine, func, args, kwargs):
+    """``func`` of tensors as they stand in the graph: the rules that waited for a use act now."""
+    first, *others = args
+    if func in STARTS:
+        first, asked = _each(engine.settle, first), (*others, kwargs.get("inputs"))
+    else:
+        asked = args if func in LISTENS else ()
+    if any(mark(x) == PRODUCT for x in _tensors(asked)):
+        raise ValueError(
+            f"{func.__name__} at a product of two activations, {engine.places.describe()}: its "
+            "relevance is decided where it is used; ask at a tensor that is computed from it"
+        )
+    settle = lambda x: x if mark(x) == PRODUCT else engine.settle(x)
+    named = {key: _each(settle, x) for key, x in kwargs.items()}
+    return func(*(_each(settle, x) for x in (first, *others)), **named)
+
+
+STARTS = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
+LISTENS = {Tensor.retain_grad, Tensor.register_hook}
+
+
+def _each(function, x):
+    return type(x)(map(function, x)) if type(x) in (list, tuple) else function(x)
 
 
 def move(engine, name, func, args, kwargs, carrying):

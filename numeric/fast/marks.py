@@ -22,11 +22,12 @@ class Chain:
     function it is, wherever the root comes from.
     """
 
-    __slots__ = ("curved", "key", "replay", "root", "settled")
+    __slots__ = ("curved", "key", "places", "replay", "root", "settled")
 
     def __init__(self, root: Tensor, replay: Callable, key: tuple, *, curved: bool):
         self.root, self.replay, self.key, self.curved = root, replay, key, curved
         self.settled: Tensor | None = None
+        self.places: list | None = None  # where it was computed, if that is asked
 
     def slope_at_zero(self) -> float:
         """The derivative at 0, which is computed once for every function."""
@@ -60,10 +61,15 @@ def marked(x: Tensor, what) -> Tensor:
 
 
 def carries(x) -> bool:
-    """Whether relevance comes to ``x``; parameters, whose gradients a user may want, are leaves."""
+    """Whether relevance comes to ``x``; parameters may require gradients, too."""
     if not isinstance(x, Tensor):
         return False
-    return not x.is_leaf if x.requires_grad else is_curved(x)
+    return not is_parameter(x) if x.requires_grad else is_curved(x)
+
+
+def is_parameter(x: Tensor) -> bool:
+    """Of tensors that require gradients; a leaf that is a plain tensor is an input of the user."""
+    return x.is_leaf and type(x) is not Tensor
 
 
 def reached(values) -> list[Tensor]:
@@ -71,7 +77,7 @@ def reached(values) -> list[Tensor]:
     found = []
     for x in values:
         if isinstance(x, Tensor):
-            if not x.is_leaf if x.requires_grad else is_curved(x):
+            if not is_parameter(x) if x.requires_grad else is_curved(x):
                 found.append(x)
         elif type(x) in (list, tuple):
             found += reached(x)

@@ -15,6 +15,7 @@ FUNCTION = "function"  # acts on each entry by itself
 DEVIATION = "deviation"  # what norms divide by
 SOFTMAX, LAYER_NORM, ATTENTION = "softmax", "layer_norm", "attention"
 EMBEDDING = "embedding"
+GRADIENT = "gradient"  # asks for gradients of, or at, what a rule may still wait for
 COMPOSITE = "composite"  # a function of torch in Python, whose own calls are looked up
 
 _NAMES = {
@@ -22,14 +23,14 @@ _NAMES = {
         size dim ndimension numel nelement element_size stride storage_offset data_ptr
         is_contiguous is_floating_point is_complex is_inference item tolist numpy __len__
         __bool__ __int__ __float__ __index__ __repr__ __str__ __format__ __hash__ __contains__
-        __array__ __dir__ get_device requires_grad_ register_hook retain_grad detach detach_
+        __array__ __dir__ get_device detach detach_
         eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ equal allclose isclose isnan
         isinf isfinite isin logical_and logical_or logical_not logical_xor any all argmax argmin
         argsort nonzero unique bincount histc searchsorted bucketize one_hot count_nonzero
         ones_like zeros_like empty_like full_like rand_like randn_like new_zeros new_ones
         new_full new_empty new_tensor sign signbit floor ceil round is_same_size bernoulli
         multinomial _set_grad_enabled is_grad_enabled finfo result_type promote_types
-        grad backward _assert_async is_nonzero untyped_storage storage dtype device is_tensor
+        _assert_async is_nonzero untyped_storage storage dtype device is_tensor
         is_storage is_nested""",
     MOVE: """
         view view_as reshape reshape_as transpose transpose_ t swapaxes swapdims movedim moveaxis
@@ -46,7 +47,7 @@ _NAMES = {
         median max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d
         boolean_dispatch max_pool1d_with_indices max_pool2d_with_indices broadcast_tensors
         native_dropout real imag T mT H mH identity align_to refine_names rename resolve_conj
-        resolve_neg conj nan_to_num unsafe_chunk unsafe_split expand_copy requires_grad""",
+        resolve_neg conj nan_to_num unsafe_chunk unsafe_split expand_copy""",
     CAST: "to float double half bfloat16 type type_as",
     SUM: """
         sum mean cumsum nansum nanmean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
@@ -72,6 +73,8 @@ _NAMES = {
     LAYER_NORM: "layer_norm",
     ATTENTION: "scaled_dot_product_attention",
     EMBEDDING: "embedding",
+    GRADIENT: """
+        grad backward requires_grad requires_grad_ retain_grad register_hook grad_fn is_leaf""",
     COMPOSITE: "multi_head_attention_forward glu rms_norm normalize group_norm",
 }
 ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}

@@ -21,7 +21,16 @@ from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import handlers, rules
 from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import COSINE, HELD, PRODUCT, SINE, WEIGHTS, Chain, mark, marked, reached
-from numeric.fast.operations import CAST, EMBEDDING, LINEAR, MOVE, NOTHING, ROLES, SOFTMAX
+from numeric.fast.operations import (
+    CAST,
+    EMBEDDING,
+    GRADIENT,
+    LINEAR,
+    MOVE,
+    NOTHING,
+    ROLES,
+    SOFTMAX,
+)
 from numeric.fast.places import Places
 from numeric.fast.rotary import Turned
 
@@ -58,7 +67,8 @@ def _call(func):
     name = func.__name__
     if name == "__get__":  # of an attribute, most of which are sizes and the like
         name = func.__self__.__name__
-        return Call(name, MOVE if ROLES.get(name) == MOVE else NOTHING)
+        role = ROLES.get(name)
+        return Call(name, role if role in (MOVE, GRADIENT) else NOTHING)
     if name in ROLES:
         return Call(name, ROLES[name])
     if operator := SPECIAL.fullmatch(name):
@@ -151,6 +161,8 @@ class Propagation(TorchFunctionMode):
         call = _CALLS.get(func) or call_of(func)
         if call.role == NOTHING or _INNERMOST.block is not self:
             return func(*args, **kwargs)
+        if call.role == GRADIENT:
+            return handlers.differentiate(self, func, args, kwargs)
         carrying = reached(args)
         if kwargs:
             carrying += reached(kwargs.values())
@@ -164,6 +176,8 @@ class Propagation(TorchFunctionMode):
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
         out = self._act(call, call.instead or func, args, kwargs, carrying)
+        if self.asks and type(what := mark(out)) is Chain:
+            what.places = self.places.operations(kinds.ACTIVATION)
         if not call.writes:
             return out
         args[0].copy_(self.settle(out))
@@ -223,11 +237,11 @@ class Propagation(TorchFunctionMode):
             )
         return self.lookups[0]
 
-    def rule(self, kind: str) -> str:
-        """The rule of the operation that is running."""
+    def rule(self, kind: str, places: list[Operation] | None = None) -> str:
+        """The rule of the operation at ``places``, by default of the one that is running."""
         if not self.asks:
             return self.composite.rules[kind]
-        places = self.places.operations(kind)
+        places = places or self.places.operations(kind)
         self.recorded += places
         (found, *others) = dict.fromkeys(
             self.composite.rule(kind, layer=place.layer, module=place.module) for place in places
@@ -258,7 +272,7 @@ class Propagation(TorchFunctionMode):
     def _of_chain(self, chain, y):
         if chain.key[0] == "exp":
             self.refuse("exp, outside of a softmax")
-        if self.rule(kinds.ACTIVATION) == kinds.GRADIENT:
+        if self.rule(kinds.ACTIVATION, chain.places) == kinds.GRADIENT:
             return chain.replay(chain.root)
         if chain.key in handlers.SQUARES:  # whose slope y / x is x
             return chain.root * chain.root.detach()
