@@ -56,20 +56,21 @@ def attribute(
     target: int | Sequence[int] | Tensor | None = None,
     **options,
 ) -> Attribution:
-    """How much each token, or patch of an image, contributes to one logit of a classifier.
+    """How much each token, or position of an image, contributes to one logit of a model.
 
     ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
     processor's, (batch, channel, height, width).
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
-    None (the predicted class), a class, or one class per example.  The relevance of a token
+    None (the predicted class), a class, or one class per example; of a causal language model it is
+    the token that follows the last one.  The relevance of a token
     under LRP is that of its word + position + type embedding before the first LayerNorm, summed
     over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit),
     ``share="word"`` and ``positions="signed"``, are those of the method's own function in
     ``numeric.methods``.
-    Runs in the model's dtype, autocast or not, on a twin that shares the model's weights: the model
-    itself is never changed, and several threads may use it at once, but not train it meanwhile.
+    Runs in the model's dtype, autocast or not.  The model itself is never changed, and several
+    threads may use it at once, but not train it meanwhile.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
-    UnassignedOperation (all modules without a rule).
+    UnassignedOperation (all functions without a rule).
     """
     return explained(model, inputs, target, *resolve(method, options))
 

@@ -1,4 +1,4 @@
-"""Rules and hooks are put on a twin of a model, so that the model itself is never changed."""
+"""Hooks and options are put on a twin of a model, so that the model itself is never changed."""
 
 import copy
 from collections.abc import Iterable
@@ -47,12 +47,6 @@ def change_output(module: nn.Module, change) -> None:
 
 def change_input(module: nn.Module, change) -> None:
     module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:]))
-
-
-def set_attention(module: nn.Module, name: str, configs: dict[int, object]) -> None:
-    """One module under another attention implementation, ``configs`` as in ``set_option``."""
-    # A name alone would reach configs within.
-    set_option(module, "_attn_implementation", {"": name}, configs)
 
 
 def set_option(module: nn.Module, option: str, value, configs: dict[int, object]) -> None:
