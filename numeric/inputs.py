@@ -316,8 +316,16 @@ def _range_problems(name, ids, size):
 
 
 def read_logits(model: nn.Module, batch: Batch, output) -> Tensor:
-    """The logits that are explained: (batch, class), of a language model at the last real token."""
-    logits = output.logits
+    """The logits that are explained: (batch, class), of a language model at the last real token.
+
+    Raises ValueError for a model that gives none under that name.
+    """
+    logits = getattr(output, "logits", None)
+    if logits is None:
+        raise ValueError(
+            f"{type(model).__name__} gives {', '.join(output)} and no logits; only classifiers and "
+            "causal language models can be explained"
+        )
     if logits.ndim != 3 or not families.is_causal(model):
         return logits
     return logits[torch.arange(len(logits), device=logits.device), read_tokens(model, batch)]

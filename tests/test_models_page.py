@@ -17,7 +17,7 @@ SAMPLE = [
     ("gemma2", CAUSAL), ("phi3", CAUSAL), ("mixtral", CAUSAL), ("bloom", CAUSAL), ("rwkv", CAUSAL),
     ("deit", IMAGES), ("convnext", IMAGES),
 ]  # fmt: skip
-GOALS = {CLASSES: (90, 80), CAUSAL: (115, 90), IMAGES: (15, 0)}
+LEAST = {CLASSES: (90, 80), CAUSAL: (115, 90), IMAGES: (15, 0)}
 """How many are explained and how many conserve, at least."""
 
 
@@ -51,9 +51,9 @@ def test_the_summary_counts_the_lines(task):
     assert [counts[x] for x in COLUMNS] == [x.count(YES) for x in zip(*cells, strict=True)]
 
 
-@pytest.mark.parametrize("task", GOALS)
-def test_as_many_are_explained_and_conserve_as_we_aim_for(task):
-    explained, conserving = GOALS[task]
+@pytest.mark.parametrize("task", LEAST)
+def test_at_least_so_many_are_explained_and_conserve(task):
+    explained, conserving = LEAST[task]
     assert summary(task)["explained"] >= explained
     assert summary(task)["conserves"] >= conserving
 

@@ -28,7 +28,7 @@ _NAMES = {
         isinf isfinite isin logical_and logical_or logical_not logical_xor any all argmax argmin
         argsort nonzero unique bincount histc searchsorted bucketize one_hot count_nonzero
         ones_like zeros_like empty_like full_like rand_like randn_like new_zeros new_ones
-        new_full new_empty new_tensor sign signbit floor ceil round is_same_size bernoulli
+        new_full new_empty new_tensor signbit is_same_size bernoulli
         multinomial _set_grad_enabled is_grad_enabled finfo result_type promote_types
         _assert_async is_nonzero untyped_storage storage dtype device is_tensor
         is_storage is_nested""",
@@ -67,7 +67,7 @@ _NAMES = {
         gelu relu relu6 silu tanh sigmoid softplus elu celu selu leaky_relu prelu mish hardswish
         hardsigmoid hardtanh logsigmoid softsign tanhshrink threshold erf erfc exp exp2 expm1 log
         log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp clip clamp_min
-        clamp_max reciprocal xlogy float_power pow_ abs_""",
+        clamp_max reciprocal round floor ceil trunc sign xlogy float_power pow_ abs_""",
     DEVIATION: "rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm",
     SOFTMAX: "softmax",
     LAYER_NORM: "layer_norm",
