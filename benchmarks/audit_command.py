@@ -87,25 +87,28 @@ def _text(classifier, text):
 
 def _image(classifier, path):
     """Positions of a vision transformer: those set before the patches, then patches by row."""
+    inputs = classifier.processor(picture(path), return_tensors="pt")
+    size = classifier.model.config.patch_size
+    _, _, height, width = inputs["pixel_values"].shape
+    patches = [f"{y},{x}" for y in range(height // size) for x in range(width // size)]
+    return inputs, {"input": str(path or PATTERN), "tokens": ["[CLS]", *patches]}
+
+
+def picture(path: Path | None = None):
+    """An image file, or by default a fixed pattern; ValueError if it cannot be read."""
     from PIL import Image
 
+    if path is None:
+        return Image.fromarray(_pattern())
     try:
-        if path:
-            with Image.open(path) as file:
-                picture = file.convert("RGB")
-        else:
-            picture = Image.fromarray(_pattern())
+        with Image.open(path) as file:
+            return file.convert("RGB")
     except Exception as error:  # of any type, as its readers meet what they did not expect
         if isinstance(error, OSError) and error.strerror:
             raise
         raise ValueError(
             f"--image {path} is no image that can be read ({error}); pass a PNG or a JPEG"
         ) from error
-    inputs = classifier.processor(picture, return_tensors="pt")
-    size = classifier.model.config.patch_size
-    _, _, height, width = inputs["pixel_values"].shape
-    patches = [f"{y},{x}" for y in range(height // size) for x in range(width // size)]
-    return inputs, {"input": str(path or PATTERN), "tokens": ["[CLS]", *patches]}
 
 
 def _pattern():

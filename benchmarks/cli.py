@@ -1,4 +1,4 @@
-"""The command line: ``lrp-axioms prove | explain | attribute | audit | reproduce | report``."""
+"""The command line: ``lrp-axioms prove | explain | attribute | audit | plan | reproduce ...``."""
 
 import atexit
 import gc
@@ -27,6 +27,7 @@ from benchmarks.console import (
     track,
 )
 from benchmarks.files import check_sentence
+from benchmarks.plan_command import plan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -132,6 +133,7 @@ def explain(
 
 app.command()(attribute)
 app.command()(audit)
+app.command()(plan)
 
 
 @app.command()

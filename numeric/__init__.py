@@ -9,6 +9,7 @@ _HOME = {
     "audit": "numeric.auditing.audit",
     "assert_conserves": "numeric.auditing.testing",
     "compiled": "numeric.compiling",
+    "plan": "numeric.planning",
     "propagation": "numeric.attribution",
     "sweep": "numeric.fast.sweep",
 }

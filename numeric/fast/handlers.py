@@ -236,10 +236,11 @@ def _matmul(engine, name, func, args, kwargs, carrying):
         engine.refuse(f"{name} of {len(carrying)} activations")
     if not weights:
         return marked(run(engine, func, args, kwargs), PRODUCT)
-    if engine.rule(kinds.READOUT) == kinds.VALUE_ONLY:
+    rule = engine.rule(kinds.READOUT)
+    if rule == kinds.VALUE_ONLY:
         cut = lambda x: x.detach() if mark(x) == WEIGHTS else x
         args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in args]
-    return engine.apply(kinds.READOUT, run(engine, func, args, kwargs))
+    return AT_OUTPUT[kinds.READOUT, rule](run(engine, func, args, kwargs), engine.eps, None)
 
 
 def _tensors(args):

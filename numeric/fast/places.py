@@ -3,11 +3,13 @@
 import re
 import sys
 from itertools import groupby, pairwise
+from pathlib import Path
 
 from torch import nn
 
 from axioms.composites import Operation
 
+OURS = str(Path(__file__).parents[1])
 LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|blocks?)\.(\d+)(?=\.|$)")
 
 
@@ -74,10 +76,13 @@ class Places:
     def describe(self) -> str:
         """Path of the module, file and line of the model's code, in words."""
         (path, *_), _ = self.module()
+        return f"{path or '(root)'} ({self.line()})"
+
+    def line(self) -> str:
+        """File and line of the model's code."""
         own = (f for f in self._frames() if not _is_ours(f.f_code.co_filename))
         frame = next(own, None)
-        line = f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}" if frame else "?"
-        return f"{path or '(root)'} ({line})"
+        return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?"
 
 
 def layer_of(path: str) -> int | None:
@@ -87,4 +92,4 @@ def layer_of(path: str) -> int | None:
 
 
 def _is_ours(file):
-    return "/torch/" in file or "/numeric/fast/" in file
+    return "/torch/" in file or file.startswith(OURS)

@@ -1,0 +1,174 @@
+"""What LRP will do to a model: every operation that a rule acts on, in order."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from axioms import kinds
+from axioms.composites import Composite, Operation, UnassignedOperation
+from numeric.attribution import composite_of
+from numeric.fast.handlers import KNOWN
+from numeric.fast.operations import ATTENTION, FUNCTION, ROLES
+from numeric.fast.places import LAYER, Places
+from numeric.fast.propagation import Propagation, call_of, outside
+from numeric.inputs import prepare
+
+UNKNOWN = "unknown"  # kind of a function that is in no table
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedOperation(Operation):
+    """One operation, the torch functions that compute it, and the rule that will act there."""
+
+    function: str
+    line: str  # of the model's code: file:number
+    rule: str | None = None  # None: there is none, and the model is refused
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All operations of one model in the order in which they run; ``print`` shows it on a screen.
+
+    refusal: the error with which ``attribute`` will refuse, if some operations have no rule
+    """
+
+    model: str
+    composite: str
+    operations: tuple[PlannedOperation, ...]
+    refusal: str | None
+
+    def __str__(self):
+        head = f"{self.model} by {self.composite}: {len(self.operations)} operations"
+        lacking = sum(op.rule is None for op in self.operations)
+        return "\n".join([head + f", {lacking} without a rule" * bool(lacking), *_text(self)])
+
+
+def plan(
+    model: PreTrainedModel, inputs: Mapping[str, Tensor], composite: str | Composite = "attnlrp"
+) -> Plan:
+    """What ``attribute(model, inputs, composite)`` will do at epsilon 0, by one forward pass.
+
+    Nothing is explained, and what has no rule is listed in its place.
+    Raises ValueError (bad inputs; rules for layers or modules that the model does not have).
+    """
+    _, composite, _ = composite_of(composite, None)
+    with outside(), torch.inference_mode(mode=False), torch.enable_grad():
+        batch, refusal = prepare(model, inputs), None
+        planner = _Planner(model, composite)
+        try:
+            with torch.autocast(model.device.type, enabled=False), planner:
+                for x in model(**batch.arguments()).values():
+                    if isinstance(x, Tensor):
+                        x.contiguous()  # a use, at which rules act that wait for one
+        except UnassignedOperation as error:
+            if error.__cause__ is not None:  # the model failed in mid-pass
+                raise
+            refusal = str(error)
+    return Plan(type(model).__name__, composite.name, tuple(planner.planned), refusal)
+
+
+class _Lines(Places):
+    """Places with the lines of code that these are at, and the function that runs there."""
+
+    function = ""
+
+    def operations(self, kind):
+        known = {"function": self.function, "line": self.line()}
+        return [PlannedOperation(**vars(place), **known) for place in super().operations(kind)]
+
+
+class _Planner(Propagation):
+    def __init__(self, model, composite):
+        super().__init__(model, composite)
+        self.asks, self.places = True, _Lines(model)
+        self.planned: list[PlannedOperation] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        around, self.places.function = self.places.function, call_of(func).name
+        try:
+            return super().__torch_function__(func, types, args, kwargs)
+        finally:
+            self.places.function = around
+
+    def rule(self, kind, places=None):
+        (place, *_) = places = places or self.places.operations(kind)
+        if kind in (kinds.SCORES, kinds.BILINEAR) and ROLES.get(place.function) != ATTENTION:
+            place = replace(place, function="matmul")  # whose user decides on its kind
+        rule = self.composite.rule(kind, layer=place.layer, module=place.module)
+        self.planned.append(replace(place, rule=rule if (kind, rule) in KNOWN else None))
+        return super().rule(kind, places)
+
+    def _of_chain(self, chain, y):
+        chain.places = [replace(place, function=_functions(chain.key)) for place in chain.places]
+        return super()._of_chain(chain, y)
+
+    def refuse(self, what):
+        super().refuse(what)
+        self.planned.append(replace(self.places.operations(UNKNOWN)[0], function=what))
+
+
+def _functions(key) -> str:
+    """Of a chain those that are activation functions; of x * x the product."""
+    names = [name for name in dict.fromkeys(_names(key)) if ROLES.get(name) == FUNCTION]
+    return ", ".join(names) or key[0]
+
+
+def _names(key):
+    for part in key[1:]:
+        if isinstance(part, tuple):
+            yield from _names(part)
+    yield key[0]
+
+
+def _text(plan):
+    """The operations by layer; layers that are alike are one paragraph."""
+    folded: dict[tuple, list] = {}
+    for (stem, layer), run in groupby(plan.operations, _layer):
+        counts = Counter(_line(op, stem) for op in run)
+        folded.setdefault((stem, tuple(counts)), []).append((layer, counts))
+    rows = [row for _, lines in folded for row in lines]
+    widths = [max((len(row[k]) for row in rows), default=0) for k in range(4)]
+    for (stem, lines), found in folded.items():
+        yield f"\n{_title(stem, [layer for layer, _ in found])}"
+        for row in lines:
+            words = "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=False))
+            yield f"  {words}  {row[-1]}{_times([counts[row] for _, counts in found])}"
+
+
+def _layer(op):
+    """Where the layers are that an operation is in one of, and its number."""
+    found = LAYER.search(op.module)
+    return (op.module[: found.start(1) - 1], op.layer) if found else ("", None)
+
+
+def _line(op, stem):
+    module = op.module.removeprefix(f"{stem}.{op.layer}").strip(".") if stem else op.module
+    return (
+        op.kind,
+        op.rule or "no rule",
+        op.function,
+        module or ("(itself)" if stem else "(root)"),
+        op.line,
+    )
+
+
+def _title(stem, layers):
+    if not stem:
+        return "outside of the layers" + f", {len(layers)} times" * (len(layers) > 1)
+    numbers = sorted(set(layers))
+    runs = groupby(enumerate(numbers), lambda item: item[1] - item[0])
+    spans = [[number for _, number in run] for _, run in runs]
+    words = ", ".join(f"{s[0]} to {s[-1]}" if len(s) > 1 else str(s[0]) for s in spans)
+    return f"layer{'s' * (len(numbers) > 1)} {words} of {stem}"
+
+
+def _times(counts):
+    few, many = min(counts), max(counts)
+    if many == 1:
+        return ""
+    return f" x {many}" if few == many else f" x {few} to {many}"
