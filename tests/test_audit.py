@@ -228,12 +228,31 @@ def test_a_target_is_explained_and_an_impossible_one_refused():
         audit(model, inputs, target=3)
 
 
-def test_fused_attention_is_refused_by_name_with_the_remedy():
-    model, inputs = cases.family("bert")
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_a_model_with_fused_attention_is_audited_as_one_that_spells_it_out(name):
+    model, inputs = cases.family(name)
+    one = {key: x[:1] for key, x in inputs.items()}
+    assert model.config._attn_implementation == "sdpa"
+    fused = audit(model, one)
+    assert model.config._attn_implementation == "sdpa"
+    spelled_out, _ = cases.family(name, attn_implementation="eager")
+    assert (fused.relevance == audit(spelled_out, one).relevance).all()
+
+
+class Fusing(nn.Module):
+    """Code that calls the fused kernel itself, whatever the model is set to."""
+
+    def forward(self, x):
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_attention_that_code_fuses_itself_is_refused_by_name_with_the_remedy():
+    model, inputs = cases.family("bert", attn_implementation="eager")
+    model.bert.encoder.layer[1].intermediate.intermediate_act_fn = Fusing().eval()
     with pytest.raises(ValueError, match="scaled_dot_product_attention") as caught:
         audit(model, {key: x[:1] for key, x in inputs.items()})
-    assert "bert.encoder.layer.1.attention.self (modeling_bert.py" in str(caught.value)
-    assert 'set_attn_implementation("eager")' in str(caught.value)
+    assert "bert.encoder.layer.1.intermediate" in str(caught.value)
+    assert "spell it out" in str(caught.value)
 
 
 class Strange(nn.Module):

@@ -55,7 +55,8 @@ class Capture:
 def capture(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Capture:
     """The graph of ``model`` for inputs of this shape; the model is left as it was.
 
-    Raises ValueError for attention in one fused operation, for code that torch.export cannot
+    Attention is spelled out there, whatever implementation the model is set to.
+    Raises ValueError for code of the model that fuses attention itself, for code that torch.export cannot
     follow, and for operations outside the closed table, all of them listed with their places.
     """
     program = _export(model, inputs)
@@ -85,6 +86,8 @@ def _export(model, inputs):
     model = patches.twin(model)  # because torch.export changes what it is given
     # A cache is no tensor, and nobody reads it here.
     patches.set_everywhere(model.modules(), "use_cache", value=False)
+    # Inside fused attention no rule could be seen; spelled out it computes the same.
+    patches.attention_implementation(model.modules(), "eager")
     try:
         with (
             ONE_AT_A_TIME,
@@ -278,7 +281,7 @@ def _fused(target):
 def _explain(problems):
     fused = any(target in problem for problem in problems for target in FUSED)
     advice = (
-        '\nSpell attention out: model.set_attn_implementation("eager").'
+        "\nThe model's own code calls it; spell it out there, as a product, a softmax, a product."
         if fused
         else "\nAdd them to OPERATIONS of numeric/auditing/operations.py, with a rule that fits."
     )
