@@ -238,8 +238,9 @@ def report(
 
 
 def _print_notes(result):
-    for note in result.notes:
-        console.print(Padding(Text(note), (0, 0, 1, 1)))
+    for number, note in enumerate(result.notes, start=1):
+        below = int(number == len(result.notes))
+        console.print(Padding(Text(note), (0, 0, below, 1)))
 
 
 def _caption(a, total):

@@ -28,8 +28,10 @@ def test_leave_one_out_costs_many_lrp_passes(bert, timed, ratios, benchmark):
         name = f"LOO / AttnLRP, 1 text of {row['tokens']} tokens{WHERE}"
         ratios.note(name, timing.loo_over_attnlrp(row), group=GROUP, better="higher")
     exponents = {name: exponent for name, (exponent, _) in timing.growth(rows).items()}
+    assert {"loo", "attnlrp"} <= exponents.keys()
+    if not timed:  # of one round on a busy machine an exponent may be anything
+        return
     if DEVICE == "cpu":  # a GPU takes one time for one text of any length here: no exponent
         for name in ("loo", "attnlrp"):
             ratios.note(f"exponent of {timing.LABELS[name]}", [exponents[name]], group=GROUP)
-    if timed or DEVICE == "cpu":
-        assert exponents["loo"] > exponents["attnlrp"]
+    assert exponents["loo"] > exponents["attnlrp"]

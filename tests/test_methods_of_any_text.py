@@ -83,10 +83,9 @@ REFUSED = {  # architecture, task, method, options, parts of the message
     "no lookup": ("canine", CLASSES, "integrated-gradients", {}, "inputs_embeds", '"loo"'),
     "ids needed too": ("longformer", CLASSES, "integrated-gradients", {}, "it ends in", '"loo"'),
     "other logits": ("esm", CLASSES, "integrated-gradients", {}, "its logits become others"),
-    "attention of two": ("bart", CLASSES, "attention-rollout", {}, "but none", '"attnlrp"'),
+    "attention of two": ("bart", CLASSES, "attention-rollout", {}, "an encoder and", '"attnlrp"'),
     "no attention": ("fnet", CLASSES, "attention-rollout", {}, "FNet", "but none"),
     "shorter layers": ("funnel", CLASSES, "attention-rollout", {}, "(2, 4, 4, 8)", "sum to 1"),
-    "scores, no weights": ("squeezebert", CLASSES, "attention-rollout", {}, "sum to 1"),
     "several rows": ("eurobert", CLASSES, "attention-rollout", {}, "last state of one token"),
 }  # fmt: skip
 

@@ -88,10 +88,12 @@ def test_all_offenders_of_all_kinds_are_named_at_once_whichever_way_rules_are_ap
     before, messages = snapshot(model), set()
     for epsilon in (0.0, 1e-6):
         messages.add(refused(UnassignedOperation, model, batch, composite, epsilon=epsilon))
-    ways = (
-        lambda: sweep(model, batch, [ATTNLRP, composite]),
-        lambda: compiled(model, composite, disable=True).__enter__()(batch),
-    )
+
+    def in_a_block():
+        with compiled(model, composite, disable=True) as explain:
+            explain(batch)
+
+    ways = (lambda: sweep(model, batch, [ATTNLRP, composite]), in_a_block)
     for way in ways:
         with pytest.raises(UnassignedOperation) as error:
             way()

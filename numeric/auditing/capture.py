@@ -56,8 +56,8 @@ def capture(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Capture:
     """The graph of ``model`` for inputs of this shape; the model is left as it was.
 
     Attention is spelled out there, whatever implementation the model is set to.
-    Raises ValueError for code of the model that fuses attention itself, for code that torch.export cannot
-    follow, and for operations outside the closed table, all of them listed with their places.
+    Raises ValueError for code that fuses attention itself, code that torch.export cannot follow,
+    and operations outside the closed table, all of them listed with their places.
     """
     program = _export(model, inputs)
     builder = _Builder(program)

@@ -279,8 +279,11 @@ def _function(engine, name, func, args, kwargs, carrying):
 SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x", 2)}
 
 
+ROOTS = ("sqrt", "rsqrt")
+
+
 def _deviation(engine, name, func, args, kwargs, carrying):
-    if is_curved(carrying[0]):  # the root of a function, as of softplus, and not of a variance
+    if name in ROOTS and is_curved(carrying[0]):  # of a function such as softplus, no variance
         return _function(engine, name, func, args, kwargs, carrying)
     out = run(engine, func, args, kwargs)
     return out if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT else _held(out)

@@ -52,6 +52,11 @@ class Places:
                 return paths, found
         return [""], self.model
 
+    def inside(self) -> bool:
+        """Whether the innermost module that is running is one of this model."""
+        found = next(self._running(), None)
+        return found is not None and bool(self._at(found))
+
     def operations(self, kind: str) -> list[Operation]:
         """The operation that is running, once for each path of its module."""
         paths, _ = self.module()

@@ -2,8 +2,10 @@
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from numeric.fast.patches import attention_implementation, twin
+from numeric.fast.places import Places
 from numeric.inputs import first_map, read_logits, read_tokens
 
 VARIANTS = ("paper", "abnar-zuidema")
@@ -21,17 +23,20 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
-    model = twin(model)  # on which Transformers leaves hooks of its own
+    model = twin(model)
     attention_implementation(model.modules(), "eager")
     row = read_tokens(model, batch)
-    wanted = {"output_attentions": True, "output_hidden_states": row is None}
+    states: list[Tensor] = []
     with torch.set_grad_enabled(row is None):
         if row is None and (first := first_map(model)) is not None:
             first.register_forward_hook(_needs_gradient)
-        output = model(**batch.arguments(), **wanted)
+            model.base_model.register_forward_hook(lambda _m, _i, out: states.append(out[0]))
+        # Not output_attentions=True: that is no longer kept apart by thread while code is exported.
+        with _Softmaxes(model) as softmaxes:
+            output = model(**batch.arguments())
         target, logit = choose(read_logits(model, batch, output))
-        layers = _attentions(model, output, batch)
-        row = _row(model, output, logit) if row is None else row
+        layers = _attentions(model, softmaxes.found, batch)
+        row = _row(model, states, logit) if row is None else row
     rollout = None
     for attention in layers:
         wide = torch.promote_types(model.dtype, torch.float32)
@@ -42,22 +47,38 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     return rollout[torch.arange(len(row), device=row.device), row], target, logit.detach(), {}
 
 
-def _attentions(model, output, batch):
+class _Softmaxes(TorchFunctionMode):
+    """What every softmax of a model over four axes gives, in the order of the calls."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.places = Places(model)
+        self.found: list[Tensor] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if func.__name__ == "softmax" and out.ndim == 4 and self.places.inside():
+            self.found.append(out)
+        return out
+
+
+def _attentions(model, found, batch):
     """(batch, head, query, key) of every layer."""
-    found = output.get("attentions") or ()
-    size, real = len(output.logits), batch.attention_mask == 1
+    size, real = len(batch.attention_mask), batch.attention_mask == 1
     tokens = None if batch.input_ids is None else real.shape[1]
 
     def fits(x):
-        if x is None or x.ndim != 4 or len(x) != size or x.shape[-2] != x.shape[-1]:
+        if len(x) != size or x.shape[-2] != x.shape[-1]:
             return False
         if tokens not in (None, x.shape[-1]):
             return False
         sums = x.sum(dim=-1).mT[real.expand(x.shape[0], x.shape[2])]
         return torch.allclose(sums, sums.new_ones(()), atol=1e-2)
 
-    if not found or not all(map(fits, found)):
-        had = dict.fromkeys(str(x if x is None else tuple(x.shape)) for x in found)
+    two = getattr(model.config, "is_encoder_decoder", False)
+    if two or not found or not all(map(fits, found)):
+        had = dict.fromkeys(str(tuple(x.shape)) for x in found)
+        had = ["those of an encoder and a decoder"] if two else had
         raise ValueError(
             f"{type(model).__name__} gives no attention weights (batch, head, token, token) that "
             f"sum to 1 in every layer, whose product to take, but {', '.join(had) or 'none'}; pass "
@@ -70,10 +91,9 @@ def _needs_gradient(_module, _args, out):
     return out.requires_grad_().clone() if isinstance(out, Tensor) else out
 
 
-def _row(model, output, logit):
+def _row(model, states, logit):
     """The token whose last state every logit is read from."""
-    states = output.hidden_states[-1] if output.get("hidden_states") else None
-    known = states is not None and states.requires_grad
+    known = len(states) == 1 and isinstance(states[0], Tensor) and states[0].requires_grad
     (c,) = torch.autograd.grad(logit.sum(), states, allow_unused=True) if known else (None,)
     rows = None if c is None or c.ndim != 3 else c.abs().amax(dim=-1) > 0
     if rows is None or (rows.sum(dim=1) != 1).any():
