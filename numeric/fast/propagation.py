@@ -98,7 +98,23 @@ def outside():
         _INNERMOST.block = around
 
 
-class Propagation(TorchFunctionMode):
+class Block(TorchFunctionMode):
+    """A mode that has no effect on another block, or on a call of this project, inside of it."""
+
+    def __enter__(self):
+        self.around, _INNERMOST.block = getattr(_INNERMOST, "block", None), self
+        return super().__enter__()
+
+    def __exit__(self, kind, error, trace):
+        super().__exit__(kind, error, trace)
+        _INNERMOST.block = self.around
+
+    @property
+    def acts(self) -> bool:
+        return _INNERMOST.block is self
+
+
+class Propagation(Block):
     """The rules of ``composite`` at every torch function that a forward pass of ``model`` calls.
 
     ``turns``: rotary position keeps half of the relevance of what it turns, noted by layer.
@@ -132,14 +148,11 @@ class Propagation(TorchFunctionMode):
         self.turned = Turned()
 
     def __enter__(self):
-        self.around = getattr(_INNERMOST, "block", None)
-        _INNERMOST.block = self
         self.places.begin()
         return super().__enter__()
 
     def __exit__(self, kind, error, trace):
         super().__exit__(kind, error, trace)
-        _INNERMOST.block = self.around
         if self.alien and (error is None or isinstance(error, Exception)):
             raise UnassignedOperation(self._aliens()) from error
         if error is None and self.asks:

@@ -2,10 +2,10 @@
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
+from numeric.fast.propagation import Block
 from numeric.inputs import first_map, read_logits, read_tokens
 
 VARIANTS = ("paper", "abnar-zuidema")
@@ -47,7 +47,7 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
     return rollout[torch.arange(len(row), device=row.device), row], target, logit.detach(), {}
 
 
-class _Softmaxes(TorchFunctionMode):
+class _Softmaxes(Block):
     """What every softmax of a model over four axes gives, in the order of the calls."""
 
     def __init__(self, model):
@@ -57,7 +57,7 @@ class _Softmaxes(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        if func.__name__ == "softmax" and out.ndim == 4 and self.places.inside():
+        if func.__name__ == "softmax" and out.ndim == 4 and self.acts and self.places.inside():
             self.found.append(out)
         return out
 
