@@ -298,7 +298,4 @@ SWEEP_TEXT = (
     "Δ = LeRF − MoRF. Layer n of 'front to back' means layers 1 to n, of 'back to front' layers n "
     "to the last. The paper's numbers (Table A3) are for BERT-base and maps that sum to one."
 )
-WITHOUT_CURVES = (
-    "Δ is left out, as the perturbation curves of all mixes take long: "
-    "`lrp-axioms reproduce figure2 --curves` measures them."
-)
+WITHOUT_CURVES = "Δ is left out: `lrp-axioms reproduce figure2 --curves` measures it."

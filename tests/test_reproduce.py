@@ -150,7 +150,7 @@ def test_the_curves_of_figure_2_are_measured_when_asked_for(run, tmp_path, measu
         assert (code, err) == (0, "")
         found[option] = program.strict_json(tmp_path / "figure2-embedded.json")["rows"]
         shown = " ".join(out.split())
-        assert ("`lrp-axioms reproduce figure2 --curves` measures them" in shown) == (not option)
+        assert ("`lrp-axioms reproduce figure2 --curves` measures it" in shown) == (not option)
     assert measured == ["table2-embedded-loo", "figure2-embedded-maps", "figure2-embedded"]
     for quick, whole in zip(*found.values(), strict=True):
         assert {"Δ", "LeRF", "MoRF"} <= whole.keys() - quick.keys()
