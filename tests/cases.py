@@ -147,6 +147,16 @@ def family_inputs(name):
     }
 
 
+def without_biases(name, **options):
+    """A family whose linear maps and norms add nothing, and its inputs."""
+    model, inputs = family(name, **options)
+    with torch.no_grad():
+        for path, parameter in model.named_parameters():
+            if path.endswith("bias"):
+                parameter.zero_()
+    return model, inputs
+
+
 class Exponential(nn.Module):
     """A function of activations that has no rule."""
 

@@ -80,18 +80,9 @@ def kinds_of(model, inputs):
     return {operation.kind for operation in rules.recorded}
 
 
-def without_biases(name):
-    model, inputs = cases.family(name)
-    with torch.no_grad():
-        for path, parameter in model.named_parameters():
-            if path.endswith("bias"):
-                parameter.zero_()
-    return model, inputs
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_without_biases_value_only_lrp_adds_up_to_the_logit(name):
-    model, inputs = without_biases(name)
+    model, inputs = cases.without_biases(name)
     a = attribute(model, inputs, CP_LRP)
     close(a.relevance.sum(1), a.logit)
 
@@ -107,7 +98,7 @@ LOSING = {  # kind -> a rule that does not conserve
 
 @pytest.mark.parametrize("name", ALL)
 def test_with_one_losing_rule_it_does_not_add_up(name):
-    model, inputs = without_biases(name)
+    model, inputs = cases.without_biases(name)
     for kind in kinds_of(model, inputs) & LOSING.keys():
         a = attribute(model, inputs, changed(CP_LRP, **{kind: LOSING[kind]}))
         assert (a.residual.abs() > 1e-3 * a.logit.abs()).all(), kind

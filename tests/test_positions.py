@@ -22,15 +22,6 @@ TURNED = ["llama", "mistral", "qwen2", "qwen3"]
 TYPED = ["bert", "roberta", "electra", "albert"]
 
 
-def without_biases(name, **options):
-    model, batch = cases.family(name, **options)
-    with torch.no_grad():
-        for path, parameter in model.named_parameters():
-            if path.endswith("bias"):
-                parameter.zero_()
-    return model, batch
-
-
 def total(details):
     """Over all shares, rotary over its layers: (batch,)."""
     return sum(part.flatten(1).sum(dim=1) for name, part in details.items() if name != "excess")
@@ -38,7 +29,7 @@ def total(details):
 
 def check_shares_add_up(name, explain):
     """By CP-LRP and without biases nothing is absorbed, so that the shares are the logit."""
-    model, batch = without_biases(name)
+    model, batch = cases.without_biases(name)
     got = explain(model, batch, "cp-lrp")
     torch.testing.assert_close(total(got.details), got.logit, rtol=1e-9, atol=1e-10)
     torch.testing.assert_close(got.residual, torch.zeros_like(got.logit), rtol=0, atol=1e-10)

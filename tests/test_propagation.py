@@ -58,18 +58,9 @@ def test_the_example_in_the_documentation_runs():
     assert len(code.splitlines()) == 5
     exec(code, found)
     assert found["relevance"].shape == inputs["input_ids"].shape
-    found["model"], _ = without_biases("bert")
+    found["model"], _ = cases.without_biases("bert")
     exec(code.replace("propagation(model)", 'propagation(model, "cp-lrp")'), found)
     torch.testing.assert_close(found["relevance"][0].sum(), found["logit"].detach())
-
-
-def without_biases(name):
-    model, inputs = cases.family(name)
-    with torch.no_grad():
-        for path, parameter in model.named_parameters():
-            if path.endswith("bias"):
-                parameter.zero_()
-    return model, inputs
 
 
 WAYS = {
@@ -100,7 +91,7 @@ WAYS |= {"backward": by_backward, "function": by_the_function_backward, "hook": 
 @pytest.mark.parametrize("way", WAYS)
 def test_all_relevance_is_found_behind_an_activation_function_in_every_way_to_ask(way):
     """Its output is a rule that still waits for its use when a hook sees it."""
-    model, inputs = without_biases("bert")
+    model, inputs = cases.without_biases("bert")
     one, kept = {key: x[:1] for key, x in inputs.items()}, []
 
     def keep(module, args, x):
@@ -132,7 +123,7 @@ def capped(model):
 
 
 def test_what_the_last_operation_leaves_waiting_acts_when_the_logit_is_taken():
-    model, inputs = without_biases("bert")
+    model, inputs = cases.without_biases("bert")
     model, seen = capped(model), []
     one = {key: x[:1] for key, x in inputs.items()}
     with propagation(model, CP_LRP):
