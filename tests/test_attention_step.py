@@ -1,4 +1,4 @@
-"""The factors of the attention step act the same inside the fused kernel as at the projections."""
+"""The factors of the attention step do at the fused kernel what the rules do at its operations."""
 
 import pytest
 import torch
