@@ -9,6 +9,7 @@ from transformers import BertForSequenceClassification, CLIPConfig
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from benchmarks.architectures.build import build
 from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import patches, scope
@@ -182,3 +183,12 @@ def test_another_implementation_of_attention_does_not_reach_configs_within_a_con
     assert twin.config._attn_implementation == "eager"
     assert module.config._attn_implementation == "sdpa"
     assert within._attn_implementation == "sdpa"
+
+
+def test_modules_that_share_a_parameter_share_it_in_a_twin_also():
+    model = build("t5", "sequence classification")
+    tables = [
+        m for path, m in patches.twin(model).named_modules() if path.endswith(("shared", "tokens"))
+    ]
+    assert len(tables) == 3
+    assert {id(table.weight) for table in tables} == {id(tables[0].weight)}

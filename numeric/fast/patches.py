@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable
+from functools import cache
 
 from torch import nn
 
@@ -17,6 +18,7 @@ def twin(model: nn.Module) -> nn.Module:
     the graph keeps fewer activations.
     """
     twins: dict[nn.Module, nn.Module] = {}
+    frozen = cache(_frozen)  # parameters that modules share stay one
     for module in model.modules():
         twins[module] = object.__new__(type(module))
         held = vars(twins[module])
@@ -24,7 +26,7 @@ def twin(model: nn.Module) -> nn.Module:
         for name in OWN:
             held[name] = held[name].copy()
         parameters = module._parameters.items()
-        held["_parameters"] = {name: _frozen(x) for name, x in parameters}
+        held["_parameters"] = {name: frozen(x) for name, x in parameters}
     for module, other in twins.items():
         children = module._modules.items()
         vars(other)["_modules"] = {name: twins.get(child) for name, child in children}
