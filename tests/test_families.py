@@ -6,6 +6,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, masking_uti
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, bypass_softmax
+from benchmarks.architectures.build import CAUSAL, build, inputs
+from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import families, scope
@@ -70,6 +72,18 @@ def test_without_rules_it_is_the_gradient_at_the_sum_of_the_embeddings(name):
     tolerance = SINGLE if name in ROTARY else 1e-10
     close(a.relevance, want * inputs.get("attention_mask", 1), tolerance=tolerance)
     assert (want.abs() > 1e-12).sum() > 3 or name in ENCODERS  # where a LayerNorm follows, it is 0
+
+
+def test_a_scaled_embedding_receives_what_functions_of_it_receive():
+    """Gemma 4's norms raise a mean of squares to a power; no rule holds the result."""
+    with conditions():
+        model = build("gemma4_text", CAUSAL)
+        text = {key: x[:1] for key, x in inputs(model, CAUSAL).items()}
+        found = attribute(model, text, GRADIENT_X_INPUT, share="embedding")
+        seen = []
+        model.model.embed_tokens.register_forward_hook(lambda _m, _x, y: seen.append(y))
+        (c,) = torch.autograd.grad(model(**text).logits[0, -1, found.target[0]], seen)
+        close(found.relevance, (seen[0] * c).sum(-1).detach())
 
 
 def kinds_of(model, inputs):

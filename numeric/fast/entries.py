@@ -151,6 +151,7 @@ class Entries:
             if not isinstance(out, Tensor):
                 self._end(entry)
                 return out
+            marked(out, None)  # functions of it begin here, where relevance is read
             if call.role == CAST:
                 return self._follow(out, entry, word, token_type)
             with torch.no_grad():
