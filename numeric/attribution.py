@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from types import MappingProxyType
 
@@ -38,6 +38,8 @@ class Attribution:
     logit: (batch,) its logit
     residual: (batch,) logit minus the sum of relevance: what was absorbed or lost
     details: further tensors of the method, such as the completeness gap of Integrated Gradients
+    inside: relevance at what modules return that were asked for (``at``), by path, in the order in
+        which they return: (batch, token), or (batch, token, channel)
     """
 
     relevance: Tensor
@@ -47,6 +49,7 @@ class Attribution:
     method: str
     options: dict
     details: dict[str, Tensor]
+    inside: dict[str, Tensor] = field(default_factory=dict)
 
 
 def attribute(
@@ -66,7 +69,8 @@ def attribute(
     under LRP is that of its word + position + type embedding before the first LayerNorm, summed
     over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit),
     ``share="word"`` and ``positions="signed"``, are those of the method's own function in
-    ``numeric.methods``.
+    ``numeric.methods``.  ``at="bert.encoder.layer.*"``, or a list of paths, also gives the
+    relevance at what these modules return (``Attribution.inside``).
     Runs in the model's dtype, autocast or not.  The model itself is never changed, and several
     threads may use it at once, but not train it meanwhile.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
@@ -95,7 +99,8 @@ def explained(
     if batch.input_ids is not None:
         relevance = relevance * (batch.attention_mask == 1)
     residual = logit - relevance.sum(dim=1)
-    return Attribution(relevance, chosen, logit, residual, name, used, details)
+    inside = details.pop("inside", {})
+    return Attribution(relevance, chosen, logit, residual, name, used, details, inside)
 
 
 def propagation(
@@ -151,17 +156,23 @@ def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, d
         raise ValueError(
             f"unknown method {method!r}; the methods are {', '.join(METHODS)}, or a Composite"
         )
-    bound = getattr(run, "keywords", {})
-    defaults = _defaults(getattr(run, "func", run)) | bound
-    defaults.pop("composite", None)
+    defaults = _options(run)
     unknown = [key for key in options if key not in defaults]
     if unknown:
+        known = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
+        others = {key: [x for x in METHODS if key in _options(METHODS[x])] for key in unknown}
+        of = "".join(f"; {key} is of {', '.join(names)}" for key, names in others.items() if names)
         raise TypeError(
-            f"method {name!r} has no option {', '.join(map(repr, unknown))}; "
-            f"it has {', '.join(f'{key}={value!r}' for key, value in defaults.items())}"
+            f"method {name!r} has no option {', '.join(map(repr, unknown))}; it has {known}{of}"
         )
     used = defaults | options
     return name, partial(run, **used), used
+
+
+def _options(run: Callable) -> dict:
+    """Name and default of every option of a method."""
+    options = _defaults(getattr(run, "func", run)) | getattr(run, "keywords", {})
+    return {key: value for key, value in options.items() if key != "composite"}
 
 
 @cache

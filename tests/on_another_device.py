@@ -24,6 +24,7 @@ from numeric.auditing import capture
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.fast import positional_attention
+from numeric.fast.places import numbered_layers
 from numeric.inputs import prepare
 from tests import cases
 from tests.elsewhere import HERE, MIXED, PLACE, Elsewhere, There
@@ -35,7 +36,8 @@ SINGLE = 1000 * torch.finfo(torch.float32).eps  # of copies, whose errors a resi
 
 def explained(model, inputs, method="attnlrp", **options):
     found = attribute(model, inputs, method, **options)
-    return [found.relevance, found.target, found.logit, found.residual, *found.details.values()]
+    also = [*found.details.values(), *found.inside.values()]
+    return [found.relevance, found.target, found.logit, found.residual, *also]
 
 
 def of_another_class(model, inputs, method):
@@ -117,6 +119,7 @@ FULLY = EVERYWHERE | {
     **{name: partial(explained, method=name) for name in METHODS if name not in EVERYWHERE},
     "stabilised": partial(explained, epsilon=1e-3),
     "word": partial(explained, share="word"),
+    "inside": lambda model, inputs: explained(model, inputs, at=numbered_layers(model)),
     "signed": partial(explained, positions="signed"),
     "absolute": partial(explained, positions="absolute"),
     "target": partial(explained, target=torch.tensor([0, 2])),

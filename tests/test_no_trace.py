@@ -21,6 +21,7 @@ IDENTITY = Composite("identity norms", ATTNLRP.rules | {kinds.LAYER_NORM: kinds.
 CALLS = [(method, {}) for method in METHODS]
 CALLS += [(method, {"epsilon": 0.1}) for method in ("attnlrp", "cp-lrp", IDENTITY)]
 CALLS += [(bypass_softmax([1]), {"share": "word"}), (IDENTITY, {})]
+CALLS += [("cp-lrp", {"at": "bert.encoder.layer.*"})]
 
 
 def plain_gradient(model):

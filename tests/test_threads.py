@@ -26,7 +26,7 @@ from tests.traces import assert_same, snapshot
 
 def explained(model, batch, method="attnlrp", **options):
     found = attribute(model, batch, method, **options)
-    return [found.relevance, found.logit, *found.details.values()]
+    return [found.relevance, found.logit, *found.details.values(), *found.inside.values()]
 
 
 def in_a_block(model, batch):
@@ -50,6 +50,7 @@ def audited(model, batch):
 USES = {method: partial(explained, method=method) for method in METHODS}
 USES |= {
     "finite epsilon": partial(explained, epsilon=0.1),
+    "inside": partial(explained, at=["bert.encoder.layer.*", "bert.embeddings"]),
     "sweep": lambda model, batch: [sweep(model, batch, [ATTNLRP, CP_LRP]).relevance],
     "compiled": in_a_block,
     "curves": curves,

@@ -96,5 +96,18 @@ def layer_of(path: str) -> int | None:
     return found and int(found[1])
 
 
+def numbered_layers(model: nn.Module) -> list[str]:
+    """The paths of a model's numbered layers, without layers within layers; ValueError for none."""
+    lists = (nn.ModuleList, nn.ModuleDict)
+    known = [path for path, module in model.named_modules() if not isinstance(module, lists)]
+    found = [path for path in known if (x := LAYER.search(path)) and x.end() == len(path)]
+    if not found:
+        raise ValueError(
+            f"{type(model).__name__} has no layers with numbers; call attribute() in Python, with "
+            "the paths of its modules as `at`"
+        )
+    return found
+
+
 def _is_ours(file):
     return "/torch/" in file or file.startswith(OURS)

@@ -1,11 +1,14 @@
 """Layer-wise Relevance Propagation with any Composite, in one forward and one backward pass."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 from axioms.composites import Composite
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
+from numeric.fast.inside import Inside
 from numeric.fast.rules import wide
 from numeric.inputs import read_logits
 from numeric.methods import positions as position_shares
@@ -22,6 +25,8 @@ def lrp(
     epsilon: float = 0.0,
     share="embedding",
     positions: str | None = None,
+    at: str | Iterable[str] | None = None,
+    channels: bool = False,
 ):
     """Relevance of each token's embedding by the rules of ``composite`` (Eqs. 1, 3, 4, 5).
 
@@ -33,6 +38,11 @@ def lrp(
     turned queries and keys; a token's relevance is the sum of them.  "absolute" sums the shares
     of position by absolute value, and "excess" (batch) is what that adds.  None: rotation is
     a fixed linear map.
+    ``at`` is a path of ``model.named_modules()``, or several, in which ``*`` stands for any one
+    name.  ``details["inside"]`` holds the relevance at what each of these modules returns, of
+    a tuple its first tensor: summed over the last axis, or over axis 1 of a map of an image
+    (batch, channel, height, width), unless ``channels`` is True.  A module that is called several
+    times is there as path#0, path#1, ...
     Encoders with a decoder look every token up twice, and it gets the sum of both; what the decoder
     starts with is no token of the text, and its relevance is in the residual.
     Plain gradient x input has no relevance at the whole sum, because a LayerNorm follows, whose
@@ -41,9 +51,10 @@ def lrp(
     check_share(share)
     position_shares.check(positions)
     turns = positions is not None
+    inside = Inside(model, at)
     with torch.enable_grad():
-        with scope.applied(model, composite, eps=epsilon, turns=turns) as rules:
-            logits = read_logits(model, batch, model(**batch.arguments()))
+        with scope.applied(inside.model, composite, eps=epsilon, turns=turns) as rules:
+            logits = read_logits(model, batch, inside.model(**batch.arguments()))
         target, logit = choose(rules.settle(logits))
         entries = rules.lookups
         if not logit.requires_grad:
@@ -52,21 +63,25 @@ def lrp(
                 "torch shows: some module detaches its input, or leaves torch; explain a model "
                 "that does not"
             )
-        asked = [*(entry.embedding for entry in entries), *rules.turned.tensors()]
-        found = torch.autograd.grad(logit.sum(), asked, allow_unused=turns)
+        embeddings = [entry.embedding for entry in entries]
+        asked = [*embeddings, *inside.tensors(), *rules.turned.tensors()]
+        optional = turns or bool(inside.paths)
+        found = iter(torch.autograd.grad(logit.sum(), asked, allow_unused=optional))
     by_token = lambda of_entries: of_tokens(entries, of_entries, batch.input_ids)
-    c = by_token(found[: len(entries)])
+    c = by_token([next(found) for _ in entries])
+    maps = rules.entries.pixels
+    details = {"inside": inside.relevance(found, channels=channels, maps=maps)}
     if not turns and share == "embedding":
-        whole = by_token([wide(entry.embedding.detach()) for entry in entries])
-        return read(whole, c), target, logit.detach(), {}
+        whole = by_token([wide(embedding.detach()) for embedding in embeddings])
+        return read(whole, c), target, logit.detach(), details
     parts = [entry.parts() for entry in entries]
     parts = {name: by_token([part[name] for part in parts]) for name in parts[0]}
     if not turns:
-        return read(parts["word"], c), target, logit.detach(), {}
-    of_rotary = rules.turned.relevance(found[len(entries) :])
-    details = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
-    relevance = details["word"] if share == "word" else position_shares.of_tokens(details)
-    return relevance, target, logit.detach(), details
+        return read(parts["word"], c), target, logit.detach(), details
+    of_rotary = rules.turned.relevance(found)
+    shares = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
+    relevance = shares["word"] if share == "word" else position_shares.of_tokens(shares)
+    return relevance, target, logit.detach(), shares | details
 
 
 def check_share(share):

@@ -81,6 +81,7 @@ class Relevance:
     logit: float
     target: int
     ledger: tuple[Entry, ...]  # from the classifier down to the sum of the embeddings
+    outputs: dict[str, np.ndarray]  # (t, c), at the output of every linear map, norm, activation
 
 
 def load(folder):
@@ -219,9 +220,11 @@ def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_i
     """
     names = rule_names(model, composite)
     at = forward(model, input_ids, token_type_ids=token_type_ids, keep=keep)
-    heads, ledger = model.num_attention_heads, []
+    heads, ledger, outputs = model.num_attention_heads, [], {}
 
     def through(kind, module, r, *activations):
+        if kind in {kinds.LINEAR, kinds.LAYER_NORM, kinds.ACTIVATION}:  # modules of their own
+            outputs[module] = r
         passed = RULES[kind, names[kind, module]](*activations, r, eps=eps)
         parts = passed if isinstance(passed, tuple) else (passed,)
         total = sum(float(part.sum()) for part in parts)
@@ -285,6 +288,7 @@ def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_i
         logit=float(logits[target]),
         target=target,
         ledger=tuple(ledger),
+        outputs=outputs,
     )
 
 

@@ -1,0 +1,107 @@
+"""Relevance at what the modules of a model return, from its one backward pass."""
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from numeric.fast.marks import PRODUCT, carries, mark
+from numeric.fast.patches import twin
+from numeric.fast.rules import wide
+
+
+class Inside:
+    """What the modules at some paths return, call by call, as the model goes on with it.
+
+    model: what is to be run: ``model`` itself, or a twin of it with hooks if paths are given
+    calls: path and tensor in the order in which the modules return; None for a tensor without
+        relevance
+    """
+
+    def __init__(self, model: nn.Module, at: str | Iterable[str] | None):
+        self.paths = [] if at is None else paths(model, at)
+        self.model = twin(model) if self.paths else model
+        self.calls: list[tuple[str, Tensor | None]] = []
+        for path in self.paths:
+            module = self.model.get_submodule(path)
+            module.register_forward_hook(partial(self._look, path), prepend=True)
+
+    def _look(self, path, _module, _arguments, output):
+        parts, form = tree_flatten(output)
+        x = next((x for x in parts if isinstance(x, Tensor)), None)
+        if not carries(x):
+            self.calls.append((path, None))
+            return output
+        # A copy acts as a use, at which rules that wait are settled; the second one keeps the first
+        # apart from whatever writes in it, and both from other uses of what the module was given.
+        seen = x.clone()
+        self.calls.append((path, seen))
+        parts = [seen.clone() if part is x else part for part in parts]
+        return tree_unflatten(parts, form)
+
+    def tensors(self) -> list[Tensor]:
+        return [x for _, x in self.calls if x is not None]
+
+    def relevance(self, cotangents: Iterator, *, channels: bool, maps: bool) -> dict[str, Tensor]:
+        """By path, or by path#0, path#1, ... of a module that is called several times.
+
+        ``cotangents`` of ``tensors()``, None where the logit does not depend on one.  Summed over
+        the last axis, or over axis 1 of ``maps`` (batch, channel, height, width), unless
+        ``channels`` are asked for.  Raises ValueError that lists all modules without relevance.
+        """
+        found, problems = [], {}
+        for path, x in self.calls:
+            c = None if x is None else next(cotangents)
+            if mark(x) == PRODUCT:
+                problems[path] = "returns a product of two activations, which its user splits"
+            elif c is not None:
+                r = wide(x.detach()) * c
+                axis = 1 if maps and r.ndim == 4 else -1
+                found.append((path, r if channels else r.sum(dim=axis)))
+                if not r.isfinite().all():
+                    problems[path] = "has relevance that is not finite"
+        reached, called = dict(found), dict(self.calls)
+        for path in self.paths:
+            if path not in called:
+                problems[path] = "is not called in this forward pass"
+            elif path not in reached:
+                problems.setdefault(path, "returns nothing that relevance reaches by these rules")
+        if problems:
+            listed = "".join(f"\n  {path or '(root)'} {what}" for path, what in problems.items())
+            raise ValueError(f"no relevance can be read at these modules:{listed}\nleave them out")
+        return _numbered(found)
+
+
+def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
+    """The paths of ``model.named_modules()`` that ``at`` names; ``*`` stands for any one name.
+
+    Raises ValueError that lists all that name no module, each with those that are spelled alike.
+    """
+    asked = [at] if isinstance(at, str) or not isinstance(at, Iterable) else list(at)
+    known = [path for path, _ in model.named_modules(remove_duplicate=False)]
+    found: dict[str, None] = {}
+    problems = [] if asked else ["at=[] names no module"]
+    for each in asked:
+        pattern = re.escape(str(each)).replace(r"\*", "[^.]*")
+        matching = [path for path in known if re.fullmatch(pattern, path)]
+        if not matching or not isinstance(each, str):
+            near = " or ".join(map(repr, difflib.get_close_matches(str(each), known)))
+            meant = f"; did you mean {near}?" if near else ""
+            problems.append(f"at={each!r} is no module of {type(model).__name__}{meant}")
+        found |= dict.fromkeys(matching)
+    if problems:
+        problems.append("pass paths of model.named_modules(), in which * stands for any one name")
+        raise ValueError("\n".join(problems))
+    return list(found)
+
+
+def _numbered(found):
+    calls, seen, numbered = Counter(path for path, _ in found), Counter(), {}
+    for path, r in found:
+        numbered[path if calls[path] == 1 else f"{path}#{seen[path]}"] = r
+        seen[path] += 1
+    return numbered
