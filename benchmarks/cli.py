@@ -101,6 +101,10 @@ def explain(
         ),
     ] = "attnlrp",
     target: Annotated[int | None, typer.Option(help="Class; default: the predicted one.")] = None,
+    *,
+    by_layer: Annotated[
+        bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
+    ] = False,
     html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
     device: Device = "cpu",
 ):
@@ -111,22 +115,33 @@ def explain(
         with loading("the model"):
             from benchmarks import models
             from numeric import attribute, render
+            from numeric.attribution import composite_of
+            from numeric.fast.places import numbered_layers
+            from numeric.layer_maps import layer_maps, terminal
 
+            if by_layer:  # of a method with rules
+                composite_of(method, None)
             models.check_device(device)
             classifier = models.load(model, device=device)
         inputs = classifier.tokenizer([text], return_tensors="pt")
-        a = attribute(classifier.model, inputs, method, target)
+        at = {"at": numbered_layers(classifier.model)} if by_layer else {}
+        a = attribute(classifier.model, inputs, method, target, **at)
     tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     relevance = a.relevance[0].tolist()
+    shifted = getattr(classifier.model.config, "is_encoder_decoder", False)
+    maps = layer_maps(a, tokens, shifted=shifted)
     title = f"{a.method}: why {classifier.label(int(a.target[0]))!r}?"
     caption = _caption(a, sum(relevance))
     if html:  # before anything is printed, which a reader may stop
         with mendable(f"--html {html}"):
-            html.write_text(render.html(tokens, relevance, title=title, caption=caption), "utf-8")
+            page = render.html(tokens, relevance, title=title, caption=caption, maps=maps)
+            html.write_text(page, "utf-8")
     console.print(Text(title, style="bold"))
     for part in render.terminal(tokens, relevance):
         console.print(part)
     console.print(caption, markup=False, highlight=False)
+    for part in terminal(maps, console.width):
+        console.print(part)
     if html:
         console.print(f"wrote {html}", markup=False, soft_wrap=True)
 

@@ -21,6 +21,12 @@ body { font: 18px/2 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; 
 small, table { font-size: .8rem; color: #444; line-height: 1.5; display: block; }
 th, td { padding: 0 1rem 0 0; text-align: left; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; }
+.layers { border-spacing: 1px; }
+.layers td, .layers th { padding: 0 .2rem; white-space: nowrap; }
+.layers td { color: black; }
+.layers tr > :first-child { position: sticky; left: 0; background: white; }
+.layers tr:last-child { font-weight: bold; }
 </style></head>
 <body>
 <h1 style="font-size:1.1rem">{{ title }}</h1>
@@ -30,12 +36,22 @@ style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <table><tr><th>token</th><th class="number">relevance</th></tr>
 {% for t in tokens %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
 {% endfor %}</table>
+{% for m in maps %}<h2 style="font-size:1rem">Layers of {{ m.where }}</h2>
+<div class="wide"><table class="layers"><tr><th></th>
+{% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
+{% for token, cells in m.rows() %}<tr><th>{{ token }}</th>
+{% for c in cells %}<td class="number {{ c.sign }}" title="{{ c.value }}"
+style="background:{{ c.background }}">{{ c.shown }}</td>
+{% endfor %}</tr>
+{% endfor %}</table></div>
+{% endfor %}{% if maps %}<p><small>{{ layers }}</small></p>{% endif %}
 </body></html>
 """
 )
 
 
 LEGEND = "Red speaks for the class; blue, underlined, against it."
+LAYERS = "In logits, behind each layer; each column has its own scale; emb: embeddings."
 
 
 def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
@@ -60,8 +76,10 @@ def terminal(tokens: Sequence[str], relevance: Sequence[float]) -> tuple[Text, T
     return Text(" ").join(words), Text(LEGEND, style="dim"), table
 
 
-def html(tokens: Sequence[str], relevance: Sequence[float], *, title: str, caption: str) -> str:
-    """A self-contained page; tokens are escaped."""
+def html(
+    tokens: Sequence[str], relevance: Sequence[float], *, title: str, caption: str, maps=()
+) -> str:
+    """A self-contained page, with ``maps`` of ``numeric.layer_maps``; tokens are escaped."""
     cells = [
         {
             "token": token,
@@ -71,4 +89,5 @@ def html(tokens: Sequence[str], relevance: Sequence[float], *, title: str, capti
         }
         for token, value, rgb in zip(tokens, relevance, colours(relevance), strict=True)
     ]
-    return PAGE.render(tokens=cells, title=title, caption=caption, legend=LEGEND)
+    words = {"title": title, "caption": caption, "legend": LEGEND, "layers": LAYERS}
+    return PAGE.render(tokens=cells, maps=maps, **words)

@@ -19,6 +19,8 @@ COMMANDS = {
     "explain model film --method magic": "unknown method 'magic'.*cp-lrp",
     "explain model film --method ''": "unknown method ''",
     "explain model film --method AttnLRP": "unknown method 'AttnLRP'; the methods are attnlrp",
+    "explain model film --layers --method loo": "method 'loo' has no rules; pass attnlrp, cp-lrp",
+    "explain model film --layers --method magic": "method 'magic' has no rules; pass attnlrp",
     "explain model film --target 3": r"target \[3\] out of range.*0 to 2",
     "explain model film --target -1": r"target \[-1\] out of range.*0 to 2",
     "explain model film --target positive": "parse string as an integer",
