@@ -3,6 +3,7 @@
 import pytest
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
+from transformers.models.gemma4 import modeling_gemma4
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, bypass_softmax
@@ -84,6 +85,19 @@ def test_a_scaled_embedding_receives_what_functions_of_it_receive():
         model.model.embed_tokens.register_forward_hook(lambda _m, _x, y: seen.append(y))
         (c,) = torch.autograd.grad(model(**text).logits[0, -1, found.target[0]], seen)
         close(found.relevance, (seen[0] * c).sum(-1).detach())
+
+
+@pytest.mark.parametrize("power", [torch.pow, lambda x, _: 1 / x.pow(0.5), lambda x, _: x**-0.5])
+def test_a_root_that_is_spelled_as_a_power_is_held_as_any_deviation(monkeypatch, power):
+    def norm(root):
+        spelled = lambda _, x: x * root(x.pow(2).mean(-1, keepdim=True) + 1e-6, -0.5)
+        monkeypatch.setattr(modeling_gemma4.Gemma4RMSNorm, "_norm", spelled)
+        return attribute(model, batch).relevance
+
+    with conditions():
+        model = build("gemma4_text", CAUSAL)
+        batch = inputs(model, CAUSAL)
+        close(norm(power), norm(lambda x, _: x.rsqrt()))
 
 
 def kinds_of(model, inputs):

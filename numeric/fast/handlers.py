@@ -264,6 +264,8 @@ def _added_product(engine, a, b, c, kwargs):
 
 def _function(engine, name, func, args, kwargs, carrying):
     x = carrying[0]
+    if name == "pow" and is_number(args[-1]) and args[-1] in HALVES and not is_curved(x):
+        return _deviation(engine, name, func, args, kwargs, carrying)
     if len(carrying) > 1 and _one_root(carrying) is None:
         engine.refuse(f"{name} of {len(carrying)} activations")
     if mark(x) in KEPT:
@@ -279,7 +281,7 @@ def _function(engine, name, func, args, kwargs, carrying):
 SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x", 2)}
 
 
-ROOTS = ("sqrt", "rsqrt")
+ROOTS, HALVES = ("sqrt", "rsqrt"), (0.5, -0.5)
 
 
 def _deviation(engine, name, func, args, kwargs, carrying):
