@@ -85,6 +85,7 @@ def terminal(maps: Sequence[LayerMap], width: int) -> Iterator[RenderableType]:
         step = ceil(count / ceil(count / max(1, (width - names) // CELL)))
         for start in range(0, count, step):
             yield _part(found, slice(start, start + step), names)
+    if maps:
         yield Text(render.LAYERS, style="dim")
 
 
