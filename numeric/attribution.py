@@ -88,7 +88,7 @@ def explained(
     """
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target, modules=modules)
-        with torch.autocast(model.device.type, enabled=False):
+        with torch.autocast(batch.device.type, enabled=False):
             relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))
     wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
     if wrong:

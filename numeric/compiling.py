@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from axioms.composites import Composite
 from numeric.attribution import composite_of, explained
+from numeric.fast.patches import is_altered
 from numeric.fast.rules import wide
 from numeric.fast.scope import check_stabiliser
 from numeric.inputs import Batch, check_model
@@ -66,6 +67,11 @@ def compiled(
     name, composite, share = composite_of(method, share)
     check_share(share)
     modules = check_model(model)
+    if is_altered(model) and not disable:
+        raise ValueError(
+            "hooks or replaced forwards run while a graph is traced, and never again; pass "
+            "disable=True, or remove them for the block"
+        )
     check_stabiliser(epsilon, model.dtype)
     used = {"epsilon": epsilon, "share": share}
     run = partial(lrp, composite=composite, **used)

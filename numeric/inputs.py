@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre_hooks
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
@@ -14,9 +15,13 @@ from numeric.fast import families, patches
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 PIXELS = "pixel_values"
-HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
-"""Where the hooks come from that stock models keep, such as after ``output_attentions=True``."""
+WRAPPERS = {
+    "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",
+    "torch.nn.parallel.data_parallel.DataParallel": "model.module",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "model.module",
+    "peft.peft_model.PeftModel": "model.get_base_model(), which keeps adapters such as LoRA",
+}
+"""Modules around a model, by class and place of it -> what to pass instead."""
 HEAD = re.compile("For[A-Z]")
 """In names of classes with logits, of which some say that they are their own base model."""
 Modules = list[tuple[str, nn.Module]]  # each with its path
@@ -36,6 +41,10 @@ class Batch:
             return {PIXELS: self.pixel_values}
         return {key: x for key, x in vars(self).items() if x is not None}
 
+    @property
+    def device(self) -> torch.device:
+        return self.attention_mask.device
+
 
 def check_model(model: nn.Module) -> Modules:
     """The modules of ``model`` with their paths, for ``prepare`` to look at instead of a search.
@@ -52,7 +61,7 @@ def check_model(model: nn.Module) -> Modules:
 def check_code(model: nn.Module) -> None:
     """Raises ValueError unless the code of ``model`` can be seen and is the same at every run."""
     if not isinstance(model, PreTrainedModel):
-        raise ValueError(f"model is a {type(model).__name__}; pass a Transformers model")
+        raise ValueError(_no_model(model, "a Transformers model"))
     if problems := list(_code_problems(_modules(model))):
         raise ValueError("\n".join(problems))
 
@@ -92,13 +101,18 @@ def _to_batch(model, inputs):
     given = {key: value for key, value in inputs.items() if value is not None}
     filled = {"attention_mask": torch.ones_like(given["input_ids"])} | given
     # Copies, because what was made in inference mode cannot be saved for a backward pass.
-    return Batch(**{key: value.to(model.device).clone() for key, value in filled.items()})
+    return Batch(**{key: _to(model, value).clone() for key, value in filled.items()})
 
 
 def _to_images(model, inputs):
-    pixels = inputs[PIXELS].to(model.device).clone()
-    mask = torch.ones(len(pixels), 1, dtype=torch.int64, device=model.device)
+    pixels = _to(model, inputs[PIXELS]).clone()
+    mask = torch.ones(len(pixels), 1, dtype=torch.int64, device=pixels.device)
     return Batch(attention_mask=mask, pixel_values=pixels)
+
+
+def _to(model, x):
+    """``x`` where the model is; hooks that load its weights when they are used fetch it there."""
+    return x if model.device.type == "meta" else x.to(model.device)
 
 
 def first_map(model: nn.Module) -> nn.Module | None:
@@ -155,32 +169,20 @@ def _model_problems(model, modules):
     name = type(model).__name__
     headless = getattr(model, "base_model", None) is model and not HEAD.search(name)
     if not isinstance(model, PreTrainedModel) or headless:
-        yield f"model is a {name}; pass a Transformers sequence classifier"
+        yield _no_model(model, "a Transformers sequence classifier")
         return
     yield from _code_problems(modules)
-    hooked = dict.fromkeys(
-        path or "(root)"
-        for path, m in modules
-        for table in HOOKS
-        for hook in vars(m)[table].values()
-        if getattr(hook, "__module__", "") not in OF_TRANSFORMERS
-    )
-    if hooked:
-        yield (
-            f"hooks on {len(hooked)} modules, {', '.join(hooked)}: no rule knows what a hook "
-            "changes, nor if it does; remove them for the call (handle.remove())"
-        )
-    replaced = [path or "(root)" for path, m in modules if "forward" in vars(m) and m._modules]
-    if replaced:
-        yield (
-            f"replaced forward of {len(replaced)} modules, {', '.join(replaced)}: what it runs may "
-            "pass the propagation rules by; restore that of the class (del module.forward)"
-        )
     if not getattr(model.config, "return_dict", True):
         yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
     parameters = patches.own_parameters([m for _, m in modules])
     if [x for x in parameters if x.is_inference()]:
         yield "model was made in inference mode and has no gradients; load it outside of that"
+
+
+def _no_model(model, wanted):
+    classes = [f"{cls.__module__}.{cls.__name__}" for cls in type(model).__mro__]
+    within = next((WRAPPERS[name] for name in classes if name in WRAPPERS), wanted)
+    return f"model is a {type(model).__name__}; pass {within}"
 
 
 def _code_problems(modules):
@@ -195,6 +197,14 @@ def _code_problems(modules):
         yield (
             f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
             "the propagation rules; pass the model as it was before model.compile()"
+        )
+    hooked = [path or "(root)" for path, m in modules if m._backward_hooks or m._backward_pre_hooks]
+    hooked += ["(all modules)"] * bool(_global_backward_hooks or _global_backward_pre_hooks)
+    if hooked:
+        yield (
+            f"backward hooks on {len(hooked)} modules, {', '.join(hooked)}: relevance goes back in "
+            "place of gradients, and is no more what such a hook expects; remove them for the call "
+            "(handle.remove())"
         )
 
 

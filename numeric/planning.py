@@ -61,7 +61,7 @@ def plan(
         batch, refusal = prepare(model, inputs), None
         planner = _Planner(model, composite)
         try:
-            with torch.autocast(model.device.type, enabled=False), planner:
+            with torch.autocast(batch.device.type, enabled=False), planner:
                 for x in model(**batch.arguments()).values():
                     if isinstance(x, Tensor):
                         x.contiguous()  # a use, at which rules act that wait for one

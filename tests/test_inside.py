@@ -334,6 +334,6 @@ def test_methods_without_relevance_inside_are_refused_by_name(tiny, batch, metho
     contains(message, f"method '{method}' has no option 'at'", "at is of attnlrp, cp-lrp, grad")
 
 
-def test_hooks_of_the_user_are_refused_as_ever(tiny, batch):
-    tiny.bert.register_forward_hook(print)
+def test_backward_hooks_of_the_user_are_refused_as_ever(tiny, batch):
+    tiny.bert.register_full_backward_hook(print)
     contains(refused(ValueError, tiny, batch, at=LAYERS), "hooks on 1 modules, bert:")

@@ -14,11 +14,11 @@ from benchmarks.timing import peak_memory
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare
-from numeric.methods import chunks, integrated_gradients
+from numeric.methods import chunks
 from numeric.methods.integrated_gradients import Path
 from tests import cases
 from tests.test_families import DECODERS, ENCODERS, ROTARY, SINGLE, close
-from tests.traces import assert_same, contains, refused, snapshot
+from tests.traces import assert_same, contains, refused, snapshot, watch
 
 EXACT = 1e-12
 METHOD = "integrated-gradients"
@@ -185,13 +185,13 @@ def test_without_padding_id_one_text_runs_at_several_nodes(name):
 @pytest.fixture
 def shapes(monkeypatch):
     """(copy, token) of what the model runs on its path, without what only counts bytes."""
-    found, real = [], integrated_gradients._logits
+    found, real = [], Path.logits
 
-    def noted(model, words, rest):
+    def noted(path, words, rest):
         found.append(tuple(words.shape[:2]))
-        return real(model, words, rest)
+        return real(path, words, rest)
 
-    monkeypatch.setattr(integrated_gradients, "_logits", noted)
+    monkeypatch.setattr(Path, "logits", noted)
     return found
 
 
@@ -290,11 +290,9 @@ def test_curves_compute_removed_tokens_only_beside_copies_of_like_length(name):
     model, inputs = cases.family(name)[0], texts(name)
     batch = prepare(model, inputs)
     seen = []
-    model.get_input_embeddings().register_forward_hook(
-        lambda _m, _i, out: seen.append(out.shape[:2].numel())
-    )
     relevance = torch.randn(6, 12, generator=torch.Generator().manual_seed(0))
-    perturbation_curves(model, batch, [relevance], torch.zeros(6).long(), orders=("morf",))
+    with watch(model.get_input_embeddings(), lambda out: seen.append(out.shape[:2].numel())):
+        perturbation_curves(model, batch, [relevance], torch.zeros(6).long(), orders=("morf",))
     whole, *run = seen
     assert whole == 6 * 12
     kept = [k for n in LENGTHS for k in range(1, n + 1)]

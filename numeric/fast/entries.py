@@ -101,20 +101,23 @@ class Entries:
 
     def __init__(self, model: nn.Module, *, typed: bool):
         self.pixels = getattr(model, "main_input_name", "") == PIXELS
-        self.table = None if self.pixels else _table(model)
+        self.words = None if self.pixels else _words(model)
         self.types = _types(model) if typed else ()
+        self.first: Tensor | None = None  # weights of the first map of pixels
         self.all: list[Entry] = []
         self.rising: dict[int, Rising] = {}
 
     def begin(self, call, out: Tensor, x, *rest, **named) -> Tensor:
         """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""
         weight = rest[0] if rest else named.get("weight")
-        if self.pixels and self.table is None:
+        if self.pixels and self.first is None:
             if not x.is_floating_point() or x.ndim < 3 or call.name == "batch_norm":
                 return out  # of weights, which some models standardise
-            self.table = weight
-        elif weight is not self.table:
-            return marked(out, TOKEN_TYPE) if id(weight) in self.types else out
+            self.first = weight
+        # Asked for anew, because weights that are offloaded are others in every pass.
+        elif weight is not (self.first if self.pixels else getattr(self.words, "weight", None)):
+            typed = any(weight is table.weight for table in self.types)
+            return marked(out, TOKEN_TYPE) if typed else out
         leaf = out.requires_grad_()
         embedding = leaf.clone()  # which code in place may change
         entry = Entry(None if self.pixels else x, leaf, embedding, leaf.detach())
@@ -180,14 +183,12 @@ def _with(args, new):
     return [_with(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args]
 
 
-def _table(model):
+def _words(model):
     try:
-        return getattr(model.get_input_embeddings(), "weight", None)
+        return model.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # of models that have no such thing
         return None
 
 
 def _types(model):
-    return {
-        id(m.weight) for path, m in model.named_modules() if path.endswith("token_type_embeddings")
-    }
+    return [m for path, m in model.named_modules() if path.endswith("token_type_embeddings")]

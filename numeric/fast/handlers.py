@@ -103,7 +103,7 @@ def differentiate(engine, func, args, kwargs):
     """``func`` of tensors as they stand in the graph: the rules that waited for a use act now."""
     first, *others = args
     if func in STARTS:
-        first, asked = _each(engine.settle, first), (*others, kwargs.get("inputs"))
+        first, asked = _each(engine.end, first), (*others, kwargs.get("inputs"))
     else:
         asked = args if func in LISTENS else ()
     if any(mark(x) == PRODUCT for x in _tensors(asked)):
@@ -113,7 +113,20 @@ def differentiate(engine, func, args, kwargs):
         )
     settle = lambda x: x if mark(x) == PRODUCT else engine.settle(x)
     named = {key: _each(settle, x) for key, x in kwargs.items()}
+    if func is Tensor.register_hook:
+        others, named = map(_only_looks, (*others, *named.values())), {}
     return func(*(_each(settle, x) for x in (first, *others)), **named)
+
+
+def _only_looks(hook):
+    def look(c):
+        if hook(c) is not None:
+            raise ValueError(
+                f"the hook {getattr(hook, '__qualname__', hook)} of a tensor changes the gradient, "
+                "in whose place relevance goes back; let it return None, or leave it out"
+            )
+
+    return look
 
 
 STARTS = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
@@ -218,8 +231,19 @@ def _linear(engine, name, func, args, kwargs, carrying):
         engine.refuse(f"{name} by weights that depend on the input")
     z = run(engine, func, args, kwargs)
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
+    weight = args[1] if len(args) > 1 else kwargs["weight"]
+    if name == "linear" and type(weight).dequantize is not Tensor.dequantize:
+        z = rules.quantised(z, engine.settle(carrying[0]), weight.dequantize())
     if bias is not None and name.startswith(("conv", "batch")):
         bias = bias.reshape(-1, *[1] * (z.ndim - 2))
+    return engine.apply(kinds.LINEAR, z, bias)
+
+
+def _packed_linear(engine, name, func, args, kwargs, carrying):
+    """Of torch.ao, whose weights and bias are packed for a kernel that has no gradient."""
+    weight, bias = args[1].unpack()
+    z = run(engine, func, args, kwargs)
+    z = rules.quantised(z, engine.settle(carrying[0]), weight.dequantize())
     return engine.apply(kinds.LINEAR, z, bias)
 
 
@@ -312,6 +336,7 @@ BY_ROLE: dict[str, Callable] = {
     does.MULTIPLY: _multiply,
     does.DIVIDE: _divide,
     does.LINEAR: _linear,
+    does.PACKED_LINEAR: _packed_linear,
     does.MATMUL: _matmul,
     does.FUNCTION: _function,
     does.DEVIATION: _deviation,

@@ -17,9 +17,10 @@ TOKEN_TYPE = "token type"  # rows of such a table
 class Chain:
     """The mark of a function of the tensor ``root``, entry by entry: one, however it is spelled.
 
-    Of a chain that is ``curved`` the tensor holds values alone: whoever uses them settles the rule
-    of the whole chain.  ``replay`` computes the function of any other root; ``key`` says which
-    function it is, wherever the root comes from.
+    Of a chain that is ``curved`` the tensor is a leaf that holds values alone: whoever uses them
+    settles the rule of the whole chain.  It requires a gradient only so that what is computed from
+    it by code that no torch function shows has one, and is found out.  ``replay`` computes the
+    function of any other root; ``key`` says which function it is, wherever the root comes from.
     """
 
     __slots__ = ("curved", "key", "places", "replay", "root", "settled")
@@ -62,14 +63,12 @@ def marked(x: Tensor, what) -> Tensor:
 
 def carries(x) -> bool:
     """Whether relevance comes to ``x``; parameters may require gradients, too."""
-    if not isinstance(x, Tensor):
-        return False
-    return not is_parameter(x) if x.requires_grad else is_curved(x)
+    return isinstance(x, Tensor) and x.requires_grad and not is_parameter(x)
 
 
 def is_parameter(x: Tensor) -> bool:
     """Of tensors that require gradients; a leaf that is a plain tensor is an input of the user."""
-    return x.is_leaf and type(x) is not Tensor
+    return x.is_leaf and type(x) is not Tensor and not is_curved(x)
 
 
 def reached(values) -> list[Tensor]:
@@ -77,7 +76,7 @@ def reached(values) -> list[Tensor]:
     found = []
     for x in values:
         if isinstance(x, Tensor):
-            if not is_parameter(x) if x.requires_grad else is_curved(x):
+            if x.requires_grad and not is_parameter(x):
                 found.append(x)
         elif type(x) in (list, tuple):
             found += reached(x)
@@ -107,7 +106,10 @@ def chained(func, args, kwargs, root: Tensor, *, curved: bool) -> Tensor:
 
     key = (func.__name__, *(_key(x, root) for x in args), *map(str, sorted(kwargs.items())))
     values = [x.detach() if isinstance(x, Tensor) else x for x in args] if curved else args
-    return marked(func(*values, **kwargs), Chain(root, replay, key, curved=curved))
+    out = func(*values, **kwargs)
+    if curved and out.is_floating_point():
+        out.requires_grad_()
+    return marked(out, Chain(root, replay, key, curved=curved))
 
 
 def _step(x, root):

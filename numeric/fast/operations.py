@@ -10,6 +10,7 @@ CAST = "cast"  # one number format for another
 SUM = "sum"  # linear and without weights: sums and means of entries
 ADD, SUBTRACT, MULTIPLY, DIVIDE = "add", "subtract", "multiply", "divide"
 LINEAR = "linear"  # a linear map by weights, the third argument being its bias
+PACKED_LINEAR = "packed linear"  # the same by weights that are packed in few bits
 MATMUL = "matmul"  # a product of matrices: linear, unless both are activations
 FUNCTION = "function"  # acts on each entry by itself
 DEVIATION = "deviation"  # what norms divide by
@@ -60,6 +61,7 @@ _NAMES = {
     MULTIPLY: "mul rmul multiply",
     DIVIDE: "div rdiv truediv rtruediv divide true_divide",
     LINEAR: "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d batch_norm",
+    PACKED_LINEAR: "linear_dynamic",
     MATMUL: """
         matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer
         grouped_mm _grouped_mm""",

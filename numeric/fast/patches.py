@@ -2,12 +2,15 @@
 
 import copy
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
+from types import FunctionType, MethodType
 
 from torch import nn
 
 OWN = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
 """Tables of a module, beside parameters and children, of which a twin has its own."""
+OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
+"""Where the hooks come from that stock models keep, such as after ``output_attentions=True``."""
 
 
 def twin(model: nn.Module) -> nn.Module:
@@ -16,7 +19,20 @@ def twin(model: nn.Module) -> nn.Module:
     Whoever runs ``model`` meanwhile, in another thread or in a hook, runs the stock model, and
     whatever breaks off leaves nothing behind.  Parameters need no gradient here, and without one
     the graph keeps fewer activations.
+    A forward that was put in place of a module's own goes along if it is a method or a ``partial``.
+    Raises ValueError where it is a function, which may hold the modules of ``model`` itself.
     """
+    functions = [
+        path or "(root)"
+        for path, module in model.named_modules()
+        if module._modules and isinstance(vars(module).get("forward"), FunctionType)
+    ]
+    if functions:
+        raise ValueError(
+            f"replaced forward of {len(functions)} modules, {', '.join(functions)}: a copy of the "
+            "modules has to run, and a function may hold the originals; put a method there "
+            "(types.MethodType), or restore that of the class (del module.forward)"
+        )
     twins: dict[nn.Module, nn.Module] = {}
     frozen = cache(_frozen)  # parameters that modules share stay one
     for module in model.modules():
@@ -30,12 +46,43 @@ def twin(model: nn.Module) -> nn.Module:
     for module, other in twins.items():
         children = module._modules.items()
         vars(other)["_modules"] = {name: twins.get(child) for name, child in children}
+        if replaces(module):
+            vars(other).update({name: _of_twin(x, twins) for name, x in vars(other).items()})
     return twins[model]
+
+
+def _of_twin(x, twins):
+    """A method of a module, or a partial call with one, as that of its twin."""
+    if isinstance(x, nn.Module):
+        return twins.get(x, x)
+    if isinstance(x, MethodType):
+        return MethodType(x.__func__, _of_twin(x.__self__, twins))
+    if isinstance(x, partial):
+        named = {name: _of_twin(y, twins) for name, y in x.keywords.items()}
+        return partial(x.func, *(_of_twin(y, twins) for y in x.args), **named)
+    return x
 
 
 def _frozen(parameter):
     trains = parameter is not None and parameter.requires_grad
     return nn.Parameter(parameter, requires_grad=False) if trains else parameter
+
+
+def replaces(module: nn.Module) -> bool:
+    """Whether a module runs another forward than that of its class."""
+    return "forward" in vars(module)
+
+
+def is_altered(model: nn.Module) -> bool:
+    """Whether a hook or a replaced forward may make it compute what its class does not say."""
+    return any(
+        replaces(module)
+        or any(
+            getattr(hook, "__module__", "") not in OF_TRANSFORMERS
+            for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+        )
+        for module in model.modules()
+    )
 
 
 def set_attribute(module: nn.Module, name: str, value) -> None:

@@ -12,15 +12,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
+import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import handlers, rules
 from numeric.fast.entries import Entries, Entry
-from numeric.fast.marks import COSINE, HELD, PRODUCT, SINE, WEIGHTS, Chain, mark, marked, reached
+from numeric.fast.marks import (
+    COSINE,
+    HELD,
+    PRODUCT,
+    SINE,
+    WEIGHTS,
+    Chain,
+    is_curved,
+    mark,
+    marked,
+    reached,
+)
 from numeric.fast.operations import (
     CAST,
     EMBEDDING,
@@ -35,6 +48,11 @@ from numeric.fast.places import Places
 from numeric.fast.rotary import Turned
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
+INSTEAD = {
+    "torch.utils.checkpoint": "; pass use_reentrant=False to the checkpoint",
+    "bitsandbytes.autograd._functions": "; call model.dequantize() first",
+}
+"""By module of an autograd function: what to do about it."""
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
 
@@ -82,10 +100,18 @@ def _call(func):
 
 
 @cache
-def _is_foreign(backward: type) -> bool:
-    """Whether a gradient is of an autograd function that is not of these rules."""
+def _foreign(backward: type) -> str:
+    """An autograd function that is not of these rules, in words; empty for other gradients."""
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
-    return issubclass(backward, BackwardCFunction) and not own.startswith("numeric.fast.")
+    if not issubclass(backward, BackwardCFunction) or own.startswith("numeric.fast."):
+        return ""
+    return f"{backward.__name__}, code that torch does not show{INSTEAD.get(own, '')}"
+
+
+def _checkpoints() -> bool:
+    """Whether what is saved for the way back is dropped there, to be computed again."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
+    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
 
 
 @contextmanager
@@ -174,6 +200,12 @@ class Propagation(Block):
         call = _CALLS.get(func) or call_of(func)
         if call.role == NOTHING or _INNERMOST.block is not self:
             return func(*args, **kwargs)
+        if _checkpoints():  # the rules hold on the way there alone, and nothing may run again
+            with saved_tensors_hooks(lambda x: x.detach(), lambda x: x):
+                return self._called(call, func, args, kwargs)
+        return self._called(call, func, args, kwargs)
+
+    def _called(self, call, func, args, kwargs):
         if call.role == GRADIENT:
             return handlers.differentiate(self, func, args, kwargs)
         carrying = reached(args)
@@ -181,9 +213,11 @@ class Propagation(Block):
             carrying += reached(kwargs.values())
         if not carrying:
             return self._constant(call, func, args, kwargs)
+        if not torch.is_grad_enabled():  # nothing that comes of it has relevance
+            return func(*args, **kwargs)
         for x in carrying:
-            if _is_foreign(type(x.grad_fn)):
-                self.refuse(f"{type(x.grad_fn).__name__}, code that torch does not show")
+            if found := _foreign(type(x.grad_fn)):
+                self.refuse(found)
         if self.plain_norms and "Norm" in type(self.places.module()[1]).__name__:
             return handlers.run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
@@ -193,6 +227,8 @@ class Propagation(Block):
             what.places = self.places.operations(kinds.ACTIVATION)
         if not call.writes:
             return out
+        if is_curved(args[0]):
+            args[0].requires_grad_(requires_grad=False)  # or nothing could be written to this leaf
         args[0].copy_(self.settle(out))
         return marked(args[0], None)
 
@@ -271,6 +307,12 @@ class Propagation(Block):
         """The rule of an operation of this kind at its output."""
         return handlers.AT_OUTPUT[kind, self.rule(kind)](z, self.eps, bias)
 
+    def end(self, x):
+        """A logit as it is explained: nothing of this model's code comes after it."""
+        if found := _foreign(type(getattr(x, "grad_fn", None))):
+            self.refuse(found)
+        return self.settle(x)
+
     def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
         """``x`` with the rule that waited for its use, as ``kind`` if it is a product."""
         what = mark(x)
@@ -289,6 +331,7 @@ class Propagation(Block):
             return chain.replay(chain.root)
         if chain.key in handlers.SQUARES:  # whose slope y / x is x
             return chain.root * chain.root.detach()
+        y = y.detach()  # or the graph would keep it
         return rules.slope(chain.root, y, slope_at_zero=chain.slope_at_zero())
 
 

@@ -48,6 +48,17 @@ def _slope(x, y, slope_at_zero):
     return slope.nan_to_num_(nan=slope_at_zero, posinf=pole, neginf=pole)
 
 
+class _Quantised(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z, x, weight):
+        ctx.save_for_backward(weight)
+        return z.detach()
+
+    @staticmethod
+    def backward(ctx, c):
+        return None, c @ ctx.saved_tensors[0].to(c.dtype), None
+
+
 class _HeldLayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, shape, weight, bias, eps):
@@ -92,6 +103,11 @@ def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:
     fixed = wide(z.detach())
     share = fixed / stabilize(fixed if bias is None else fixed - bias.detach(), eps)
     return scale(z, share.to(z.dtype))
+
+
+def quantised(z: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    """``z``, which a kernel gave for ``x @ weight.T``, as that linear map; rounding absorbs."""
+    return _Quantised.apply(z.detach(), x, weight)
 
 
 def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:

@@ -72,7 +72,7 @@ def sweep(
         raise ValueError("composites is empty; pass at least one, such as [ATTNLRP, CP_LRP]")
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target)
-        with torch.autocast(model.device.type, enabled=False):
+        with torch.autocast(batch.device.type, enabled=False):
             relevance, chosen, logit = _relevance(model, batch, composites, target)
     wrong = (~relevance.isfinite()).any(dim=2).nonzero().tolist()
     if wrong:
@@ -109,7 +109,7 @@ def _forward(model, batch, layers, composite):
     with scope.applied(twin, _without_attention_step(composite)) as rules, torch.enable_grad():
         rules.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, *paths) for paths in layers]
-        logits = rules.settle(read_logits(twin, batch, twin(**batch.arguments())))
+        logits = rules.end(read_logits(twin, batch, twin(**batch.arguments())))
     return rules, cuts, logits
 
 

@@ -21,6 +21,7 @@ class Path:
     """From the baseline to the words of every text, straight; what else is put in stays."""
 
     model: nn.Module
+    reads: str | None  # the token that the head reads, of a known family
     start: Tensor  # (channel,)
     end: Tensor  # (batch, token, channel)
     rest: dict[str, Tensor]  # (batch, token) each
@@ -29,7 +30,7 @@ class Path:
     def columns(self, text: Tensor) -> slice:
         """Those that the longest of ``text`` needs."""
         tokens, longest = self.end.shape[1], int(self.length[text].max())
-        last = families.reads(self.model) == families.LAST
+        last = self.reads == families.LAST
         return slice(tokens - longest, None) if last else slice(longest)
 
     def inputs(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -44,11 +45,20 @@ class Path:
         words, rest = self.inputs(text, alpha)
         words.requires_grad_(torch.is_grad_enabled())
         given = words.clone()  # which code in place may change
-        return words, _logits(self.model, given, rest)
+        return words, self.logits(given, rest)
+
+    def logits(self, words: Tensor, rest: dict[str, Tensor]) -> Tensor:
+        """Of known decoders from the last column, as their code reads it where there are no ids."""
+        if self.reads == families.LAST:
+            run = self.model.base_model
+            hidden = run(inputs_embeds=words, use_cache=False, **rest).last_hidden_state
+            return self.model.score(hidden[:, -1])
+        output = self.model(inputs_embeds=words, **rest)
+        return read_logits(self.model, Batch(rest["attention_mask"]), output)
 
     def groups(self) -> list[Tensor]:
         """Texts that run together: all of a known model, which minds no padding."""
-        if families.reads(self.model) is not None:
+        if self.reads is not None:
             return [torch.arange(len(self.length), device=self.length.device)]
         return [(self.length == n).nonzero()[:, 0] for n in self.length.unique()]
 
@@ -85,8 +95,8 @@ def integrated_gradients(
         kept = whole(model, batch)
         target, logit = choose(kept.logits)
         reuse(kept, projections=False)
-        path = _path(kept.model, batch, baseline)
-        path = path if families.reads(model) else _that_reads_alike(path, kept.logits)
+        path = _path(kept, batch, baseline)
+        path = path if kept.reads else _that_reads_alike(path, kept.logits)
         zero, total = torch.zeros_like(logit), _wide(torch.zeros_like(path.end))
         baseline_logit = torch.zeros_like(logit)
         for texts in path.groups():
@@ -123,19 +133,11 @@ def _integrate(total, path, texts, target, steps, **limits):
         total[:, path.columns(at)].index_add_(0, at, weights[chunk, None, None] * gradient)
 
 
-def _logits(model, words, rest):
-    """Of known decoders from the last column, as their code reads it where there are no ids."""
-    if families.reads(model) == families.LAST:
-        hidden = model.base_model(inputs_embeds=words, use_cache=False, **rest).last_hidden_state
-        return model.score(hidden[:, -1])
-    return read_logits(model, Batch(rest["attention_mask"]), model(inputs_embeds=words, **rest))
-
-
-def _path(model, batch, baseline):
+def _path(kept, batch, baseline):
+    model, reads = kept.model, kept.reads
     words = model.get_input_embeddings()
     rest = batch.arguments()
     ids = rest.pop("input_ids")
-    reads = families.reads(model)
     own = families.position_ids(model, ids) if reads else None  # which the model counts by ids
     if own is not None:
         rest["position_ids"] = own
@@ -150,7 +152,7 @@ def _path(model, batch, baseline):
     present = batch.attention_mask == 1
     behind = present if reads == families.LAST else present.flip(1)
     length = present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
-    return Path(model, start, end, rest, length)
+    return Path(model, reads, start, end, rest, length)
 
 
 def _wide(x):
@@ -162,6 +164,11 @@ def _check_inputs(model, batch):
     name = type(model).__name__
     if batch.input_ids is None:
         raise ValueError(f"{name} has no words, along whose path to integrate")
+    if kernels := [path for path, m in model.named_modules() if _is_quantised(m)]:
+        raise ValueError(
+            f"quantised weights in {len(kernels)} modules, first {kernels[0]}: the kernels of some "
+            'have no gradient to integrate, and say nothing; pass another method, such as "loo"'
+        )
     if model.config.is_encoder_decoder:
         raise ValueError(_without(model, "it reads its text in an encoder and in a decoder"))
     if "inputs_embeds" not in signature(model.forward).parameters or first_map(model) is None:
@@ -177,6 +184,15 @@ def _check_inputs(model, batch):
             f"examples {others} are padded on the right, where {name} reads its logits once "
             'embeddings take the place of ids; pad on the left (tokenizer.padding_side = "left")'
         )
+
+
+def _is_quantised(module: nn.Module) -> bool:
+    """Whether weights of a module are in few bits, of which torch.ao packs and torchao wraps."""
+    own = module._parameters.values()
+    packed = type(module).__module__.startswith("torch.ao.nn.quantized")
+    return (packed and hasattr(module, "weight")) or any(
+        x is not None and type(x).dequantize is not Tensor.dequantize for x in own
+    )
 
 
 def _that_reads_alike(path, logits):

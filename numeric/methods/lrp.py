@@ -54,8 +54,8 @@ def lrp(
     inside = Inside(model, at)
     with torch.enable_grad():
         with scope.applied(inside.model, composite, eps=epsilon, turns=turns) as rules:
-            logits = read_logits(model, batch, inside.model(**batch.arguments()))
-        target, logit = choose(rules.settle(logits))
+            logits = rules.end(read_logits(model, batch, inside.model(**batch.arguments())))
+        target, logit = choose(logits)
         entries = rules.lookups
         if not logit.requires_grad:
             raise ValueError(

@@ -8,7 +8,7 @@ from torch import Tensor
 from numeric.fast import families
 from numeric.inputs import PIXELS, Batch, check_classes, mask_problems, read_logits, read_tokens
 from numeric.methods import chunks
-from numeric.methods.whole import Whole, prefix, reuse, whole
+from numeric.methods.whole import Whole, prefix, reads_of_stock, reuse, whole
 
 REMOVALS = ("attention-mask", "deletion")
 """How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""
@@ -46,7 +46,7 @@ def masked_logits(
     to attend to, deletion from an unknown model, and flash_attention_2.
     """
     check(model, removal)
-    reads = families.reads(model)
+    reads = kept.reads if kept else reads_of_stock(model)
     plan = PLANS[reads](model, batch, example, keep, removal)
     wide = torch.promote_types(model.dtype, torch.float32)
     logits = torch.empty(len(example), dtype=wide, device=keep.device)
@@ -54,7 +54,8 @@ def masked_logits(
     cached = lengths if reads is None else start
     need = chunks.bytes_of_a_copy(model, lengths, keys=lengths + start, kept=cached)
     options = {"batch_size": batch_size, "memory": memory, "device": keep.device}
-    with torch.inference_mode():
+    # The user's own model may keep what hooks make, which no gradient could pass afterwards.
+    with torch.no_grad() if reads is None else torch.inference_mode():
         parts = list(chunks.chunks(lengths, need, **options))
         kept = kept or whole(model, batch)
         check_classes(target, kept.logits.shape[1])

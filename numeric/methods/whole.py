@@ -7,8 +7,11 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from numeric.fast import families
-from numeric.fast.patches import set_attribute, twin
+from numeric.fast.patches import is_altered, set_attribute, twin
 from numeric.inputs import Batch, read_logits
+
+STOCK = ("torch.", "transformers.")
+"""Where the modules of a model come from that computes what its class says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +19,7 @@ class Whole:
     """One forward pass of a batch as it is.
 
     model: what runs the copies: the model, or a twin of it if it is of a known family
+    reads: the token that the head reads, of a known family
     logits: (batch, class)
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
@@ -25,6 +29,7 @@ class Whole:
 
     model: nn.Module
     logits: Tensor
+    reads: str | None = None
     first: dict[nn.Module, Tensor] = field(default_factory=dict)
     last: nn.Module | None = None
     cache: DynamicCache | None = None
@@ -32,13 +37,14 @@ class Whole:
 
 def whole(model, batch: Batch) -> Whole:
     """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use."""
-    if families.reads(model) is None:
+    reads = reads_of_stock(model)
+    if reads is None:
         return Whole(model, read_logits(model, batch, model(**batch.arguments())))
     model = twin(model)
-    if families.reads(model) == families.LAST:
+    if reads == families.LAST:
         cache = DynamicCache()
         out = model(**batch.arguments(), past_key_values=cache, use_cache=True)
-        return Whole(model, out.logits, cache=cache)
+        return Whole(model, out.logits, reads, cache=cache)
     seen: list[tuple[nn.Module, Tensor]] = []
     joins = _joins(model)
     projections = _first_projections(model)
@@ -54,9 +60,19 @@ def whole(model, batch: Batch) -> Whole:
     return Whole(
         model,
         logits,
+        reads,
         first={module: out for module, out in seen if module in projections} if begins else {},
         last=called[-1] if ends else None,
     )
+
+
+def reads_of_stock(model: nn.Module) -> str | None:
+    """The token that the head reads, of a known family that runs no code but its own.
+
+    What is known of a family is not known of hooks, replaced forwards, and modules put into it.
+    """
+    own = all(type(module).__module__.startswith(STOCK) for module in model.modules())
+    return families.reads(model) if own and not is_altered(model) else None
 
 
 def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]:
