@@ -107,7 +107,9 @@ def change_errors(**changes):
 
 
 def attend_to_padding(right):
-    return lambda seen, gradient, present: right(replace(seen, mask=None), gradient, present)
+    return lambda seen, gradient, present: right(
+        replace(seen, keys=torch.ones_like(seen.keys)), gradient, present
+    )
 
 
 def count_padding_as_queries(right):

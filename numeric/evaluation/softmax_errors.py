@@ -23,15 +23,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
+from torch.nn import functional
 
 from numeric.evaluation.correlation import pearson
 from numeric.fast import families
-from numeric.fast.patches import attention_implementation, set_attribute, twin
-from numeric.fast.propagation import outside
+from numeric.fast.patches import attention_implementation, twin
+from numeric.fast.places import Places
+from numeric.fast.propagation import Block, outside
 from numeric.inputs import choose, prepare
-
-OBSERVED = "lrp_axioms_observed"  # eager attention that keeps what it saw
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,7 @@ class _Seen:
     query: Tensor
     key: Tensor
     value: Tensor
-    mask: Tensor | None  # added to the logits: 0 at keys that take part
+    keys: Tensor  # bool, those that take part, of every query
     scaling: float
     out: Tensor
 
@@ -114,7 +113,7 @@ def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
     """What every key of every attention row gets, by layer; arguments as in `softmax_errors`."""
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, target=target)
-        with torch.autocast(model.device.type, enabled=False):
+        with torch.autocast(batch.device.type, enabled=False):
             seen, gradients = _observe(model, batch, target)
             present = batch.attention_mask == 1
             return [_messages(s, g, present) for s, g in zip(seen, gradients, strict=True)]
@@ -130,29 +129,40 @@ def _observe(model, batch, target):
             f"no attention that is known in {type(model).__name__}; the classes are "
             f"{', '.join(cls.__name__ for cls in families.ATTENTION)}"
         )
-    seen: list[_Seen] = []
-    AttentionInterface.register(OBSERVED, _observed_attention)
-    # Without its mask Transformers would pass none at all, silently.
-    AttentionMaskInterface.register(OBSERVED, masking_utils.eager_mask)
-    attention_implementation(modules, OBSERVED)
-    for module in readouts:
-        set_attribute(module, OBSERVED, seen)
+    attention_implementation(modules, "sdpa")
+    with torch.enable_grad(), _Observer(model) as observer:
+        logits = model(**batch.arguments()).logits
     with torch.enable_grad():
-        _, logit = choose(model(**batch.arguments()).logits, target)
-        return seen, torch.autograd.grad(logit.sum(), [layer.out for layer in seen])
+        _, logit = choose(logits, target)
+        outs = [layer.out for layer in observer.seen]
+        return observer.seen, torch.autograd.grad(logit.sum(), outs)
 
 
-def _observed_attention(module, query, key, value, attention_mask, scaling=None, **_):
-    """query, key, value: (batch, head, token, channel) -> (batch, token, head, channel), None"""
-    scaling = scaling or query.shape[-1] ** -0.5
-    scores = (query @ key.mT) * scaling
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    out = scores.softmax(dim=-1) @ value
-    if not out.requires_grad:  # in the first layer, since parameters are frozen
-        out.requires_grad_()
-    getattr(module, OBSERVED).append(_Seen(query, key, value, attention_mask, scaling, out))
-    return out.transpose(1, 2).contiguous(), None
+class _Observer(Block):
+    """Spells fused attention of a model out, and keeps what it saw."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.places = Places(model)
+        self.seen: list[_Seen] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        attends = func is functional.scaled_dot_product_attention
+        run = self._attend if attends and self.acts and self.places.inside() else func
+        return run(*args, **(kwargs or {}))
+
+    def _attend(self, query, key, value, *, attn_mask=None, scale=None, is_causal=None, **_):
+        """query, key, value: (batch, head, token, channel)"""
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+        scaling = scale or query.shape[-1] ** -0.5
+        scores = (query @ key.mT) * scaling
+        keys = torch.ones_like(scores, dtype=torch.bool)
+        keys = keys.tril() if is_causal else keys if attn_mask is None else keys & attn_mask
+        out = scores.masked_fill(~keys, torch.finfo(scores.dtype).min).softmax(dim=-1) @ value
+        if not out.requires_grad:  # in the first layer, since parameters are frozen
+            out.requires_grad_()
+        self.seen.append(_Seen(query, key, value, keys, scaling, out))
+        return out
 
 
 def _messages(seen, gradient, present):
@@ -161,12 +171,9 @@ def _messages(seen, gradient, present):
         for x in (seen.query, seen.key, seen.value, gradient)
     )
     z, u = (query @ key.mT) * seen.scaling, g @ value.mT
-    keys = torch.ones_like(z, dtype=torch.bool)
-    if seen.mask is not None:
-        keys = keys & (seen.mask == 0)
-    keep = keys & present[:, None, :, None]
+    keep = seen.keys & present[:, None, :, None]
     _refuse_lonely(keep)
-    found = {"u": u} | _exact(z, u, keys)
+    found = {"u": u} | _exact(z, u, seen.keys)
     return Messages(keep, **{name: torch.where(keep, x, 0.0) for name, x in found.items()})
 
 
