@@ -132,6 +132,28 @@ def test_with_one_losing_rule_it_does_not_add_up(name):
         assert (a.residual.abs() > 1e-3 * a.logit.abs()).all(), kind
 
 
+def test_a_norm_keeps_its_gradient_wherever_a_composite_says_so():
+    model, inputs = cases.family("qwen3")
+    plain = {kinds.RMS_NORM: kinds.GRADIENT}
+    want = attribute(model, inputs, changed(CP_LRP, **plain), 1).relevance
+    rest = Composite("by layer", CP_LRP.rules, {0: plain, 1: plain}, {"model.norm": plain})
+    assert torch.equal(attribute(model, inputs, rest, 1).relevance, want)
+    norms = [path for path, m in model.named_modules() if "Norm" in type(m).__name__]
+    by_module = Composite("by module", CP_LRP.rules, modules=dict.fromkeys(norms, plain))
+    assert torch.equal(attribute(model, inputs, by_module, 1).relevance, want)
+    last = Composite("last", CP_LRP.rules, modules={"model.norm": plain})
+    held = attribute(model, inputs, CP_LRP, 1).relevance
+    found = attribute(model, inputs, last, 1).relevance
+    assert all((found - x).abs().max() > 1e-3 * x.abs().max() for x in (want, held))
+
+
+def test_a_layer_norm_has_no_rule_of_other_norms():
+    model, inputs = cases.family("bert")
+    want = attribute(model, inputs, CP_LRP, 1).relevance
+    given = changed(CP_LRP, **{kinds.RMS_NORM: kinds.GRADIENT})
+    assert torch.equal(attribute(model, inputs, given, 1).relevance, want)
+
+
 def half(a, b, multiply):
     """The product, each factor of which gets half of its gradient."""
     return (multiply(a, b.detach()) + multiply(a.detach(), b)) / 2

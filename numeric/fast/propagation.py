@@ -36,15 +36,18 @@ from numeric.fast.marks import (
 )
 from numeric.fast.operations import (
     CAST,
+    COMPOSITE,
+    DEVIATION,
     EMBEDDING,
     GRADIENT,
+    LAYER_NORM,
     LINEAR,
     MOVE,
     NOTHING,
     ROLES,
     SOFTMAX,
 )
-from numeric.fast.places import Places
+from numeric.fast.places import Places, layer_of
 from numeric.fast.rotary import Turned
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
@@ -157,10 +160,9 @@ class Propagation(Block):
         overridden = bool(composite.layers or composite.modules)
         self.asks = overridden or not complete  # for the place of every operation
         self.recorded: list[Operation] = []
-        own = chosen.get(kinds.PRODUCT), chosen.get(kinds.ACTIVATION)
-        self.plain_norms = chosen.get(kinds.RMS_NORM) == kinds.GRADIENT and set(own) != {
-            kinds.GRADIENT
-        }
+        tables = (chosen, *composite.layers.values(), *composite.modules.values())
+        plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
+        self.plain_norms = plain and (overridden or set(chosen.values()) != {kinds.GRADIENT})
         self.clear()
 
     def again(self):
@@ -218,7 +220,7 @@ class Propagation(Block):
         for x in carrying:
             if found := _foreign(type(x.grad_fn)):
                 self.refuse(found)
-        if self.plain_norms and "Norm" in type(self.places.module()[1]).__name__:
+        if self.plain_norms and call.role != LAYER_NORM and self._in_plain_norm(call):
             return handlers.run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
@@ -231,6 +233,15 @@ class Propagation(Block):
             args[0].requires_grad_(requires_grad=False)  # or nothing could be written to this leaf
         args[0].copy_(self.settle(out))
         return marked(args[0], None)
+
+    def _in_plain_norm(self, call):
+        """Whether a norm is running that keeps its gradient; no rule acts on its steps."""
+        paths, module = self.places.module()
+        given = {self.composite.rule(kinds.RMS_NORM, layer=layer_of(x), module=x) for x in paths}
+        plain = "Norm" in type(module).__name__ and given == {kinds.GRADIENT}
+        if plain and call.role in (DEVIATION, COMPOSITE):
+            self.rule(kinds.RMS_NORM)
+        return plain
 
     def _act(self, call, func, args, kwargs, carrying):
         handler = handlers.BY_ROLE.get(call.role)
