@@ -21,7 +21,7 @@ from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.inputs import prepare
 from tests import cases
-from tests.traces import assert_same, snapshot
+from tests.traces import assert_same, registries, snapshot, watch
 
 
 def explained(model, batch, method="attnlrp", **options):
@@ -162,14 +162,31 @@ def inside(look):
         yield found
 
 
+@pytest.mark.parametrize("name", USES)
+def test_nothing_is_left_in_what_all_models_share(name):
+    before, model = registries(), tiny()
+    USES[name](model, cases.tiny_batch())
+    assert registries() == before
+
+    def fail(_):
+        raise ArithmeticError
+
+    with (
+        watch(model.bert.encoder.layer[1].output, fail),
+        pytest.raises((ArithmeticError, ValueError)),
+    ):
+        USES[name](model, cases.tiny_batch())
+    assert registries() == before
+
+
 def test_threads_at_random_find_what_each_finds_alone(alone):
-    model, seeds = tiny(), range(3)
+    model, other, seeds = tiny(), tiny(), range(3)
     before, interval = snapshot(model), sys.getswitchinterval()
 
     def work(seed):
         drawn = random.Random(seed)
         for name in [*drawn.choices(BESIDE, k=6), "audit"]:
-            check(alone, model, name)
+            check(alone, drawn.choice([model, other]), name)
             assert torch.equal(explain(cases.tiny_batch()).relevance, alone["attnlrp"][0])
 
     sys.setswitchinterval(1e-5)

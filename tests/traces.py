@@ -2,7 +2,11 @@
 
 import pytest
 import torch
+from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook
+from torch.overrides import _get_current_function_mode_stack
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from numeric import attribute
 
@@ -34,6 +38,28 @@ def assert_same(before, after):
     assert config == config_after
     assert flags == flags_after
     assert all(torch.equal(x, y) for x, y in zip(values, values_after, strict=True))
+
+
+def registries():
+    """What libraries keep for all models of a process, or of a thread, as far as it can be seen."""
+    of_modules = {
+        name: dict(value)
+        for name, value in vars(torch.nn.modules.module).items()
+        if name.startswith("_global") and isinstance(value, dict)
+    }
+    return {
+        "attention": dict(ALL_ATTENTION_FUNCTIONS),
+        "masks": dict(ALL_MASK_ATTENTION_FUNCTIONS),
+        "hooks of modules": of_modules,
+        "modes": list(_get_current_function_mode_stack()),
+        "saved": torch._C._autograd._top_saved_tensors_default_hooks(False),  # noqa: FBT003
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "default": torch.get_default_dtype(),
+        "functions": {name: getattr(functional, name) for name in dir(functional)},
+        "of tensors": {name: getattr(torch.Tensor, name) for name in vars(torch.Tensor)},
+    }
 
 
 def watch(module, look):
