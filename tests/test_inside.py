@@ -328,6 +328,42 @@ def test_what_a_module_returns_may_be_nothing_to_read_relevance_at(batch, reason
     assert listed(model, batch, "attnlrp", "dropout.part") == {"dropout.part": reason}
 
 
+STEP = "returns a step of a function whose rule is for the whole"
+STEPS = {
+    "GELU": (torch.tanh, lambda part, x: 0.5 * x * (1 + part(0.8 * x))),
+    "sum": (torch.tanh, lambda part, x: x + part(x)),
+    "straight": (lambda x: x + 1, lambda part, x: x * part(x)),
+    "inner": (torch.tanh, lambda part, x: x * torch.sigmoid(part(x))),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_of_an_activation_that_is_spelled_out_is_no_place_to_look_at(batch, name):
+    step, around = STEPS[name]
+    model = with_part(Calls(around, Returns(step)))
+    assert listed(model, batch, "attnlrp", ["dropout.part"]) == {"dropout.part": STEP}
+    whole = attribute(model, batch, at="dropout", epsilon=0.1)
+    close(whole.relevance, attribute(model, batch, epsilon=0.1).relevance)
+
+
+def in_steps(line):
+    return with_part(nn.Sequential(nn.Tanh(), Returns(line), nn.GELU()))
+
+
+def test_a_function_is_looked_at_after_every_step_that_keeps_nothing(batch):
+    model = in_steps(lambda x: 3 * x)
+    found = attribute(model, batch, at="dropout.*")
+    close(found.inside["dropout.0"], found.inside["dropout.2"])
+    close(found.relevance, attribute(model, batch).relevance)
+
+
+def test_a_constant_within_a_function_keeps_nothing_and_is_no_place_to_look_at(batch):
+    model = in_steps(lambda x: 3 * x + 1)
+    assert listed(model, batch, "attnlrp", "dropout.*") == {"dropout.1": STEP}
+    found = attribute(model, batch, at=["dropout.0", "dropout.2"])
+    close(found.relevance, attribute(model, batch).relevance)
+
+
 @pytest.mark.parametrize("method", ["loo", "attention-rollout", "integrated-gradients"])
 def test_methods_without_relevance_inside_are_refused_by_name(tiny, batch, method):
     message = refused(TypeError, tiny, batch, method, at=LAYERS)

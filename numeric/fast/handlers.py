@@ -22,6 +22,7 @@ from numeric.fast.marks import (
     Chain,
     carries,
     chained,
+    cuts,
     is_curved,
     is_number,
     is_parameter,
@@ -181,7 +182,8 @@ def _add(engine, name, func, args, kwargs, carrying):
             return marked(z, WEIGHTS)
         hides = engine.eps and isinstance(other, Tensor) and (other < MASKED).any()
         return z if hides or is_number(other) else engine.apply(kinds.ADD, z)
-    if any(map(is_curved, carrying)) and (root := _one_root(carrying)) is not None:
+    bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in carrying)
+    if bends and (root := _one_root(carrying)) is not None:
         return chained(func, args, kwargs, root, curved=True)
     return engine.apply(kinds.ADD, run(engine, func, args, kwargs))
 
@@ -189,7 +191,12 @@ def _add(engine, name, func, args, kwargs, carrying):
 def _one_root(carrying):
     """The tensor of which all are functions, entry by entry, if there is one."""
     root = root_of(carrying[0])
-    return root if all(root_of(x) is root and mark(x) not in KEPT for x in carrying) else None
+    if all(root_of(x) is root and mark(x) not in KEPT for x in carrying):
+        return root
+    roots = {id(root_of(x)) for x in carrying}
+    for cut in (cut for x in carrying for cut in cuts(x) if id(cut.chain.root) in roots):
+        cut.met()
+    return None
 
 
 def _multiply(engine, name, func, args, kwargs, carrying):

@@ -9,7 +9,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from numeric.fast.marks import PRODUCT, carries, mark
+from numeric.fast.marks import PRODUCT, Chain, Cut, carries, mark, marked
 from numeric.fast.patches import twin
 from numeric.fast.rules import wide
 
@@ -26,6 +26,7 @@ class Inside:
         self.paths = [] if at is None else paths(model, at)
         self.model = twin(model) if self.paths else model
         self.calls: list[tuple[str, Tensor | None]] = []
+        self.problems: dict[str, str] = {}
         for path in self.paths:
             module = self.model.get_submodule(path)
             module.register_forward_hook(partial(self._look, path), prepend=True)
@@ -40,8 +41,13 @@ class Inside:
         # apart from whatever writes in it, and both from other uses of what the module was given.
         seen = x.clone()
         self.calls.append((path, seen))
-        parts = [seen.clone() if part is x else part for part in parts]
+        parts = [self._cut(path, seen.clone(), x) if part is x else part for part in parts]
         return tree_unflatten(parts, form)
+
+    def _cut(self, path, copy, x):
+        reason = "returns a step of a function whose rule is for the whole"
+        met = partial(self.problems.setdefault, path, reason)
+        return marked(copy, Cut(mark(x), met)) if type(mark(x)) is Chain else copy
 
     def tensors(self) -> list[Tensor]:
         return [x for _, x in self.calls if x is not None]
@@ -53,7 +59,7 @@ class Inside:
         the last axis, or over axis 1 of ``maps`` (batch, channel, height, width), unless
         ``channels`` are asked for.  Raises ValueError that lists all modules without relevance.
         """
-        found, problems = [], {}
+        found, problems = [], self.problems
         for path, x in self.calls:
             c = None if x is None else next(cotangents)
             if mark(x) == PRODUCT:

@@ -1,6 +1,6 @@
 """What is known of a tensor while a model runs under propagation rules, kept on the tensor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -42,6 +42,22 @@ class Chain:
         if all(isinstance(x, (int, float, str)) for x in _leaves(self.key)):
             _SLOPES[self.key] = slope
         return slope
+
+
+class Cut:
+    """The mark of a tensor at which the function ``chain`` was cut, so as to look at it there.
+
+    ``met`` is called if the rest of the function reads its root as well: its rule was for all.
+    """
+
+    __slots__ = ("chain", "met")
+
+    def __init__(self, chain: Chain, met: Callable):
+        self.chain, self.met = chain, met
+
+    def shifts(self) -> bool:
+        """Whether what was cut off adds a constant, which by itself would keep relevance."""
+        return not self.chain.curved and bool(self.chain.replay(self.chain.root.new_zeros(1)))
 
 
 _SLOPES: dict[tuple, float] = {}
@@ -91,6 +107,13 @@ def is_curved(x) -> bool:
 def root_of(x: Tensor) -> Tensor:
     what = getattr(x, MARK, None)
     return what.root if type(what) is Chain else x
+
+
+def cuts(x: Tensor) -> Iterator[Cut]:
+    """Where the function that ``x`` is was cut, one after the other."""
+    while type(what := mark(root_of(x))) is Cut:
+        yield what
+        x = what.chain.root
 
 
 def is_number(x) -> bool:

@@ -29,6 +29,8 @@ from numeric.fast.marks import (
     SINE,
     WEIGHTS,
     Chain,
+    Cut,
+    cuts,
     is_curved,
     mark,
     marked,
@@ -340,6 +342,8 @@ class Propagation(Block):
             self.refuse("exp, outside of a softmax")
         if self.rule(kinds.ACTIVATION, chain.places) == kinds.GRADIENT:
             return chain.replay(chain.root)
+        for cut in filter(Cut.shifts, cuts(y)):
+            cut.met()
         if chain.key in handlers.SQUARES:  # whose slope y / x is x
             return chain.root * chain.root.detach()
         y = y.detach()  # or the graph would keep it
