@@ -178,6 +178,13 @@ def test_what_passes_a_module_by_does_not_count(batch):
     close(found.relevance, attribute(model, batch).relevance)
 
 
+def test_what_a_hook_of_the_user_changes_is_what_is_looked_at(batch):
+    model = cases.tiny_bert()
+    model.bert.pooler.register_forward_hook(lambda _m, _x, y: y + 1)
+    found = attribute(model, batch, at=[POOLED, "dropout"]).inside
+    close(found[POOLED], found["dropout"])  # dropout does nothing here
+
+
 class ReadsStates(BertForSequenceClassification):
     """A head that reads the output of every layer, which hooks of Transformers keep."""
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from numeric.fast.marks import PRODUCT, Chain, Cut, carries, mark, marked
-from numeric.fast.patches import twin
+from numeric.fast.patches import is_of_transformers, twin
 from numeric.fast.rules import wide
 
 
@@ -29,7 +29,10 @@ class Inside:
         self.problems: dict[str, str] = {}
         for path in self.paths:
             module = self.model.get_submodule(path)
-            module.register_forward_hook(partial(self._look, path), prepend=True)
+            kept = [n for n, hook in module._forward_hooks.items() if is_of_transformers(hook)]
+            module.register_forward_hook(partial(self._look, path))
+            for number in kept:  # these keep for later what is looked at here
+                module._forward_hooks.move_to_end(number)
 
     def _look(self, path, _module, _arguments, output):
         parts, form = tree_flatten(output)

@@ -73,12 +73,16 @@ def replaces(module: nn.Module) -> bool:
     return "forward" in vars(module)
 
 
+def is_of_transformers(hook) -> bool:
+    return getattr(hook, "__module__", "") in OF_TRANSFORMERS
+
+
 def is_altered(model: nn.Module) -> bool:
     """Whether a hook or a replaced forward may make it compute what its class does not say."""
     return any(
         replaces(module)
         or any(
-            getattr(hook, "__module__", "") not in OF_TRANSFORMERS
+            not is_of_transformers(hook)
             for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
         )
         for module in model.modules()
