@@ -111,7 +111,7 @@ class Entries:
         """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""
         weight = rest[0] if rest else named.get("weight")
         if self.pixels and self.first is None:
-            if not x.is_floating_point() or x.ndim < 3 or call.name == "batch_norm":
+            if not x.is_floating_point() or x.ndim < 3:
                 return out  # of weights, which some models standardise
             self.first = weight
         # Asked for anew, because weights that are offloaded are others in every pass.

@@ -10,6 +10,9 @@ from axioms import kinds
 from numeric.fast import rules
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
+OF_BATCHES = (
+    "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"
+)  # fmt: skip
 
 RULES: dict[tuple[str, str], Callable | None] = {
     (kinds.LAYER_NORM, kinds.HELD_DEVIATION): rules.held_layer_norm,
@@ -30,6 +33,25 @@ def layer_norm(engine, name, func, args, kwargs, carrying):
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
     rule = RULES[kinds.LAYER_NORM, engine.rule(kinds.LAYER_NORM)]
     return rule(x, shape, weight, bias, norm_eps, eps=engine.eps)
+
+
+def batch_norm(engine, name, func, args, kwargs, carrying):
+    """With its running statistics, a linear map of each channel.
+
+    It is computed as one, because PyTorch 2.13 gets the gradient of its own function wrong: on a
+    CPU, for a batch of one whose cotangent is not contiguous.
+    """
+    given = dict(zip(OF_BATCHES, args, strict=False)) | kwargs
+    if given.get("training"):
+        engine.refuse("batch_norm by the statistics of the batch")
+    x, mean, variance = engine.settle(given["input"]), given["running_mean"], given["running_var"]
+    along = (-1, *[1] * (x.ndim - 2))
+    scale = torch.rsqrt(variance + given.get("eps", 1e-5))
+    weight, bias = (_constant(given.get(key)) for key in ("weight", "bias"))
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    scale, shift = scale.reshape(along), shift.reshape(along)
+    return engine.apply(kinds.LINEAR, x * scale + shift, shift)
 
 
 def _constant(x: Tensor | None):

@@ -14,7 +14,8 @@ PACKED_LINEAR = "packed linear"  # the same by weights that are packed in few bi
 MATMUL = "matmul"  # a product of matrices: linear, unless both are activations
 FUNCTION = "function"  # acts on each entry by itself
 DEVIATION = "deviation"  # what norms divide by
-SOFTMAX, LAYER_NORM, ATTENTION = "softmax", "layer_norm", "attention"
+SOFTMAX, ATTENTION = "softmax", "attention"
+LAYER_NORM, BATCH_NORM = "layer_norm", "batch_norm"
 EMBEDDING = "embedding"
 GRADIENT = "gradient"  # asks for gradients of, or at, what a rule may still wait for
 COMPOSITE = "composite"  # a function of torch in Python, whose own calls are looked up
@@ -60,7 +61,7 @@ _NAMES = {
     SUBTRACT: "sub rsub subtract",
     MULTIPLY: "mul rmul multiply",
     DIVIDE: "div rdiv truediv rtruediv divide true_divide",
-    LINEAR: "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d batch_norm",
+    LINEAR: "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d",
     PACKED_LINEAR: "linear_dynamic",
     MATMUL: """
         matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer
@@ -73,6 +74,7 @@ _NAMES = {
     DEVIATION: "rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm",
     SOFTMAX: "softmax",
     LAYER_NORM: "layer_norm",
+    BATCH_NORM: "batch_norm",
     ATTENTION: "scaled_dot_product_attention",
     EMBEDDING: "embedding",
     GRADIENT: """
