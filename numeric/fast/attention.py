@@ -40,7 +40,8 @@ def attention(engine, name, func, args, kwargs, carrying):
     mask = given.pop("attn_mask", None)
     biased = mask is not None and carries(mask)
     mask = mask if mask is None or biased else mask.detach()
-    if engine.eps or biased:
+    fixed = not all(map(carries, (query, key, value)))  # products by it are linear maps
+    if engine.spells or biased or fixed:
         with engine.again():
             return _spelled_out(query, key, value, mask, **given)
     factors = shares({kind: engine.rule(kind) for kind in KINDS})

@@ -241,7 +241,7 @@ def _linear(engine, name, func, args, kwargs, carrying):
     weight = args[1] if len(args) > 1 else kwargs["weight"]
     if name == "linear" and type(weight).dequantize is not Tensor.dequantize:
         z = rules.quantised(z, engine.settle(carrying[0]), weight.dequantize())
-    if bias is not None and name.startswith(("conv", "batch")):
+    if bias is not None and name.startswith("conv"):
         bias = bias.reshape(-1, *[1] * (z.ndim - 2))
     return engine.apply(kinds.LINEAR, z, bias)
 
@@ -271,7 +271,7 @@ def _matmul(engine, name, func, args, kwargs, carrying):
     if rule == kinds.VALUE_ONLY:
         cut = lambda x: x.detach() if mark(x) == WEIGHTS else x
         args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in args]
-    return AT_OUTPUT[kinds.READOUT, rule](run(engine, func, args, kwargs), engine.eps, None)
+    return engine.apply(kinds.READOUT, run(engine, func, args, kwargs), rule=rule)
 
 
 def _tensors(args):
@@ -349,6 +349,7 @@ BY_ROLE: dict[str, Callable] = {
     does.DEVIATION: _deviation,
     does.SOFTMAX: _softmax,
     does.LAYER_NORM: norms.layer_norm,
+    does.BATCH_NORM: norms.batch_norm,
     does.ATTENTION: attention.attention,
     does.COMPOSITE: inside,
 }

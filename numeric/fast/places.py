@@ -4,6 +4,7 @@ import re
 import sys
 from itertools import groupby, pairwise
 from pathlib import Path
+from types import FrameType
 
 from torch import nn
 
@@ -51,6 +52,11 @@ class Places:
             if paths := self._at(found):
                 return paths, found
         return [""], self.model
+
+    def call_of(self, module: nn.Module) -> FrameType | None:
+        """The call of ``module`` that is running, the outermost."""
+        found = [frame for frame in self._frames() if frame.f_locals.get("self") is module]
+        return found[-1] if found else None
 
     def inside(self) -> bool:
         """Whether the innermost module that is running is one of this model."""

@@ -157,6 +157,7 @@ class Propagation(Block):
         super().__init__()
         self.model, self.composite, self.eps, self.turns = model, composite, eps, turns
         self.places = Places(model)
+        self.spells = bool(eps)  # attention that is fused, so that rules act inside of it
         chosen = composite.rules
         complete = len(chosen) == len(kinds.RULES) and handlers.KNOWN.issuperset(chosen.items())
         overridden = bool(composite.layers or composite.modules)
@@ -233,8 +234,10 @@ class Propagation(Block):
             return out
         if is_curved(args[0]):
             args[0].requires_grad_(requires_grad=False)  # or nothing could be written to this leaf
-        args[0].copy_(self.settle(out))
-        return marked(args[0], None)
+        return self._written(args[0], self.settle(out))
+
+    def _written(self, x, value):
+        return marked(x.copy_(value), None)
 
     def _in_plain_norm(self, call):
         """Whether a norm is running that keeps its gradient; no rule acts on its steps."""
@@ -316,9 +319,9 @@ class Propagation(Block):
             )
         return found if (kind, found) in handlers.KNOWN else kinds.GRADIENT  # refused at the end
 
-    def apply(self, kind: str, z: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The rule of an operation of this kind at its output."""
-        return handlers.AT_OUTPUT[kind, self.rule(kind)](z, self.eps, bias)
+    def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
+        """The rule of an operation of this kind at its output, which may be known already."""
+        return handlers.AT_OUTPUT[kind, rule or self.rule(kind)](z, self.eps, bias)
 
     def end(self, x):
         """A logit as it is explained: nothing of this model's code comes after it."""
