@@ -9,25 +9,21 @@ import json
 import warnings
 from dataclasses import replace
 from functools import partial
-from unittest.mock import patch
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_map_only
 
 from axioms.composites import ATTNLRP, CP_LRP
 from benchmarks import data, models, text
 from benchmarks.rows import Row
 from numeric import attribute, audit, compiled, sweep
 from numeric.attribution import METHODS
-from numeric.auditing import capture
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.fast import positional_attention
 from numeric.fast.places import numbered_layers
 from numeric.inputs import prepare
 from tests import cases
-from tests.elsewhere import HERE, MIXED, PLACE, Elsewhere, There
+from tests.elsewhere import MIXED, PLACE, Elsewhere, There
 from tests.test_families import DECODERS
 
 EXACT = 1e-10  # of float64
@@ -67,23 +63,8 @@ def errors(model, inputs):
 
 
 def audited(model, inputs):
-    with patch.object(capture, "_export", partial(exported, capture._export)):
-        found = audit(model, {key: x[:1] for key, x in inputs.items()})
+    found = audit(model, {key: x[:1] for key, x in inputs.items()})
     return [torch.as_tensor(found.relevance), torch.tensor(found.residual)]
-
-
-def exported(export, model, inputs):
-    """What torch.export makes of a model; it does not know a device of Python."""
-    here = copy.deepcopy(model).to(HERE)
-    with _disable_current_modes():
-        program = export(here, {key: x.to(HERE) for key, x in inputs.items()})
-    place = lambda _: model.device
-    for node in program.graph.nodes:
-        node.args = tree_map_only(torch.device, place, node.args)
-        node.kwargs = tree_map_only(torch.device, place, node.kwargs)
-    for tensors in (program.constants, program.state_dict):
-        tensors.update({key: x.detach().to(model.device) for key, x in tensors.items()})
-    return program
 
 
 def measured(model, _inputs):

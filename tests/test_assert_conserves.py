@@ -8,6 +8,7 @@ import torch
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric import assert_conserves
 from numeric.auditing.capture import capture
+from numeric.inputs import prepare
 from tests import cases
 
 ALL = ("bias", "LayerNorm beta", "Taylor term")
@@ -18,7 +19,7 @@ def bert(monkeypatch):
     """A model that an audit captures once, at its first use, for that takes most of the time."""
     model, inputs = cases.family("bert", attn_implementation="eager")
     inputs = {key: x[:1] for key, x in inputs.items()}
-    graph = cache(lambda: capture(model, inputs))
+    graph = cache(lambda: capture(model, prepare(model, inputs)))
     monkeypatch.setattr("numeric.auditing.audit.capture", lambda *_: graph())
     return model, inputs
 

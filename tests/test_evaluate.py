@@ -9,10 +9,12 @@ from unittest import mock
 import numpy as np
 import pytest
 import sympy as sp
+import torch
 
 from axioms import kinds, propagate
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, MOVE, TRANSPOSE, Node, leaf, parameter, topological
+from numeric.auditing.maps import Map
 from numeric.reference import evaluate
 
 EPS = (0, sp.Rational(1, 4))
@@ -43,7 +45,7 @@ ATTRIBUTES = {
     kinds.SCORES: {"scale": sp.Rational(1, 2)},
     kinds.LAYER_NORM: {"norm_eps": sp.Rational(1, 2)},
     kinds.RMS_NORM: {"norm_eps": sp.Rational(1, 2)},
-    kinds.ACTIVATION: {"function": "relu"},
+    kinds.ACTIVATION: {"function": "relu", "map": Map(torch.relu)},
 }
 
 
@@ -150,7 +152,7 @@ def network(transpose, number):
 
 
 def permuted(x):
-    return Node(MOVE, (x,), attributes={"move": "permute", "arguments": ((1, 0),)})
+    return Node(MOVE, (x,), attributes={"map": Map(lambda x: x.mT)})
 
 
 POINT = {

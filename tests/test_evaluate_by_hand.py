@@ -6,11 +6,11 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite
-from axioms.graph import MOVE, Node, Origin, leaf, parameter, topological
+from axioms.graph import INPUT, MOVE, Node, Origin, leaf, parameter, topological
+from numeric.auditing.maps import Map
 from numeric.reference import evaluate
 from tests.test_evaluate import CASES, CLOSE, graph_of, sixteenths, start_of, values_of
 
@@ -49,51 +49,28 @@ def check_root_mean_square(eps=0.25):
     np.testing.assert_array_equal(found[0], found[1])
 
 
-LOWEST = np.finfo(np.float32).min
-
-
 def check_mask():
-    """A softmax with a mask is that of the other keys, which alone receive relevance."""
-    z, mask = leaf("z"), parameter("mask")
-    hidden = np.array([0.0, LOWEST, 0.0, 0.0])
-    hidden[3] = -1e30  # a large number, but no mask
-    leaves = {z: sixteenths((2, 3, 4), seed=1), mask: hidden}
-    r = sixteenths((2, 3, 4), seed=2) * (hidden > LOWEST)  # a weight of 0 receives nothing
-    kept = [0, 2, 3]
-    masked, composite = one(kinds.SOFTMAX, [z, mask], kinds.TAYLOR)
-    plain, _ = one(kinds.SOFTMAX, [z], kinds.TAYLOR)
-    fewer, part = {z: leaves[z][..., kept]}, r[..., kept]
-    for check, want in (
-        (evaluate.forward(masked, leaves)[masked[-1]], evaluate.forward(plain, fewer)[plain[-1]]),
-        (
-            evaluate.propagate(masked, leaves, composite, r, eps=0.0)[z],
-            evaluate.propagate(plain, fewer, composite, part, eps=0.0)[z],
-        ),
-    ):
-        np.testing.assert_allclose(check[..., kept], want, **CLOSE)
-        assert not check[..., 1].any()
-
-
-IN_TORCH = {
-    "gelu": functional.gelu,
-    "gelu tanh": lambda x: functional.gelu(x, approximate="tanh"),
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "silu": functional.silu,
-}
-
-
-def check_activations():
-    """Values are those of torch, and relevance passes unchanged."""
-    assert evaluate.ACTIVATIONS.keys() == IN_TORCH.keys()
-    x, r = sixteenths((2, 3, 4), seed=1), sixteenths((2, 3, 4), seed=2)
-    for name, function in IN_TORCH.items():
-        node = leaf("x")
-        order, composite = one(kinds.ACTIVATION, [node], kinds.IDENTITY, function=name)
-        got = evaluate.forward(order, {node: x})[order[-1]]
-        np.testing.assert_allclose(got, function(torch.tensor(x)), **CLOSE)
-        back = evaluate.propagate(order, {node: x}, composite, r, eps=0.25)
-        np.testing.assert_array_equal(back[node], r)
+    """A softmax of logits that a mask took out is that of the others, wherever its axis is."""
+    node, x = leaf("z"), sixteenths((2, 3, 5), seed=1)
+    x[..., 1], x[..., 3] = np.finfo(np.float64).min, -np.inf
+    r = sixteenths(x.shape, seed=2)
+    r[..., [1, 3]] = 0.0  # weights of 0 receive nothing
+    kept = [0, 2, 4]
+    want = np.exp(x[..., kept]) / np.exp(x[..., kept]).sum(axis=-1, keepdims=True)
+    part = r[..., kept]
+    taylor = x[..., kept] * (part - want * part.sum(axis=-1, keepdims=True))
+    order, composite = one(kinds.SOFTMAX, [node], kinds.TAYLOR)
+    for axis in range(3):
+        order[-1].attributes["axis"] = axis
+        values = {node: np.moveaxis(x, -1, axis)}
+        weights = evaluate.forward(order, values)[order[-1]]
+        start = np.moveaxis(r, -1, axis)
+        back = evaluate.propagate(order, values, composite, start, eps=0.0)[node]
+        weights, back = np.moveaxis(weights, axis, -1), np.moveaxis(back, axis, -1)
+        np.testing.assert_allclose(weights[..., kept], want, **CLOSE)
+        np.testing.assert_allclose(back[..., kept], taylor, **CLOSE)
+        assert not weights[..., [1, 3]].any()
+        assert not back[..., [1, 3]].any()
 
 
 def shared_and_broadcast():
@@ -123,26 +100,36 @@ def check_broadcast(eps=0.25):
         np.testing.assert_allclose(sent[order[-1]], of_x.sum() + of_b.sum(), **CLOSE)
 
 
-# moves: (move, arguments, shapes of operands) -> what is seen, and what relevance 0, 1, ... becomes
+# moves: (function, shapes of operands) -> what is seen, and what relevance 0, 1, ... becomes
 
 MOVES = {
-    "reshape": ([(2, 3)], ((3, 2),), [[0, 1], [2, 3], [4, 5]], [[[0, 1, 2], [3, 4, 5]]]),
-    "broadcast": ([(2, 1)], ((2, 3),), [[0, 0, 0], [1, 1, 1]], [[[0 + 1 + 2], [3 + 4 + 5]]]),
+    "reshape": (
+        lambda x: x.reshape(3, 2),
+        [(2, 3)],
+        [[0, 1], [2, 3], [4, 5]],
+        [[[0, 1, 2], [3, 4, 5]]],
+    ),
+    "broadcast": (
+        lambda x: x.expand(2, 3),
+        [(2, 1)],
+        [[0, 0, 0], [1, 1, 1]],
+        [[[0 + 1 + 2], [3 + 4 + 5]]],
+    ),
     "permute": (
+        lambda x: x.permute(2, 0, 1),
         [(2, 1, 3)],
-        ((2, 0, 1),),
         [[[0], [3]], [[1], [4]], [[2], [5]]],
         [[[[0, 2, 4]], [[1, 3, 5]]]],
     ),
     "index": (  # a column twice, and the last one never
+        lambda x: x[:, torch.tensor([1, 0, 1])],
         [(2, 4)],
-        ((slice(None), np.array([1, 0, 1])),),
         [[1, 0, 1], [5, 4, 5]],
         [[[1, 0 + 2, 0, 0], [4, 3 + 5, 0, 0]]],
     ),
     "concatenate": (
+        lambda *xs: torch.cat(xs, dim=1),
         [(2, 1), (2, 2), (2, 1)],
-        (1,),
         [[0, 2, 3, 6], [1, 4, 5, 7]],
         [[[0], [4]], [[1, 2], [5, 6]], [[3], [7]]],
     ),
@@ -151,14 +138,14 @@ MOVES = {
 
 def check_move(name):
     """Entries are numbered from 0, over all operands, and so is the relevance of the result."""
-    shapes, arguments, seen, messages = MOVES[name]
+    function, shapes, seen, messages = MOVES[name]
     nodes = [leaf(f"x{n}") for n in range(len(shapes))]
     values, first = {}, 0
     for node, shape in zip(nodes, shapes, strict=True):
         size = int(np.prod(shape))
         values[node] = np.arange(first, first + size).reshape(shape)
         first += size
-    root = Node(MOVE, tuple(nodes), attributes={"move": name, "arguments": arguments})
+    root = Node(MOVE, tuple(nodes), attributes={"map": Map(function)})
     order, sent = topological(root), {}
     got = evaluate.forward(order, values)
     assert all(x.dtype == np.float64 for x in got.values())
@@ -173,7 +160,7 @@ def check_move(name):
 def check_moved_parameter():
     """A learned token beside the others keeps no relevance, and none is counted as sent."""
     x, token = leaf("x"), parameter("token")
-    root = Node(MOVE, (token, x), attributes={"move": "concatenate", "arguments": (0,)})
+    root = Node(MOVE, (token, x), attributes={"map": Map(lambda *xs: torch.cat(xs))})
     values, sent = {x: np.ones((2, 2)), token: np.ones((1, 2))}, {}
     r = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     back = evaluate.propagate([token, x, root], values, Composite("", {}), r, eps=0.0, sent=sent)
@@ -182,9 +169,55 @@ def check_moved_parameter():
     assert sent == {root: 18}
 
 
+# maps that torch computes, by the same rules as plain products
+
+
+WEIGHT, BIAS = sixteenths((3, 5), seed=5), sixteenths((5,), seed=6)
+SAME = {
+    "linear": (
+        kinds.LINEAR,
+        lambda x: x @ torch.tensor(WEIGHT) + torch.tensor(BIAS),
+        lambda: [parameter("w"), parameter("b")],
+        {},
+    ),
+    "scores": (kinds.SCORES, lambda q, k: 0.5 * q @ k.mT, lambda: [leaf("k")], {"scale": 0.5}),
+    "readout": (kinds.READOUT, lambda a, v: a @ v.mT.mT, lambda: [leaf("v")], {}),
+}
+VALUES = {
+    "w": WEIGHT,
+    "b": BIAS,
+    "k": sixteenths((2, 4, 3), seed=7),
+    "v": sixteenths((2, 3, 4), seed=8),
+}
+
+
+def check_map(name, eps):
+    """A map gives what the plain product gives, under every rule of its kind."""
+    kind, function, others, attributes = SAME[name]
+    x = leaf("x")
+    values = {x: sixteenths((2, 4, 3), seed=1)}
+    plain = Node(kind, (x, *others()), attributes=attributes)
+    values |= {node: VALUES[node.name] for node in plain.args[1:]}
+    operands = tuple(node for node in plain.args if node.op == INPUT)
+    mapped = Node(kind, operands, attributes={"map": Map(function)})
+    r = sixteenths(np.shape(evaluate.forward(topological(plain), values)[plain]), seed=3)
+    for rule in kinds.RULES[kind]:
+        if rule == kinds.GRADIENT:
+            continue
+        composite = Composite("one", {kind: rule})
+        run = lambda root, composite=composite: evaluate.propagate(
+            topological(root), values, composite, r, eps=eps
+        )
+        want, got = run(plain), run(mapped)
+        for node in operands:
+            np.testing.assert_allclose(got[node], want[node], **CLOSE)
+
+
 def check_eps():
     """Every rule is told the eps that was asked for, also those without a stabiliser."""
     for name, (kind, rule, *_) in CASES.items():
+        if kind == kinds.ACTIVATION:  # a map
+            continue
         graph, told, values = graph_of(name, float), [], values_of(name)
 
         def spy(*arguments, eps, right=evaluate.RULES[kind, rule], told=told):
@@ -203,10 +236,11 @@ CHECKS = {
     "entrywise scale": check_scale,
     "RMSNorm without weight": check_root_mean_square,
     "masked softmax": check_mask,
-    "activations": check_activations,
     "broadcast operands": check_broadcast,
     "learned token": check_moved_parameter,
-} | {name: partial(check_move, name) for name in MOVES}
+}
+CHECKS |= {name: partial(check_move, name) for name in MOVES}
+CHECKS |= {f"map of {name}, {e}": partial(check_map, name, e) for name in SAME for e in (0.0, 0.25)}
 
 
 def check_all():
@@ -219,20 +253,18 @@ def test_what_an_operation_computes_and_hands_on_is_what_a_loop_says(name):
     CHECKS[name]()
 
 
-def first_copy_only(node, xs, r):
+def first_copy_only(function, xs, r):
     """The first entry that shows an operand's receives its relevance, later ones nothing."""
     ends = np.cumsum([0, *(x.size for x in xs)])
     numbers = [np.arange(ends[n], ends[n + 1]).reshape(x.shape) for n, x in enumerate(xs)]
-    places, first = np.unique(evaluate.move(node, *numbers), return_index=True)
+    places, first = np.unique(function(*numbers).astype(int), return_index=True)
     flat = np.zeros(ends[-1])
     flat[places] = r.ravel()[first]
     return [flat[ends[n] : ends[n + 1]].reshape(x.shape) for n, x in enumerate(xs)]
 
 
 WRONG = {
-    "mask forgotten": ("masked softmax", "masked", lambda z, *mask: z),
-    "first copy only, broadcast": ("broadcast", "_moved_back", first_copy_only),
-    "first copy only, index": ("index", "_moved_back", first_copy_only),
+    "axis forgotten": ("masked softmax", "rows", lambda node, x: x),
     "one share of all copies": (
         "broadcast operands",
         "_fit",
@@ -258,14 +290,15 @@ def test_a_wrong_text_is_rejected(wrong, monkeypatch):
     for kind in in_messages:
         monkeypatch.setitem(evaluate.MESSAGES, kind, text)
     monkeypatch.setattr(evaluate, place, text)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, ValueError)):
         CHECKS[name]()
 
 
-def test_a_wrong_activation_is_rejected(monkeypatch):
-    monkeypatch.setitem(evaluate.ACTIVATIONS, "gelu", evaluate.ACTIVATIONS["gelu tanh"])
+@pytest.mark.parametrize("name", ["broadcast", "index"])
+def test_a_wrong_move_is_rejected(name, monkeypatch):
+    monkeypatch.setattr(Map, "back", first_copy_only)
     with pytest.raises(AssertionError):
-        check_activations()
+        CHECKS[name]()
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,17 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.audit import Structure, Verdict, structure, verdicts
 from axioms.composites import ATTNLRP, Composite, Operation
-from axioms.graph import INPUT, LEAVES, MOVE, Node
+from axioms.graph import LEAVES, MOVE
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
 from numeric.fast import scope
+from numeric.fast.entries import of_tokens
 from numeric.fast.propagation import check_overrides
 from numeric.inputs import choose, prepare
+from numeric.methods.lrp import read
 from numeric.reference import evaluate
+
+ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -100,17 +104,19 @@ def audit(
         )
     scope.check_stabiliser(epsilon)
     refuse(model)
-    arguments = prepare(model, inputs, target=target).arguments()
-    _one_text(arguments)
-    own = _logits(model, arguments)
+    batch = prepare(model, inputs, target=target)
+    _one_text(batch)
+    captured = capture(model, batch)
+    own = captured.logits.double()
     target = int(choose(own, target)[0])
-    captured = capture(model, arguments)
     notes = tuple(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
     order = captured.order
     check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
     values = evaluate.forward(order, captured.values)
     logits = values[captured.root]
+    error = float(abs(logits - own.numpy()).max())
+    _check_logits(model, error, own)
     start = np.zeros(logits.shape)
     start[0, target] = logits[0, target]
     found = ledgers.ledger(order, captured.values, values, composite, start, eps=epsilon)
@@ -127,7 +133,6 @@ def audit(
     )
     clock["end"] = time.perf_counter()
     words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == "word"]
-    whole = found.received[embedding(order)]
     times = list(clock.values())
     return Audit(
         model=type(model).__name__,
@@ -135,11 +140,11 @@ def audit(
         epsilon=epsilon,
         target=target,
         logit=float(logits[0, target]),
-        relevance=whole.sum(axis=-1)[0],
+        relevance=_by_token(captured, found, batch),
         residual=float(logits[0, target]) - float(sum(r.sum() for r in words)),
         captured=captured,
         ledger=found,
-        forward_error=float(abs(logits - own.numpy()).max()),
+        forward_error=error,
         verdicts=decided,
         structure=structure(captured.root),
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
@@ -147,11 +152,22 @@ def audit(
     )
 
 
-def embedding(order: list[Node]) -> Node:
-    """Where words, positions and types have been added up: what the first real operation reads."""
-    plain = (*LEAVES, kinds.ADD, MOVE)
-    first = next(node for node in order if node.op not in plain)
-    return next(x for x in first.args if x.op in (INPUT, kinds.ADD, MOVE))
+def _by_token(captured, found, batch):
+    """Relevance where ``attribute`` reads it: at the sum of embeddings, before anything else."""
+    nothing = lambda node: np.zeros(node.attributes["shape"])
+    arrived = [found.received.get(node, nothing(node)) for _, node in captured.entries]
+    whole = [torch.from_numpy(r) for r in arrived]
+    of_token = of_tokens([entry for entry, _ in captured.entries], whole, batch.input_ids)
+    return read(of_token, torch.ones(())).numpy()[0]
+
+
+def _check_logits(model, error, own):
+    if not error <= ROUNDING * max(1.0, float(own.abs().max())):
+        raise ValueError(
+            f"the operations that were recorded of {type(model).__name__} do not compute its "
+            f"logits, which are off by {error:.1e}: some of its code is not seen by torch; "
+            "lrp-axioms plan lists what is"
+        )
 
 
 def refuse(model) -> None:
@@ -173,27 +189,16 @@ def refuse(model) -> None:
         )
 
 
-def _logits(model, arguments):
-    """The model's own, in float64; whatever they run under, in the model's dtype."""
-    try:
-        with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
-            return model(**arguments).logits.cpu().double()
-    except Exception as error:  # whatever the model's own code raises
-        raise ValueError(
-            f"{type(model).__name__} itself fails on this input ({error}); audit a model that runs"
-        ) from error
-
-
 def _operation(node):
     about = {"module": node.origin.module, "layer": node.attributes["layer"]}
     return Operation(kind=node.op, **about)
 
 
-def _one_text(arguments):
-    size = len(next(iter(arguments.values())))
+def _one_text(batch):
+    size = len(batch.attention_mask)
     if size != 1:
         raise ValueError(f"the batch has {size} examples; audit one text at a time")
-    if "attention_mask" in arguments and arguments["attention_mask"][0, 0] != 1:
+    if batch.attention_mask[0, 0] != 1:
         raise ValueError(
             "attention_mask hides the first token, whose row of causal attention then has no key; "
             "leave padding on the left out, since an audit takes one text"

@@ -14,7 +14,7 @@ from axioms.assignment import assigned
 from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
 from axioms.composites import Composite
 from axioms.graph import INPUT, PARAMETER, Node
-from numeric.reference import evaluate
+from numeric.reference import evaluate, mapped
 from numeric.reference.rules import share, stabilize
 
 NUMERICAL = "numerical"
@@ -75,7 +75,8 @@ def ledger(order, leaves, values, composite: Composite, start: np.ndarray, *, ep
         if node in rules:
             r, xs = received[node], evaluate.operands(node, values, leaves)
             lemma = LEMMAS[node.op, rules[node]]
-            absorbed = {c: float(f(node, xs, values[node], r, eps).sum()) for c, f in lemma.items()}
+            given = node, xs, values[node], r, evaluate.stabiliser(node, eps)
+            absorbed = {c: float(f(*given).sum()) for c, f in lemma.items()}
             arrived = float(r.sum())
             about = {"arrived": arrived, "passed": sent[node], "absorbed": absorbed}
             lines.append(Line(node=node, rule=rules[node], **about))
@@ -88,6 +89,7 @@ def _name(key):
 
 
 def _pushed(z, eps):
+    z = np.where(np.isinf(z), 0.0, z)  # a logit that a mask took out
     return stabilize(z, eps) - z
 
 
@@ -95,32 +97,47 @@ def _by_stabiliser(node, xs, z, r, eps):
     return share(r, z, eps) * _pushed(z, eps)
 
 
+@np.errstate(over="ignore")  # of logits that a mask took out
 def _by_stabiliser_of_product(node, xs, z, r, eps):
     return share(r, 2 * z, eps) * _pushed(2 * z, eps)
 
 
+def _bias(node, xs):
+    if f := node.attributes.get("map"):
+        return mapped.bias(f, xs)
+    return xs[2] if len(xs) == 3 else 0.0
+
+
 def _by_stabiliser_without_bias(node, xs, z, r, eps):
-    return _by_stabiliser(node, xs, z - (xs[2] if len(xs) == 3 else 0), r, eps)
+    return _by_stabiliser(node, xs, z - _bias(node, xs), r, eps)
 
 
 def _by_bias(node, xs, z, r, eps):
-    return share(r, z, eps) * xs[2] if len(xs) == 3 else np.zeros(1)
+    return share(r, z, eps) * _bias(node, xs)
+
+
+def _fixed(node, xs):
+    return [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
 
 
 def _by_fixed_term(node, xs, z, r, eps):
     part = share(r, z, eps)
-    fixed = [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
-    return sum((part * x for x in fixed), np.zeros(1))
+    return sum((part * x for x in evaluate.shown(_fixed(node, xs))), np.zeros(1))
+
+
+@np.errstate(over="ignore")
+def _by_fixed_factor(node, xs, z, r, eps):
+    return share(r, 2 * z, eps) * z * len(_fixed(node, xs))
 
 
 def _by_taylor_term(node, xs, a, r, eps):
-    z = evaluate.masked(*xs)
-    z = np.where(np.isneginf(z), 0.0, z)  # a hidden key has weight 0 and receives nothing
+    x, a, r = (evaluate.rows(node, each) for each in (xs[0], a, r))
+    z = np.where(np.isneginf(x), 0.0, x)  # a hidden key has weight 0 and receives nothing
     return r * (1 - z + (a * z).sum(axis=-1, keepdims=True))
 
 
 EQ_1 = {BIAS: _by_bias, STABILISER: _by_stabiliser}
-HALVES = {STABILISER: _by_stabiliser_of_product}
+HALVES = {CONSTANT: _by_fixed_factor, STABILISER: _by_stabiliser_of_product}
 HELD = {CONSTANT: lambda node, xs, z, r, eps: r}
 
 LEMMAS = {

@@ -7,40 +7,23 @@ from collections.abc import Mapping
 from functools import reduce
 
 import numpy as np
-from scipy.special import erf
 
 from axioms import kinds
 from axioms.assignment import assigned
 from axioms.composites import Composite
 from axioms.graph import INPUT, LEAVES, MOVE, Node
-from numeric.reference import rules
+from numeric.reference import mapped, rules
 from numeric.reference.by_kind import RULES
 
-ACTIVATIONS = {
-    "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
-    "gelu tanh": lambda x: x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2,
-    "tanh": np.tanh,
-    "relu": lambda x: np.maximum(x, 0),
-    "silu": lambda x: x / (1 + np.exp(-x)),
-}
 
-MOVES = {
-    "reshape": lambda shape, x: x.reshape(shape),
-    "broadcast": lambda shape, x: np.broadcast_to(x, shape),
-    "permute": lambda axes, x: x.transpose(axes),
-    "index": lambda index, x: x[index],
-    "concatenate": lambda axis, *xs: np.concatenate(xs, axis),
-}
-"""What only moves, repeats or drops entries."""
+def shown(xs):
+    """Operands of a sum of logits; where one is -inf a mask hides them, and nothing arrives."""
+    return [np.where(np.isneginf(x), 0.0, x) for x in xs]
 
 
-def move(node: Node, *xs):
-    return MOVES[node.attributes["move"]](*node.attributes["arguments"], *xs)
-
-
-def masked(z, *mask):
-    """Logits in which a mask's lowest numbers are what they stand for, -inf."""
-    return np.where(mask[0] < -1e30, -np.inf, z) if mask else z
+def rows(node: Node, x: np.ndarray) -> np.ndarray:
+    """The axis along which a softmax runs as the last one, or back at its place."""
+    return x.swapaxes(node.attributes.get("axis", -1), -1)
 
 
 def _linear(node, x, weight, bias=0.0):
@@ -59,17 +42,15 @@ def _rms_norm(node, x, weight=1.0):
 
 
 FORWARD = {
-    MOVE: move,
     kinds.LINEAR: _linear,
     kinds.ADD: lambda node, *xs: reduce(np.add, xs),
     kinds.SCORES: lambda node, q, k: node.attributes["scale"] * (q @ k.swapaxes(-1, -2)),
-    kinds.SOFTMAX: lambda node, z, *mask: rules.softmax(masked(z, *mask)),
+    kinds.SOFTMAX: lambda node, z: rows(node, rules.softmax(rows(node, z))),
     kinds.READOUT: lambda node, a, v: a @ v,
     kinds.BILINEAR: lambda node, a, b: a @ b,
     kinds.PRODUCT: lambda node, *xs: reduce(np.multiply, xs),
     kinds.LAYER_NORM: _layer_norm,
     kinds.RMS_NORM: _rms_norm,
-    kinds.ACTIVATION: lambda node, x: ACTIVATIONS[node.attributes["function"]](x),
 }
 
 
@@ -80,7 +61,8 @@ def forward(order: list[Node], leaves: Mapping[Node, object]) -> dict[Node, np.n
         if node.op == INPUT:
             values[node] = array(leaves[node])
         elif node.op not in LEAVES:
-            values[node] = FORWARD[node.op](node, *operands(node, values, leaves))
+            xs, f = operands(node, values, leaves), node.attributes.get("map")
+            values[node] = f(*xs) if f else FORWARD[node.op](node, *xs)
     return values
 
 
@@ -105,7 +87,7 @@ def _of_scores(node, rule, xs, r, eps):
 
 
 def _of_softmax(node, rule, xs, r, eps):
-    return [rule(masked(*xs), r, eps=eps)]
+    return [rows(node, rule(rows(node, xs[0]), rows(node, r), eps=eps))]
 
 
 def _of_layer_norm(node, rule, xs, r, eps):
@@ -119,7 +101,7 @@ def _of_rms_norm(node, rule, xs, r, eps):
 
 MESSAGES = {
     kinds.LINEAR: _of_linear,
-    kinds.ADD: lambda node, rule, xs, r, eps: rule(xs, r, eps=eps),
+    kinds.ADD: lambda node, rule, xs, r, eps: rule(shown(xs), r, eps=eps),
     kinds.SCORES: _of_scores,
     kinds.SOFTMAX: _of_softmax,
     kinds.READOUT: lambda node, rule, xs, r, eps: rule(*xs, r, eps=eps),
@@ -133,22 +115,19 @@ MESSAGES = {
 
 
 def _messages(node, rule, xs, r, eps):
+    eps = stabiliser(node, eps)
     try:
-        return MESSAGES[node.op](node, rule, xs, r, eps)
+        if f := node.attributes.get("map"):
+            return mapped.RULES[node.op, rule](f, xs, r, eps=eps)
+        return MESSAGES[node.op](node, RULES[node.op, rule], xs, r, eps)
     except ZeroDivisionError as error:
         place = (node.origin.module or "(root)") if node.origin else node.name
         raise ZeroDivisionError(f"{node.op} at {place}: {error}") from error
 
 
-def _moved_back(node, xs, r):
-    """Each entry of ``r`` to the one it was copied from."""
-    ends = np.cumsum([0, *(x.size for x in xs)])
-    numbered = [
-        np.arange(a, b).reshape(x.shape) for a, b, x in zip(ends, ends[1:], xs, strict=False)
-    ]
-    came_from = move(node, *numbered)
-    sums = np.bincount(came_from.ravel(), weights=r.ravel(), minlength=ends[-1])
-    return [part.reshape(x.shape) for part, x in zip(np.split(sums, ends[1:-1]), xs, strict=True)]
+def stabiliser(node: Node, eps: float) -> float:
+    """That of one operation; none acts at one that is exact, such as a scaling by a number."""
+    return 0.0 if node.attributes.get("exact") else eps
 
 
 def _fit(message, shape):
@@ -185,9 +164,9 @@ def propagate(
             continue
         r, xs = received[node], operands(node, values, leaves)
         if node.op == MOVE:
-            messages = _moved_back(node, xs, r)
+            messages = node.attributes["map"].back(xs, r)
         else:
-            messages = _messages(node, RULES[node.op, chosen[node]], xs, r, eps)
+            messages = _messages(node, chosen[node], xs, r, eps)
         # there is no message for weights
         handed = [(x, m) for x, m in zip(node.args, messages, strict=False) if x in received]
         for x, message in handed:

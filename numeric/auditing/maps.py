@@ -1,0 +1,63 @@
+"""Functions of torch as functions of NumPy arrays in float64, whatever a model narrows to."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from numeric.fast.operations import CAST
+from numeric.fast.propagation import call_of
+
+
+class _Wide(TorchFunctionMode):
+    """Every number in float64: operands are widened, and nothing is narrowed again."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if call_of(func).role == CAST and args[0].is_floating_point() and _narrows(args, kwargs):
+            return args[0].double()
+        if getattr(kwargs.get("dtype"), "is_floating_point", False):
+            kwargs = kwargs | {"dtype": torch.float64}
+        args, kwargs = tree_map_only(Tensor, _widened, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _narrows(args, kwargs):
+    dtypes = [getattr(x, "dtype", x) for x in (*args[1:], *kwargs.values())]
+    return not any(isinstance(x, torch.dtype) and not x.is_floating_point for x in dtypes)
+
+
+def _widened(x):
+    if x.is_complex():
+        return x.to(torch.complex128)
+    return x.double() if x.is_floating_point() else x
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """A function of tensors, and what its transposed Jacobian does; arrays are in float64."""
+
+    function: Callable[..., Tensor]
+
+    def __call__(self, *xs: np.ndarray) -> np.ndarray:
+        with torch.no_grad(), _Wide():
+            return self.function(*map(_tensor, xs)).numpy()
+
+    def back(self, xs: Sequence[np.ndarray], cotangent: np.ndarray) -> list[np.ndarray]:
+        """What arrives at each of ``xs``, each in its own shape."""
+        tensors = [_tensor(x).requires_grad_() for x in xs]
+        with torch.enable_grad(), _Wide():
+            z = self.function(*tensors)
+        if not z.requires_grad:  # of entries none of which is kept
+            return [np.zeros(x.shape) for x in xs]
+        found = torch.autograd.grad(z, tensors, _tensor(cotangent), allow_unused=True)
+        pairs = zip(tensors, found, strict=True)
+        return [(torch.zeros_like(x.detach()) if g is None else g).numpy() for x, g in pairs]
+
+
+def _tensor(x):
+    return torch.from_numpy(np.array(x, dtype=np.float64, order="C"))

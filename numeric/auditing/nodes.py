@@ -1,0 +1,300 @@
+"""What a torch function is as a node: an operation of NumPy, or a map that torch computes.
+
+A builder is ``(recorder, running, out, index) -> Node``; ``index`` is which of several outputs.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils._pytree import tree_unflatten
+
+from axioms import kinds
+from axioms.graph import MOVE, Node
+from numeric.auditing.maps import Map
+from numeric.fast import operations as does
+from numeric.fast.handlers import MASKED
+from numeric.fast.marks import PRODUCT, TOKEN_TYPE, Chain, is_number, mark, reached
+from numeric.fast.norms import ARGUMENTS
+
+MATRICES = ("matmul", "rmatmul", "mm", "bmm")
+
+
+def node(rec, running, out, index) -> Node:
+    """The node of one output."""
+    row, _ = running.operands()
+    carrying = [rec.node_of(x) for x in row if reached((x,))]
+    role, pending = running.call.role, [x for x in carrying if "pending" in x.attributes]
+    if role == does.CAST and not out.is_complex():
+        return carrying[0]
+    if mark(out) == PRODUCT and role == does.MATMUL:
+        scale = 1.0 if running.call.name in MATRICES else None
+        return mapped(rec, running, out, index, op=kinds.BILINEAR, pending=True, scale=scale)
+    if pending or out.is_complex():
+        return _composed(rec, running, out, index, pending)
+    return (KINDS.get(running.kind) or ROLES.get(role, _move))(rec, running, out, index)
+
+
+def _call(rec, running, index, taken, row, nesting):
+    """The call as a function of those of its arguments whose places are ``taken``."""
+    kept = [
+        None if k in taken else rec.keep(x) if isinstance(x, Tensor) else x
+        for k, x in enumerate(row)
+    ]
+    func, inplace = running.func, running.inplace
+
+    def function(*xs):
+        new = list(kept)
+        for k, x in zip(taken, xs, strict=True):
+            new[k] = x
+        args, kwargs = tree_unflatten(new, nesting)
+        if inplace:
+            args = (args[0].clone(), *args[1:])
+        out = func(*args, **kwargs)
+        out = args[0] if inplace else out
+        return out if index is None else out[index]
+
+    return function
+
+
+def _taken(rec, running, *, learned=False):
+    row, nesting = running.operands()
+    taken = [k for k, x in enumerate(row) if reached((x,)) or (learned and _counts(x))]
+    node_of = lambda x: rec.node_of(x) if reached((x,)) else _fixed(rec, running, x)
+    return row, nesting, taken, [node_of(row[k]) for k in taken]
+
+
+def _counts(x):
+    """Whether relevance can end in entries of a fixed tensor that are moved among others."""
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0:
+        return False
+    return bool(((x != 0) & (x > MASKED)).any())
+
+
+def _fixed(rec, running, x):
+    return rec.leaf(x, "word" if running.rising else "fixed")
+
+
+def mapped(rec, running, out, index, *, op, **attributes):
+    """Any function, by torch."""
+    row, nesting, taken, of = _taken(rec, running, learned=op == MOVE)
+    function = Map(_call(rec, running, index, taken, row, nesting))
+    return rec.make(op, of, out.shape, map=function, **attributes)
+
+
+def _composed(rec, running, out, index, pending):
+    """A function of what is no operation by itself: one half of a product, or complex numbers."""
+    row, nesting, taken, of = _taken(rec, running)
+    function = _call(rec, running, index, taken, row, nesting)
+    if not pending:
+        return rec.make(kinds.LINEAR, of, out.shape, map=Map(function), pending=True, exact=True)
+    (inner,) = pending
+    if len(of) > 1:
+        rec.refuse(f"{running.call.name} of {len(of)} activations")
+    first = inner.attributes["map"].function
+    about = dict(inner.attributes) | {"map": Map(lambda *xs: function(first(*xs)))}
+    about["shape"] = tuple(out.shape)
+    if about.get("scale") is not None:
+        about["scale"] = _scaled(running, about["scale"])
+    if mark(out) != PRODUCT and not out.is_complex():
+        del about["pending"]
+    return replace(inner, attributes=about)
+
+
+def _scaled(running, scale):
+    """The factor of a product after one more function of it, or None if that was no scaling."""
+    numbers = [float(x) for x in running.args[:2] if is_number(x)]
+    if len(numbers) != 1 or running.call.role not in (does.MULTIPLY, does.DIVIDE):
+        return None
+    return scale * numbers[0] if running.call.role == does.MULTIPLY else scale / numbers[0]
+
+
+def product(rec, found: Node, kind: str) -> Node:
+    """A product of two activations as what its user takes it for."""
+    scale = found.attributes["scale"]
+    about = {key: x for key, x in found.attributes.items() if key not in ("pending", "scale")}
+    args = found.args
+    if scale is not None and kind == kinds.SCORES:
+        del about["map"]
+        about["scale"] = scale
+        args = args[0], _transposed(rec, args[1])
+    elif scale == 1.0:
+        del about["map"]
+    return rec.make(kind, args, about.pop("shape"), (found.origin, about.pop("layer")), **about)
+
+
+def _transposed(rec, x):
+    shape = x.attributes["shape"]
+    return rec.make(MOVE, (x,), (*shape[:-2], shape[-1], shape[-2]), map=Map(lambda x: x.mT))
+
+
+def activation(rec, chain: Chain, where) -> Node:
+    """A function of each entry by itself; IDENTITY needs to know no more than its value."""
+    root = rec.node_of(chain.root)
+    function = Map(chain.replay)
+    return rec.make(
+        kinds.ACTIVATION, (root,), chain.root.shape, where, function=_name(chain), map=function
+    )
+
+
+KNOWN = {
+    "gelu": functional.gelu,
+    "gelu tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "relu": functional.relu,
+    "silu": functional.silu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+POINTS = torch.linspace(-4, 4, 33, dtype=torch.float64).numpy()
+
+
+def _name(chain):
+    """What a function is called, however it is spelled."""
+    try:
+        found = Map(chain.replay)(POINTS)
+    except RuntimeError:  # with a parameter for each channel
+        return chain.key[0]
+    same = lambda f: abs(Map(f)(POINTS) - found).max() < 1e-12
+    return next((name for name, f in KNOWN.items() if same(f)), chain.key[0])
+
+
+def _linear(rec, running, out, index):
+    name, row, args = running.call.name, running.operands()[0], running.args
+    if running.call.role in (does.MULTIPLY, does.DIVIDE):
+        return _entrywise(rec, running, out, index)
+    weights = None
+    if name == "linear":
+        x, weight, *bias = row[:3]
+        weights = x, weight.mT, bias[0] if bias else None
+    elif name == "addmm" and len(args) == 3 and not running.kwargs:
+        weights = row[1], row[2], row[0]
+    elif name in MATRICES and row[1].ndim == 2:
+        weights = row[0], row[1], None
+    if weights is None or weights[0].ndim < 2 or not reached(weights[:1]):
+        return mapped(rec, running, out, index, op=kinds.LINEAR)
+    x, *fixed = weights
+    fixed = [rec.parameter(w) for w in fixed if w is not None]
+    return rec.make(kinds.LINEAR, (rec.node_of(x), *fixed), out.shape)
+
+
+def _entrywise(rec, running, out, index, **attributes):
+    """A scaling of each entry by a number of its own, or of all by one."""
+    row, _ = running.operands()
+    a, b = row[:2]
+    x, factor = (a, b) if reached((a,)) else (b, a)
+    if running.call.role == does.DIVIDE:
+        factor = 1 / (factor.double() if isinstance(factor, Tensor) else factor)
+    about = {"entrywise": True} | attributes
+    return rec.make(kinds.LINEAR, (rec.node_of(x), rec.parameter(factor)), out.shape, **about)
+
+
+def _scaling(rec, running, out, index):
+    """By what is held, as the deviation of a norm is; or by a number."""
+    a, b = running.operands()[0][:2]
+    if is_number(b if reached((a,)) else a):
+        return _entrywise(rec, running, out, index, exact=True)
+    if not (reached((a,)) and reached((b,))):
+        return mapped(rec, running, out, index, op=kinds.RMS_NORM, exact=True)
+    held = replace(running, args=(a, b.detach(), *running.args[2:]), settled={})
+    return mapped(rec, held, out, index, op=kinds.RMS_NORM, exact=True)
+
+
+def _add(rec, running, out, index):
+    row, _ = running.operands()
+    terms = [_Term(x) for x in row[:2]]
+    if running.call.role == does.SUBTRACT:
+        terms[running.call.name != "rsub"].sign = -1
+    terms[1].sign *= running.kwargs.get("alpha", 1)
+    hides = any(_hides(term.x) for term in terms)
+    of = [_term(rec, running, term) for term in terms]
+    if not reached((terms[0].x,)):
+        of.reverse()
+    exact = hides or (running.kind is None and not running.rising)
+    return rec.make(kinds.ADD, of, out.shape, exact=exact)
+
+
+def _hides(x):
+    return isinstance(x, Tensor) and not reached((x,)) and bool((x < MASKED).any())
+
+
+class _Term:
+    def __init__(self, x):
+        self.x, self.sign = x, 1
+
+
+def _term(rec, running, term):
+    x, sign = term.x, term.sign
+    if not reached((x,)):
+        fixed = x if sign == 1 else sign * x
+        if not running.rising or is_number(x):
+            return rec.parameter(fixed)
+        name = rec.names.get(x.data_ptr(), "")
+        return rec.leaf(fixed, "token type" if mark(x) == TOKEN_TYPE else "position", name=name)
+    found = rec.node_of(x)
+    if sign == 1:
+        return found
+    factor = rec.parameter(float(sign))
+    return rec.make(kinds.LINEAR, (found, factor), x.shape, entrywise=True, exact=True)
+
+
+def _readout(rec, running, out, index):
+    row, _ = running.operands()
+    native = running.call.name in MATRICES and all(reached((x,)) for x in row[:2])
+    if not native:
+        return mapped(rec, running, out, index, op=kinds.READOUT)
+    return rec.make(kinds.READOUT, map(rec.node_of, row[:2]), out.shape)
+
+
+def _product(rec, running, out, index):
+    return rec.make(kinds.PRODUCT, map(rec.node_of, running.operands()[0][:2]), out.shape)
+
+
+def _softmax(rec, running, out, index):
+    (x, *rest), named = running.args, running.kwargs
+    axis = named.get("dim", rest[0] if rest else -1)
+    found = rec.node_of(running.settled.get(id(x), x))
+    return rec.make(kinds.SOFTMAX, (found,), out.shape, axis=axis)
+
+
+def _layer_norm(rec, running, out, index):
+    given = dict(zip(ARGUMENTS, running.args, strict=False)) | running.kwargs
+    x, shape = given["input"], tuple(given["normalized_shape"])
+    weight = given.get("weight")
+    weight = torch.ones(shape) if weight is None else weight
+    bias = given.get("bias")
+    bias = torch.zeros(shape) if bias is None else bias
+    if len(shape) > 1:
+        rec.refuse("layer_norm over several axes")
+    found = rec.node_of(running.settled.get(id(x), x))
+    args = found, rec.parameter(weight), rec.parameter(bias)
+    return rec.make(kinds.LAYER_NORM, args, out.shape, norm_eps=given.get("eps", 1e-5))
+
+
+def _move(rec, running, out, index):
+    return mapped(rec, running, out, index, op=MOVE)
+
+
+def _sum(rec, running, out, index):
+    return mapped(rec, running, out, index, op=kinds.LINEAR, exact=True)
+
+
+KINDS = {
+    kinds.LINEAR: _linear,
+    kinds.ADD: _add,
+    kinds.READOUT: _readout,
+    kinds.PRODUCT: _product,
+    kinds.SOFTMAX: _softmax,
+}
+"""By the kind of operation at whose output a rule acts."""
+
+ROLES = {
+    does.MOVE: _move,
+    does.SUM: _sum,
+    does.ADD: _add,
+    does.SUBTRACT: _add,
+    does.MULTIPLY: _scaling,
+    does.DIVIDE: _scaling,
+    does.LAYER_NORM: _layer_norm,
+}
+"""By role, of functions at whose output no rule acts."""

@@ -1,0 +1,234 @@
+"""Records which operations the engine of propagation meets while a model runs its own code."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten
+
+from axioms import kinds
+from axioms.composites import ATTNLRP
+from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
+from numeric.auditing import nodes, parts
+from numeric.auditing.maps import Map
+from numeric.fast.entries import Entry
+from numeric.fast.marks import PRODUCT, Chain, mark, reached
+from numeric.fast.places import LAYER
+from numeric.fast.propagation import Call, Propagation
+
+NODE, ORIGIN = "_lrp_axioms_node", "_lrp_axioms_origin"  # attributes of a tensor
+WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
+"""Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
+
+
+@dataclass(eq=False)
+class Running:
+    """One torch function while it runs.
+
+    args: with a copy in place of what is written to
+    inplace: whether ``func`` itself writes to its first argument
+    kind: of the rule that acts at its output   settled: arguments as they are used, by identity
+    rising: between the lookup of words and the sum of embeddings
+    before: of what it reads, parts of which it may write to, the operations that computed it
+    """
+
+    call: Call
+    func: Callable
+    args: tuple
+    kwargs: dict
+    inplace: bool
+    rising: bool
+    kind: str | None = None
+    settled: dict[int, Tensor] = field(default_factory=dict)
+    before: dict[int, Node] = field(default_factory=dict)
+
+    def operands(self) -> tuple[list, object]:
+        """The arguments, in a row, as the rules use them; and how they are nested."""
+        row, nesting = tree_flatten((self.args, self.kwargs))
+        return [self.settled.get(id(x), x) for x in row], nesting
+
+
+class Recorder(Propagation):
+    """The engine without its rules: every operation becomes a node of ``axioms.graph``.
+
+    What an operation is, is decided by the code that decides it for ``attribute``.
+
+    values: of every leaf
+    trace: of every operation its layer, its function, the module inside of the layer, and how far
+        back its operands are
+    """
+
+    def __init__(self, model):
+        super().__init__(model, ATTNLRP)  # no rule of which cuts anything off
+        self.spells = True
+        named = (*model.named_parameters(), *model.named_buffers())
+        # By address, because a transposed weight is still that weight.
+        self.names = {x.data_ptr(): name for name, x in named}
+        self.values: dict[Node, Tensor] = {}
+        self.words: dict[Node, Entry] = {}
+        self.trace: list[tuple] = []
+        self.made: dict[Node, tuple] = {}  # layer, number
+        self.running: list[Running] = []
+        self.calls: dict[str, list] = {}  # of every layer, in the order of time
+
+    def node_of(self, x: Tensor) -> Node:
+        """The operation that computed ``x``, which may have been written to since."""
+        if self.running and id(x) in self.running[-1].before:
+            return self.running[-1].before[id(x)]
+        node, version = getattr(x, NODE, (None, None))
+        if version == x._version:
+            return node
+        base = x._base
+        if base is None or not hasattr(base, NODE) or not parts.is_part(x, base):
+            self.refuse("a write into a part of a tensor")
+            node = self.leaf(x, FIXED)
+        else:
+            cut = parts.part_of(x, base)
+            node = self.make(MOVE, (self.node_of(base),), x.shape, map=Map(cut))
+        return self.put(x, node)
+
+    def put(self, x: Tensor, node: Node) -> Node:
+        setattr(x, NODE, (node, x._version))
+        return node
+
+    def rule(self, kind, places=None):
+        return self.composite.rules[kind]
+
+    def apply(self, kind, z, bias=None, rule=""):
+        self.running[-1].kind = kind
+        return z
+
+    def settle(self, x, kind=kinds.BILINEAR):
+        what = mark(x)
+        if what == PRODUCT:
+            y = x.view_as(x)
+            self.put(y, nodes.product(self, self.node_of(x), kind))
+        else:
+            y = super().settle(x, kind)
+            if y is not x and not hasattr(y, NODE):
+                self.put(y, nodes.activation(self, what, getattr(x, ORIGIN)))
+        if y is not x and self.running:
+            self.running[-1].settled[id(x)] = y
+        return y
+
+    def _of_chain(self, chain, y):
+        if chain.key[0] == "exp":
+            self.refuse("exp, outside of a softmax")
+        return chain.replay(chain.root)
+
+    def _act(self, call, func, args, kwargs, carrying):
+        inplace = func.__name__ == "__setitem__" or func.__name__.rstrip("_") + "_" == func.__name__
+        given, before = args, {}
+        if inplace or call.writes:
+            first, self.whole = args[0], self._whole(args[0])
+            copy = first.detach().clone()
+            if reached((first,)):
+                self.put(copy.requires_grad_(), self.node_of(first))
+            given = (copy, *args[1:])
+            read = [x for x in carrying if x is not first and hasattr(x, NODE)]
+            before = {id(x): self.node_of(x) for x in read}
+        rising = any(id(x) in self.entries.rising for x in carrying)
+        self.running.append(Running(call, func, given, kwargs, inplace, rising, before=before))
+        try:
+            out = super()._act(call, func, args, kwargs, carrying)
+            settled = self.running[-1].settled
+            if given is not args and id(args[0]) in settled:
+                settled[id(given[0])] = settled[id(args[0])]
+            self._note(args[0] if inplace else out)
+            if inplace:
+                self._spread(args[0])
+        finally:
+            self.running.pop()
+        return out
+
+    def _whole(self, x) -> tuple[Tensor | None, Node | None]:
+        """What ``x`` is a part of, and the operation that computed it, before a write into it."""
+        base = x._base
+        if base is None or not parts.is_part(x, base):
+            return None, None
+        if not reached((base,)):
+            return base, None
+        # What has no node is inside of a function of torch, where no code can read it again.
+        return (base, self.node_of(base)) if hasattr(base, NODE) else (None, None)
+
+    def _spread(self, x):
+        """After a write into ``x``, what it is a part of is another tensor, too."""
+        base, before = self.whole
+        if base is None:
+            return
+        write, of = parts.write_into(x, base), [self.node_of(x)]
+        if before is None:
+            write = partial(write, whole=self.keep(base))
+        else:
+            of.append(before)
+        self.put(base, self.make(MOVE, of, base.shape, map=Map(write)))
+
+    def _note(self, out):
+        """A node for every output that has none; those within this function have left theirs."""
+        running = self.running[-1]
+        several = isinstance(out, (list, tuple))
+        for index, x in enumerate(out if several else [out]):
+            if not reached((x,)) or (hasattr(x, NODE) and not running.inplace):
+                continue
+            if type(what := mark(x)) is Chain and what.curved:
+                setattr(x, ORIGIN, self.origin())
+            else:
+                self.put(x, nodes.node(self, running, x, index if several else None))
+
+    def _written(self, x, value):
+        node = self.node_of(value)
+        out = super()._written(x, value)
+        self.put(out, node)
+        self._spread(out)
+        return out
+
+    def _constant(self, call, func, args, kwargs):
+        out = super()._constant(call, func, args, kwargs)
+        if reached((out,)) and not hasattr(out, NODE):
+            origin, _ = self.origin()
+            leaf = self.leaf(out, WORD, name=origin.module, origin=origin)
+            self.put(out, leaf)
+            self.words[leaf] = self.entries.all[-1]
+        return out
+
+    def make(self, op, args, shape, where=None, **attributes) -> Node:
+        """An operation at the place that is running, or at ``where``."""
+        origin, layer = where or self.origin()
+        name = self.running[-1].call.name if self.running else op
+        about = {"layer": layer, "shape": tuple(shape)} | attributes
+        node = Node(op, tuple(args), f"{name} {len(self.trace)}", origin, about)
+        inside = LAYER.split(origin.module)[-1]
+        before = [self.made.get(x, (None, 0)) for x in args if x.op != PARAMETER]
+        back = tuple(len(self.trace) - n if at == layer else "from outside" for at, n in before)
+        self.made[node] = layer, len(self.trace)
+        self.trace.append((layer, attributes.get("function", name), inside, back))
+        return node
+
+    def leaf(self, x, role: str, *, op=INPUT, name: str = "", origin=None) -> Node:
+        x = self.keep(x) if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.float64)
+        name = name or self.names.get(x.data_ptr(), f"fixed {len(self.values)}")
+        node = Node(op, (), name, origin, {"role": role, "shape": tuple(x.shape)})
+        self.values[node] = x
+        return node
+
+    def keep(self, x: Tensor) -> Tensor:
+        """A fixed tensor as it is now, because code may write in it."""
+        return x.detach() if x.data_ptr() in self.names else x.detach().clone()
+
+    def parameter(self, x) -> Node:
+        return self.leaf(x, WORD, op=PARAMETER)
+
+    def origin(self) -> tuple[Origin, int | None]:
+        """Where the model is, and in which layer; one that is called again counts as the next."""
+        (path, *_), _ = self.places.module()
+        origin = Origin(module=path, line=self.places.line())
+        found = LAYER.search(path)
+        if not found:
+            return origin, None
+        layer = path[: found.end()]
+        calls = self.calls.setdefault(layer, [])
+        if (frame := self.places.call_of(self.model.get_submodule(layer))) not in calls:
+            calls.append(frame)
+        return origin, int(found[1]) + calls.index(frame)
