@@ -14,7 +14,7 @@ from numeric.fast.propagation import call_of
 
 
 class _Wide(TorchFunctionMode):
-    """Every number in float64: operands are widened, and nothing is narrowed again."""
+    """Every number in float64 and on the CPU: operands are widened, and nothing is narrowed."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -32,9 +32,8 @@ def _narrows(args, kwargs):
 
 
 def _widened(x):
-    if x.is_complex():
-        return x.to(torch.complex128)
-    return x.double() if x.is_floating_point() else x
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    return x.to("cpu", wide if x.is_complex() or x.is_floating_point() else x.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +44,7 @@ class Map:
 
     def __call__(self, *xs: np.ndarray) -> np.ndarray:
         with torch.no_grad(), _Wide():
-            return self.function(*map(_tensor, xs)).numpy()
+            return self.function(*map(_tensor, xs)).cpu().numpy()
 
     def back(self, xs: Sequence[np.ndarray], cotangent: np.ndarray) -> list[np.ndarray]:
         """What arrives at each of ``xs``, each in its own shape."""
