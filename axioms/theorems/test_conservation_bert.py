@@ -19,7 +19,7 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP
-from axioms.decide import identical
+from axioms.decide import identical, lowest_terms
 from axioms.graph import Node, leaf, parameter
 from axioms.ledger import BIAS, STABILISER, TAYLOR, causes, ledger, unknown_messages
 from axioms.propagate import evaluate
@@ -197,7 +197,7 @@ def layer_point(*, bias):
 
 def rational(amount):
     """The amount with log 2 named by a symbol: what holds for any number holds for it."""
-    return sp.cancel(sp.sympify(amount).subs(sp.log(2), LOG_2))
+    return lowest_terms(sp.sympify(amount).subs(sp.log(2), LOG_2))
 
 
 def instance(composite, *, bias, eps):
