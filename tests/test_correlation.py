@@ -57,7 +57,7 @@ def assert_is_kendall(tau):
     """By counting pairs, in which ties leave the denominator (tau-b), and SciPy's."""
     for a, b in ((A, B), (C, D)):
         want = [stats.kendalltau(x[k], y[k]).statistic for x, y, k in zip(a, b, KEEP, strict=True)]
-        np.testing.assert_allclose(tau(a, b, KEEP), want, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(tau(a, b, KEEP), want)
         want = [pairs(x[k], y[k]) for x, y, k in zip(a, b, KEEP, strict=True)]
         np.testing.assert_allclose(tau(a, b, KEEP), want, rtol=1e-12, atol=1e-12)
 

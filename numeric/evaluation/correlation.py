@@ -41,15 +41,15 @@ def kendall(a, b, keep):
     Arguments, shapes and NaN as in ``pearson``.
     """
     a, b = _kept(a, keep), _kept(b, keep)
-    return np.array([_tau(x[k], y[k]) for x, y, k in zip(a, b, keep, strict=True)], dtype=float)
+    with np.errstate(all="ignore"):  # what is undefined ends as 0 / 0
+        taus = [_tau(x[k], y[k]) for x, y, k in zip(a, b, keep, strict=True)]
+    return np.array(taus, dtype=float).clip(-1, 1)
 
 
 def _tau(a, b):
-    """NaN, without SciPy's warning, for fewer than two tokens; SciPy would rank infinities."""
-    from scipy.stats import kendalltau  # a second, which those who need only r do without
-
-    defined = len(a) > 1 and np.isfinite([a, b]).all()
-    return kendalltau(a, b).statistic if defined else np.nan
+    """SciPy's, which asks how probable it is too, and takes twenty times as long."""
+    a, b = (np.sign(np.subtract.outer(x, x)).ravel() for x in (a, b))  # each pair, both ways round
+    return (a @ b / 2) / np.sqrt(a @ a / 2) / np.sqrt(b @ b / 2)
 
 
 def normalise(a, keep):
