@@ -20,6 +20,7 @@ from benchmarks.engines import IN_PROCESS, Engine
 from benchmarks.experiment import Track, untracked
 from benchmarks.models import Classifier
 from benchmarks.rows import MASK, Row, Variant
+from benchmarks.table1.methods import one_thread
 from numeric import Attribution, attribute
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
@@ -43,6 +44,7 @@ class Run:
     commits: list[str]  # of the code that measured
 
 
+@one_thread()  # with a few words, threads wait for each other more than they compute
 def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> None:
     """Explains the first text, so that what cannot be explained is refused before long runs.
 
