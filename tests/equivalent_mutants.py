@@ -4,6 +4,7 @@ SYMBOLIC = "axioms/rules.py"
 REFERENCE = "numeric/reference/rules.py"
 BERT = "numeric/reference/bert.py"
 EVALUATE = "numeric/reference/evaluate.py"
+MAPPED = "numeric/reference/mapped.py"
 POSITIONAL = "numeric/reference/positional.py"
 
 LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
@@ -62,6 +63,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (BERT, "relevance", "-1 -> 1 in np.zeros_like(inputs[-1])"): SHAPE,
     (BERT, "relevance", "-1 -> -2 in np.zeros_like(inputs[-1])"): SHAPE,
     (BERT, "relevance", "-1 -> -0 in np.zeros_like(inputs[-1])"): SHAPE,
+    (
+        MAPPED,
+        "_weighed",
+        "zip(xs, f.back(xs, part), strict=True) -> zip(f.back(xs, part), xs, strict=True)",
+    ): "the product of an entry and its coefficient is symmetric",
     (POSITIONAL, "gathered", "-1 -> -2 in features.reshape(len(features), -1)"): REST,
     (POSITIONAL, "gathered", "-1 -> -2 in r.reshape(len(table), -1)"): REST,
     (POSITIONAL, "turned", "(x, cos) -> (cos, x)"): COUNTED,
@@ -87,23 +93,8 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         EVALUATE,
         "(table)",
-        "np.maximum(x, 0) -> np.maximum(0, x)",
-    ): "the maximum of two numbers is symmetric",
-    (
-        EVALUATE,
-        "(table)",
         "k.swapaxes(-1, -2) -> k.swapaxes(-2, -1)",
     ): "an exchange of two axes is symmetric",
-    (
-        EVALUATE,
-        "masked",
-        "-1e+30 -> -1e+30 in mask[0] < -1e+30",
-    ): "one more or less is lost in rounding, the next number lies 1e14 away",
-    (
-        EVALUATE,
-        "_moved_back",
-        "-1 -> 1 in np.bincount(came_from.ravel(), weights=r.ravel(), minlength=ends[-1])",
-    ): "only a move of one operand, which ends[1] ends, drops entries",
     (
         EVALUATE,
         "propagate",

@@ -121,6 +121,7 @@ FAST = {
     "numeric/reference/bert.py": (model,),
     "numeric/reference/linear_attention.py": (factorizations,),
     "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
+    "numeric/reference/mapped.py": (test_evaluate_by_hand.check_all,),
     "numeric/reference/positional.py": (test_positional_attention.check_all,),
     "numeric/reference/positional_attention.py": (test_positional_attention.check_all,),
 }
@@ -146,6 +147,7 @@ SLOW = {
         "tests/test_evaluate_by_hand.py",
         "tests/test_evaluate.py",
     ),
+    "numeric/reference/mapped.py": ("tests/test_evaluate_by_hand.py", "tests/test_evaluate.py"),
     "numeric/reference/positional.py": (
         "tests/test_positional_attention.py",
         "tests/test_positions.py",

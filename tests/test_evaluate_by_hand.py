@@ -182,6 +182,7 @@ SAME = {
     ),
     "scores": (kinds.SCORES, lambda q, k: 0.5 * q @ k.mT, lambda: [leaf("k")], {"scale": 0.5}),
     "readout": (kinds.READOUT, lambda a, v: a @ v.mT.mT, lambda: [leaf("v")], {}),
+    "matrix product": (kinds.BILINEAR, torch.matmul, lambda: [leaf("v")], {}),
 }
 VALUES = {
     "w": WEIGHT,
@@ -213,6 +214,25 @@ def check_map(name, eps):
             np.testing.assert_allclose(got[node], want[node], **CLOSE)
 
 
+def check_held():
+    """Where each entry is scaled by a number that is held, relevance stays, whatever eps is."""
+    for kind, rule in ((kinds.RMS_NORM, kinds.HELD_DEVIATION), (kinds.ACTIVATION, kinds.IDENTITY)):
+        x, r = leaf("x"), sixteenths((2, 3), seed=2)
+        order, composite = one(kind, [x], rule, map=Map(lambda x: x / 2))
+        back = evaluate.propagate(order, {x: 2 * r}, composite, r, eps=0.25)
+        np.testing.assert_array_equal(back[x], r)
+
+
+@np.errstate(over="raise")
+def check_overflow():
+    """A logit that a mask made the lowest number, twice which overflows, receives nothing."""
+    q, k = leaf("q"), leaf("k")
+    order, composite = one(kinds.SCORES, [q, k], kinds.BILINEAR_EPSILON, map=Map(torch.mul))
+    values = {q: np.array([1.0, 1e200]), k: np.array([2.0, -1e108])}
+    back = evaluate.propagate(order, values, composite, np.array([3.0, 0.0]), eps=0.0)
+    np.testing.assert_array_equal([back[q], back[k]], [[1.5, 0.0], [1.5, 0.0]])
+
+
 def check_eps():
     """Every rule is told the eps that was asked for, also those without a stabiliser."""
     for name, (kind, rule, *_) in CASES.items():
@@ -238,6 +258,8 @@ CHECKS = {
     "masked softmax": check_mask,
     "broadcast operands": check_broadcast,
     "learned token": check_moved_parameter,
+    "held numbers": check_held,
+    "overflow": check_overflow,
 }
 CHECKS |= {name: partial(check_move, name) for name in MOVES}
 CHECKS |= {f"map of {name}, {e}": partial(check_map, name, e) for name in SAME for e in (0.0, 0.25)}
