@@ -96,7 +96,7 @@ def test_padding_changes_nothing_that_the_oracle_finds(name):
     np.testing.assert_allclose(a.relevance[tokens:], 0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["bert", "distilbert", "roberta", "electra", "albert"])
+@pytest.mark.parametrize("name", cases.FAMILIES)
 def test_at_a_finite_epsilon_both_texts_put_the_stabiliser_at_the_same_places(name):
     model, inputs, _ = captured(name)
     a = attribute(model, inputs, ATTNLRP, target=1, epsilon=0.25)
@@ -307,12 +307,24 @@ class Writing(nn.Module):
         return whole + first.sum()
 
 
-@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing])
-def test_code_of_a_users_own_is_audited_as_it_is(module):
+class Routed(nn.Module):
+    """Products by what a softmax gave, on either side; by CP-LRP they are linear maps."""
+
+    def forward(self, x):
+        best, _ = x.softmax(dim=1).topk(3, dim=-1)
+        mixed = torch.einsum("btk,bsk->bts", best, x[..., :3]).softmax(dim=-2) @ x
+        turned = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (12, 2))) * (1 + 2j))
+        return best[..., :1] * x + mixed + x.mT.softmax(dim=-1).mT.roll(1, 1) * turned.flatten(-2)
+
+
+@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing, Routed])
+@pytest.mark.parametrize("epsilon", [0.0, 0.25])
+@pytest.mark.parametrize("composite", COMPOSITES.values(), ids=COMPOSITES)
+def test_code_of_a_users_own_is_audited_as_it_is(module, composite, epsilon):
     model, inputs = with_activation(module())
-    found = audit(model, inputs, target=1)
+    found = audit(model, inputs, composite, target=1, epsilon=epsilon)
     assert found.forward_error < 1e-12
-    a = attribute(model, inputs, target=1)
+    a = attribute(model, inputs, composite, target=1, epsilon=epsilon)
     np.testing.assert_allclose(found.relevance, a.relevance[0].numpy(), rtol=1e-8, atol=1e-10)
     assert abs(sum(found.by_cause().values()) - found.residual) <= 1e-9
 

@@ -23,8 +23,8 @@ two small layers in float64, and what holds of its explanations.
 - **explained**: `attribute(model, inputs, "attnlrp")` gives finite relevance.
 - **conserves**: with every bias and every shift of a norm set to 0, the relevance of CP-LRP adds up
   to the logit, to {conserves:.0e} of it.
-- **audited**: AttnLRP is what the NumPy rules give on the recorded operations, and the causes of
-  the residual add up to it, to {audited:.0e}.
+- **audited**: AttnLRP (with ε = 0 and 1/8) and CP-LRP are what the NumPy rules give on the recorded
+  operations, and the causes of the residual add up to it, to {audited:.0e}.
 - **Leave-One-Out**: `attribute(model, inputs, "loo")` is what one forward pass per token gives, to
   {loo:.0e}. Images have no attention mask to leave a patch out with.
 

@@ -13,9 +13,10 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.audit import Structure, Verdict, structure, verdicts
 from axioms.composites import ATTNLRP, Composite, Operation
-from axioms.graph import LEAVES, MOVE
+from axioms.graph import LEAVES, MOVE, topological
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
+from numeric.auditing.holding import hold
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
 from numeric.fast.propagation import check_overrides
@@ -111,10 +112,11 @@ def audit(
     target = int(choose(own, target)[0])
     notes = tuple(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
-    order = captured.order
+    root = hold(captured.root, composite)
+    order = topological(root)
     check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
     values = evaluate.forward(order, captured.values)
-    logits = values[captured.root]
+    logits = values[root]
     error = float(abs(logits - own.numpy()).max())
     _check_logits(model, error, own)
     start = np.zeros(logits.shape)
@@ -124,7 +126,7 @@ def audit(
     absorbed = {(x.node, c): amount for x in found.lines for c, amount in x.absorbed.items()}
     missing = found.started - float(sum(r.sum() for r in found.leaves.values()))
     decided = verdicts(
-        captured.root,
+        root,
         composite,
         eps=epsilon,
         absorbed=absorbed,
@@ -146,7 +148,7 @@ def audit(
         ledger=found,
         forward_error=error,
         verdicts=decided,
-        structure=structure(captured.root),
+        structure=structure(root),
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
         notes=notes,
     )

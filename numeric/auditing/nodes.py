@@ -15,7 +15,7 @@ from axioms.graph import MOVE, Node
 from numeric.auditing.maps import Map
 from numeric.fast import operations as does
 from numeric.fast.handlers import MASKED
-from numeric.fast.marks import PRODUCT, TOKEN_TYPE, Chain, is_number, mark, reached
+from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, Chain, is_number, mark, reached
 from numeric.fast.norms import ARGUMENTS
 
 MATRICES = ("matmul", "rmatmul", "mm", "bmm")
@@ -210,7 +210,8 @@ def _add(rec, running, out, index):
     of = [_term(rec, running, term) for term in terms]
     if not reached((terms[0].x,)):
         of.reverse()
-    exact = hides or (running.kind is None and not running.rising)
+    by_rule = running.kind or (running.rising and not any(is_number(term.x) for term in terms))
+    exact = hides or not by_rule
     return rec.make(kinds.ADD, of, out.shape, exact=exact)
 
 
@@ -239,11 +240,18 @@ def _term(rec, running, term):
 
 
 def _readout(rec, running, out, index):
+    """Of values, the second operand, by weights, the first one."""
     row, _ = running.operands()
     native = running.call.name in MATRICES and all(reached((x,)) for x in row[:2])
-    if not native:
-        return mapped(rec, running, out, index, op=kinds.READOUT)
-    return rec.make(kinds.READOUT, map(rec.node_of, row[:2]), out.shape)
+    if native and mark(row[0]) == WEIGHTS:
+        return rec.make(kinds.READOUT, map(rec.node_of, row[:2]), out.shape)
+    found = mapped(rec, running, out, index, op=kinds.READOUT)
+    carrying = [x for x in row if reached((x,))]
+    if len(carrying) == 1 or mark(carrying[0]) == WEIGHTS:
+        return found
+    function = found.attributes["map"].function
+    swapped = Map(lambda weights, values: function(values, weights))
+    return replace(found, args=found.args[::-1], attributes={**found.attributes, "map": swapped})
 
 
 def _product(rec, running, out, index):

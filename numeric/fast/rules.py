@@ -98,10 +98,11 @@ def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:
     Without ``bias`` the denominator is ``z``, and a bias inside ``z`` absorbs its share; with
     it the denominator is ``z - bias``, so that the inputs share all relevance.
     """
-    if eps == 0 and bias is None:
+    if (eps == 0 and bias is None) or z.is_complex():  # complex numbers only turn
         return z
     fixed = wide(z.detach())
     share = fixed / stabilize(fixed if bias is None else fixed - bias.detach(), eps)
+    share = torch.where(fixed.isinf(), 1, share)  # of logits that a mask took out
     return scale(z, share.to(z.dtype))
 
 

@@ -32,9 +32,10 @@ def bilinear_epsilon(f, xs, relevance, *, eps):
 
 
 def value_only(f, xs, relevance, *, eps):
-    """CP-LRP's readout: all to the second factor."""
-    of_weights, of_values = epsilon(f, xs, relevance, eps=eps)
-    return [np.zeros_like(of_weights), of_values]
+    """CP-LRP's readout: all to the second factor, or to none if that is fixed."""
+    weights, *values = xs
+    of_values = epsilon(f, xs, relevance, eps=eps)[1:] if values else []
+    return [np.zeros(weights.shape), *of_values]
 
 
 def held(f, xs, relevance, *, eps):

@@ -1,0 +1,51 @@
+"""What a rule holds constant, and what is computed from it alone, is as good as a fixed number.
+
+CP-LRP holds the softmax; a product by it, as of an expert by its router, is then a linear map.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from axioms import kinds
+from axioms.composites import Composite
+from axioms.graph import LEAVES, PARAMETER, Node, rebuild
+from numeric.auditing.maps import Map
+
+
+def hold(root: Node, composite: Composite) -> Node:
+    """The graph in which products by numbers that ``composite`` holds are linear maps."""
+    held: set[Node] = set()
+
+    def rewrite(node):
+        carrying = [x for x in node.args if x.op != PARAMETER]
+        live = [x for x in carrying if x not in held]
+        if node.op == kinds.PRODUCT and len(live) == 1 < len(carrying):
+            fixed = [x for x in node.args if x is not live[0]]
+            about = {**node.attributes, "entrywise": True}
+            return replace(node, op=kinds.LINEAR, args=(*live, *fixed), attributes=about)
+        if node.op == kinds.BILINEAR and len(live) == 1 < len(carrying):
+            return _readout(node, live[0])
+        if node.op not in LEAVES and (not live or _holds(node, composite)):
+            held.add(node)
+        return node
+
+    return rebuild(root, rewrite)
+
+
+def _readout(node, values):
+    """The product of what is held, as weights, and of ``values``."""
+    first, second = node.args
+    product = node.attributes.get("map") or Map(torch.matmul)
+    if values is second:
+        return replace(node, op=kinds.READOUT, attributes={**node.attributes, "map": product})
+    swapped = Map(lambda weights, x: product.function(x, weights))
+    about = {**node.attributes, "map": swapped}
+    return replace(node, op=kinds.READOUT, args=(second, first), attributes=about)
+
+
+def _holds(node, composite):
+    if node.op not in (kinds.SCORES, kinds.SOFTMAX):
+        return False
+    layer, module = node.attributes["layer"], node.origin.module
+    return composite.rule(node.op, layer=layer, module=module) == kinds.CONSTANT
