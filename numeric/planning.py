@@ -12,10 +12,11 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.attribution import composite_of
-from numeric.fast.handlers import KNOWN
+from numeric.fast.at_output import KNOWN
+from numeric.fast.calls import call_of
 from numeric.fast.operations import ATTENTION, FUNCTION, ROLES
 from numeric.fast.places import LAYER, Places
-from numeric.fast.propagation import Propagation, call_of, outside
+from numeric.fast.propagation import Propagation, outside
 from numeric.inputs import prepare
 
 UNKNOWN = "unknown"  # kind of a function that is in no table

@@ -13,7 +13,7 @@ import torch
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.fast import attention, handlers, norms, rules
+from numeric.fast import at_output, attention, norms, rules
 from numeric.fast.entries import Entries
 from numeric.reference import bert
 from tests import cases
@@ -179,13 +179,13 @@ def stabiliser_in_single_precision(monkeypatch):
 
 def softmax_passes_nothing(monkeypatch):
     monkeypatch.setitem(attention.TO_SCORES, kinds.TAYLOR, 0.0)
-    monkeypatch.setitem(handlers.AT_OUTPUT, (kinds.SOFTMAX, kinds.TAYLOR), handlers._cut)
+    monkeypatch.setitem(at_output.AT_OUTPUT, (kinds.SOFTMAX, kinds.TAYLOR), at_output._cut)
 
 
 def plain_rule(kind):
     def mistake(monkeypatch):
         place, plain = (kind, ATTNLRP.rules[kind]), (kind, kinds.GRADIENT)
-        table = next(x for x in (handlers.AT_OUTPUT, norms.RULES) if place in x)
+        table = next(x for x in (at_output.AT_OUTPUT, norms.RULES) if place in x)
         monkeypatch.setitem(table, place, table[plain])
 
     return mistake

@@ -8,7 +8,7 @@ from axioms import kinds, propagate
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, Node
 from numeric import compiled
-from numeric.fast import attention, handlers
+from numeric.fast import at_output, attention
 from numeric.fast.propagation import Propagation
 from numeric.fast.sweep import sweep
 from numeric.reference import bert, by_kind, evaluate
@@ -19,7 +19,7 @@ LEGAL = {(kind, rule) for kind, rules in kinds.RULES.items() for rule in rules}
 IMPLEMENTATIONS = {
     "messages": (propagate.MESSAGES, set()),
     "einsums": (by_kind.RULES, {(kind, kinds.GRADIENT) for kind in kinds.RULES}),
-    "modified gradients": (handlers.KNOWN, set()),
+    "modified gradients": (at_output.KNOWN, set()),
 }
 """What each has, and what it refuses by name."""
 WRONG = {  # of another kind each

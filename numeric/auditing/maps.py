@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from numeric.fast.calls import call_of
 from numeric.fast.operations import CAST
-from numeric.fast.propagation import call_of
 
 
 class _Wide(TorchFunctionMode):

@@ -13,10 +13,11 @@ from axioms.composites import ATTNLRP
 from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
 from numeric.auditing import nodes, parts
 from numeric.auditing.maps import Map
+from numeric.fast.calls import Call
 from numeric.fast.entries import Entry
 from numeric.fast.marks import PRODUCT, Chain, mark, reached
 from numeric.fast.places import LAYER
-from numeric.fast.propagation import Call, Propagation
+from numeric.fast.propagation import Propagation
 
 NODE, ORIGIN = "_lrp_axioms_node", "_lrp_axioms_origin"  # attributes of a tensor
 WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"

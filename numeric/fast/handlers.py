@@ -35,53 +35,6 @@ MASKED = -1e30  # what is added to scores and lies below hides them
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
-def _unchanged(z, eps, bias):
-    return z
-
-
-def _epsilon(z, eps, bias):
-    return rules.epsilon(z, eps=eps)
-
-
-def _bilinear(z, eps, bias):
-    return rules.bilinear_epsilon(z, eps=eps)
-
-
-def _cut(z, eps, bias):
-    return z.detach()
-
-
-def _cut_scores(z, eps, bias):
-    return marked(z.detach(), WEIGHTS)  # what comes of it is still attention weights
-
-
-AT_OUTPUT: dict[tuple[str, str], Callable] = {
-    (kinds.LINEAR, kinds.EPSILON): _epsilon,
-    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
-        z, eps=eps, bias=bias
-    ),
-    (kinds.LINEAR, kinds.GRADIENT): _unchanged,
-    (kinds.ADD, kinds.EPSILON): _epsilon,
-    (kinds.ADD, kinds.GRADIENT): _unchanged,
-    (kinds.SCORES, kinds.BILINEAR_EPSILON): _bilinear,
-    (kinds.SCORES, kinds.CONSTANT): _cut_scores,
-    (kinds.SCORES, kinds.GRADIENT): _unchanged,
-    (kinds.SOFTMAX, kinds.TAYLOR): _unchanged,  # Eq. 5 is the plain gradient
-    (kinds.SOFTMAX, kinds.CONSTANT): _cut,
-    (kinds.SOFTMAX, kinds.GRADIENT): _unchanged,
-    (kinds.READOUT, kinds.BILINEAR_EPSILON): _bilinear,
-    (kinds.READOUT, kinds.VALUE_ONLY): _epsilon,  # of weights that are cut off
-    (kinds.READOUT, kinds.GRADIENT): _unchanged,
-    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): _bilinear,
-    (kinds.BILINEAR, kinds.GRADIENT): _unchanged,
-    (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda z, eps, bias: rules.scale(z, 0.5),
-    (kinds.PRODUCT, kinds.GRADIENT): _unchanged,
-}
-"""By kind and rule, of operations whose rule acts on their output: (z, eps, bias) -> z."""
-KNOWN = {*AT_OUTPUT, *norms.RULES, *((kinds.ACTIVATION, r) for r in kinds.RULES[kinds.ACTIVATION])}
-"""Every kind and rule that is implemented."""
-
-
 def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
     """``func`` of arguments that are settled, and parameters whose gradients nobody asks for."""
     ready = [_ready(engine, x, kind) for x in args]

@@ -5,22 +5,18 @@ During the forward pass every torch function that an activation reaches is looke
 changed, and other threads do not see the rules.
 """
 
-import re
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
-from numeric.fast import handlers, rules
+from numeric.fast import at_output, handlers, rules
+from numeric.fast.calls import CALLS, call_of, checkpoints, foreign
 from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import (
     COSINE,
@@ -44,79 +40,16 @@ from numeric.fast.operations import (
     GRADIENT,
     LAYER_NORM,
     LINEAR,
-    MOVE,
     NOTHING,
-    ROLES,
     SOFTMAX,
 )
 from numeric.fast.places import Places, layer_of
 from numeric.fast.rotary import Turned
 
-SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
-INSTEAD = {
-    "torch.utils.checkpoint": "; pass use_reentrant=False to the checkpoint",
-    "bitsandbytes.autograd._functions": "; call model.dequantize() first",
-}
-"""By module of an autograd function: what to do about it."""
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
 
-@dataclass(frozen=True)
-class Call:
-    """One torch function by its plain name, and what it does.
-
-    instead: the same function without writing to an argument, of one that does
-    writes: whether others may hold that argument, so that it must be written to; x += y may not
-    """
-
-    name: str
-    role: str | None
-    instead: Callable | None = None
-    writes: bool = False
-
-
-_CALLS: dict[Callable, Call] = {}
 _INNERMOST = threading.local()  # of blocks within blocks the one that acts
-
-
-def call_of(func: Callable) -> Call:
-    """What a torch function is, whichever of its spellings was called."""
-    if func not in _CALLS:
-        _CALLS[func] = _call(func)
-    return _CALLS[func]
-
-
-def _call(func):
-    name = func.__name__
-    if name == "__get__":  # of an attribute, most of which are sizes and the like
-        name = func.__self__.__name__
-        role = ROLES.get(name)
-        return Call(name, role if role in (MOVE, GRADIENT) else NOTHING)
-    if name in ROLES:
-        return Call(name, ROLES[name])
-    if operator := SPECIAL.fullmatch(name):
-        short = name.strip("_")
-        name = short if short in ROLES else operator[1]
-        instead = getattr(Tensor, name, None) if name != short and short[0] == "i" else None
-        return Call(name, ROLES.get(name), instead)
-    if name.endswith("_") and name[:-1] in ROLES:
-        return Call(name[:-1], ROLES[name[:-1]], getattr(Tensor, name[:-1]), writes=True)
-    return Call(name, None)
-
-
-@cache
-def _foreign(backward: type) -> str:
-    """An autograd function that is not of these rules, in words; empty for other gradients."""
-    own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
-    if not issubclass(backward, BackwardCFunction) or own.startswith("numeric.fast."):
-        return ""
-    return f"{backward.__name__}, code that torch does not show{INSTEAD.get(own, '')}"
-
-
-def _checkpoints() -> bool:
-    """Whether what is saved for the way back is dropped there, to be computed again."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
-    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
 
 
 @contextmanager
@@ -159,7 +92,7 @@ class Propagation(Block):
         self.places = Places(model)
         self.spells = bool(eps)  # attention that is fused, so that rules act inside of it
         chosen = composite.rules
-        complete = len(chosen) == len(kinds.RULES) and handlers.KNOWN.issuperset(chosen.items())
+        complete = len(chosen) == len(kinds.RULES) and at_output.KNOWN.issuperset(chosen.items())
         overridden = bool(composite.layers or composite.modules)
         self.asks = overridden or not complete  # for the place of every operation
         self.recorded: list[Operation] = []
@@ -187,7 +120,7 @@ class Propagation(Block):
         if self.alien and (error is None or isinstance(error, Exception)):
             raise UnassignedOperation(self._aliens()) from error
         if error is None and self.asks:
-            self.composite.assign(self.recorded, known=handlers.KNOWN)
+            self.composite.assign(self.recorded, known=at_output.KNOWN)
             check_overrides(self.composite, self.recorded)
         if error is None:
             self.turned.check(self.composite)
@@ -202,10 +135,10 @@ class Propagation(Block):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        call = _CALLS.get(func) or call_of(func)
+        call = CALLS.get(func) or call_of(func)
         if call.role == NOTHING or _INNERMOST.block is not self:
             return func(*args, **kwargs)
-        if _checkpoints():  # the rules hold on the way there alone, and nothing may run again
+        if checkpoints():  # the rules hold on the way there alone, and nothing may run again
             with saved_tensors_hooks(lambda x: x.detach(), lambda x: x):
                 return self._called(call, func, args, kwargs)
         return self._called(call, func, args, kwargs)
@@ -221,7 +154,7 @@ class Propagation(Block):
         if not torch.is_grad_enabled():  # nothing that comes of it has relevance
             return func(*args, **kwargs)
         for x in carrying:
-            if found := _foreign(type(x.grad_fn)):
+            if found := foreign(type(x.grad_fn)):
                 self.refuse(found)
         if self.plain_norms and call.role != LAYER_NORM and self._in_plain_norm(call):
             return handlers.run(self, func, args, kwargs)
@@ -317,15 +250,15 @@ class Propagation(Block):
                 f"{kind} of one module, which is at {', '.join(x.module for x in places)}; give "
                 "all these places one rule, or the model several modules"
             )
-        return found if (kind, found) in handlers.KNOWN else kinds.GRADIENT  # refused at the end
+        return found if (kind, found) in at_output.KNOWN else kinds.GRADIENT  # refused at the end
 
     def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
         """The rule of an operation of this kind at its output, which may be known already."""
-        return handlers.AT_OUTPUT[kind, rule or self.rule(kind)](z, self.eps, bias)
+        return at_output.AT_OUTPUT[kind, rule or self.rule(kind)](z, self.eps, bias)
 
     def end(self, x):
         """A logit as it is explained: nothing of this model's code comes after it."""
-        if found := _foreign(type(getattr(x, "grad_fn", None))):
+        if found := foreign(type(getattr(x, "grad_fn", None))):
             self.refuse(found)
         return self.settle(x)
 

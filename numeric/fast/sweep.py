@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import Composite
-from numeric.fast import attention, families, handlers, patches, scope
+from numeric.fast import at_output, attention, families, patches, scope
 from numeric.fast.places import LAYER
 from numeric.fast.propagation import check_overrides, outside
 from numeric.fast.rules import wide
@@ -208,7 +208,7 @@ def _groups(model, operations, layers, composites) -> list[tuple[Composite, dict
     """
     groups: dict[tuple, tuple[Composite, dict]] = {}
     for number, composite in enumerate(composites):
-        rules = composite.assign(operations, known=handlers.KNOWN)
+        rules = composite.assign(operations, known=at_output.KNOWN)
         check_overrides(composite, operations)
         steps: dict[str, dict[str, str]] = {}
         elsewhere = [x for x in composite.rules.items() if x[0] not in attention.KINDS]

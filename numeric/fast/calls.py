@@ -1,0 +1,76 @@
+"""Which torch function a call is, whatever it is spelled as, and code that torch does not show."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+
+from numeric.fast.operations import GRADIENT, MOVE, NOTHING, ROLES
+
+SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
+INSTEAD = {
+    "torch.utils.checkpoint": "; pass use_reentrant=False to the checkpoint",
+    "bitsandbytes.autograd._functions": "; call model.dequantize() first",
+}
+"""By module of an autograd function: what to do about it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One torch function by its plain name, and what it does.
+
+    instead: the same function without writing to an argument, of one that does
+    writes: whether others may hold that argument, so that it must be written to; x += y may not
+    """
+
+    name: str
+    role: str | None
+    instead: Callable | None = None
+    writes: bool = False
+
+
+CALLS: dict[Callable, Call] = {}
+
+
+def call_of(func: Callable) -> Call:
+    """What a torch function is, whichever of its spellings was called."""
+    if func not in CALLS:
+        CALLS[func] = _call(func)
+    return CALLS[func]
+
+
+def _call(func):
+    name = func.__name__
+    if name == "__get__":  # of an attribute, most of which are sizes and the like
+        name = func.__self__.__name__
+        role = ROLES.get(name)
+        return Call(name, role if role in (MOVE, GRADIENT) else NOTHING)
+    if name in ROLES:
+        return Call(name, ROLES[name])
+    if operator := SPECIAL.fullmatch(name):
+        short = name.strip("_")
+        name = short if short in ROLES else operator[1]
+        instead = getattr(Tensor, name, None) if name != short and short[0] == "i" else None
+        return Call(name, ROLES.get(name), instead)
+    if name.endswith("_") and name[:-1] in ROLES:
+        return Call(name[:-1], ROLES[name[:-1]], getattr(Tensor, name[:-1]), writes=True)
+    return Call(name, None)
+
+
+@cache
+def foreign(backward: type) -> str:
+    """An autograd function that is not of these rules, in words; empty for other gradients."""
+    own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
+    if not issubclass(backward, BackwardCFunction) or own.startswith("numeric.fast."):
+        return ""
+    return f"{backward.__name__}, code that torch does not show{INSTEAD.get(own, '')}"
+
+
+def checkpoints() -> bool:
+    """Whether what is saved for the way back is dropped there, to be computed again."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
+    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
