@@ -317,7 +317,23 @@ class Routed(nn.Module):
         return best[..., :1] * x + mixed + x.mT.softmax(dim=-1).mT.roll(1, 1) * turned.flatten(-2)
 
 
-@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing, Routed])
+class Fixed(nn.Module):
+    """Numbers beside what is moved, sums that look like moves, and attention to fixed values."""
+
+    def forward(self, x):
+        numbers = torch.where(x > 0.5, x, 0.5).masked_fill(x > 2, 1.5)
+        padded = nn.functional.pad(x[..., :-1], (0, 1), value=1.0)
+        first, third = torch.tensor([0, 0]), torch.tensor([2, 2])
+        added = x.index_put((first, third), x[0, :2], accumulate=True)
+        pieces = nn.functional.unfold(added[:, None], (3, 3), padding=1)
+        folded = nn.functional.fold(pieces, added.shape[1:], (3, 3), padding=1)[:, 0]
+        values = torch.linspace(-1, 1, 24 * 24, dtype=x.dtype).view(24, 24)
+        hidden = torch.ones(6, 6, dtype=torch.bool).triu(1)
+        attended = (x @ x.mT).masked_fill(hidden, -torch.inf).softmax(dim=-1) @ x
+        return numbers + padded + folded + torch.softmax(input=x, dim=-1) @ values + attended
+
+
+@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing, Routed, Fixed])
 @pytest.mark.parametrize("epsilon", [0.0, 0.25])
 @pytest.mark.parametrize("composite", COMPOSITES.values(), ids=COMPOSITES)
 def test_code_of_a_users_own_is_audited_as_it_is(module, composite, epsilon):
@@ -327,6 +343,7 @@ def test_code_of_a_users_own_is_audited_as_it_is(module, composite, epsilon):
     a = attribute(model, inputs, composite, target=1, epsilon=epsilon)
     np.testing.assert_allclose(found.relevance, a.relevance[0].numpy(), rtol=1e-8, atol=1e-10)
     assert abs(sum(found.by_cause().values()) - found.residual) <= 1e-9
+    assert max(abs(line.numerical) for line in found.ledger.lines) <= 1e-9
 
 
 def halved(model):

@@ -127,7 +127,12 @@ def _by_fixed_term(node, xs, z, r, eps):
 
 @np.errstate(over="ignore")
 def _by_fixed_factor(node, xs, z, r, eps):
-    return share(r, 2 * z, eps) * z * len(_fixed(node, xs))
+    fixed = 2 - sum(arg.op != PARAMETER for arg in node.args)  # a map has these inside
+    return share(r, 2 * z, eps) * np.where(np.isinf(z), 0.0, z) * fixed
+
+
+def _by_fixed_values(node, xs, z, r, eps):
+    return share(r, z, eps) * z if len(xs) == 1 else np.zeros(1)
 
 
 def _by_taylor_term(node, xs, a, r, eps):
@@ -149,7 +154,7 @@ LEMMAS = {
     (kinds.SOFTMAX, kinds.TAYLOR): {TAYLOR: _by_taylor_term},
     (kinds.SOFTMAX, kinds.CONSTANT): HELD,
     (kinds.READOUT, kinds.BILINEAR_EPSILON): HALVES,
-    (kinds.READOUT, kinds.VALUE_ONLY): {STABILISER: _by_stabiliser},
+    (kinds.READOUT, kinds.VALUE_ONLY): {CONSTANT: _by_fixed_values, STABILISER: _by_stabiliser},
     (kinds.BILINEAR, kinds.BILINEAR_EPSILON): HALVES,
     (kinds.PRODUCT, kinds.EQUAL_SPLIT): {},
     (kinds.LAYER_NORM, kinds.HELD_DEVIATION): EQ_1,

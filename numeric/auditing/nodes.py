@@ -78,7 +78,7 @@ def _fixed(rec, running, x):
 
 def mapped(rec, running, out, index, *, op, **attributes):
     """Any function, by torch."""
-    row, nesting, taken, of = _taken(rec, running, learned=op == MOVE)
+    row, nesting, taken, of = _taken(rec, running)
     function = Map(_call(rec, running, index, taken, row, nesting))
     return rec.make(op, of, out.shape, map=function, **attributes)
 
@@ -259,10 +259,10 @@ def _product(rec, running, out, index):
 
 
 def _softmax(rec, running, out, index):
-    (x, *rest), named = running.args, running.kwargs
-    axis = named.get("dim", rest[0] if rest else -1)
+    given = dict(zip(("input", "dim"), running.args, strict=False)) | running.kwargs
+    x = given["input"]
     found = rec.node_of(running.settled.get(id(x), x))
-    return rec.make(kinds.SOFTMAX, (found,), out.shape, axis=axis)
+    return rec.make(kinds.SOFTMAX, (found,), out.shape, axis=given["dim"])
 
 
 def _layer_norm(rec, running, out, index):
@@ -280,7 +280,24 @@ def _layer_norm(rec, running, out, index):
 
 
 def _move(rec, running, out, index):
-    return mapped(rec, running, out, index, op=MOVE)
+    name = running.call.name.rstrip("_")
+    if name == "index_put" and (running.kwargs.get("accumulate") or running.args[3:] == (True,)):
+        return _sum(rec, running, out, index)
+    row, nesting, taken, of = _taken(rec, running, learned=True)
+    function = _call(rec, running, index, taken, row, nesting)
+    if name in FILLS:
+        nothing = [out.new_full(x.attributes["shape"], torch.nan) for x in of]
+        put = ~function(*nothing).isnan()
+        numbers = torch.where(put, out.detach(), 0)
+        if _counts(numbers):
+            filled = lambda *xs: torch.where(put, xs[-1], function(*xs[:-1]))
+            of = [*of, _fixed(rec, running, numbers)]
+            return rec.make(MOVE, of, out.shape, map=Map(filled))
+    return rec.make(MOVE, of, out.shape, map=Map(function))
+
+
+FILLS = ("constant_pad_nd", "fill", "index_fill", "masked_fill", "pad", "setitem", "where")
+"""These put numbers beside what they move, in which relevance ends as in any fixed tensor."""
 
 
 def _sum(rec, running, out, index):

@@ -41,7 +41,7 @@ _NAMES = {
         cat concat concatenate stack hstack vstack dstack flatten unflatten squeeze unsqueeze
         unsqueeze_ squeeze_ ravel clone roll flip gather index_select take_along_dim select narrow
         masked_fill masked_fill_ masked_select masked_scatter where pad constant_pad_nd
-        unfold fold im2col tril triu diagonal diag_embed dropout dropout1d dropout2d alpha_dropout
+        unfold im2col tril triu diagonal diag_embed dropout dropout1d dropout2d alpha_dropout
         feature_alpha_dropout scatter scatter_ index_put index_put_ index_copy index_fill
         setitem copy_ fill_ zero_ as_strided view_as_real view_as_complex rot90 fliplr
         flipud pixel_shuffle pixel_unshuffle channel_shuffle atleast_1d atleast_2d atleast_3d
@@ -56,7 +56,7 @@ _NAMES = {
         adaptive_avg_pool2d adaptive_avg_pool3d interpolate upsample trace fft fftn fft2 ifft
         ifftn ifft2 rfft irfft rfft2 irfft2 rfftn irfftn diff trapz
         fft_fft fft_fftn fft_fft2 fft_ifft fft_rfft fft_irfft fft_rfft2 fft_irfft2 neg negative
-        index_add scatter_add segment_reduce grid_sample""",
+        index_add scatter_add fold segment_reduce grid_sample""",
     ADD: "add radd",
     SUBTRACT: "sub rsub subtract",
     MULTIPLY: "mul rmul multiply",
