@@ -24,6 +24,12 @@ from numeric.inputs import choose, prepare
 from numeric.methods.lrp import read
 from numeric.reference import evaluate
 
+OF_LEAVES = {
+    "position": "position embedding",
+    "token type": "token type embedding",
+    "fixed": "fixed entries",
+}
+"""By role of a leaf that is no word: what the relevance that it receives is called."""
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 
 
@@ -62,7 +68,7 @@ class Audit:
                 found[name] = found.get(name, 0.0) + amount
         for leaf, r in self.ledger.leaves.items():
             if leaf.attributes["role"] != "word":
-                name = f"{leaf.attributes['role']} embedding"
+                name = OF_LEAVES[leaf.attributes["role"]]
                 found[name] = found.get(name, 0.0) + float(r.sum())
         found[ledgers.NUMERICAL] = sum(line.numerical for line in self.ledger.lines)
         return dict(sorted(found.items(), key=lambda item: -abs(item[1])))

@@ -11,5 +11,6 @@ MEANINGS = {
     CONSTANT: "stopped at operands that a rule holds constant",
     "position embedding": "ends in positions, which are no words",
     "token type embedding": "ends in token types, which are no words",
+    "fixed entries": "ends in entries that are learned or fixed, such as attention sinks",
     NUMERICAL: "rounding of float64",
 }

@@ -74,6 +74,10 @@ class Recorder(Propagation):
         self.running: list[Running] = []
         self.calls: dict[str, list] = {}  # of every layer, in the order of time
 
+    def __exit__(self, kind, error, trace):
+        self.calls.clear()  # whose frames hold on to all that they computed
+        super().__exit__(kind, error, trace)
+
     def node_of(self, x: Tensor) -> Node:
         """The operation that computed ``x``, which may have been written to since."""
         if self.running and id(x) in self.running[-1].before:
