@@ -26,7 +26,7 @@ MODELS = {
     "no config": (put("config.json", None), "has no config.json"),
     "no kind": (put("config.json", "{}"), "model_type"),
     "an unknown kind": (settings(model_type="abacus"), NEEDS),
-    "another kind": (settings(model_type="gpt2"), "no weights for .*score.weight"),
+    "another kind": (settings(model_type="gpt2"), "no weights for ...score.weight"),
     "a kind of images": (settings(model_type="vit"), "Unrecognized configuration class"),
     "a list of kinds": (settings(model_type=["bert"]), "unhashable"),
     "a kind of another library": (settings(model_type="timm_wrapper"), "timm"),
@@ -36,7 +36,7 @@ MODELS = {
     "no heads": (settings(num_attention_heads=0), NEEDS),
     "heads that do not fit": (settings(num_attention_heads=3), "not a multiple"),
     "layers in words": (settings(num_hidden_layers="two"), "'num_hidden_layers'"),
-    "more layers": (settings(num_hidden_layers=3), "no weights for .*layer.2"),
+    "more layers": (settings(num_hidden_layers=3), "no weights for ...layer.2"),
     "no vocabulary": (settings(vocab_size=0), NEEDS),
     "no end of text": (settings(max_position_embeddings=None), "'max_position_embeddings'"),
     "padding elsewhere": (settings(pad_token_id=99), "Padding_idx"),
@@ -96,22 +96,27 @@ def result(**changed):
     return json.dumps(RESULT | changed)
 
 
+NONE, OTHER = "time.json is no result of this program", "time.json has rows of another kind"
 RESULTS = {
-    "half": "{",
-    "nothing": "",
-    "a list": "[]",
-    "a number": "3",
-    "deep": "[" * 100_000,
-    "no keys": '{"name": "table2"}',
-    "a key too many": result(colour=1),
-    "an unknown table": result(table="table9"),
-    "a title that is a number": result(title=3),
-    "rows of numbers": result(rows=[3]),
-    "rows of another table": result(rows=[{"tokens": 3}]),
-    "words for numbers": result(table="special", rows=[{"tokens": "all", "AttnLRP": "much"}]),
-    "no rows to draw": result(table="figure2"),
-    "a note that is a number": result(table="theorems", notes=[3]),
-    "a table without settings": result(table="table1-mnist"),
-    "half a line of Table 2": result(table="table2", rows=[{"method": "AttnLRP"}]),
-}
+    "half": ("{", NONE),
+    "nothing": ("", NONE),
+    "a list": ("[]", NONE),
+    "a number": ("3", NONE),
+    "deep": ("[" * 100_000, NONE),
+    "no keys": ('{"name": "table2"}', f"{NONE} (KeyError: 'table')"),
+    "a key too many": (result(colour=1), f"{NONE}...'colour'"),
+    "an unknown table": (result(table="table9"), f"{NONE} (table 'table9')"),
+    "a title that is a number": (result(title=3), f"{NONE}...title of another type"),
+    "rows of numbers": (result(rows=[3]), NONE),
+    "rows of another table": (result(rows=[{"tokens": 3}]), f"{OTHER} (KeyError: 'loo ms')"),
+    "words for numbers": (
+        result(table="special", rows=[{"tokens": "all", "AttnLRP": "much"}]), OTHER,
+    ),
+    "no rows to draw": (result(table="figure2"), OTHER),
+    "a note that is a number": (
+        result(table="theorems", notes=[3]), f"{NONE}...notes of another type",
+    ),
+    "a table without settings": (result(table="table1-mnist"), f"{OTHER} (KeyError: 'accuracy')"),
+    "half a line of Table 2": (result(table="table2", rows=[{"method": "AttnLRP"}]), OTHER),
+}  # fmt: skip
 """Contents of a file time.json."""

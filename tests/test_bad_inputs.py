@@ -1,4 +1,8 @@
-"""The table of bad inputs: each is one message and exit code 2, and leaves all as it was."""
+"""The table of bad inputs: each is refused in one message, and leaves all as it was.
+
+Those of the program (``bad_arguments``, ``bad_folders``) end in exit code 2, those of Python
+(``bad_calls``) in one exception; ``test_bad_environments`` has those of the environment.
+"""
 
 import gzip
 import re
@@ -7,14 +11,23 @@ import struct
 import zlib
 
 import pytest
+import torch
 from PIL import Image
-from transformers import AutoTokenizer, ViTImageProcessorPil
+from torch import nn
+from torch.nn import functional
+from torch.nn.modules.module import register_module_full_backward_hook
+from transformers import AutoTokenizer, PreTrainedModel, ViTImageProcessorPil
 
+from axioms.composites import ATTNLRP
 from benchmarks import models
-from tests import cases, folders
+from benchmarks.architectures.measure import without_shifts
+from numeric import attribute, audit, compiled, propagation, sweep
+from numeric.attribution import METHODS
+from tests import cases, folders, traces
 from tests.bad_arguments import COMMANDS
+from tests.bad_calls import ACT, CALLS, HOOKS, LAYER, POOLER, made, on, placed, then, unmasked
 from tests.bad_folders import MODELS, RESULTS
-from tests.traces import assert_same, snapshot
+from tests.traces import assert_same, said, snapshot
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +83,17 @@ def refused(run, alone, monkeypatch):
         assert (code, out) == (2, ""), err
         assert "Traceback" not in err
         assert len(re.findall("^(?:error: |╭─ Error)", err, flags=re.MULTILINE)) == 1, err
-        assert re.search(says, flat), flat
+        said(flat, says)
         for model, before in seen:
             assert_same(before, snapshot(model))
 
     return refused
+
+
+def done(changes, to):
+    for change in changes if isinstance(changes, tuple) else (changes,):
+        change(to)
+    return to
 
 
 def listing(folder):
@@ -92,13 +111,110 @@ def test_a_command_line(refused, place, monkeypatch, command):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_folder(refused, checkpoint, tmp_path, name):
     changes, says = MODELS[name]
-    changes = changes if isinstance(changes, tuple) else (changes,)
-    folder = folders.copy(checkpoint, tmp_path / "spoiled", *changes)
+    folder = done(changes, to=folders.copy(checkpoint, tmp_path / "spoiled"))
     refused(says, "explain", folder, "a fine film")
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result(refused, tmp_path, name):
-    (tmp_path / "time.json").write_text(RESULTS[name])
-    refused(f"{tmp_path.name}/time.json|time.json has rows of another kind", "report", tmp_path)
+    content, says = RESULTS[name]
+    (tmp_path / "time.json").write_text(content)
+    refused(f"{says}...; remove it, or run the experiment again", "report", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["time.json"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch[.]")  # of torch.compile's modules
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call(tiny, batch, name):
+    changes, says, kind = (*CALLS[name], ValueError)[:3]
+    call = done(changes, to={"model": tiny, "inputs": batch})
+    models = [model for model in {tiny, call["model"]} if isinstance(model, PreTrainedModel)]
+    before = [snapshot(model) for model in models]
+    for method in [call["method"]] if "method" in call else METHODS:
+        with pytest.raises(kind) as caught:
+            attribute(**call | {"method": method})
+        assert type(caught.value) is kind
+        said(str(caught.value), says)
+        for model, was in zip(models, before, strict=True):
+            assert_same(was, snapshot(model))
+
+
+def by_sweep(model, batch):
+    sweep(model, batch, [ATTNLRP])
+
+
+def by_compiled(model, batch):
+    with compiled(model, disable=True) as explain:
+        explain(batch)
+
+
+@pytest.mark.parametrize("entrance", [audit, by_sweep, by_compiled, lambda m, _: propagation(m)])
+@pytest.mark.parametrize("name", HOOKS)
+def test_backward_hooks_are_refused_by_every_entrance(tiny, batch, entrance, name):
+    call = done(CALLS[f"hooks {name}"][0], to={"model": tiny})
+    with pytest.raises(ValueError, match="hooks on 2 modules"):
+        entrance(call["model"], batch)
+
+
+def test_backward_hooks_of_all_modules_are_refused_while_they_are_there(tiny, batch):
+    with (
+        register_module_full_backward_hook(lambda _m, into, _: into),
+        pytest.raises(ValueError, match=r"backward hooks on 1 modules, \(all modules\)"),
+    ):
+        attribute(tiny, batch)
+    attribute(tiny, batch)
+
+
+def test_attention_without_a_mask_function_serves_where_nothing_is_masked(batch):
+    alone = {key: x[:1] for key, x in batch.items()}
+    want = attribute(cases.tiny_bert(), alone).relevance
+    torch.testing.assert_close(attribute(unmasked(), alone).relevance, want)
+
+
+def as_function(module):
+    """As code sets a function where another kind of thing was."""
+    del module.intermediate_act_fn
+    module.intermediate_act_fn = functional.gelu
+
+
+UNUSUAL = {
+    "cross-attention that is not asked": made(
+        cases.tiny_bert, is_decoder=True, add_cross_attention=True
+    ),
+    "own activation": placed(type("Swish", (nn.SiLU,), {})(), LAYER(1) + ACT),
+    "functions as activations": on(
+        as_function, LAYER(0) + ".intermediate", LAYER(1) + ".intermediate"
+    ),
+    "replaced forward": on(then(lambda x: 2 * x), "bert.embeddings.LayerNorm"),
+    "parametrized weight": on(nn.utils.parametrizations.orthogonal, POOLER),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_a_model_that_is_only_written_in_another_way_is_explained(tiny, batch, name):
+    """CP-LRP conserves without shifts."""
+    del batch["token_type_ids"]
+    model = done(UNUSUAL[name], to={"model": tiny})["model"].eval()
+    with without_shifts(model):
+        found = attribute(model, batch, "cp-lrp")
+    assert found.residual.abs().max() < 1e-9 * found.logit.abs().max()
+    assert found.relevance.abs().max() > 1e-4
+
+
+def test_a_single_token_that_cannot_be_left_out_is_explained_by_rules(tiny, batch):
+    batch["attention_mask"][1, 1:] = 0
+    assert attribute(tiny, batch).relevance[1, 0] != 0
+
+
+@pytest.mark.parametrize(
+    "message", ["target=4", "class target=3", "target=3: a\nb", "3 target=", ""]
+)
+def test_a_message_that_says_something_else_is_noticed(message):
+    said("target=3: an int", "target=3...int")
+    with pytest.raises(AssertionError):
+        said(message, "target=3...int")
+
+
+def test_a_call_that_is_not_refused_is_noticed(tiny, batch):
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        traces.refused(ValueError, tiny, batch)

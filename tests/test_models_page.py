@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "MODELS.md"
 CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
 SAMPLE = [
     ("xlm-roberta", CLASSES), ("deberta-v2", CLASSES), ("t5", CLASSES), ("mpnet", CLASSES),
-    ("electra", ENTITIES), ("distilbert", ANSWERS), ("modernbert", MASKED),
+    ("opt", CLASSES), ("electra", ENTITIES), ("distilbert", ANSWERS), ("modernbert", MASKED),
     ("gemma2", CAUSAL), ("phi3", CAUSAL), ("mixtral", CAUSAL), ("bloom", CAUSAL), ("rwkv", CAUSAL),
     ("deit", IMAGES), ("convnext", IMAGES),
 ]  # fmt: skip

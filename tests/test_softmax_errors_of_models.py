@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from transformers import BertForTokenClassification, BertModel
 
+from benchmarks.architectures.build import build
 from numeric.evaluation.softmax_errors import row_messages, softmax_errors
 from tests import cases
 from tests.softmax_loop import FIELDS, MESSAGES, close, readout_of
-from tests.test_bad_models import mpnet
 from tests.traces import assert_same, contains, snapshot, watch
 
 # What the theorems say about it.
@@ -211,6 +211,7 @@ def without_types(batch):
 
 
 plain = lambda batch: batch
+mpnet = partial(build, "mpnet", "sequence classification")
 BAD = {
     "train mode": (in_train_mode, plain, {}, "train mode", "model.eval()"),
     "no classifier": (lambda: cases.perturbed(BertModel), plain, {}, "model is a BertModel"),

@@ -1,5 +1,7 @@
 """What there is to see of a model or a folder before and after a call, and of an error."""
 
+import re
+
 import pytest
 import torch
 from torch.nn import functional
@@ -24,7 +26,10 @@ def snapshot(model):
             if isinstance(value, dict):  # parameters, buffers, children, every kind of hook
                 held |= {(path, name, key): entry for key, entry in value.items()}
     config = {key: repr(value) for key, value in vars(model.config).items()}
-    flags = [(p.requires_grad, p.grad is None, p._version) for p in model.parameters()]
+    flags = [
+        (p.requires_grad, p.grad is None, p.is_inference() or p._version)
+        for p in model.parameters()
+    ]
     tensors = (x.detach().clone(memory_format=torch.contiguous_format) for x in state(model))
     values = [x.view(torch.uint8) for x in tensors]  # bytes, in which NaN equals itself
     return held, config, flags, values
@@ -86,6 +91,14 @@ def refused(error, model, batch, method="attnlrp", **options):
 def contains(message, *parts):
     for part in parts:
         assert part in message, message
+
+
+def said(message, promised):
+    """Each line says what is promised of it, in which "..." stands for any words."""
+    patterns = [".*".join(map(re.escape, line.split("..."))) for line in promised.splitlines()]
+    assert len(patterns) == len(message.splitlines()), message
+    for pattern, line in zip(patterns, message.splitlines(), strict=True):
+        assert re.search(pattern, line), f"{pattern}\n{message}"
 
 
 def contents(folder):
