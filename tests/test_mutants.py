@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 from collections import Counter
 
 import pytest
@@ -112,6 +113,14 @@ def test_equivalent_mutants_are_mutants_and_say_why():
     known = Counter(key for key, _ in found)  # two changes of one node that read alike are one
     assert {key: known[key] for key in EQUIVALENT} == dict.fromkeys(EQUIVALENT, 1)
     assert all(len(reason) > 20 for reason in EQUIVALENT.values())
+
+
+def test_readme_tells_how_many_there_are():
+    readme = (mutants.ROOT / "README.md").read_text(encoding="utf-8")
+    told = re.search(r"More than (\d+) small changes[^;]* bar (\d+) that change nothing", readme)
+    least, equivalent = map(int, told.groups())
+    assert least < len(mutation.all_mutants()) + len(EQUIVALENT) <= least + 50
+    assert equivalent == len(EQUIVALENT)
 
 
 CHANGES = {
