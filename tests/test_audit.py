@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import nn
 
 from axioms import kinds
@@ -177,6 +178,29 @@ def test_what_absorbs_is_named_with_its_place():
     for line in worst:
         assert line.node.origin.line.startswith("modeling_bert.py:")
         assert model.get_submodule(line.node.origin.module) is not None
+
+
+def test_leaves_of_the_embedding_are_told_apart():
+    found = {leaf.name: leaf.attributes["role"] for leaf in audited("bert").ledger.leaves}
+    assert found == {
+        "bert.embeddings.word_embeddings": "word",
+        "bert.embeddings.position_embeddings": "position",
+        "bert.embeddings.token_type_embeddings": "token type",
+    }
+
+
+def test_experts_that_run_together_are_audited():
+    config = transformers.MixtralConfig(
+        vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, num_local_experts=4, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.MixtralForSequenceClassification(config).eval()
+    assert model.config._experts_implementation == "grouped_mm"  # which has no float64
+    inputs = {"input_ids": torch.tensor([[3, 4, 5, 6, 7]])}
+    found, a = audit(model, inputs), attribute(model, inputs)
+    np.testing.assert_allclose(found.relevance, a.relevance[0], rtol=1e-4, atol=1e-6)
+    assert abs(sum(found.by_cause().values()) - found.residual) <= 1e-9
 
 
 def test_bilinear_depth_counts_the_products_of_every_path():

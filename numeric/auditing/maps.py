@@ -23,7 +23,20 @@ class _Wide(TorchFunctionMode):
         if getattr(kwargs.get("dtype"), "is_floating_point", False):
             kwargs = kwargs | {"dtype": torch.float64}
         args, kwargs = tree_map_only(Tensor, _widened, (args, kwargs))
+        if func.__name__ in GROUPED:
+            return _by_group(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+GROUPED = ("grouped_mm", "_grouped_mm")
+
+
+def _by_group(rows, weights, offs=None, **options):
+    """The rows of each expert by its weights; torch's own function has no float64."""
+    ends = offs.tolist()
+    spans = zip([0, *ends], ends, strict=False)
+    parts = [rows[a:b] @ w for (a, b), w in zip(spans, weights, strict=True)]
+    return torch.cat([*parts, rows[ends[-1] :] @ weights[-1] * 0])  # rows that are of no expert
 
 
 def _narrows(args, kwargs):

@@ -18,6 +18,7 @@ from numeric.fast.handlers import MASKED
 from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, Chain, is_number, mark, reached
 from numeric.fast.norms import ARGUMENTS
 
+ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
 MATRICES = ("matmul", "rmatmul", "mm", "bmm")
 
 
@@ -230,8 +231,10 @@ def _term(rec, running, term):
         fixed = x if sign == 1 else sign * x
         if not running.rising or is_number(x):
             return rec.parameter(fixed)
-        name = rec.names.get(x.data_ptr(), "")
-        return rec.leaf(fixed, "token type" if mark(x) == TOKEN_TYPE else "position", name=name)
+        role = "token type" if mark(x) == TOKEN_TYPE else "position"
+        origin, _ = getattr(x, ORIGIN, (None, None))
+        name = origin.module if origin else rec.names.get(x.data_ptr(), "")
+        return rec.leaf(fixed, role, name=name, origin=origin)
     found = rec.node_of(x)
     if sign == 1:
         return found

@@ -13,13 +13,15 @@ from axioms.composites import ATTNLRP
 from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
 from numeric.auditing import nodes, parts
 from numeric.auditing.maps import Map
+from numeric.auditing.nodes import ORIGIN
 from numeric.fast.calls import Call
-from numeric.fast.entries import Entry
+from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import PRODUCT, Chain, mark, reached
+from numeric.fast.operations import EMBEDDING
 from numeric.fast.places import LAYER
 from numeric.fast.propagation import Propagation
 
-NODE, ORIGIN = "_lrp_axioms_node", "_lrp_axioms_origin"  # attributes of a tensor
+NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
 WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
 """Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
 
@@ -73,6 +75,10 @@ class Recorder(Propagation):
         self.made: dict[Node, tuple] = {}  # layer, number
         self.running: list[Running] = []
         self.calls: dict[str, list] = {}  # of every layer, in the order of time
+
+    def clear(self):
+        super().clear()
+        self.entries = Entries(self.model, typed=True)
 
     def __exit__(self, kind, error, trace):
         self.calls.clear()  # whose frames hold on to all that they computed
@@ -196,6 +202,8 @@ class Recorder(Propagation):
             leaf = self.leaf(out, WORD, name=origin.module, origin=origin)
             self.put(out, leaf)
             self.words[leaf] = self.entries.all[-1]
+        elif call.role == EMBEDDING:
+            setattr(out, ORIGIN, self.origin())  # of positions, which are added to words
         return out
 
     def make(self, op, args, shape, where=None, **attributes) -> Node:
