@@ -198,6 +198,12 @@ def _code_problems(modules):
             f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
             "the propagation rules; pass the model as it was before model.compile()"
         )
+    scripted = [path or "(root)" for path, m in modules if isinstance(m, torch.jit.ScriptModule)]
+    if scripted:
+        yield (
+            f"TorchScript: {len(scripted)} modules, first {scripted[0]}: its code runs past the "
+            "propagation rules; pass the model as it was before torch.jit"
+        )
     hooked = [path or "(root)" for path, m in modules if m._backward_hooks or m._backward_pre_hooks]
     hooked += ["(all modules)"] * bool(_global_backward_hooks or _global_backward_pre_hooks)
     if hooked:

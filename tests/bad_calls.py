@@ -245,6 +245,10 @@ CALLS = {
     "compiled in two places": (
         on(compiled, LAYER(1), ""), "compiled: 2 modules, first (root): ...before model.compile()",
     ),
+    "TorchScript": (
+        lambda call: placed(torch.jit.script(nn.Linear(8, 8)), POOLER)(call),
+        f"TorchScript: 1 modules, first {POOLER}: ...before torch.jit",
+    ),
     "train mode": (
         on(nn.Module.train, LAYER(1) + ".output.dropout"),
         f"train mode: 1 modules, first {LAYER(1)}.output.dropout: ...call model.eval() first",

@@ -298,6 +298,22 @@ class Strange(nn.Module):
         return torch.erfinv(x.tanh()) * torch.logcumsumexp(x, dim=-1)
 
 
+class Late(nn.Module):
+    """Code that reads a function of a tensor only after it wrote into that tensor."""
+
+    def forward(self, x):
+        y = x + x.flip(1)
+        z = y.relu()
+        y.zero_()
+        return z + x
+
+
+@pytest.mark.parametrize("explain", [attribute, audit])
+def test_a_function_that_is_read_after_a_write_into_its_input_is_refused(explain):
+    with pytest.raises(UnassignedOperation, match="relu, whose input is written to before"):
+        explain(*with_activation(Late()))
+
+
 class Branching(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
@@ -357,7 +373,24 @@ class Fixed(nn.Module):
         return numbers + padded + folded + torch.softmax(input=x, dim=-1) @ values + attended
 
 
-@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing, Routed, Fixed])
+class InPlace(nn.Module):
+    """Operators that write into what they read, before and after others read it."""
+
+    def forward(self, x):
+        whole = x.clone()
+        first, second = whole[..., :12], whole[..., 12:]
+        first += second
+        second *= first
+        gated = nn.functional.glu(torch.cat([whole, x], dim=-1))
+        gated **= 2
+        curved = x.relu()
+        curved /= x.new_full((24,), 3.0)
+        shifted = gated + 1.0
+        gated.mul_(2.0)
+        return torch.add(input=shifted.relu(), other=torch.mul(input=curved, other=gated))
+
+
+@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing, Routed, Fixed, InPlace])
 @pytest.mark.parametrize("epsilon", [0.0, 0.25])
 @pytest.mark.parametrize("composite", COMPOSITES.values(), ids=COMPOSITES)
 def test_code_of_a_users_own_is_audited_as_it_is(module, composite, epsilon):

@@ -16,7 +16,7 @@ from numeric.auditing.maps import Map
 from numeric.auditing.nodes import ORIGIN
 from numeric.fast.calls import Call
 from numeric.fast.entries import Entries, Entry
-from numeric.fast.marks import PRODUCT, Chain, mark, reached
+from numeric.fast.marks import PRODUCT, Chain, is_curved, mark, reached
 from numeric.fast.operations import EMBEDDING
 from numeric.fast.places import LAYER
 from numeric.fast.propagation import Propagation
@@ -93,7 +93,8 @@ class Recorder(Propagation):
             return node
         base = x._base
         if base is None or not hasattr(base, NODE) or not parts.is_part(x, base):
-            self.refuse("a write into a part of a tensor")
+            hidden = "code that torch does not show"
+            self.refuse("a write into a part of a tensor" if node or base is not None else hidden)
             node = self.leaf(x, FIXED)
         else:
             cut = parts.part_of(x, base)
@@ -125,8 +126,7 @@ class Recorder(Propagation):
         return y
 
     def _of_chain(self, chain, y):
-        if chain.key[0] == "exp":
-            self.refuse("exp, outside of a softmax")
+        self.check(chain)
         return chain.replay(chain.root)
 
     def _act(self, call, func, args, kwargs, carrying):
@@ -136,7 +136,8 @@ class Recorder(Propagation):
             first, self.whole = args[0], self._whole(args[0])
             copy = first.detach().clone()
             if reached((first,)):
-                self.put(copy.requires_grad_(), self.node_of(first))
+                known = self.settle(first) if is_curved(first) else first
+                self.put(copy.requires_grad_(), self.node_of(known))
             given = (copy, *args[1:])
             read = [x for x in carrying if x is not first and hasattr(x, NODE)]
             before = {id(x): self.node_of(x) for x in read}

@@ -6,10 +6,17 @@ from types import FunctionType
 
 from numeric.fast import norms
 
+
+def _glu(x, dim=-1):
+    a, b = x.chunk(2, dim)
+    return a * b.sigmoid()
+
+
 SPELLED: dict[str, Callable] = {
     "rms_norm": norms.spelled_rms_norm,
     "normalize": norms.spelled_normalize,
     "group_norm": norms.spelled_group_norm,
+    "glu": _glu,
 }
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 

@@ -21,14 +21,21 @@ class Chain:
     settles the rule of the whole chain.  It requires a gradient only so that what is computed from
     it by code that no torch function shows has one, and is found out.  ``replay`` computes the
     function of any other root; ``key`` says which function it is, wherever the root comes from.
+    ``version`` tells whether code has written into the root since.
     """
 
-    __slots__ = ("curved", "key", "places", "replay", "root", "settled")
+    __slots__ = ("curved", "key", "places", "replay", "root", "settled", "version")
 
-    def __init__(self, root: Tensor, replay: Callable, key: tuple, *, curved: bool):
+    def __init__(self, root: Tensor, replay: Callable, key: tuple, *, curved: bool, version: int):
         self.root, self.replay, self.key, self.curved = root, replay, key, curved
+        self.version = version
         self.settled: Tensor | None = None
         self.places: list | None = None  # where it was computed, if that is asked
+
+    @property
+    def stale(self) -> bool:
+        """Whether the root no longer is what this is a function of."""
+        return self.root._version != self.version
 
     def slope_at_zero(self) -> float:
         """The derivative at 0, which is computed once for every function."""
@@ -106,7 +113,7 @@ def is_curved(x) -> bool:
 
 def root_of(x: Tensor) -> Tensor:
     what = getattr(x, MARK, None)
-    return what.root if type(what) is Chain else x
+    return what.root if type(what) is Chain and (what.curved or not what.stale) else x
 
 
 def cuts(x: Tensor) -> Iterator[Cut]:
@@ -132,7 +139,9 @@ def chained(func, args, kwargs, root: Tensor, *, curved: bool) -> Tensor:
     out = func(*values, **kwargs)
     if curved and out.is_floating_point():
         out.requires_grad_()
-    return marked(out, Chain(root, replay, key, curved=curved))
+    chains = [what for what in map(mark, args) if type(what) is Chain and what.root is root]
+    version = min((what.version for what in chains), default=root._version)
+    return marked(out, Chain(root, replay, key, curved=curved, version=version))
 
 
 def _step(x, root):

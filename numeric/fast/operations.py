@@ -70,7 +70,7 @@ _NAMES = {
         gelu relu relu6 silu tanh sigmoid softplus elu celu selu leaky_relu prelu mish hardswish
         hardsigmoid hardtanh logsigmoid softsign tanhshrink threshold erf erfc exp exp2 expm1 log
         log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp clip clamp_min
-        clamp_max reciprocal round floor ceil trunc sign xlogy float_power pow_ abs_""",
+        clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
     DEVIATION: "rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm",
     SOFTMAX: "softmax",
     LAYER_NORM: "layer_norm",

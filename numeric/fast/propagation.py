@@ -7,6 +7,7 @@ changed, and other threads do not see the rules.
 
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -33,19 +34,25 @@ from numeric.fast.marks import (
     reached,
 )
 from numeric.fast.operations import (
+    ADD,
     CAST,
     COMPOSITE,
     DEVIATION,
+    DIVIDE,
     EMBEDDING,
+    FUNCTION,
     GRADIENT,
     LAYER_NORM,
     LINEAR,
+    MULTIPLY,
     NOTHING,
     SOFTMAX,
+    SUBTRACT,
 )
 from numeric.fast.places import Places, layer_of
 from numeric.fast.rotary import Turned
 
+ENTRYWISE = (ADD, SUBTRACT, MULTIPLY, DIVIDE, FUNCTION, DEVIATION)
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
 
@@ -151,6 +158,8 @@ class Propagation(Block):
             carrying += reached(kwargs.values())
         if not carrying:
             return self._constant(call, func, args, kwargs)
+        if "input" in kwargs and call.role in ENTRYWISE:
+            args, kwargs = _in_order(**kwargs)
         if not torch.is_grad_enabled():  # nothing that comes of it has relevance
             return func(*args, **kwargs)
         for x in carrying:
@@ -160,14 +169,21 @@ class Propagation(Block):
             return handlers.run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
-        out = self._act(call, call.instead or func, args, kwargs, carrying)
+        act = partial(self._act, call, call.instead or func, args, kwargs, carrying)
+        if call.writes:
+            return self._write(args[0], act)
+        out = act()
         if self.asks and type(what := mark(out)) is Chain:
             what.places = self.places.operations(kinds.ACTIVATION)
-        if not call.writes:
-            return out
-        if is_curved(args[0]):
-            args[0].requires_grad_(requires_grad=False)  # or nothing could be written to this leaf
-        return self._written(args[0], self.settle(out))
+        return out
+
+    def _write(self, x, act):
+        """``x`` with what ``act`` computes of it, whose gradient may need what is there now."""
+        with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
+            value = self.settle(act())
+        if is_curved(x):
+            x.requires_grad_(requires_grad=False)  # or nothing could be written to this leaf
+        return self._written(x, value)
 
     def _written(self, x, value):
         return marked(x.copy_(value), None)
@@ -273,9 +289,14 @@ class Propagation(Block):
             return what.settled
         return x
 
-    def _of_chain(self, chain, y):
+    def check(self, chain):
         if chain.key[0] == "exp":
             self.refuse("exp, outside of a softmax")
+        if chain.stale:
+            self.refuse(f"{chain.key[0]}, whose input is written to before its output is read")
+
+    def _of_chain(self, chain, y):
+        self.check(chain)
         if self.rule(kinds.ACTIVATION, chain.places) == kinds.GRADIENT:
             return chain.replay(chain.root)
         for cut in filter(Cut.shifts, cuts(y)):
@@ -293,6 +314,11 @@ class _Again(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return self._engine.__torch_function__(func, types, args, kwargs)
+
+
+def _in_order(*, input, other=None, **kwargs):
+    """Arguments of functions of one or two tensors, which code may give by name."""
+    return (input,) if other is None else (input, other), kwargs
 
 
 def _without_gradient(x):
