@@ -426,6 +426,13 @@ def test_a_model_whose_numbers_would_mislead_is_refused(change, message):
         audit(change(model), inputs)
 
 
+def test_an_audit_in_inference_mode_is_that_outside_of_it():
+    model, inputs = eager("bert")
+    with torch.inference_mode():
+        found = audit(model, inputs, target=1)
+    np.testing.assert_array_equal(found.relevance, audited("bert").relevance)
+
+
 def test_two_texts_at_once_are_refused():
     model, inputs = cases.family("bert", attn_implementation="eager")
     with pytest.raises(ValueError, match="2 examples; audit one text at a time"):

@@ -111,7 +111,8 @@ def audit(
         )
     scope.check_stabiliser(epsilon)
     refuse(model)
-    batch = prepare(model, inputs, target=target)
+    with torch.inference_mode(mode=False):  # whose tensors take part in no gradient
+        batch = prepare(model, inputs, target=target)
     _one_text(batch)
     captured = capture(model, batch)
     own = captured.logits.double()
