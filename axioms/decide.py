@@ -124,7 +124,10 @@ def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
     value = gap.xreplace({x: sp.Integer(sp.prime(k + 5)) for k, x in enumerate(symbols)})
     if value.is_Rational and value != 0:
         return False
-    return _numerators_cancel(gap) or _polynomials(gap.as_numer_denom()[0]) == [0]
+    above, below = gap.as_numer_denom()
+    if not value.is_Rational and 0 in _polynomials(below):
+        return False  # 0/0 everywhere, which proves nothing
+    return _numerators_cancel(gap) or _polynomials(above) == [0]
 
 
 def _numerators_cancel(gap) -> bool:
