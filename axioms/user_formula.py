@@ -122,17 +122,24 @@ def _agree(found, expected, generic):
 
 @contextlib.contextmanager
 def _comparisons_refused():
-    """In here, comparisons, truth and hash of symbols raise, unless SymPy or we ask for them."""
+    """In here, comparisons, truth, facts and hash of symbols raise, unless SymPy or we ask."""
+
+    def check(asking, one, text, *other):
+        if not asking.f_code.co_filename.startswith(OURS) and getattr(one, "free_symbols", None):
+            asked_for = text.format(one, *other)
+            raise TypeError(f"cannot determine truth value of {asked_for}")  # as SymPy of x < y
 
     def refused(name, method):
         def asked(one, *other):
-            asking = sys._getframe(1).f_code.co_filename
-            if not asking.startswith(OURS) and getattr(one, "free_symbols", None):
-                asked_for = ASKED.get(name, "{}").format(one, *other)
-                raise TypeError(f"cannot determine truth value of {asked_for}")  # as SymPy of x < y
+            check(sys._getframe(1), one, ASKED.get(name, "{}"), *other)
             return method(one, *other)
 
         return asked
+
+    def looked_up(one, name):
+        if name == "equals" or name.startswith("is_"):  # x.is_zero is None for a symbol
+            check(sys._getframe(1), one, f"({{}}).{name}")
+        return object.__getattribute__(one, name)
 
     with contextlib.ExitStack() as stack:
         for name in ASKED:
@@ -140,4 +147,5 @@ def _comparisons_refused():
             stack.enter_context(mock.patch.object(sp.Expr, name, refused(name, method)))
         truth = refused("__bool__", lambda one: True)
         stack.enter_context(mock.patch.object(sp.Expr, "__bool__", truth, create=True))
+        stack.enter_context(mock.patch.object(sp.Expr, "__getattribute__", looked_up))
         yield

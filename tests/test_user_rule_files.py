@@ -54,6 +54,12 @@ BAD = {
             "x": "truth value of x;",
             "{77: 1}.get(x)": "truth value of x as a key",
             "eps == 0": "truth value of epsilon == 0",
+            "(x - 77).is_zero": "truth value of (x - 77).is_zero",
+            "x.equals(77)": "truth value of (x).equals",
+            "x.is_positive": "truth value of (x).is_positive",
+            "x.is_Symbol": "truth value of (x).is_Symbol",
+            "x.is_number and x > 10**6": "truth value of (x).is_number",
+            "eps.is_number and eps > 1": "truth value of (epsilon).is_number",
             "max(x, 0) == x": "truth value",
             "(x > 10**6) == True": "truth value of x > 1000000",
         }.items()
@@ -61,12 +67,8 @@ BAD = {
     **{
         f"another formula, {what}": (PRODUCT + what, ":2: mine returns", "one formula")
         for what in (
-            "(R, R) if x.is_zero else (0, R)",
-            "(R, R) if x.is_positive else (0, R)",
-            "(R, R) if isinstance(x, type(R * y)) else (0, R) if x.is_Symbol else (R, 0)",
+            "(R, R) if isinstance(x, type(eps)) else (0, R)",
             "(R * next(count), 0)",
-            "(R, R) if x.is_number and x > 10**6 else (R, 0)",
-            "(R, R) if eps.is_number and eps > 1 else (R, 0)",
             "(R * randint(1, 10**9), 0)",
             "(R * Max(x, 0) / Max(x, 0), 0)",
             "(R * signum(x) ** 2, 0)",
@@ -86,6 +88,11 @@ BAD = {
     ),
     "a symbol of its own": (PRODUCT + "alpha * R, R", ":2: mine returned R*alpha", "a number for"),
     "a complex number": (PRODUCT + "1j * R, R", ":2: mine returned", "relevance is real"),
+    "a complex root": (
+        PRODUCT + "R * (-R / R) ** (R / R / 3), R",
+        ":2: mine returned",
+        "relevance is real",
+    ),
     "nothing defined": (PRODUCT + "R / 0, R", ":2: mine returns", "which is undefined"),
     "a rule without end": (PRODUCT + "mine(x, y, z, R, eps)", ":4: mine raised Rec", "mend the"),
     "an exit": ("import sys\nsys.exit(0)\n", ":3: SystemExit: 0", "by itself"),
@@ -187,6 +194,25 @@ def test_a_file_or_a_rule_without_end_is_ended_with_a_message(source, place, tmp
     assert result.exit_code == 2
     assert f"{place}no verdict after 5 seconds; look for a loop without end" in result.stderr
     assert not active_children()
+
+
+@pytest.mark.parametrize(
+    "returned", ["R * 2**20000, R", "R * reduce(lambda z, _: 1 / (1 + z * x), range(400), z), R"]
+)
+def test_what_is_too_large_to_judge_is_an_error_with_the_rule(returned, tmp_path):
+    path = tmp_path / "large.py"
+    path.write_text(f"from functools import reduce\n{HEAD}{PRODUCT}{returned}\n")
+    with pytest.raises(RuleError, match=r"large\.py:3: mine: .*returns too much to judge"):
+        list(judged(path, 60))
+
+
+@pytest.mark.parametrize(
+    "start", [b"\xef\xbb\xbf", "# coding: latin-1\nname = 'é'\n".encode("latin-1")]
+)
+def test_a_file_is_read_in_its_own_encoding(start, tmp_path):
+    path = tmp_path / "encoded.py"
+    path.write_bytes(start + (HEAD + PRODUCT + "R / 2, R / 2").encode())
+    assert [own.name for own in load(path)] == ["mine"]
 
 
 def test_a_file_that_ends_its_process_is_an_error(tmp_path):
