@@ -261,7 +261,7 @@ def _expression(found, known):
         raise _Malformed(
             f"returned {found}, which holds {names}, no argument of the rule; put a number for it"
         )
-    if value.has(sp.I):
+    if any(x.is_complex and x.is_real is False for x in sp.preorder_traversal(value)):
         raise _Malformed(f"returned {found}, a complex number; relevance is real")
     if value.has(sp.Float):
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
@@ -339,7 +339,7 @@ def load(path: str | Path) -> list[Rule]:
     spec = importlib.util.spec_from_loader(path.stem, loader=None, origin=str(path))
     module = importlib.util.module_from_spec(spec)
     try:
-        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+        code = compile(path.read_bytes(), str(path), "exec")
         exec(code, vars(module))
     except RuleError:
         raise

@@ -48,14 +48,18 @@ def _judge(path: Path, parent: Connection):
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent says what there is to say
     threading.Thread(target=_end_with_parent, daemon=True).start()
     parent.send(path)
+    text, place = "", path
     try:
-        text = ""
         for rule in load(path):
-            parent.send((text, "", f"{rule.place}: {rule.name}"))
+            place = f"{rule.place}: {rule.name}"
+            parent.send((text, "", place))
             text = judge_text.text(rule, judge.judge(rule))
         parent.send((text, "", None))
-    except (ValueError, OSError) as error:
+    except (RuleError, OSError) as error:
         parent.send(("", str(error), None))
+    except (ValueError, RecursionError, MemoryError) as error:
+        said = f"{place}: {error or type(error).__name__}; it returns too much to judge, mend it"
+        parent.send(("", said, None))
 
 
 def _end_with_parent():
