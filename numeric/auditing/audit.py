@@ -87,6 +87,7 @@ class Audit:
         return sorted(self.ledger.lines, key=size)[:count]
 
 
+@torch.inference_mode(mode=False)  # whose tensors take part in no gradient
 def audit(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
@@ -111,8 +112,7 @@ def audit(
         )
     scope.check_stabiliser(epsilon)
     refuse(model)
-    with torch.inference_mode(mode=False):  # whose tensors take part in no gradient
-        batch = prepare(model, inputs, target=target)
+    batch = prepare(model, inputs, target=target)
     _one_text(batch)
     captured = capture(model, batch)
     own = captured.logits.double()
