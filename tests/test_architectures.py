@@ -72,7 +72,6 @@ def test_casts_to_float32_stay_in_float64_for_the_while():
 def bert():
     with float64():
         model = build("bert", CLASSES)
-        model.set_attn_implementation("eager")  # every audit can read its operations
         return model, inputs(model, CLASSES)
 
 
@@ -91,8 +90,8 @@ def test_relevance_that_is_wrong_is_noticed(bert, column, monkeypatch):
     assert run(*bert, CLASSES) <= most
     true = measure.attribute
 
-    def wrong(*args):
-        found = true(*args)
+    def wrong(*args, **options):
+        found = true(*args, **options)
         r = found.relevance * (1 + 1e-5)
         return dataclasses.replace(found, relevance=r, residual=found.logit - r.sum(dim=1))
 

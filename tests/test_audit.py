@@ -433,6 +433,14 @@ def test_an_audit_in_inference_mode_is_that_outside_of_it():
     np.testing.assert_allclose(found.relevance, audited("bert").relevance, rtol=0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch.ao is deprecated
+def test_weights_in_few_bits_are_refused_by_name():
+    model, inputs = eager("bert")
+    packed = torch.ao.quantization.quantize_dynamic(model.float(), {nn.Linear}).eval()
+    with pytest.raises(UnassignedOperation, match="linear_dynamic by weights in few bits"):
+        audit(packed, inputs)
+
+
 def test_two_texts_at_once_are_refused():
     model, inputs = cases.family("bert", attn_implementation="eager")
     with pytest.raises(ValueError, match="2 examples; audit one text at a time"):

@@ -34,6 +34,8 @@ def node(rec, running, out, index) -> Node:
         return mapped(rec, running, out, index, op=kinds.BILINEAR, pending=True, scale=scale)
     if pending or out.is_complex():
         return _composed(rec, running, out, index, pending)
+    if role == does.PACKED_LINEAR:
+        rec.refuse(f"{running.call.name} by weights in few bits, whose rounding is no linear map;")
     return (KINDS.get(running.kind) or ROLES.get(role, _move))(rec, running, out, index)
 
 
@@ -164,6 +166,8 @@ def _linear(rec, running, out, index):
     name, row, args = running.call.name, running.operands()[0], running.args
     if running.call.role in (does.MULTIPLY, does.DIVIDE):
         return _entrywise(rec, running, out, index)
+    if any(isinstance(x, Tensor) and type(x).dequantize is not Tensor.dequantize for x in row):
+        rec.refuse(f"{name} by weights in few bits, whose rounding is no linear map;")
     weights = None
     if name == "linear":
         x, weight, *bias = row[:3]
