@@ -21,16 +21,6 @@ CLASSES = "sequence classification"
 LAYERS = "bert.encoder.layer.*"
 
 
-@pytest.fixture
-def tiny():
-    return cases.tiny_bert()
-
-
-@pytest.fixture
-def batch():
-    return cases.tiny_batch()
-
-
 def readable(model, inputs, *arguments):
     """Relevance at every module that has any."""
     known = [path for path, _ in model.named_modules()]

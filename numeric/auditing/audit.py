@@ -17,6 +17,7 @@ from axioms.graph import LEAVES, MOVE, topological
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
 from numeric.auditing.holding import hold
+from numeric.auditing.nodes import FIXED, POSITION, TYPE, WORD
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
 from numeric.fast.propagation import check_overrides
@@ -25,9 +26,9 @@ from numeric.methods.lrp import read
 from numeric.reference import evaluate
 
 OF_LEAVES = {
-    "position": "position embedding",
-    "token type": "token type embedding",
-    "fixed": "fixed entries",
+    POSITION: "position embedding",
+    TYPE: "token type embedding",
+    FIXED: "fixed entries",
 }
 """By role of a leaf that is no word: what the relevance that it receives is called."""
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
@@ -67,7 +68,7 @@ class Audit:
                 name = cause_of(line, cause)
                 found[name] = found.get(name, 0.0) + amount
         for leaf, r in self.ledger.leaves.items():
-            if leaf.attributes["role"] != "word":
+            if leaf.attributes["role"] != WORD:
                 name = OF_LEAVES[leaf.attributes["role"]]
                 found[name] = found.get(name, 0.0) + float(r.sum())
         found[ledgers.NUMERICAL] = sum(line.numerical for line in self.ledger.lines)
@@ -141,7 +142,7 @@ def audit(
         missing=missing,
     )
     clock["end"] = time.perf_counter()
-    words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == "word"]
+    words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == WORD]
     times = list(clock.values())
     return Audit(
         model=type(model).__name__,

@@ -9,7 +9,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.graph import LEAVES, Node, topological
-from numeric.auditing.recorder import TYPE, Recorder
+from numeric.auditing.nodes import TYPE
+from numeric.auditing.recorder import Recorder
 from numeric.fast.entries import Entry
 from numeric.fast.propagation import outside
 from numeric.inputs import Batch, read_logits

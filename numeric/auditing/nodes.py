@@ -19,6 +19,8 @@ from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, Chain, is_number, m
 from numeric.fast.norms import ARGUMENTS
 
 ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
+WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
+"""Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
 MATRICES = ("matmul", "rmatmul", "mm", "bmm")
 
 
@@ -76,7 +78,7 @@ def _counts(x):
 
 
 def _fixed(rec, running, x):
-    return rec.leaf(x, "word" if running.rising else "fixed")
+    return rec.leaf(x, WORD if running.rising else FIXED)
 
 
 def mapped(rec, running, out, index, *, op, **attributes):
@@ -235,7 +237,7 @@ def _term(rec, running, term):
         fixed = x if sign == 1 else sign * x
         if not running.rising or is_number(x):
             return rec.parameter(fixed)
-        role = "token type" if mark(x) == TOKEN_TYPE else "position"
+        role = TYPE if mark(x) == TOKEN_TYPE else POSITION
         origin, _ = getattr(x, ORIGIN, (None, None))
         name = origin.module if origin else rec.names.get(x.data_ptr(), "")
         return rec.leaf(fixed, role, name=name, origin=origin)

@@ -13,7 +13,7 @@ from axioms.composites import ATTNLRP
 from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
 from numeric.auditing import nodes, parts
 from numeric.auditing.maps import Map
-from numeric.auditing.nodes import ORIGIN
+from numeric.auditing.nodes import FIXED, ORIGIN, WORD
 from numeric.fast.calls import Call
 from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import PRODUCT, Chain, is_curved, mark, reached
@@ -22,8 +22,6 @@ from numeric.fast.places import LAYER
 from numeric.fast.propagation import Propagation
 
 NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
-WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
-"""Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
 
 
 @dataclass(eq=False)

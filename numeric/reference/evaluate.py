@@ -1,4 +1,4 @@
-"""The rules of ``rules`` run over any captured graph: the oracle for models without a text here.
+"""The rules of ``rules`` run over any captured graph: the oracle where no model is written here.
 
 Arrays have any leading axes; values and relevance are in float64.
 """
