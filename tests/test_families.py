@@ -1,5 +1,7 @@
 """Every family is explained as its equations say, unmodified, at the limit epsilon = 0."""
 
+import importlib
+
 import pytest
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
@@ -303,3 +305,17 @@ def test_positions_that_are_counted_from_padding_are_found_at_any_depth():
     assert found.equal(families.position_ids(model, ids))
     assert (found != torch.arange(ids.shape[1])).any()
     assert families.position_ids(cases.family("bert")[0], ids) is None
+
+
+@pytest.mark.parametrize("name", [*families.FAMILIES, *families.ATTENTION, *families.JOINS])
+def test_what_is_known_is_known_of_a_class_of_transformers(name):
+    model, _, cls = name.partition(".")
+    module = importlib.import_module(f"transformers.models.{model}.modeling_{model}")
+    assert families.name(getattr(module, cls)) == name
+
+
+def test_a_subclass_is_not_what_it_is_made_from():
+    model, _ = cases.family("bert")
+    mine = type("BertForSequenceClassification", (type(model),), {"__module__": "mine"})
+    assert families.reads(model) == families.FIRST
+    assert families.name(mine) == ""

@@ -123,11 +123,13 @@ def _observe(model, batch, target):
     """All attention layers in the order of the forward pass, and df_c/dO of each."""
     model = twin(model)
     modules = list(model.modules())
-    readouts = [m for m in modules if isinstance(m, tuple(families.ATTENTION))]
-    if not readouts or any(type(m) not in families.ATTENTION for m in readouts):
+    readouts = [
+        m for m in modules if {*map(families.name, type(m).__mro__)} & {*families.ATTENTION}
+    ]
+    if not readouts or not all(map(families.projections, readouts)):
         raise ValueError(
             f"no attention that is known in {type(model).__name__}; the classes are "
-            f"{', '.join(cls.__name__ for cls in families.ATTENTION)}"
+            f"{', '.join(name.partition('.')[2] for name in families.ATTENTION)}"
         )
     attention_implementation(modules, "sdpa")
     with torch.enable_grad(), _Observer(model) as observer:

@@ -9,18 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from transformers.models.albert import modeling_albert as albert
 from transformers.models.auto import modeling_auto
-from transformers.models.bert import modeling_bert as bert
-from transformers.models.distilbert import modeling_distilbert as distilbert
-from transformers.models.electra import modeling_electra as electra
-from transformers.models.gpt2 import modeling_gpt2 as gpt2
-from transformers.models.llama import modeling_llama as llama
-from transformers.models.mistral import modeling_mistral as mistral
-from transformers.models.qwen2 import modeling_qwen2 as qwen2
-from transformers.models.qwen3 import modeling_qwen3 as qwen3
-from transformers.models.roberta import modeling_roberta as roberta
-from transformers.models.vit import modeling_vit as vit
 
 FIRST, LAST = "first", "last"
 
@@ -30,48 +19,49 @@ class Family:
     """Of one class of classifiers, and of the modules that it is made of.
 
     reads: the token whose row the head reads: the first, or the last whose id is not padding's
-    attention: class of its attention modules
+    attention: ``name`` of the class of its attention modules
     projections: their children whose outputs are Q, K and V
-    join: class of the modules in which attention joins the stream, where copies may go on with
+    join: that of the modules in which attention joins the stream, where copies may go on with
         the one row that is read, and the child that receives both ("": the module itself)
     """
 
     reads: str
-    attention: type[nn.Module]
+    attention: str
     projections: tuple[str, str, str]
-    join: tuple[type[nn.Module], str] | None = None
+    join: tuple[str, str] | None = None
 
 
 PLAIN, SHORT = ("query", "key", "value"), ("q_proj", "k_proj", "v_proj")
 
 FAMILIES = {
-    bert.BertForSequenceClassification: Family(
-        FIRST, bert.BertSelfAttention, PLAIN, (bert.BertSelfOutput, "")
+    "bert.BertForSequenceClassification": Family(
+        FIRST, "bert.BertSelfAttention", PLAIN, ("bert.BertSelfOutput", "")
     ),
-    roberta.RobertaForSequenceClassification: Family(
-        FIRST, roberta.RobertaSelfAttention, PLAIN, (roberta.RobertaSelfOutput, "")
+    "roberta.RobertaForSequenceClassification": Family(
+        FIRST, "roberta.RobertaSelfAttention", PLAIN, ("roberta.RobertaSelfOutput", "")
     ),
-    electra.ElectraForSequenceClassification: Family(
-        FIRST, electra.ElectraSelfAttention, PLAIN, (electra.ElectraSelfOutput, "")
+    "electra.ElectraForSequenceClassification": Family(
+        FIRST, "electra.ElectraSelfAttention", PLAIN, ("electra.ElectraSelfOutput", "")
     ),
-    distilbert.DistilBertForSequenceClassification: Family(
+    "distilbert.DistilBertForSequenceClassification": Family(
         FIRST,
-        distilbert.DistilBertSelfAttention,
+        "distilbert.DistilBertSelfAttention",
         ("q_lin", "k_lin", "v_lin"),
-        (distilbert.TransformerBlock, "sa_layer_norm"),
+        ("distilbert.TransformerBlock", "sa_layer_norm"),
     ),
-    albert.AlbertForSequenceClassification: Family(FIRST, albert.AlbertAttention, PLAIN),
-    vit.ViTForImageClassification: Family(FIRST, vit.ViTAttention, SHORT),
-    gpt2.GPT2ForSequenceClassification: Family(
+    "albert.AlbertForSequenceClassification": Family(FIRST, "albert.AlbertAttention", PLAIN),
+    "vit.ViTForImageClassification": Family(FIRST, "vit.ViTAttention", SHORT),
+    "gpt2.GPT2ForSequenceClassification": Family(
         LAST,
-        gpt2.GPT2Attention,
+        "gpt2.GPT2Attention",
         ("c_attn", "c_attn", "c_attn"),  # one output, in that order
     ),
-    llama.LlamaForSequenceClassification: Family(LAST, llama.LlamaAttention, SHORT),
-    mistral.MistralForSequenceClassification: Family(LAST, mistral.MistralAttention, SHORT),
-    qwen2.Qwen2ForSequenceClassification: Family(LAST, qwen2.Qwen2Attention, SHORT),
-    qwen3.Qwen3ForSequenceClassification: Family(LAST, qwen3.Qwen3Attention, SHORT),
+    "llama.LlamaForSequenceClassification": Family(LAST, "llama.LlamaAttention", SHORT),
+    "mistral.MistralForSequenceClassification": Family(LAST, "mistral.MistralAttention", SHORT),
+    "qwen2.Qwen2ForSequenceClassification": Family(LAST, "qwen2.Qwen2Attention", SHORT),
+    "qwen3.Qwen3ForSequenceClassification": Family(LAST, "qwen3.Qwen3Attention", SHORT),
 }
+"""By ``name`` of the class, so that no model is imported but the one that is explained."""
 
 ATTENTION = {family.attention: family.projections for family in FAMILIES.values()}
 """Attention modules, and the children whose outputs are Q, K and V.
@@ -87,9 +77,20 @@ CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
 """Names of the classes that are language models, of which every token predicts the next."""
 
 
+def name(cls: type) -> str:
+    """A class of Transformers by its model, such as "bert.BertLayer"; "" of any other class."""
+    package, _, model = cls.__module__.rpartition(".modeling_")
+    return f"{model}.{cls.__name__}" if package == f"transformers.models.{model}" else ""
+
+
+def projections(module: nn.Module) -> tuple[str, ...] | None:
+    """Children of an attention module whose outputs are Q, K and V; None of any other module."""
+    return ATTENTION.get(name(type(module)))
+
+
 def reads(model: nn.Module) -> str | None:
     """FIRST, LAST, or None where no record says which token the head reads."""
-    family = FAMILIES.get(type(model))
+    family = FAMILIES.get(name(type(model)))
     return family and family.reads
 
 

@@ -173,7 +173,7 @@ def _cut(rules, model, layer: str, attention: str) -> dict[str, Cut]:
 
 def _projections(attention) -> list[str]:
     """Names of the children that make Q, K and V, in that order; one, if it makes all three."""
-    return list(dict.fromkeys(families.ATTENTION[type(attention)]))
+    return list(dict.fromkeys(families.projections(attention)))
 
 
 def _layers(model: nn.Module) -> list[tuple[str, str]]:
@@ -181,7 +181,7 @@ def _layers(model: nn.Module) -> list[tuple[str, str]]:
     found: dict[int, tuple[str, str]] = {}
     seen, loose = set(), []
     for path, module in model.named_modules(remove_duplicate=False):
-        if type(module) in families.ATTENTION:
+        if families.projections(module):
             place = LAYER.search(path)
             if place is None or module in seen:
                 loose.append(path)

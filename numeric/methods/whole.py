@@ -111,11 +111,11 @@ def _first_row(_, args):
 def _first_projections(model):
     """Queries, keys and values of the attention module that comes first."""
     for module in model.modules():
-        if type(module) in families.ATTENTION:
-            return {getattr(module, name) for name in families.ATTENTION[type(module)]}
+        if names := families.projections(module):
+            return {getattr(module, name) for name in names}
     return set()
 
 
 def _joins(model):
-    known = [(x, families.JOINS[type(x)]) for x in model.modules() if type(x) in families.JOINS]
-    return {module.get_submodule(child) for module, child in known}
+    known = [(x, families.JOINS.get(families.name(type(x)))) for x in model.modules()]
+    return {module.get_submodule(child) for module, child in known if child is not None}
