@@ -40,7 +40,7 @@ class Measured:
     maps: dict[str, Maps]
     paper: dict[str, Mapping]  # by label, or by order of the layer sweep
     chunk: int
-    steps: dict[str, int] = field(default_factory=dict)  # of methods that sum along a path
+    steps: dict[str, str] = field(default_factory=dict)  # of methods that sum along a path
     layers: pa.Table | None = None  # entropy and errors per text and layer
     commits: tuple[str, ...] = ()  # of the code that measured
 
@@ -162,7 +162,7 @@ def _gaps(data):
             continue
         gap = np.abs(maps.values[text.GAP])
         yield (
-            f"{label} with {data.steps[label]} steps: its relevance and the change of the logit "
+            f"{label} with {data.steps[label]}: its relevance and the change of the logit "
             f"from the baseline differ by {gap.mean():.3f} logits in the mean over texts, at most "
             f"{gap.max():.3f} (completeness gap)."
         )

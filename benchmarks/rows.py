@@ -8,6 +8,7 @@ from pathlib import Path
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric.attribution import METHODS, resolve
+from numeric.methods.integrated_gradients import DOUBLINGS
 from numeric.methods.masking import REMOVALS
 
 FOLDER = Path(__file__).parent / "configs"
@@ -70,10 +71,10 @@ class Row:
             return {layers_label(c): Variant(bypass_softmax(c) if c else ATTNLRP) for c in chosen}
         return {label: _variant(depth, **options) for label, options in self.variants.items()}
 
-    def steps(self) -> dict[str, int]:
-        """Label -> steps, of the variants that sum along a path."""
+    def steps(self) -> dict[str, str]:
+        """Label -> number of steps in words, of the variants that sum along a path."""
         used = {k: resolve(v.method, v.options)[2] for k, v in self.composites(1).items()}
-        return {label: options["steps"] for label, options in used.items() if "steps" in options}
+        return {label: _steps(**options) for label, options in used.items() if "steps" in options}
 
 
 def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
@@ -88,6 +89,13 @@ def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
 def layers_label(layers) -> str:
     """The layers that bypass the softmax, counted from 1 as in Table A3."""
     return " ".join(str(layer + 1) for layer in sorted(layers)) or "none"
+
+
+def _steps(*, steps, tolerance, **_):
+    if tolerance is None:
+        return f"{steps} steps"
+    most = steps * 2**DOUBLINGS
+    return f"{steps} steps, and up to {most} where {tolerance} logits or more are left"
 
 
 def _variant(depth, method, *, contrast=False, **options):

@@ -184,6 +184,11 @@ CALLS = {
     "no method": (given(None), f"unknown method None; {NAMES}, loo, or a Composite"),
     "share": (given("attnlrp", share="position"), "share='position': pass one of embedding, word"),
     "steps": (given(IG, steps=0), "steps=0" + AT_LEAST),
+    "tolerance": (
+        given(IG, tolerance=0.0),
+        "tolerance=0.0: pass a number of logits above 0, or None",
+    ),
+    "tolerance of nan": (given(IG, tolerance=float("nan")), "tolerance=nan: pass"),
     "steps as a truth value": (given(IG, steps=True), "steps=True" + AT_LEAST),
     "copies": (given("loo", batch_size=0), "batch_size=0" + AT_LEAST),
     "copies as a truth value": (given(IG, batch_size=True), "batch_size=True" + AT_LEAST),

@@ -84,6 +84,19 @@ def test_token_types_and_a_causal_encoder_are_the_loop_too(batch, attention):
         close(a.relevance, loop(model, batch, a.target, steps=3, baseline="zero"), tolerance=EXACT)
 
 
+def test_texts_far_from_completeness_get_twice_the_nodes_until_the_most(tiny, batch):
+    by_nodes = [attribute(tiny, batch, METHOD, steps=steps) for steps in (1, 2, 4, 8)]
+    gaps = torch.stack([a.details["completeness_gap"].abs() for a in by_nodes])
+    for tolerance in (*gaps[0].tolist(), 0.0):
+        a = attribute(tiny, batch, METHOD, steps=1, tolerance=tolerance * 0.999 + 1e-30)
+        near = gaps <= tolerance * 0.999 + 1e-30
+        for row, enough in enumerate(near.T.tolist()):
+            last = enough.index(True) if any(enough) else 3
+            want = by_nodes[last]
+            close(a.relevance[row], want.relevance[row], tolerance=EXACT)
+            assert a.details["completeness_gap"][row].abs() == pytest.approx(gaps[last, row].item())
+
+
 class Mean(transformers.BertForSequenceClassification):
     """Reads every row, of padding too, although it has a pooler."""
 

@@ -13,7 +13,7 @@ from benchmarks import agreement, models, reproduce, rows, text
 from numeric import attribute
 from numeric.evaluation.correlation import BootstrapMean
 from tests import by_hand, cases
-from tests.by_hand import CONTENT, LABELS, METHODS, PHRASES, mean
+from tests.by_hand import CONTENT, LABELS, METHODS, OPTIONS, PHRASES, mean
 
 TABLE2 = [f"table2-sst2-{method}" for method in METHODS.values()]
 
@@ -107,7 +107,8 @@ def test_every_row_of_table_2_is_the_mean_of_what_one_sentence_at_a_time_gives(
 def test_a_note_says_what_the_steps_of_integrated_gradients_leave(table, measured, sentences):
     gaps = []
     for s in sentences:
-        a = attribute(s.model, s.inputs, "integrated-gradients", s.target, steps=32)
+        method = METHODS["IG"]
+        a = attribute(s.model, s.inputs, method, s.target, **OPTIONS[method])
         words = s.model.get_input_embeddings()(s.inputs["input_ids"])
         rest = {key: value for key, value in s.inputs.items() if key != "input_ids"}
         with torch.no_grad():
@@ -116,7 +117,8 @@ def test_a_note_says_what_the_steps_of_integrated_gradients_leave(table, measure
     stored = measured.maps["IG"].values["completeness_gap"]
     assert stored == pytest.approx(gaps, abs=1e-9)
     (note,) = [note for note in table.notes if "completeness gap" in note]
-    assert note.startswith("IG with 32 steps: ")
+    start = "IG with 16 steps, and up to 128 where 0.02 logits or more are left: "
+    assert note.startswith(start)
     assert f"by {mean(map(abs, gaps)):.3f} logits in the mean over texts, at most " in note
     assert f"at most {max(map(abs, gaps)):.3f} (" in note
     assert all("completeness_gap" not in measured.maps[m].values for m in METHODS if m != "IG")

@@ -1,5 +1,6 @@
 """Integrated Gradients over word embeddings (Sundararajan et al., 2017; paper, Appendix A)."""
 
+import math
 from dataclasses import dataclass, replace
 from inspect import signature
 
@@ -14,6 +15,7 @@ from numeric.methods import chunks
 from numeric.methods.whole import reuse, whole
 
 BASELINES = ("zero", "pad")
+DOUBLINGS = 3  # of the number of nodes, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +71,7 @@ def integrated_gradients(
     choose,
     *,
     steps: int = 32,
+    tolerance: float | None = None,
     baseline: str = "zero",
     batch_size: int = 128,
     memory: int | str = chunks.AUTO,
@@ -79,6 +82,8 @@ def integrated_gradients(
     LayerNorm behind it would hold every gradient at zero.  Rotary decoders add nothing to words,
     and their RMSNorm does just that to a path from "zero": expect a gap.
     ``baseline`` is "zero" or "pad" (the [PAD] embedding); ``steps`` are Gauss-Legendre nodes.
+    Texts whose completeness gap is more than ``tolerance`` logits run again with twice as many
+    nodes, at most ``DOUBLINGS`` times.
     Texts at all nodes run together, those of like length without their padding, at most
     ``batch_size`` at a time and what ``memory`` holds: bytes, or "auto" (``chunks``).  Models that
     ``families`` does not know run texts of one length at a time.
@@ -90,6 +95,8 @@ def integrated_gradients(
         raise ValueError(f"baseline={baseline!r}: pass one of {', '.join(BASELINES)}")
     if type(steps) is not int or steps < 1:
         raise ValueError(f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1")
+    if tolerance is not None and not tolerance > 0:
+        raise ValueError(f"tolerance={tolerance!r}: pass a number of logits above 0, or None")
     _check_inputs(model, batch)
     with torch.no_grad():
         kept = whole(model, batch)
@@ -97,24 +104,31 @@ def integrated_gradients(
         reuse(kept, projections=False)
         path = _path(kept, batch, baseline)
         path = path if kept.reads else _that_reads_alike(path, kept.logits)
-        zero, total = torch.zeros_like(logit), _wide(torch.zeros_like(path.end))
-        baseline_logit = torch.zeros_like(logit)
-        for texts in path.groups():
-            _, at_start = path.run(texts, zero[texts])
+        groups = path.groups()
+        baseline_logit, gap = torch.zeros_like(logit), torch.zeros_like(logit)
+        for texts in groups:
+            _, at_start = path.run(texts, torch.zeros_like(logit[texts]))
             at_start = at_start.gather(1, target[texts, None])[:, 0]
             baseline_logit[texts] = at_start.to(logit.dtype)
-            limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
-            _integrate(total, path, texts, target, steps, **limits)
-    relevance = ((path.end - path.start) * total).sum(dim=-1)
-    gap = logit - baseline_logit - (relevance * batch.attention_mask).sum(dim=1)
+        relevance = _wide(torch.zeros_like(path.end[..., 0]))
+        limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
+        for nodes in (steps * 2**n for n in range(DOUBLINGS + 1)):
+            for texts in groups:
+                found = _integrate(path, texts, target, nodes, **limits)
+                relevance[texts] = found
+                present = batch.attention_mask[texts]
+                gap[texts] = (logit - baseline_logit)[texts] - (found * present).sum(dim=1)
+            far = gap.abs() > (math.inf if tolerance is None else tolerance)
+            groups = [left for texts in groups if len(left := texts[far[texts]])]
     return relevance, target, logit, {"baseline_logit": baseline_logit, "completeness_gap": gap}
 
 
-def _integrate(total, path, texts, target, steps, **limits):
-    """Adds the mean gradient along the path of ``texts`` to ``total``, (batch, token, channel)."""
+def _integrate(path, texts, target, steps, **limits):
+    """The path's length in every channel, times the mean gradient along it: (text, token)."""
+    total = _wide(torch.zeros_like(path.end[texts]))
     nodes = torch.tensor(np.stack(leggauss(steps)), dtype=total.dtype, device=total.device)
     nodes, weights = ((x / 2).repeat(len(texts)) for x in (nodes[0] + 1, nodes[1]))
-    text = texts.repeat_interleave(steps)
+    row = torch.arange(len(texts), device=texts.device).repeat_interleave(steps)
     length = path.length
 
     def forward(text, alpha):
@@ -126,11 +140,13 @@ def _integrate(total, path, texts, target, steps, **limits):
     kept = chunks.bytes_kept(path.model, lambda: forward(longest, nodes[:1]))
     need = chunks.bytes_with_gradients(path.model, length, kept=kept * length // length[longest])
     limits["on_cpu"] = chunks.ON_CPU_WITH_GRADIENTS
-    for chunk in chunks.chunks(length[text], need[text], **limits):
-        at = text[chunk]
+    for chunk in chunks.chunks(length[texts][row], need[texts][row], **limits):
+        at = texts[row[chunk]]
         words, logit = forward(at, nodes[chunk])
         (gradient,) = torch.autograd.grad(logit, words)
-        total[:, path.columns(at)].index_add_(0, at, weights[chunk, None, None] * gradient)
+        given = weights[chunk, None, None] * gradient
+        total[:, path.columns(at)].index_add_(0, row[chunk], given)
+    return ((path.end[texts] - path.start) * total).sum(dim=-1)
 
 
 def _path(kept, batch, baseline):
