@@ -1,6 +1,7 @@
 """Processes of this machine that share out work, each with one thread and a core of its own."""
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -99,4 +100,8 @@ def _call(packed, item):
 
 @lru_cache(maxsize=1)
 def _function(packed):
-    return pickle.loads(packed.read_bytes())
+    gc.disable()  # what libraries set up stays
+    try:
+        return pickle.loads(packed.read_bytes())
+    finally:
+        gc.enable()
