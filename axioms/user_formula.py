@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 import sympy as sp
+from sympy.assumptions.assume import Predicate
 
 from axioms import kinds
 from axioms.user_rules import (
@@ -40,7 +41,11 @@ ASKED = {  # of a symbol, by a comparison
     "__gt__": "{} > {}",
     "__ge__": "{} >= {}",
     "__hash__": "{} as a key",
+    "__str__": "{} as text",
+    "__repr__": "{} as text",
+    "__format__": "{} as text",
 }
+PREDICATE = Predicate.__call__
 NEXT = "a rule must be one formula: branch by sign(x), abs or sympy.Max, and keep nothing in mind"
 
 
@@ -122,7 +127,7 @@ def _agree(found, expected, generic):
 
 @contextlib.contextmanager
 def _comparisons_refused():
-    """In here, comparisons, truth, facts and hash of symbols raise, unless SymPy or we ask."""
+    """In here, whatever tells symbols from numbers raises, unless SymPy or we ask."""
 
     def check(asking, one, text, *other):
         if not asking.f_code.co_filename.startswith(OURS) and getattr(one, "free_symbols", None):
@@ -136,8 +141,12 @@ def _comparisons_refused():
 
         return asked
 
+    def claimed(predicate, *given):  # sympy.Q.zero(x), for sympy.ask
+        check(sys._getframe(1), given[0], f"{predicate} of {{}}")
+        return PREDICATE(predicate, *given)
+
     def looked_up(one, name):
-        if name == "equals" or name.startswith("is_"):  # x.is_zero is None for a symbol
+        if not name.startswith("__"):  # x.is_zero is None for a symbol, and x.name another
             check(sys._getframe(1), one, f"({{}}).{name}")
         return object.__getattribute__(one, name)
 
@@ -148,4 +157,5 @@ def _comparisons_refused():
         truth = refused("__bool__", lambda one: True)
         stack.enter_context(mock.patch.object(sp.Expr, "__bool__", truth, create=True))
         stack.enter_context(mock.patch.object(sp.Expr, "__getattribute__", looked_up))
+        stack.enter_context(mock.patch.object(Predicate, "__call__", claimed))
         yield

@@ -18,7 +18,7 @@ from benchmarks.judging import judged
 EXAMPLE = Path(__file__).parents[1] / "docs" / "my_rules.py"
 HEAD = (  # one line
     "from axioms.user_rules import rule; from random import randint; "
-    "from sympy import Max, Piecewise, Symbol, sign as signum; "
+    "import sympy; from sympy import Max, Piecewise, Symbol, sign as signum; "
     "alpha, count = Symbol('alpha'), iter(range(1, 10**6))\n"
 )
 PRODUCT = '@rule("product")\ndef mine(x, y, z, R, eps):\n    return '
@@ -61,6 +61,11 @@ BAD = {
             "x.is_number and x > 10**6": "truth value of (x).is_number",
             "eps.is_number and eps > 1": "truth value of (epsilon).is_number",
             "max(x, 0) == x": "truth value",
+            "str(x) == '77'": "truth value of x as text",
+            "f'{x}' == '77'": "truth value of x as text",
+            "x.name != 'x'": "truth value of (x).name",
+            "x.free_symbols": "truth value of (x).free_symbols",
+            "sympy.ask(sympy.Q.zero(x - 77))": "truth value of Q.zero of x - 77",
             "(x > 10**6) == True": "truth value of x > 1000000",
         }.items()
     },
