@@ -72,7 +72,7 @@ def read(path: Path) -> Result:
     Raises RunError that names the file if it is none.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
         wrong = [key for key, kind in TYPES.items() if not isinstance(record[key], kind)]
         if wrong or not all(isinstance(note, str) for note in record["notes"]):
             raise TypeError(f"{', '.join(wrong or ['notes'])} of another type")
@@ -86,6 +86,10 @@ def read(path: Path) -> Result:
             f"{path} is no result of this program ({type(error).__name__}: {error}); remove it, "
             "or run the experiment again"
         ) from error
+
+
+def _no_constant(word):
+    raise ValueError(f"{word}, which no result has")
 
 
 def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool = False) -> None:

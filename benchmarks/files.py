@@ -32,6 +32,8 @@ def records(
             f"{path}: files {path.suffix or 'without a suffix'!r} are not read; pass one of "
             f"{', '.join(READERS)}"
         )
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe may be silent for ever
+        raise ValueError(f"{path} is no regular file; write its lines to one, and pass that")
     found, faults = [], {}
     try:
         for line, values in READERS[suffix](path, columns):
@@ -62,7 +64,7 @@ def text_fault(value: object) -> str | None:
     if value is None or value == "":
         return "no text"
     if not isinstance(value, str):
-        return f"{type(value).__name__} in place of text"
+        return f"{'object' if isinstance(value, tuple) else type(value).__name__} in place of text"
     if not value.strip():
         return "no text"
     if "\0" in value:

@@ -87,6 +87,8 @@ def load(
 def check_device(device: str) -> None:
     """Raises ValueError for a device that is not there, or that computes nothing, such as meta."""
     try:
+        if torch.device(device).type == "cpu" and torch.device(device).index:
+            raise RuntimeError("all cores are one device")
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
         raise ValueError(

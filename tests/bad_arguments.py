@@ -32,6 +32,7 @@ COMMANDS = {
     "explain model film --html": "Option '--html' requires an argument",
     "explain model film --html ''": "--html . is a folde",
     "explain model film --device nonsense": "device 'nonsense' is not available here",
+    "explain model film --device cpu:7": "device 'cpu:7' is not available here (all cores are one",
     "explain model film --device meta": "device 'meta' is not available here",
     "explain model film --device cuda:99": "device 'cuda:99' is not available here",
     "explain model film --device xla": "device 'xla' is not available here",

@@ -1,6 +1,7 @@
 """Model folders and results that cannot be used, each with a part of the one message."""
 
 import json
+import math
 
 import torch
 
@@ -105,6 +106,7 @@ RESULTS = {
     "deep": ("[" * 100_000, NONE),
     "no keys": ('{"name": "table2"}', f"{NONE} (KeyError: 'table')"),
     "a key too many": (result(colour=1), f"{NONE}...'colour'"),
+    "a time of NaN": (result(seconds=math.nan), f"{NONE} (ValueError: NaN, which no result has)"),
     "an unknown table": (result(table="table9"), f"{NONE} (table 'table9')"),
     "a title that is a number": (result(title=3), f"{NONE}...title of another type"),
     "rows of numbers": (result(rows=[3]), NONE),

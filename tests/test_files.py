@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -160,7 +161,7 @@ REFUSED = {
     "numbers.jsonl": (b'{"text": 1}\n{"text": "a"}\n{"text": 2}', "int in place of text in lines"),
     "types.jsonl": (
         b'{"text": null}\n{"text": []}\n{"text": ""}\n{"text": {"a": 1}}\n',
-        "no text in lines 1, 3; list in place of text in line 2; tuple in place of text in line 4",
+        "no text in lines 1, 3; list in place of text in line 2; object in place of text in line 4",
     ),
     "twice.jsonl": (b'{"text": "a", "text": "b"}\n', "2 columns 'text' in line 1"),
     "missing.jsonl": (b'{"text": "a"}\n{"review": 1}', "no column 'text', only review in line 2"),
@@ -207,6 +208,12 @@ def test_a_folder_in_place_of_a_file_and_a_missing_one_are_named(name, tmp_path)
         with pytest.raises(ValueError, match=rf"{name}: .*{says}.*; pass another file"):
             texts(tmp_path / name)
         (tmp_path / name).mkdir(exist_ok=True)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match=r"a\.txt is no regular file; write its lines to one"):
+        texts(tmp_path / "a.txt")
 
 
 def test_columns_come_in_the_order_asked_for_and_keep_the_types_they_have(tmp_path):
