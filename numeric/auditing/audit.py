@@ -168,7 +168,7 @@ def _by_token(captured, found, batch):
     arrived = [found.received.get(node, nothing(node)) for _, node in captured.entries]
     whole = [torch.from_numpy(r) for r in arrived]
     of_token = of_tokens([entry for entry, _ in captured.entries], whole, batch.input_ids)
-    return read(of_token, torch.ones(())).numpy()[0]
+    return read(of_token, torch.ones_like(of_token)).numpy()[0]
 
 
 def _check_logits(model, error, own):

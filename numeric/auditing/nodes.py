@@ -278,9 +278,9 @@ def _layer_norm(rec, running, out, index):
     given = dict(zip(ARGUMENTS, running.args, strict=False)) | running.kwargs
     x, shape = given["input"], tuple(given["normalized_shape"])
     weight = given.get("weight")
-    weight = torch.ones(shape) if weight is None else weight
+    weight = x.new_ones(shape) if weight is None else weight
     bias = given.get("bias")
-    bias = torch.zeros(shape) if bias is None else bias
+    bias = x.new_zeros(shape) if bias is None else bias
     if len(shape) > 1:
         rec.refuse("layer_norm over several axes")
     found = rec.node_of(running.settled.get(id(x), x))

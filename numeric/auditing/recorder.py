@@ -219,7 +219,8 @@ class Recorder(Propagation):
         return node
 
     def leaf(self, x, role: str, *, op=INPUT, name: str = "", origin=None) -> Node:
-        x = self.keep(x) if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.float64)
+        number = not isinstance(x, Tensor)
+        x = torch.tensor(x, dtype=torch.float64, device="cpu") if number else self.keep(x)
         name = name or self.names.get(x.data_ptr(), f"fixed {len(self.values)}")
         node = Node(op, (), name, origin, {"role": role, "shape": tuple(x.shape)})
         self.values[node] = x
