@@ -70,7 +70,7 @@ def plan(
             if error.__cause__ is not None:  # the model failed in mid-pass
                 raise
             refusal = str(error)
-    return Plan(type(model).__name__, composite.name, tuple(planner.planned), refusal)
+    return Plan(type(model).__name__, composite.name, planner.planned, refusal)
 
 
 class _Lines(Places):
@@ -87,7 +87,7 @@ class _Planner(Propagation):
     def __init__(self, model, composite):
         super().__init__(model, composite)
         self.asks, self.places = True, _Lines(model)
-        self.planned: list[PlannedOperation] = []
+        self.of_place: list[tuple[Operation, PlannedOperation]] = []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         around, self.places.function = self.places.function, call_of(func).name
@@ -101,16 +101,24 @@ class _Planner(Propagation):
         if kind in (kinds.SCORES, kinds.BILINEAR) and ROLES.get(place.function) != ATTENTION:
             place = replace(place, function="matmul")  # whose user decides on its kind
         rule = self.composite.rule(kind, layer=place.layer, module=place.module)
-        self.planned.append(replace(place, rule=rule if (kind, rule) in KNOWN else None))
+        rule = rule if (kind, rule) in KNOWN else None
+        self.of_place.append((places[0], replace(place, rule=rule)))
         return super().rule(kind, places)
 
     def _of_chain(self, chain, y):
         chain.places = [replace(place, function=_functions(chain.key)) for place in chain.places]
         return super()._of_chain(chain, y)
 
-    def refuse(self, what):
-        super().refuse(what)
-        self.planned.append(replace(self.places.operations(UNKNOWN)[0], function=what))
+    def refuse(self, what, *words):
+        super().refuse(what, *words)
+        place = self.places.operations(UNKNOWN)[0]
+        self.of_place.append((place, replace(place, function=what.format(*words))))
+
+    @property
+    def planned(self) -> tuple[PlannedOperation, ...]:
+        """Without those that were recorded and turned out to be held."""
+        kept = {id(x) for x in self.recorded}
+        return tuple(op for x, op in self.of_place if op.kind == UNKNOWN or id(x) in kept)
 
 
 def _functions(key) -> str:

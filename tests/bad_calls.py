@@ -4,6 +4,7 @@ A call begins with a BERT of three classes, two layers and nine positions, and i
 texts; then changes are made to it in turn.  One that names no method is refused by all.
 """
 
+import warnings
 from functools import partial
 from operator import methodcaller
 
@@ -16,6 +17,14 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation, bypass_softmax
 from tests import cases
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that it is deprecated
+
+    @torch.jit.script
+    def scripted(x):
+        return x * torch.sigmoid(x)
+
 
 POOLER, LAYER = "bert.pooler.dense", "bert.encoder.layer.{}".format
 ACT = ".intermediate.intermediate_act_fn"
@@ -119,6 +128,7 @@ NAMES = "the methods are attnlrp, cp-lrp, gradient-x-input, integrated-gradients
 AT_LEAST = ": pass a whole number of...at least 1"
 IG = "integrated-gradients"
 NO_RULE = "BertForSequenceClassification calls functions that have no propagation rule:"
+TABLE = "fast/operations.py"
 NORMS = (
     "bert.embeddings", LAYER(0) + ".attention.output", LAYER(0) + ".output",
     LAYER(1) + ".attention.output", LAYER(1) + ".output",
@@ -297,8 +307,25 @@ for name, hook in HOOKS.items():
     CALLS[f"hooks {name}"] = on(hook, POOLER, LAYER(1) + ".output.dense"), says
 for method in ("attnlrp", "gradient-x-input"):
     changes = on(then(cumulative), LAYER(0) + ACT), on(then(Own.apply), LAYER(1) + ACT)
-    says = f"{NO_RULE}\ncumprod...{LAYER(0)}{ACT} (bad_calls.py\nOwnBackward\nfast/operations.py"
+    says = f"{NO_RULE}\ncumprod...{LAYER(0)}{ACT} (bad_calls.py\nOwnBackward\ncumprod: \n{TABLE}"
     CALLS[f"{method} without rules"] = (given(method), *changes), says, UnassignedOperation
+    dropped = on(then(functional.dropout), LAYER(0) + ACT, "bert.embeddings.position_embeddings")
+    says = (
+        f"{NO_RULE}\ndropout that is not switched off...position_embeddings (bad_calls.py\n"
+        f"dropout that is not...{LAYER(0)}{ACT} (\npass would be...training=self.training\n{TABLE}"
+    )
+    CALLS[f"{method} with dropout"] = (given(method), dropped), says, UnassignedOperation
+    changes = on(then(scripted), LAYER(0) + ACT)
+    says = (
+        f"{NO_RULE}\na result of code that torch...{LAYER(0)}.output.dense (\n"
+        f"torch.jit run past the rules\n{TABLE}"
+    )
+    CALLS[f"{method} past TorchScript"] = (given(method), changes), says, UnassignedOperation
+for function in (torch.log_softmax, torch.prod, torch.logsumexp):
+    last = partial(function, dim=-1)
+    changes = given("attnlrp"), on(then(lambda x, last=last: x + last(x).sum()), POOLER)
+    says = f"{NO_RULE}\n{function.__name__}...{POOLER} (...\n{function.__name__}: \n{TABLE}"
+    CALLS[function.__name__] = changes, says, UnassignedOperation
 for before in (functional.gelu, torch.square, torch.clone, torch.relu):
     for path in (LAYER(1) + ACT, "classifier"):
         changes = given("attnlrp"), on(then(before), path), on(then(Own.apply), path)

@@ -9,7 +9,6 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from benchmarks.architectures.build import CAUSAL, build, inputs
 from numeric import attribute, plan
-from numeric.fast.propagation import Propagation
 from numeric.planning import UNKNOWN
 from tests import cases, program
 from tests.traces import assert_same, contains, snapshot
@@ -33,14 +32,15 @@ def stock(name, task):
 
 @pytest.fixture
 def used(monkeypatch):
-    """The kinds and rules that passes use, in order."""
-    found, rule = [], Propagation.rule
+    """The kinds and rules that a pass has used, in order, at its end."""
+    found, assign = [], Composite.assign
 
-    def noted(self, kind, places=None):
-        found.append((kind, rule(self, kind, places)))
-        return found[-1][1]
+    def noted(self, operations, **options):
+        rules = assign(self, operations, **options)
+        found[:] = [(op.kind, rule) for op, rule in zip(operations, rules, strict=True)]
+        return rules
 
-    monkeypatch.setattr(Propagation, "rule", noted)
+    monkeypatch.setattr(Composite, "assign", noted)
     return found
 
 
@@ -52,10 +52,19 @@ def test_the_plan_is_what_the_real_pass_does(name, composite, used):
     planned = plan(model, batch, composite)
     assert_same(before, snapshot(model))
     used.clear()
-    attribute(model, batch, composite)
+    attribute(model, batch, replace(composite, layers={0: {}}))  # one that asks for every place
     assert used == [(op.kind, op.rule) for op in planned.operations]
     assert len(used) > 20
     assert planned.refusal is None
+
+
+def test_what_a_norm_holds_needs_no_rule_of_activations():
+    model, batch = MODELS["llama"]()
+    norms = [op for op in plan(model, batch).operations if op.module.endswith("norm")]
+    assert {op.kind for op in norms} == {kinds.RMS_NORM, kinds.LINEAR}
+    rules = {kind: rule for kind, rule in ATTNLRP.rules.items() if kind != kinds.ACTIVATION}
+    refusal = plan(model, batch, Composite("lacking", rules)).refusal
+    contains(refusal, "no rule for 2 of", "layers.0.mlp.act_fn", "layers.1.mlp.act_fn")
 
 
 LAYER = [

@@ -11,6 +11,7 @@ from torch import Tensor
 from axioms import kinds
 from numeric.fast import rules, value_only
 from numeric.fast.marks import carries
+from numeric.fast.operations import RANDOM
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -39,7 +40,11 @@ def attention(engine, name, func, args, kwargs, carrying):
     query, key, value = (engine.settle(given.pop(x)) for x in ARGUMENTS[:3])
     mask = given.pop("attn_mask", None)
     biased = mask is not None and carries(mask)
-    mask = mask if mask is None or biased else mask.detach()
+    if given.get("dropout_p"):
+        engine.refuse(RANDOM, "dropout_p of attention")
+    if mask is not None and not biased:
+        narrow = query.dtype == torch.float64 and mask.is_floating_point()
+        mask = mask.detach().double() if narrow else mask.detach()
     fixed = not all(map(carries, (query, key, value)))  # products by it are linear maps
     if engine.spells or biased or fixed:
         with engine.again():

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from numeric.fast.operations import GRADIENT, MOVE, NOTHING, ROLES
+from numeric.fast.marks import reached
+from numeric.fast.operations import GRADIENT, MOVE, NOTHING, ROLES, UNSEEN
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {
@@ -17,6 +18,7 @@ INSTEAD = {
     "bitsandbytes.autograd._functions": "; call model.dequantize() first",
 }
 """By module of an autograd function: what to do about it."""
+SEEN = "_lrp_axioms_seen"  # the attribute of a tensor that a torch function gave
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,55 @@ def _call(func):
 
 
 @cache
-def foreign(backward: type) -> str:
-    """An autograd function that is not of these rules, in words; empty for other gradients."""
+def foreign(backward: type) -> tuple[str, ...]:
+    """The name of an autograd function that is not of these rules, and what to do about it."""
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
     if not issubclass(backward, BackwardCFunction) or own.startswith("numeric.fast."):
-        return ""
-    return f"{backward.__name__}, code that torch does not show{INSTEAD.get(own, '')}"
+        return ()
+    return backward.__name__, INSTEAD.get(own, "")
 
 
 def checkpoints() -> bool:
     """Whether what is saved for the way back is dropped there, to be computed again."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
     return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
+
+
+def scripts() -> bool:
+    """Whether there are functions of TorchScript, which no function mode sees."""
+    return bool(torch.jit._state._python_cu.get_functions())
+
+
+class Watch:
+    """Looks at activations that come from none of the torch functions that were seen.
+
+    What was made before the block began may come from anywhere.
+    """
+
+    def __init__(self):
+        start = torch.zeros(1, device="cpu", requires_grad=True)
+        with torch.inference_mode(mode=False), torch.enable_grad():
+            self.began = (start + 0).grad_fn._sequence_nr()
+
+    def is_unseen(self, x: Tensor) -> bool:
+        known = (y.is_leaf or hasattr(y, SEEN) for y in (x, x._base) if y is not None)
+        own = x.is_leaf or foreign(type(x.grad_fn))
+        return not (own or any(known)) and x.grad_fn._sequence_nr() > self.began
+
+    def note(self, out) -> None:
+        for x in reached(out if isinstance(out, tuple) else (out,)):
+            setattr(x if x._base is None else x._base, SEEN, True)
+            setattr(x, SEEN, True)
+
+    def around(self, called: Callable, refuse: Callable) -> Callable:
+        """``called``, after which all that it gave is known; all else is refused."""
+
+        def watched(call, func, args, kwargs):
+            for x in filter(self.is_unseen, reached((*args, *kwargs.values()))):
+                refuse(UNSEEN)
+                self.note(x)  # once
+            out = called(call, func, args, kwargs)
+            self.note(args[0] if call.name == "setitem" else out)
+            return out
+
+        return watched

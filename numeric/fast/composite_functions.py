@@ -1,8 +1,10 @@
 """Functions of torch that are made of others, whose own calls are looked up."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import FunctionType
+
+import torch
 
 from numeric.fast import norms
 
@@ -12,18 +14,49 @@ def _glu(x, dim=-1):
     return a * b.sigmoid()
 
 
+def _addcmul(x, a, b, *, value=1):
+    return x + value * (a * b)
+
+
+def _addcdiv(x, a, b, *, value=1):
+    return x + value * (a / b)
+
+
+def _lerp(a, b, weight):
+    return a * (1 - weight) + b * weight
+
+
+def _cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    a, b = (norms.spelled_normalize(x, dim=dim, eps=eps) for x in (x1, x2))
+    return (a * b).sum(dim)
+
+
+def _and_mean(deviation, x, *args, **kwargs):
+    first = deviation(x, *args, **kwargs)
+    dim = kwargs.get("dim", args[0] if args else None)
+    along = None if isinstance(dim, bool) else dim  # where it says whether it is unbiased
+    return first, x.mean(along, keepdim=first.ndim == x.ndim)
+
+
 SPELLED: dict[str, Callable] = {
     "rms_norm": norms.spelled_rms_norm,
     "normalize": norms.spelled_normalize,
     "group_norm": norms.spelled_group_norm,
+    "instance_norm": norms.spelled_instance_norm,
     "glu": _glu,
+    "addcmul": _addcmul,
+    "addcdiv": _addcdiv,
+    "lerp": _lerp,
+    "cosine_similarity": _cosine_similarity,
+    "var_mean": partial(_and_mean, torch.var),
+    "std_mean": partial(_and_mean, torch.std),
 }
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
 def inside(engine, name, func, args, kwargs, carrying):
     with engine.again():
-        return SPELLED.get(name, _entered(func))(*args, **kwargs)
+        return (SPELLED.get(name) or _entered(func))(*args, **kwargs)
 
 
 @cache

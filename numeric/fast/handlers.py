@@ -13,6 +13,7 @@ from axioms import kinds
 from numeric.fast import attention, norms, rules
 from numeric.fast import operations as does
 from numeric.fast.composite_functions import inside
+from numeric.fast.gradients import tensors
 from numeric.fast.marks import (
     COSINE,
     HELD,
@@ -20,6 +21,7 @@ from numeric.fast.marks import (
     SINE,
     WEIGHTS,
     Chain,
+    Summed,
     carries,
     chained,
     cuts,
@@ -53,42 +55,19 @@ def _ready(engine, x, kind):
     return x
 
 
-def differentiate(engine, func, args, kwargs):
-    """``func`` of tensors as they stand in the graph: the rules that waited for a use act now."""
-    first, *others = args
-    if func in STARTS:
-        first, asked = _each(engine.end, first), (*others, kwargs.get("inputs"))
-    else:
-        asked = args if func in LISTENS else ()
-    if any(mark(x) == PRODUCT for x in _tensors(asked)):
-        raise ValueError(
-            f"{func.__name__} at a product of two activations, {engine.places.describe()}: its "
-            "relevance is decided where it is used; ask at a tensor that is computed from it"
-        )
-    settle = lambda x: x if mark(x) == PRODUCT else engine.settle(x)
-    named = {key: _each(settle, x) for key, x in kwargs.items()}
-    if func is Tensor.register_hook:
-        others, named = map(_only_looks, (*others, *named.values())), {}
-    return func(*(_each(settle, x) for x in (first, *others)), **named)
+def run_in_one_format(engine, func, args, kwargs, carrying, kind: str = kinds.BILINEAR):
+    """``run`` of what takes one format: beside activations in float64 constants are widened."""
+    if carrying[0].dtype == torch.float64:
+        args = [_widened(x) for x in args]
+        kwargs = {key: _widened(x) for key, x in kwargs.items()}
+    return run(engine, func, args, kwargs, kind)
 
 
-def _only_looks(hook):
-    def look(c):
-        if hook(c) is not None:
-            raise ValueError(
-                f"the hook {getattr(hook, '__qualname__', hook)} of a tensor changes the gradient, "
-                "in whose place relevance goes back; let it return None, or leave it out"
-            )
-
-    return look
-
-
-STARTS = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
-LISTENS = {Tensor.retain_grad, Tensor.register_hook}
-
-
-def _each(function, x):
-    return type(x)(map(function, x)) if type(x) in (list, tuple) else function(x)
+def _widened(x):
+    if type(x) in (list, tuple):
+        return type(x)(map(_widened, x))
+    narrowed = type(x) is Tensor and x.dtype == torch.float32 and not carries(x)
+    return x.detach().double() if narrowed else x
 
 
 def move(engine, name, func, args, kwargs, carrying):
@@ -100,6 +79,13 @@ def move(engine, name, func, args, kwargs, carrying):
         if isinstance(part, Tensor):
             marked(part, what)
     return out
+
+
+def dropout(engine, name, func, args, kwargs, carrying):
+    drops = (*args[2:3], kwargs.get("training"), kwargs.get("train"))
+    if any(drops) and (kwargs.get("p") or args[1:2] not in ((), (0,))):
+        engine.refuse(does.RANDOM, name)
+    return move(engine, name, func, args, kwargs, carrying) if carrying else func(*args, **kwargs)
 
 
 def _cast(engine, name, func, args, kwargs, carrying):
@@ -115,7 +101,9 @@ def _cast(engine, name, func, args, kwargs, carrying):
 
 
 def _sum(engine, name, func, args, kwargs, carrying):
-    return run(engine, func, args, _in_own_dtype(kwargs, carrying[0]))
+    x = carrying[0]
+    out = run(engine, func, args, _in_own_dtype(kwargs, x))
+    return marked(out, Summed(mark(x))) if engine.asks and is_curved(x) else out
 
 
 def _in_own_dtype(kwargs, x):
@@ -181,6 +169,7 @@ def _divide(engine, name, func, args, kwargs, carrying):
     if is_curved(b) and (is_number(a) or (carries(a) and root_of(a) is root_of(b))):
         return chained(func, args, kwargs, root_of(b), curved=True)
     held = engine.settle(b).detach()  # whatever divides is held, as the deviation in a norm is
+    engine.hold(b)
     if carries(a):
         return func(engine.settle(a), held, *args[2:], **kwargs)
     return marked(func(a.detach() if isinstance(a, Tensor) else a, held), HELD)
@@ -188,8 +177,8 @@ def _divide(engine, name, func, args, kwargs, carrying):
 
 def _linear(engine, name, func, args, kwargs, carrying):
     if len(carrying) > 1 or carrying[0] is not (args[0] if args else kwargs.get("input")):
-        engine.refuse(f"{name} by weights that depend on the input")
-    z = run(engine, func, args, kwargs)
+        engine.refuse(does.BY_THE_INPUT, name)
+    z = run_in_one_format(engine, func, args, kwargs, carrying)
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
     weight = args[1] if len(args) > 1 else kwargs["weight"]
     if name == "linear" and type(weight).dequantize is not Tensor.dequantize:
@@ -213,23 +202,20 @@ def _matmul(engine, name, func, args, kwargs, carrying):
         added, *factors = (*args, *(kwargs[x] for x in kwargs if x in ADDED))
         if carries(added) or len(carrying) > 1:
             return _added_product(engine, added, *factors, kwargs)
-    weights = any(mark(x) == WEIGHTS for x in _tensors(args))
+    weights = any(mark(x) == WEIGHTS for x in tensors(args))
     if len(carrying) == 1 and not weights:
-        return engine.apply(kinds.LINEAR, run(engine, func, args, kwargs), added)
+        z = run_in_one_format(engine, func, args, kwargs, carrying)
+        return engine.apply(kinds.LINEAR, z, added)
     if len(carrying) > 2:
-        engine.refuse(f"{name} of {len(carrying)} activations")
+        engine.refuse(does.OF_SEVERAL, name, len(carrying))
     if not weights:
         return marked(run(engine, func, args, kwargs), PRODUCT)
     rule = engine.rule(kinds.READOUT)
     if rule == kinds.VALUE_ONLY:
         cut = lambda x: x.detach() if mark(x) == WEIGHTS else x
         args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in args]
-    return engine.apply(kinds.READOUT, run(engine, func, args, kwargs), rule=rule)
-
-
-def _tensors(args):
-    for x in args:
-        yield from x if type(x) in (list, tuple) else (x,)
+    z = run_in_one_format(engine, func, args, kwargs, carrying)
+    return engine.apply(kinds.READOUT, z, rule=rule)
 
 
 ADDED = ("input", "mat1", "batch1", "mat2", "batch2")
@@ -251,7 +237,7 @@ def _function(engine, name, func, args, kwargs, carrying):
     if name == "pow" and is_number(args[-1]) and args[-1] in HALVES and not is_curved(x):
         return _deviation(engine, name, func, args, kwargs, carrying)
     if len(carrying) > 1 and _one_root(carrying) is None:
-        engine.refuse(f"{name} of {len(carrying)} activations")
+        engine.refuse(does.OF_SEVERAL, name, len(carrying))
     if mark(x) in KEPT:
         settled = engine.settle(x)
         args = [settled if y is x else y for y in args]
@@ -272,7 +258,10 @@ def _deviation(engine, name, func, args, kwargs, carrying):
     if name in ROOTS and is_curved(carrying[0]):  # of a function such as softplus, no variance
         return _function(engine, name, func, args, kwargs, carrying)
     out = run(engine, func, args, kwargs)
-    return out if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT else _held(out)
+    if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
+        return out
+    engine.hold(carrying[0])
+    return _held(out)
 
 
 def _held(out):
@@ -289,6 +278,7 @@ def _softmax(engine, name, func, args, kwargs, carrying):
 
 BY_ROLE: dict[str, Callable] = {
     does.MOVE: move,
+    does.DROPOUT: dropout,
     does.CAST: _cast,
     does.SUM: _sum,
     does.ADD: _add,

@@ -24,31 +24,47 @@ class Chain:
     ``version`` tells whether code has written into the root since.
     """
 
-    __slots__ = ("curved", "key", "places", "replay", "root", "settled", "version")
+    __slots__ = ("curved", "key", "places", "replay", "root", "settled", "uses", "version")
 
     def __init__(self, root: Tensor, replay: Callable, key: tuple, *, curved: bool, version: int):
         self.root, self.replay, self.key, self.curved = root, replay, key, curved
         self.version = version
         self.settled: Tensor | None = None
-        self.places: list | None = None  # where it was computed, if that is asked
+        self.places: list = []  # where it was computed, if that is asked
+        self.uses = 0
 
     @property
     def stale(self) -> bool:
         """Whether the root no longer is what this is a function of."""
         return self.root._version != self.version
 
-    def slope_at_zero(self) -> float:
-        """The derivative at 0, which is computed once for every function."""
+    def slope_at_zero(self) -> float | Tensor:
+        """The derivative at 0, which is computed once for every function.
+
+        Of a function with a parameter for each channel it has the shape of the root.
+        """
         try:
             return _SLOPES[self.key]
         except (KeyError, TypeError):  # not yet, or with a tensor in it
             pass
         with torch.inference_mode(mode=False), torch.enable_grad():
+            if any(isinstance(x, Tensor) and x.ndim for x in _leaves(self.key)):
+                zero = torch.zeros_like(self.root, requires_grad=True)
+                return torch.autograd.grad(self.replay(zero).sum(), zero)[0]
             zero = torch.zeros(1, dtype=torch.float64, device="cpu", requires_grad=True)
             slope = torch.autograd.grad(self.replay(zero).sum(), zero)[0].item()
         if all(isinstance(x, (int, float, str)) for x in _leaves(self.key)):
             _SLOPES[self.key] = slope
         return slope
+
+
+class Summed:
+    """The mark of a sum over entries of a function, such as the mean square that norms take."""
+
+    __slots__ = ("chain",)
+
+    def __init__(self, chain: Chain):
+        self.chain = chain
 
 
 class Cut:

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from axioms import kinds
 from numeric.fast import rules
+from numeric.fast.operations import OF_THE_BATCH
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (
@@ -29,7 +30,7 @@ RULES: dict[tuple[str, str], Callable | None] = {
 def layer_norm(engine, name, func, args, kwargs, carrying):
     given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
     x = engine.settle(given["input"])
-    weight, bias = (_constant(given.get(key)) for key in ("weight", "bias"))
+    weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
     rule = RULES[kinds.LAYER_NORM, engine.rule(kinds.LAYER_NORM)]
     return rule(x, shape, weight, bias, norm_eps, eps=engine.eps)
@@ -43,19 +44,20 @@ def batch_norm(engine, name, func, args, kwargs, carrying):
     """
     given = dict(zip(OF_BATCHES, args, strict=False)) | kwargs
     if given.get("training"):
-        engine.refuse("batch_norm by the statistics of the batch")
+        engine.refuse(OF_THE_BATCH, name)
     x, mean, variance = engine.settle(given["input"]), given["running_mean"], given["running_var"]
     along = (-1, *[1] * (x.ndim - 2))
     scale = torch.rsqrt(variance + given.get("eps", 1e-5))
-    weight, bias = (_constant(given.get(key)) for key in ("weight", "bias"))
+    weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
     scale = scale if weight is None else scale * weight
     shift = -mean * scale if bias is None else bias - mean * scale
     scale, shift = scale.reshape(along), shift.reshape(along)
     return engine.apply(kinds.LINEAR, x * scale + shift, shift)
 
 
-def _constant(x: Tensor | None):
-    return None if x is None else x.detach()
+def _constant(x: Tensor | None, beside: Tensor):
+    """Without a gradient, and in float64 if the activation beside it is."""
+    return None if x is None else x.detach().to(torch.promote_types(x.dtype, beside.dtype))
 
 
 def spelled_rms_norm(x, normalized_shape, weight=None, eps=None):
@@ -76,3 +78,11 @@ def spelled_group_norm(x, num_groups, weight=None, bias=None, eps=1e-5):
     y, along = y.reshape(x.shape), (-1, *[1] * (x.ndim - 2))
     y = y if weight is None else y * weight.reshape(along)
     return y if bias is None else y + bias.reshape(along)
+
+
+def spelled_instance_norm(x, mean=None, variance=None, weight=None, bias=None, **given):
+    eps = given.get("eps", 1e-5)
+    if given.get("use_input_stats", True):
+        return spelled_group_norm(x, x.shape[1], weight, bias, eps)
+    mean, variance = given.get("running_mean", mean), given.get("running_var", variance)
+    return functional.batch_norm(x, mean, variance, weight, bias, eps=eps)

@@ -1,27 +1,50 @@
-"""Which torch functions do what to relevance: one closed table, by the name of the function.
+"""Which torch functions do what to relevance, and why: one closed table, by name of the function.
 
 Nouns only.  ``x + y``, ``torch.add``, ``Tensor.add`` and ``add_`` are one name, "add".  A function
-that is not here and touches an activation is refused.
+that is not here and touches an activation is refused.  ``python -m benchmarks.operations`` makes
+docs/OPERATIONS.md of it.
 """
 
-NOTHING = "nothing"  # what it returns carries no relevance: sizes, comparisons, indices
-MOVE = "move"  # copies, drops or reorders entries
-CAST = "cast"  # one number format for another
-SUM = "sum"  # linear and without weights: sums and means of entries
-ADD, SUBTRACT, MULTIPLY, DIVIDE = "add", "subtract", "multiply", "divide"
-LINEAR = "linear"  # a linear map by weights, the third argument being its bias
-PACKED_LINEAR = "packed linear"  # the same by weights that are packed in few bits
-MATMUL = "matmul"  # a product of matrices: linear, unless both are activations
-FUNCTION = "function"  # acts on each entry by itself
-DEVIATION = "deviation"  # what norms divide by
-SOFTMAX, ATTENTION = "softmax", "attention"
-LAYER_NORM, BATCH_NORM = "layer_norm", "batch_norm"
-EMBEDDING = "embedding"
-GRADIENT = "gradient"  # asks for gradients of, or at, what a rule may still wait for
-COMPOSITE = "composite"  # a function of torch in Python, whose own calls are looked up
+from dataclasses import dataclass
 
-_NAMES = {
-    NOTHING: """
+from axioms import kinds
+
+NOTHING, MOVE, CAST, SUM, DROPOUT = "nothing", "move", "cast", "sum", "dropout"
+ADD, SUBTRACT, MULTIPLY, DIVIDE = "add", "subtract", "multiply", "divide"
+LINEAR, PACKED_LINEAR, MATMUL = "linear", "packed linear", "matmul"
+FUNCTION, DEVIATION, SOFTMAX, ATTENTION = "function", "deviation", "softmax", "attention"
+LAYER_NORM, BATCH_NORM = "layer norm", "batch norm"
+EMBEDDING, GRADIENT, COMPOSITE = "embedding", "gradient", "composite"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case of a role: what happens to relevance there, and the reason.
+
+    kind: whose rule acts, which the composite chooses; None where there is nothing to choose
+    theorems: their numbers in ``axioms/theorems``
+    """
+
+    when: str
+    relevance: str
+    reason: str
+    kind: str | None = None
+    theorems: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Role:
+    """What torch functions, by name, have in common."""
+
+    about: str
+    functions: str
+    cases: tuple[Case, ...]
+
+
+TABLE: dict[str, Role] = {
+    NOTHING: Role(
+        "Sizes, comparisons, indices",
+        """
         size dim ndimension numel nelement element_size stride storage_offset data_ptr
         is_contiguous is_floating_point is_complex is_inference item tolist numpy __len__
         __bool__ __int__ __float__ __index__ __repr__ __str__ __format__ __hash__ __contains__
@@ -34,52 +57,287 @@ _NAMES = {
         multinomial _set_grad_enabled is_grad_enabled finfo result_type promote_types
         _assert_async is_nonzero untyped_storage storage dtype device is_tensor
         is_storage is_nested""",
-    MOVE: """
+        (Case(
+            "always", "What they give carries none, and takes none away.",
+            "What they give is piecewise constant: a small change of an activation changes nothing."
+        ),),
+    ),
+    MOVE: Role(
+        "Entries are copied, dropped or put in another order",
+        """
         view view_as reshape reshape_as transpose transpose_ t swapaxes swapdims movedim moveaxis
         permute contiguous expand expand_as broadcast_to repeat repeat_interleave tile
         getitem chunk split split_with_sizes tensor_split hsplit vsplit dsplit unbind
         cat concat concatenate stack hstack vstack dstack flatten unflatten squeeze unsqueeze
         unsqueeze_ squeeze_ ravel clone roll flip gather index_select take_along_dim select narrow
         masked_fill masked_fill_ masked_select masked_scatter where pad constant_pad_nd
-        unfold im2col tril triu diagonal diag_embed dropout dropout1d dropout2d alpha_dropout
-        feature_alpha_dropout scatter scatter_ index_put index_put_ index_copy index_fill
+        unfold im2col tril triu diagonal diag_embed scatter scatter_ index_put index_put_
+        index_copy index_fill
         setitem copy_ fill_ zero_ as_strided view_as_real view_as_complex rot90 fliplr
         flipud pixel_shuffle pixel_unshuffle channel_shuffle atleast_1d atleast_2d atleast_3d
         meshgrid block_diag cuda cpu pin_memory amax amin max min maximum minimum topk sort kthvalue
         median max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d
         boolean_dispatch max_pool1d_with_indices max_pool2d_with_indices broadcast_tensors
-        native_dropout real imag T mT H mH identity align_to refine_names rename resolve_conj
+        real imag T mT H mH identity align_to refine_names rename resolve_conj
         resolve_neg conj nan_to_num unsafe_chunk unsafe_split expand_copy""",
-    CAST: "to float double half bfloat16 type type_as",
-    SUM: """
+        (Case(
+            "always", "An entry's relevance goes to the entry that it was copied from.",
+            "The output is that entry, so that nothing is there to share; maxima and top k choose "
+            "an entry, and the choice is held.", theorems=(24,),
+        ),),
+    ),
+    DROPOUT: Role(
+        "Dropout",
+        """
+        dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout
+        native_dropout""",
+        (Case(
+            "switched off", "It passes on.", "It is the identity.", theorems=(24,),
+        ),),
+    ),
+    CAST: Role(
+        "Another number format",
+        "to float double half bfloat16 type type_as",
+        (Case(
+            "always", "It passes on.",
+            "The number is the same up to rounding; activations in float64 are not narrowed, so "
+            "that what is measured in float64 has its digits.",
+        ),),
+    ),
+    SUM: Role(
+        "Sums and means without weights, and other fixed linear maps",
+        """
         sum mean cumsum nansum nanmean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
         adaptive_avg_pool2d adaptive_avg_pool3d interpolate upsample trace fft fftn fft2 ifft
         ifftn ifft2 rfft irfft rfft2 irfft2 rfftn irfftn diff trapz
         fft_fft fft_fftn fft_fft2 fft_ifft fft_rfft fft_irfft fft_rfft2 fft_irfft2 neg negative
         index_add scatter_add fold segment_reduce grid_sample""",
-    ADD: "add radd",
-    SUBTRACT: "sub rsub subtract",
-    MULTIPLY: "mul rmul multiply",
-    DIVIDE: "div rdiv truediv rtruediv divide true_divide",
-    LINEAR: "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d",
-    PACKED_LINEAR: "linear_dynamic",
-    MATMUL: """
+        (Case(
+            "always", "It is shared in proportion to what each entry adds, without a stabiliser.",
+            "This is Eq. 1 in the limit, in which such a map and the layer behind it give the same "
+            "explanation as one layer.", theorems=(6, 11),
+        ),),
+    ),
+    ADD: Role(
+        "Sums of two tensors",
+        "add radd",
+        (
+            Case(
+                "of activations", "It is shared in proportion to what each term adds.",
+                "Eq. 1 gives all that arrives to the terms as ε → 0, as in residual streams.",
+                kinds.ADD, (6, 12),
+            ),
+            Case(
+                "of an activation and a fixed tensor",
+                "The fixed tensor absorbs its share, as a bias does.",
+                "It is part of the value that is explained, but no part of the input.",
+                kinds.ADD, (6, 25),
+            ),
+            Case(
+                "of scores and a mask", "It passes on.",
+                "A mask of −∞ hides a score; what is hidden has weight 0 and no relevance.",
+            ),
+            Case(
+                "of an activation and a number, or of functions of one tensor",
+                "It waits: the sum is a step of one function.",
+                "GELU spelled out and GELU in one call are one function, and get one explanation.",
+                kinds.ACTIVATION, (14,),
+            ),
+        ),
+    ),
+    SUBTRACT: Role(
+        "Differences", "sub rsub subtract",
+        (Case("always", "As of a sum, with the sign of what is taken away.",
+              "a − b is a + (−b), and −b is a linear map.", kinds.ADD, (6,)),),
+    ),
+    MULTIPLY: Role(
+        "Products, entry by entry",
+        "mul rmul multiply",
+        (
+            Case(
+                "of two activations, as gates", "Half to each.",
+                "Equal shares are the only numbers that conserve, are symmetric and are the same "
+                "for all orders of the factors.", kinds.PRODUCT, (3, 4, 5),
+            ),
+            Case(
+                "by a fixed tensor", "All to the activation.",
+                "It is a linear map of the activation.", kinds.LINEAR, (6,),
+            ),
+            Case(
+                "by what a norm divides by", "All to the activation.",
+                "The deviation is held, and a product with it only scales.", kinds.RMS_NORM, (13,),
+            ),
+            Case(
+                "by cos or sin of positions, if `positions` asks", "Half to each.",
+                "Rotation then is a product of content and position.", kinds.PRODUCT, (22, 50),
+            ),
+            Case(
+                "by a number, or of functions of one tensor",
+                "It waits: the product is a step of one function.",
+                "x · sigmoid(x) is SiLU, however it is spelled.", kinds.ACTIVATION, (14,),
+            ),
+        ),
+    ),
+    DIVIDE: Role(
+        "Quotients",
+        "div rdiv truediv rtruediv divide true_divide",
+        (
+            Case("by a fixed tensor or a number", "As of a product.", "It is a product by 1/b."),
+            Case(
+                "by an activation", "All to what is divided.",
+                "What divides is held, as the deviation of a norm is: its own share would be "
+                "negative and without bound.", theorems=(13,),
+            ),
+        ),
+    ),
+    LINEAR: Role(
+        "Linear maps by weights",
+        "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d",
+        (Case(
+            "always", "It is shared in proportion to input times weight; the bias has a share.",
+            "For one output this is what leaving an input out changes.", kinds.LINEAR, (6, 11, 25),
+        ),),
+    ),
+    PACKED_LINEAR: Role(
+        "Linear maps by weights that are packed in few bits",
+        "linear_dynamic",
+        (Case(
+            "always", "As of a linear map by the weights as numbers.",
+            "The kernel has no gradient; its rounding absorbs a little.", kinds.LINEAR, (6,),
+        ),),
+    ),
+    MATMUL: Role(
+        "Products of matrices",
+        """
         matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer
         grouped_mm _grouped_mm""",
-    FUNCTION: """
+        (
+            Case("of an activation and a fixed matrix", "As of a linear map.", "It is one.",
+                 kinds.LINEAR, (6,)),
+            Case(
+                "of two activations whose product a softmax reads", "Half to each, by Eq. 4.",
+                "Both factors have degree one, and equal shares conserve.", kinds.SCORES, (7, 17),
+            ),
+            Case(
+                "of attention weights and values",
+                "Half to each, by Eq. 3; by CP-LRP all to the values.",
+                "CP-LRP holds the weights, because what passes a softmax is not conserved.",
+                kinds.READOUT, (7, 18),
+            ),
+            Case("of two other activations", "Half to each.",
+                 "Eq. 3 says nothing that is special to attention.", kinds.BILINEAR, (7, 8)),
+        ),
+    ),
+    FUNCTION: Role(
+        "Functions of each entry by itself",
+        """
         gelu relu relu6 silu tanh sigmoid softplus elu celu selu leaky_relu prelu mish hardswish
         hardsigmoid hardtanh logsigmoid softsign tanhshrink threshold erf erfc exp exp2 expm1 log
         log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp clip clamp_min
         clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
-    DEVIATION: "rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm",
-    SOFTMAX: "softmax",
-    LAYER_NORM: "layer_norm",
-    BATCH_NORM: "batch_norm",
-    ATTENTION: "scaled_dot_product_attention",
-    EMBEDDING: "embedding",
-    GRADIENT: """
-        grad backward requires_grad requires_grad_ retain_grad register_hook grad_fn is_leaf""",
-    COMPOSITE: "multi_head_attention_forward glu rms_norm normalize group_norm",
-}
-ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
+        (Case(
+            "always", "It passes on: all of the output's relevance is the input's.",
+            "One input makes the whole output; of a ReLU this is the gradient times the input.",
+            kinds.ACTIVATION, (14, 15),
+        ),),
+    ),
+    DEVIATION: Role(
+        "What norms divide by",
+        "rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm",
+        (Case(
+            "always", "None: it is held.",
+            "A norm whose deviation moves along gives a gradient times input of 0 in total.",
+            kinds.RMS_NORM, (13, 23),
+        ),),
+    ),
+    SOFTMAX: Role(
+        "Softmax", "softmax",
+        (Case(
+            "always", "The first-order Taylor term, by Eq. 5; by CP-LRP none.",
+            "Eq. 5 is the plain gradient and does not conserve; CP-LRP conserves and passes by.",
+            kinds.SOFTMAX, (10, 25),
+        ),),
+    ),
+    LAYER_NORM: Role(
+        "LayerNorm in one call", "layer_norm",
+        (Case(
+            "always", "As of the linear map that it is while its deviation is held; its shift "
+            "absorbs its share.",
+            "This explanation is the same when the norm is written as centring and scaling.",
+            kinds.LAYER_NORM, (13, 23),
+        ),),
+    ),
+    BATCH_NORM: Role(
+        "BatchNorm with running statistics", "batch_norm",
+        (Case(
+            "always", "As of a linear map of each channel.",
+            "It is one, and folded into the layer before it, it is explained alike as ε → 0.",
+            kinds.LINEAR, (16, 42),
+        ),),
+    ),
+    ATTENTION: Role(
+        "Fused attention", "scaled_dot_product_attention",
+        (Case(
+            "always", "By the rules of the kinds `scores`, `softmax` and `readout`.",
+            "As ε → 0 they are factors on what reaches Q, K and V, so that the kernel stays "
+            "fused; a finite ε spells attention out.", theorems=(7, 10),
+        ),),
+    ),
+    EMBEDDING: Role(
+        "Lookups", "embedding",
+        (Case(
+            "of words", "It ends here: this is what attributions show.",
+            "Rows of tables that are added to words count as one embedding, by Eq. 1 on the sum.",
+            theorems=(6,),
+        ),),
+    ),
+    GRADIENT: Role(
+        "Questions of your own code about gradients",
+        "grad backward requires_grad requires_grad_ retain_grad register_hook grad_fn is_leaf",
+        (Case("always", "Rules that wait for a use act first.",
+              "The gradient is asked for at this tensor as it stands."),),
+    ),
+    COMPOSITE: Role(
+        "Functions that are made of others",
+        """
+        multi_head_attention_forward glu rms_norm normalize group_norm instance_norm
+        cosine_similarity addcmul addcdiv lerp var_mean std_mean""",
+        (Case(
+            "always", "By the rules of the operations that they are made of.",
+            "Whether a model spells a function out or calls it must make no difference.",
+        ),),
+    ),
+}  # fmt: skip
+ROLES = {name: role for role, entry in TABLE.items() for name in entry.functions.split()}
 """Function, by name -> what it does."""
+
+RANDOM = "{} that is not switched off"
+BY_THE_INPUT = "{} by weights that depend on the input"
+OF_SEVERAL = "{} of {} activations"
+OF_THE_BATCH = "{} by the statistics of the batch"
+EXPONENTIAL = "exp, outside of a softmax"
+STALE = "{}, whose input is written to before its output is read"
+FOREIGN = "{}, code that torch does not show{}"
+UNSEEN = "a result of code that torch does not show"
+_LOGARITHM = (
+    "it adds −log Σ exp to every logit, of which no share belongs to one; let the model return "
+    "its logits as they are"
+)
+REASONS: dict[str, str] = {
+    RANDOM: "every pass would be explained differently; call it with training=self.training",
+    BY_THE_INPUT: "neither factor is fixed, and no theorem says what share each should have",
+    OF_SEVERAL: "no rule says what share each has in what is no sum and no product of two",
+    OF_THE_BATCH: "each example would depend on the others; use the running statistics",
+    EXPONENTIAL: "a softmax that is taken apart is explained in another way than the whole "
+    "(theorem 44); call torch.softmax",
+    STALE: "the rule of a function needs its input and its output as they were",
+    FOREIGN: "its gradient is its author's, and is no rule",
+    UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",
+    "prod": "R/n to each of n factors (theorem 5) is implemented for two factors at a time",
+    "cumprod": "each factor is in products of many degrees, which share differently (theorem 12)",
+    "log_softmax": _LOGARITHM,
+    "logsumexp": _LOGARITHM,
+    "lstm": "its kernel hides the gates, whose products share relevance",
+    "gru": "its kernel hides the gates, whose products share relevance",
+}
+"""Of what is refused by name: why."""

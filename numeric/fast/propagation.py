@@ -16,8 +16,8 @@ from torch.overrides import TorchFunctionMode
 
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
-from numeric.fast import at_output, handlers, rules
-from numeric.fast.calls import CALLS, call_of, checkpoints, foreign
+from numeric.fast import at_output, gradients, handlers, rules
+from numeric.fast.calls import CALLS, Watch, call_of, checkpoints, foreign, scripts
 from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import (
     COSINE,
@@ -27,11 +27,13 @@ from numeric.fast.marks import (
     WEIGHTS,
     Chain,
     Cut,
+    Summed,
     cuts,
     is_curved,
     mark,
     marked,
     reached,
+    root_of,
 )
 from numeric.fast.operations import (
     ADD,
@@ -39,15 +41,21 @@ from numeric.fast.operations import (
     COMPOSITE,
     DEVIATION,
     DIVIDE,
+    DROPOUT,
     EMBEDDING,
+    EXPONENTIAL,
+    FOREIGN,
     FUNCTION,
     GRADIENT,
     LAYER_NORM,
     LINEAR,
     MULTIPLY,
     NOTHING,
+    REASONS,
     SOFTMAX,
+    STALE,
     SUBTRACT,
+    UNSEEN,
 )
 from numeric.fast.places import Places, layer_of
 from numeric.fast.rotary import Turned
@@ -97,12 +105,14 @@ class Propagation(Block):
         super().__init__()
         self.model, self.composite, self.eps, self.turns = model, composite, eps, turns
         self.places = Places(model)
+        self.watch: Watch | None = None
         self.spells = bool(eps)  # attention that is fused, so that rules act inside of it
         chosen = composite.rules
         complete = len(chosen) == len(kinds.RULES) and at_output.KNOWN.issuperset(chosen.items())
         overridden = bool(composite.layers or composite.modules)
         self.asks = overridden or not complete  # for the place of every operation
         self.recorded: list[Operation] = []
+        self.held: list[Chain] = []  # functions of which nothing but a held sum is known to be used
         tables = (chosen, *composite.layers.values(), *composite.modules.values())
         plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
         self.plain_norms = plain and (overridden or set(chosen.values()) != {kinds.GRADIENT})
@@ -114,16 +124,21 @@ class Propagation(Block):
 
     def clear(self) -> None:
         """Forgets the last forward pass."""
-        self.alien: list[str] = []
+        self.alien: dict[str, str | None] = {}  # in words -> why
         self.entries = Entries(self.model, typed=self.turns)
         self.turned = Turned()
 
     def __enter__(self):
         self.places.begin()
+        if scripts():
+            self.watch = Watch()
+            self._called = self.watch.around(type(self)._called.__get__(self), self.refuse)
         return super().__enter__()
 
     def __exit__(self, kind, error, trace):
         super().__exit__(kind, error, trace)
+        held = {id(x) for chain in self.held if chain.uses == 1 for x in chain.places}
+        self.recorded = [x for x in self.recorded if id(x) not in held]
         if self.alien and (error is None or isinstance(error, Exception)):
             raise UnassignedOperation(self._aliens()) from error
         if error is None and self.asks:
@@ -133,11 +148,12 @@ class Propagation(Block):
             self.turned.check(self.composite)
 
     def _aliens(self):
-        listed = "".join(f"\n  {line}" for line in dict.fromkeys(self.alien))
+        listed = "".join(f"\n  {line}" for line in self.alien)
+        reasons = "".join(f"\n{why}" for why in dict.fromkeys(self.alien.values()) if why)
         return (
-            f"{type(self.model).__name__} calls functions that have no propagation rule:{listed}\n"
-            "A function gets its rule in numeric/fast/operations.py; until then, explain a model "
-            "that does without."
+            f"{type(self.model).__name__} calls functions that have no propagation rule:{listed}"
+            f"{reasons}\nA function gets its rule in numeric/fast/operations.py; until then, "
+            "explain a model that does without."
         )
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -152,7 +168,7 @@ class Propagation(Block):
 
     def _called(self, call, func, args, kwargs):
         if call.role == GRADIENT:
-            return handlers.differentiate(self, func, args, kwargs)
+            return gradients.differentiate(self, func, args, kwargs)
         carrying = reached(args)
         if kwargs:
             carrying += reached(kwargs.values())
@@ -164,7 +180,7 @@ class Propagation(Block):
             return func(*args, **kwargs)
         for x in carrying:
             if found := foreign(type(x.grad_fn)):
-                self.refuse(found)
+                self.refuse(FOREIGN, *found)
         if self.plain_norms and call.role != LAYER_NORM and self._in_plain_norm(call):
             return handlers.run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
@@ -210,6 +226,8 @@ class Propagation(Block):
         """What no relevance reaches; it needs no gradient, though its parameters may."""
         if call.role in (SOFTMAX, CAST) and args and mark(args[0]) == WEIGHTS:
             return handlers.BY_ROLE[call.role](self, call.name, func, args, kwargs, args[:1])
+        if call.role == DROPOUT:
+            handlers.dropout(self, call.name, func, args, kwargs, [])
         out = func(*args, **kwargs)
         if type(out) in (list, tuple):
             return type(out)(_without_gradient(x) for x in out)
@@ -226,9 +244,10 @@ class Propagation(Block):
             marked(out, COSINE if call.name == "cos" else SINE)
         return out
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str, *words) -> None:
         """Notes a function without a rule; all are raised together when the block ends."""
-        self.alien.append(f"{what:<28} {self.places.describe()}")
+        said, why = what.format(*words), REASONS.get(what) if what != FOREIGN else None
+        self.alien[f"{said:<28} {self.places.describe()}"] = why and f"{said}: {why}."
 
     @property
     def lookups(self) -> list[Entry]:
@@ -275,7 +294,9 @@ class Propagation(Block):
     def end(self, x):
         """A logit as it is explained: nothing of this model's code comes after it."""
         if found := foreign(type(getattr(x, "grad_fn", None))):
-            self.refuse(found)
+            self.refuse(FOREIGN, *found)
+        if self.watch and isinstance(x, Tensor) and self.watch.is_unseen(x):
+            self.refuse(UNSEEN)
         return self.settle(x)
 
     def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
@@ -284,16 +305,24 @@ class Propagation(Block):
         if what == PRODUCT:
             return self.apply(kind, x)
         if type(what) is Chain and what.curved:
+            what.uses += 1
             if what.settled is None:
                 what.settled = self._of_chain(what, x)
             return what.settled
         return x
 
+    def hold(self, x: Tensor) -> None:
+        """``x`` is held, and so is a function that was computed or summed up for it alone."""
+        if is_curved(x):
+            self.held.append(mark(x))
+        elif type(what := mark(root_of(x))) is Summed:
+            self.held.append(what.chain)
+
     def check(self, chain):
         if chain.key[0] == "exp":
-            self.refuse("exp, outside of a softmax")
+            self.refuse(EXPONENTIAL)
         if chain.stale:
-            self.refuse(f"{chain.key[0]}, whose input is written to before its output is read")
+            self.refuse(STALE, chain.key[0])
 
     def _of_chain(self, chain, y):
         self.check(chain)

@@ -41,6 +41,9 @@ class _Slope(torch.autograd.Function):
 
 
 def _slope(x, y, slope_at_zero):
+    if isinstance(slope_at_zero, Tensor):
+        least = torch.finfo(x.dtype).tiny * (2 / slope_at_zero.abs()).clamp(min=1)
+        return torch.where(x.abs() <= least.nan_to_num(posinf=0), slope_at_zero, y / x)
     least = torch.finfo(x.dtype).tiny * max(1, 2 / abs(slope_at_zero)) if slope_at_zero else 0
     slope = functional.hardshrink(x, least)
     torch.div(y, slope, out=slope)
@@ -130,7 +133,7 @@ def held_layer_norm(
     return epsilon(y, eps=eps)
 
 
-def slope(x: Tensor, y: Tensor, *, slope_at_zero: float) -> Tensor:
+def slope(x: Tensor, y: Tensor, *, slope_at_zero: float | Tensor) -> Tensor:
     """``y`` with the slope y / x towards ``x``, so that relevance in = relevance out.
 
     Where x = y = 0 the slope is ``slope_at_zero``, the derivative there, and unless that is 0 also
