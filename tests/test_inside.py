@@ -1,5 +1,7 @@
 """Relevance at what modules return: as other texts say, conserved, and of no other effect."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -7,9 +9,10 @@ from transformers import BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from axioms.composites import ATTNLRP, CP_LRP
+from axioms.graph import MOVE
 from benchmarks.architectures.build import CAUSAL, IMAGES, build, inputs
 from benchmarks.architectures.measure import conditions, without_shifts
-from numeric import attribute, propagation
+from numeric import attribute, audit, propagation
 from numeric.fast.places import numbered_layers
 from numeric.reference import bert
 from tests import cases
@@ -43,6 +46,22 @@ def test_in_bert_it_is_that_of_the_numpy_text_channel_by_channel(tiny, batch, co
         for path, r in found.items():
             close(r[row] if r.ndim == 2 else r[row, :n], torch.from_numpy(want[path]))
             assert want[path].any()
+
+
+@pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda c: c.name)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_in_decoders_it_is_that_of_the_numpy_rules_module_by_module(name, composite):
+    """Of every module behind the embeddings that ends in an operation of its own."""
+    model, batch = cases.family(name)
+    one = {key: x[:1] for key, x in batch.items()}
+    received = audit(model, one, composite, target=1, epsilon=0.25).ledger.received
+    last = {x.origin.module: r for x, r in received.items() if x.origin and x.op != MOVE}
+    others = r".*\.(attn|self_attn|mlp)|transformer|.*\.(wte|wpe|embed_tokens)"
+    want = {path: r for path, r in last.items() if not re.fullmatch(others, path) and r.any()}
+    found = attribute(model, one, composite, 1, epsilon=0.25, at=want, channels=True).inside
+    assert len(want) > 15
+    for path, r in found.items():
+        close(r, torch.from_numpy(want[path]).reshape(r.shape))
 
 
 @pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input"])
@@ -240,13 +259,17 @@ def test_channels_add_up_to_tokens_and_logits_are_their_own_relevance(tiny, batc
     close(whole.inside[""], nn.functional.one_hot(whole.target, 3) * whole.logit[:, None])
 
 
-def test_a_map_of_an_image_keeps_its_height_and_width():
+@pytest.mark.parametrize(
+    ("name", "at", "axis"),
+    [("resnet", "", 1), ("convnext", "", 1), ("convnext", ".pwconv1", 3), ("convnext", ".act", 3)],
+)
+def test_a_map_of_an_image_keeps_its_height_and_width(name, at, axis):
+    """ConvNeXT has channels last between the maps that it passes on."""
     with conditions():
-        model = build("resnet", IMAGES)
-        image, at = inputs(model, IMAGES), numbered_layers(model)[0]
+        model = build(name, IMAGES)
+        image, at = inputs(model, IMAGES), numbered_layers(model)[0] + at
         whole, summed = (attribute(model, image, at=at, channels=x).inside[at] for x in (1, 0))
-    assert summed.shape == (2, *whole.shape[2:])
-    close(summed, whole.sum(dim=1))
+    close(summed, whole.sum(dim=axis))
 
 
 def test_the_word_table_gives_the_share_of_words_and_no_more(tiny, batch):
@@ -278,8 +301,9 @@ def listed(model, batch, method, at):
 
 def test_unknown_paths_are_all_listed_with_those_that_are_spelled_alike(tiny, batch):
     asked = ["bert.encoder.layers.0", "encoder.layer.1", 3, "bert.encoder.layer.0", "*.layer.*"]
-    message = refused(ValueError, tiny, batch, at=asked)
-    first, second, third, fourth, last = message.splitlines()
+    message = refused(ValueError, tiny, batch, at=[*asked, "bert.encoder.layers.*"])
+    first, second, third, fourth, stack, last = message.splitlines()
+    contains(stack, "'bert.encoder.layers.*' is no", "did you mean 'bert.encoder.layer.*'")
     contains(first, "at='bert.encoder.layers.0' is no module of BertForSequenceClassification")
     contains(first, "did you mean 'bert.encoder.layer.0' or")
     contains(second, "'encoder.layer.1'", "did you mean 'bert.encoder.layer.1' or")

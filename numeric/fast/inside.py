@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from torch import Tensor, nn
@@ -55,12 +55,14 @@ class Inside:
     def tensors(self) -> list[Tensor]:
         return [x for _, x in self.calls if x is not None]
 
-    def relevance(self, cotangents: Iterator, *, channels: bool, maps: bool) -> dict[str, Tensor]:
+    def relevance(
+        self, cotangents: Iterator, *, channels: bool, image: Sequence[int] | None
+    ) -> dict[str, Tensor]:
         """By path, or by path#0, path#1, ... of a module that is called several times.
 
         ``cotangents`` of ``tensors()``, None where the logit does not depend on one.  Summed over
-        the last axis, or over axis 1 of ``maps`` (batch, channel, height, width), unless
-        ``channels`` are asked for.  Raises ValueError that lists all modules without relevance.
+        channels, unless these are asked for: the last axis, or that of the maps of an ``image`` of
+        this height and width.  Raises ValueError that lists all modules without relevance.
         """
         found, problems = [], self.problems
         for path, x in self.calls:
@@ -69,8 +71,7 @@ class Inside:
                 problems[path] = "returns a product of two activations, which its user splits"
             elif c is not None:
                 r = wide(x.detach()) * c
-                axis = 1 if maps and r.ndim == 4 else -1
-                found.append((path, r if channels else r.sum(dim=axis)))
+                found.append((path, r if channels else r.sum(dim=_channels(r.shape, image))))
                 if not r.isfinite().all():
                     problems[path] = "has relevance that is not finite"
         reached, called = dict(found), dict(self.calls)
@@ -85,6 +86,16 @@ class Inside:
         return _numbered(found)
 
 
+def _channels(shape: Sequence[int], image: Sequence[int] | None) -> int:
+    """The axis of channels: of an image's map (batch, channel, height, width) the first behind the
+    batch, unless only the two axes behind the batch have the image's proportions."""
+    if image is None or len(shape) != 4:
+        return -1
+    height, width = image
+    as_image = lambda rows, columns: rows * width == columns * height
+    return -1 if as_image(*shape[1:3]) and not as_image(*shape[2:]) else 1
+
+
 def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
     """The paths of ``model.named_modules()`` that ``at`` names; ``*`` stands for any one name.
 
@@ -92,13 +103,16 @@ def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
     """
     asked = [at] if isinstance(at, str) or not isinstance(at, Iterable) else list(at)
     known = [path for path, _ in model.named_modules(remove_duplicate=False)]
+    numbered = re.compile(r"\b\d+\b")
+    alike = {numbered.sub("*", path): None for path in known}  # whole stacks of layers
     found: dict[str, None] = {}
     problems = [] if asked else ["at=[] names no module"]
     for each in asked:
         pattern = re.escape(str(each)).replace(r"\*", "[^.]*")
         matching = [path for path in known if re.fullmatch(pattern, path)]
         if not matching or not isinstance(each, str):
-            near = " or ".join(map(repr, difflib.get_close_matches(str(each), known)))
+            spelled = alike if "*" in str(each) else known
+            near = " or ".join(map(repr, difflib.get_close_matches(str(each), spelled)))
             meant = f"; did you mean {near}?" if near else ""
             problems.append(f"at={each!r} is no module of {type(model).__name__}{meant}")
         found |= dict.fromkeys(matching)
