@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from axioms.composites import ATTNLRP, Composite
+from benchmarks.architectures.build import CAUSAL, build, inputs
+from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.fast import scope
 from numeric.methods import positions
@@ -238,6 +240,17 @@ def test_an_unknown_way_to_sum_position_is_refused(wrong):
     model, batch = cases.family("bert")
     with pytest.raises(ValueError, match="pass one of None, 'signed', 'absolute'"):
         attribute(model, batch, positions=wrong)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the architectures' own
+@pytest.mark.parametrize("name", ["gptj", "roformer", "deepseek_v2", "mpt", "xlnet"])
+def test_position_that_enters_in_an_unknown_way_is_refused_and_not_given_0(name):
+    with conditions():
+        model = build(name, CAUSAL)
+        batch = inputs(model, CAUSAL)
+        with pytest.raises(ValueError, match=r"neither adds positions .*; pass positions=None"):
+            signed(model, batch)
+        assert attribute(model, batch).relevance.any()
 
 
 def test_rules_that_do_not_split_products_are_refused_for_rotary_position():

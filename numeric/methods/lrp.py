@@ -36,11 +36,11 @@ def lrp(
     With ``positions="signed"`` the details hold the shares of "word", "position" and "token type",
     (batch, token), and of "rotary", (batch, layer, token), which keeps half of the relevance of
     turned queries and keys; a token's relevance is the sum of them.  "absolute" sums the shares
-    of position by absolute value, and "excess" (batch) is what that adds.  None: rotation is
-    a fixed linear map.
+    of position by absolute value, and "excess" (batch) is what that adds.  Models in which neither
+    is found raise ValueError.  None: rotation is a fixed linear map.
     ``at`` is a path of ``model.named_modules()``, or several, in which ``*`` stands for any one
     name.  ``details["inside"]`` holds the relevance at what each of these modules returns, of
-    a tuple its first tensor: summed over the last axis, or over axis 1 of a map of an image
+    a tuple its first tensor: summed over channels, the last axis or that of a map of an image
     (batch, channel, height, width), unless ``channels`` is True.  A module that is called several
     times is there as path#0, path#1, ...
     Encoders with a decoder look every token up twice, and it gets the sum of both; what the decoder
@@ -69,8 +69,8 @@ def lrp(
         found = iter(torch.autograd.grad(logit.sum(), asked, allow_unused=optional))
     by_token = lambda of_entries: of_tokens(entries, of_entries, batch.input_ids)
     c = by_token([next(found) for _ in entries])
-    maps = rules.entries.pixels
-    details = {"inside": inside.relevance(found, channels=channels, maps=maps)}
+    image = None if batch.pixel_values is None else batch.pixel_values.shape[2:]
+    details = {"inside": inside.relevance(found, channels=channels, image=image)}
     if not turns and share == "embedding":
         whole = by_token([wide(embedding.detach()) for embedding in embeddings])
         return read(whole, c), target, logit.detach(), details
@@ -80,6 +80,7 @@ def lrp(
         return read(parts["word"], c), target, logit.detach(), details
     of_rotary = rules.turned.relevance(found)
     shares = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
+    position_shares.check_found(model, shares)
     relevance = shares["word"] if share == "word" else position_shares.of_tokens(shares)
     return relevance, target, logit.detach(), shares | details
 

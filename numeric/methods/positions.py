@@ -39,6 +39,16 @@ def shares(embeddings: dict[str, Tensor], c: Tensor, rotary: Tensor | None, mask
     return signed | absolute | {"excess": excess}
 
 
+def check_found(model, shares: dict[str, Tensor]) -> None:
+    """Raises ValueError where position has no share, because its place was not recognised."""
+    if "rotary" not in shares and not shares["position"].any():
+        raise ValueError(
+            f"{type(model).__name__} neither adds positions to words, before anything else, nor "
+            "turns queries and keys by products with cos and sin, as LLaMA does: what position "
+            "receives cannot be told; pass positions=None"
+        )
+
+
 PLACES = ("position", "rotary")
 
 
