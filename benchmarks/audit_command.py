@@ -21,7 +21,10 @@ def audit(
     *,
     composite: Annotated[str, typer.Option(help=" or ".join(COMPOSITES) + ".")] = "attnlrp",
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
-    target: Annotated[int | None, typer.Option(help="Class; default: the predicted one.")] = None,
+    target: Annotated[
+        int | None,
+        typer.Option(help="Class, or id of the next token; default: the predicted one."),
+    ] = None,
     image: Annotated[
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
     ] = None,
@@ -134,6 +137,7 @@ def _audited(classifier, inputs, given, composite, target, epsilon, worst):
         input=given["input"],
         tokens=tuple(given["tokens"]),
         label=classifier.label(found.target),
+        explains=classifier.explains,
     )
     return plain(found, subject, worst=worst)
 

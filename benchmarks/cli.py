@@ -16,7 +16,6 @@ from benchmarks.attribute_command import attribute
 from benchmarks.audit_command import audit
 from benchmarks.console import (
     bars,
-    check_files,
     console,
     each_with_bars,
     loading,
@@ -26,7 +25,7 @@ from benchmarks.console import (
     spell_what_cannot_be_encoded,
     track,
 )
-from benchmarks.files import check_sentence
+from benchmarks.explain_command import explain
 from benchmarks.plan_command import plan
 
 app = typer.Typer(
@@ -90,62 +89,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         raise typer.Exit(code=1)
 
 
-@app.command()
-def explain(
-    model: Annotated[str, typer.Argument(help="'embedded', a folder, or a Hub id.")],
-    text: Annotated[str, typer.Argument(help="The text to explain.")],
-    method: Annotated[
-        str,
-        typer.Option(
-            help="attnlrp, cp-lrp, gradient-x-input, integrated-gradients, attention-rollout, loo."
-        ),
-    ] = "attnlrp",
-    target: Annotated[int | None, typer.Option(help="Class; default: the predicted one.")] = None,
-    *,
-    by_layer: Annotated[
-        bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
-    ] = False,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
-    device: Device = "cpu",
-):
-    """Colour the tokens of a text by their relevance for one class."""
-    with mendable():
-        check_sentence(text)
-        check_files(html=html)
-        with loading("the model"):
-            from benchmarks import models
-            from numeric import attribute, render
-            from numeric.attribution import composite_of
-            from numeric.fast.places import numbered_layers
-            from numeric.layer_maps import layer_maps, terminal
-
-            if by_layer:  # of a method with rules
-                composite_of(method, None)
-            models.check_device(device)
-            classifier = models.load(model, device=device)
-        inputs = classifier.tokenizer([text], return_tensors="pt")
-        at = {"at": numbered_layers(classifier.model)} if by_layer else {}
-        a = attribute(classifier.model, inputs, method, target, **at)
-    tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
-    relevance = a.relevance[0].tolist()
-    shifted = getattr(classifier.model.config, "is_encoder_decoder", False)
-    maps = layer_maps(a, tokens, shifted=shifted)
-    title = f"{a.method}: why {classifier.label(int(a.target[0]))!r}?"
-    caption = _caption(a, sum(relevance))
-    if html:  # before anything is printed, which a reader may stop
-        with mendable(f"--html {html}"):
-            page = render.html(tokens, relevance, title=title, caption=caption, maps=maps)
-            html.write_text(page, "utf-8")
-    console.print(Text(title, style="bold"))
-    for part in render.terminal(tokens, relevance):
-        console.print(part)
-    console.print(caption, markup=False, highlight=False)
-    for part in terminal(maps, console.width):
-        console.print(part)
-    if html:
-        console.print(f"wrote {html}", markup=False, soft_wrap=True)
-
-
+app.command()(explain)
 app.command()(attribute)
 app.command()(audit)
 app.command()(plan)
@@ -256,15 +200,6 @@ def _print_notes(result):
     for number, note in enumerate(result.notes, start=1):
         below = int(number == len(result.notes))
         console.print(Padding(Text(note), (0, 0, below, 1)))
-
-
-def _caption(a, total):
-    if a.method == "attention-rollout":
-        return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
-    return (
-        f"Logit {a.logit[0]:+.4f} = relevance of the tokens {total:+.4f} + residual "
-        f"{a.residual[0]:+.4f} (absorbed or lost on the way, or not additive)."
-    )
 
 
 def main() -> None:

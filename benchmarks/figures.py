@@ -1,6 +1,7 @@
 """One function per figure: Result -> matplotlib Figure, readable in greyscale."""
 
 import io
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -8,6 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from benchmarks.table1.figures import table1_mnist
+from numeric import render
+from numeric.layer_maps import LayerMap
 
 GREYS = {"all": "0.25", "content": "0.65"}
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
@@ -20,9 +23,33 @@ def png(result) -> bytes | None:
     """The figure of a result as PNG, or None if its table has none."""
     if result.table not in FIGURES:
         return None
+    return _bytes(FIGURES[result.table](result))
+
+
+def _bytes(figure) -> bytes:
     file = io.BytesIO()
-    FIGURES[result.table](result).savefig(file, dpi=150)
+    figure.savefig(file, dpi=150)
     return file.getvalue()
+
+
+@mpl.rc_context(STYLE | {"text.parse_math": False})
+def layers(maps: Sequence[LayerMap], title: str) -> bytes:
+    """Relevance of tokens by layer as PNG, red for the class and blue against it.
+
+    Each column has its own scale, as in the terminal; what is against is marked with a dot.
+    """
+    rows, columns = (max(n) for n in zip(*(found.values.shape for found in maps), strict=True))
+    size = (min(2 + 0.35 * columns, 40), min(1.2 + 0.25 * rows * len(maps), 100))
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle(title)
+    for axes, found in zip(figure.subplots(len(maps), squeeze=False)[:, 0], maps, strict=True):
+        cells = np.array([render.colours(column) for column in found.values.T], dtype=np.uint8)
+        axes.imshow(cells.swapaxes(0, 1), aspect="auto", interpolation="nearest")
+        axes.plot(*np.argwhere(found.values.T < 0).T, ".", color="black", markersize=2)
+        axes.set_xticks(range(len(found.columns)), found.columns)
+        axes.set_yticks(range(len(found.tokens)), found.tokens)
+        axes.set_xlabel(f"layers of {found.where}")
+    return _bytes(figure)
 
 
 def table1(result) -> Figure:

@@ -1,4 +1,4 @@
-"""Classifiers by name: the embedded one, a folder, or an id on the Hugging Face Hub."""
+"""Models by name: the embedded classifier, a folder, or an id on the Hugging Face Hub."""
 
 import difflib
 import hashlib
@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from transformers import (
     AutoImageProcessor,
+    AutoModelForCausalLM,
     AutoModelForImageClassification,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -22,13 +23,14 @@ from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError
 from benchmarks.rows import SOURCES
+from numeric.fast import families
 
 EMBEDDED = Path(__file__).parent / "assets" / "bert12-sst2"
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A model in eval mode with its tokenizer, and digests of all that their answers depend on."""
+    """A text model in eval mode with its tokenizer, and digests of all that answers depend on."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -37,7 +39,14 @@ class Classifier:
     tokenizer_sha256: str
     config_sha256: str
 
+    @property
+    def explains(self) -> str:
+        """What a target is: a class, or the next token of a causal language model."""
+        return "next token" if families.is_causal(self.model) else "class"
+
     def label(self, target: int) -> str:
+        if self.explains == "next token":
+            return self.tokenizer.decode([target])
         return str(self.model.config.id2label.get(target, target))
 
 
@@ -48,6 +57,7 @@ class ImageClassifier:
     model: PreTrainedModel
     processor: object  # called as processor(image, return_tensors="pt")
     name: str
+    explains: str = "class"
 
     def label(self, target: int) -> str:
         return str(self.model.config.id2label.get(target, target))
@@ -60,15 +70,14 @@ def load(
     revision: str | None = None,
     attention: str | None = None,
 ) -> Classifier:
-    """The classifier ``name`` in float32: "embedded", a folder, or a Hub id.
+    """The text model ``name`` in float32: "embedded", a folder, or a Hub id.
 
+    It is a causal language model where its config says so, and otherwise a sequence classifier.
     ``attention`` is an implementation such as "eager"; the default is the model's.
     Raises UnavailableError that says what was looked for, where, and what works offline.
     """
     revision = revision or SOURCES["models"].get(name)
-    model, tokenizer = _loaded(
-        name, AutoModelForSequenceClassification, AutoTokenizer, revision, attention
-    )
+    model, tokenizer = _loaded(name, _head, AutoTokenizer, revision, attention)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
         raise ValueError(
             f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
@@ -82,6 +91,12 @@ def load(
         tokenizer_sha256=tokenizer_digest(tokenizer),
         config_sha256=config_digest(model.config),
     )
+
+
+def _head(config):
+    """The class of Transformers that loads a text model with this configuration."""
+    causal = families.CAUSAL.intersection(config.get("architectures") or ())
+    return AutoModelForCausalLM if causal else AutoModelForSequenceClassification
 
 
 def check_device(device: str) -> None:
@@ -105,12 +120,15 @@ def takes_images(name: str) -> bool:
 
 def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifier:
     """The image classifier ``name`` in float32: a folder or a Hub id; raises as ``load``."""
-    classes = AutoModelForImageClassification, AutoImageProcessor
-    return ImageClassifier(*_loaded(name, *classes, None, attention), name)
+    head = lambda _: AutoModelForImageClassification
+    return ImageClassifier(*_loaded(name, head, AutoImageProcessor, None, attention), name)
 
 
-def _loaded(name, model_class, reader_class, revision, attention):
-    """A model in eval mode, and what prepares its input; no code of theirs is run."""
+def _loaded(name, head, reader_class, revision, attention):
+    """A model in eval mode, and what prepares its input; no code of theirs is run.
+
+    ``head`` gives the class of a configuration.
+    """
     options = {"revision": revision, "trust_remote_code": False}  # else standard input is asked
     with _loading(name) as source:
         config, _ = PreTrainedConfig.get_config_dict(source, revision=revision)
@@ -119,7 +137,7 @@ def _loaded(name, model_class, reader_class, revision, attention):
         raise ValueError("\n".join(f"model {name!r}, config.json: {said}" for said in programs))
     with _loading(name) as source:
         # The embedded weights are stored in float16, which would otherwise be the dtype.
-        model, info = model_class.from_pretrained(
+        model, info = head(config).from_pretrained(
             source,
             dtype=torch.float32,
             attn_implementation=attention,
@@ -168,7 +186,8 @@ def _check_weights(name, info):
     if info["missing_keys"]:
         raise ValueError(
             f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
-            "would be random; pass a checkpoint that was fine-tuned for classification"
+            "would be random; pass a checkpoint that was fine-tuned for classification, or a "
+            "causal language model"
         )
 
 

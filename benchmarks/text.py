@@ -26,7 +26,7 @@ from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.fast import families
 from numeric.fast.sweep import sweep
-from numeric.inputs import Batch, positions, prepare
+from numeric.inputs import Batch, positions, prepare, read_tokens
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried
@@ -151,12 +151,15 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
 
 
 def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict[str, list]:
-    """Relevance for the predicted class by every variant of a row, with its curves."""
+    """Relevance for the predicted class, or next token, by every variant, with its curves."""
     model = classifier.model
     inputs, special = _batch(classifier, data, shard)
     batch = prepare(model, inputs)
     with torch.inference_mode():
-        target = model(**batch.arguments()).logits.argmax(dim=1)
+        logits = model(**batch.arguments()).logits
+    if logits.ndim == 3:  # of the token that follows each one
+        logits = logits[torch.arange(len(logits)), read_tokens(model, batch)]
+    target = logits.argmax(dim=1)
     variants = row.composites(model.config.num_hidden_layers)
     if row.sweep:
         found = _explain_mixes(model, batch, target, [v.method for v in variants.values()])

@@ -24,6 +24,7 @@ class Subject:
     input: str  # the text, or where the image is from
     tokens: tuple[str, ...]
     label: str  # of the explained class
+    explains: str = "class"  # or the next token of a language model
 
 
 def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict:
@@ -51,6 +52,7 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict:
         },
         "epsilon": audit.epsilon,
         "target": audit.target,
+        "explains": subject.explains,
         "label": subject.label,
         "logit": audit.logit,
         "residual": audit.residual,

@@ -55,7 +55,7 @@ def _header(facts):
         "model": f"{facts['model']['name']} ({facts['model']['class']})",
         "input": facts["input"],
         "rules": f"{facts['composite']['name']}, epsilon {facts['epsilon']:g}",
-        "class": f"{facts['target']} ({facts['label']})",
+        facts["explains"]: f"{facts['target']} ({facts['label']})",
         "logit": signed(facts["logit"]),
         "residual": f"{signed(facts['residual'])}: the logit minus what the words received",
         "capture": f"the graph gives the model's logits to {error:.1e}, in float64",

@@ -1,0 +1,104 @@
+"""The commands explain the next token of a folder whose config names a causal language model."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoTokenizer, LlamaForCausalLM
+
+from benchmarks import models
+from benchmarks.figures import layers
+from numeric import attribute
+from numeric.layer_maps import LayerMap
+from tests import cases
+
+TEXT = "a fine film"
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint, tmp_path_factory):
+    place = tmp_path_factory.mktemp("language model") / "llama"
+    config = cases.family("llama", vocab_size=11, pad_token_id=0)[0].config
+    torch.manual_seed(3)
+    LlamaForCausalLM(config).save_pretrained(place)
+    names = {"model_input_names": ["input_ids", "attention_mask"]}
+    AutoTokenizer.from_pretrained(checkpoint, **names).save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def predicted(folder):
+    """The id and the word of the next token, the relevance of the text, and its maps."""
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer([TEXT], return_tensors="pt")
+    token = int(model(**inputs).logits[0, -1].argmax())
+    return token, tokenizer.decode([token]), attribute(model, inputs, "attnlrp").relevance[0]
+
+
+def test_explain_names_the_next_token_in_the_terminal_and_on_the_page(
+    run, folder, predicted, tmp_path
+):
+    _, word, relevance = predicted
+    files = "--html", tmp_path / "a.html", "--png", tmp_path / "a.png"
+    code, out, err = run("explain", folder, TEXT, "--layers", *files)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"attnlrp: why the next token {word!r}?\n")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert f"why the next token &#39;{word}&#39;?" in page
+    for value in relevance.tolist():
+        assert f"{value:+.4f}" in out
+        assert f"{value:+.4f}" in page
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.format == "PNG"
+
+
+def test_audit_names_it_in_the_terminal_on_the_page_and_in_the_file(
+    run, folder, predicted, tmp_path
+):
+    token, word, _ = predicted
+    files = "--html", tmp_path / "a.html", "--json", tmp_path / "a.json"
+    code, out, _ = run("audit", folder, TEXT, *files)
+    assert code == 0
+    assert f"next token  {token} ({word})" in out
+    assert f"<dt>next token</dt><dd>{token} ({word})</dd>" in (tmp_path / "a.html").read_text()
+    facts = json.loads((tmp_path / "a.json").read_text())
+    assert (facts["explains"], facts["target"], facts["label"]) == ("next token", token, word)
+
+
+def test_plan_and_attribute_take_it_too(run, folder, predicted, tmp_path):
+    token, _, relevance = predicted
+    assert run("plan", folder)[1].startswith("LlamaForCausalLM by attnlrp:")
+    (tmp_path / "texts.txt").write_text(f"dull\n{TEXT}\n")
+    where = "--output", tmp_path / "found"
+    assert run("attribute", tmp_path / "texts.txt", "--model", folder, *where)[0] == 0
+    parts = map(pq.read_table, (tmp_path / "found").glob("part-*.parquet"))
+    (row,) = (row for part in parts for row in part.to_pylist() if row["text"] == TEXT)
+    assert row["target"] == token
+    torch.testing.assert_close(torch.tensor(row["relevance"]), relevance)
+
+
+def test_a_classifier_is_still_one(checkpoint):
+    assert models.load(str(checkpoint)).explains == "class"
+
+
+def test_the_picture_of_layers_shows_signs_and_sizes(tmp_path):
+    """A column's largest relevance is red or blue, half of it is halfway to white."""
+
+    def pixels(values):
+        found = LayerMap("layers", ("0",), ("$a", "b", "c"), np.array(values)[:, None])
+        (tmp_path / "a.png").write_bytes(layers([found], "a title"))
+        with Image.open(tmp_path / "a.png") as picture:
+            image = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+        colours, counts = np.unique(image, axis=0, return_counts=True)
+        return {tuple(c): n for c, n in zip(colours.tolist(), counts.tolist(), strict=True)}
+
+    red, blue, pink = (255, 75, 75), (75, 75, 255), (255, 165, 165)
+    found = pixels([1.0, 0.5, 0.0])
+    assert found[red] > 1000
+    assert found[pink] == pytest.approx(found[red], rel=0.1)
+    assert blue not in found
+    assert pixels([-2.0, 0.0, 0.0])[blue] == pytest.approx(found[red], rel=0.1)
