@@ -5,6 +5,7 @@ from importlib import import_module
 _HOME = {
     "Attribution": "numeric.attribution",
     "attribute": "numeric.attribution",
+    "attribute_each": "numeric.attribution",
     "Audit": "numeric.auditing.audit",
     "audit": "numeric.auditing.audit",
     "assert_conserves": "numeric.auditing.testing",

@@ -13,11 +13,13 @@ from transformers import PreTrainedModel
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 from numeric.fast import scope
 from numeric.fast.propagation import Propagation, outside
-from numeric.inputs import Modules, check_code, choose, prepare
+from numeric.inputs import Modules, check_code, prepare
 from numeric.methods.integrated_gradients import integrated_gradients
 from numeric.methods.loo import leave_one_out
 from numeric.methods.lrp import lrp
 from numeric.methods.rollout import attention_rollout
+from numeric.readout import Readout
+from numeric.targets import Target
 
 METHODS = {
     "attnlrp": partial(lrp, composite=ATTNLRP),
@@ -34,8 +36,8 @@ class Attribution:
     """Relevance of every token for one logit per example; all in logits unless noted.
 
     relevance: (batch, token), 0 at padding
-    target: (batch,) explained class
-    logit: (batch,) its logit
+    target: (batch,) explained class, tag, token, or position; (batch, term) of a sum
+    logit: (batch,) its logit, or whatever else the target is
     residual: (batch,) logit minus the sum of relevance: what was absorbed or lost
     details: further tensors of the method, such as the completeness gap of Integrated Gradients
     inside: relevance at what modules return that were asked for (``at``), by path, in the order in
@@ -56,7 +58,7 @@ def attribute(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
     method: str | Composite = "attnlrp",
-    target: int | Sequence[int] | Tensor | None = None,
+    target: int | Sequence[int] | Tensor | Target | None = None,
     **options,
 ) -> Attribution:
     """How much each token, or position of an image, contributes to one logit of a model.
@@ -64,8 +66,9 @@ def attribute(
     ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
     processor's, (batch, channel, height, width).
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
-    None (the predicted class), a class, or one class per example; of a causal language model it is
-    the token that follows the last one.  The relevance of a token
+    None (what the model predicts), a class, or one class per example; of a language model, causal
+    or masked, a token; or a ``Target`` of ``numeric.targets``: a label at a column, a span, an
+    answer, a log-probability, or a sum or difference of these.  The relevance of a token
     under LRP is that of its word + position + type embedding before the first LayerNorm, summed
     over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit),
     ``share="word"`` and ``positions="signed"``, are those of the method's own function in
@@ -76,20 +79,46 @@ def attribute(
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
     UnassignedOperation (all functions without a rule).
     """
-    return explained(model, inputs, target, *resolve(method, options))
+    (found,) = explained(model, inputs, [target], *resolve(method, options))
+    return found
+
+
+def attribute_each(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    method: str | Composite = "attnlrp",
+    *,
+    targets: Sequence,
+    **options,
+) -> list[Attribution]:
+    """``attribute`` for each of ``targets``, which share what forward passes they can.
+
+    Rules, gradients and rollout take one forward pass in all, Leave-One-Out and Integrated
+    Gradients as many as for one target; every target then has a backward pass of its own.  The
+    relevance of a sum of targets is the sum of theirs, and ``attribute`` gives it for the price of
+    one.  Arguments and errors are those of ``attribute``; ValueError for no targets.
+    """
+    if not len(targets):
+        raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
+    return explained(model, inputs, targets, *resolve(method, options))
 
 
 def explained(
-    model, inputs, target, name: str, run: Callable, used: dict, *, modules: Modules | None = None
-) -> Attribution:
-    """What ``run(model, batch, choose)`` finds, between the checks that all methods share.
+    model, inputs, targets, name: str, run: Callable, used: dict, *, modules: Modules | None = None
+) -> list[Attribution]:
+    """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
 
     ``modules`` as in ``numeric.inputs.prepare``.
     """
     with outside(), torch.inference_mode(mode=False):
-        batch = prepare(model, inputs, target=target, modules=modules)
+        batch = prepare(model, inputs, targets=targets, modules=modules)
+        readout = Readout.of(model, batch, targets)
         with torch.autocast(batch.device.type, enabled=False):
-            relevance, chosen, logit, details = run(model, batch, partial(choose, target=target))
+            return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
+
+
+def _checked(model, batch, name, used, found) -> Attribution:
+    relevance, chosen, logit, details = found
     wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
     if wrong:
         raise ValueError(

@@ -7,6 +7,7 @@ ways, as plain operations on tensors; these are compiled.  Weights are attribute
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from threading import RLock
 
@@ -15,12 +16,16 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from axioms.composites import Composite
+from numeric import heads
 from numeric.attribution import composite_of, explained
 from numeric.fast.patches import is_altered
 from numeric.fast.rules import wide
 from numeric.fast.scope import check_stabiliser
-from numeric.inputs import Batch, check_model
+from numeric.heads import CLASSES, NEXT
+from numeric.inputs import Batch, check_model, read_tokens
 from numeric.methods.lrp import check_share, lrp
+from numeric.readout import Found, Rows
+from numeric.targets import Target
 
 
 class _Whole(Batch):
@@ -78,14 +83,22 @@ def compiled(
     graphs = None if disable else _Graphs(run, options)
     ended = []
 
+    head = heads.kind(model)
+
     def explain(inputs, target=None):
+        if not disable and (isinstance(target, Target) or head not in (CLASSES, NEXT)):
+            raise ValueError(
+                f"target={target!r}: graphs explain a class, or a language model's next token, of "
+                f"{type(model).__name__}: pass disable=True, or call attribute()"
+            )
         if ended:
             raise RuntimeError(
                 "the block of compiled() has ended, and with it the rules; call inside the block, "
                 "or open another"
             )
         quick = partial(graphs.run, target=target) if graphs else run
-        return explained(model, inputs, target, name, quick, used, modules=modules)
+        (found,) = explained(model, inputs, [target], name, quick, used, modules=modules)
+        return found
 
     try:
         yield explain
@@ -102,7 +115,7 @@ class _Graphs:
         self.found: dict[tuple, list[tuple[Callable, Callable]]] = {}
         self.turn = RLock()  # neither the tracer nor the compiler is for several threads
 
-    def run(self, model, batch, choose, target=None):
+    def run(self, model, batch, readout, target=None):
         """``lrp`` by a graph, which takes the class as an input, -1 being the predicted one."""
         mask = batch.attention_mask
         target = torch.as_tensor(-1 if target is None else target, device=mask.device)
@@ -111,9 +124,11 @@ class _Graphs:
         kind = _Whole if (mask == 1).all() else Batch
         with self.turn, torch.no_grad():
             if not self.found:  # refuses what has no rule; then slopes at zero are known
-                self.plain(model, batch, choose)
+                list(self.plain(model, batch, readout))
             relevance, logits = self._graph(model, kind, inputs)(*inputs.values())
-        return relevance, *choose(logits), {}
+        rows = Rows(logits, None)
+        (chosen,) = _one_row(readout).choose(rows).targets
+        yield Found(relevance, chosen.target, chosen.of(rows), {})
 
     def _graph(self, model, kind, inputs):
         tensors = list(inputs.values())
@@ -135,17 +150,42 @@ class _Graphs:
 
     def _both_ways(self, model, kind, names, *tensors):
         inputs = dict(zip(names, tensors, strict=True))
-        target, seen = inputs.pop("target"), []
+        target = inputs.pop("target")
+        readout = _Traced(kind(**inputs), target)
+        (found,) = self.plain(model, readout.batch, readout)
+        return found.relevance, *readout.seen
 
-        def choose(logits):
-            logits = wide(logits)
-            given = target.clamp(max=logits.shape[1] - 1)  # out of range is refused behind it
-            chosen = torch.where(target < 0, logits.argmax(dim=1), given)
-            seen.append(logits.detach())
-            return chosen, logits.gather(1, chosen[:, None])[:, 0]
 
-        relevance, *_ = self.plain(model, kind(**inputs), choose)
-        return relevance, *seen
+class _Traced:
+    """A ``Readout`` of one target, a class that is an input of the graph; it looks at no values."""
+
+    def __init__(self, batch, target):
+        self.batch, self.target, self.seen = batch, target, []
+        self.targets = [self]
+
+    def run(self, model, inputs, *, settle):
+        head = heads.kind(model)
+        logits = settle(heads.read(model, model(**inputs), of=head))
+        if head == NEXT:
+            example = torch.arange(len(logits), device=logits.device)
+            logits = logits[example, read_tokens(model, self.batch)]
+        return Rows(logits, None)
+
+    def choose(self, rows):
+        logits = wide(rows.logits.detach())
+        self.seen.append(logits[:, None])
+        given = self.target.clamp(max=logits.shape[1] - 1)  # out of range is refused behind it
+        self.target = torch.where(self.target < 0, logits.argmax(dim=1), given)
+        return self
+
+    def of(self, rows):
+        return wide(rows.logits).gather(1, self.target[:, None])[:, 0]
+
+
+def _one_row(readout):
+    """The same of logits of which only the row is left that is read."""
+    targets = [replace(each, row=torch.zeros_like(each.row)) for each in readout.targets]
+    return replace(readout, targets=targets)
 
 
 def _serves(graph) -> Callable:

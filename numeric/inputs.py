@@ -1,7 +1,7 @@
 """What a user passes in, checked once, before anything runs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from numeric.fast import families, patches
+from numeric.targets import problems as target_problems
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 PIXELS = "pixel_values"
@@ -70,15 +71,15 @@ def prepare(
     model: nn.Module,
     inputs: Mapping[str, Tensor],
     *,
-    target=None,
+    targets: Sequence = (),
     modules: Modules | None = None,
 ) -> Batch:
     """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
 
     Refuses a model in train mode, missing or unknown keys, wrong shapes, ids outside the
     vocabulary, more tokens than the model has positions, examples without tokens, a mask over
-    the token that the model reads, and a ``target`` that cannot be classes.  ``modules`` are those
-    of the model, if they are known from ``check_model``.
+    the token that the model reads, and ``targets`` that are none for any model.  ``modules`` are
+    those of the model, if they are known from ``check_model``.
     """
     modules = _modules(model) if modules is None else modules
     images = getattr(model, "main_input_name", "") == PIXELS
@@ -87,7 +88,7 @@ def prepare(
     if not problems:
         batch = _to_images(model, inputs) if images else _to_batch(model, inputs)
         problems = [] if images else list(_value_problems(model, batch, modules))
-        problems += _target_problems(target, len(batch.attention_mask))
+        problems += target_problems(targets, len(batch.attention_mask))
     if problems:
         raise ValueError("\n".join(problems))
     return batch
@@ -151,16 +152,16 @@ def read_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
     """
     reads, mask = families.reads(model), batch.attention_mask
     if families.is_causal(model):
-        return _last(mask == 1)
+        return last(mask == 1)
     if reads == families.FIRST:
         return mask.new_zeros(len(mask), dtype=torch.int64)
     if reads is None:
         return None
     pad = model.config.get_text_config().pad_token_id
-    return _last(torch.ones_like(mask) if pad is None else batch.input_ids != pad)
+    return last(torch.ones_like(mask) if pad is None else batch.input_ids != pad)
 
 
-def _last(present):
+def last(present: Tensor) -> Tensor:
     """The last column of every row in which there is something."""
     return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
 
@@ -329,64 +330,3 @@ def _range_problems(name, ids, size):
             f"example {example}, token {token}; the model has 0 to {size - 1}: is this the "
             "model's own tokenizer?"
         )
-
-
-def read_logits(model: nn.Module, batch: Batch, output) -> Tensor:
-    """The logits that are explained: (batch, class), of a language model at the last real token.
-
-    Raises ValueError for a model that gives none under that name.
-    """
-    logits = getattr(output, "logits", None)
-    if logits is None:
-        raise ValueError(
-            f"{type(model).__name__} gives {', '.join(output)} and no logits; only classifiers and "
-            "causal language models can be explained"
-        )
-    if logits.ndim != 3 or not families.is_causal(model):
-        return logits
-    return logits[torch.arange(len(logits), device=logits.device), read_tokens(model, batch)]
-
-
-def choose(logits: Tensor, target) -> tuple[Tensor, Tensor]:
-    """The explained class and its logit, (batch,) each; ``target`` as in ``attribute``.
-
-    Raises ValueError for non-finite logits and for classes that the model does not have.
-    """
-    if logits.ndim != 2:
-        raise ValueError(
-            f"logits have shape {tuple(logits.shape)}; only classifiers, with logits "
-            "(batch, class), and causal language models can be explained"
-        )
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    broken = (~logits.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
-    if broken:
-        raise ValueError(
-            f"non-finite logits in examples {broken}: {logits[broken[0]].tolist()}; check the "
-            "weights, or load the model in float32"
-        )
-    size, classes = logits.shape
-    if target is None:
-        chosen = logits.detach().argmax(dim=1)
-    else:
-        chosen = torch.as_tensor(target, device=logits.device).long().expand(size).clone()
-        check_classes(chosen, classes)
-    return chosen, logits.gather(1, chosen[:, None])[:, 0]
-
-
-def check_classes(target: Tensor, classes: int) -> None:
-    """Raises ValueError for what is no class; on a GPU an index out of range ends the process."""
-    wrong = target[(target < 0) | (target >= classes)].unique().tolist()
-    if wrong:
-        raise ValueError(f"target {wrong} out of range; the model has classes 0 to {classes - 1}")
-
-
-def _target_problems(target, size):
-    try:
-        classes = torch.zeros(()).long() if target is None else torch.as_tensor(target)
-    except (TypeError, ValueError, RuntimeError):  # neither numbers nor a table of numbers
-        classes = torch.empty(())
-    no_integers = classes.is_floating_point() or classes.is_complex() or classes.dtype == torch.bool
-    if no_integers or classes.ndim > 1:
-        yield f"target={target!r}: pass None, an int, or one int per example"
-    elif classes.ndim == 1 and len(classes) != size:
-        yield f"target has {len(classes)} entries for {size} examples; pass one per example"

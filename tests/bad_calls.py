@@ -240,7 +240,7 @@ CALLS = {
     ),
     "logits of tokens": (
         made(cases.perturbed, BertForTokenClassification),
-        "logits have shape (2, 6, 3); only classifiers, with logits (batch, class)",
+        "every token has a tag: pass at\nBertForTokenClassification is logit(tag, at=column)"
     ),
     "no logits": (
         made(cases.perturbed, BertModel), "is a BertModel; pass a Transformers sequence classifier",

@@ -198,13 +198,13 @@ def test_without_padding_id_one_text_runs_at_several_nodes(name):
 @pytest.fixture
 def shapes(monkeypatch):
     """(copy, token) of what the model runs on its path, without what only counts bytes."""
-    found, real = [], Path.logits
+    found, real = [], Path.rows
 
-    def noted(path, words, rest):
+    def noted(path, texts, words, rest):
         found.append(tuple(words.shape[:2]))
-        return real(path, words, rest)
+        return real(path, texts, words, rest)
 
-    monkeypatch.setattr(Path, "logits", noted)
+    monkeypatch.setattr(Path, "rows", noted)
     return found
 
 
@@ -292,7 +292,7 @@ def test_counting_keeps_nothing():
 
 def test_the_model_is_left_as_it_was_by_an_error_on_the_way(tiny, batch, monkeypatch):
     before = snapshot(tiny)
-    monkeypatch.setattr(torch.autograd, "grad", lambda *_: 1 / 0)
+    monkeypatch.setattr(torch.autograd, "grad", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         attribute(tiny, batch, METHOD)
     assert_same(before, snapshot(tiny))

@@ -222,7 +222,7 @@ BAD = {
     ),
     "own attention": (with_own_attention, plain, {}, "no attention that is known", "BertSelf"),
     "logits of tokens": (
-        lambda: cases.perturbed(BertForTokenClassification), plain, {}, "(batch, class)",
+        lambda: cases.perturbed(BertForTokenClassification), plain, {}, "every token has a tag",
     ),
     "causal": (
         lambda: cases.tiny_bert(is_decoder=True), plain, {}, "one key only in examples [0, 1]",

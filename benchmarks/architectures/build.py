@@ -19,7 +19,7 @@ TASKS = {
     "causal language modelling": transformers.AutoModelForCausalLM,
     "image classification": transformers.AutoModelForImageClassification,
 }
-CAUSAL, ANSWERS, IMAGES = "causal language modelling", "question answering", "image classification"
+_CLASSES, TAGS, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
 
 UNFIT = {
     "bros": "reads the boxes of words",

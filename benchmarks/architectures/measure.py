@@ -12,8 +12,18 @@ from torch import Tensor, nn
 from transformers.utils import logging
 
 from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
-from benchmarks.architectures.build import CAUSAL, Unfit, build, float64, inputs
-from numeric import attribute
+from benchmarks.architectures.build import (
+    ANSWERS,
+    CAUSAL,
+    MASKED,
+    TAGS,
+    TASKS,
+    Unfit,
+    build,
+    float64,
+    inputs,
+)
+from numeric import attribute, targets
 from numeric.auditing.audit import audit
 
 SECONDS = 120
@@ -35,14 +45,14 @@ class Found:
 
 def explained(model: nn.Module, batch: Mapping, task: str) -> float:
     """0 if AttnLRP gives finite relevance that is not all 0, else 1."""
-    found = attribute(model, batch, "attnlrp").relevance
+    found = attribute(model, batch, "attnlrp", TARGETS[task]).relevance
     return float(not (found.isfinite().all() and found.any()))
 
 
 def conserved(model: nn.Module, batch: Mapping, task: str) -> float:
     """What CP-LRP loses of the logit when nothing is added anywhere, as a part of the logit."""
     with without_shifts(model):
-        found = attribute(model, batch, "cp-lrp")
+        found = attribute(model, batch, "cp-lrp", TARGETS[task])
     return (found.residual / found.logit).abs().max().item()
 
 
@@ -55,8 +65,9 @@ def audited(model: nn.Module, batch: Mapping, task: str) -> float:
     one = {key: value[:1] for key, value in batch.items()}
     errors = []
     for composite, epsilon in ((ATTNLRP, 0.0), (ATTNLRP, 0.125), (CP_LRP, 0.0)):
-        fast = attribute(model, one, composite, epsilon=epsilon).relevance[0]
-        found = audit(model, one, composite, epsilon=epsilon)
+        options = {"target": TARGETS[task], "epsilon": epsilon}
+        fast = attribute(model, one, composite, **options).relevance[0]
+        found = audit(model, one, composite, **options)
         gap = abs(sum(found.by_cause().values()) - found.residual) / abs(found.logit)
         errors += [_difference(torch.from_numpy(found.relevance), fast), gap]
     return max(errors)
@@ -64,15 +75,19 @@ def audited(model: nn.Module, batch: Mapping, task: str) -> float:
 
 def left_out(model: nn.Module, batch: Mapping, task: str) -> float:
     """How far Leave-One-Out is from one forward pass per token, as anyone would write it."""
-    found = attribute(model, batch, "loo")
+    found = attribute(model, batch, "loo", TARGETS[task])
     naive = torch.zeros_like(found.relevance)
     for example, token in batch["attention_mask"].nonzero().tolist():
         mask = batch["attention_mask"].clone()
         mask[example, token] = 0
-        changed = logits(model, {**batch, "attention_mask": mask}, batch, task)
-        naive[example, token] = found.logit[example] - changed[example, found.target[example]]
+        changed = logit(model, {**batch, "attention_mask": mask}, batch, task, found.target)
+        naive[example, token] = found.logit[example] - changed[example]
     return _difference(naive, found.relevance)
 
+
+PLACE = 2
+TARGETS = dict.fromkeys(TASKS) | dict.fromkeys((TAGS, MASKED), targets.logit(at=PLACE))
+"""What is explained: what is predicted, at one token where every token has a prediction."""
 
 COLUMNS = {
     "explained": (explained, 0.0),
@@ -83,14 +98,18 @@ COLUMNS = {
 """What is measured, and the largest error that counts as none."""
 
 
-def logits(model: nn.Module, changed: Mapping, batch: Mapping, task: str) -> Tensor:
-    """The row of logits that is explained: of a causal model, that of the last real token."""
+def logit(model: nn.Module, changed: Mapping, batch: Mapping, task: str, target: Tensor) -> Tensor:
+    """What is explained, (batch,), of a batch that was changed."""
     with torch.no_grad():
-        found = model(**changed).logits
-    if task != CAUSAL:
-        return found
-    last = batch["attention_mask"].sum(dim=1) - 1
-    return found[torch.arange(len(found)), last]
+        found = model(**changed)
+    every = torch.arange(len(target))
+    if task == ANSWERS:
+        return found.start_logits[every, target[:, 0]] + found.end_logits[every, target[:, 1]]
+    if task in (TAGS, MASKED):
+        return found.logits[every, PLACE, target]
+    if task == CAUSAL:
+        return found.logits[every, batch["attention_mask"].sum(dim=1) - 1, target]
+    return found.logits[every, target]
 
 
 def _difference(a, b):

@@ -20,7 +20,8 @@ two small layers in float64, and what holds of its explanations.
 `--only gemma2`.
 
 - **runs**: the small model could be built and run on two texts, one of them padded, or two images.
-- **explained**: `attribute(model, inputs, "attnlrp")` gives finite relevance.
+- **explained**: `attribute(model, inputs, "attnlrp")` gives finite relevance of what is predicted:
+  a class, the next token, both ends of an answer; of a tag and of a masked token at column 2.
 - **conserves**: with every bias and every shift of a norm set to 0, the relevance of CP-LRP adds up
   to the logit, to {conserves:.0e} of it.
 - **audited**: AttnLRP (with ε = 0 and 1/8) and CP-LRP are what the NumPy rules give on the recorded

@@ -17,13 +17,16 @@ from axioms.graph import LEAVES, MOVE, topological
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
 from numeric.auditing.holding import hold
+from numeric.auditing.meanings import LOGARITHM
 from numeric.auditing.nodes import FIXED, POSITION, TYPE, WORD
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
 from numeric.fast.propagation import check_overrides
-from numeric.inputs import choose, prepare
+from numeric.inputs import prepare
 from numeric.methods.lrp import read
+from numeric.readout import Chosen, Readout, Rows
 from numeric.reference import evaluate
+from numeric.targets import Target
 
 OF_LEAVES = {
     POSITION: "position embedding",
@@ -38,6 +41,7 @@ ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 class Audit:
     """What happened to the relevance of one logit; all in logits unless noted.
 
+    target: its class, tag, token or position, or those of all terms of a sum
     relevance: (token,) at the whole embedding, before the first operation on it
     residual: logit minus what the words received: the causes and the other leaves add up to it
     forward_error: largest difference of the captured graph's logits, in float64, from the model's
@@ -48,7 +52,7 @@ class Audit:
     model: str
     composite: Composite
     epsilon: float
-    target: int
+    target: int | list[int]
     logit: float
     relevance: np.ndarray
     residual: float
@@ -71,6 +75,8 @@ class Audit:
             if leaf.attributes["role"] != WORD:
                 name = OF_LEAVES[leaf.attributes["role"]]
                 found[name] = found.get(name, 0.0) + float(r.sum())
+        if beside := self.logit - self.ledger.started:
+            found[LOGARITHM] = beside
         found[ledgers.NUMERICAL] = sum(line.numerical for line in self.ledger.lines)
         return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
 
@@ -94,7 +100,7 @@ def audit(
     inputs: Mapping[str, Tensor],
     composite: Composite = ATTNLRP,
     *,
-    target: int | None = None,
+    target: int | Target | None = None,
     epsilon: float = 0.0,
 ) -> Audit:
     """Captures a stock model on one example and accounts for its relevance in float64 (Eqs. 1-5).
@@ -113,11 +119,12 @@ def audit(
         )
     scope.check_stabiliser(epsilon)
     refuse(model)
-    batch = prepare(model, inputs, target=target)
+    batch = prepare(model, inputs, targets=[target])
     _one_text(batch)
-    captured = capture(model, batch)
-    own = captured.logits.double()
-    target = int(choose(own, target)[0])
+    readout = Readout.of(model, batch, [target])
+    captured = capture(model, batch, readout)
+    own = captured.rows.logits.double()
+    (chosen,) = readout.to("cpu").choose(captured.rows._replace(logits=own)).targets
     notes = tuple(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
     root = hold(captured.root, composite)
@@ -125,10 +132,9 @@ def audit(
     check_overrides(composite, [_operation(x) for x in order if x.op not in (*LEAVES, MOVE)])
     values = evaluate.forward(order, captured.values)
     logits = values[root]
-    error = float(abs(logits - own.numpy()).max())
+    error = float(abs(logits.reshape(own.shape) - own.numpy()).max())
     _check_logits(model, error, own)
-    start = np.zeros(logits.shape)
-    start[0, target] = logits[0, target]
+    logit, start = _start(chosen, captured.rows, logits)
     found = ledgers.ledger(order, captured.values, values, composite, start, eps=epsilon)
     clock["verdicts"] = time.perf_counter()
     absorbed = {(x.node, c): amount for x in found.lines for c, amount in x.absorbed.items()}
@@ -148,10 +154,10 @@ def audit(
         model=type(model).__name__,
         composite=composite,
         epsilon=epsilon,
-        target=target,
-        logit=float(logits[0, target]),
+        target=chosen.target[0].tolist(),
+        logit=logit,
         relevance=_by_token(captured, found, batch),
-        residual=float(logits[0, target]) - float(sum(r.sum() for r in words)),
+        residual=logit - float(sum(r.sum() for r in words)),
         captured=captured,
         ledger=found,
         forward_error=error,
@@ -160,6 +166,15 @@ def audit(
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
         notes=notes,
     )
+
+
+def _start(chosen: Chosen, rows: Rows, logits: np.ndarray) -> tuple[float, np.ndarray]:
+    """The explained number, and the relevance of the logits: each times its gradient."""
+    values = torch.from_numpy(logits).reshape(rows.logits.shape).requires_grad_()
+    number = chosen.of(rows._replace(logits=values)).sum()
+    with torch.no_grad():
+        (gradient,) = torch.autograd.grad(number, values)
+        return float(number), (gradient * values).reshape(logits.shape).numpy()
 
 
 def _by_token(captured, found, batch):

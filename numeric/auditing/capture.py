@@ -5,22 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.graph import LEAVES, Node, topological
+from numeric import heads
 from numeric.auditing.nodes import TYPE
 from numeric.auditing.recorder import Recorder
 from numeric.fast.entries import Entry
 from numeric.fast.propagation import outside
-from numeric.inputs import Batch, read_logits
+from numeric.inputs import Batch
+from numeric.readout import Readout, Rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Capture:
-    """A graph whose root is the logits, (example, class), with the values of its leaves.
+    """A graph whose root are logits, with the values of its leaves.
 
-    logits: those of the model itself
+    These are (example, class), or (example, row, class) where there are several rows.
+    rows: the same from the model itself, with an axis of rows
     values: of every leaf, on the CPU
     entries: where words or pixels enter, each with the node of the whole embedding
     signatures: by layer, the digest of its operations and how they are connected; sizes and
@@ -28,7 +30,7 @@ class Capture:
     """
 
     root: Node
-    logits: Tensor
+    rows: Rows
     values: Mapping[Node, object]
     entries: tuple[tuple[Entry, Node], ...]
     signatures: Mapping[int | None, str]
@@ -38,18 +40,26 @@ class Capture:
         return topological(self.root)
 
 
-def capture(model: PreTrainedModel, batch: Batch) -> Capture:
+def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) -> Capture:
     """The operations of ``model`` on this batch; the model is left as it was.
 
     Fused attention is recorded as a product, a softmax and a product.
     Raises UnassignedOperation for functions outside of the closed table, all of them listed with
     their places, and ValueError for a model that fails by itself.
     """
+    readout = readout or Readout.of(model, batch, [None])
+    ends: list[Node] = []
+
+    def settle(logits):
+        logits = recorder.settle(logits)
+        ends.append(recorder.node_of(logits))
+        return logits
+
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         recorder = Recorder(model)
         with torch.autocast(model.device.type, enabled=False), recorder:
-            logits = recorder.settle(read_logits(model, batch, _run(model, batch)))
-            root = recorder.node_of(logits)
+            rows = _run(model, batch, readout, settle)
+    (root,) = ends
     for leaf, entry in recorder.words.items():
         if entry not in recorder.lookups:  # token types that are looked up among words
             leaf.attributes["role"] = TYPE
@@ -57,16 +67,18 @@ def capture(model: PreTrainedModel, batch: Batch) -> Capture:
     values = {x: recorder.values[x].cpu() for x in topological(root) if x.op in LEAVES}
     return Capture(
         root=root,
-        logits=logits.detach().cpu(),
+        rows=Rows(*(None if x is None else x.detach().cpu() for x in rows)),
         values=values,
         entries=entries,
         signatures=_signatures(recorder.trace),
     )
 
 
-def _run(model, batch):
+def _run(model, batch, readout, settle):
     try:
-        return model(**batch.arguments())
+        return readout.run(model, batch.arguments(), settle=settle)
+    except heads.NoLogits:
+        raise
     except Exception as error:  # whatever the model's own code raises
         raise ValueError(
             f"{type(model).__name__} itself fails on this input ({error}); audit a model that runs"

@@ -3,6 +3,9 @@
 from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
 from numeric.auditing.ledger import NUMERICAL
 
+LOGARITHM = "log-softmax"
+"""What a log-probability is beside what its logits receive."""
+
 MEANINGS = {
     TAYLOR: "not conserved by Eq. 5 at a softmax",
     BIAS: "kept by biases of linear layers and fixed terms of sums",
@@ -12,5 +15,6 @@ MEANINGS = {
     "position embedding": "ends in positions, which are no words",
     "token type embedding": "ends in token types, which are no words",
     "fixed entries": "ends in entries that are learned or fixed, such as attention sinks",
+    LOGARITHM: "a log-probability without what its logits receive: minus the entropy",
     NUMERICAL: "rounding of float64",
 }

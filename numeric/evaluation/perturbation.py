@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from numeric.inputs import Batch
 from numeric.methods.chunks import AUTO
 from numeric.methods.masking import masked_logits
+from numeric.readout import Readout
 
 ORDERS = {"morf": True, "lerf": False}
 """Most relevant first, least relevant first: whether relevance falls along the order."""
@@ -94,15 +95,15 @@ def perturbation_curves(
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
         keeps.append(present[example] & (step_of[example] > step[:, None]))
     first, copy = _distinct(example.repeat(len(keeps)), torch.cat(keeps))
-    values = masked_logits(
+    (values,) = masked_logits(
         model,
         batch,
         example.repeat(len(keeps))[first],
         torch.cat(keeps)[first],
-        target,
+        Readout.of(model, batch, [target]),
         batch_size=batch_size,
         memory=memory,
-    )
+    ).mT
     logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
     logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))
     curves = map(Curve, logits)

@@ -30,7 +30,8 @@ from numeric.fast import families
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
 from numeric.fast.propagation import Block, outside
-from numeric.inputs import choose, prepare
+from numeric.inputs import prepare
+from numeric.readout import Readout, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +113,7 @@ def softmax_errors(model: nn.Module, inputs, *, target=None) -> SoftmaxErrors:
 def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
     """What every key of every attention row gets, by layer; arguments as in `softmax_errors`."""
     with outside(), torch.inference_mode(mode=False):
-        batch = prepare(model, inputs, target=target)
+        batch = prepare(model, inputs, targets=[target])
         with torch.autocast(batch.device.type, enabled=False):
             seen, gradients = _observe(model, batch, target)
             present = batch.attention_mask == 1
@@ -135,9 +136,10 @@ def _observe(model, batch, target):
     with torch.enable_grad(), _Observer(model) as observer:
         logits = model(**batch.arguments()).logits
     with torch.enable_grad():
-        _, logit = choose(logits, target)
+        rows = Rows(logits[:, None], None)
+        (chosen,) = Readout.of(model, batch, [target]).choose(rows).targets
         outs = [layer.out for layer in observer.seen]
-        return observer.seen, torch.autograd.grad(logit.sum(), outs)
+        return observer.seen, torch.autograd.grad(chosen.of(rows).sum(), outs)
 
 
 class _Observer(Block):

@@ -29,6 +29,10 @@ class Entry:
     token_type: Tensor | None = None
     eps: float = 0.0
 
+    def whole(self) -> dict[str, Tensor]:
+        """The embedding in float32 or wider."""
+        return {"embedding": rules.wide(self.embedding.detach())}
+
     def parts(self) -> dict[str, Tensor]:
         """What adds up to the embedding, less the share of the stabiliser at that sum.
 

@@ -25,7 +25,9 @@ from numeric.fast import at_output, attention, families, patches, scope
 from numeric.fast.places import LAYER
 from numeric.fast.propagation import check_overrides, outside
 from numeric.fast.rules import wide
-from numeric.inputs import Batch, choose, prepare, read_logits
+from numeric.inputs import Batch, prepare
+from numeric.readout import Readout
+from numeric.targets import Target
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value
@@ -33,7 +35,7 @@ class Sweep:
     """Relevance of every token under every composite; all in logits.
 
     relevance: (composite, batch, token), 0 at padding
-    target: (batch,) explained class, the same for all
+    target: explained class, as of ``Attribution``, the same for all
     logit: (composite, batch) its logit, which rounds as the composite's rules do
     residual: (composite, batch) logit minus the sum of relevance: what was absorbed or lost
     """
@@ -56,7 +58,7 @@ def sweep(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
     composites: Sequence[Composite],
-    target: int | Sequence[int] | Tensor | None = None,
+    target: int | Sequence[int] | Tensor | Target | None = None,
 ) -> Sweep:
     """Relevance by each of ``composites`` in the limit epsilon -> 0 (Eqs. 1, 3, 4, 5).
 
@@ -71,7 +73,7 @@ def sweep(
     if not composites:
         raise ValueError("composites is empty; pass at least one, such as [ATTNLRP, CP_LRP]")
     with outside(), torch.inference_mode(mode=False):
-        batch = prepare(model, inputs, target=target)
+        batch = prepare(model, inputs, targets=[target])
         with torch.autocast(batch.device.type, enabled=False):
             relevance, chosen, logit = _relevance(model, batch, composites, target)
     wrong = (~relevance.isfinite()).any(dim=2).nonzero().tolist()
@@ -88,29 +90,32 @@ def sweep(
 
 def _relevance(model, batch: Batch, composites, target):
     layers = _layers(model)
-    rules, cuts, logits = _forward(model, batch, layers, composites[0])
+    readout = Readout.of(model, batch, [target])
+    rules, cuts, rows = _forward(model, batch, layers, composites[0], readout)
+    readout = readout.choose(rows)
+    (chosen,) = readout.targets
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for n, (composite, factors) in enumerate(_groups(model, rules.recorded, layers, composites)):
         if n:
-            rules, cuts, logits = _forward(model, batch, layers, composite)
-        target, logit = choose(logits, target)
+            rules, cuts, rows = _forward(model, batch, layers, composite, readout)
+        logit = chosen.of(rows)
         embedding = rules.entry.embedding
         whole = wide(embedding.detach())
         for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
             (c,) = torch.autograd.grad(end, embedding, c, retain_graph=True)
             found |= dict.fromkeys(numbers, ((whole * c).sum(dim=-1), logit.detach()))
     relevance, logit = zip(*(found[n] for n in range(len(composites))), strict=True)
-    return torch.stack(relevance), target, torch.stack(logit)
+    return torch.stack(relevance), chosen.target, torch.stack(logit)
 
 
-def _forward(model, batch, layers, composite):
+def _forward(model, batch, layers, composite, readout):
     """One forward pass, cut at ``layers``, whose attention steps keep the plain gradient."""
     twin = patches.twin(model)
     with scope.applied(twin, _without_attention_step(composite)) as rules, torch.enable_grad():
         rules.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, *paths) for paths in layers]
-        logits = rules.end(read_logits(twin, batch, twin(**batch.arguments())))
-    return rules, cuts, logits
+        rows = readout.run(twin, batch.arguments(), settle=rules.end)
+    return rules, cuts, rows
 
 
 def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Iterator:

@@ -1,1 +1,1 @@
-"""Attribution methods: (model, batch, choose, options) -> relevance, target, logit, details."""
+"""Attribution methods: (model, batch, readout, options) -> one Found for every target."""

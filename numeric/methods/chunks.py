@@ -6,7 +6,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from numeric.fast import families
+from numeric.heads import MASKED, NEXT, kind
 
 AUTO = "auto"
 ON_CPU = 1 << 26
@@ -46,10 +46,13 @@ def chunks(
         order = order[size:]
 
 
-def bytes_of_a_copy(model, tokens: Tensor, *, keys: Tensor, kept: Tensor) -> Tensor:
+def bytes_of_a_copy(
+    model, tokens: Tensor, *, keys: Tensor, kept: Tensor, rows: int | None = None
+) -> Tensor:
     """Most bytes that one copy holds at once in a forward pass without gradients, about.
 
     tokens: (copy,) that run   keys: (copy,) that are attended to   kept: (copy,) cached before
+    rows: those of which a language model gives logits; None: all tokens
     The widest moment of a layer: both sides of the activation in the MLP or, where scores are
     spelled out, three sets of them; beside it the stream, queries, keys, values and the cache.
     """
@@ -57,8 +60,9 @@ def bytes_of_a_copy(model, tokens: Tensor, *, keys: Tensor, kept: Tensor) -> Ten
     layers = _size(model.config.get_text_config(), "num_hidden_layers")
     scores = 3 * heads * tokens * keys
     held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
-    if families.is_causal(model):  # every token has logits, which come after the layers
-        held = held.maximum(tokens * 2 * _size(model.config.get_text_config(), "vocab_size"))
+    if kind(model) in (NEXT, MASKED):  # logits come after the layers
+        words = _size(model.config.get_text_config(), "vocab_size")
+        held = held.maximum(2 * words * (tokens if rows is None else torch.full_like(tokens, rows)))
     return held * model.dtype.itemsize
 
 

@@ -10,9 +10,10 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from numeric.fast import families
-from numeric.inputs import Batch, first_map, read_logits, read_tokens
+from numeric.inputs import first_map, read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import reuse, whole
+from numeric.readout import Found, Readout, Rows
 
 BASELINES = ("zero", "pad")
 DOUBLINGS = 3  # of the number of nodes, at most
@@ -28,6 +29,7 @@ class Path:
     end: Tensor  # (batch, token, channel)
     rest: dict[str, Tensor]  # (batch, token) each
     length: Tensor  # (batch,) tokens that run: all but the padding at one side
+    readout: Readout
 
     def columns(self, text: Tensor) -> slice:
         """Those that the longest of ``text`` needs."""
@@ -42,21 +44,20 @@ class Path:
         words = (self.start + alpha[:, None, None] * (end - self.start)).to(end.dtype)
         return words, {key: x[text, columns] for key, x in self.rest.items()}
 
-    def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        """Those embeddings, and the logits (copy, class)."""
+    def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
+        """Those embeddings, and what the head gives."""
         words, rest = self.inputs(text, alpha)
         words.requires_grad_(torch.is_grad_enabled())
         given = words.clone()  # which code in place may change
-        return words, self.logits(given, rest)
+        return words, self.rows(text, given, rest)
 
-    def logits(self, words: Tensor, rest: dict[str, Tensor]) -> Tensor:
+    def rows(self, text: Tensor, words: Tensor, rest: dict[str, Tensor]) -> Rows:
         """Of known decoders from the last column, as their code reads it where there are no ids."""
         if self.reads == families.LAST:
             run = self.model.base_model
             hidden = run(inputs_embeds=words, use_cache=False, **rest).last_hidden_state
-            return self.model.score(hidden[:, -1])
-        output = self.model(inputs_embeds=words, **rest)
-        return read_logits(self.model, Batch(rest["attention_mask"]), output)
+            return Rows(self.model.score(hidden[:, -1:]), None)
+        return self.readout.run(self.model, {"inputs_embeds": words, **rest}, text)
 
     def groups(self) -> list[Tensor]:
         """Texts that run together: all of a known model, which minds no padding."""
@@ -68,7 +69,7 @@ class Path:
 def integrated_gradients(
     model,
     batch,
-    choose,
+    readout,
     *,
     steps: int = 32,
     tolerance: float | None = None,
@@ -99,33 +100,39 @@ def integrated_gradients(
         raise ValueError(f"tolerance={tolerance!r}: pass a number of logits above 0, or None")
     _check_inputs(model, batch)
     with torch.no_grad():
-        kept = whole(model, batch)
-        target, logit = choose(kept.logits)
+        kept = whole(model, batch, readout)
+        targets = readout.choose(kept.rows).targets
+        logits = [each.of(kept.rows) for each in targets]
         reuse(kept, projections=False)
-        path = _path(kept, batch, baseline)
-        path = path if kept.reads else _that_reads_alike(path, kept.logits)
+        path = _path(kept, batch, baseline, readout)
+        path = path if kept.reads else _that_reads_alike(path, targets, kept.rows)
         groups = path.groups()
-        baseline_logit, gap = torch.zeros_like(logit), torch.zeros_like(logit)
+        logit = torch.stack(logits)
+        start, gap = torch.zeros_like(logit), torch.zeros_like(logit)
         for texts in groups:
-            _, at_start = path.run(texts, torch.zeros_like(logit[texts]))
-            at_start = at_start.gather(1, target[texts, None])[:, 0]
-            baseline_logit[texts] = at_start.to(logit.dtype)
-        relevance = _wide(torch.zeros_like(path.end[..., 0]))
-        limits = {"batch_size": batch_size, "memory": memory, "device": target.device}
+            _, rows = path.run(texts, torch.zeros_like(logit[0, texts]))
+            start[:, texts] = torch.stack([each.of(rows, texts) for each in targets]).to(
+                start.dtype
+            )
+        relevance = _wide(torch.zeros_like(path.end[..., 0])).repeat(len(targets), 1, 1)
+        limits = {"batch_size": batch_size, "memory": memory, "device": batch.device}
         for nodes in (steps * 2**n for n in range(DOUBLINGS + 1)):
             for texts in groups:
-                found = _integrate(path, texts, target, nodes, **limits)
-                relevance[texts] = found
+                found = _integrate(path, texts, targets, nodes, **limits)
+                relevance[:, texts] = found
                 present = batch.attention_mask[texts]
-                gap[texts] = (logit - baseline_logit)[texts] - (found * present).sum(dim=1)
-            far = gap.abs() > (math.inf if tolerance is None else tolerance)
+                gap[:, texts] = (logit - start)[:, texts] - (found * present).sum(dim=2)
+            far = (gap.abs() > (math.inf if tolerance is None else tolerance)).any(dim=0)
             groups = [left for texts in groups if len(left := texts[far[texts]])]
-    return relevance, target, logit, {"baseline_logit": baseline_logit, "completeness_gap": gap}
+    for n, each in enumerate(targets):
+        details = {"baseline_logit": start[n], "completeness_gap": gap[n]}
+        yield Found(relevance[n], each.target, logit[n], details)
 
 
-def _integrate(path, texts, target, steps, **limits):
-    """The path's length in every channel, times the mean gradient along it: (text, token)."""
-    total = _wide(torch.zeros_like(path.end[texts]))
+def _integrate(path, texts, targets, steps, **limits):
+    """The path's length in every channel, times the mean gradient: (target, text, token)."""
+    totals = [_wide(torch.zeros_like(path.end[texts])) for _ in targets]
+    total = totals[0]
     nodes = torch.tensor(np.stack(leggauss(steps)), dtype=total.dtype, device=total.device)
     nodes, weights = ((x / 2).repeat(len(texts)) for x in (nodes[0] + 1, nodes[1]))
     row = torch.arange(len(texts), device=texts.device).repeat_interleave(steps)
@@ -133,8 +140,8 @@ def _integrate(path, texts, target, steps, **limits):
 
     def forward(text, alpha):
         with torch.enable_grad():
-            words, logits = path.run(text, alpha)
-            return words, logits.gather(1, target[text, None]).sum()
+            words, rows = path.run(text, alpha)
+            return words, [each.of(rows, text).sum() for each in targets]
 
     longest = texts[length[texts].argmax()][None]
     kept = chunks.bytes_kept(path.model, lambda: forward(longest, nodes[:1]))
@@ -142,14 +149,16 @@ def _integrate(path, texts, target, steps, **limits):
     limits["on_cpu"] = chunks.ON_CPU_WITH_GRADIENTS
     for chunk in chunks.chunks(length[texts][row], need[texts][row], **limits):
         at = texts[row[chunk]]
-        words, logit = forward(at, nodes[chunk])
-        (gradient,) = torch.autograd.grad(logit, words)
-        given = weights[chunk, None, None] * gradient
-        total[:, path.columns(at)].index_add_(0, row[chunk], given)
-    return ((path.end[texts] - path.start) * total).sum(dim=-1)
+        words, logits = forward(at, nodes[chunk])
+        for total, logit in zip(totals, logits, strict=True):
+            (gradient,) = torch.autograd.grad(logit, words, retain_graph=logit is not logits[-1])
+            given = weights[chunk, None, None] * gradient
+            total[:, path.columns(at)].index_add_(0, row[chunk], given)
+    difference = path.end[texts] - path.start
+    return torch.stack([(difference * total).sum(dim=-1) for total in totals])
 
 
-def _path(kept, batch, baseline):
+def _path(kept, batch, baseline, readout):
     model, reads = kept.model, kept.reads
     words = model.get_input_embeddings()
     rest = batch.arguments()
@@ -168,7 +177,7 @@ def _path(kept, batch, baseline):
     present = batch.attention_mask == 1
     behind = present if reads == families.LAST else present.flip(1)
     length = present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
-    return Path(model, reads, start, end, rest, length)
+    return Path(model, reads, start, end, rest, length, readout)
 
 
 def _wide(x):
@@ -211,12 +220,13 @@ def _is_quantised(module: nn.Module) -> bool:
     )
 
 
-def _that_reads_alike(path, logits):
+def _that_reads_alike(path, targets, rows):
     """The path with padding or without, whichever gives the logits that ids do.
 
     Half of the digits must agree: other positions, or another row, change more than that.
     Raises ValueError if neither does.
     """
+    logits = torch.cat([each.terms(rows) for each in targets], dim=1)
     unit = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
     gaps = []
     for length in (torch.full_like(path.length, path.end.shape[1]), path.length):
@@ -224,7 +234,8 @@ def _that_reads_alike(path, logits):
         ends = torch.empty_like(logits)
         for texts in tried.groups():
             try:
-                _, ends[texts] = tried.run(texts, torch.ones_like(logits[texts, 0]))
+                _, found = tried.run(texts, torch.ones_like(logits[texts, 0]))
+                ends[texts] = torch.cat([each.terms(found, texts) for each in targets], dim=1)
             except (AttributeError, NotImplementedError, TypeError) as error:  # of its own code
                 raise ValueError(_without(path.model, f"it ends in {error}")) from error
         gaps.append((ends - logits).abs().max().item())

@@ -7,6 +7,7 @@ import torch
 from numeric.methods.chunks import AUTO
 from numeric.methods.masking import check, masked_logits
 from numeric.methods.whole import whole
+from numeric.readout import Found
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
@@ -14,7 +15,7 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 def leave_one_out(
     model,
     batch,
-    choose,
+    readout,
     *,
     batch_size: int = 128,
     removal: str | int = "attention-mask",
@@ -43,19 +44,20 @@ def leave_one_out(
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r}: pass None or one of {', '.join(DTYPES)}")
     with torch.no_grad():
-        kept = whole(model, batch)
-        target, logit = choose(kept.logits)
-        start, details = logit, {}
+        kept = whole(model, batch, readout)
+        readout = readout.choose(kept.rows)
+        logits = [each.of(kept.rows) for each in readout.targets]
         if dtype is not None:
             model = copy.deepcopy(model).to(getattr(torch, dtype))
-            kept = whole(model, batch)
-            start = kept.logits.gather(1, target[:, None])[:, 0].to(logit.dtype)
-            details = {"logit_in_dtype": start}
+            kept = whole(model, batch, readout)
     example, token = present.nonzero(as_tuple=True)
     keep = present[example]
     keep[torch.arange(len(token), device=token.device), token] = False
     options = {"batch_size": batch_size, "removal": removal, "memory": memory}
-    without = masked_logits(model, batch, example, keep, target, kept=kept, **options)
-    relevance = torch.zeros(present.shape, dtype=logit.dtype, device=logit.device)
-    relevance[example, token] = start[example] - without.to(logit.dtype)
-    return relevance, target, logit, details
+    without = masked_logits(model, batch, example, keep, readout, kept=kept, **options)
+    for each, logit, less in zip(readout.targets, logits, without.mT, strict=True):
+        start = each.of(kept.rows).to(logit.dtype)
+        relevance = torch.zeros(present.shape, dtype=logit.dtype, device=logit.device)
+        relevance[example, token] = start[example] - less.to(logit.dtype)
+        details = {} if dtype is None else {"logit_in_dtype": start}
+        yield Found(relevance, each.target, logit, details)

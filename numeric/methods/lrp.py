@@ -9,9 +9,8 @@ from axioms.composites import Composite
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
 from numeric.fast.inside import Inside
-from numeric.fast.rules import wide
-from numeric.inputs import read_logits
 from numeric.methods import positions as position_shares
+from numeric.readout import Found
 
 SHARES = ("embedding", "word")
 
@@ -19,7 +18,7 @@ SHARES = ("embedding", "word")
 def lrp(
     model,
     batch,
-    choose,
+    readout,
     *,
     composite: Composite,
     epsilon: float = 0.0,
@@ -54,10 +53,10 @@ def lrp(
     inside = Inside(model, at)
     with torch.enable_grad():
         with scope.applied(inside.model, composite, eps=epsilon, turns=turns) as rules:
-            logits = rules.end(read_logits(model, batch, inside.model(**batch.arguments())))
-        target, logit = choose(logits)
+            rows = readout.run(inside.model, batch.arguments(), settle=rules.end)
+        targets = readout.choose(rows).targets
         entries = rules.lookups
-        if not logit.requires_grad:
+        if not rows.logits.requires_grad:
             raise ValueError(
                 f"the logits of {type(model).__name__} do not depend on the words in any way that "
                 "torch shows: some module detaches its input, or leaves torch; explain a model "
@@ -65,24 +64,29 @@ def lrp(
             )
         embeddings = [entry.embedding for entry in entries]
         asked = [*embeddings, *inside.tensors(), *rules.turned.tensors()]
-        optional = turns or bool(inside.paths)
-        found = iter(torch.autograd.grad(logit.sum(), asked, allow_unused=optional))
+        logits = [each.of(rows) for each in targets]
+        sums = [logit.sum() for logit in logits]
     by_token = lambda of_entries: of_tokens(entries, of_entries, batch.input_ids)
-    c = by_token([next(found) for _ in entries])
+    optional = turns or bool(inside.paths)
     image = None if batch.pixel_values is None else batch.pixel_values.shape[2:]
-    details = {"inside": inside.relevance(found, channels=channels, image=image)}
-    if not turns and share == "embedding":
-        whole = by_token([wide(embedding.detach()) for embedding in embeddings])
-        return read(whole, c), target, logit.detach(), details
-    parts = [entry.parts() for entry in entries]
+    parts = [entry.parts() if turns or share == "word" else entry.whole() for entry in entries]
     parts = {name: by_token([part[name] for part in parts]) for name in parts[0]}
-    if not turns:
-        return read(parts["word"], c), target, logit.detach(), details
-    of_rotary = rules.turned.relevance(found)
-    shares = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
-    position_shares.check_found(model, shares)
-    relevance = shares["word"] if share == "word" else position_shares.of_tokens(shares)
-    return relevance, target, logit.detach(), shares | details
+    for each, logit, end in zip(targets, logits, sums, strict=True):
+        more = end is not sums[-1]
+        found = torch.autograd.grad(end, asked, allow_unused=optional, retain_graph=more)
+        found = iter(found)
+        c = by_token([next(found) for _ in entries])
+        details = {"inside": inside.relevance(found, channels=channels, image=image)}
+        if turns:
+            of_rotary = rules.turned.relevance(found)
+            shares = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
+            position_shares.check_found(model, shares)
+            details |= shares
+            every = share == "embedding"
+            relevance = position_shares.of_tokens(shares) if every else shares["word"]
+        else:
+            relevance = read(parts[share], c)
+        yield Found(relevance, each.target, logit.detach(), details)
 
 
 def check_share(share):

@@ -1,14 +1,14 @@
 """Logits of many copies of a batch with tokens removed, without waste."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
+from numeric import heads
 from numeric.fast import families
-from numeric.inputs import PIXELS, Batch, check_classes, mask_problems, read_logits, read_tokens
+from numeric.inputs import PIXELS, Batch, mask_problems, read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import Whole, prefix, reads_of_stock, reuse, whole
+from numeric.readout import Readout, Rows
 
 REMOVALS = ("attention-mask", "deletion")
 """How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""
@@ -19,16 +19,16 @@ def masked_logits(
     batch: Batch,
     example: Tensor,
     keep: Tensor,
-    target: Tensor,
+    readout: Readout,
     *,
     batch_size: int,
     removal: str | int = "attention-mask",
     memory: int | str = chunks.AUTO,
     kept: Whole | None = None,
 ) -> Tensor:
-    """Logit of class ``target[example[n]]`` of copy n, from which all but ``keep[n]`` is removed.
+    """What is read of copy n of ``example[n]``, from which all but ``keep[n]`` is removed.
 
-    example: (copy,) index into the batch   keep: (copy, token) bool   -> (copy,) logits
+    example: (copy,) index into the batch   keep: (copy, token) bool   -> (copy, target) logits
     ``removal``: "attention-mask" (§4.1) hides tokens as keys; "deletion" also moves what follows
     them up; a token id replaces them, and everything stays in view.
     Models that ``families`` does not know run each copy whole, and cannot delete.  Of an encoder
@@ -42,30 +42,38 @@ def masked_logits(
     Copies of like length run together, at most ``batch_size`` of them and what ``memory`` holds:
     bytes, or "auto" (``chunks``).  ``kept`` is ``whole(model, batch)``, if that is known.
     Logits come in float32 or wider.
-    Raises ValueError for a bad option, a ``target`` that is no class, copies that leave nothing
+    Raises ValueError for a bad option, a target that is no class, copies that leave nothing
     to attend to, deletion from an unknown model, and flash_attention_2.
     """
     check(model, removal)
     reads = kept.reads if kept else reads_of_stock(model)
     plan = PLANS[reads](model, batch, example, keep, removal)
     wide = torch.promote_types(model.dtype, torch.float32)
-    logits = torch.empty(len(example), dtype=wide, device=keep.device)
+    shape = len(example), len(readout.targets)
+    logits = torch.empty(shape, dtype=wide, device=keep.device)
     lengths, start = plan["query"].sum(dim=1), plan["start"]
     cached = lengths if reads is None else start
-    need = chunks.bytes_of_a_copy(model, lengths, keys=lengths + start, kept=cached)
+    rows = len(readout.columns()) if heads.keeps_rows(model) else None
+    need = chunks.bytes_of_a_copy(model, lengths, keys=lengths + start, kept=cached, rows=rows)
     options = {"batch_size": batch_size, "memory": memory, "device": keep.device}
     # The user's own model may keep what hooks make, which no gradient could pass afterwards.
     with torch.no_grad() if reads is None else torch.inference_mode():
         parts = list(chunks.chunks(lengths, need, **options))
-        kept = kept or whole(model, batch)
-        check_classes(target, kept.logits.shape[1])
+        kept = kept or whole(model, batch, readout)
+        readout = readout.choose(kept.rows)
         at = reuse(kept, projections=removal == "attention-mask")
         for chunk in parts:
             part = {key: x[chunk] for key, x in plan.items()}
-            out = RUNS[reads](kept, batch, part, at, int(part["query"].sum(dim=1).max()))
-            logits[chunk] = out.gather(1, target[example[chunk], None])[:, 0].to(wide)
+            width = int(part["query"].sum(dim=1).max())
+            if reads is None:
+                out = _run_whole(kept, batch, part, readout)
+            else:
+                out = Rows(RUNS[reads](kept, batch, part, at, width)[:, None], None)
+            found = [each.of(out, example[chunk]) for each in readout.targets]
+            logits[chunk] = torch.stack(found, dim=1).to(wide)
+            del out  # or it would wait for the next chunk
         if reads is None and removal == "attention-mask":
-            _check_effect(model, batch, keep, example, target, kept, logits)
+            _check_effect(model, batch, keep, example, readout, kept, logits)
     return logits
 
 
@@ -123,11 +131,12 @@ def _plan_whole(model, batch, example, keep, removal):
     }  # fmt: skip
 
 
-def _check_effect(model, batch, keep, example, target, kept, logits):
+def _check_effect(model, batch, keep, example, readout, kept, logits):
     """Raises ValueError where no copy differs from its text, but for rounding."""
     fewer = (batch.attention_mask[example] == 1).logical_and(~keep).any(dim=1)
-    whole = kept.logits.gather(1, target[:, None])[example, 0].to(logits.dtype)
-    unit = torch.finfo(kept.logits.dtype).eps
+    whole = [each.of(kept.rows).to(logits.dtype) for each in readout.targets]
+    whole = torch.stack(whole, dim=1)[example]
+    unit = torch.finfo(kept.rows.logits.dtype).eps
     unit = 16 * unit if unit < 1e-6 else 0  # of half precision one unit may be a real change
     if fewer.any() and ((logits - whole).abs() <= unit * whole.abs())[fewer].all():
         raise ValueError(
@@ -153,12 +162,11 @@ def _check_replacement(model, removal):
         )
 
 
-def _run_whole(kept, batch, part, _at, _width):
+def _run_whole(kept, batch, part, readout):
     where, mask = part["example"], batch.attention_mask
     types = None if batch.token_type_ids is None else batch.token_type_ids[where]
     copies = Batch(part["seen"].to(mask.dtype), part["ids"], types)
-    output = kept.model(**copies.arguments())
-    return read_logits(kept.model, replace(copies, attention_mask=mask[where]), output)
+    return readout.run(kept.model, copies.arguments(), where)
 
 
 def _run_encoder(kept, batch, part, at, width):
@@ -194,7 +202,7 @@ def _run_decoder(kept, batch, part, _at, width):
 
 
 PLANS = {families.FIRST: _plan, families.LAST: _plan, None: _plan_whole}
-RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder, None: _run_whole}
+RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder}
 """By the token that is read, as far as ``families`` knows."""
 
 

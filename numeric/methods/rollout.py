@@ -6,12 +6,14 @@ from torch import Tensor
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
 from numeric.fast.propagation import Block
-from numeric.inputs import first_map, read_logits, read_tokens
+from numeric.heads import ANSWER, CLASSES
+from numeric.inputs import first_map, read_tokens
+from numeric.readout import Found
 
 VARIANTS = ("paper", "abnar-zuidema")
 
 
-def attention_rollout(model, batch, choose, *, variant: str = "paper"):
+def attention_rollout(model, batch, readout, *, variant: str = "paper"):
     """Product of all layers' head-averaged attention (Eq. Rollout), its row of the token read.
 
     That is [CLS] or the last token, where the logits come from.  ``variant`` is "paper" (A(l)
@@ -25,18 +27,21 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
     model = twin(model)
     attention_implementation(model.modules(), "eager")
-    row = read_tokens(model, batch)
+    known = read_tokens(model, batch) if readout.head == CLASSES else None
+    by_gradient = readout.head == CLASSES and known is None
     states: list[Tensor] = []
-    with torch.set_grad_enabled(row is None):
-        if row is None and (first := first_map(model)) is not None:
+    with torch.set_grad_enabled(by_gradient):
+        if by_gradient and (first := first_map(model)) is not None:
             first.register_forward_hook(_needs_gradient)
             model.base_model.register_forward_hook(lambda _m, _i, out: states.append(out[0]))
         # Not output_attentions=True: that is no longer kept apart by thread while code is exported.
         with _Softmaxes(model) as softmaxes:
-            output = model(**batch.arguments())
-        target, logit = choose(read_logits(model, batch, output))
+            rows = readout.run(model, batch.arguments())
+        targets = readout.choose(rows).targets
+        logits = [each.of(rows) for each in targets]
         layers = _attentions(model, softmaxes.found, batch)
-        row = _row(model, states, logit) if row is None else row
+        if by_gradient:
+            known = _row(model, states, logits[0])
     rollout = None
     for attention in layers:
         wide = torch.promote_types(model.dtype, torch.float32)
@@ -44,7 +49,21 @@ def attention_rollout(model, batch, choose, *, variant: str = "paper"):
         if variant == "abnar-zuidema":
             a = (a + torch.eye(a.shape[-1], device=a.device)) / 2
         rollout = a if rollout is None else a @ rollout
-    return rollout[torch.arange(len(row), device=row.device), row], target, logit.detach(), {}
+    for each, logit in zip(targets, logits, strict=True):
+        row = _only(readout, each) if known is None else known
+        relevance = rollout[torch.arange(len(row), device=row.device), row]
+        yield Found(relevance, each.target, logit.detach(), {})
+
+
+def _only(readout, chosen):
+    """The token whose row of logits a target reads, where every token has one."""
+    tokens = chosen.label if readout.head == ANSWER else chosen.row
+    if (tokens != tokens[:, :1]).any():
+        raise ValueError(
+            f"the target of this {readout.name} is read from several tokens, and each has a row "
+            "of the product of its own: pass a target at one of them"
+        )
+    return tokens[:, 0]
 
 
 class _Softmaxes(Block):

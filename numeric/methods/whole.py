@@ -8,7 +8,8 @@ from transformers import DynamicCache
 
 from numeric.fast import families
 from numeric.fast.patches import is_altered, set_attribute, twin
-from numeric.inputs import Batch, read_logits
+from numeric.inputs import Batch
+from numeric.readout import Readout, Rows
 
 STOCK = ("torch.", "transformers.")
 """Where the modules of a model come from that computes what its class says."""
@@ -20,7 +21,7 @@ class Whole:
 
     model: what runs the copies: the model, or a twin of it if it is of a known family
     reads: the token that the head reads, of a known family
-    logits: (batch, class)
+    rows: what its head gives
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
     cache: keys and values of every layer, of a decoder
@@ -28,23 +29,24 @@ class Whole:
     """
 
     model: nn.Module
-    logits: Tensor
+    rows: Rows
     reads: str | None = None
     first: dict[nn.Module, Tensor] = field(default_factory=dict)
     last: nn.Module | None = None
     cache: DynamicCache | None = None
 
 
-def whole(model, batch: Batch) -> Whole:
+def whole(model, batch: Batch, readout: Readout | None = None) -> Whole:
     """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use."""
     reads = reads_of_stock(model)
     if reads is None:
-        return Whole(model, read_logits(model, batch, model(**batch.arguments())))
+        readout = readout or Readout.of(model, batch, [None])
+        return Whole(model, readout.run(model, batch.arguments()))
     model = twin(model)
     if reads == families.LAST:
         cache = DynamicCache()
         out = model(**batch.arguments(), past_key_values=cache, use_cache=True)
-        return Whole(model, out.logits, reads, cache=cache)
+        return Whole(model, Rows(out.logits[:, None], None), reads, cache=cache)
     seen: list[tuple[nn.Module, Tensor]] = []
     joins = _joins(model)
     projections = _first_projections(model)
@@ -59,7 +61,7 @@ def whole(model, batch: Batch) -> Whole:
     ends = called[-1:] and called[-1] in joins & once
     return Whole(
         model,
-        logits,
+        Rows(logits[:, None], None),
         reads,
         first={module: out for module, out in seen if module in projections} if begins else {},
         last=called[-1] if ends else None,

@@ -1,0 +1,165 @@
+"""What of a model's output is explained: logits, log-probabilities, and sums of them.
+
+A ``Target`` is a sum of terms, each one number that the head of a model gives.  Relevance is linear
+in it, so that a sum of many costs one backward pass:
+
+    logit(7)                          # class 7, or the token 7 that follows the text
+    logit(7, at=3)                    # the token 7 behind column 3; the tag 7 of column 3
+    logit(7) - logit(8)               # a contrast: why 7 rather than 8
+    span(3, 6)                        # the text's own tokens 3, 4 and 5, each from what precedes it
+    answer(3, 5)                      # an answer that starts at token 3 and ends at token 5
+    log_probability(7)                # in place of the logit
+
+Columns are those of the batch, from 0; negative ones count from the last token that is no padding.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+OWN = "own"
+"""In place of a label: the token that follows in the text itself."""
+Numbers = int | tuple[int, ...] | None  # one for all examples, or one per example
+
+
+@dataclass(frozen=True)
+class Term:
+    """One number of a head, times ``weight``.
+
+    label: class, tag, token of the vocabulary, or token of the text that bounds an answer; None is
+        the predicted one, OWN the token that follows in the text
+    at: the column whose row of logits is read; None: that which the model reads
+    of: "start" or "end" of an answer
+    log: the logarithm of the label's probability instead of its logit
+    """
+
+    label: Numbers | str = None
+    at: Numbers = None
+    of: str | None = None
+    log: bool = False
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """A sum of terms; targets can be added, subtracted, and multiplied by numbers."""
+
+    terms: tuple[Term, ...]
+
+    def __add__(self, other):
+        return Target(self.terms + other.terms) if isinstance(other, Target) else NotImplemented
+
+    def __radd__(self, other):  # of sum(), which starts at 0
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, factor):
+        if not isinstance(factor, Real):
+            return NotImplemented
+        return Target(tuple(replace(x, weight=x.weight * factor) for x in self.terms))
+
+    __rmul__ = __mul__
+
+    def __neg__(self):
+        return self * -1
+
+    def __sub__(self, other):
+        return self + -other if isinstance(other, Target) else NotImplemented
+
+
+def logit(label=None, *, at=None, of: str | None = None) -> Target:
+    """The logit of a label, by default of the predicted one; the label and ``at`` as in ``Term``.
+
+    Both may have one entry per example.  ``at`` is, by default, the last token of a causal language
+    model, and the token ``config.mask_token_id`` of a masked one; a tag has none.
+    Raises ValueError for what is no whole number.
+    """
+    own = isinstance(label, str) and label == OWN
+    return Target((Term(OWN if own else _numbers("label", label), _numbers("at", at), of),))
+
+
+def log_probability(label=None, *, at=None, of: str | None = None) -> Target:
+    """The logarithm of the softmax of the logits at a label; arguments as of ``logit``.
+
+    It is the logit minus the logarithm of the sum of all exponentials.  Its gradient at the logits
+    is that of z_c - sum_j p_j z_j, which rules that conserve add up to, and which exceeds
+    log p_c by the entropy of p: the residual of a log-probability contains minus that entropy.
+    """
+    (term,) = logit(label, at=at, of=of).terms
+    return Target((replace(term, log=True),))
+
+
+def span(first: int, end: int | None = None, *, each: Callable[..., Target] = logit) -> Target:
+    """The sum over the tokens ``first`` to ``end`` - 1 of the text itself, of a language model.
+
+    Each is read from the row before it, ``each`` as ``logit`` or ``log_probability``.  ``span(-3)``
+    are the last three.
+    Raises ValueError for a span that is empty, has no end, or begins with the first token.
+    """
+    last = 0 if end is None and type(first) is int and first < 0 else end
+    if type(first) is not int or type(last) is not int or first == 0 or not first < last:
+        raise ValueError(
+            f"span({first!r}, {end!r}): pass the first column, at least 1, because nothing "
+            "precedes column 0, and the one behind the last; or a negative one, such as span(-3)"
+        )
+    return sum(each(OWN, at=column - 1) for column in range(first, last))
+
+
+def answer(first=None, last=None, *, each: Callable[..., Target] = logit) -> Target:
+    """What speaks for an answer from token ``first`` to ``last``: the sum of both ends.
+
+    By default the predicted ends: of each the likeliest token that is no padding.
+    """
+    return each(first, of="start") + each(last, of="end")
+
+
+def _numbers(name, value):
+    if value is None:
+        return None
+    if not _is_row(found := _tensor(value)):
+        raise ValueError(f"{name}={value!r}: pass None, an int, or one int per example")
+    return tuple(found.tolist()) if found.ndim else int(found)
+
+
+def _tensor(value):
+    if isinstance(value, Tensor):
+        return value
+    try:
+        return torch.as_tensor(value, device="cpu")
+    except (TypeError, ValueError, RuntimeError):  # neither numbers nor a table of numbers
+        return torch.empty((), device="cpu")
+
+
+def _is_row(x: Tensor) -> bool:
+    """Whether ``x`` is one whole number, or a row of them."""
+    whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+    return whole and x.ndim <= 1
+
+
+def problems(targets: Sequence, size: int) -> list[str]:
+    """What is wrong with ``targets`` for any model, and ``size`` examples."""
+    return list(dict.fromkeys(x for target in targets for x in _problems(target, size)))
+
+
+def _problems(target, size):
+    terms = target.terms if isinstance(target, Target) else ()
+    if target is not None and not terms:
+        row = _tensor(target)
+        if not _is_row(row):
+            yield f"target={target!r}: pass None, an int, or one int per example"
+        elif row.ndim and len(row) != size:
+            yield f"target has {len(row)} entries for {size} examples; pass one per example"
+    for name in ("label", "at"):
+        found = {getattr(term, name) for term in terms}
+        for x in found:
+            if isinstance(x, tuple) and len(x) != size:
+                yield f"{name} has {len(x)} entries for {size} examples; pass one per example"
+
+
+def terms(target) -> tuple[Term, ...]:
+    """Those of a target without ``problems``; none if it is None, the default of each head."""
+    if target is None or isinstance(target, Target):
+        return () if target is None else target.terms
+    return logit(target).terms
