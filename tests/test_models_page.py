@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.architectures.build import TASKS, architectures
 from benchmarks.architectures.measure import COLUMNS, measure
-from benchmarks.architectures.page import YES, row
+from benchmarks.architectures.page import NO, YES, row
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "MODELS.md"
 CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
@@ -36,6 +36,12 @@ def of(task):
     return {name: line for name, line in lines.items() if name not in ("architecture", "---")}
 
 
+def reasons():
+    """The reasons of the page, by number."""
+    text = PAGE.read_text(encoding="utf-8").partition("\n## Reasons\n")[2].split("\n## ")[0]
+    return dict(re.findall(r"^(\d+)\. (.*)$", text, flags=re.MULTILINE))
+
+
 def summary(task):
     numbers = rows("| task |")[task].split("|")[2:-1]
     return dict(zip(["architectures", "runs", *COLUMNS], map(int, numbers), strict=True))
@@ -61,8 +67,25 @@ def test_at_least_so_many_are_explained_and_conserve(task):
     assert summary(task)["conserves"] >= conserving
 
 
+def test_a_reason_is_listed_once_and_every_number_is_listed():
+    listed = reasons()
+    assert len({*listed.values()}) == len(listed) > 5
+    named = re.findall(
+        r"reason (\d+)", "".join(line for task in TASKS for line in of(task).values())
+    )
+    assert {*named} == listed.keys()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_cross_says_what_keeps_the_relevance(task):
+    for name, line in of(task).items():
+        if line.split(" | ")[2] == NO:
+            assert re.search(r"conserves: off by \S+ by \w", line), name
+
+
 @pytest.mark.parametrize(("name", "task"), SAMPLE)
 @pytest.mark.filterwarnings("ignore")  # of the architectures' own
 def test_a_line_is_what_is_measured_now(name, task):
     sizes = re.compile(r"off by \S+")  # the last digit of an error may be the machine's
-    assert sizes.sub("", of(task)[name]) == sizes.sub("", row(measure((name, task))))
+    line = re.sub(r"reason (\d+)", lambda found: reasons()[found[1]], of(task)[name])
+    assert sizes.sub("", line) == sizes.sub("", row(measure((name, task))))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers.utils import logging
 
+from axioms.causes import BIAS
 from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
 from benchmarks.architectures.build import (
     ANSWERS,
@@ -35,12 +36,14 @@ class Found:
 
     refusal: why it could not be built or run, or nothing
     errors: by column, the relative error, or why there is none
+    keeps: what keeps relevance, if it is not conserved
     """
 
     architecture: str
     task: str
     refusal: str = ""
     errors: Mapping[str, float | str] = field(default_factory=dict)
+    keeps: str = ""
 
 
 def explained(model: nn.Module, batch: Mapping, task: str) -> float:
@@ -54,6 +57,25 @@ def conserved(model: nn.Module, batch: Mapping, task: str) -> float:
     with without_shifts(model):
         found = attribute(model, batch, "cp-lrp", TARGETS[task])
     return (found.residual / found.logit).abs().max().item()
+
+
+def keeps(model: nn.Module, batch: Mapping, task: str) -> str:
+    """The causes by which CP-LRP loses relevance of the worse example when nothing is added."""
+    with without_shifts(model):
+        lost = attribute(model, batch, "cp-lrp", TARGETS[task])
+        worse = int((lost.residual / lost.logit).abs().argmax())
+        one = {key: value[worse : worse + 1] for key, value in batch.items()}
+        found = audit(model, one, CP_LRP, target=TARGETS[task])
+    least = COLUMNS["conserves"][1] * abs(found.logit)
+    causes = [cause for cause, amount in found.by_cause().items() if abs(amount) > least]
+    biased = (line for line in found.ledger.lines if abs(line.absorbed.get(BIAS, 0)) > least)
+    places = dict.fromkeys(f"{x.kind} in {x.node.origin.module or '(root)'}" for x in biased)
+    words = [f"{x} ({', '.join(places)})" if x == BIAS else x for x in causes]
+    if not words and getattr(model.config, "is_encoder_decoder", False):
+        words = ["the token that starts the decoder"]  # which is no word of the text
+    if not words and not one.get("attention_mask", torch.ones(1)).all():
+        words = ["padding"]  # which some models read
+    return ", ".join(words)
 
 
 def audited(model: nn.Module, batch: Mapping, task: str) -> float:
@@ -164,7 +186,14 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
                 errors[column] = COLUMNS[column][0](model, batch, task)
         except catch as error:
             errors[column] = reason(error)
-    return Found(name, task, errors=errors)
+    found = errors.get("conserves", 0.0)
+    if isinstance(found, str) or found <= COLUMNS["conserves"][1]:
+        return Found(name, task, errors=errors)
+    try:
+        with conditions():
+            return Found(name, task, errors=errors, keeps=keeps(model, batch, task))
+    except catch:  # of a model that cannot be audited
+        return Found(name, task, errors=errors)
 
 
 def reason(error: Exception) -> str:

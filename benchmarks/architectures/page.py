@@ -1,7 +1,8 @@
 """The page of models, docs/MODELS.md, from what was measured."""
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 
 from benchmarks.architectures.build import TASKS
@@ -29,7 +30,10 @@ two small layers in float64, and what holds of its explanations.
 - **Leave-One-Out**: `attribute(model, inputs, "loo")` is what one forward pass per token gives, to
   {loo:.0e}. Images have no attention mask to leave a patch out with.
 
-A dash stands where nothing was measured; the last column has the reason.
+A dash stands where nothing was measured, for a reason that is listed below. Beside a cross stands
+how far off the worse of two examples is and, where relevance is not conserved, what keeps the rest
+of it, by the audit. Embeddings of positions and token types are among these: they
+are there in every model, but where they are added first they are a part of the tokens' embedding.
 
 What the code of a model casts to float32 stays in float64 here: its rounding would hide errors.
 Experts run one by one, because their grouped products have no float64.
@@ -42,24 +46,34 @@ def cell(column: str, error: float | str) -> str:
     return YES if error <= COLUMNS[column][1] else NO
 
 
-def note(found: Found) -> str:
-    """What stands in the way: of explaining at all, or of the other columns, each reason once."""
+def misses(found: Found) -> list[str]:
+    """How far the columns with a cross are off, and what keeps the relevance that is not there."""
+    off = {c: e for c, e in found.errors.items() if cell(c, e) == NO}
+    by = {"conserves": found.keeps and f" by {found.keeps}"}
+    return [f"{c}: off by {error:.0e}{by.get(c, '')}" for c, error in off.items()]
+
+
+def refusals(found: Found) -> list[str]:
+    """Why there is a dash: nothing could be explained, or other columns not be measured."""
     first = found.refusal or found.errors.get("explained", "")
-    if first and isinstance(first, str):
-        return short(first)
-    reasons = [
-        short(error) if isinstance(error, str) else f"{column}: off by {error:.0e}"
-        for column, error in found.errors.items()
-        if cell(column, error) != YES
-    ]
-    return "; ".join(dict.fromkeys(reasons))
+    errors = [first] if first and isinstance(first, str) else found.errors.values()
+    return list(dict.fromkeys(short(error) for error in errors if isinstance(error, str)))
+
+
+CLASS = re.compile(r"\b(?:this )?[xA-Z]\w*?(?:For[A-Z]|LM|Head|Model)\w*")
+SIZE = re.compile(r" by \d\.\de[+-]\d+")
+PLACE = re.compile(r"\s+\S+ \([^()\s]+\.py:\d+\)")
 
 
 def short(text: str) -> str:
-    """The first line, with the first of what it announces, and no folder of this machine."""
-    lines = [" ".join(x.split()) for x in text.strip().splitlines() if x.strip()] or ["no message"]
+    """The first line, with the first of what it announces; the same for all models.
+
+    Without the model's class, places and sizes in it, and folders of this machine.
+    """
+    lines = [" ".join(PLACE.sub("", x).split()) for x in text.strip().splitlines() if x.strip()]
+    lines = lines or ["no message"]
     first = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    first = PATH.sub("", first).replace("|", "/")
+    first = CLASS.sub("the model", SIZE.sub("", PATH.sub("", first)).replace("|", "/"))
     return first if len(first) <= LONGEST else first[: LONGEST - 1] + "…"
 
 
@@ -67,9 +81,12 @@ def cells(found: Found) -> list[str]:
     return [cell(column, found.errors.get(column, "")) for column in COLUMNS]
 
 
-def row(found: Found) -> str:
-    """One architecture as a line of its task's table."""
-    return line([f"`{found.architecture}`", *cells(found), note(found)])
+def row(found: Found, numbers: Mapping[str, int] | None = None) -> str:
+    """One architecture as a line of its task's table; reasons as their ``numbers``."""
+    reasons = refusals(found)
+    if numbers:
+        reasons = [f"reason {numbers[reason]}" for reason in reasons]
+    return line([f"`{found.architecture}`", *cells(found), "; ".join([*misses(found), *reasons])])
 
 
 def line(cells: Iterable[str]) -> str:
@@ -97,7 +114,11 @@ def page(found: Iterable[Found]) -> str:
     parts = [HEAD.format(transformers=version("transformers"), loo=loo, **limits)]
     head = ["task", "architectures", "runs", *COLUMNS]
     parts += table(head, [counts(task, x) for task, x in by_task.items()])
+    counted = Counter(reason for x in by_task.values() for each in x for reason in refusals(each))
+    numbers = {reason: n for n, (reason, _) in enumerate(counted.most_common(), 1)}
+    parts += ["## Reasons", "", *(f"{n}. {reason}" for reason, n in numbers.items()), ""]
     for task, x in by_task.items():
         parts += [f"## {task[0].upper()}{task[1:]}", ""]
-        parts += table(["architecture", *COLUMNS, "what stands in the way"], map(row, x))
+        rows = (row(each, numbers) for each in x)
+        parts += table(["architecture", *COLUMNS, "what stands in the way"], rows)
     return "\n".join(parts).rstrip() + "\n"

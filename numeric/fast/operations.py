@@ -232,9 +232,9 @@ TABLE: dict[str, Role] = {
         "Functions of each entry by itself",
         """
         gelu relu relu6 silu tanh sigmoid softplus elu celu selu leaky_relu prelu mish hardswish
-        hardsigmoid hardtanh logsigmoid softsign tanhshrink threshold erf erfc exp exp2 expm1 log
-        log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp clip clamp_min
-        clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
+        hardsigmoid hardtanh logsigmoid log_sigmoid softsign tanhshrink threshold erf erfc exp exp2
+        expm1 log log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp clip
+        clamp_min clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
         (Case(
             "always", "It passes on: all of the output's relevance is the input's.",
             "One input makes the whole output; of a ReLU this is the gradient times the input.",
