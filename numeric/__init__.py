@@ -10,6 +10,7 @@ _HOME = {
     "audit": "numeric.auditing.audit",
     "assert_conserves": "numeric.auditing.testing",
     "compiled": "numeric.compiling",
+    "evaluate": "numeric.evaluation.faithfulness",
     "plan": "numeric.planning",
     "propagation": "numeric.attribution",
     "sweep": "numeric.fast.sweep",

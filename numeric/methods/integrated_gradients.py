@@ -38,10 +38,14 @@ class Path:
         return slice(tokens - longest, None) if last else slice(longest)
 
     def inputs(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Embeddings of ``text`` (copy,) at ``alpha`` (copy,), and what goes with them."""
+        """Embeddings of ``text`` (copy,) at ``alpha``, and what goes with them.
+
+        alpha: (copy,), or (copy, token, channel)
+        """
         columns = self.columns(text)
         end = self.end[text, columns]
-        words = (self.start + alpha[:, None, None] * (end - self.start)).to(end.dtype)
+        alpha = alpha[:, None, None] if alpha.ndim == 1 else alpha[:, columns]
+        words = (self.start + alpha * (end - self.start)).to(end.dtype)
         return words, {key: x[text, columns] for key, x in self.rest.items()}
 
     def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
@@ -98,14 +102,10 @@ def integrated_gradients(
         raise ValueError(f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1")
     if tolerance is not None and not tolerance > 0:
         raise ValueError(f"tolerance={tolerance!r}: pass a number of logits above 0, or None")
-    _check_inputs(model, batch)
     with torch.no_grad():
-        kept = whole(model, batch, readout)
-        targets = readout.choose(kept.rows).targets
-        logits = [each.of(kept.rows) for each in targets]
-        reuse(kept, projections=False)
-        path = _path(kept, batch, baseline, readout)
-        path = path if kept.reads else _that_reads_alike(path, targets, kept.rows)
+        path, readout, rows = straight_path(model, batch, readout, baseline)
+        targets = readout.targets
+        logits = [each.of(rows) for each in targets]
         groups = path.groups()
         logit = torch.stack(logits)
         start, gap = torch.zeros_like(logit), torch.zeros_like(logit)
@@ -156,6 +156,24 @@ def _integrate(path, texts, targets, steps, **limits):
             total[:, path.columns(at)].index_add_(0, row[chunk], given)
     difference = path.end[texts] - path.start
     return torch.stack([(difference * total).sum(dim=-1) for total in totals])
+
+
+def straight_path(
+    model, batch: Batch, readout: Readout, baseline: str = "zero"
+) -> tuple[Path, Readout, Rows]:
+    """The path from ``baseline`` to the words of a batch, and what the head gives at its end.
+
+    The readout comes back with the predicted labels in place.
+    Raises ValueError for models that take no embeddings in place of ids, or give other logits then.
+    """
+    _check_inputs(model, batch)
+    kept = whole(model, batch, readout)
+    readout = readout.choose(kept.rows)
+    reuse(kept, projections=False)
+    path = _path(kept, batch, baseline, readout)
+    if kept.reads is None:
+        path = _that_reads_alike(path, readout.targets, kept.rows)
+    return path, readout, kept.rows
 
 
 def _path(kept, batch, baseline, readout):
