@@ -25,6 +25,7 @@ from benchmarks.console import (
     spell_what_cannot_be_encoded,
     track,
 )
+from benchmarks.evaluate_command import evaluate
 from benchmarks.explain_command import explain
 from benchmarks.plan_command import plan
 
@@ -92,6 +93,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
 app.command()(explain)
 app.command()(attribute)
 app.command()(audit)
+app.command()(evaluate)
 app.command()(plan)
 
 

@@ -139,6 +139,18 @@ COLUMNS: dict[str, list[Column]] = {
         ("Δ", _number("Δ", 2)),
         ("paper", _number("paper Δ", 2)),
     ],
+    "evaluate": [
+        ("method", _text("method")),
+        ("r", _number("r", 2)),
+        ("τ", _number("tau", 2)),
+        ("MoRF", _number("MoRF", 2)),
+        ("LeRF", _number("LeRF", 2)),
+        ("Δ", _number("Δ", 2)),
+        ("top\ndrop", _number("top drop", 2)),
+        ("LDS", _number("LDS", 2)),
+        ("suff.\ngain", _number("soft sufficiency gain", 2)),
+        ("compr.\ngain", _number("soft comprehensiveness gain", 2)),
+    ],
     "time": [
         ("tokens", _text("tokens")),
         ("gradient, ms", _number("gradient ms", 1)),

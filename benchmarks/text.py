@@ -51,7 +51,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     The rows that are ``needed`` are measured on its first words.
     Raises ValueError or UnassignedOperation, as ``attribute`` does.
     """
-    attribute(classifier.model, _encode(classifier, data.texts[:1], return_tensors="pt"))
+    attribute(classifier.model, encode(classifier, data.texts[:1], return_tensors="pt"))
     few = " ".join(data.texts[0].split()[:FEW])
     start = replace(data, texts=(few,), labels=data.labels[:1])
     for row in needed:
@@ -135,7 +135,7 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
     if it has no padding id, without which it does not take more.
     """
     model = classifier.model
-    lengths = [len(ids) for ids in _encode(classifier, data.texts).input_ids]
+    lengths = [len(ids) for ids in encode(classifier, data.texts).input_ids]
     texts, tokens = SHARD
     unpadded = families.reads(model) == families.LAST
     if unpadded and model.config.get_text_config().pad_token_id is None:
@@ -153,7 +153,7 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
 def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict[str, list]:
     """Relevance for the predicted class, or next token, by every variant, with its curves."""
     model = classifier.model
-    inputs, special = _batch(classifier, data, shard)
+    inputs, special = in_batch(classifier, data, shard)
     batch = prepare(model, inputs)
     with torch.inference_mode():
         logits = model(**batch.arguments()).logits
@@ -199,7 +199,7 @@ def explained(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int
     columns = {"method": columns.pop("variant")} | columns
     del columns["label"]
     times = len(columns["example"]) // len(shard)
-    ids = _encode(classifier, [data.texts[n] for n in shard]).input_ids
+    ids = encode(classifier, [data.texts[n] for n in shard]).input_ids
     names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
     own = {"text": [data.texts[n] for n in shard] * times, "token": names * times}
     return columns | own
@@ -207,7 +207,7 @@ def explained(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int
 
 def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
     """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
-    inputs, _ = _batch(classifier, data, shard)
+    inputs, _ = in_batch(classifier, data, shard)
     found = vars(softmax_errors(classifier.model, inputs))
     values = {key: np.asarray(x) for key, x in found.items() if np.ndim(x) == 2}
     depth = next(iter(values.values())).shape[1]
@@ -257,11 +257,11 @@ def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]
     return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
 
 
-def _batch(classifier, data, shard):
+def in_batch(classifier, data, shard):
     """The texts of a shard as a padded batch, and which tokens are special or padding."""
     texts = [data.texts[n] for n in shard]
-    lengths = {len(ids) for ids in _encode(classifier, texts).input_ids}
-    inputs = _encode(
+    lengths = {len(ids) for ids in encode(classifier, texts).input_ids}
+    inputs = encode(
         classifier,
         texts,
         padding=len(lengths) > 1,  # else a tokenizer needs no token to pad with
@@ -271,7 +271,7 @@ def _batch(classifier, data, shard):
     return inputs, inputs.pop("special_tokens_mask") == 1
 
 
-def _encode(classifier, texts, **options):
+def encode(classifier, texts, **options):
     """Texts beyond the model's positions are cut there."""
     limit = _limit(classifier.model)
     return classifier.tokenizer(list(texts), truncation=True, max_length=limit, **options)

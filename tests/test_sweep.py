@@ -265,7 +265,7 @@ def test_rows_store_what_separate_runs_give():
     classifier = by_hand.classifier()
     shard = [4, 0, 2]
     stored = text.maps(row, classifier, by_hand.TEXTS, shard)
-    batch, _ = text._batch(classifier, by_hand.TEXTS, shard)
+    batch, _ = text.in_batch(classifier, by_hand.TEXTS, shard)
     n = 0
     for composite in table_a3(12):
         alone = attribute(classifier.model, batch, composite)

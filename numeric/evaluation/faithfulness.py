@@ -110,7 +110,9 @@ def evaluate(
             rows = whole(model, batch, readout).rows
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)
-        asked = Asked(model, batch, maps, target, readout, logit, top, subsets, samples, seed, memory)
+        asked = Asked(
+            model, batch, maps, target, readout, logit, top, subsets, samples, seed, memory
+        )
         found: dict[str, dict[str, np.ndarray]] = {name: {} for name in maps}
         for measure in dict.fromkeys(MEASURES[name] for name in wanted):
             for name, values in measure(asked).items():

@@ -10,7 +10,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from numeric.fast import families
-from numeric.inputs import first_map, read_tokens
+from numeric.inputs import Batch, first_map, read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import reuse, whole
 from numeric.readout import Found, Readout, Rows

@@ -1,0 +1,163 @@
+"""``lrp-axioms evaluate``: maps of a file, from any source, beside each other."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import faithfulness, models
+from benchmarks.cli import app
+from numeric import evaluate
+from numeric.evaluation.correlation import bootstrap_mean
+
+TEXTS = ["a fine film", "dull and far too long", "nobody minded the weak end of it"]
+SOURCES = ("mine", "yours")
+SINGLE = 1e-4  # float32, in batches of other shapes
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return models.load("embedded")
+
+
+@pytest.fixture(scope="module")
+def lines(classifier):
+    """Random maps of two sources, by the tokens of the model."""
+    chance = np.random.default_rng(0)
+    found = {"text": TEXTS * 2, "method": [name for name in SOURCES for _ in TEXTS]}
+    lengths = [len(ids) for ids in classifier.tokenizer(found["text"]).input_ids]
+    return found | {"relevance": [chance.normal(size=n).tolist() for n in lengths]}
+
+
+def in_file(folder, columns, name="maps.parquet"):
+    pq.write_table(pa.table(columns), folder / name)
+    return folder / name
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["evaluate", *map(str, arguments)])
+
+
+def test_the_numbers_are_those_of_each_text_by_itself(classifier, lines, tmp_path):
+    measures = ["r", "Δ", "LDS"]
+    maps = faithfulness.read(in_file(tmp_path, lines))
+    result = faithfulness.judge(classifier, maps, name="maps", measures=measures)
+    values = {name: {key: [] for key in measures} for name in SOURCES}
+    for name, text, x in zip(lines["method"], lines["text"], lines["relevance"], strict=True):
+        inputs = classifier.tokenizer([text], return_tensors="pt")
+        found = evaluate(classifier.model, inputs, [x], measures=measures)["relevance"]
+        for key in measures:
+            values[name][key] += found[key].tolist()
+    best = max(SOURCES, key=lambda name: np.mean(values[name]["Δ"]))
+    assert [row["method"] for row in result.rows] == sorted(SOURCES, key=lambda x: x != best)
+    for row in result.rows:
+        own = values[row["method"]]
+        for key in measures:
+            mean, low, high, _ = bootstrap_mean(own[key], seed=0)
+            assert [row[key], row[f"{key} low"], row[f"{key} high"]] == pytest.approx(
+                [mean, low, high], abs=SINGLE
+            )
+        behind = np.subtract(values[best]["Δ"], own["Δ"])
+        assert row["Δ behind"] == pytest.approx(behind.mean(), abs=SINGLE)
+
+
+def test_the_class_of_the_file_is_the_one_that_is_explained(classifier, lines, tmp_path):
+    measures = {"measures": ["MoRF"]}
+    predicted, other = (
+        faithfulness.judge(
+            classifier,
+            faithfulness.read(in_file(tmp_path, lines | {"target": targets})),
+            name="maps",
+            **measures,
+        ).rows
+        for targets in (pa.nulls(6, pa.int64()), [1, 0, 1] * 2)
+    )
+    (first,) = (row for row in other if row["method"] == "mine")
+    texts = {text: target for text, target in zip(TEXTS, [1, 0, 1], strict=True)}
+    expected = [
+        evaluate(
+            classifier.model,
+            classifier.tokenizer([text], return_tensors="pt"),
+            [x],
+            target=texts[text],
+            **measures,
+        )["relevance"]["MoRF"][0]
+        for text, x in zip(TEXTS, lines["relevance"], strict=False)
+    ]
+    assert first["MoRF"] == pytest.approx(np.mean(expected), abs=SINGLE)
+    assert first["MoRF"] != pytest.approx(predicted[0]["MoRF"])
+
+
+def test_the_command_reads_what_attribute_wrote_and_ranks_it(tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
+    folder = tmp_path / "maps"
+    both = ["--method", "attnlrp", "--method", "loo"]
+    made = ["attribute", str(tmp_path / "texts.txt"), "--output", str(folder), *both]
+    assert CliRunner().invoke(app, made).exit_code == 0
+    ended = run(folder, "--output", tmp_path / "out", "--measure", "r", "--measure", "top drop")
+    assert ended.exit_code == 0, ended.output
+    assert "r: loo is first" in ended.output
+    record = json.loads((tmp_path / "out" / "evaluate-maps.json").read_text("utf-8"))
+    assert [row["method"] for row in record["rows"]] == ["loo", "attnlrp"]
+    assert record["rows"][0]["r"] == pytest.approx(1)
+    stored = pq.read_table(tmp_path / "out" / "evaluate-maps.parquet")
+    assert stored.column_names == ["method", "text", "r", "top drop"]
+
+
+def without(columns, name):
+    return {key: x for key, x in columns.items() if key != name}
+
+
+WRONG = {
+    "no relevance": (lambda x: without(x, "relevance"), "no column 'relevance'"),
+    "no text": (lambda x: without(x, "text"), "no column 'text'"),
+    "words": (lambda x: x | {"relevance": ["good"] * 6}, "relevance that is no list in rows 1, 2"),
+    "NaN": (lambda x: x | {"relevance": [[np.nan]] * 6}, "relevance that is not finite in rows 1"),
+    "another length": (
+        lambda x: x | {"relevance": [[1.0]] * 6},
+        "'mine' has 1 values for 'a fine film', of which the model's tokenizer makes 5 tokens",
+    ),
+    "other texts": (
+        lambda x: x | {"text": [*TEXTS, *TEXTS[:2], "a good end"]},
+        "'yours' and 'mine' are not about the same texts and classes",
+    ),
+    "another class": (
+        lambda x: x | {"target": [1, 1, 1, 1, 1, 0]},
+        "'yours' and 'mine' are not about the same texts and classes",
+    ),
+    "a class out of range": (lambda x: x | {"target": [7] * 6}, "target [7] out of range"),
+    "no name of a method": (lambda x: x | {"method": [None] * 6}, "no method in rows 1, 2, 3"),
+    "half a class": (lambda x: x | {"target": [0.5] * 6}, "a target that is no class in rows 1"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_file_that_cannot_be_used_is_an_error_and_status_2(name, lines, tmp_path):
+    change, says = WRONG[name]
+    ended = run(in_file(tmp_path, change(lines)), "--output", tmp_path / "out")
+    assert ended.exit_code == 2
+    assert says in ended.output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["none.parquet"], "cannot be read"),
+        (["maps.csv"], "maps.csv is no Parquet file; pass a Parquet file with text and relevance"),
+        (["empty"], "empty holds no Parquet files"),
+        (["maps.parquet", "--measure", "AOPC"], "unknown measure 'AOPC'; the measures are r, tau"),
+        (["maps.parquet", "--model", "nothing"], "model 'nothing'"),
+        (["maps.parquet", "--device", "cuda:99"], "device 'cuda:99' is not available"),
+    ],
+)
+def test_a_bad_argument_is_an_error_and_status_2(arguments, says, lines, tmp_path, monkeypatch):
+    in_file(tmp_path, lines)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ended = run(*arguments)
+    assert ended.exit_code == 2
+    assert says in ended.output
