@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks import files, text
 from benchmarks.agreement import FEW, SEED, means
 from benchmarks.data import unlabelled
-from benchmarks.experiment import Result, Track, undefined, untracked
+from benchmarks.experiment import Result, Track, untracked
 from benchmarks.models import Classifier
 from numeric.evaluation.correlation import bootstrap_mean
 from numeric.evaluation.faithfulness import LOWER, MEASURES, evaluate
@@ -167,8 +167,25 @@ def _result(found, maps, settings, name):
         settings=settings,
         rows=rows,
         examples=examples,
-        notes=(*_notes(found, measures), *undefined(rows)),
+        notes=(*_notes(found, measures), *_undefined(found)),
     )
+
+
+def _undefined(found):
+    """Texts that a measure says nothing about, in words."""
+    why = {"soft": "no words raise the probability there, or the map is constant"}
+    counts: dict[str, int] = {}
+    for values in found.values():
+        for key, x in values.items():
+            kind = key.split()[0]
+            counts[kind] = max(counts.get(kind, 0), int(np.isnan(x).sum()))
+    for kind, count in counts.items():
+        if count:
+            measures = "soft measures" if kind == "soft" else kind
+            yield (
+                f"{measures} left out in up to {count} texts: "
+                f"{why.get(kind, 'a map is constant there, or there are too few tokens')}."
+            )
 
 
 def _good(values, key):
