@@ -23,7 +23,10 @@ def audit(
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
     target: Annotated[
         int | None,
-        typer.Option(help="Class, or id of the next token; default: the predicted one."),
+        typer.Option(help="Class, tag, or id of a token; default: the predicted one."),
+    ] = None,
+    column: Annotated[
+        int | None, typer.Option(min=0, help="Which token's tag or prediction, from 0.")
     ] = None,
     image: Annotated[
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
@@ -48,6 +51,7 @@ def audit(
     with mendable(f"--image {image}" if image else ""):
         inputs, given = _image(classifier, image) if of_images else _text(classifier, text or TEXT)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
+        target = classifier.target(target, column, given["tokens"])
         facts = _audited(classifier, inputs, given, composite, target, epsilon, worst)
     if json_file:  # before anything is printed, which a reader may stop
         with mendable(f"--json {json_file}"):
@@ -136,7 +140,7 @@ def _audited(classifier, inputs, given, composite, target, epsilon, worst):
         model=classifier.name,
         input=given["input"],
         tokens=tuple(given["tokens"]),
-        label=classifier.label(found.target),
+        label=classifier.said(found.target, given["tokens"]),
         explains=classifier.explains,
     )
     return plain(found, subject, worst=worst)

@@ -21,9 +21,12 @@ def explain(
     ] = "attnlrp",
     target: Annotated[
         int | None,
-        typer.Option(help="Class, or id of the next token; default: the predicted one."),
+        typer.Option(help="Class, tag, or id of a token; default: the predicted one."),
     ] = None,
     *,
+    column: Annotated[
+        int | None, typer.Option(min=0, help="Which token's tag or prediction, from 0.")
+    ] = None,
     by_layer: Annotated[
         bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
     ] = False,
@@ -52,13 +55,14 @@ def explain(
             explained = models.load(model, device=device)
         inputs = explained.tokenizer([text], return_tensors="pt")
         at = {"at": numbered_layers(explained.model)} if by_layer else {}
+        tokens = explained.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+        target = explained.target(target, column, tokens)
         a = attribute(explained.model, inputs, method, target, **at)
-    tokens = explained.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     relevance = a.relevance[0].tolist()
     shifted = getattr(explained.model.config, "is_encoder_decoder", False)
     maps = layer_maps(a, tokens, shifted=shifted)
     of = "" if explained.explains == "class" else f"the {explained.explains} "
-    title = f"{a.method}: why {of}{explained.label(int(a.target[0]))!r}?"
+    title = f"{a.method}: why {of}{explained.said(a.target[0].tolist(), tokens)!r}?"
     caption = _caption(a, sum(relevance))
     if html:  # before anything is printed, which a reader may stop
         with mendable(f"--html {html}"):

@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import json
 import warnings
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,10 @@ from transformers import (
     AutoImageProcessor,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -23,7 +27,7 @@ from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError
 from benchmarks.rows import SOURCES
-from numeric.fast import families
+from numeric import heads, targets
 
 EMBEDDED = Path(__file__).parent / "assets" / "bert12-sst2"
 
@@ -41,13 +45,27 @@ class Classifier:
 
     @property
     def explains(self) -> str:
-        """What a target is: a class, or the next token of a causal language model."""
-        return "next token" if families.is_causal(self.model) else "class"
+        """What a target is, such as a class, or the next token of a language model."""
+        return HEADS[heads.kind(self.model)][0]
 
     def label(self, target: int) -> str:
-        if self.explains == "next token":
+        if self.explains.endswith("token"):
             return self.tokenizer.decode([target])
         return str(self.model.config.id2label.get(target, target))
+
+    def target(self, label: int | None, column: int | None, tokens: Sequence[str]):
+        """A target for ``attribute`` and ``audit``; a masked token is read at the mask."""
+        mask = self.tokenizer.mask_token
+        if column is None and self.explains == "masked token" and mask in tokens:
+            column = tokens.index(mask)
+        return label if column is None else targets.logit(label, at=column)
+
+    def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
+        """What is explained, in words; an answer is a part of ``tokens``."""
+        if isinstance(target, list) and len(target) > 1:
+            first, last = target
+            return " ".join(tokens[first : last + 1])
+        return self.label(target[0] if isinstance(target, list) else target)
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,12 @@ class ImageClassifier:
     name: str
     explains: str = "class"
 
-    def label(self, target: int) -> str:
+    def target(self, label: int | None, column: int | None, tokens: Sequence[str]) -> int | None:
+        if column is not None:
+            raise ValueError(f"--column {column} is of texts, and {self.name} takes images")
+        return label
+
+    def said(self, target: int, tokens: Sequence[str]) -> str:
         return str(self.model.config.id2label.get(target, target))
 
 
@@ -72,7 +95,7 @@ def load(
 ) -> Classifier:
     """The text model ``name`` in float32: "embedded", a folder, or a Hub id.
 
-    It is a causal language model where its config says so, and otherwise a sequence classifier.
+    It has the head that its config names; where that is none, it is a sequence classifier.
     ``attention`` is an implementation such as "eager"; the default is the model's.
     Raises UnavailableError that says what was looked for, where, and what works offline.
     """
@@ -93,10 +116,18 @@ def load(
     )
 
 
+HEADS = {
+    heads.CLASSES: ("class", AutoModelForSequenceClassification),
+    heads.NEXT: ("next token", AutoModelForCausalLM),
+    heads.MASKED: ("masked token", AutoModelForMaskedLM),
+    heads.TAGS: ("tag", AutoModelForTokenClassification),
+    heads.ANSWER: ("answer", AutoModelForQuestionAnswering),
+}
+"""By kind of head: what it predicts, and the class of Transformers that loads it."""
+
+
 def _head(config):
-    """The class of Transformers that loads a text model with this configuration."""
-    causal = families.CAUSAL.intersection(config.get("architectures") or ())
-    return AutoModelForCausalLM if causal else AutoModelForSequenceClassification
+    return HEADS[heads.kind_of(config.get("architectures") or ())][1]
 
 
 def check_device(device: str) -> None:
@@ -186,8 +217,7 @@ def _check_weights(name, info):
     if info["missing_keys"]:
         raise ValueError(
             f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
-            "would be random; pass a checkpoint that was fine-tuned for classification, or a "
-            "causal language model"
+            "would be random; pass a checkpoint that was fine-tuned, or a language model"
         )
 
 

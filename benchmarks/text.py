@@ -51,6 +51,11 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     The rows that are ``needed`` are measured on its first words.
     Raises ValueError or UnassignedOperation, as ``attribute`` does.
     """
+    if classifier.explains not in ("class", "next token"):
+        raise ValueError(
+            f"model {classifier.name!r} predicts a {classifier.explains}; pass a classifier of "
+            "texts or a causal language model, or explain single texts"
+        )
     attribute(classifier.model, encode(classifier, data.texts[:1], return_tensors="pt"))
     few = " ".join(data.texts[0].split()[:FEW])
     start = replace(data, texts=(few,), labels=data.labels[:1])

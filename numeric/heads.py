@@ -1,5 +1,6 @@
 """What the head of a model gives: one row of logits per text, or one per token."""
 
+from collections.abc import Iterable
 from inspect import signature
 
 import torch
@@ -27,9 +28,16 @@ class NoLogits(ValueError):
 
 def kind(model: nn.Module) -> str:
     """The kind of head, by the class of ``model`` or one that it is derived from."""
-    if families.is_causal(model):
-        return NEXT
-    names = {cls.__name__ for cls in type(model).__mro__}
+    return NEXT if families.is_causal(model) else _named({x.__name__ for x in type(model).__mro__})
+
+
+def kind_of(classes: Iterable[str]) -> str:
+    """The kind of head of a model whose class has one of these names."""
+    names = {*classes}
+    return NEXT if names & families.CAUSAL else _named(names)
+
+
+def _named(names):
     for found, (table, ending) in TABLES.items():
         if not names.isdisjoint(table.values()) or any(x.endswith(ending) for x in names):
             return found

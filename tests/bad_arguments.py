@@ -19,6 +19,7 @@ COMMANDS = {
     "explain model film --method magic": "unknown method 'magic'...cp-lrp",
     "explain model film --method ''": "unknown method ''",
     "explain model film --method AttnLRP": "unknown method 'AttnLRP'; the methods are attnlrp",
+    "audit vit --column 1": "--column 1 is of texts, and vit takes images",
     "explain model film --png map.png": "--png map.png would be a picture of layers; pass --layers",
     "explain model film --layers --png empty": "--png empty is a folder; pass a file in it",
     "explain model film --layers --method loo": "method 'loo' has no rules; pass attnlrp, cp-lrp",

@@ -1,4 +1,4 @@
-"""The commands explain the next token of a folder whose config names a causal language model."""
+"""The commands explain what the head predicts that a folder's config names."""
 
 import json
 
@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+import transformers
 from PIL import Image
 from transformers import AutoTokenizer, LlamaForCausalLM
 
@@ -83,6 +84,42 @@ def test_plan_and_attribute_take_it_too(run, folder, predicted, tmp_path):
 
 def test_a_classifier_is_still_one(checkpoint):
     assert models.load(str(checkpoint)).explains == "class"
+
+
+def expected(head, model, tokenizer, inputs):
+    """What is explained of the text, in words, and the options that ask for it."""
+    output, tokens = model(**inputs), tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
+    if head == "QuestionAnswering":
+        first, last = output.start_logits[0].argmax(), output.end_logits[0].argmax()
+        return f"the answer {' '.join(tokens[first : last + 1])!r}", ()
+    if head == "MaskedLM":
+        found = output.logits[0, tokens.index("[MASK]")].argmax()
+        return f"the masked token {tokenizer.decode([found])!r}", ()
+    found = int(output.logits[0, 3].argmax())
+    return f"the tag {model.config.id2label[found]!r}", ("--column", 3)
+
+
+@pytest.mark.parametrize("head", ["MaskedLM", "TokenClassification", "QuestionAnswering"])
+def test_other_heads_say_what_they_predict(run, checkpoint, tmp_path, head):
+    torch.manual_seed(3)
+    model = getattr(transformers, f"BertFor{head}")(
+        cases.tiny_config(vocab_size=11, num_labels=2)
+    ).eval()
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    for each in (model, tokenizer):
+        each.save_pretrained(tmp_path / "model")
+    text = "a [MASK] film"
+    want, options = expected(head, model, tokenizer, tokenizer([text], return_tensors="pt"))
+    code, out, _ = run("explain", tmp_path / "model", text, *options)
+    assert code == 0
+    assert out.startswith(f"attnlrp: why {want}?\n")
+    code, out, _ = run("audit", tmp_path / "model", text, *options)
+    assert code == 0
+    assert f"({want.split()[-1][1:-1]})" in " ".join(out.split())
+    (tmp_path / "texts.txt").write_text(text)
+    code, out, err = run("attribute", tmp_path / "texts.txt", "--model", tmp_path / "model")
+    assert (code, out) == (2, "")
+    assert "pass a classifier of texts or a causal language model" in " ".join(err.split())
 
 
 def test_the_picture_of_layers_shows_signs_and_sizes(tmp_path):
