@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from axioms.kinds import RULES
-from numeric.fast.operations import REASONS, TABLE, Case, Role
+from numeric.fast.operations import TABLE, Case, Role
+from numeric.fast.refusals import REASONS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "OPERATIONS.md"
 HEAD = """\

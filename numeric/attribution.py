@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 from numeric.fast import scope
-from numeric.fast.propagation import Propagation, outside
+from numeric.fast.blocks import outside
+from numeric.fast.propagation import Propagation
 from numeric.inputs import Modules, check_code, prepare
 from numeric.methods.integrated_gradients import integrated_gradients
 from numeric.methods.loo import leave_one_out

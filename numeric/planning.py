@@ -13,10 +13,11 @@ from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.attribution import composite_of
 from numeric.fast.at_output import KNOWN
+from numeric.fast.blocks import outside
 from numeric.fast.calls import call_of
 from numeric.fast.operations import ATTENTION, FUNCTION, ROLES
 from numeric.fast.places import LAYER, Places
-from numeric.fast.propagation import Propagation, outside
+from numeric.fast.propagation import Propagation
 from numeric.inputs import prepare
 
 UNKNOWN = "unknown"  # kind of a function that is in no table

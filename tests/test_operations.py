@@ -12,7 +12,8 @@ from axioms.kinds import RULES
 from benchmarks import operations as page_of
 from benchmarks.architectures.measure import audited
 from numeric import attribute, audit
-from numeric.fast.operations import REASONS, ROLES, TABLE
+from numeric.fast.operations import ROLES, TABLE
+from numeric.fast.refusals import REASONS
 from tests import cases
 from tests.bad_calls import ACT, LAYER, on, then
 

@@ -71,7 +71,7 @@ def test_position_and_token_type_are_what_bert_looks_up():
     got = signed(model, batch)
     with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
         logits = model(**batch).logits.gather(1, got.target[:, None])
-    (c,) = torch.autograd.grad(logits.sum(), rules.entry.embedding)
+    (c,) = torch.autograd.grad(logits.sum(), rules.entries.only.embedding)
     tables = model.bert.embeddings
     place = tables.position_embeddings.weight[: c.shape[1]].detach() * c
     kind = tables.token_type_embeddings.weight.detach()[batch["token_type_ids"]] * c
@@ -86,7 +86,7 @@ def test_token_types_that_gpt2_looks_up_among_words_are_no_words():
     table = model.transformer.wpe.weight.detach()
     with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
         model(**batch, token_type_ids=types)
-    torch.testing.assert_close(rules.entry.parts()["position"], table[:6].expand(2, -1, -1))
+    torch.testing.assert_close(rules.entries.only.parts()["position"], table[:6].expand(2, -1, -1))
 
 
 @pytest.mark.parametrize("epsilon", [1e-2, 0.25])

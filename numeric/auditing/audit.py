@@ -21,7 +21,7 @@ from numeric.auditing.meanings import LOGARITHM
 from numeric.auditing.nodes import FIXED, POSITION, TYPE, WORD
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
-from numeric.fast.propagation import check_overrides
+from numeric.fast.places import check_overrides
 from numeric.inputs import prepare
 from numeric.methods.lrp import read
 from numeric.readout import Chosen, Readout, Rows

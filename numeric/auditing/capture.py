@@ -11,8 +11,8 @@ from axioms.graph import LEAVES, Node, topological
 from numeric import heads
 from numeric.auditing.nodes import TYPE
 from numeric.auditing.recorder import Recorder
+from numeric.fast.blocks import outside
 from numeric.fast.entries import Entry
-from numeric.fast.propagation import outside
 from numeric.inputs import Batch
 from numeric.readout import Readout, Rows
 
@@ -61,9 +61,9 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
             rows = _run(model, batch, readout, settle)
     (root,) = ends
     for leaf, entry in recorder.words.items():
-        if entry not in recorder.lookups:  # token types that are looked up among words
+        if entry not in recorder.entries.found:  # token types that are looked up among words
             leaf.attributes["role"] = TYPE
-    entries = tuple((entry, recorder.node_of(entry.embedding)) for entry in recorder.lookups)
+    entries = tuple((entry, recorder.node_of(entry.embedding)) for entry in recorder.entries.found)
     values = {x: recorder.values[x].cpu() for x in topological(root) if x.op in LEAVES}
     return Capture(
         root=root,

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.utils._pytree import tree_unflatten
 
 from axioms import kinds
@@ -15,7 +14,7 @@ from axioms.graph import MOVE, Node
 from numeric.auditing.maps import Map
 from numeric.fast import operations as does
 from numeric.fast.handlers import MASKED
-from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, Chain, is_number, mark, reached
+from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
 from numeric.fast.norms import ARGUMENTS
 
 ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
@@ -134,36 +133,6 @@ def _transposed(rec, x):
     return rec.make(MOVE, (x,), (*shape[:-2], shape[-1], shape[-2]), map=Map(lambda x: x.mT))
 
 
-def activation(rec, chain: Chain, where) -> Node:
-    """A function of each entry by itself; IDENTITY needs to know no more than its value."""
-    root = rec.node_of(chain.root)
-    function = Map(chain.replay)
-    return rec.make(
-        kinds.ACTIVATION, (root,), chain.root.shape, where, function=_name(chain), map=function
-    )
-
-
-KNOWN = {
-    "gelu": functional.gelu,
-    "gelu tanh": lambda x: functional.gelu(x, approximate="tanh"),
-    "relu": functional.relu,
-    "silu": functional.silu,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-}
-POINTS = torch.linspace(-4, 4, 33, dtype=torch.float64).numpy()
-
-
-def _name(chain):
-    """What a function is called, however it is spelled."""
-    try:
-        found = Map(chain.replay)(POINTS)
-    except RuntimeError:  # with a parameter for each channel
-        return chain.key[0]
-    same = lambda f: abs(Map(f)(POINTS) - found).max() < 1e-12
-    return next((name for name, f in KNOWN.items() if same(f)), chain.key[0])
-
-
 def _linear(rec, running, out, index):
     name, row, args = running.call.name, running.operands()[0], running.args
     if running.call.role in (does.MULTIPLY, does.DIVIDE):
@@ -192,8 +161,8 @@ def _entrywise(rec, running, out, index, **attributes):
     x, factor = (a, b) if reached((a,)) else (b, a)
     if running.call.role == does.DIVIDE:
         factor = 1 / (factor.double() if isinstance(factor, Tensor) else factor)
-    about = {"entrywise": True} | attributes
-    return rec.make(kinds.LINEAR, (rec.node_of(x), rec.parameter(factor)), out.shape, **about)
+    args = rec.node_of(x), rec.parameter(factor)
+    return rec.make(kinds.LINEAR, args, out.shape, entrywise=True, **attributes)
 
 
 def _scaling(rec, running, out, index):
@@ -277,14 +246,11 @@ def _softmax(rec, running, out, index):
 def _layer_norm(rec, running, out, index):
     given = dict(zip(ARGUMENTS, running.args, strict=False)) | running.kwargs
     x, shape = given["input"], tuple(given["normalized_shape"])
-    weight = given.get("weight")
-    weight = x.new_ones(shape) if weight is None else weight
-    bias = given.get("bias")
-    bias = x.new_zeros(shape) if bias is None else bias
+    weight = x.new_ones(shape) if given.get("weight") is None else given["weight"]
+    bias = x.new_zeros(shape) if given.get("bias") is None else given["bias"]
     if len(shape) > 1:
         rec.refuse("layer_norm over several axes")
-    found = rec.node_of(running.settled.get(id(x), x))
-    args = found, rec.parameter(weight), rec.parameter(bias)
+    args = rec.node_of(running.settled.get(id(x), x)), rec.parameter(weight), rec.parameter(bias)
     return rec.make(kinds.LAYER_NORM, args, out.shape, norm_eps=given.get("eps", 1e-5))
 
 

@@ -12,6 +12,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
 from numeric.auditing import nodes, parts
+from numeric.auditing.activations import activation
 from numeric.auditing.maps import Map
 from numeric.auditing.nodes import FIXED, ORIGIN, WORD
 from numeric.fast.calls import Call
@@ -118,7 +119,7 @@ class Recorder(Propagation):
         else:
             y = super().settle(x, kind)
             if y is not x and not hasattr(y, NODE):
-                self.put(y, nodes.activation(self, what, getattr(x, ORIGIN)))
+                self.put(y, activation(self, what, getattr(x, ORIGIN)))
         if y is not x and self.running:
             self.running[-1].settled[id(x)] = y
         return y

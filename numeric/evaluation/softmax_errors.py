@@ -27,9 +27,9 @@ from torch.nn import functional
 
 from numeric.evaluation.correlation import pearson
 from numeric.fast import families
+from numeric.fast.blocks import Block, outside
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
-from numeric.fast.propagation import Block, outside
 from numeric.inputs import prepare
 from numeric.readout import Readout, Rows
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from axioms import kinds
 from numeric.fast import rules, value_only
 from numeric.fast.marks import carries
-from numeric.fast.operations import RANDOM
+from numeric.fast.refusals import RANDOM
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from numeric.fast.marks import reached
-from numeric.fast.operations import GRADIENT, MOVE, NOTHING, ROLES, UNSEEN
+from numeric.fast.operations import GRADIENT, MOVE, NOTHING, ROLES
+from numeric.fast.refusals import UNSEEN
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {

@@ -104,12 +104,34 @@ class Entries:
     """
 
     def __init__(self, model: nn.Module, *, typed: bool):
+        self.of = type(model).__name__
         self.pixels = getattr(model, "main_input_name", "") == PIXELS
         self.words = None if self.pixels else _words(model)
         self.types = _types(model) if typed else ()
         self.first: Tensor | None = None  # weights of the first map of pixels
         self.all: list[Entry] = []
         self.rising: dict[int, Rising] = {}
+
+    @property
+    def found(self) -> list[Entry]:
+        """Where words or pixels enter; ValueError if that is nowhere."""
+        if not self.all:
+            raise ValueError(
+                f"{self.of} looks no words up in its input embeddings, whose relevance is asked "
+                "for; explain a model that does"
+            )
+        return self.all
+
+    @property
+    def only(self) -> Entry:
+        """Where words enter; ValueError if there is no such place, or several."""
+        if len(self.found) != 1:
+            raise ValueError(
+                f"{self.of} looks words up {len(self.all)} times, where one lookup of its input "
+                "embeddings is expected; explain a model that reads its text once, or call "
+                "attribute() for each composite"
+            )
+        return self.all[0]
 
     def begin(self, call, out: Tensor, x, *rest, **named) -> Tensor:
         """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from axioms import kinds
-from numeric.fast import attention, norms, rules
+from numeric.fast import attention, norms, refusals, rules
 from numeric.fast import operations as does
 from numeric.fast.composite_functions import inside
 from numeric.fast.gradients import tensors
@@ -84,7 +84,7 @@ def move(engine, name, func, args, kwargs, carrying):
 def dropout(engine, name, func, args, kwargs, carrying):
     drops = (*args[2:3], kwargs.get("training"), kwargs.get("train"))
     if any(drops) and (kwargs.get("p") or args[1:2] not in ((), (0,))):
-        engine.refuse(does.RANDOM, name)
+        engine.refuse(refusals.RANDOM, name)
     return move(engine, name, func, args, kwargs, carrying) if carrying else func(*args, **kwargs)
 
 
@@ -177,7 +177,7 @@ def _divide(engine, name, func, args, kwargs, carrying):
 
 def _linear(engine, name, func, args, kwargs, carrying):
     if len(carrying) > 1 or carrying[0] is not (args[0] if args else kwargs.get("input")):
-        engine.refuse(does.BY_THE_INPUT, name)
+        engine.refuse(refusals.BY_THE_INPUT, name)
     z = run_in_one_format(engine, func, args, kwargs, carrying)
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
     weight = args[1] if len(args) > 1 else kwargs["weight"]
@@ -207,7 +207,7 @@ def _matmul(engine, name, func, args, kwargs, carrying):
         z = run_in_one_format(engine, func, args, kwargs, carrying)
         return engine.apply(kinds.LINEAR, z, added)
     if len(carrying) > 2:
-        engine.refuse(does.OF_SEVERAL, name, len(carrying))
+        engine.refuse(refusals.OF_SEVERAL, name, len(carrying))
     if not weights:
         return marked(run(engine, func, args, kwargs), PRODUCT)
     rule = engine.rule(kinds.READOUT)
@@ -237,7 +237,7 @@ def _function(engine, name, func, args, kwargs, carrying):
     if name == "pow" and is_number(args[-1]) and args[-1] in HALVES and not is_curved(x):
         return _deviation(engine, name, func, args, kwargs, carrying)
     if len(carrying) > 1 and _one_root(carrying) is None:
-        engine.refuse(does.OF_SEVERAL, name, len(carrying))
+        engine.refuse(refusals.OF_SEVERAL, name, len(carrying))
     if mark(x) in KEPT:
         settled = engine.settle(x)
         args = [settled if y is x else y for y in args]

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from axioms import kinds
 from numeric.fast import rules
-from numeric.fast.operations import OF_THE_BATCH
+from numeric.fast.refusals import OF_THE_BATCH
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (

@@ -48,17 +48,16 @@ TABLE: dict[str, Role] = {
         size dim ndimension numel nelement element_size stride storage_offset data_ptr
         is_contiguous is_floating_point is_complex is_inference item tolist numpy __len__
         __bool__ __int__ __float__ __index__ __repr__ __str__ __format__ __hash__ __contains__
-        __array__ __dir__ get_device detach detach_
-        eq ne lt le gt ge __eq__ __ne__ __lt__ __le__ __gt__ __ge__ equal allclose isclose isnan
-        isinf isfinite isin logical_and logical_or logical_not logical_xor any all argmax argmin
-        argsort nonzero unique bincount histc searchsorted bucketize one_hot count_nonzero
-        ones_like zeros_like empty_like full_like rand_like randn_like new_zeros new_ones
-        new_full new_empty new_tensor signbit is_same_size bernoulli
-        multinomial _set_grad_enabled is_grad_enabled finfo result_type promote_types
-        _assert_async is_nonzero untyped_storage storage dtype device is_tensor
+        __array__ __dir__ get_device detach detach_ eq ne lt le gt ge __eq__ __ne__ __lt__ __le__
+        __gt__ __ge__ equal allclose isclose isnan isinf isfinite isin logical_and logical_or
+        logical_not logical_xor any all argmax argmin argsort nonzero unique bincount histc
+        searchsorted bucketize one_hot count_nonzero ones_like zeros_like empty_like full_like
+        rand_like randn_like new_zeros new_ones new_full new_empty new_tensor signbit
+        is_same_size bernoulli multinomial _set_grad_enabled is_grad_enabled finfo result_type
+        promote_types _assert_async is_nonzero untyped_storage storage dtype device is_tensor
         is_storage is_nested""",
         (Case(
-            "always", "What they give carries none, and takes none away.",
+            "always", "None: what they give carries none.",
             "What they give is piecewise constant: a small change of an activation changes nothing."
         ),),
     ),
@@ -66,20 +65,19 @@ TABLE: dict[str, Role] = {
         "Entries are copied, dropped or put in another order",
         """
         view view_as reshape reshape_as transpose transpose_ t swapaxes swapdims movedim moveaxis
-        permute contiguous expand expand_as broadcast_to repeat repeat_interleave tile
-        getitem chunk split split_with_sizes tensor_split hsplit vsplit dsplit unbind
-        cat concat concatenate stack hstack vstack dstack flatten unflatten squeeze unsqueeze
-        unsqueeze_ squeeze_ ravel clone roll flip gather index_select take_along_dim select narrow
-        masked_fill masked_fill_ masked_select masked_scatter where pad constant_pad_nd
-        unfold im2col tril triu diagonal diag_embed scatter scatter_ index_put index_put_
-        index_copy index_fill
-        setitem copy_ fill_ zero_ as_strided view_as_real view_as_complex rot90 fliplr
+        permute contiguous expand expand_as broadcast_to repeat repeat_interleave tile getitem
+        chunk split split_with_sizes tensor_split hsplit vsplit dsplit unbind cat concat
+        concatenate stack hstack vstack dstack flatten unflatten squeeze unsqueeze unsqueeze_
+        squeeze_ ravel clone roll flip gather index_select take_along_dim select narrow
+        masked_fill masked_fill_ masked_select masked_scatter where pad constant_pad_nd unfold
+        im2col tril triu diagonal diag_embed scatter scatter_ index_put index_put_ index_copy
+        index_fill setitem copy_ fill_ zero_ as_strided view_as_real view_as_complex rot90 fliplr
         flipud pixel_shuffle pixel_unshuffle channel_shuffle atleast_1d atleast_2d atleast_3d
-        meshgrid block_diag cuda cpu pin_memory amax amin max min maximum minimum topk sort kthvalue
-        median max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d
-        boolean_dispatch max_pool1d_with_indices max_pool2d_with_indices broadcast_tensors
-        real imag T mT H mH identity align_to refine_names rename resolve_conj
-        resolve_neg conj nan_to_num unsafe_chunk unsafe_split expand_copy""",
+        meshgrid block_diag cuda cpu pin_memory amax amin max min maximum minimum topk sort
+        kthvalue median max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d
+        boolean_dispatch max_pool1d_with_indices max_pool2d_with_indices broadcast_tensors real
+        imag T mT H mH identity align_to refine_names rename resolve_conj resolve_neg conj
+        nan_to_num unsafe_chunk unsafe_split expand_copy""",
         (Case(
             "always", "An entry's relevance goes to the entry that it was copied from.",
             "The output is that entry, so that nothing is there to share; maxima and top k choose "
@@ -91,9 +89,7 @@ TABLE: dict[str, Role] = {
         """
         dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout
         native_dropout""",
-        (Case(
-            "switched off", "It passes on.", "It is the identity.", theorems=(24,),
-        ),),
+        (Case("switched off", "It passes on.", "It is the identity.", theorems=(24,)),),
     ),
     CAST: Role(
         "Another number format",
@@ -109,9 +105,9 @@ TABLE: dict[str, Role] = {
         """
         sum mean cumsum nansum nanmean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
         adaptive_avg_pool2d adaptive_avg_pool3d interpolate upsample trace fft fftn fft2 ifft
-        ifftn ifft2 rfft irfft rfft2 irfft2 rfftn irfftn diff trapz
-        fft_fft fft_fftn fft_fft2 fft_ifft fft_rfft fft_irfft fft_rfft2 fft_irfft2 neg negative
-        index_add scatter_add fold segment_reduce grid_sample""",
+        ifftn ifft2 rfft irfft rfft2 irfft2 rfftn irfftn diff trapz fft_fft fft_fftn fft_fft2
+        fft_ifft fft_rfft fft_irfft fft_rfft2 fft_irfft2 neg negative index_add scatter_add fold
+        segment_reduce grid_sample""",
         (Case(
             "always", "It is shared in proportion to what each entry adds, without a stabiliser.",
             "This is Eq. 1 in the limit, in which such a map and the layer behind it give the same "
@@ -201,16 +197,13 @@ TABLE: dict[str, Role] = {
     PACKED_LINEAR: Role(
         "Linear maps by weights that are packed in few bits",
         "linear_dynamic",
-        (Case(
-            "always", "As of a linear map by the weights as numbers.",
-            "The kernel has no gradient; its rounding absorbs a little.", kinds.LINEAR, (6,),
-        ),),
+        (Case("always", "As of a linear map by the weights as numbers.",
+              "The kernel has no gradient; its rounding absorbs a little.", kinds.LINEAR, (6,)),),
     ),
     MATMUL: Role(
         "Products of matrices",
         """
-        matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer
-        grouped_mm _grouped_mm""",
+        matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer grouped_mm _grouped_mm""",
         (
             Case("of an activation and a fixed matrix", "As of a linear map.", "It is one.",
                  kinds.LINEAR, (6,)),
@@ -232,9 +225,9 @@ TABLE: dict[str, Role] = {
         "Functions of each entry by itself",
         """
         gelu relu relu6 silu tanh sigmoid softplus elu celu selu leaky_relu prelu mish hardswish
-        hardsigmoid hardtanh logsigmoid log_sigmoid softsign tanhshrink threshold erf erfc exp exp2
-        expm1 log log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp clip
-        clamp_min clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
+        hardsigmoid hardtanh logsigmoid log_sigmoid softsign tanhshrink threshold erf erfc exp
+        exp2 expm1 log log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp
+        clip clamp_min clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
         (Case(
             "always", "It passes on: all of the output's relevance is the input's.",
             "One input makes the whole output; of a ReLU this is the gradient times the input.",
@@ -269,11 +262,9 @@ TABLE: dict[str, Role] = {
     ),
     BATCH_NORM: Role(
         "BatchNorm with running statistics", "batch_norm",
-        (Case(
-            "always", "As of a linear map of each channel.",
-            "It is one, and folded into the layer before it, it is explained alike as ε → 0.",
-            kinds.LINEAR, (16, 42),
-        ),),
+        (Case("always", "As of a linear map of each channel.",
+              "It is one, and folded into the layer before it, it is explained alike as ε → 0.",
+              kinds.LINEAR, (16, 42)),),
     ),
     ATTENTION: Role(
         "Fused attention", "scaled_dot_product_attention",
@@ -285,11 +276,9 @@ TABLE: dict[str, Role] = {
     ),
     EMBEDDING: Role(
         "Lookups", "embedding",
-        (Case(
-            "of words", "It ends here: this is what attributions show.",
-            "Rows of tables that are added to words count as one embedding, by Eq. 1 on the sum.",
-            theorems=(6,),
-        ),),
+        (Case("of words", "It ends here: this is what attributions show.",
+              "Rows of tables that are added to words count as one embedding, by Eq. 1 on the sum.",
+              theorems=(6,)),),
     ),
     GRADIENT: Role(
         "Questions of your own code about gradients",
@@ -302,42 +291,9 @@ TABLE: dict[str, Role] = {
         """
         multi_head_attention_forward glu rms_norm normalize group_norm instance_norm
         cosine_similarity addcmul addcdiv lerp var_mean std_mean""",
-        (Case(
-            "always", "By the rules of the operations that they are made of.",
-            "Whether a model spells a function out or calls it must make no difference.",
-        ),),
+        (Case("always", "By the rules of the operations that they are made of.",
+              "Whether a model spells a function out or calls it must make no difference."),),
     ),
 }  # fmt: skip
 ROLES = {name: role for role, entry in TABLE.items() for name in entry.functions.split()}
 """Function, by name -> what it does."""
-
-RANDOM = "{} that is not switched off"
-BY_THE_INPUT = "{} by weights that depend on the input"
-OF_SEVERAL = "{} of {} activations"
-OF_THE_BATCH = "{} by the statistics of the batch"
-EXPONENTIAL = "exp, outside of a softmax"
-STALE = "{}, whose input is written to before its output is read"
-FOREIGN = "{}, code that torch does not show{}"
-UNSEEN = "a result of code that torch does not show"
-_LOGARITHM = (
-    "it adds −log Σ exp to every logit, of which no share belongs to one; let the model return "
-    "its logits as they are"
-)
-REASONS: dict[str, str] = {
-    RANDOM: "every pass would be explained differently; call it with training=self.training",
-    BY_THE_INPUT: "neither factor is fixed, and no theorem says what share each should have",
-    OF_SEVERAL: "no rule says what share each has in what is no sum and no product of two",
-    OF_THE_BATCH: "each example would depend on the others; use the running statistics",
-    EXPONENTIAL: "a softmax that is taken apart is explained in another way than the whole "
-    "(theorem 44); call torch.softmax",
-    STALE: "the rule of a function needs its input and its output as they were",
-    FOREIGN: "its gradient is its author's, and is no rule",
-    UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",
-    "prod": "R/n to each of n factors (theorem 5) is implemented for two factors at a time",
-    "cumprod": "each factor is in products of many degrees, which share differently (theorem 12)",
-    "log_softmax": _LOGARITHM,
-    "logsumexp": _LOGARITHM,
-    "lstm": "its kernel hides the gates, whose products share relevance",
-    "gru": "its kernel hides the gates, whose products share relevance",
-}
-"""Of what is refused by name: why."""

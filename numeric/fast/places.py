@@ -2,13 +2,14 @@
 
 import re
 import sys
+from collections.abc import Iterable
 from itertools import groupby, pairwise
 from pathlib import Path
 from types import FrameType
 
 from torch import nn
 
-from axioms.composites import Operation
+from axioms.composites import Composite, Operation
 
 OURS = str(Path(__file__).parents[1])
 LAYER = re.compile(r"(?:^|\.)(?:\w*layers?|h|blocks?)\.(\d+)(?=\.|$)")
@@ -100,6 +101,20 @@ def layer_of(path: str) -> int | None:
     """The number of the layer that a module is in, from 0; None outside of the layers."""
     found = LAYER.search(path)
     return found and int(found[1])
+
+
+def check_overrides(composite: Composite, operations: Iterable[Operation]) -> None:
+    """Raises ValueError for layers and modules of ``composite`` in which there is no operation."""
+    layers = {op.layer for op in operations} - {None}
+    paths = {op.module for op in operations}
+    unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]
+    unknown += [f"module {path!r}" for path in composite.modules if path not in paths]
+    if unknown:
+        raise ValueError(
+            f"composite {composite.name!r} overrides {', '.join(unknown)}, which the model does "
+            "not have; "
+            + (f"its layers are 0 to {max(layers)}" if layers else "its layers have no numbers")
+        )
 
 
 def numbered_layers(model: nn.Module) -> list[str]:

@@ -5,8 +5,6 @@ During the forward pass every torch function that an activation reaches is looke
 changed, and other threads do not see the rules.
 """
 
-import threading
-from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -17,8 +15,9 @@ from torch.overrides import TorchFunctionMode
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import at_output, gradients, handlers, rules
+from numeric.fast.blocks import INNERMOST, Block
 from numeric.fast.calls import CALLS, Watch, call_of, checkpoints, foreign, scripts
-from numeric.fast.entries import Entries, Entry
+from numeric.fast.entries import Entries
 from numeric.fast.marks import (
     COSINE,
     HELD,
@@ -43,54 +42,21 @@ from numeric.fast.operations import (
     DIVIDE,
     DROPOUT,
     EMBEDDING,
-    EXPONENTIAL,
-    FOREIGN,
     FUNCTION,
     GRADIENT,
     LAYER_NORM,
     LINEAR,
     MULTIPLY,
     NOTHING,
-    REASONS,
     SOFTMAX,
-    STALE,
     SUBTRACT,
-    UNSEEN,
 )
-from numeric.fast.places import Places, layer_of
+from numeric.fast.places import Places, check_overrides, layer_of
+from numeric.fast.refusals import EXPONENTIAL, FOREIGN, STALE, UNSEEN, Refusals
 from numeric.fast.rotary import Turned
 
 ENTRYWISE = (ADD, SUBTRACT, MULTIPLY, DIVIDE, FUNCTION, DEVIATION)
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
-
-
-_INNERMOST = threading.local()  # of blocks within blocks the one that acts
-
-
-@contextmanager
-def outside():
-    """A block in which no block of rules that is around it has an effect."""
-    around, _INNERMOST.block = getattr(_INNERMOST, "block", None), None
-    try:
-        yield
-    finally:
-        _INNERMOST.block = around
-
-
-class Block(TorchFunctionMode):
-    """A mode that has no effect on another block, or on a call of this project, inside of it."""
-
-    def __enter__(self):
-        self.around, _INNERMOST.block = getattr(_INNERMOST, "block", None), self
-        return super().__enter__()
-
-    def __exit__(self, kind, error, trace):
-        super().__exit__(kind, error, trace)
-        _INNERMOST.block = self.around
-
-    @property
-    def acts(self) -> bool:
-        return _INNERMOST.block is self
 
 
 class Propagation(Block):
@@ -124,7 +90,7 @@ class Propagation(Block):
 
     def clear(self) -> None:
         """Forgets the last forward pass."""
-        self.alien: dict[str, str | None] = {}  # in words -> why
+        self.refusals = Refusals()
         self.entries = Entries(self.model, typed=self.turns)
         self.turned = Turned()
 
@@ -139,27 +105,18 @@ class Propagation(Block):
         super().__exit__(kind, error, trace)
         held = {id(x) for chain in self.held if chain.uses == 1 for x in chain.places}
         self.recorded = [x for x in self.recorded if id(x) not in held]
-        if self.alien and (error is None or isinstance(error, Exception)):
-            raise UnassignedOperation(self._aliens()) from error
+        if self.refusals.all and (error is None or isinstance(error, Exception)):
+            raise UnassignedOperation(self.refusals.message(self.model)) from error
         if error is None and self.asks:
             self.composite.assign(self.recorded, known=at_output.KNOWN)
             check_overrides(self.composite, self.recorded)
         if error is None:
             self.turned.check(self.composite)
 
-    def _aliens(self):
-        listed = "".join(f"\n  {line}" for line in self.alien)
-        reasons = "".join(f"\n{why}" for why in dict.fromkeys(self.alien.values()) if why)
-        return (
-            f"{type(self.model).__name__} calls functions that have no propagation rule:{listed}"
-            f"{reasons}\nA function gets its rule in numeric/fast/operations.py; until then, "
-            "explain a model that does without."
-        )
-
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         call = CALLS.get(func) or call_of(func)
-        if call.role == NOTHING or _INNERMOST.block is not self:
+        if call.role == NOTHING or INNERMOST.block is not self:
             return func(*args, **kwargs)
         if checkpoints():  # the rules hold on the way there alone, and nothing may run again
             with saved_tensors_hooks(lambda x: x.detach(), lambda x: x):
@@ -246,29 +203,7 @@ class Propagation(Block):
 
     def refuse(self, what: str, *words) -> None:
         """Notes a function without a rule; all are raised together when the block ends."""
-        said, why = what.format(*words), REASONS.get(what) if what != FOREIGN else None
-        self.alien[f"{said:<28} {self.places.describe()}"] = why and f"{said}: {why}."
-
-    @property
-    def lookups(self) -> list[Entry]:
-        """Where words or pixels enter; ValueError if that is nowhere."""
-        if not self.entries.all:
-            raise ValueError(
-                f"{type(self.model).__name__} looks no words up in its input embeddings, whose "
-                "relevance is asked for; explain a model that does"
-            )
-        return self.entries.all
-
-    @property
-    def entry(self) -> Entry:
-        """Where words enter; ValueError if there is no such place, or several."""
-        if len(self.lookups) != 1:
-            raise ValueError(
-                f"{type(self.model).__name__} looks words up {len(self.lookups)} times, where one "
-                "lookup of its input embeddings is expected; explain a model that reads its text "
-                "once, or call attribute() for each composite"
-            )
-        return self.lookups[0]
+        self.refusals.note(what, words, self.places.describe())
 
     def rule(self, kind: str, places: list[Operation] | None = None) -> str:
         """The rule of the operation at ``places``, by default of the one that is running."""
@@ -353,17 +288,3 @@ def _in_order(*, input, other=None, **kwargs):
 def _without_gradient(x):
     computed = isinstance(x, Tensor) and x.requires_grad and not x.is_leaf
     return x.detach() if computed else x
-
-
-def check_overrides(composite: Composite, operations) -> None:
-    """Raises ValueError for layers and modules of ``composite`` in which there is no operation."""
-    layers = {op.layer for op in operations} - {None}
-    paths = {op.module for op in operations}
-    unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]
-    unknown += [f"module {path!r}" for path in composite.modules if path not in paths]
-    if unknown:
-        raise ValueError(
-            f"composite {composite.name!r} overrides {', '.join(unknown)}, which the model does "
-            "not have; "
-            + (f"its layers are 0 to {max(layers)}" if layers else "its layers have no numbers")
-        )

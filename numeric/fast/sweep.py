@@ -22,8 +22,8 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.composites import Composite
 from numeric.fast import at_output, attention, families, patches, scope
-from numeric.fast.places import LAYER
-from numeric.fast.propagation import check_overrides, outside
+from numeric.fast.blocks import outside
+from numeric.fast.places import LAYER, check_overrides
 from numeric.fast.rules import wide
 from numeric.inputs import Batch, prepare
 from numeric.readout import Readout
@@ -99,7 +99,7 @@ def _relevance(model, batch: Batch, composites, target):
         if n:
             rules, cuts, rows = _forward(model, batch, layers, composite, readout)
         logit = chosen.of(rows)
-        embedding = rules.entry.embedding
+        embedding = rules.entries.only.embedding
         whole = wide(embedding.detach())
         for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
             (c,) = torch.autograd.grad(end, embedding, c, retain_graph=True)

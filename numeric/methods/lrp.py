@@ -55,7 +55,7 @@ def lrp(
         with scope.applied(inside.model, composite, eps=epsilon, turns=turns) as rules:
             rows = readout.run(inside.model, batch.arguments(), settle=rules.end)
         targets = readout.choose(rows).targets
-        entries = rules.lookups
+        entries = rules.entries.found
         if not rows.logits.requires_grad:
             raise ValueError(
                 f"the logits of {type(model).__name__} do not depend on the words in any way that "

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from numeric.fast.blocks import Block
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
-from numeric.fast.propagation import Block
 from numeric.heads import ANSWER, CLASSES
 from numeric.inputs import first_map, read_tokens
 from numeric.readout import Found
