@@ -3,7 +3,9 @@
 import copy
 
 import torch
+from torch import Tensor
 
+from numeric.methods.budget import GROUP, by_groups
 from numeric.methods.chunks import AUTO
 from numeric.methods.masking import check, masked_logits
 from numeric.methods.whole import whole
@@ -21,6 +23,8 @@ def leave_one_out(
     removal: str | int = "attention-mask",
     memory: int | str = AUTO,
     dtype: str | None = None,
+    budget: int | None = None,
+    groups: int | Tensor = GROUP,
 ):
     """LOO_i = f(x) - f(x without i), token i left out by the attention mask (Sec. 2.1, 4.1).
 
@@ -30,6 +34,10 @@ def leave_one_out(
     ``dtype``, such as "bfloat16", is that of the copies, run by a copy of the model; class and
     logit stay those of the model as it is.  ``details``: ``logit_in_dtype`` (batch,), in logits,
     from which the copies are then taken; its distance from the logit is the size of the error.
+    ``budget`` is how many passes a text may take.  A longer text then loses groups of tokens first
+    (``groups``: neighbouring tokens each, or numbers (batch, token), such as those of sentences),
+    and single tokens only where that loses most; the others share what their group loses
+    (``by_groups``, which also says what the ``details`` are).
     Nothing makes these differences add up to the logit; ``residual`` says by how much they do not.
     Raises ValueError for a text of one token, without which there is nothing to attend to.
     """
@@ -50,14 +58,17 @@ def leave_one_out(
         if dtype is not None:
             model = copy.deepcopy(model).to(getattr(torch, dtype))
             kept = whole(model, batch, readout)
-    example, token = present.nonzero(as_tuple=True)
-    keep = present[example]
-    keep[torch.arange(len(token), device=token.device), token] = False
+    starts = torch.stack([each.of(kept.rows) for each in readout.targets]).to(logits[0].dtype)
     options = {"batch_size": batch_size, "removal": removal, "memory": memory}
-    without = masked_logits(model, batch, example, keep, readout, kept=kept, **options)
-    for each, logit, less in zip(readout.targets, logits, without.mT, strict=True):
-        start = each.of(kept.rows).to(logit.dtype)
-        relevance = torch.zeros(present.shape, dtype=logit.dtype, device=logit.device)
-        relevance[example, token] = start[example] - less.to(logit.dtype)
-        details = {} if dtype is None else {"logit_in_dtype": start}
-        yield Found(relevance, each.target, logit, details)
+
+    def lost(example, part):
+        keep = present[example] & ~part
+        less = masked_logits(model, batch, example, keep, readout, kept=kept, **options)
+        return starts[:, example].mT - less.to(starts.dtype)
+
+    every = int(present.sum(dim=1).max()) if budget is None else budget
+    relevance, details = by_groups(lost, present, budget=every, groups=groups)
+    for each, logit, start, own in zip(readout.targets, logits, starts, relevance, strict=True):
+        found = {} if budget is None else dict(details)
+        found |= {} if dtype is None else {"logit_in_dtype": start}
+        yield Found(own, each.target, logit, found)
