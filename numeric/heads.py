@@ -1,6 +1,7 @@
 """What the head of a model gives: one row of logits per text, or one per token."""
 
 from collections.abc import Iterable
+from functools import cache
 from inspect import signature
 
 import torch
@@ -28,7 +29,12 @@ class NoLogits(ValueError):
 
 def kind(model: nn.Module) -> str:
     """The kind of head, by the class of ``model`` or one that it is derived from."""
-    return NEXT if families.is_causal(model) else _named({x.__name__ for x in type(model).__mro__})
+    return NEXT if families.is_causal(model) else _named_by(type(model))
+
+
+@cache
+def _named_by(model_class):
+    return _named({cls.__name__ for cls in model_class.__mro__})
 
 
 def kind_of(classes: Iterable[str]) -> str:

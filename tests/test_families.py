@@ -14,6 +14,7 @@ from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import families, scope
+from numeric.inputs import check_model
 from tests import cases
 from tests.traces import assert_same, snapshot
 
@@ -305,6 +306,13 @@ def test_positions_that_are_counted_from_padding_are_found_at_any_depth():
     assert found.equal(families.position_ids(model, ids))
     assert (found != torch.arange(ids.shape[1])).any()
     assert families.position_ids(cases.family("bert")[0], ids) is None
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_modules_come_as_torch_names_them_shared_ones_once(name):
+    model, _ = cases.family(name)
+    model.again = next(model.children())
+    assert check_model(model) == list(model.named_modules())
 
 
 @pytest.mark.parametrize("name", [*families.FAMILIES, *families.ATTENTION, *families.JOINS])

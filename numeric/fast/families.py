@@ -101,7 +101,7 @@ def is_causal(model: nn.Module) -> bool:
 
 def padding_position(modules: Iterable[nn.Module]) -> int | None:
     """The position that stands for padding, from which tokens are counted on; None: from 0."""
-    tables = [getattr(module, "position_embeddings", None) for module in modules]
+    tables = [module._modules.get("position_embeddings") for module in modules]  # a fast look
     found = [getattr(table, "padding_idx", None) for table in tables if table is not None]
     return next((number for number in found if number is not None), None)
 

@@ -46,6 +46,8 @@ def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
 
 
 def _ready(engine, x, kind):
+    if type(x) is int:  # sizes and axes, which are most of all arguments
+        return x
     if isinstance(x, Tensor):
         if x.requires_grad and is_parameter(x):
             return x.detach()

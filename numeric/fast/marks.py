@@ -114,6 +114,8 @@ def reached(values) -> list[Tensor]:
     """Those of ``values``, and of lists among them, that relevance comes to."""
     found = []
     for x in values:
+        if type(x) is int:  # sizes and axes, which are most of all values
+            continue
         if isinstance(x, Tensor):
             if x.requires_grad and not is_parameter(x):
                 found.append(x)

@@ -142,10 +142,10 @@ class Propagation(Block):
             return handlers.run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
-        act = partial(self._act, call, call.instead or func, args, kwargs, carrying)
+        func = call.instead or func
         if call.writes:
-            return self._write(args[0], act)
-        out = act()
+            return self._write(args[0], partial(self._act, call, func, args, kwargs, carrying))
+        out = self._act(call, func, args, kwargs, carrying)
         if self.asks and type(what := mark(out)) is Chain:
             what.places = self.places.operations(kinds.ACTIVATION)
         return out
