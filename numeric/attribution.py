@@ -65,7 +65,9 @@ def attribute(
     """How much each token, or position of an image, contributes to one logit of a model.
 
     ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
-    processor's, (batch, channel, height, width).
+    processor's, (batch, channel, height, width).  With ``decoder_input_ids`` of an encoder with a
+    decoder, columns of targets are those of the decoder, and relevance has the tokens of both
+    texts, one behind the other.
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
     None (what the model predicts), a class, or one class per example; of a language model, causal
     or masked, a token; or a ``Target`` of ``numeric.targets``: a label at a column, a span, an
@@ -113,6 +115,11 @@ def explained(
     """
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
+        if batch.decoder_input_ids is not None and getattr(run, "func", None) is not lrp:
+            raise ValueError(
+                f"method {name!r} explains one text here, and inputs has decoder_input_ids too; "
+                'call attribute() with a method by rules, such as "attnlrp"'
+            )
         readout = Readout.of(model, batch, targets)
         with torch.autocast(batch.device.type, enabled=False):
             return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
@@ -127,7 +134,7 @@ def _checked(model, batch, name, used, found) -> Attribution:
             f"{model.dtype} overflows; pass epsilon=1e-6, or load the model in float32"
         )
     if batch.input_ids is not None:
-        relevance = relevance * (batch.attention_mask == 1)
+        relevance = relevance * (batch.present == 1)
     residual = logit - relevance.sum(dim=1)
     inside = details.pop("inside", {})
     return Attribution(relevance, chosen, logit, residual, name, used, details, inside)

@@ -27,9 +27,12 @@ class NoLogits(ValueError):
     """A model gives nothing that can be explained."""
 
 
-def kind(model: nn.Module) -> str:
-    """The kind of head, by the class of ``model`` or one that it is derived from."""
-    return NEXT if families.is_causal(model) else _named_by(type(model))
+def kind(model: nn.Module, *, decodes: bool = False) -> str:
+    """The kind of head, by the class of ``model`` or one that it is derived from.
+
+    ``decodes``: the batch has what a decoder has written, of which the next token is predicted.
+    """
+    return NEXT if decodes or families.is_causal(model) else _named_by(type(model))
 
 
 @cache

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from numeric.fast import families, patches
 from numeric.targets import problems as target_problems
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
+DECODER = "decoder_input_ids"
 PIXELS = "pixel_values"
 WRAPPERS = {
     "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",
@@ -36,6 +38,7 @@ class Batch:
     input_ids: Tensor | None = None
     token_type_ids: Tensor | None = None  # the model's own default
     pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
+    decoder_input_ids: Tensor | None = None  # (batch, token) of what a decoder has written so far
 
     def arguments(self) -> dict[str, Tensor]:
         if self.pixel_values is not None:
@@ -45,6 +48,25 @@ class Batch:
     @property
     def device(self) -> torch.device:
         return self.attention_mask.device
+
+    @property
+    def texts(self) -> list[Tensor]:
+        """The ids that have relevance: the text, and behind it what a decoder has written."""
+        return [x for x in (self.input_ids, self.decoder_input_ids) if x is not None]
+
+    @property
+    def present(self) -> Tensor:
+        """1 at the tokens of ``texts``, side by side, and 0 at padding."""
+        if self.decoder_input_ids is None:
+            return self.attention_mask
+        return torch.cat([self.attention_mask, torch.ones_like(self.decoder_input_ids)], dim=1)
+
+    @property
+    def predicting(self) -> tuple[Tensor | None, Tensor]:
+        """The ids of the text whose tokens have logits, and its mask."""
+        if self.decoder_input_ids is None:
+            return self.input_ids, self.attention_mask
+        return self.decoder_input_ids, torch.ones_like(self.decoder_input_ids)
 
 
 def check_model(model: nn.Module) -> Modules:
@@ -83,7 +105,7 @@ def prepare(
     """
     modules = _modules(model) if modules is None else modules
     images = getattr(model, "main_input_name", "") == PIXELS
-    structure = _image_problems(model, inputs) if images else _structure_problems(inputs)
+    structure = _image_problems(model, inputs) if images else _structure_problems(model, inputs)
     problems = list(_model_problems(model, modules)) + list(structure)
     if not problems:
         batch = _to_images(model, inputs) if images else _to_batch(model, inputs)
@@ -161,8 +183,8 @@ def read_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
     None of classifiers without a record in ``numeric.fast.families``.
     """
     reads, mask = families.reads(model), batch.attention_mask
-    if families.is_causal(model):
-        return last(mask == 1)
+    if batch.decoder_input_ids is not None or families.is_causal(model):
+        return last(batch.predicting[1] == 1)
     if reads == families.FIRST:
         return mask.new_zeros(len(mask), dtype=torch.int64)
     if reads is None:
@@ -236,22 +258,30 @@ def mask_problems(model: nn.Module):
         )
 
 
-def _structure_problems(inputs):
+def _structure_problems(model, inputs):
     if not isinstance(inputs, Mapping):
         yield (
             f"inputs is a {type(inputs).__name__}; pass the tokenizer's batch, such as "
             'tokenizer(["a fine film"], padding=True, return_tensors="pt")'
         )
         return
-    unknown = [key for key in inputs if key not in KEYS]
+    keys = (*KEYS, DECODER) if _has_decoder(model) else KEYS
+    unknown = [key for key in inputs if key not in keys]
     if unknown:
-        yield f"inputs has {', '.join(map(repr, unknown))}; it may have {', '.join(KEYS)}"
+        yield f"inputs has {', '.join(map(repr, unknown))}; it may have {', '.join(keys)}"
     ids = inputs.get("input_ids")
     if ids is None:
         yield "inputs has no input_ids; pass the tokenizer's batch"
     for key, value in inputs.items():
-        if key in KEYS and value is not None:
+        if key in keys and value is not None:
             yield from _tensor_problems(key, value, ids)
+
+
+def _has_decoder(model):
+    """Whether a model reads a text, and what a decoder has written of another one."""
+    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return False
+    return DECODER in signature(model.forward).parameters
 
 
 def _tensor_problems(key, value, ids):
@@ -261,7 +291,9 @@ def _tensor_problems(key, value, ids):
         yield f"{key} has dtype {value.dtype}; pass int64"
     elif value.ndim != 2:
         yield f"{key} has shape {tuple(value.shape)}; it must be (batch, token)"
-    elif isinstance(ids, Tensor) and value.shape != ids.shape:
+    elif key == DECODER and isinstance(ids, Tensor) and value.shape[0] != ids.shape[0]:
+        yield f"{key} has {len(value)} examples, and input_ids {len(ids)}"
+    elif key != DECODER and isinstance(ids, Tensor) and value.shape != ids.shape:
         yield f"{key} has shape {tuple(value.shape)} but input_ids {tuple(ids.shape)}"
 
 
@@ -273,7 +305,11 @@ def _value_problems(model, batch, modules):
             f"text of {tokens} tokens is longer than the model's {most} positions; pass "
             "truncation=True to the tokenizer, or split the text"
         )
-    yield from _range_problems("token id", batch.input_ids, limit("vocab_size", 1 << 62))
+    for ids in batch.texts:
+        yield from _range_problems("token id", ids, limit("vocab_size", 1 << 62))
+    written = batch.decoder_input_ids
+    if written is not None and not 0 < written.shape[1] <= most:
+        yield f"{DECODER} has {written.shape[1]} tokens; pass the token that starts, to {most}"
     if batch.token_type_ids is not None and limit("type_vocab_size", None) is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
     elif batch.token_type_ids is not None:

@@ -81,12 +81,17 @@ def terminal(maps: Sequence[LayerMap], width: int) -> Iterator[RenderableType]:
     """The maps for rich, each in as many tables of at most ``width`` characters as it needs."""
     for found in maps:
         yield Text(f"\nLayers of {found.where}", style="bold")
-        names, count = min(max(map(cell_len, found.tokens)), width // 3), len(found.columns)
-        step = ceil(count / ceil(count / max(1, (width - names) // CELL)))
-        for start in range(0, count, step):
-            yield _part(found, slice(start, start + step), names)
+        yield from tables(found, width)
     if maps:
         yield Text(render.LAYERS, style="dim")
+
+
+def tables(found: LayerMap, width: int) -> Iterator[Table]:
+    """One map, in as many tables of at most ``width`` characters as it needs."""
+    names, count = min(max(map(cell_len, found.tokens)), width // 3), len(found.columns)
+    step = ceil(count / ceil(count / max(1, (width - names) // CELL)))
+    for start in range(0, count, step):
+        yield _part(found, slice(start, start + step), names)
 
 
 def _part(found, columns, width):

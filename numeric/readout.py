@@ -112,7 +112,8 @@ class Readout:
 
     @classmethod
     def of(cls, model, batch: Batch, targets: Sequence) -> "Readout":
-        head, faults = heads.kind(model), []
+        decodes = batch.decoder_input_ids is not None
+        head, faults = heads.kind(model, decodes=decodes), []
         targets = [_placed(model, head, batch, target, faults) for target in targets]
         if faults:
             listed = "\n".join(dict.fromkeys(faults))
@@ -235,8 +236,9 @@ def _filled(numbers, size, device):
 
 def _own(batch, row):
     """The token that follows each row in the text; a row behind the text is refused elsewhere."""
-    following = (row + 1).clamp(0, batch.input_ids.shape[1] - 1)
-    return batch.input_ids.gather(1, following[:, None])[:, 0].long()
+    ids, _ = batch.predicting
+    following = (row + 1).clamp(0, ids.shape[1] - 1)
+    return ids.gather(1, following[:, None])[:, 0].long()
 
 
 def _unfit(model, head, term):
@@ -260,7 +262,7 @@ def _unfit(model, head, term):
 
 def _row(model, head, batch, term, faults) -> Tensor:
     """The row that a term is read from, (batch,)."""
-    mask = batch.attention_mask
+    _, mask = batch.predicting
     nothing = mask.new_zeros(len(mask), dtype=torch.int64)
     if head == ANSWER:
         return nothing + heads.ENDS.get(term.of, 0)

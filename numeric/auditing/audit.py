@@ -182,7 +182,7 @@ def _by_token(captured, found, batch):
     nothing = lambda node: np.zeros(node.attributes["shape"])
     arrived = [found.received.get(node, nothing(node)) for _, node in captured.entries]
     whole = [torch.from_numpy(r) for r in arrived]
-    of_token = of_tokens([entry for entry, _ in captured.entries], whole, batch.input_ids)
+    of_token = of_tokens([entry for entry, _ in captured.entries], whole, batch.texts)
     return read(of_token, torch.ones_like(of_token)).numpy()[0]
 
 

@@ -45,14 +45,18 @@ class Entry:
             known["token type"] = rules.wide(self.token_type) * kept
         return known | {"position": whole * kept - sum(known.values())}
 
-    def in_text(self, x: Tensor, text: Tensor | None) -> Tensor:
+    def is_of(self, text: Tensor) -> bool:
+        """Whether this looks up just the tokens of ``text``."""
+        return self.ids is not None and _is_same(self.ids, text)
+
+    def in_text(self, x: Tensor, text: Tensor) -> Tensor:
         """``x``, (*shape of ids, channel), by the tokens of ``text``: (batch, token, channel).
 
         Decoders look a text up that is shifted right by one.  Their first token is no token of the
         text, and its relevance counts as lost, as that of what a model puts around the text.
         Raises ValueError for other ids.
         """
-        if text is None or _is_same(self.ids, text):
+        if _is_same(self.ids, text):
             return x
         if self.ids.T.equal(text):
             return x.transpose(0, 1)
@@ -77,13 +81,34 @@ def _is_same(ids, text):
     return ids is text or (whole and ids._base is text) or ids.equal(text)
 
 
-def of_tokens(entries: list[Entry], of_entries: list[Tensor], text: Tensor | None) -> Tensor:
-    """What is known at every lookup, side by side in the channels of the token that it is of.
+def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor]) -> Tensor:
+    """What is known at every lookup, by the tokens of ``texts``, which stand side by side.
 
-    An image's map stays as it is.
+    What is known at several lookups of one token stands side by side in the channels.  An image's
+    map stays as it is.
     """
-    (first, *others) = (e.in_text(x, text) for e, x in zip(entries, of_entries, strict=True))
-    return torch.cat([first, *others], dim=-1) if others else first
+    found = list(zip(entries, of_entries, strict=True))
+    if not texts:
+        return torch.cat([x for _, x in found], dim=-1)
+    if len(texts) == 1:
+        return torch.cat([entry.in_text(x, *texts) for entry, x in found], dim=-1)
+    return _of_both(found, *texts)
+
+
+def _of_both(found, source: Tensor, written: Tensor) -> Tensor:
+    """The same of what an encoder looks up, and then a decoder.
+
+    Raises ValueError for any other lookups than one of each.
+    """
+    (first, x), (second, y) = found if len(found) == 2 else [(None, None)] * 2
+    if first is None or not (first.is_of(source) and second.is_of(written)):
+        listed = ", ".join(str(tuple(entry.ids.shape)) for entry, _ in found)
+        raise ValueError(
+            f"lookups of ids {listed}, where one of input_ids {tuple(source.shape)} is expected "
+            f"and then one of decoder_input_ids {tuple(written.shape)}: whose relevance is whose "
+            "is not known; explain a model that looks its texts up as they are"
+        )
+    return torch.cat([x, y], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +231,8 @@ class Entries:
 
 def _with(args, new):
     """``args`` with the tensors that ``new`` has by identity replaced, also within lists."""
-    return [_with(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args]
+    each = (_with(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args)
+    return type(args)(each)
 
 
 def _words(model):

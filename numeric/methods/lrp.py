@@ -66,7 +66,7 @@ def lrp(
         asked = [*embeddings, *inside.tensors(), *rules.turned.tensors()]
         logits = [each.of(rows) for each in targets]
         sums = [logit.sum() for logit in logits]
-    by_token = lambda of_entries: of_tokens(entries, of_entries, batch.input_ids)
+    by_token = lambda of_entries: of_tokens(entries, of_entries, batch.texts)
     optional = turns or bool(inside.paths)
     image = None if batch.pixel_values is None else batch.pixel_values.shape[2:]
     parts = [entry.parts() if turns or share == "word" else entry.whole() for entry in entries]
@@ -79,7 +79,7 @@ def lrp(
         details = {"inside": inside.relevance(found, channels=channels, image=image)}
         if turns:
             of_rotary = rules.turned.relevance(found)
-            shares = position_shares.shares(parts, c, of_rotary, batch.attention_mask, positions)
+            shares = position_shares.shares(parts, c, of_rotary, batch.present, positions)
             position_shares.check_found(model, shares)
             details |= shares
             every = share == "embedding"

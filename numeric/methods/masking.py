@@ -46,6 +46,10 @@ def masked_logits(
     to attend to, deletion from an unknown model, and flash_attention_2.
     """
     check(model, removal)
+    if batch.decoder_input_ids is not None:
+        raise ValueError(
+            "inputs has decoder_input_ids: tokens can be removed from one text, and here are two"
+        )
     reads = kept.reads if kept else reads_of_stock(model)
     plan = PLANS[reads](model, batch, example, keep, removal)
     wide = torch.promote_types(model.dtype, torch.float32)

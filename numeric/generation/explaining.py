@@ -1,0 +1,112 @@
+"""One call for what a model writes: ``explain_generation(model, tokenizer, prompt)``."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from axioms.composites import Composite
+from numeric.attribution import attribute_each
+from numeric.generation.result import Generation
+from numeric.generation.words import pieces
+from numeric.targets import log_probability, logit
+
+SCALES = {"logit": logit, "log-probability": log_probability}
+
+
+def explain_generation(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: str | Sequence[int],
+    *,
+    answer: str | Sequence[int] | None = None,
+    max_new_tokens: int = 20,
+    method: str | Composite = "attnlrp",
+    scale: str = "logit",
+    **options,
+) -> Generation:
+    """Why a language model writes each token that it writes: relevance of all tokens before it.
+
+    The model continues ``prompt``, a text or its ids, greedily by at most ``max_new_tokens``, with
+    ``model.generate``; or ``answer`` is explained, a text or ids, as if it had written that.  The
+    text of an answer is tokenized by itself; a text that is one with the prompt for the tokenizer
+    is given as ids.  Row i of the relevance is that of
+    ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
+    forward pass, and each takes one backward pass by a ``method`` with rules.  Other methods and
+    ``options`` are those of ``attribute``.  ``scale`` is "logit" or "log-probability".
+    An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
+    both texts.
+    Raises ValueError for an empty prompt or answer and for models that write no text, and what
+    ``attribute`` raises.
+    """
+    if scale not in SCALES:
+        raise ValueError(f"scale={scale!r}: pass one of {', '.join(SCALES)}")
+    if not model.can_generate():
+        raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
+    two = bool(model.config.is_encoder_decoder)
+    source = _ids(tokenizer, prompt, "prompt", special=True)
+    if answer is None:
+        written = _written(model, source, max_new_tokens)
+        start = written[:1] if two else []
+        written = written[1:] if two else written
+    else:
+        start = [_start(model)] if two else []
+        written = _ids(tokenizer, answer, "answer", special=two)
+    if not written:
+        raise ValueError("nothing was written: the model ends at once; pass answer")
+    before = start or source
+    text = torch.tensor([before + written[:-1]])
+    inputs = {"input_ids": torch.tensor([source]), "decoder_input_ids": text}
+    inputs = inputs if two else {"input_ids": text}
+    targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
+    found = attribute_each(model, inputs, method, targets=targets, **options)
+    relevance = torch.stack([each.relevance[0] for each in found])
+    parts = (source, start + written) if two else (source + written,)
+    return Generation(
+        # Nothing is written because of the last token: its column is 0.
+        relevance=torch.nn.functional.pad(relevance, (0, 1)).cpu(),
+        logit=torch.stack([each.logit[0] for each in found]).cpu(),
+        residual=torch.stack([each.residual[0] for each in found]).cpu(),
+        tokens=tuple(x for ids in parts for x in pieces(tokenizer, ids)),
+        source=len(source) if two else 0,
+        model=type(model).__name__,
+        method=found[0].method,
+        scale=scale,
+    )
+
+
+def _ids(tokenizer, text, name, *, special) -> list[int]:
+    """The ids of a text, of which there is at least one."""
+    if isinstance(text, str):
+        ids = tokenizer(text, add_special_tokens=special)["input_ids"]
+    else:
+        ids = text.flatten().tolist() if isinstance(text, Tensor) else list(text)
+    if not ids or not all(type(x) is int for x in ids):
+        raise ValueError(
+            f"{name}={text!r} has no tokens; pass a text, or ids of at least one token"
+        )
+    return ids
+
+
+@torch.no_grad()
+def _written(model, source, count) -> list[int]:
+    """What the model writes, token by token the likeliest one."""
+    if type(count) is not int or count < 1:
+        raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
+    ids = torch.tensor([source], device=model.device)
+    greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), **greedy)[0].tolist()
+    return out if model.config.is_encoder_decoder else out[len(source) :]
+
+
+def _start(model) -> int:
+    """The token that a decoder begins with."""
+    for config in (model.generation_config, model.config):
+        for name in ("decoder_start_token_id", "bos_token_id"):
+            if type(found := getattr(config, name, None)) is int:
+                return found
+    raise ValueError(
+        f"the config of this {type(model).__name__} has no decoder_start_token_id, with which an "
+        "answer begins; set model.config.decoder_start_token_id"
+    )

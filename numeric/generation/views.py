@@ -1,0 +1,111 @@
+"""A generated text and its relevance on a screen, on a page, and as a picture."""
+
+import io
+import textwrap
+import warnings
+from collections.abc import Iterator
+from importlib.resources import files
+
+from jinja2 import Environment
+from rich.console import RenderableType
+from rich.text import Text
+
+from numeric import render
+from numeric.generation.result import Generation
+from numeric.generation.words import UNITS
+from numeric.layer_maps import LayerMap, tables
+
+LEGEND = "Red speaks for what was written; blue, underlined, against it."
+TITLE = 60  # characters of what was written, in a title
+SCALES = "In logits; each column, a written token, has its own scale."
+
+
+def shown(token: str) -> str:
+    """A token for a table: without the space before it, and with line breaks to be seen."""
+    token = token.strip(" ").replace("\n", "⏎") or "␣"
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in token)
+
+
+def title(found: Generation) -> str:
+    text = "".join(found.written).strip()
+    return f"{found.method}: why {found.model} wrote {textwrap.shorten(text, TITLE)!r}"
+
+
+class _Triangle(LayerMap):
+    """A map without numbers at tokens that came later, where there is no relevance at all."""
+
+    def rows(self):
+        for (token, cells), values in zip(super().rows(), [*self.values, None], strict=True):
+            if values is not None:
+                cells = [c if x else c | {"shown": ""} for c, x in zip(cells, values, strict=True)]
+            yield token, cells
+
+
+def heat_map(found: Generation) -> LayerMap:
+    """Context by written token; the last one, of which nothing was written, is left out."""
+    context = tuple(map(shown, found.tokens[:-1]))
+    values = found.relevance[:, :-1].mT.double().numpy()
+    return _Triangle("", tuple(map(shown, found.written)), context, values)
+
+
+def terminal(found: Generation, width: int) -> Iterator[RenderableType]:
+    """For rich: a heat map in tables of at most ``width`` characters."""
+    yield Text(title(found), style="bold")
+    yield from tables(heat_map(found), width)
+    yield Text(f"{SCALES} {render.LEGEND.replace('the class', 'it')}", style="dim")
+
+
+def html(found: Generation) -> str:
+    """A self-contained page; every text in it is escaped."""
+    template = files("numeric.generation").joinpath("page.html").read_text("utf-8")
+    maps = {"token": found} | {unit: found.by(unit) for unit in UNITS}
+    return (
+        Environment(autoescape=True)
+        .from_string(template)
+        .render(
+            title=title(found),
+            scale=found.scale,
+            legend=LEGEND,
+            maps={unit: _facts(each) for unit, each in maps.items()},
+        )
+    )
+
+
+def _facts(found):
+    rounded = lambda x: [float(f"{value:.4g}") for value in x.tolist()]
+    return {
+        "tokens": found.tokens,
+        "source": found.source,
+        "first": found.first,
+        "relevance": [rounded(row) for row in found.relevance],
+        "logit": rounded(found.logit),
+        "residual": rounded(found.residual),
+    }
+
+
+def png(found: Generation) -> bytes:
+    """The heat map as PNG, one row per written token; what is against it has a dot."""
+    import matplotlib as mpl
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    each = heat_map(found)
+    rows = each.values.T
+    cells = np.array([render.colours(row) for row in rows], dtype=np.uint8)
+    height, width = rows.shape
+    size = [min(2 + 0.28 * width, 40), min(1.5 + 0.28 * height, 60)]
+    with mpl.rc_context({"font.size": 9, "text.parse_math": False}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # of scripts that no font here has
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        axes.imshow(cells, aspect="auto", interpolation="nearest")
+        axes.plot(*np.argwhere(rows < 0).T[::-1], ".", color="black", markersize=2)
+        axes.set_xticks(range(width), each.tokens, rotation=90)
+        axes.set_yticks(range(height), each.columns)
+        axes.set_xlabel("read")
+        axes.set_ylabel("written")
+        if found.source:
+            axes.axvline(found.source - 0.5, color="black", linewidth=0.8)
+        file = io.BytesIO()
+        figure.savefig(file, dpi=150)
+    return file.getvalue()

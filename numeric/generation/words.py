@@ -1,0 +1,65 @@
+"""Tokens as pieces of text, and which of them are one word or one sentence."""
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+UNFINISHED = "\ufffd"
+"""What a decoder gives for a character of which some bytes are still to come."""
+BEFORE = 4  # tokens that are decoded with each, because its text depends on what precedes it
+
+UNITS = {
+    "word": re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]"),
+    "sentence": re.compile(
+        r"(?=\S)(?:[^.!?…。！？\n]|[.!?…](?=\w))+[.!?…。！？]*[\"'”’)\]]*|[.!?…。！？]+"
+    ),
+}
+"""What begins a new unit; what is between two of them, such as a space, belongs to the next."""
+
+
+def pieces(tokenizer, ids: Sequence[int]) -> list[str]:
+    """The text of every token as it stands in the whole text, spaces included.
+
+    Of a character of several tokens the last one has it, and the others have none.
+    """
+    decode = lambda part: tokenizer.decode(
+        part, skip_special_tokens=False, clean_up_tokenization_spaces=False
+    )
+    found, read = [], 0
+    for n in range(len(ids)):
+        start = max(0, read - BEFORE)
+        text = decode(ids[start : n + 1])
+        if text.endswith(UNFINISHED) and n + 1 < len(ids):
+            found.append("")
+            continue
+        found.append(text[len(decode(ids[start:read])) if read else 0 :])
+        read = n + 1
+    return found
+
+
+def units(tokens: Sequence[str], by: str, cuts: Sequence[int] = ()) -> list[int]:
+    """The number of the unit that each token begins in, from 0: (token,).
+
+    ``by`` is a name in ``UNITS``; at the tokens ``cuts`` a new one begins in any case.
+    Raises ValueError for another name.
+    """
+    if by not in UNITS:
+        raise ValueError(f"by={by!r}: pass one of {', '.join(UNITS)}")
+    numbers, last = [], -1
+    bounds = [0, *sorted({*cuts} - {0, len(tokens)}), len(tokens)]
+    for start, end in pairwise(bounds):
+        part = _units("".join(tokens[start:end]), tokens[start:end], UNITS[by])
+        numbers += [last + 1 + n for n in part]
+        last = numbers[-1]
+    return numbers
+
+
+def _units(text, tokens, unit):
+    starts = [found.start() for found in unit.finditer(text)]
+    begins = accumulate((len(token) for token in tokens), initial=0)
+    found = []
+    for token, begin in zip(tokens, begins, strict=False):
+        word = begin + len(token) - len(token.lstrip())  # its first character that is no space
+        found.append(sum(start <= min(word, len(text) - 1) for start in starts))
+    order = {number: n for n, number in enumerate(dict.fromkeys(found))}
+    return [order[number] for number in found]
