@@ -16,6 +16,7 @@ from transformers import (
     AutoModelForImageClassification,
     AutoModelForMaskedLM,
     AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -92,15 +93,18 @@ def load(
     device: str = "cpu",
     revision: str | None = None,
     attention: str | None = None,
+    writes: bool = False,
 ) -> Classifier:
     """The text model ``name`` in float32: "embedded", a folder, or a Hub id.
 
     It has the head that its config names; where that is none, it is a sequence classifier.
+    ``writes``: it is a language model, with an encoder or without.
     ``attention`` is an implementation such as "eager"; the default is the model's.
     Raises UnavailableError that says what was looked for, where, and what works offline.
     """
     revision = revision or SOURCES["models"].get(name)
-    model, tokenizer = _loaded(name, _head, AutoTokenizer, revision, attention)
+    head = _that_writes if writes else _head
+    model, tokenizer = _loaded(name, head, AutoTokenizer, revision, attention)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
         raise ValueError(
             f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
@@ -128,6 +132,10 @@ HEADS = {
 
 def _head(config):
     return HEADS[heads.kind_of(config.get("architectures") or ())][1]
+
+
+def _that_writes(config):
+    return AutoModelForSeq2SeqLM if config.get("is_encoder_decoder") else AutoModelForCausalLM
 
 
 def check_device(device: str) -> None:

@@ -12,8 +12,9 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from benchmarks import models
 from benchmarks.figures import layers
-from numeric import attribute
-from numeric.layer_maps import LayerMap
+from numeric import attribute, explain_generation
+from numeric.layer_maps import LayerMap, short
+from numeric.targets import span
 from tests import cases
 
 TEXT = "a fine film"
@@ -53,6 +54,34 @@ def test_explain_names_the_next_token_in_the_terminal_and_on_the_page(
     for value in relevance.tolist():
         assert f"{value:+.4f}" in out
         assert f"{value:+.4f}" in page
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.format == "PNG"
+
+
+def test_explain_takes_a_span_of_the_text_itself(run, folder):
+    code, out, err = run("explain", folder, TEXT, "--span", "2:4")
+    assert (code, err) == (0, "")
+    assert out.startswith("attnlrp: why the tokens 2:4?\n")
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    inputs = AutoTokenizer.from_pretrained(folder)([TEXT], return_tensors="pt")
+    for value in attribute(model, inputs, target=span(2, 4)).relevance[0].tolist():
+        assert f"{value:+.4f}" in out
+
+
+@pytest.mark.parametrize("by", ["token", "word", "sentence"])
+def test_explain_generates_and_shows_every_unit_in_the_terminal(run, folder, by, tmp_path):
+    files = "--html", tmp_path / "a.html", "--png", tmp_path / "a.png"
+    code, out, err = run("explain", folder, TEXT, "--generate", "3", "--by", by, *files)
+    assert (code, err) == (0, "")
+    assert out.startswith("attnlrp: why LlamaForCausalLM wrote ")
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    found = explain_generation(model, tokenizer, TEXT, max_new_tokens=3)
+    want = found if by == "token" else found.by(by)
+    assert out.index("sum") > 0
+    for value in want.relevance.sum(dim=1).tolist():
+        assert short(value) in out
+    assert (tmp_path / "a.html").read_text("utf-8") == found.html()
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.format == "PNG"
 

@@ -42,9 +42,10 @@ class _Triangle(LayerMap):
 
 
 def heat_map(found: Generation) -> LayerMap:
-    """Context by written token; the last one, of which nothing was written, is left out."""
-    context = tuple(map(shown, found.tokens[:-1]))
-    values = found.relevance[:, :-1].mT.double().numpy()
+    """Context by what was written; a last token, of which nothing was written, is left out."""
+    count = len(found.tokens) - int(not found.relevance[:, -1].any())
+    context = tuple(map(shown, found.tokens[:count]))
+    values = found.relevance[:, :count].mT.double().numpy()
     return _Triangle("", tuple(map(shown, found.written)), context, values)
 
 
