@@ -84,10 +84,10 @@ def move(engine, name, func, args, kwargs, carrying):
 
 
 def dropout(engine, name, func, args, kwargs, carrying):
-    drops = (*args[2:3], kwargs.get("training"), kwargs.get("train"))
-    if any(drops) and (kwargs.get("p") or args[1:2] not in ((), (0,))):
+    on = kwargs.get("training") or kwargs.get("train") or True in args[2:3]
+    if on and (kwargs.get("p") or args[1:2] not in ((), (0,))):
         engine.refuse(refusals.RANDOM, name)
-    return move(engine, name, func, args, kwargs, carrying) if carrying else func(*args, **kwargs)
+    return move(engine, name, func, args, kwargs, carrying) if carrying else None
 
 
 def _cast(engine, name, func, args, kwargs, carrying):

@@ -45,9 +45,16 @@ class Turned:
         """Of each layer's (cos, sin) by channel of q and k: (batch, layer, token, channel).
 
         ``cotangents`` of ``tensors()``, None for those that carry no relevance.
+        Raises ValueError where keys of several tokens are merged, as in DeepSeek V4.
         """
         if not self.by_layer:
             return None
+        lengths = sorted({x.shape[-2] for x in self.tensors()})
+        if len(lengths) > 1:
+            raise ValueError(
+                f"queries and keys of {' and '.join(map(str, lengths))} positions are turned, some "
+                "of which stand for several tokens; pass positions=None"
+            )
         cotangents, layers = iter(cotangents), []
         for layer in sorted(self.by_layer):
             parts = []
