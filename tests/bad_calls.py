@@ -321,6 +321,9 @@ for method in ("attnlrp", "gradient-x-input"):
         f"torch.jit run past the rules\n{TABLE}"
     )
     CALLS[f"{method} past TorchScript"] = (given(method), changes), says, UnassignedOperation
+    changes = on(then(scripted), "classifier")
+    says = f"{NO_RULE}\na result of code that torch...(root)\ntorch.jit run past the rules\n{TABLE}"
+    CALLS[f"{method} of a script"] = (given(method), changes), says, UnassignedOperation
 for function in (torch.log_softmax, torch.prod, torch.logsumexp):
     last = partial(function, dim=-1)
     changes = given("attnlrp"), on(then(lambda x, last=last: x + last(x).sum()), POOLER)

@@ -263,13 +263,7 @@ def _deviation(engine, name, func, args, kwargs, carrying):
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
         return out
     engine.hold(carrying[0])
-    return _held(out)
-
-
-def _held(out):
-    if isinstance(out, Tensor):
-        return marked(out.detach(), HELD)
-    return type(out)(map(_held, out))
+    return marked(out.detach(), HELD)
 
 
 def _softmax(engine, name, func, args, kwargs, carrying):
