@@ -107,11 +107,15 @@ class Propagation(Block):
         self.recorded = [x for x in self.recorded if id(x) not in held]
         if self.refusals.all and (error is None or isinstance(error, Exception)):
             raise UnassignedOperation(self.refusals.message(self.model)) from error
-        if error is None and self.asks:
+        if error is None:
+            self.check_operations()
+            self.turned.check(self.composite)
+
+    def check_operations(self) -> None:
+        """Raises for operations without a rule, and for overrides that no operation met."""
+        if self.asks:
             self.composite.assign(self.recorded, known=at_output.KNOWN)
             check_overrides(self.composite, self.recorded)
-        if error is None:
-            self.turned.check(self.composite)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}

@@ -1,0 +1,119 @@
+"""Layers that run once more on the way back, so that few activations wait for it.
+
+On the way there a layer keeps nothing but its input.  On the way back it runs again under the same
+rules, one layer at a time: the memory of all activations but a layer's is saved, for the time of a
+second forward pass.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from axioms.composites import Composite
+from numeric.fast import patches
+from numeric.fast.marks import carries, mark, marked
+from numeric.fast.places import numbered_layers
+from numeric.fast.propagation import Propagation
+
+
+class Checkpointed(Propagation):
+    """The rules of ``composite`` on a twin of ``model`` whose numbered layers run again.
+
+    Raises ValueError for a model without numbered layers, and for layers that do not return the
+    same when they run again.
+    """
+
+    def __init__(self, model: nn.Module, composite: Composite, *, eps: float = 0.0):
+        paths = numbered_layers(model)
+        twin = patches.twin(model)
+        # Keys and values of the first run would be there in the second.
+        patches.set_everywhere(twin.modules(), "use_cache", value=False)
+        super().__init__(twin, composite, eps=eps)
+        for path in paths:
+            layer = twin.get_submodule(path)
+            patches.set_attribute(layer, "forward", partial(self._run, path, layer.forward))
+
+    def _run(self, path, forward, *args, **kwargs):
+        parts, form = tree_flatten((args, kwargs))
+        places = [n for n, x in enumerate(parts) if carries(x)]
+        if not places or not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+        xs = [self.settle(parts[n]) for n in places]
+        constants = [None if n in places else x for n, x in enumerate(parts)]
+
+        def run(xs):
+            filled = constants.copy()
+            for n, x in zip(places, xs, strict=True):
+                filled[n] = x
+            again, named = tree_unflatten(filled, form)
+            return tree_flatten(forward(*again, **named))
+
+        layer = _Layer(self, path, run)
+        outs = iter(_Again.apply(layer, *xs))
+        outs = [x if what is None else marked(next(outs), what.mark) for x, what in layer.returned]
+        if self.watch is not None:
+            self.watch.note(tuple(outs))
+        return tree_unflatten(outs, layer.form)
+
+
+class _Marked(NamedTuple):
+    """Of a tensor that a layer returns with relevance: what is known of it."""
+
+    mark: object
+
+
+class _Layer:
+    """A layer of ``whole``; ``run`` gives what it returns, in parts."""
+
+    def __init__(self, whole, path, run):
+        self.whole, self.path, self.run = whole, path, run
+
+    def outs(self, rules, xs):
+        """What the layer returns with relevance; all else is in ``returned`` and ``form``."""
+        parts, self.form = self.run(xs)
+        settled = [rules.settle(x) if carries(x) else x for x in parts]
+        self.returned = [(None, _Marked(mark(x))) if carries(x) else (x, None) for x in settled]
+        return [x for x in settled if carries(x)]
+
+    def back(self, xs, outs, cs):
+        """The cotangents of ``xs``; ``cs`` are those of ``outs``, None where nothing uses one."""
+        with _Part(self.whole.model, self.whole.composite, eps=self.whole.eps) as rules:
+            again = self.outs(rules, xs)
+        for x, out in zip(again, outs, strict=True):
+            near = torch.finfo(out.dtype).eps ** 0.5
+            if not torch.allclose(x, out, rtol=near, atol=near * out.abs().max().item()):
+                raise ValueError(
+                    f"{self.path} does not give the same when it runs again: leave out "
+                    "checkpoint=True, by which layers run again on the way back"
+                )
+        used = [(x, c) for x, c in zip(again, cs, strict=True) if c is not None]
+        ends, given = zip(*used, strict=True)
+        return torch.autograd.grad(ends, xs, given, allow_unused=True)
+
+
+class _Part(Propagation):
+    """A layer alone; the operations of the whole were checked on the way there."""
+
+    def check_operations(self):
+        pass
+
+
+class _Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, layer, *xs):
+        with torch.enable_grad():  # as rules act on what has a gradient; the graph goes at once
+            outs = layer.outs(layer.whole, [x.detach().requires_grad_() for x in xs])
+        outs = tuple(x.detach() for x in outs)
+        ctx.layer, ctx.count = layer, len(xs)
+        ctx.save_for_backward(*xs, *outs)
+        ctx.set_materialize_grads(False)
+        return outs
+
+    @staticmethod
+    def backward(ctx, *cs):
+        xs, outs = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        with torch.enable_grad():
+            return None, *ctx.layer.back([x.detach().requires_grad_() for x in xs], outs, cs)
