@@ -16,9 +16,9 @@ While a model runs, every torch function that an activation reaches is looked up
 each does to relevance, and why. `x + y`, `torch.add`, `Tensor.add` and `add_` have one name. What
 is not here and meets an activation is refused; there is no default rule.
 
-Where a row names a kind, the composite chooses one of the kind's rules, which the last table lists,
-and the row says what AttnLRP's does. Numbers are those of the theorems: `lrp-axioms prove --show 6`
-prints one.
+Where a row names a kind, the composite chooses one of the kind's rules, which a table below lists
+and `axioms/kinds.py` describes, and the row says what AttnLRP's does. Numbers are those of the
+theorems: `lrp-axioms prove --show 6` prints one.
 """
 
 

@@ -181,8 +181,8 @@ TABLE: dict[str, Role] = {
             Case("by a fixed tensor or a number", "As of a product.", "It is a product by 1/b."),
             Case(
                 "by an activation", "All to what is divided.",
-                "What divides is held, as the deviation of a norm is: its own share would be "
-                "negative and without bound.", theorems=(13,),
+                "What divides is held, as the deviation of a norm is: by the gradient the two "
+                "would receive R and −R, which is nothing in all.", theorems=(13, 23),
             ),
         ),
     ),

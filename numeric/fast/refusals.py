@@ -12,7 +12,7 @@ FOREIGN = "{}, code that torch does not show{}"
 UNSEEN = "a result of code that torch does not show"
 _LOGARITHM = (
     "it adds −log Σ exp to every logit, of which no share belongs to one; let the model return "
-    "its logits as they are"
+    "its logits, and ask for log_probability() of numeric.targets"
 )
 REASONS: dict[str, str] = {
     RANDOM: "every pass would be explained differently; call it with training=self.training",
