@@ -18,11 +18,12 @@ from transformers import PreTrainedModel
 from axioms.composites import Composite
 from numeric import heads
 from numeric.attribution import composite_of, explained
+from numeric.batches import Batch
 from numeric.fast.patches import is_altered
 from numeric.fast.rules import wide
 from numeric.fast.scope import check_stabiliser
 from numeric.heads import CLASSES, NEXT
-from numeric.inputs import Batch, check_model, read_tokens
+from numeric.inputs import check_model, read_tokens
 from numeric.methods.lrp import check_share, lrp
 from numeric.readout import Found, Rows
 from numeric.targets import Target

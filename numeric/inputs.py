@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 
@@ -12,12 +11,19 @@ from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
+from numeric.batches import (
+    DECODER,
+    KEYS,
+    PIXELS,
+    SOUND,
+    Batch,
+    image_problems,
+    made,
+    sound_problems,
+)
 from numeric.fast import families, patches
 from numeric.targets import problems as target_problems
 
-KEYS = ("input_ids", "attention_mask", "token_type_ids")
-DECODER = "decoder_input_ids"
-PIXELS = "pixel_values"
 WRAPPERS = {
     "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",
     "torch.nn.parallel.data_parallel.DataParallel": "model.module",
@@ -28,45 +34,6 @@ WRAPPERS = {
 HEAD = re.compile("For[A-Z]")
 """In names of classes with logits, of which some say that they are their own base model."""
 Modules = list[tuple[str, nn.Module]]  # each with its path
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """A tokenizer's batch, or images, on the model's device; of texts all is (batch, token)."""
-
-    attention_mask: Tensor  # 1 at tokens, 0 at padding; of an image (batch, 1), for all of it
-    input_ids: Tensor | None = None
-    token_type_ids: Tensor | None = None  # the model's own default
-    pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
-    decoder_input_ids: Tensor | None = None  # (batch, token) of what a decoder has written so far
-
-    def arguments(self) -> dict[str, Tensor]:
-        if self.pixel_values is not None:
-            return {PIXELS: self.pixel_values}
-        return {key: x for key, x in vars(self).items() if x is not None}
-
-    @property
-    def device(self) -> torch.device:
-        return self.attention_mask.device
-
-    @property
-    def texts(self) -> list[Tensor]:
-        """The ids that have relevance: the text, and behind it what a decoder has written."""
-        return [x for x in (self.input_ids, self.decoder_input_ids) if x is not None]
-
-    @property
-    def present(self) -> Tensor:
-        """1 at the tokens of ``texts``, side by side, and 0 at padding."""
-        if self.decoder_input_ids is None:
-            return self.attention_mask
-        return torch.cat([self.attention_mask, torch.ones_like(self.decoder_input_ids)], dim=1)
-
-    @property
-    def predicting(self) -> tuple[Tensor | None, Tensor]:
-        """The ids of the text whose tokens have logits, and its mask."""
-        if self.decoder_input_ids is None:
-            return self.input_ids, self.attention_mask
-        return self.decoder_input_ids, torch.ones_like(self.decoder_input_ids)
 
 
 def check_model(model: nn.Module) -> Modules:
@@ -104,12 +71,12 @@ def prepare(
     those of the model, if they are known from ``check_model``.
     """
     modules = _modules(model) if modules is None else modules
-    images = getattr(model, "main_input_name", "") == PIXELS
-    structure = _image_problems(model, inputs) if images else _structure_problems(model, inputs)
-    problems = list(_model_problems(model, modules)) + list(structure)
+    structure = STRUCTURE.get(getattr(model, "main_input_name", ""), _structure_problems)
+    problems = [*_model_problems(model, modules), *structure(model, inputs)]
     if not problems:
-        batch = _to_images(model, inputs) if images else _to_batch(model, inputs)
-        problems = [] if images else list(_value_problems(model, batch, modules))
+        batch = made(model, inputs)
+        problems = [] if batch.input_ids is None else list(_value_problems(model, batch, modules))
+        problems += _written_problems(model, batch)
         problems += target_problems(targets, len(batch.attention_mask))
     if problems:
         raise ValueError("\n".join(problems))
@@ -128,53 +95,6 @@ def _modules(model):
             inside = reversed(module._modules.items())
             waiting += [(start + name, child) for name, child in inside if child is not None]
     return [(path, module) for module, path in found.items()]
-
-
-def _to_batch(model, inputs):
-    given = {key: value for key, value in inputs.items() if value is not None}
-    filled = {"attention_mask": torch.ones_like(given["input_ids"])} | given
-    # Copies, because what was made in inference mode cannot be saved for a backward pass.
-    return Batch(**{key: _to(model, value).clone() for key, value in filled.items()})
-
-
-def _to_images(model, inputs):
-    pixels = _to(model, inputs[PIXELS]).clone()
-    mask = torch.ones(len(pixels), 1, dtype=torch.int64, device=pixels.device)
-    return Batch(attention_mask=mask, pixel_values=pixels)
-
-
-def _to(model, x):
-    """``x`` where the model is; hooks that load its weights when they are used fetch it there."""
-    return x if model.device.type == "meta" else x.to(model.device)
-
-
-def first_map(model: nn.Module) -> nn.Module | None:
-    """The lookup of words or the map of pixels, of models that say which it is."""
-    try:
-        found = model.get_input_embeddings()
-    except NotImplementedError:
-        return None
-    return found if isinstance(found, nn.Module) else None
-
-
-def _image_problems(model, inputs):
-    pixels = inputs.get(PIXELS) if isinstance(inputs, Mapping) else None
-    if not isinstance(pixels, Tensor) or len(inputs) != 1:
-        yield (
-            f"inputs must be a mapping with {PIXELS!r} alone, a float tensor (batch, channel, "
-            'height, width), such as image_processor(image, return_tensors="pt")'
-        )
-        return
-    takes = first_map(model)
-    size = getattr(takes, "image_size", None)  # of many models: any that their maps divide
-    shape = (takes.num_channels, *size) if isinstance(size, tuple) else pixels.shape[1:]
-    if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
-        axes = ", ".join(
-            map(str, ("batch", *shape) if size else ("batch", "channel", "height", "width"))
-        )
-        yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({axes})"
-    if not pixels.is_floating_point():
-        yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
 
 
 def read_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
@@ -305,11 +225,7 @@ def _value_problems(model, batch, modules):
             f"text of {tokens} tokens is longer than the model's {most} positions; pass "
             "truncation=True to the tokenizer, or split the text"
         )
-    for ids in batch.texts:
-        yield from _range_problems("token id", ids, limit("vocab_size", 1 << 62))
-    written = batch.decoder_input_ids
-    if written is not None and not 0 < written.shape[1] <= most:
-        yield f"{DECODER} has {written.shape[1]} tokens; pass the token that starts, to {most}"
+    yield from _range_problems("token id", batch.input_ids, limit("vocab_size", 1 << 62))
     if batch.token_type_ids is not None and limit("type_vocab_size", None) is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
     elif batch.token_type_ids is not None:
@@ -333,6 +249,21 @@ def _value_problems(model, batch, modules):
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'
         )
+
+
+def _written_problems(model, batch):
+    """What is wrong with what a decoder has written so far."""
+    written = batch.decoder_input_ids
+    if written is None:
+        return
+    yield from _range_problems("token id", written, getattr(model.config, "vocab_size", 1 << 62))
+    most = getattr(model.config, "max_target_positions", None) or positions(model)
+    if not 0 < written.shape[1] <= most:
+        yield f"{DECODER} has {written.shape[1]} tokens; pass 1, with which it starts, to {most}"
+
+
+STRUCTURE = {PIXELS: image_problems, SOUND: sound_problems}
+"""By the main input of a model, where that is no text."""
 
 
 def positions(model: nn.Module) -> int:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from numeric import heads
+from numeric.batches import Batch
 from numeric.chosen import PREDICTED, Chosen, Rows, placed
 from numeric.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
-from numeric.inputs import Batch, prepare
+from numeric.inputs import prepare
 
 LEGAL = {
     CLASSES: "None (the predicted class), a class, logit(class) or log_probability(class)",

@@ -9,11 +9,17 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedTokenizerFast,
+    WhisperForConditionalGeneration,
+)
 
+from axioms.composites import CP_LRP
 from benchmarks.architectures.measure import conditions, without_shifts
 from benchmarks.architectures.sizes import tiny
-from numeric import attribute, explain_generation
+from numeric import attribute, audit, explain_generation
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces, units
 from numeric.targets import log_probability, logit, span
@@ -116,6 +122,31 @@ def test_both_texts_get_gradient_times_embedding(name, tokenizer):
     found = attribute(model, text, "gradient-x-input", logit(9, at=2) - logit(8, at=2))
     # RMSNorm of stock T5 passes through float32, where the rules do not.
     close(found.relevance, torch.cat(parts, dim=1), tolerance=1e-9)
+
+
+def test_what_is_written_of_a_sound_has_relevance_of_what_was_written_before(tokenizer):
+    torch.manual_seed(0)
+    config = tiny("whisper")
+    config.decoder_start_token_id = 1
+    model = WhisperForConditionalGeneration(config).double().eval()
+    sound = torch.randn(1, config.num_mel_bins, 2 * config.max_source_positions)
+    (answer,) = ids_of(tokenizer, ANSWER)
+    found = explain_generation(model, tokenizer, sound, answer=answer, method="gradient-x-input")
+    seen = []
+    text = torch.tensor([[1, *answer[:-1]]])
+    with watch(model.get_input_embeddings(), seen.append):
+        logits = model(input_features=sound, decoder_input_ids=text).logits[0]
+    for n, token in enumerate(answer):
+        (gradient,) = torch.autograd.grad(logits[n, token], seen, retain_graph=True)
+        close(found.relevance[n, :-1], (seen[0] * gradient).sum(-1)[0].detach())
+    assert found.source == 0
+    assert len(explain_generation(model, tokenizer, sound, max_new_tokens=3).written) == 3
+    account = audit(model, {"input_features": sound, "decoder_input_ids": text}, CP_LRP)
+    whole = attribute(model, {"input_features": sound, "decoder_input_ids": text}, "cp-lrp")
+    close(torch.from_numpy(account.relevance), whole.relevance[0])
+    assert sum(account.by_cause().values()) == pytest.approx(account.residual)
+    with pytest.raises(ValueError, match="prompt is a str: WhisperForConditionalGeneration hears"):
+        explain_generation(model, tokenizer, PROMPT)
 
 
 def test_all_rows_take_one_forward_pass_and_one_way_back_each(tokenizer, monkeypatch):

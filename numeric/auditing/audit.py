@@ -223,7 +223,7 @@ def _one_text(batch):
     size = len(batch.attention_mask)
     if size != 1:
         raise ValueError(f"the batch has {size} examples; audit one text at a time")
-    if batch.attention_mask[0, 0] != 1:
+    if not batch.attention_mask[0, :1].all():
         raise ValueError(
             "attention_mask hides the first token, whose row of causal attention then has no key; "
             "leave padding on the left out, since an audit takes one text"

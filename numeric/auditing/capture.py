@@ -11,9 +11,9 @@ from axioms.graph import LEAVES, Node, topological
 from numeric import heads
 from numeric.auditing.nodes import TYPE
 from numeric.auditing.recorder import Recorder
+from numeric.batches import Batch
 from numeric.fast.blocks import outside
 from numeric.fast.entries import Entry
-from numeric.inputs import Batch
 from numeric.readout import Readout, Rows
 
 

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from torch import Tensor
 
+from numeric.batches import Batch
 from numeric.evaluation.correlation import kendall, pearson
 from numeric.evaluation.perturbation import perturbation_curves
-from numeric.inputs import Batch, prepare
+from numeric.inputs import prepare
 from numeric.methods import chunks
 from numeric.methods.integrated_gradients import straight_path
 from numeric.methods.loo import leave_one_out

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from numeric.inputs import Batch
+from numeric.batches import Batch
 from numeric.methods.chunks import AUTO
 from numeric.methods.masking import masked_logits
 from numeric.readout import Readout

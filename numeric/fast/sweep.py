@@ -21,11 +21,12 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import Composite
+from numeric.batches import Batch
 from numeric.fast import at_output, attention, families, patches, scope
 from numeric.fast.blocks import outside
 from numeric.fast.places import LAYER, check_overrides
 from numeric.fast.rules import wide
-from numeric.inputs import Batch, prepare
+from numeric.inputs import prepare
 from numeric.readout import Readout
 from numeric.targets import Target
 

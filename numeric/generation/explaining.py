@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
 from numeric.attribution import attribute_each
+from numeric.batches import DECODER, SOUND
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces
 from numeric.targets import log_probability, logit
@@ -18,7 +19,7 @@ SCALES = {"logit": logit, "log-probability": log_probability}
 def explain_generation(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    prompt: str | Sequence[int],
+    prompt: str | Sequence[int] | Tensor,
     *,
     answer: str | Sequence[int] | None = None,
     max_new_tokens: int = 20,
@@ -36,7 +37,8 @@ def explain_generation(
     forward pass, and each takes one backward pass by a ``method`` with rules.  Other methods and
     ``options`` are those of ``attribute``.  ``scale`` is "logit" or "log-probability".
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
-    both texts.
+    both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
+    (1, band, frame), and what ends in the sound is in the residual.
     Raises ValueError for an empty prompt or answer and for models that write no text, and what
     ``attribute`` raises.
     """
@@ -45,11 +47,12 @@ def explain_generation(
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
     two = bool(model.config.is_encoder_decoder)
-    source = _ids(tokenizer, prompt, "prompt", special=True)
+    read = _read(model, tokenizer, prompt)
+    source = read["input_ids"][0].tolist() if "input_ids" in read else []
     if answer is None:
-        written = _written(model, source, max_new_tokens)
+        written = _written(model, read, max_new_tokens)
         start = written[:1] if two else []
-        written = written[1:] if two else written
+        written = written[1:] if two else written[len(source) :]
     else:
         start = [_start(model)] if two else []
         written = _ids(tokenizer, answer, "answer", special=two)
@@ -57,8 +60,7 @@ def explain_generation(
         raise ValueError("nothing was written: the model ends at once; pass answer")
     before = start or source
     text = torch.tensor([before + written[:-1]])
-    inputs = {"input_ids": torch.tensor([source]), "decoder_input_ids": text}
-    inputs = inputs if two else {"input_ids": text}
+    inputs = read | {DECODER: text} if two else {"input_ids": text}
     targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
     found = attribute_each(model, inputs, method, targets=targets, **options)
     relevance = torch.stack([each.relevance[0] for each in found])
@@ -76,6 +78,18 @@ def explain_generation(
     )
 
 
+def _read(model, tokenizer, prompt) -> dict[str, Tensor]:
+    """What the model reads: ids of a text, or a sound."""
+    if model.main_input_name != SOUND:
+        return {"input_ids": torch.tensor([_ids(tokenizer, prompt, "prompt", special=True)])}
+    if not isinstance(prompt, Tensor) or prompt.ndim != 3 or len(prompt) != 1:
+        raise ValueError(
+            f"prompt is a {type(prompt).__name__}: {type(model).__name__} hears; pass the {SOUND} "
+            "of its feature extractor, (1, band, frame)"
+        )
+    return {SOUND: prompt}
+
+
 def _ids(tokenizer, text, name, *, special) -> list[int]:
     """The ids of a text, of which there is at least one."""
     if isinstance(text, str):
@@ -83,21 +97,22 @@ def _ids(tokenizer, text, name, *, special) -> list[int]:
     else:
         ids = text.flatten().tolist() if isinstance(text, Tensor) else list(text)
     if not ids or not all(type(x) is int for x in ids):
-        raise ValueError(
-            f"{name}={text!r} has no tokens; pass a text, or ids of at least one token"
-        )
+        raise ValueError(f"{name}={text!r} has no tokens; pass a text, or the ids of one")
     return ids
 
 
 @torch.no_grad()
-def _written(model, source, count) -> list[int]:
-    """What the model writes, token by token the likeliest one."""
+def _written(model, read, count) -> list[int]:
+    """What the model writes, token by token the likeliest one, behind what it began with."""
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
-    ids = torch.tensor([source], device=model.device)
+    read = {key: x.to(model.device) for key, x in read.items()}
+    if "input_ids" in read:
+        read["attention_mask"] = torch.ones_like(read["input_ids"])
+    # Not what a class makes of it, such as Whisper, which adds tokens that it did not choose.
+    generate = GenerationMixin.generate if SOUND in read else type(model).generate
     greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
-    out = model.generate(ids, attention_mask=torch.ones_like(ids), **greedy)[0].tolist()
-    return out if model.config.is_encoder_decoder else out[len(source) :]
+    return generate(model, **read, **greedy)[0].tolist()
 
 
 def _start(model) -> int:

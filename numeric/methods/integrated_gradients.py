@@ -9,8 +9,9 @@ import torch
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
+from numeric.batches import Batch, first_map
 from numeric.fast import families
-from numeric.inputs import Batch, first_map, read_tokens
+from numeric.inputs import read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import reuse, whole
 from numeric.readout import Found, Readout, Rows

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from numeric import heads
+from numeric.batches import PIXELS, Batch
 from numeric.fast import families
-from numeric.inputs import PIXELS, Batch, mask_problems, read_tokens
+from numeric.inputs import mask_problems, read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import Whole, prefix, reads_of_stock, reuse, whole
 from numeric.readout import Readout, Rows

@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor
 
+from numeric.batches import first_map
 from numeric.fast.blocks import Block
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
 from numeric.heads import ANSWER, CLASSES
-from numeric.inputs import first_map, read_tokens
+from numeric.inputs import read_tokens
 from numeric.readout import Found
 
 VARIANTS = ("paper", "abnar-zuidema")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from numeric.batches import Batch
 from numeric.fast import families
 from numeric.fast.patches import is_altered, set_attribute, twin
-from numeric.inputs import Batch
 from numeric.readout import Readout, Rows
 
 STOCK = ("torch.", "transformers.")

@@ -1,0 +1,117 @@
+"""What a model is run on: a tokenizer's batch, images, or sounds and what was written of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+KEYS = ("input_ids", "attention_mask", "token_type_ids")
+DECODER = "decoder_input_ids"
+PIXELS = "pixel_values"
+SOUND = "input_features"
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A tokenizer's batch, images or sounds, on the model's device; of texts all is (batch, token).
+
+    The mask of images is (batch, 1), for all of each, and that of sounds (batch, 0), because they
+    have no relevance.
+    """
+
+    attention_mask: Tensor  # 1 at tokens, 0 at padding
+    input_ids: Tensor | None = None
+    token_type_ids: Tensor | None = None  # the model's own default
+    pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
+    input_features: Tensor | None = None  # (batch, band, frame) of a sound, in place of ids
+    decoder_input_ids: Tensor | None = None  # (batch, token) of what a decoder has written so far
+
+    def arguments(self) -> dict[str, Tensor]:
+        unmasked = ("attention_mask",) * (self.input_ids is None)
+        return {key: x for key, x in vars(self).items() if x is not None and key not in unmasked}
+
+    @property
+    def device(self) -> torch.device:
+        return self.attention_mask.device
+
+    @property
+    def texts(self) -> list[Tensor]:
+        """The ids that have relevance: the text, and behind it what a decoder has written."""
+        return [x for x in (self.input_ids, self.decoder_input_ids) if x is not None]
+
+    @property
+    def present(self) -> Tensor:
+        """1 at the tokens of ``texts``, side by side, and 0 at padding."""
+        if self.decoder_input_ids is None:
+            return self.attention_mask
+        return torch.cat([self.attention_mask, torch.ones_like(self.decoder_input_ids)], dim=1)
+
+    @property
+    def predicting(self) -> tuple[Tensor | None, Tensor]:
+        """The ids of the text whose tokens have logits, and its mask."""
+        if self.decoder_input_ids is None:
+            return self.input_ids, self.attention_mask
+        return self.decoder_input_ids, torch.ones_like(self.decoder_input_ids)
+
+
+def made(model: nn.Module, inputs: Mapping[str, Tensor]) -> Batch:
+    """``inputs`` without structural problems as a Batch, on the device of ``model``."""
+    # Copies, because what was made in inference mode cannot be saved for a backward pass.
+    given = {key: _to(model, x).clone() for key, x in inputs.items() if x is not None}
+    if "input_ids" in given:
+        mask = torch.ones_like(given["input_ids"])
+    else:
+        first, *_ = given.values()
+        size = len(first), int(PIXELS in given)
+        mask = torch.ones(size, dtype=torch.int64, device=first.device)
+    return Batch(**{"attention_mask": mask} | given)
+
+
+def _to(model, x):
+    """``x`` where the model is; hooks that load its weights when they are used fetch it there."""
+    return x if model.device.type == "meta" else x.to(model.device)
+
+
+def first_map(model: nn.Module) -> nn.Module | None:
+    """The lookup of words or the map of pixels, of models that say which it is."""
+    try:
+        found = model.get_input_embeddings()
+    except NotImplementedError:
+        return None
+    return found if isinstance(found, nn.Module) else None
+
+
+def image_problems(model, inputs):
+    pixels = inputs.get(PIXELS) if isinstance(inputs, Mapping) else None
+    if not isinstance(pixels, Tensor) or len(inputs) != 1:
+        yield (
+            f"inputs must be a mapping with {PIXELS!r} alone, a float tensor (batch, channel, "
+            'height, width), such as image_processor(image, return_tensors="pt")'
+        )
+        return
+    takes = first_map(model)
+    size = getattr(takes, "image_size", None)  # of many models: any that their maps divide
+    shape = (takes.num_channels, *size) if isinstance(size, tuple) else pixels.shape[1:]
+    if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
+        axes = ", ".join(
+            map(str, ("batch", *shape) if size else ("batch", "channel", "height", "width"))
+        )
+        yield f"{PIXELS} has shape {tuple(pixels.shape)}; the model takes ({axes})"
+    if not pixels.is_floating_point():
+        yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
+
+
+def sound_problems(model: nn.Module, inputs):
+    """What is wrong with the structure of ``inputs`` of a model that writes what it hears."""
+    if not isinstance(inputs, Mapping) or set(inputs) != {SOUND, DECODER}:
+        yield (
+            f"inputs must be a mapping with {SOUND!r}, as the model's feature extractor returns "
+            f"them, and {DECODER!r}, the ids of what was written so far, and nothing else"
+        )
+        return
+    sound, written = inputs[SOUND], inputs[DECODER]
+    if not isinstance(sound, Tensor) or not sound.is_floating_point() or sound.ndim != 3:
+        yield f"{SOUND} must be a float tensor (batch, band, frame)"
+    elif not isinstance(written, Tensor) or written.ndim != 2 or len(written) != len(sound):
+        yield f"{DECODER} must be a tensor of ids (batch, token), of {len(sound)} examples"
