@@ -118,6 +118,7 @@ def test_no_target_is_the_predicted_class(tiny, batch):
 def test_a_name_is_its_composite_and_the_options_are_reported(tiny, batch):
     named, given = attribute(tiny, batch, "attnlrp", epsilon=0.1), attribute(tiny, batch, ATTNLRP)
     used = {"epsilon": 0.1, "share": "embedding", "positions": None, "at": None, "channels": False}
+    used |= {"checkpoint": False}
     assert (named.method, named.options) == (given.method, used)
     assert given.options == used | {"epsilon": 0.0}
     assert torch.equal(attribute(tiny, batch, ATTNLRP, epsilon=0.1).relevance, named.relevance)
