@@ -11,6 +11,7 @@ from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
+from numeric import heads
 from numeric.batches import (
     DECODER,
     KEYS,
@@ -255,6 +256,11 @@ def _written_problems(model, batch):
     """What is wrong with what a decoder has written so far."""
     written = batch.decoder_input_ids
     if written is None:
+        if _has_decoder(model) and model.can_generate() and heads.kind(model) == heads.CLASSES:
+            yield (
+                f"a {type(model).__name__} reads one text and writes another: pass {DECODER}, what "
+                "it has written so far, or call numeric.explain_generation"
+            )
         return
     yield from _range_problems("token id", written, getattr(model.config, "vocab_size", 1 << 62))
     most = getattr(model.config, "max_target_positions", None) or positions(model)

@@ -9,19 +9,22 @@ import json
 import warnings
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import torch
+from transformers import BertForQuestionAnswering, LlamaForCausalLM
 
 from axioms.composites import ATTNLRP, CP_LRP
 from benchmarks import data, models, text
 from benchmarks.rows import Row
-from numeric import attribute, audit, compiled, sweep
+from numeric import attribute, attribute_each, audit, compiled, explain_generation, sweep
 from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.fast import positional_attention
 from numeric.fast.places import numbered_layers
 from numeric.inputs import prepare
+from numeric.targets import answer, log_probability, logit, span
 from tests import cases
 from tests.elsewhere import MIXED, PLACE, Elsewhere, There
 from tests.test_families import DECODERS
@@ -65,6 +68,28 @@ def errors(model, inputs):
 def audited(model, inputs):
     found = audit(model, {key: x[:1] for key, x in inputs.items()})
     return [torch.as_tensor(found.relevance), torch.tensor(found.residual)]
+
+
+PAIR = (logit([0, 2]) - logit(1), log_probability(1))
+
+
+def several(model, inputs, make=None, targets=PAIR):
+    """Maps of several targets, of ``model`` or of a head that ``make`` puts on its config."""
+    if make is not None:
+        torch.manual_seed(0)
+        config = type(model.config)(**model.config.to_dict() | {"num_labels": 2})
+        model = make(config).double().eval().to(model.device)
+    found = attribute_each(model, inputs, targets=targets)
+    return [x for each in found for x in (each.relevance, each.target, each.logit)]
+
+
+def written(model, _inputs):
+    """What a language model writes of its own accord, and why."""
+    torch.manual_seed(0)
+    writer = LlamaForCausalLM(model.config).double().eval().to(model.device)
+    digits = SimpleNamespace(decode=lambda ids, **_: "".join(map(chr, ids)))
+    found = explain_generation(writer, digits, [2, 17, 41], max_new_tokens=3)
+    return [found.relevance, found.logit, found.residual]
 
 
 def measured(model, _inputs):
@@ -116,6 +141,7 @@ FULLY = EVERYWHERE | {
     "rules kept": kept,
     "curves": curves,
     "softmax errors": errors,
+    "several targets": several,
 }
 
 
@@ -123,7 +149,7 @@ def without(*names):
     return {name: case for name, case in FULLY.items() if name not in names}
 
 
-EAGER = ("audit", "rows")  # cases that need scores to be seen
+EAGER = ("audit", "rows", "written")  # cases that need scores to be seen
 NUMBERS = ("softmax errors", *EAGER)  # cases that end in NumPy, and so on the CPU
 OF_ENCODERS = ("softmax errors",)
 OF_TEXT = (
@@ -132,11 +158,14 @@ OF_TEXT = (
 )  # fmt: skip
 BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
 BY_FAMILY |= {
-    "bert": FULLY | {"audit": audited, "rows": measured, "positional attention": positional},
+    "bert": FULLY
+    | {"audit": audited, "rows": measured, "positional attention": positional}
+    | {"answers": partial(several, make=BertForQuestionAnswering, targets=[None, answer(1, 2)])},
     "gpt2": without(*OF_ENCODERS) | {"audit": audited},
     # Padding on its left makes stock eager LLaMA NaN.
     "llama": without(*OF_ENCODERS, "attention-rollout", "attention-rollout of another class")
-    | {"audit": audited},
+    | {"audit": audited, "written": written}
+    | {"next tokens": partial(several, make=LlamaForCausalLM, targets=[logit(7, at=-2), span(-2)])},
     "vit": without(*OF_TEXT) | {"audit": audited},
 }
 REFUSED = {

@@ -8,6 +8,8 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import save_file
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
@@ -24,6 +26,7 @@ from numeric.generation.result import Generation
 from numeric.generation.words import pieces, units
 from numeric.targets import log_probability, logit, span
 from tests import cases
+from tests.test_audit_page import chromium
 from tests.test_families import close
 from tests.traces import watch
 
@@ -272,6 +275,35 @@ def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):
     assert found._repr_html_().startswith("<iframe")
 
 
+def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
+    texts = ("<i>", *found.tokens[1:])
+    found = dataclasses.replace(found, tokens=texts)
+    (tmp_path / "a.html").write_text(found.html(), "utf-8")
+    with chromium() as driver:
+        driver.get((tmp_path / "a.html").as_uri())
+        written = driver.find_elements(By.CSS_SELECTOR, "button.token")
+        assert "".join(x.get_property("textContent") for x in written) == "".join(found.written)
+        ActionChains(driver).move_to_element(written[2]).perform()
+        row = found.relevance[2]
+        status = driver.find_element(By.ID, "sum").text.replace("−", "-")
+        for number in (found.logit[2], row.sum(), found.residual[2]):
+            assert f"{number:+.3f}" in status
+        against = driver.find_elements(By.CSS_SELECTOR, ".against")
+        assert len(against) == (row < 0).sum()
+        first = driver.find_element(By.CSS_SELECTOR, "#causes tr").text.replace("−", "-")
+        assert first.startswith(f"{row[row.abs().argmax()]:+.3f} ")
+        written[1].click()
+        ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
+        assert f"{found.logit[1]:+.3f}" in driver.find_element(By.ID, "sum").text.replace("−", "-")
+        driver.find_element(By.CSS_SELECTOR, "[value=word]").click()
+        words = driver.find_elements(By.CSS_SELECTOR, "button.token")
+        assert len(words) == len(found.by("word").written)
+        driver.set_window_size(420, 800)
+        width = driver.execute_script("return document.documentElement.scrollWidth")
+        assert width <= driver.execute_script("return window.innerWidth")
+        assert not [x for x in driver.get_log("browser") if x["level"] == "SEVERE"]
+
+
 def test_a_heat_map_fits_the_terminal_and_a_picture_is_made(found):
     console = Console(width=60, record=True, file=None, quiet=False)
     with console.capture() as said:
@@ -303,5 +335,16 @@ def test_bad_calls_are_refused(tokenizer):
     with pytest.raises(ValueError, match="by='line': pass one of word, sentence"):
         explain_generation(model, tokenizer, PROMPT, answer=ANSWER).by("line")
     two = model_of("t5")
+    text = {"input_ids": torch.tensor([[4, 5]])}
+    bad = {
+        "writes another: pass decoder_input_ids": text,
+        "has 2 examples": text | {"decoder_input_ids": torch.ones(2, 1).long()},
+        "has 0 tokens; pass 1": text | {"decoder_input_ids": torch.ones(1, 0).long()},
+        "token id out of range": text | {"decoder_input_ids": torch.tensor([[999]])},
+        "inputs has no input_ids": {"decoder_input_ids": torch.tensor([[1]])},
+    }
+    for message, inputs in bad.items():
+        with pytest.raises(ValueError, match=message):
+            attribute(two, inputs)
     with pytest.raises(ValueError, match="'loo' explains one text here"):
         explain_generation(two, tokenizer, PROMPT, answer=ANSWER, method="loo")
