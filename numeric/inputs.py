@@ -11,17 +11,8 @@ from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from numeric import heads
-from numeric.batches import (
-    DECODER,
-    KEYS,
-    PIXELS,
-    SOUND,
-    Batch,
-    image_problems,
-    made,
-    sound_problems,
-)
+from numeric import batches, heads
+from numeric.batches import DECODER, KEYS, PIXELS, Batch, made
 from numeric.fast import families, patches
 from numeric.targets import problems as target_problems
 
@@ -268,7 +259,7 @@ def _written_problems(model, batch):
         yield f"{DECODER} has {written.shape[1]} tokens; pass 1, with which it starts, to {most}"
 
 
-STRUCTURE = {PIXELS: image_problems, SOUND: sound_problems}
+STRUCTURE = {PIXELS: batches.image_problems, batches.SOUND: batches.sound_problems}
 """By the main input of a model, where that is no text."""
 
 

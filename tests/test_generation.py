@@ -257,8 +257,10 @@ def test_what_is_saved_is_loaded(found, tmp_path):
         same = torch.equal(x, vars(again)[name]) if isinstance(x, torch.Tensor) else None
         assert same if same is not None else x == vars(again)[name]
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match="holds no generation"):
-        Generation.load(tmp_path / "other.safetensors")
+    (tmp_path / "text").write_text("no tensors")
+    for name in ("other.safetensors", "text"):
+        with pytest.raises(ValueError, match=f"{name} holds no generation"):
+            Generation.load(tmp_path / name)
 
 
 def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from rich.console import RenderableType
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
@@ -78,12 +78,16 @@ class Generation:
 
     @classmethod
     def load(cls, path: str | Path) -> "Generation":
-        """What ``save`` wrote.  Raises ValueError for any other file of safetensors."""
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
-            if about.get("format") != FORMAT:
-                raise ValueError(f"{path} holds no generation; pass a file of Generation.save")
-            tensors = {name: file.get_tensor(name) for name in TENSORS}
+        """What ``save`` wrote.  Raises ValueError for any other file."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                about = file.metadata() or {}
+                known = about.get("format") == FORMAT
+                tensors = {name: file.get_tensor(name) for name in TENSORS if known}
+        except SafetensorError:
+            known = False
+        if not known:
+            raise ValueError(f"{path} holds no generation; pass a file of Generation.save")
         facts = json.loads(about["facts"])
         return cls(**tensors, **facts | {"tokens": tuple(facts["tokens"])})
 
