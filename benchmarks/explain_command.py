@@ -13,7 +13,7 @@ from benchmarks.files import check_sentence
 
 
 def explain(
-    model: Annotated[str, typer.Argument(help="'embedded', a folder, or a Hub id.")],
+    model: Annotated[str, typer.Argument(help="'embedded', 'embedded-lm', a folder, or a Hub id.")],
     text: Annotated[str, typer.Argument(help="The text to explain.")],
     method: Annotated[
         str,

@@ -30,7 +30,8 @@ from benchmarks.errors import UnavailableError
 from benchmarks.rows import SOURCES
 from numeric import heads, targets
 
-EMBEDDED = Path(__file__).parent / "assets" / "bert12-sst2"
+ASSETS = Path(__file__).parent / "assets"
+EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def load(
     attention: str | None = None,
     writes: bool = False,
 ) -> Classifier:
-    """The text model ``name`` in float32: "embedded", a folder, or a Hub id.
+    """The text model ``name`` in float32: "embedded", "embedded-lm", a folder, or a Hub id.
 
     It has the head that its config names; where that is none, it is a sequence classifier.
     ``writes``: it is a language model, with an encoder or without.
@@ -263,8 +264,8 @@ def _sha256(value):
 
 
 def _source(name):
-    if name == "embedded":
-        return EMBEDDED
+    if name in EMBEDDED:
+        return EMBEDDED[name]
     if Path(name).is_dir():
         if not (Path(name) / "config.json").is_file():
             raise UnavailableError(
@@ -279,7 +280,7 @@ def _source(name):
             f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "
             "textattack/bert-base-uncased-SST-2, or 'embedded'"
         )
-    close = difflib.get_close_matches(name, ["embedded", *SOURCES["models"]], n=1, cutoff=0.8)
+    close = difflib.get_close_matches(name, [*EMBEDDED, *SOURCES["models"]], n=1, cutoff=0.8)
     if close and name not in SOURCES["models"]:  # the Hub would be asked for half a minute
         raise UnavailableError(f"unknown model {name!r}; did you mean {close[0]!r}?")
     return name

@@ -1,0 +1,1 @@
+"""A small language in which every answer has known causes, a model of it, and who finds them."""
