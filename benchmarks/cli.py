@@ -102,7 +102,8 @@ def reproduce(
     tables: Annotated[
         list[str] | None,
         typer.Argument(
-            help="theorems table1 table2 figure2 time, or table1-mnist special sensitivity softmax."
+            help="theorems table1 table2 figure2 time, or table1-mnist special sensitivity softmax "
+            "causes."
         ),
     ] = None,
     *,
@@ -114,7 +115,10 @@ def reproduce(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder to read sst2, imdb or mnist from.")
     ] = None,
-    examples: Annotated[int | None, typer.Option(help="Only the first N texts.")] = None,
+    examples: Annotated[
+        int | None,
+        typer.Option(help="Only the first N texts, and N prompts of every task of causes."),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="As of explain; default: cpu, or the GPUs of a cluster.")
     ] = None,
@@ -175,6 +179,7 @@ def reproduce(
             workers=workers or cores(),
             longest=longest,
             curves=curves,
+            **({"prompts": examples} if examples else {}),
             track=partial(track, within=shown),
         )
         for result in each_with_bars(found, shown, total=len(wanted), description="tables"):

@@ -15,6 +15,15 @@ from numeric.layer_maps import LayerMap
 GREYS = {"all": "0.25", "content": "0.65"}
 MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
 LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
+OF_METHODS = {
+    "attnlrp": ("AttnLRP", "#0072B2", "o"),
+    "cp-lrp": ("CP-LRP", "#D55E00", "s"),
+    "gradient-x-input": ("gradient × input", "#009E73", "^"),
+    "integrated-gradients": ("IG", "#CC79A7", "v"),
+    "attention-rollout": ("rollout", "#E69F00", "x"),
+    "loo": ("LOO", "#000000", "D"),
+}
+"""Label, colour (Okabe and Ito's, which the colour-blind tell apart) and marker of every method."""
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 
 
@@ -164,6 +173,37 @@ def softmax(result) -> Figure:
     return _with_legend(figure)
 
 
+def causes(result) -> Figure:
+    """The pointing game of every method against the distance of the cause, by task; with chance."""
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    rows = [row for row in result.rows if row["measure"] == "pointing" and row["distance"] != "all"]
+    tasks = dict.fromkeys(row["task"] for row in rows if row["task"] != "all")
+    for axes, task in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, tasks, strict=True):
+        of_task = [row for row in rows if row["task"] == task]
+        x = np.arange(len(of_task))
+        for n, (method, (label, colour, marker)) in enumerate(OF_METHODS.items()):
+            y, low, high = (
+                np.array([row[method + end] for row in of_task]) for end in ("", " low", " high")
+            )
+            axes.errorbar(
+                x + 0.07 * (n - 2.5),
+                y,
+                yerr=np.abs([y - low, high - y]),
+                color=colour,
+                marker=marker,
+                ms=4,
+                lw=1,
+                label=label,
+            )
+        axes.plot(x, [row["chance"] for row in of_task], ":", color="0.5", label="chance")
+        axes.set_xticks(x, [row["distance"] for row in of_task])
+        axes.set_title(task, fontsize=9)
+        axes.set_ylim(-0.03, 1.03)
+    figure.supxlabel("distance of the cause", fontsize=9)
+    figure.supylabel("largest relevance at a cause (share, 95 %)", fontsize=9)
+    return _with_legend(figure)
+
+
 def timing(result) -> Figure:
     """Milliseconds against text length, log-log."""
     figure = Figure(figsize=(6, 3.2), layout="constrained")
@@ -201,6 +241,7 @@ FIGURES = {
     "table2": table2,
     "figure2": figure2,
     "softmax": softmax,
+    "causes": causes,
     "time": timing,
 }
 """By table."""

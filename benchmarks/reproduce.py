@@ -10,13 +10,14 @@ from pathlib import Path
 
 from axioms.prove import THEOREMS, numbered, prove
 from benchmarks import agreement, beyond, engines, report, rows, text, timing
+from benchmarks.causes.measure import COUNT, causes
 from benchmarks.data import Texts
 from benchmarks.engines import IN_PROCESS, Engine
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, undefined, untracked, write_atomically
 from benchmarks.models import Classifier
 from benchmarks.table1 import digits, mnist
-from benchmarks.workers import Each, in_turn, processes
+from benchmarks.workers import Each, collected, in_turn, processes
 from numeric.evaluation.correlation import bootstrap_mean
 
 DIGIT_SEEDS = (0, 1, 2)
@@ -32,7 +33,7 @@ TEXT: dict[str, tuple[Callable[[agreement.Measured], Result], tuple[str, ...]]] 
 """Table -> how it is computed, and from which files of ``configs`` by data set."""
 
 DEFAULT = ("theorems", "table1", "table2", "figure2", "time")
-TABLES = ("theorems", "table1", "table1-mnist", *TEXT, "time")
+TABLES = ("theorems", "table1", "table1-mnist", *TEXT, "causes", "time")
 
 
 def reproduce(
@@ -45,6 +46,7 @@ def reproduce(
     engine: Engine = IN_PROCESS,
     workers: int = 1,
     longest: int = timing.LONGEST,
+    prompts: int = COUNT,
     curves: bool = True,
     track: Track = untracked,
 ) -> Iterator[Result]:
@@ -54,7 +56,8 @@ def reproduce(
     a folder per row of ``configs``, from which an interrupted run goes on.
     Theorems, networks and shards of texts are shared out to ``workers`` processes, or the shards
     to an ``engine``; a model on a GPU stays here.  Time is measured when nothing else is at work,
-    of texts up to ``longest`` tokens.  ``curves``: as of ``needed_rows``.
+    of texts up to ``longest`` tokens.  ``prompts``: of "causes", for each task and distance.
+    ``curves``: as of ``needed_rows``.
     Raises RunError where ``output`` holds a run of another configuration, or a broken result, and
     ValueError for images that cannot be read.
     """
@@ -74,6 +77,7 @@ def reproduce(
             "table1-mnist": lambda: mnist.sweep(
                 images, output=output / "table1-mnist", track=track
             ),
+            "causes": lambda: causes(count=prompts, each=each, track=track),
             "time": lambda: timing.lrp_versus_loo(classifier, longest=longest, track=track),
         }
         on_texts = {"output": output, "engine": engine, "curves": curves, "track": track}
@@ -245,13 +249,6 @@ def table1(
 
 def _network(epochs, count, seed):
     return digits.table1(seed=seed, epochs=epochs, count=count)
-
-
-def collected(function: Callable, items: Sequence, *, each: Each, track: Track, description: str):
-    """``function`` of each item, by item and in their order, whatever the order of ``each``."""
-    results = each(function, {item: item for item in items})
-    found = dict(result for _, result in zip(track(items, description), results, strict=False))
-    return {item: found[item] for item in items}
 
 
 def _table1_notes(rows):

@@ -52,6 +52,22 @@ def _signed(key):
     return cell
 
 
+def _above_interval(key):
+    """A share with its interval in the line below, for columns that are narrow."""
+
+    def cell(row):
+        ends = (f"{row[f'{key} {end}']:.2f}".removeprefix("0") for end in ("low", "high"))
+        return f"{row[key]:.2f}\n{'–'.join(ends).replace('1.00', '1')}"
+
+    return cell
+
+
+def _cause(row):
+    """The task, its distance unless all are meant, and the measure unless it is pointing."""
+    task = row["task"] + f", {row['distance']}" * (row["distance"] != "all")
+    return task if row["measure"] == "pointing" else f"{row['measure']}: {task}"
+
+
 def _or_dash(cell):
     """A dash where the row, such as the paper's, has no such value."""
 
@@ -151,6 +167,16 @@ COLUMNS: dict[str, list[Column]] = {
         ("suff.\ngain", _number("soft sufficiency gain", 2)),
         ("compr.\ngain", _number("soft comprehensiveness gain", 2)),
     ],
+    "causes": [
+        ("pointing\nby task", _cause),
+        ("chance", _number("chance", 2)),
+        ("AttnLRP", _above_interval("attnlrp")),
+        ("CP-LRP", _above_interval("cp-lrp")),
+        ("grad. x\ninput", _above_interval("gradient-x-input")),
+        ("IG", _above_interval("integrated-gradients")),
+        ("rollout", _above_interval("attention-rollout")),
+        ("LOO", _above_interval("loo")),
+    ],
     "time": [
         ("tokens", _text("tokens")),
         ("gradient, ms", _number("gradient ms", 1)),
@@ -169,12 +195,19 @@ MATTER = (
 )
 """Theorems by their tests: what the paper's two questions come to."""
 
+MORE = ("mass", "rank")
+"""What a terminal shows of all tasks together, beside the pointing game of each."""
+
 EVERY: Mapping = {}
 SHORT = {"table1-mnist": lambda row: row["reached"]}
 """Which rows of a long table are worth more than a page, which has them all."""
 SHORTEST = SHORT | {
     "theorems": lambda row: (
         row["test"].endswith(MATTER) or row["verdict"] not in ("proved", "refuted")
+    ),
+    "causes": lambda row: (
+        row["distance"] == "all"
+        and (row["measure"] == "pointing" or (row["task"] == "all" and row["measure"] in MORE))
     ),
     "figure2": lambda row: row["order"] in ("AttnLRP", "front to back") and row["layer"] % 4 == 0,
 }
@@ -215,7 +248,8 @@ def terminal(result: Result, *, only: Mapping = SHORTEST) -> Table:
         padding=(0, 1, 0, 0),
     )
     for n, (header, right) in enumerate(zip(headers, numeric(rows, len(headers)), strict=True)):
-        widths = [len(row[n]) for row in rows if right]  # of a number: rather wrap its header
+        # Of a number: rather wrap its header.
+        widths = [len(line) for row in rows if right for line in row[n].split("\n")]
         width = max(widths, default=None)
         table.add_column(Text(header), justify="right" if right else "left", min_width=width)
     for row in rows:

@@ -7,7 +7,7 @@ import pickle
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
@@ -26,6 +26,18 @@ def in_turn(function: Callable, items: Mapping) -> Iterator[tuple]:
     """An ``Each`` that works in this process, in order."""
     for key, item in items.items():
         yield key, function(item)
+
+
+def collected(
+    function: Callable, items: Sequence, *, each: Each, track: Callable, description: str
+) -> dict:
+    """``function`` of each item, by item and in their order, whatever the order of ``each``.
+
+    ``track`` as of ``benchmarks.experiment``.
+    """
+    results = each(function, {item: item for item in items})
+    found = dict(result for _, result in zip(track(items, description), results, strict=False))
+    return {item: found[item] for item in items}
 
 
 def cores() -> int:

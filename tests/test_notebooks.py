@@ -24,6 +24,9 @@ from axioms.rule_sets import RULE_SETS
 from axioms.scoreboard import STABILISERS
 from benchmarks import data, models
 from benchmarks.agreement import HINGES
+from benchmarks.causes import measure
+from benchmarks.causes.examples import DISTANCES
+from benchmarks.causes.language import TASKS
 from benchmarks.table1 import mnist
 from numeric.render import LEGEND
 from paper_notebooks import build
@@ -136,6 +139,7 @@ def full_sizes():
         "04_table2_imdb": {"imdb": texts["imdb"]},
         "05_layerwise_figure2": texts,
         "06_beyond_the_paper": texts,
+        "07_causes": {"prompts": measure.COUNT * len(TASKS) * len(DISTANCES)},
     }
 
 
@@ -194,6 +198,7 @@ def test_at_reduced_size_every_cell_runs_on_few_texts_images_and_proofs(reduced,
         "cells": 3 * len(RULE_SETS) * len(STABILISERS),
         "mnist": grid.analysis["images"],
         "networks": len(grid.models),
+        "prompts": 2 * len(TASKS) * len(DISTANCES),
         **EXAMPLES,
     }
     small = {key: sizes[key] for key in full}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import data, models, reproduce, rows, text
+from benchmarks import data, models, rows, text
 from benchmarks.engines import of
 from benchmarks.errors import RunError
-from benchmarks.workers import in_turn, processes
+from benchmarks.workers import collected, in_turn, processes
 
 ROOT = Path(__file__).resolve().parent.parent
 ITEMS = {"a": 4, "b": -9, "c": 25}
@@ -69,7 +69,7 @@ def test_maps_do_not_depend_on_who_measures_them(pool, tmp_path, monkeypatch):
 def test_results_keep_the_order_of_their_items_whoever_is_first():
     backwards = lambda function, items: in_turn(function, dict(reversed(items.items())))
     options = {"track": lambda items, _: items, "description": ""}
-    found = reproduce.collected(abs, [3, -1, 2], each=backwards, **options)
+    found = collected(abs, [3, -1, 2], each=backwards, **options)
     assert list(found.items()) == [(3, 3), (-1, 1), (2, 2)]
 
 

@@ -1,0 +1,85 @@
+# %% [markdown]
+# # 7. Does the method find the cause?
+#
+# Leave-One-Out is what the paper compares LRP with, because nobody knows what a trained model
+# really answered from. Here it is known. A small LLaMA was trained on a language of six tasks, in
+# which the words that an answer follows from are part of the definition: replacing one of them by
+# another word of its kind changes the answer or takes it away, and no other word of the text does.
+# Which method gives these words the largest relevance?
+
+# %%
+from benchmarks import models
+from benchmarks.causes import measure
+from benchmarks.causes.examples import DISTANCES, examples
+from benchmarks.causes.language import TASKS
+from benchmarks.figures import FIGURES
+from numeric.attribution import METHODS
+from paper_notebooks import settings, shown
+
+REDUCED = settings.load().reduced
+COUNT = 2 if REDUCED else measure.COUNT
+
+# %% [markdown]
+# ## The tasks
+#
+# One prompt of each. Its words are positions from 0; a *carrier* is a cause in whose place another
+# word gives another answer, such as the value in recall. The model writes the answer next.
+
+# %%
+prompts = [examples(task, "middle", 1, seed=0)[0] for task in TASKS]
+shown.table(
+    ["task", "prompt", "answer", "causes", "carriers"],
+    [
+        [one.task, f"`{' '.join(one.words)}`", f"`{one.answer}`", *(
+            ", ".join(one.words[n] for n in sorted(places)) for places in (one.causes, one.carriers)
+        )]
+        for one in prompts
+    ],
+)  # fmt: skip
+
+# %% [markdown]
+# ## One prompt, every method
+
+# %%
+found, one = models.load(measure.MODEL), prompts[0]
+maps = {name: measure.relevances(found, [one], name)[0].tolist() for name in METHODS}
+shown.sentences(["<s>", *one.words], maps)
+
+# %% [markdown]
+# ## All prompts
+#
+# A method points at the token with the largest relevance by size, among `<s>` and the words before
+# the question.
+
+# %%
+result = measure.causes(count=COUNT)
+total = len(result.examples["task"])
+shown.record(f"Measured: {result.text}", prompts=total)
+shown.say(*result.notes)
+
+# %%
+shown.picture(FIGURES["causes"](result))
+
+# %%
+for name, meaning in measure.MEASURES.items():
+    shown.say(f"**{name}**: {meaning}")
+    rows = [r for r in result.rows if r["measure"] == name and r["distance"] == measure.ALL]
+    cells = [
+        [f"{r[m]:.2f} [{r[f'{m} low']:.2f}, {r[f'{m} high']:.2f}]" for m in METHODS] for r in rows
+    ]
+    shown.table(
+        ["task", "chance", *METHODS],
+        [[r["task"], f"{r['chance']:.2f}", *line] for r, line in zip(rows, cells, strict=True)],
+    )
+
+# %% [markdown]
+# ## Headline
+
+# %%
+pointing = next(r for r in result.rows if r["measure"] == "pointing" and r["task"] == r["distance"])
+best = max(METHODS, key=lambda method: pointing[method])
+shown.say(
+    f"**Over all {total} prompts {best} points at a cause most often, in {pointing[best]:.2f} of "
+    f"them; chance is {pointing['chance']:.2f}.**"
+)
+assert total == len(TASKS) * len(DISTANCES) * COUNT
