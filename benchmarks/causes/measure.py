@@ -12,7 +12,6 @@ from functools import cache, partial
 
 import numpy as np
 import torch
-from scipy.stats import binomtest
 
 from benchmarks import models
 from benchmarks.causes.examples import DISTANCES, Example, examples
@@ -206,6 +205,8 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
 
 def share(values) -> tuple[float, float, float]:
     """A share of prompts and the ends of its 95 % Wilson interval."""
+    from scipy.stats import binomtest  # half a second, which other tables do without
+
     found = binomtest(int(np.sum(values)), len(values)).proportion_ci(method="wilson")
     return float(np.mean(values)), float(found.low), float(found.high)
 
