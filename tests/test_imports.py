@@ -93,11 +93,14 @@ def test_no_module_imports_itself_by_way_of_others():
         in_order(files, whole=["benchmarks.table1"])
 
 
+OPTIONAL = {"numeric.tools.captum", "numeric.tools.inseq"}  # which import these libraries
+
+
 def test_importing_everything_leaves_the_settings_of_matplotlib_alone():
     code = (
         "import importlib, matplotlib\n"
         "before = dict(matplotlib.rcParams)\n"
-        f"for name in {sorted(FILES)!r}: importlib.import_module(name)\n"
+        f"for name in {sorted({*FILES} - OPTIONAL)!r}: importlib.import_module(name)\n"
         "assert dict(matplotlib.rcParams) == before"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

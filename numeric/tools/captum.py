@@ -1,0 +1,178 @@
+"""Methods of this project as attribution classes of Captum, and its records of coloured text."""
+
+from collections.abc import Sequence
+from inspect import signature
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+import numeric
+from axioms.composites import Composite
+from numeric.attribution import resolve
+from numeric.heads import CLASSES, kind
+from numeric.readout import read
+from numeric.targets import Target, log_probability, logit
+from numeric.tools import needed
+
+with needed("captum"):
+    from captum.attr import Attribution, LayerGradientXActivation, visualization
+
+
+class LRP(Attribution):
+    """``numeric.attribute`` by the interface of Captum.
+
+    ``method`` and ``options`` are those of ``numeric.attribute``, which says what is raised.
+    """
+
+    def __init__(self, model: PreTrainedModel, method: str | Composite = "attnlrp", **options):
+        resolve(method, options)
+        super().__init__(model)
+        self.method, self.options = method, options
+
+    @property
+    def multiplies_by_inputs(self) -> bool:
+        return True
+
+    def attribute(
+        self,
+        inputs: Tensor | tuple[Tensor],
+        target=None,
+        additional_forward_args=None,
+        return_convergence_delta: bool = False,  # noqa: FBT001, FBT002 (Captum's signature)
+    ):
+        """Relevance of every token, (batch, token), in logits; of an image by position.
+
+        ``inputs`` are ids or pixels, and ``additional_forward_args`` the further arguments of the
+        model's ``forward`` in its own order, such as the attention mask.  ``target`` is a class or
+        one per example; a pair (column, label), or one per example, for heads with a row per token;
+        or a ``Target`` of ``numeric.targets``.  None is what the model predicts.
+        With ``return_convergence_delta`` also the delta of ``compute_convergence_delta``.
+        """
+        arguments = _named(self.forward_func, inputs, additional_forward_args)
+        found = numeric.attribute(
+            self.forward_func, arguments, self.method, target_of(target), **self.options
+        )
+        relevance = (found.relevance,) if isinstance(inputs, tuple) else found.relevance
+        return (relevance, -found.residual) if return_convergence_delta else relevance
+
+    def has_convergence_delta(self) -> bool:
+        return True
+
+    def compute_convergence_delta(
+        self, attributions, inputs, target=None, additional_forward_args=None
+    ) -> Tensor:
+        """The sum of relevance minus the explained number, (batch,): minus the residual.
+
+        The sign is that of Captum's Integrated Gradients.
+        """
+        arguments = _named(self.forward_func, inputs, additional_forward_args)
+        parts = attributions if isinstance(attributions, tuple) else (attributions,)
+        with torch.no_grad():
+            output = self.forward_func(**arguments)
+            number = read(self.forward_func, arguments, output, target_of(target))
+        return sum(part.flatten(1).sum(dim=1) for part in parts) - number
+
+
+class LanguageModelLRP(LayerGradientXActivation):
+    """A method of ``numeric.attribute`` that ``LLMGradientAttribution`` of Captum takes.
+
+    Captum explains the log-probability of every token of an answer, given the prompt and what
+    precedes it; ``of=logit`` explains logits, which the rules of CP-LRP conserve up to biases.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        method: str | Composite = "attnlrp",
+        *,
+        of=log_probability,
+        **options,
+    ):
+        resolve(method, options)
+        super().__init__(model, model.get_input_embeddings())
+        self.explained, self.method, self.of, self.options = model, method, of, options
+
+    def attribute(self, inputs, target=None, additional_forward_args=None, **_) -> Tensor:
+        """Relevance of one token of an answer, (1, token, 1): Captum sums over the last axis.
+
+        ``additional_forward_args`` are those of ``LLMGradientAttribution``: the prompt, the ids of
+        the answer, and how many of these precede the token.
+        """
+        prompt, answer, before = additional_forward_args
+        ids = prompt.to_model_input(inputs).to(self.explained.device)
+        ids = torch.cat([ids, answer[None, :before].to(ids)], dim=1)
+        number = self.of(int(answer[before]))
+        found = numeric.attribute(
+            self.explained, {"input_ids": ids}, self.method, number, **self.options
+        )
+        return found.relevance[..., None]
+
+
+def records(
+    model: PreTrainedModel, tokenizer, inputs, found: numeric.Attribution, true: Sequence = ()
+) -> list:
+    """What ``captum.attr.visualization.visualize_text`` shows: one record per example of ``found``.
+
+    Words are coloured by relevance over its largest magnitude, the score is the sum of relevance,
+    and the convergence score is minus the residual, both in logits.  ``true`` are the true classes.
+    Raises ValueError for other models than classifiers of whole texts, and for sums of classes.
+    """
+    if kind(model) != CLASSES or model.config.num_labels == 1 or "input_ids" not in inputs:
+        raise ValueError(f"{type(model).__name__}: pass a classifier of whole texts")
+    if found.target.ndim != 1:
+        raise ValueError("the explanation is of a sum; pass that of one class of each text")
+    with torch.no_grad():
+        logits = model(**inputs).logits
+    several = getattr(model.config, "problem_type", None) == "multi_label_classification"
+    probability, predicted = (logits.sigmoid() if several else logits.softmax(dim=1)).max(dim=1)
+    name = lambda label: model.config.id2label.get(int(label), label)
+    mask = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
+    made = []
+    for n, present in enumerate(mask):
+        relevance = found.relevance[n][present]
+        made.append(
+            visualization.VisualizationDataRecord(
+                relevance / relevance.abs().max().clamp(min=torch.finfo(relevance.dtype).tiny),
+                probability[n].item(),
+                name(predicted[n]),
+                true[n] if len(true) else "",
+                name(found.target[n]),
+                relevance.sum().item(),
+                tokenizer.convert_ids_to_tokens(inputs["input_ids"][n][present].tolist()),
+                -found.residual[n].item(),
+            )
+        )
+    return made
+
+
+def target_of(target):
+    """A target of Captum as one of ``numeric.attribute``."""
+    if isinstance(target, Tensor) and target.numel() == 1:
+        return int(target)
+    if isinstance(target, tuple):
+        return _at(*target)
+    if isinstance(target, list) and target and isinstance(target[0], tuple):
+        return _at(*zip(*target, strict=True))
+    return target
+
+
+def _at(*indices) -> Target:
+    if len(indices) != 2:
+        raise ValueError(f"target has {len(indices)} indices; pass (column, label)")
+    column, label = indices
+    return logit(label, at=column)
+
+
+def _named(model, inputs, additional) -> dict:
+    """Arguments by position as ``model.forward`` names them; those that are None are left out."""
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    if len(given) != 1:
+        raise ValueError(
+            f"inputs has {len(given)} tensors; pass the ids or pixels alone, and all else, such as "
+            "the attention mask, in additional_forward_args"
+        )
+    additional = () if additional is None else additional
+    given += additional if isinstance(additional, tuple) else (additional,)
+    named = signature(model.forward).bind_partial(*given).arguments
+    return {name: value for name, value in named.items() if value is not None}
