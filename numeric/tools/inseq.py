@@ -1,0 +1,75 @@
+"""Rules as attribution methods of inseq: importing this module registers "attnlrp" and "cp-lrp"."""
+
+from numeric.tools import needed
+from numeric.tools.ruled import Ruled
+
+with needed("inseq"):
+    from inseq.attr.attribution_decorators import set_hook
+    from inseq.attr.feat import FeatureAttribution
+    from inseq.data import FeatureAttributionStepOutput
+    from inseq.utils import Registry
+
+
+class _ByRules(FeatureAttribution, Registry):
+    """LRP of any function that inseq attributes, at the sum of word and position embeddings.
+
+    The rules hold for the one forward pass of a step alone: other passes of it, such as those of
+    contrasts and of step scores, are the model's own.
+    """
+
+    def __init__(self, attribution_model, *, epsilon: float = 0.0, **kwargs):
+        self.epsilon = epsilon
+        super().__init__(attribution_model, **kwargs)
+
+    @set_hook
+    def hook(self, **kwargs):
+        super().hook(**kwargs)
+        model = self.attribution_model.model
+        self.ruled = Ruled(model, self.method_name, epsilon=self.epsilon)
+
+    def attribute_step(self, attribute_fn_main_args, attribution_args=None):
+        """Relevance of the source and of what is written so far, (batch, token), 0 at padding."""
+        whole, masks = self.attribution_model, []
+
+        def under_rules(batch, **_):
+            del whole.get_forward_output  # of this object: that of its class is back
+            inputs, found = _inputs(batch, encoder_decoder=whole.is_encoder_decoder)
+            masks.extend(found)
+            return self.ruled(**inputs)
+
+        whole.get_forward_output = under_rules
+        try:
+            arguments = attribute_fn_main_args["additional_forward_args"]
+            number = whole(*attribute_fn_main_args["inputs"], *arguments)
+        finally:
+            vars(whole).pop("get_forward_output", None)
+        found = self.ruled.relevance(number)
+        found = [x * mask for x, mask in zip(found, masks, strict=True)]
+        if not whole.is_encoder_decoder:
+            return FeatureAttributionStepOutput(target_attributions=found[0], step_scores={})
+        written = found[1] if len(attribute_fn_main_args["inputs"]) > 1 else None
+        return FeatureAttributionStepOutput(
+            source_attributions=found[0], target_attributions=written, step_scores={}
+        )
+
+
+class AttnLRP(_ByRules):
+    method_name = "attnlrp"
+
+
+class CPLRP(_ByRules):
+    method_name = "cp-lrp"
+
+
+def _inputs(batch, *, encoder_decoder: bool):
+    """The arguments of the model for ids, and the masks of its lookups in their order."""
+    if not encoder_decoder:
+        ids = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+        return ids, [batch.attention_mask]
+    ids = {
+        "input_ids": batch.source_ids,
+        "attention_mask": batch.source_mask,
+        "decoder_input_ids": batch.target_ids,
+        "decoder_attention_mask": batch.target_mask,
+    }
+    return ids, [batch.source_mask, batch.target_mask]

@@ -1,0 +1,59 @@
+"""Rules as an ``explain_func`` of Quantus, whose metrics change and replace inputs as numbers."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from axioms.composites import Composite
+from numeric.attribution import propagation
+from numeric.fast.rules import wide
+
+
+class FromEmbeddings(nn.Module):
+    """A text classifier as a function of word embeddings, (batch, token, channel) -> logits.
+
+    Texts have no padding, because the metrics of Quantus know no mask.
+    """
+
+    def __init__(self, model: PreTrainedModel):
+        super().__init__()
+        self.model = model
+        self.training = model.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(inputs_embeds=x.to(self.model.dtype)).logits
+
+    def embeddings(self, input_ids: Tensor) -> np.ndarray:
+        """Word embeddings of texts of one length: the inputs that Quantus is given."""
+        with torch.no_grad():
+            words = self.model.get_input_embeddings()(input_ids.to(self.model.device))
+        return wide(words).cpu().numpy()
+
+
+def explain(
+    model: FromEmbeddings,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    *,
+    method: str | Composite = "attnlrp",
+    epsilon: float = 0.0,
+) -> np.ndarray:
+    """Relevance of words for the class of each text, in logits: (batch, token, 1).
+
+    It is the share of words, ``share="word"`` of ``numeric.attribute``, because words are what
+    Quantus gives and changes.  Only methods by rules can explain embeddings.
+    Raises TypeError for another model, and what ``numeric.propagation`` raises.
+    """
+    if not isinstance(model, FromEmbeddings):
+        raise TypeError(
+            f"model is a {type(model).__name__}; pass numeric.tools.quantus.FromEmbeddings(model) "
+            "to Quantus, and its embeddings(input_ids) as x_batch"
+        )
+    device, dtype = model.model.device, model.model.dtype
+    x = torch.as_tensor(inputs, device=device, dtype=dtype).clone().requires_grad_()
+    labels = torch.as_tensor(targets, device=device, dtype=torch.int64)
+    with torch.enable_grad(), propagation(model.model, method, epsilon=epsilon):
+        number = model(x).gather(1, labels[:, None]).sum()
+        (c,) = torch.autograd.grad(number, x)
+    return (wide(x.detach()) * c).sum(dim=2, keepdim=True).cpu().numpy()
