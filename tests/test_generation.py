@@ -19,6 +19,7 @@ from transformers import (
 )
 
 from axioms.composites import CP_LRP
+from benchmarks import models as models_by_name
 from benchmarks.architectures.measure import conditions, without_shifts
 from benchmarks.architectures.sizes import tiny
 from numeric import attribute, audit, explain_generation
@@ -172,6 +173,15 @@ def test_the_model_writes_what_is_likeliest(tokenizer):
     found = explain_generation(model, tokenizer, PROMPT, max_new_tokens=5)
     assert found.tokens == tuple(pieces(tokenizer, ids))
     assert "".join(found.tokens) == tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+
+
+def test_what_a_trained_model_writes_is_written_because_of_its_cause():
+    found = models_by_name.load("embedded-lm")
+    prompt = "bert ink anna apple carl pen ; anna"
+    model = found.model.double()
+    why = explain_generation(model, found.tokenizer, prompt, max_new_tokens=1)
+    assert [x.strip() for x in why.written] == ["apple"]
+    assert why.tokens[int(why.relevance[0].argmax())].strip() == "apple"
 
 
 def test_log_probabilities_and_other_methods_are_explained_too(tokenizer):
