@@ -44,15 +44,10 @@ def for_captum(monkeypatch):
             def __init__(self, forward_func, layer=None):
                 self.forward_func, self.layer = forward_func, layer
 
-        record = lambda *values: types.SimpleNamespace(
-            word_attributions=values[0], pred_prob=values[1], pred_class=values[2],
-            true_class=values[3], attr_class=values[4], attr_score=values[5],
-            raw_input_ids=values[6], convergence_score=values[7],
-        )  # fmt: skip
         attr = types.ModuleType("captum.attr")
         attr.Attribution = type("Attribution", (Bare,), {})
         attr.LayerGradientXActivation = type("LayerGradientXActivation", (Bare,), {})
-        attr.visualization = types.SimpleNamespace(VisualizationDataRecord=record)
+        attr.visualization = types.SimpleNamespace(VisualizationDataRecord=types.SimpleNamespace)
         for module in (types.ModuleType("captum"), attr):
             monkeypatch.setitem(sys.modules, module.__name__, module)
     else:

@@ -127,20 +127,20 @@ def records(
     several = getattr(model.config, "problem_type", None) == "multi_label_classification"
     probability, predicted = (logits.sigmoid() if several else logits.softmax(dim=1)).max(dim=1)
     name = lambda label: model.config.id2label.get(int(label), label)
-    mask = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"])).bool()
-    made = []
-    for n, present in enumerate(mask):
+    ids, made = inputs["input_ids"], []
+    for n, present in enumerate(inputs.get("attention_mask", torch.ones_like(ids)) == 1):
         relevance = found.relevance[n][present]
+        largest = relevance.abs().max().clamp(min=torch.finfo(relevance.dtype).tiny)
         made.append(
             visualization.VisualizationDataRecord(
-                relevance / relevance.abs().max().clamp(min=torch.finfo(relevance.dtype).tiny),
-                probability[n].item(),
-                name(predicted[n]),
-                true[n] if len(true) else "",
-                name(found.target[n]),
-                relevance.sum().item(),
-                tokenizer.convert_ids_to_tokens(inputs["input_ids"][n][present].tolist()),
-                -found.residual[n].item(),
+                word_attributions=relevance / largest,
+                pred_prob=probability[n].item(),
+                pred_class=name(predicted[n]),
+                true_class=true[n] if len(true) else "",
+                attr_class=name(found.target[n]),
+                attr_score=relevance.sum().item(),
+                raw_input_ids=tokenizer.convert_ids_to_tokens(ids[n][present].tolist()),
+                convergence_score=-found.residual[n].item(),
             )
         )
     return made
