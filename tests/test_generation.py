@@ -175,13 +175,15 @@ def test_the_model_writes_what_is_likeliest(tokenizer):
     assert "".join(found.tokens) == tokenizer.decode(ids, clean_up_tokenization_spaces=False)
 
 
-def test_what_a_trained_model_writes_is_written_because_of_its_cause():
+def test_what_a_trained_model_writes_is_written_because_of_its_causes():
     found = models_by_name.load("embedded-lm")
     prompt = "bert ink anna apple carl pen ; anna"
     model = found.model.double()
     why = explain_generation(model, found.tokenizer, prompt, max_new_tokens=1)
     assert [x.strip() for x in why.written] == ["apple"]
-    assert why.tokens[int(why.relevance[0].argmax())].strip() == "apple"
+    most = why.relevance[0].topk(2).indices.tolist()
+    assert sorted(most) == [3, 4]  # the causes by definition: "anna" and what follows it, "apple"
+    assert [x.strip() for x in why.tokens[3:5]] == ["anna", "apple"]
 
 
 def test_log_probabilities_and_other_methods_are_explained_too(tokenizer):
