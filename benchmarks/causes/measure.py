@@ -205,7 +205,7 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
 
 def share(values) -> tuple[float, float, float]:
     """A share of prompts and the ends of its 95 % Wilson interval."""
-    from scipy.stats import binomtest  # half a second, which other tables do without
+    from scipy.stats import binomtest  # which takes its time to load, and other tables do without
 
     found = binomtest(int(np.sum(values)), len(values)).proportion_ci(method="wilson")
     return float(np.mean(values)), float(found.low), float(found.high)

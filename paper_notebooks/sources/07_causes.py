@@ -80,6 +80,12 @@ pointing = next(r for r in result.rows if r["measure"] == "pointing" and r["task
 best = max(METHODS, key=lambda method: pointing[method])
 shown.say(
     f"**Over all {total} prompts {best} points at a cause most often, in {pointing[best]:.2f} of "
-    f"them; chance is {pointing['chance']:.2f}.**"
+    f"them; Leave-One-Out in {pointing['loo']:.2f}; chance is {pointing['chance']:.2f}.**"
 )
 assert total == len(TASKS) * len(DISTANCES) * COUNT
+if not REDUCED:
+    assert all(result.examples["right"]), "the model answers every prompt right"
+    assert all(result.examples["follows"]), "and follows another word in the place of a carrier"
+    for method in ("attnlrp", "cp-lrp"):
+        assert pointing[f"{method} low"] > pointing["loo high"], "closer to the cause than LOO"
+    assert pointing["attention-rollout high"] < pointing["chance"], "rollout points elsewhere"
