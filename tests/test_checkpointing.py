@@ -1,5 +1,7 @@
 """Layers that run again on the way back give what one run gives, from less memory."""
 
+import gc
+
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -61,13 +63,14 @@ def test_the_memory_of_a_deep_model_is_that_of_one_layer_and_all_inputs():
 
     def grows(*, checkpoint):
         """Bytes for each more layer."""
+        gc.collect()  # or what waits to be freed would count as memory that is given back
         few, many = (
             peak_memory(lambda m=model: attribute(m, inputs, checkpoint=checkpoint))
             for model in models
         )
         return (many - few) / 12
 
-    assert grows(checkpoint=True) == size
+    assert grows(checkpoint=True) == pytest.approx(size, rel=0.01)
     assert grows(checkpoint=False) > 5 * size
 
 
