@@ -8,7 +8,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from axioms.composites import bypass_softmax
 from benchmarks.timing import peak_memory
-from numeric import attribute
+from numeric import attribute, compiled
 from numeric.attribution import attribute_each
 from numeric.targets import logit
 from tests import cases
@@ -38,6 +38,20 @@ def test_several_targets_each_take_a_way_back():
     found = attribute_each(model, one, targets=targets, checkpoint=True)
     for a, b in zip(found, want, strict=True):
         close(a.relevance, b.relevance)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_functions_of_torchscript_elsewhere_do_not_matter():
+    torch.jit.script(doubled)
+    model, inputs = cases.family("roberta")
+    want = attribute(model, inputs)
+    close(attribute(model, inputs, checkpoint=True).relevance, want.relevance)
+    with compiled(model, backend="aot_eager") as explain:
+        close(explain(inputs).relevance, want.relevance)
+
+
+def doubled(x: torch.Tensor):
+    return 2 * x
 
 
 def test_the_model_is_left_as_it_was():

@@ -1,6 +1,7 @@
 """The errors of softmax propagation against loops and real removal; wrong texts are rejected."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -122,7 +123,7 @@ def scaling_forgotten(right):
 
 
 def predicted_class(right):
-    return lambda logits, _target: right(logits, None)
+    return SimpleNamespace(of=lambda model, batch, _targets: right.of(model, batch, [None]))
 
 
 def signed(name, other):
@@ -155,7 +156,7 @@ WRONG = {
     "padding as keys": (("_messages", attend_to_padding), {LOOP, REMOVAL}),
     "padding as queries": (("_messages", count_padding_as_queries), {LOOP}),
     "logits not scaled": (("_messages", scaling_forgotten), {LOOP, REMOVAL}),
-    "another class": (("choose", predicted_class), {LOOP, REMOVAL}),
+    "another class": (("Readout", predicted_class), {LOOP, REMOVAL}),
     "entropy in bits": (change_errors(entropy=lambda e, m: e["entropy"] / np.log(2)), {LOOP}),
     "flatness by the padded length": (
         change_errors(flatness=lambda e, m: e["entropy"] / np.log(6)), {LOOP},

@@ -91,14 +91,12 @@ class Watch:
     """
 
     def __init__(self):
-        start = torch.zeros(1, device="cpu", requires_grad=True)
-        with torch.inference_mode(mode=False), torch.enable_grad():
-            self.began = (start + 0).grad_fn._sequence_nr()
+        self.began = torch.autograd._get_sequence_nr()
 
     def is_unseen(self, x: Tensor) -> bool:
         known = (y.is_leaf or hasattr(y, SEEN) for y in (x, x._base) if y is not None)
         own = x.is_leaf or foreign(type(x.grad_fn))
-        return not (own or any(known)) and x.grad_fn._sequence_nr() > self.began
+        return not (own or any(known)) and x.grad_fn._sequence_nr() >= self.began
 
     def note(self, out) -> None:
         for x in reached(out if isinstance(out, tuple) else (out,)):
