@@ -9,6 +9,7 @@ from functools import partial
 
 import hypothesis
 import pytest
+import torch
 
 from tests import cases, folders, program
 
@@ -105,3 +106,11 @@ def small(monkeypatch, tmp_path_factory):
     timed = partial(timing.lrp_versus_loo, repeats=1)
     monkeypatch.setattr(timing, "lrp_versus_loo", timed)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_rules_are_left():
+    """Rules that a test leaves on would act in every test behind it."""
+    before = torch._C._len_torch_function_stack()
+    yield
+    assert torch._C._len_torch_function_stack() == before

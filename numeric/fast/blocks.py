@@ -3,6 +3,7 @@
 import threading
 from contextlib import contextmanager
 
+import torch
 from torch.overrides import TorchFunctionMode
 
 INNERMOST = threading.local()  # of blocks within blocks the one that acts
@@ -10,11 +11,17 @@ INNERMOST = threading.local()  # of blocks within blocks the one that acts
 
 @contextmanager
 def outside():
-    """A block in which no block of rules that is around it has an effect."""
+    """A block in which no block of rules that is around it has an effect.
+
+    It ends all blocks within it, even one whose own end was interrupted before it began.
+    """
     around, INNERMOST.block = getattr(INNERMOST, "block", None), None
+    modes = torch._C._len_torch_function_stack()
     try:
         yield
     finally:
+        while torch._C._len_torch_function_stack() > modes:
+            torch._C._pop_torch_function_stack()
         INNERMOST.block = around
 
 
