@@ -67,14 +67,15 @@ def _numbers(groups, present):
 def _check(numbers, present, budget):
     if type(budget) is not int or budget < 1:
         raise ValueError(f"budget={budget!r}: pass a whole number of forward passes, at least 1")
-    for row, here in enumerate(present):
-        count, tokens = len(numbers[row][here].unique()), int(here.sum())
-        if tokens > budget and count > budget:
+    lengths = present.sum(dim=1)
+    for row in (lengths > budget).nonzero()[:, 0].tolist():
+        count, tokens = len(numbers[row][present[row]].unique()), int(lengths[row])
+        if count > budget:
             raise ValueError(
                 f"budget={budget}: example {row} has {count} groups, each of which takes a pass; "
                 "pass a larger budget, or larger groups"
             )
-        if tokens > budget and count == 1:
+        if count == 1:
             raise ValueError(
                 f"groups: all {tokens} tokens of example {row} are one group, without which "
                 "there is nothing left to attend to; pass smaller groups"
@@ -106,6 +107,6 @@ def _spread(present, example, part, lost):
     """What each part loses, in equal shares at its tokens: (target, batch, token)."""
     relevance = lost.new_zeros(lost.shape[1], *present.shape)
     shares = lost / part.sum(dim=1, keepdim=True)
-    for row, here, share in zip(example.tolist(), part, shares, strict=True):
-        relevance[:, row] += share[:, None] * here
+    for own, share in zip(relevance, shares.mT, strict=True):
+        own.index_add_(0, example, share[:, None] * part)
     return relevance
