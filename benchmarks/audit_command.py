@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.console import check_files, console, loading, mendable, problems
+from benchmarks.console import Column, Target, check_files, console, loading, mendable, problems
 from benchmarks.files import check_sentence
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
@@ -21,13 +21,8 @@ def audit(
     *,
     composite: Annotated[str, typer.Option(help=" or ".join(COMPOSITES) + ".")] = "attnlrp",
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
-    target: Annotated[
-        int | None,
-        typer.Option(help="Class, tag, or id of a token; default: the predicted one."),
-    ] = None,
-    column: Annotated[
-        int | None, typer.Option(min=0, help="Which token's tag or prediction, from 0.")
-    ] = None,
+    target: Target = None,
+    column: Column = None,
     image: Annotated[
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
     ] = None,

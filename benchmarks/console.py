@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -23,6 +24,12 @@ SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">
            "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
            "·": "*", "×": "x", "±": "+-"}  # fmt: skip
 """Signs of ours on a terminal that has only the letters of another encoding."""
+
+
+Target = Annotated[
+    int | None, typer.Option(help="Class, tag, or id of a token; default: the predicted one.")
+]
+Column = Annotated[int | None, typer.Option(min=0, help="Which token's tag or prediction, from 0.")]
 
 
 class OutputError(OSError):

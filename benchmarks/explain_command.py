@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from benchmarks import generated
-from benchmarks.console import check_files, console, loading, mendable
+from benchmarks.console import Column, Target, check_files, console, loading, mendable
 from benchmarks.files import check_sentence
 
 
@@ -21,14 +21,9 @@ def explain(
             help="attnlrp, cp-lrp, gradient-x-input, integrated-gradients, attention-rollout, loo."
         ),
     ] = "attnlrp",
-    target: Annotated[
-        int | None,
-        typer.Option(help="Class, tag, or id of a token; default: the predicted one."),
-    ] = None,
+    target: Target = None,
     *,
-    column: Annotated[
-        int | None, typer.Option(min=0, help="Which token's tag or prediction, from 0.")
-    ] = None,
+    column: Column = None,
     span: Annotated[
         str | None,
         typer.Option(help="Columns FIRST:END of the text itself, each from what precedes it."),
