@@ -1,35 +1,23 @@
 """One call for every method: ``attribute(model, inputs, method=..., target=...)``."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from types import MappingProxyType
+from functools import partial
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from axioms.composites import Composite
 from numeric.fast import scope
 from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.inputs import Modules, check_code, prepare
-from numeric.methods.integrated_gradients import integrated_gradients
-from numeric.methods.loo import leave_one_out
+from numeric.methods.catalogue import METHODS, Method, by_rules
 from numeric.methods.lrp import lrp
-from numeric.methods.rollout import attention_rollout
 from numeric.readout import Readout
+from numeric.spelling import did_you_mean
 from numeric.targets import Target
-
-METHODS = {
-    "attnlrp": partial(lrp, composite=ATTNLRP),
-    "cp-lrp": partial(lrp, composite=CP_LRP),
-    "gradient-x-input": partial(lrp, composite=GRADIENT_X_INPUT, share="word"),
-    "integrated-gradients": integrated_gradients,
-    "attention-rollout": attention_rollout,
-    "loo": leave_one_out,
-}
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value
@@ -170,14 +158,15 @@ def composite_of(method: str | Composite, share: str | None) -> tuple[str, Compo
 
     Raises ValueError for any other method.
     """
-    own = isinstance(method, Composite)
-    named = METHODS.get(method) if isinstance(method, str) else None
-    bound = {"composite": method} if own else getattr(named, "keywords", {})
-    if "composite" not in bound:
-        names = [name for name, run in METHODS.items() if isinstance(run, partial)]
-        raise ValueError(f"method {method!r} has no rules; pass {', '.join(names)}, or a Composite")
-    name = method.name if own else method
-    return name, bound["composite"], bound.get("share", "embedding") if share is None else share
+    found = _method(method)
+    if found is None or found.composite is None:
+        names = [each.name for each in METHODS.values() if each.composite]
+        raise ValueError(
+            f"method {method!r} has no rules; pass {', '.join(names)}, or a Composite"
+            f"{did_you_mean([method], names)}"
+        )
+    own = found.defaults.get("share", "embedding")
+    return found.name, found.composite, own if share is None else share
 
 
 def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, dict]:
@@ -185,34 +174,27 @@ def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, d
 
     Raises ValueError for an unknown method and TypeError for an unknown option.
     """
-    if isinstance(method, Composite):
-        name, run = method.name, partial(lrp, composite=method)
-    elif isinstance(method, str) and method in METHODS:
-        name, run = method, METHODS[method]
-    else:
+    found = _method(method)
+    if found is None:
         raise ValueError(
             f"unknown method {method!r}; the methods are {', '.join(METHODS)}, or a Composite"
+            f"{did_you_mean([method], METHODS)}"
         )
-    defaults = _options(run)
+    defaults = found.options
     unknown = [key for key in options if key not in defaults]
     if unknown:
         known = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
-        others = {key: [x for x in METHODS if key in _options(METHODS[x])] for key in unknown}
+        others = {key: [x.name for x in METHODS.values() if key in x.options] for key in unknown}
         of = "".join(f"; {key} is of {', '.join(names)}" for key, names in others.items() if names)
         raise TypeError(
-            f"method {name!r} has no option {', '.join(map(repr, unknown))}; it has {known}{of}"
+            f"method {found.name!r} has no option {', '.join(map(repr, unknown))}; it has "
+            f"{known}{of}{did_you_mean(unknown, defaults)}"
         )
     used = defaults | options
-    return name, partial(run, **used), used
+    return found.name, partial(found.run, **used), used
 
 
-def _options(run: Callable) -> dict:
-    """Name and default of every option of a method."""
-    options = _defaults(getattr(run, "func", run)) | getattr(run, "keywords", {})
-    return {key: value for key, value in options.items() if key != "composite"}
-
-
-@cache
-def _defaults(method: Callable) -> Mapping:
-    parameters = inspect.signature(method).parameters.values()
-    return MappingProxyType({x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY})
+def _method(method: str | Composite) -> Method | None:
+    if isinstance(method, Composite):
+        return by_rules(method)
+    return METHODS.get(method) if isinstance(method, str) else None

@@ -1,0 +1,137 @@
+"""The attribution methods by name: what each one needs, what it promises, where it is from.
+
+Functions are imported when they first run, so that a command can list the methods at once.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from types import MappingProxyType
+
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+
+LRP = "numeric.methods.lrp:lrp"
+ONE_PASS = "1 forward and 1 backward pass"
+BY_RULES = "a rule for every operation (`lrp-axioms plan`)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """An attribution method, as ``attribute``, the command line and the documentation know it.
+
+    home: module and function, (model, batch, readout, options) -> one Found for every target
+    needs: what a model or a text must have
+    cost: passes through the model, for one text
+    conserves: whether relevance adds up to the logit, and what it adds up to otherwise
+    composite: the rules of a method by rules; None for any other method
+    defaults: options whose default is not that of the function
+    """
+
+    name: str
+    home: str
+    needs: str
+    cost: str
+    conserves: str
+    source: str
+    composite: Composite | None = None
+    defaults: Mapping = field(default_factory=dict)
+
+    @property
+    def run(self) -> Callable:
+        """The function, with the rules bound to it."""
+        module, _, name = self.home.partition(":")
+        found = getattr(import_module(module), name)
+        return found if self.composite is None else partial(found, composite=self.composite)
+
+    @property
+    def options(self) -> dict:
+        """Name and default of every option."""
+        function = getattr(self.run, "func", self.run)
+        parameters = inspect.signature(function).parameters.values()
+        named = {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}
+        named.pop("composite", None)
+        return named | self.defaults
+
+
+def by_rules(composite: Composite) -> Method:
+    """LRP with rules of one's own."""
+    return Method(
+        name=composite.name,
+        home=LRP,
+        composite=composite,
+        needs=BY_RULES,
+        cost=ONE_PASS,
+        conserves="depends on its rules (`numeric.audit`)",
+        source="your own rules",
+    )
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            Method(
+                name="attnlrp",
+                home=LRP,
+                composite=ATTNLRP,
+                needs=BY_RULES,
+                cost=ONE_PASS,
+                conserves="no: softmaxes, biases and shifts of norms absorb relevance",
+                source="Achtibat et al. 2024, arXiv 2402.05602",
+            ),
+            Method(
+                name="cp-lrp",
+                home=LRP,
+                composite=CP_LRP,
+                needs=BY_RULES,
+                cost=ONE_PASS,
+                conserves="but for biases and shifts of norms",
+                source="Ali et al. 2022, arXiv 2202.07304",
+            ),
+            Method(
+                name="gradient-x-input",
+                home=LRP,
+                composite=GRADIENT_X_INPUT,
+                defaults={"share": "word"},
+                needs=BY_RULES,
+                cost=ONE_PASS,
+                conserves="no",
+                source="Shrikumar et al. 2016, arXiv 1605.01713",
+            ),
+            Method(
+                name="integrated-gradients",
+                home="numeric.methods.integrated_gradients:integrated_gradients",
+                needs="a model that takes embeddings in place of ids",
+                cost="32 forward and backward passes (option steps)",
+                conserves="the logit minus that of the baseline, but for the completeness gap",
+                source="Sundararajan et al. 2017, arXiv 1703.01365",
+            ),
+            Method(
+                name="attention-rollout",
+                home="numeric.methods.rollout:attention_rollout",
+                needs="square attention weights of every layer",
+                cost="1 forward pass",
+                conserves="no: shares of attention, which are not logits and add up to 1",
+                source="Abnar and Zuidema 2020, arXiv 2005.00928",
+            ),
+            Method(
+                name="loo",
+                home="numeric.methods.loo:leave_one_out",
+                needs="a text of at least two tokens",
+                cost="1 forward pass per token, and 1 of the whole text",
+                conserves="no: each is the change of the logit without one token",
+                source="Li et al. 2016, arXiv 1612.08220",
+            ),
+        )
+    }
+)
+
+
+def table(methods: Mapping[str, Method] = METHODS) -> str:
+    """The methods as a table of Markdown, for the documentation."""
+    columns = ("name", "cost", "conserves", "needs", "source")
+    rows = [columns, ["---"] * len(columns)]
+    rows += [[getattr(each, key) for key in columns] for each in methods.values()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
