@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks import files, rows
 from benchmarks.errors import UnavailableError
 from benchmarks.models import first_line
+from numeric.spelling import did_you_mean
 
 EMBEDDED = Path(__file__).parent / "assets" / "sentences.tsv"
 
@@ -74,7 +75,10 @@ def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
             )
         return _texts(name, _read(EMBEDDED, "sentence"), "embedded", "SST", 1)
     if name not in SOURCES:
-        raise ValueError(f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}")
+        raise ValueError(
+            f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}"
+            f"{did_you_mean([name], DATASETS)}"
+        )
     source = SOURCES[name]
     if data_dir is not None:
         path = _find(source, Path(data_dir))

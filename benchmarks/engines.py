@@ -19,6 +19,7 @@ import torch
 from benchmarks.errors import RunError
 from benchmarks.experiment import provenance
 from benchmarks.workers import Each, in_turn
+from numeric.spelling import did_you_mean
 
 Measure = Callable[[Sequence[int]], dict[str, list]]
 Shards = Mapping[int, Sequence[int]]
@@ -89,7 +90,8 @@ def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:
 def named(name: str, *, address: str | None = None, device: str | None = None) -> Engine:
     """The engine that a user names, "local" or "ray"; ValueError says what is wrong with it."""
     if name not in ("local", "ray"):
-        raise ValueError(f"--engine {name!r}: the engines are local, ray")
+        meant = did_you_mean([name], ("local", "ray"))
+        raise ValueError(f"--engine {name!r}: the engines are local, ray{meant}")
     if name == "local":
         if address is not None:
             raise ValueError(f"--address {address} would be ignored; pass --engine ray too")

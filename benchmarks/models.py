@@ -1,6 +1,5 @@
 """Models by name: the embedded classifier, a folder, or an id on the Hugging Face Hub."""
 
-import difflib
 import hashlib
 import json
 import warnings
@@ -29,6 +28,7 @@ from transformers.utils import logging
 from benchmarks.errors import UnavailableError
 from benchmarks.rows import SOURCES
 from numeric import heads, targets
+from numeric.spelling import did_you_mean
 
 ASSETS = Path(__file__).parent / "assets"
 EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}
@@ -280,9 +280,9 @@ def _source(name):
             f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "
             "textattack/bert-base-uncased-SST-2, or 'embedded'"
         )
-    close = difflib.get_close_matches(name, [*EMBEDDED, *SOURCES["models"]], n=1, cutoff=0.8)
-    if close and name not in SOURCES["models"]:  # the Hub would be asked for half a minute
-        raise UnavailableError(f"unknown model {name!r}; did you mean {close[0]!r}?")
+    meant = did_you_mean([name], [*EMBEDDED, *SOURCES["models"]], alike=0.8)
+    if meant and name not in SOURCES["models"]:  # the Hub would be asked for half a minute
+        raise UnavailableError(f"unknown model {name!r}{meant}")
     return name
 
 

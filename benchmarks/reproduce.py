@@ -19,6 +19,7 @@ from benchmarks.models import Classifier
 from benchmarks.table1 import digits, mnist
 from benchmarks.workers import Each, collected, in_turn, processes
 from numeric.evaluation.correlation import bootstrap_mean
+from numeric.spelling import did_you_mean
 
 DIGIT_SEEDS = (0, 1, 2)
 
@@ -104,6 +105,7 @@ def chosen(tables: Sequence[str] | None) -> Sequence[str]:
     if unknown:
         raise ValueError(
             f"unknown table {', '.join(map(repr, unknown))}; the tables are {', '.join(TABLES)}"
+            f"{did_you_mean(unknown, TABLES)}"
         )
     return [table for table in TABLES if table in (tables or DEFAULT)]
 

@@ -22,6 +22,7 @@ from numeric.methods.loo import leave_one_out
 from numeric.methods.masking import masked_logits
 from numeric.methods.whole import whole
 from numeric.readout import Chosen, Readout, Rows
+from numeric.spelling import did_you_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +276,7 @@ def _wanted(measures):
     if unknown := [name for name in wanted if name not in MEASURES]:
         raise ValueError(
             f"unknown measure {', '.join(map(repr, unknown))}; the measures are "
-            f"{', '.join(MEASURES)}"
+            f"{', '.join(MEASURES)}{did_you_mean(unknown, MEASURES)}"
         )
     return wanted
 
