@@ -115,13 +115,17 @@ def table2(result) -> Figure:
     return _with_legend(figure)
 
 
-def figure2(result) -> Figure:
-    """r with LOO and Δ against the layer, for the three orders; crosses: the paper (Table A3)."""
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
+def figure2(result, *, narrow: bool = False) -> Figure:
+    """r with LOO and Δ against the layer, for the three orders; crosses: the paper (Table A3).
+
+    The panels are side by side, or below each other on a ``narrow`` page.
+    """
+    figure = Figure(figsize=(4.4, 5.4) if narrow else (8, 3.4), layout="constrained")
     panels = {"r all": "r, all tokens", "r content": "r, content tokens", "Δ": "Δ = LeRF − MoRF"}
     panels = {key: title for key, title in panels.items() if key in result.rows[0]}
     paper = {"r all": "paper r all, sum to one", "Δ": "paper Δ"}
-    for axes, (key, title) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+    shape = (len(panels), 1) if narrow else (1, len(panels))
+    for axes, (key, title) in zip(figure.subplots(*shape), panels.items(), strict=True):
         for order, marker in MARKERS.items():
             rows = [row for row in result.rows if row["order"] == order]
             layers = [row["layer"] for row in rows]
@@ -139,7 +143,7 @@ def figure2(result) -> Figure:
     figure.axes[0].set_ylabel("Pearson's r with Leave-One-Out")
     if "Δ" in panels:
         figure.axes[-1].set_ylabel("logits")
-    return _with_legend(figure)
+    return _with_legend(figure, columns=2 if narrow else 5)
 
 
 def softmax(result) -> Figure:
@@ -228,10 +232,10 @@ def timing(result) -> Figure:
     return _with_legend(figure)
 
 
-def _with_legend(figure):
-    """One line above the axes, where no data can be."""
+def _with_legend(figure, columns=5):
+    """Above the axes, where no data can be."""
     handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(*handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
     return figure
 
 

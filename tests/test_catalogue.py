@@ -1,10 +1,12 @@
 """The record of a method says what the method does."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.architectures.measure import without_shifts
 from numeric import attribute
-from numeric.methods.catalogue import METHODS, ONE_PASS
+from numeric.methods.catalogue import METHODS, ONE_PASS, table
 from numeric.spelling import did_you_mean
 from tests import cases
 from tests.traces import watch
@@ -39,3 +41,8 @@ def test_a_hint_names_the_closest_in_any_case_and_nothing_that_is_far():
     known = ["attnlrp", "cp-lrp", "loo"]
     assert did_you_mean(["CPLRP", "lo"], known) == "; did you mean 'cp-lrp', 'loo'?"
     assert did_you_mean(["gradient", 3, None, ""], known) == ""
+
+
+def test_the_page_has_the_table_of_the_records():
+    page = Path(__file__).parents[1] / "docs" / "EXPLAIN.md"
+    assert f"<!-- methods -->\n{table()}\n<!-- /methods -->" in page.read_text("utf-8")

@@ -1,0 +1,1 @@
+"""What makes the site of the documentation, with MkDocs: ``make docs``."""

@@ -1,0 +1,68 @@
+"""``make pictures``: the pictures of README, from the embedded model and sentences."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks import data, figures, models
+from benchmarks.reproduce import reproduce
+from numeric import attribute, render
+
+IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
+RUN = Path("results/pictures")
+TEXT = "not a bad film"
+COLUMNS = {
+    "loo": "Leave-\nOne-Out",
+    "cp-lrp": "CP-LRP",
+    "attnlrp": "AttnLRP",
+    "integrated-gradients": "Integrated\nGradients",
+    "attention-rollout": "attention\nrollout",
+}
+STYLE = figures.STYLE | {"font.size": 11, "axes.labelsize": 10, "svg.hashsalt": "lrp-axioms"}
+
+
+def heat_map() -> Figure:
+    """Relevance of every token of one sentence, by method: numbers, and colours by column."""
+    embedded = models.load()
+    inputs = embedded.tokenizer([TEXT], return_tensors="pt")
+    tokens = embedded.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+    found = [attribute(embedded.model, inputs, name).relevance[0].tolist() for name in COLUMNS]
+    figure = Figure(figsize=(5.2, 3.3), layout="constrained")
+    axes = figure.subplots()
+    cells = np.array([render.colours(column) for column in found], dtype=np.uint8)
+    axes.imshow(cells.swapaxes(0, 1), aspect="auto", interpolation="nearest")
+    for x, column in enumerate(found):
+        for y, value in enumerate(column):
+            axes.text(x, y, f"{value:+.2f}", ha="center", va="center", color="black")
+    axes.set_xticks(range(len(COLUMNS)), COLUMNS.values())
+    axes.set_yticks(range(len(tokens)), tokens, fontsize=12)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    return figure
+
+
+def figure2() -> Figure:
+    """Figure 2 on the embedded model, without the paper's numbers, for a narrow page."""
+    run = {"output": RUN, "wanted": ["figure2"], "curves": False}
+    (result,) = reproduce(models.load(), data.load(), **run)
+    rows = [
+        {key: value for key, value in row.items() if not key.startswith("paper")}
+        for row in result.rows
+    ]
+    return figures.figure2(replace(result, rows=rows), narrow=True)
+
+
+@mpl.rc_context(STYLE)
+def main() -> None:
+    """Writes both as SVG, on white, so that they can be read on a dark page too."""
+    for name, draw in {"heatmap": heat_map, "figure2": figure2}.items():
+        path = IMAGES / f"{name}.svg"
+        draw().savefig(path, metadata={"Date": None})
+        print(f"wrote {path.relative_to(IMAGES.parents[1])}")
+
+
+if __name__ == "__main__":
+    main()
