@@ -11,6 +11,7 @@ _HOME = {
     "assert_conserves": "numeric.auditing.testing",
     "compiled": "numeric.compiling",
     "evaluate": "numeric.evaluation.faithfulness",
+    "explain": "numeric.attribution",
     "explain_generation": "numeric.generation.explaining",
     "plan": "numeric.planning",
     "propagation": "numeric.attribution",

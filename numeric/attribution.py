@@ -1,14 +1,15 @@
 """One call for every method: ``attribute(model, inputs, method=..., target=...)``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
+from numeric.batches import made
 from numeric.fast import scope
 from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
@@ -16,31 +17,9 @@ from numeric.inputs import Modules, check_code, prepare
 from numeric.methods.catalogue import METHODS, Method, by_rules
 from numeric.methods.lrp import lrp
 from numeric.readout import Readout
+from numeric.result import Attribution
 from numeric.spelling import did_you_mean
 from numeric.targets import Target
-
-
-@dataclass(frozen=True, eq=False)  # tensors have no one truth value
-class Attribution:
-    """Relevance of every token for one logit per example; all in logits unless noted.
-
-    relevance: (batch, token), 0 at padding
-    target: (batch,) explained class, tag, token, or position; (batch, term) of a sum
-    logit: (batch,) its logit, or whatever else the target is
-    residual: (batch,) logit minus the sum of relevance: what was absorbed or lost
-    details: further tensors of the method, such as the completeness gap of Integrated Gradients
-    inside: relevance at what modules return that were asked for (``at``), by path, in the order in
-        which they return: (batch, token), or (batch, token, channel)
-    """
-
-    relevance: Tensor
-    target: Tensor
-    logit: Tensor
-    residual: Tensor
-    method: str
-    options: dict
-    details: dict[str, Tensor]
-    inside: dict[str, Tensor] = field(default_factory=dict)
 
 
 def attribute(
@@ -48,6 +27,8 @@ def attribute(
     inputs: Mapping[str, Tensor],
     method: str | Composite = "attnlrp",
     target: int | Sequence[int] | Tensor | Target | None = None,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     **options,
 ) -> Attribution:
     """How much each token, or position of an image, contributes to one logit of a model.
@@ -64,13 +45,16 @@ def attribute(
     over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit),
     ``share="word"`` and ``positions="signed"``, are those of the method's own function in
     ``numeric.methods``.  ``at="bert.encoder.layer.*"``, or a list of paths, also gives the
-    relevance at what these modules return (``Attribution.inside``).
+    relevance at what these modules return (``Attribution.inside``).  ``tokenizer`` names the
+    tokens, for those who look at the result.
     Runs in the model's dtype, autocast or not.  The model itself is never changed, and several
     threads may use it at once, but not train it meanwhile.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
     UnassignedOperation (all functions without a rule).
     """
-    (found,) = explained(model, inputs, [target], *resolve(method, options))
+    (found,) = attribute_each(
+        model, inputs, method, targets=[target], tokenizer=tokenizer, **options
+    )
     return found
 
 
@@ -80,6 +64,7 @@ def attribute_each(
     method: str | Composite = "attnlrp",
     *,
     targets: Sequence,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     **options,
 ) -> list[Attribution]:
     """``attribute`` for each of ``targets``, which share what forward passes they can.
@@ -91,7 +76,54 @@ def attribute_each(
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
-    return explained(model, inputs, targets, *resolve(method, options))
+    found = explained(model, inputs, targets, *resolve(method, options))
+    names = None if tokenizer is None else _tokens(model, tokenizer, inputs)
+    return [replace(each, tokens=names) for each in found]
+
+
+def _tokens(model, tokenizer, inputs) -> tuple[tuple[str | None, ...], ...]:
+    """The name of every token of every text, None at padding."""
+    batch = made(model, inputs)
+    if not batch.texts:
+        raise ValueError("tokenizer names the tokens of texts, and inputs has none; leave it out")
+    name = lambda x: tokenizer.convert_ids_to_tokens(x) or str(x)
+    rows = zip(torch.cat(batch.texts, dim=1).tolist(), batch.present.tolist(), strict=True)
+    return tuple(
+        tuple(name(x) if present == 1 else None for x, present in zip(ids, mask, strict=True))
+        for ids, mask in rows
+    )
+
+
+def explain(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: str | Sequence[str],
+    *,
+    method: str | Composite = "attnlrp",
+    target: int | Sequence[int] | Tensor | Target | None = None,
+    **options,
+) -> Attribution:
+    """``attribute`` for texts, with their tokens beside the relevance (``Attribution.tokens``).
+
+    ``texts`` is one text or several, which are padded on the right.  Whole texts are explained:
+    one that is longer than the model's positions is refused.  What a language model writes is
+    explained by ``explain_generation``.
+    Raises ValueError for no texts, and for several texts whose tokenizer has no token to pad with;
+    other arguments and errors are those of ``attribute``.
+    """
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if not texts:
+        raise ValueError("texts is empty; pass a text, or several")
+    if len({len(ids) for ids in tokenizer(texts)["input_ids"]}) == 1:
+        inputs = tokenizer(texts, return_tensors="pt")
+    elif tokenizer.pad_token is None:
+        raise ValueError(
+            f"{len(texts)} texts of different lengths need padding, and the tokenizer has no "
+            "pad_token; set tokenizer.pad_token = tokenizer.eos_token, or pass one text at a time"
+        )
+    else:
+        inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
+    return attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
 
 
 def explained(

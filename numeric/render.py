@@ -4,11 +4,16 @@ What speaks against it is also underlined, for eyes and printers without colour.
 """
 
 from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jinja2 import Environment
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from numeric.result import Attribution
 
 PAGE = Environment(autoescape=True).from_string(
     """<!doctype html>
@@ -48,6 +53,21 @@ style="background:{{ c.background }}">{{ c.shown }}</td>
 </body></html>
 """
 )
+
+
+CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
+    """<div style="line-height:2;max-width:60rem">
+{% for s in samples %}
+<div><strong>{{ method }}</strong> {{ s.about }}<br>
+{% for t in s.tokens %}
+<span title="{{ t.value }}" style="padding:.15em .25em;border-radius:.2em;white-space:pre;\
+background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
+{% endfor %}
+</div>
+{% endfor %}
+<small style="opacity:.8">{{ legend }}{{ more }}</small></div>"""
+)
+"""A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
 
 
 LEGEND = "Red speaks for the class; blue, underlined, against it."
@@ -91,3 +111,32 @@ def html(
     ]
     words = {"title": title, "caption": caption, "legend": LEGEND, "layers": LAYERS}
     return PAGE.render(tokens=cells, maps=maps, **words)
+
+
+def heat_maps(a: "Attribution", most: int) -> str:
+    """The ``most`` first examples for a notebook; a token without a name is its position."""
+    facts = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
+    samples = [
+        {
+            "about": f"target {target}: logit {logit:+.4f}, residual {residual:+.4f}",
+            "tokens": _shaded(a.lines(n)),
+        }
+        for n, (target, logit, residual) in enumerate(islice(facts, most))
+    ]
+    left = max(0, len(a.relevance) - most)
+    more = f" {left} more samples are not shown." if left else ""
+    legend = LEGEND.replace("class", "target")
+    return CELLS.render(method=a.method, samples=samples, legend=legend, more=more)
+
+
+def _shaded(lines):
+    """Transparent colours, so that letters keep the colour that the page gives them."""
+    top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
+    for position, token, value in lines:
+        hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
+        yield {
+            "token": position if token is None else token,
+            "value": f"{value:+.4f}",
+            "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
+            "line": line,
+        }

@@ -1,6 +1,5 @@
 """What was found of a generated text: a matrix of relevance, and its forms."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
@@ -8,13 +7,11 @@ from pathlib import Path
 
 import torch
 from rich.console import RenderableType
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
+from numeric import stored
 from numeric.generation.words import units
 
-FORMAT = "lrp-axioms generation 1"
 TENSORS = ("relevance", "logit", "residual")
 
 
@@ -73,22 +70,12 @@ class Generation:
     def save(self, path: str | Path) -> None:
         """Writes one file of safetensors, whose header holds the rest as JSON."""
         facts = {name: x for name, x in vars(self).items() if name not in TENSORS}
-        tensors = {name: getattr(self, name).contiguous() for name in TENSORS}
-        Path(path).write_bytes(save(tensors, {"format": FORMAT, "facts": json.dumps(facts)}))
+        stored.write(path, "generation", {name: getattr(self, name) for name in TENSORS}, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> "Generation":
         """What ``save`` wrote.  Raises ValueError for any other file."""
-        try:
-            with safe_open(path, framework="pt") as file:
-                about = file.metadata() or {}
-                known = about.get("format") == FORMAT
-                tensors = {name: file.get_tensor(name) for name in TENSORS if known}
-        except SafetensorError:
-            known = False
-        if not known:
-            raise ValueError(f"{path} holds no generation; pass a file of Generation.save")
-        facts = json.loads(about["facts"])
+        tensors, facts = stored.read(path, "generation")
         return cls(**tensors, **facts | {"tokens": tuple(facts["tokens"])})
 
     def terminal(self, width: int = 80) -> Iterable[RenderableType]:

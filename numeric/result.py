@@ -1,0 +1,101 @@
+"""What a method found: relevance of every token, and its forms."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from numeric import stored
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+TENSORS = ("relevance", "target", "logit", "residual")
+GROUPS = ("details", "inside")
+SHOWN = 20  # samples of a notebook's cell
+SMALL = 3  # samples of a line
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
+class Attribution:
+    """Relevance of every token for one logit per example; all in logits unless noted.
+
+    relevance: (batch, token), 0 at padding
+    target: (batch,) explained class, tag, token, or position; (batch, term) of a sum
+    logit: (batch,) its logit, or whatever else the target is
+    residual: (batch,) logit minus the sum of relevance: what was absorbed or lost
+    details: further tensors of the method, such as the completeness gap of Integrated Gradients
+    inside: relevance at what modules return that were asked for (``at``), by path, in the order in
+        which they return: (batch, token), or (batch, token, channel)
+    tokens: where a tokenizer was given, the token in every column of each example, None at padding
+    """
+
+    relevance: Tensor
+    target: Tensor
+    logit: Tensor
+    residual: Tensor
+    method: str
+    options: dict
+    details: dict[str, Tensor]
+    inside: dict[str, Tensor] = field(default_factory=dict)
+    tokens: tuple[tuple[str | None, ...], ...] | None = None
+
+    def __repr__(self) -> str:
+        count, length = self.relevance.shape
+        first = ", ".join(f"{x:+.4f}" for x in self.logit[:SMALL].tolist())
+        more = ", ..." if count > SMALL else ""
+        return f"Attribution({self.method}: {count} x {length} tokens, logit [{first}{more}])"
+
+    def _repr_html_(self) -> str:
+        from numeric.render import heat_maps
+
+        return heat_maps(self, SHOWN)
+
+    def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
+        """Position, token and relevance of one example; without padding, where tokens are known."""
+        values = self.relevance[sample].tolist()
+        if self.tokens is None:
+            return [(n, None, value) for n, value in enumerate(values)]
+        pairs = zip(self.tokens[sample], values, strict=True)
+        return [(n, token, value) for n, (token, value) in enumerate(pairs) if token is not None]
+
+    def to_pandas(self) -> "DataFrame":
+        """One line per token: sample, position, token, relevance; see ``lines``."""
+        import pandas as pd
+
+        found = [(n, *line) for n in range(len(self.relevance)) for line in self.lines(n)]
+        return pd.DataFrame(found, columns=["sample", "position", "token", "relevance"])
+
+    def save(self, path: str | Path) -> None:
+        """Writes one file of safetensors, whose header holds the rest as JSON; no pickle.
+
+        Tensors come back on the CPU.  Raises TypeError for an option that is neither data nor a
+        tensor.
+        """
+        tensors = {name: getattr(self, name) for name in TENSORS}
+        for group in (*GROUPS, "options"):
+            named = getattr(self, group).items()
+            tensors |= {f"{group}/{key}": x for key, x in named if isinstance(x, Tensor)}
+        plain = {key: x for key, x in self.options.items() if not isinstance(x, Tensor)}
+        facts = {group: list(getattr(self, group)) for group in GROUPS}
+        facts |= {"method": self.method, "options": plain, "tokens": self.tokens}
+        stored.write(path, "attribution", tensors, facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Attribution":
+        """What ``save`` wrote.  Raises ValueError for any other file."""
+        tensors, facts = stored.read(path, "attribution")
+        of_options = {
+            key.removeprefix("options/"): x
+            for key, x in tensors.items()
+            if key.startswith("options/")
+        }
+        tokens = facts["tokens"]
+        return cls(
+            **{name: tensors[name] for name in TENSORS},
+            **{group: {key: tensors[f"{group}/{key}"] for key in facts[group]} for group in GROUPS},
+            method=facts["method"],
+            options=facts["options"] | of_options,
+            tokens=tokens and tuple(map(tuple, tokens)),
+        )
