@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce notebooks pictures test test-fast lint bench baseline mutants clean
+.PHONY: setup reproduce notebooks docs pictures test test-fast lint bench baseline mutants clean
 
 setup: $(SETUP)
 
@@ -24,6 +24,10 @@ reproduce: $(SETUP)
 # The paper's models and data from the Hub, for hours: make notebooks ARGS="03_table2_sst --help"
 notebooks: $(SETUP)
 	$(BIN)/python -m paper_notebooks.build $(ARGS)
+
+# The site of the documentation, in build/site; any warning is an error.
+docs: $(SETUP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 
 # The pictures of README, from the embedded model; takes a minute.
 pictures: $(SETUP)

@@ -148,16 +148,18 @@ def latex(page: Page) -> str:
         rule = escaped(f"{derivation.operation.rule} ({name})")
         lines += ["", rf"\paragraph{{Derivation of the rule {rule}.}}", r"\begin{enumerate}"]
         for step in derivation.steps:
-            lines += [rf"\item {typeset(step.text)}", *_displayed(step.formulas)]
+            lines += [rf"\item {typeset(step.text)}"]
+            lines += [rf"\[ {formula_latex(formula)} \]" for formula in step.formulas]
         lines += [r"\end{enumerate}"]
     return "\n".join(lines[1:]) + "\n"
 
 
-def _displayed(formulas: Iterable) -> list[str]:
+def formula_latex(formula: sp.Basic) -> str:
+    """A formula of a derivation as LaTeX."""
     words = {sp.Symbol(word): rf"\mathrm{{{word}}}" for word in ("sum", "rest", "slope", "scale")}
     words[sp.Symbol("scale", positive=True)] = r"\mathrm{scale}"
     words[EPS] = r"\varepsilon"
-    return [rf"\[ {sp.latex(formula, symbol_names=words)} \]" for formula in formulas]
+    return sp.latex(formula, symbol_names=words)
 
 
 SPECIAL = {
@@ -202,11 +204,15 @@ def escaped(text: str) -> str:
 
 def typeset(text: str) -> str:
     """The text as LaTeX prints it, its simplest formulas as formulas."""
+    return "".join(f"${piece}$" if formula else escaped(piece) for formula, piece in pieces(text))
 
-    def one(match):
-        for pattern, formula in FORMULAS.items():
-            if found := re.fullmatch(pattern, match.group()):
-                return f"${found.expand(formula)}$"
-        return escaped(match.group())
 
-    return re.sub("|".join([*FORMULAS, ESCAPES]), one, text)
+def pieces(text: str) -> Iterator[tuple[bool, str]]:
+    """The text in order: whether a piece is a formula, and then its LaTeX, or else plain text."""
+    end = 0
+    for match in re.finditer("|".join(FORMULAS), text):
+        yield False, text[end : match.start()]
+        found = ((re.fullmatch(pattern, match[0]), latex) for pattern, latex in FORMULAS.items())
+        yield True, next(match.expand(latex) for match, latex in found if match)
+        end = match.end()
+    yield False, text[end:]

@@ -1,0 +1,96 @@
+"""What each theorem means for somebody who reads or makes an explanation, in plain words."""
+
+MEANINGS = {
+    1: "A product has one explanation for every way to set its brackets. The function is the same,"
+    " and so is Leave-One-Out.",
+    2: "Every product of two halves relevance: a factor below d products receives R/2^d as epsilon"
+    " -> 0. Therefore each bracketing has an explanation of its own.",
+    3: "Nested products that are merged into one operation have one explanation: R/n for each of n"
+    " factors.",
+    4: "The equal split of a merged product is its Shapley value and its Integrated Gradients, but"
+    " not its Leave-One-Out.",
+    5: "Conservation, symmetry and implementation invariance force the equal split of a product, "
+    "and none of the three can be left out. They do so only for shares that do not depend on "
+    "the values of the factors.",
+    6: "For one linear output, Eq. 1 is Leave-One-Out as epsilon -> 0, if the bias is in the "
+    "denominator. What the inputs miss is exactly what bias and stabiliser absorb.",
+    7: "AttnLRP gives each factor of a matrix product half of its relevance. CP-LRP holds the "
+    "attention weights constant and gives all of it to the values.",
+    8: "Through sums, linear maps, ReLUs and products, relevance is gradient x input, halved once "
+    "for every product on the way. So the two factorizations of linear attention have different"
+    " explanations.",
+    9: "As one product of three factors, linear attention has one explanation, and it is that of "
+    "neither factorization.",
+    10: "The softmax rule of Eq. 5 does not conserve relevance. It also reacts to a constant that "
+    "is added to all logits, although no attention weight does.",
+    11: "As epsilon -> 0, two linear layers can be folded into one without a change of the "
+    "explanation, if their biases are in the denominators. At finite epsilon the two layers "
+    "absorb more than the one.",
+    12: "As epsilon -> 0, sums can be nested and distributed over products without a change of the"
+    " explanation. Splitting a sum by absolute values loses the first, and merging products "
+    "the second.",
+    13: "With its deviation held, LayerNorm is a linear map: only its bias and the stabiliser "
+    "absorb relevance, and as epsilon -> 0 it can be written in several steps. The identity "
+    "rule conserves more, and depends on the steps.",
+    14: "GELU has several explanations, which depend on how its distribution function is written. "
+    "A constant that is spelled out can absorb relevance without bound.",
+    15: "In networks of ReLUs, relevance is gradient x input as epsilon -> 0, if biases are in the"
+    " denominators. Otherwise two networks for one function can have different explanations.",
+    16: "BatchNorm can be folded into the linear layer before it without a change of the "
+    "explanation, if both follow Eq. 1. It cannot if relevance is handed through BatchNorm, or"
+    " by the z+ rule.",
+    17: "Most changes of the weights that no output shows are not shown by relevance either, as "
+    "epsilon -> 0. At finite epsilon some of them are.",
+    18: "CP-LRP gives relevance to keys that can be left out without any effect. No attribution to"
+    " keys both sums to the output and, like Leave-One-Out, ignores a shift of all values.",
+    19: "What AttnLRP gives an attention logit is the Leave-One-Out of its key times a factor that"
+    " can have either sign and any size.",
+    20: "Leaving a key out also changes the weights of the others. This is why its effect is not "
+    "the share that CP-LRP gives it.",
+    21: "With merged products, relevance is Integrated Gradients for a sum of products, but in "
+    "general not for a product of sums.",
+    22: "A rotation that is held fixed passes all relevance on to the query, and the explanation "
+    "depends on relative position alone. As a product, position receives half, and absolute "
+    "values of its shares do not conserve.",
+    23: "LayerNorm hardly reacts to the scale of its input. Plain gradient x input therefore sums "
+    "to zero in front of it as norm-epsilon -> 0. Integrated Gradients stay complete, but no "
+    "step away from the baseline shows it.",
+    24: "What the leaves receive and what operations absorb always add up to R. A network of "
+    "conserving operations conserves, but the reverse does not hold.",
+    25: "It is known how much each operation of a BERT layer absorbs. Without biases and as "
+    "epsilon -> 0 only the softmax does, and CP-LRP, which passes it by, conserves exactly.",
+    26: "The z+ rule looks at positive contributions alone. It is not Leave-One-Out, and it "
+    "depends on how linear layers are folded.",
+    27: "The gamma rule lies between Eq. 1 and z+. No gamma > 0 is independent of how linear "
+    "layers are folded.",
+    28: "The alpha-beta rule with alpha - beta = 1 conserves only where contributions of both "
+    "signs exist, and no fixed alpha makes it Eq. 1.",
+    40: "Merging gives one explanation to every bracketing and ordering of five factors.",
+    41: "Folding gives one explanation to every grouping of linear layers. Without it they differ "
+    "at finite epsilon.",
+    42: "The canonizer gives BatchNorm after a linear layer the explanation of the folded layer. "
+    "Two usual ways to explain BatchNorm do not.",
+    43: "Merging gives both factorizations of linear attention one explanation, which conserves.",
+    44: "Canonizers do not make all implementations of a function agree: distribution and a "
+    "softmax in parts still show. In the example of distribution it is the merging that tells "
+    "them apart.",
+    45: "In nine encodings of position, content and position together receive everything that "
+    "arrives, and only stabilisers absorb any of it.",
+    46: "A bias that changes no attention weight receives nothing in total. The sum of absolute "
+    "values does not show this.",
+    47: "A table that is multiplied into the attention weights receives a quarter of the "
+    "relevance, even if it holds ones and changes nothing.",
+    48: "A linear map of logits has the explanation of the bias that it amounts to.",
+    49: "A step that moves no key receives nothing when it is written as a sum, and most of the "
+    "relevance when a chain of such steps is written as matrix products.",
+    50: "The total share of a rotation is half at every angle, so it says nothing about how much "
+    "position mattered.",
+    51: "In a model that recalls a fact by one head, CP-LRP gives that fact the most relevance. A "
+    "constant that changes no answer takes this away, and another one makes AttnLRP miss the "
+    "fact.",
+    52: "In induction by two sharp heads, the word that leads to the answer receives next to "
+    "nothing, although the answer depends on it.",
+    53: "A word that acts only by drawing attention to itself receives nothing from CP-LRP, and "
+    "from AttnLRP an amount that depends on its logit.",
+}
+"""By number of the theorem."""

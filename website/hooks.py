@@ -1,0 +1,67 @@
+"""Hooks of MkDocs: pages that are made from the project itself, and links that leave ``docs``."""
+
+import re
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+from axioms.prove import prove
+from website import notebooks, reference, theorems
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = {
+    "benchmarks/RESULTS.md": "RESULTS.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "benchmarks/assets/README.md": "ASSETS.md",
+}
+"""Pages that lie elsewhere in the repository, and where they are on the site."""
+
+
+def on_files(files, config):
+    """Adds every page that is made, not written."""
+    for path, content in made():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def made():
+    """Path and content of every page, and picture, that is not in ``docs``."""
+    for source, path in COPIED.items():
+        yield path, (ROOT / source).read_text("utf-8")
+    yield "THEOREMS.md", theorems.page(prove())
+    for name, text in reference.pages():
+        yield f"reference/{name}.md", text
+    found = {name: (text, pictures) for name, text, pictures in notebooks.pages()}
+    yield "notebooks/index.md", notebooks.gallery(found)
+    for name, (text, pictures) in found.items():
+        yield f"notebooks/{name}.md", text
+        for picture, content in pictures.items():
+            yield f"notebooks/{picture}", content
+
+
+def on_page_markdown(markdown, page, files, **_):
+    """Links into the repository lead to pages of the site, and have the titles of these."""
+
+    def link(found):
+        text, target = found["text"], moved(found["target"], page.file.src_uri)
+        if text.endswith(".md") and (file := files.get_file_from_path(target)):
+            text = title(file.content_string)
+        return f"[{text}]({target})"
+
+    return re.sub(r"\[(?P<text>[^\[\]]*)\]\((?P<target>[^)\s]+)\)", link, markdown)
+
+
+def title(markdown: str) -> str:
+    return re.search(r"^# (.+)$", markdown, re.MULTILINE)[1]
+
+
+def moved(link: str, page: str) -> str:
+    """A link as the site has it: pages of the repository, and of docs from outside of docs."""
+    here = next((source for source, path in COPIED.items() if path == page), f"docs/{page}")
+    if re.match(r"[a-z]+:|#", link) or page.startswith("notebooks/"):
+        return link
+    target, mark, anchor = link.partition("#")
+    target = (ROOT / here).parent.joinpath(target).resolve().relative_to(ROOT).as_posix()
+    target = "notebooks/index.md" if target == "paper_notebooks" else COPIED.get(target, target)
+    return target.removeprefix("docs/") + mark + anchor

@@ -1,0 +1,76 @@
+"""The reference of public names, as pages for mkdocstrings, which reads their docstrings."""
+
+import re
+
+import griffe
+
+import numeric
+
+MODULES = {
+    "numeric": {
+        "What is explained": ["numeric.targets"],
+        "Composites of rules": ["axioms.composites"],
+        "Inside other tools": [
+            "numeric.tools.pipelines",
+            "numeric.tools.captum",
+            "numeric.tools.inseq",
+            "numeric.tools.quantus",
+        ],
+    },
+    "axioms": {
+        "Rules of your own": ["axioms.user_rules"],
+        "Rules and their kinds": ["axioms.kinds", "axioms.rules", "axioms.composites"],
+        "Graphs and propagation": ["axioms.graph", "axioms.propagate", "axioms.leave_one_out"],
+        "Deciding statements": ["axioms.decide", "axioms.prove", "axioms.show", "axioms.meanings"],
+        "Rewrites": [
+            "axioms.rewrites",
+            "axioms.canonizers",
+            "axioms.rule_sets",
+            "axioms.scoreboard",
+        ],
+        "Accounts of relevance": ["axioms.ledger", "axioms.audit"],
+    },
+}
+"""Public modules by package, in the order of the pages."""
+
+ABOUT = {
+    "numeric": "What is computed. These names are imported from `numeric` itself.",
+    "axioms": "What is true of propagation rules. Nothing here needs PyTorch.",
+}
+
+
+def pages():
+    """Name and Markdown of the page of every package."""
+    for package, modules in MODULES.items():
+        lines = [f"# {package}", "", ABOUT[package], ""]
+        if package == "numeric":
+            lines += ["## Functions and results", ""]
+            lines += [block(f"{home}.{name}") for name, home in sorted(numeric._HOME.items())]
+        for title, names in modules.items():
+            lines += [f"## {title}", "", *map(block, names)]
+        yield package, "\n".join(lines)
+
+
+def block(name: str) -> str:
+    return f"::: {name}\n"
+
+
+class Fields(griffe.Extension):
+    """Lines such as ``relevance: (batch, token)`` of a docstring become a list."""
+
+    def on_object(self, *, obj, **_):
+        if obj.docstring:
+            obj.docstring.value = listed(obj.docstring.value)
+
+
+FIELD = re.compile(r"^((?:\w+, )*\w+): (?=\S)", re.MULTILINE)
+
+
+def listed(text: str) -> str:
+    """The text with a list where two or more paragraphs' lines begin with ``name: ``."""
+    return "\n\n".join(map(_listed, text.split("\n\n")))
+
+
+def _listed(paragraph: str) -> str:
+    is_list = FIELD.match(paragraph) and not paragraph.startswith("Raises")
+    return FIELD.sub(r"- `\1`: ", paragraph) if is_list else paragraph
