@@ -1,7 +1,8 @@
-"""Exact Leave-One-Out against Captum's FeatureAblation: right answers, then ratios of time.
+"""Exact Leave-One-Out against Captum's FeatureAblation, and against its own copies run whole.
 
-BERT-base size with random weights.  ``make bench`` measures; where Captum is missing the cases
-are skipped by name.  The ordinary test run compares the answers on two layers, without timing.
+BERT-base size, and that of Qwen2-0.5B with fewer layers and words, with random weights.  ``make
+bench`` measures; where Captum is missing the cases are skipped by name.  The ordinary test run
+compares the answers on two layers, without timing.
 """
 
 import statistics
@@ -10,10 +11,16 @@ import warnings
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from benchmarks.timing import alternate, operations
 from numeric import attribute
+from numeric.methods import prefix
 
 AT_ONCE = (1, 4, 16)
 """Captum's ``perturbations_per_eval``: its default, and larger ones, of which the best counts."""
@@ -115,3 +122,36 @@ def test_leave_one_out_is_ahead_of_captum(captum, bert, case, ratios):
             better="higher",
             goal=GOALS[case][label],
         )
+
+
+@pytest.fixture(scope="module")
+def qwen2(timed):
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        hidden_size=896, intermediate_size=4864, num_attention_heads=14, num_key_value_heads=2,
+        num_hidden_layers=4 if timed else 1, vocab_size=32_000 if timed else 1000,
+    )  # fmt: skip
+    return Qwen2ForCausalLM(config).eval()
+
+
+def test_copies_of_a_language_model_share_what_comes_before(qwen2, timed, ratios, monkeypatch):
+    tokens, answers = 128 if timed else 32, {}
+    inputs = {"input_ids": torch.arange(tokens)[None] + 1}
+    of_text = prefix.of_text
+
+    def run(name):
+        monkeypatch.setattr(prefix, "of_text", of_text if name == "ours" else lambda *_: None)
+        answers[name] = ours(qwen2, inputs)
+
+    functions = {name: lambda name=name: run(name) for name in ("ours", "whole")}
+    products = {name: operations(function) for name, function in functions.items()}
+    torch.testing.assert_close(answers["ours"], answers["whole"], rtol=0, atol=TOLERANCE)
+    found = {"products": [products["whole"] / products["ours"]]}
+    assert found["products"] > [1.5]
+    if timed:
+        seconds = alternate(functions, repeats=5, clock=time.process_time)
+        pairs = zip(seconds["whole"], seconds["ours"], strict=True)
+        found["seconds"] = [a / b for a, b in pairs]
+    for unit, values in found.items():
+        name = f"{unit} of whole copies / ours, 1 text of {tokens} tokens"
+        ratios.note(name, values, group="Leave-One-Out of a language model", better="higher")

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 DECODER = "decoder_input_ids"
+DECODER_MASK = "decoder_attention_mask"
 PIXELS = "pixel_values"
 SOUND = "input_features"
 

@@ -79,8 +79,12 @@ class Readout:
 
     def columns(self, example: Tensor | None = None) -> Tensor:
         """The columns whose rows are read, by some target of some ``example``, in order."""
-        rows = [each.row if example is None else each.row[example] for each in self.targets]
-        return torch.cat([row.flatten() for row in rows]).unique()
+        return (self.rows if example is None else self.rows[example]).unique()
+
+    @property
+    def rows(self) -> Tensor:
+        """The columns whose rows are read of every example, by all targets: (batch, term)."""
+        return torch.cat([each.row for each in self.targets], dim=1)
 
     def to(self, device) -> "Readout":
         """The same for ``rows`` on another device."""

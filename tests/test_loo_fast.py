@@ -217,8 +217,9 @@ def test_a_wrong_shortcut_is_rejected(wrong, monkeypatch):
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_wrong_prefix_is_rejected(name, monkeypatch):
     model, inputs = cases.family(name)
-    real = masking.prefix
-    monkeypatch.setattr(masking, "prefix", lambda cache, where, n: real(cache, 1 - where, n))
+    real = masking.first_keys
+    wrong = lambda cache, where, n: real(cache, 1 - where, n)
+    monkeypatch.setattr(masking, "first_keys", wrong)
     a = attribute(model, inputs, "loo")
     with pytest.raises(AssertionError):
         check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))

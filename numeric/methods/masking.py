@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from numeric import heads
-from numeric.batches import PIXELS, Batch
+from numeric.batches import DECODER, DECODER_MASK, PIXELS, Batch
 from numeric.fast import families
 from numeric.inputs import mask_problems, read_tokens
-from numeric.methods import chunks
-from numeric.methods.whole import Whole, prefix, reads_of_stock, reuse, whole
+from numeric.methods import chunks, prefix
+from numeric.methods.whole import Whole, first_keys, reads_of_stock, reuse, whole
 from numeric.readout import Readout, Rows
 
 REMOVALS = ("attention-mask", "deletion")
@@ -32,8 +32,10 @@ def masked_logits(
     example: (copy,) index into the batch   keep: (copy, token) bool   -> (copy, target) logits
     ``removal``: "attention-mask" (§4.1) hides tokens as keys; "deletion" also moves what follows
     them up; a token id replaces them, and everything stays in view.
-    Models that ``families`` does not know run each copy whole, and cannot delete.  Of an encoder
-    with a decoder the mask hides tokens where the encoder attends to them.
+    Models that ``families`` does not know cannot delete, and run each copy whole, except that
+    copies for causal language models begin where they differ (``prefix.shortened``).  Of an encoder
+    with a decoder the mask hides tokens where the encoder attends to them, and, where it is given
+    ``decoder_input_ids``, these from the decoder; ``keep`` then has the columns of both texts.
     Of the others it is exact, but cheaper than it looks.  A masked token has attention weight
     exactly 0, so it is left out of the forward pass, with the others at their own positions.  Only
     the token whose row the classifier reads stays as a query even when removed, and is never
@@ -47,46 +49,62 @@ def masked_logits(
     to attend to, deletion from an unknown model, and flash_attention_2.
     """
     check(model, removal)
-    if batch.decoder_input_ids is not None:
+    if keep.shape[1] != batch.present.shape[1]:
         raise ValueError(
-            "inputs has decoder_input_ids: tokens can be removed from one text, and here are two"
+            f"inputs has decoder_input_ids: {keep.shape[1]} tokens are asked for, and both texts "
+            f"have {batch.present.shape[1]}; pass one text"
         )
     reads = kept.reads if kept else reads_of_stock(model)
     plan = PLANS[reads](model, batch, example, keep, removal)
     wide = torch.promote_types(model.dtype, torch.float32)
     shape = len(example), len(readout.targets)
     logits = torch.empty(shape, dtype=wide, device=keep.device)
-    lengths, start = plan["query"].sum(dim=1), plan["start"]
-    cached = lengths if reads is None else start
-    rows = len(readout.columns()) if heads.keeps_rows(model) else None
-    need = chunks.bytes_of_a_copy(model, lengths, keys=lengths + start, kept=cached, rows=rows)
-    options = {"batch_size": batch_size, "memory": memory, "device": keep.device}
+    limits = {"batch_size": batch_size, "memory": memory, "device": keep.device}
     # The user's own model may keep what hooks make, which no gradient could pass afterwards.
     with torch.no_grad() if reads is None else torch.inference_mode():
-        parts = list(chunks.chunks(lengths, need, **options))
         kept = kept or whole(model, batch, readout)
         readout = readout.choose(kept.rows)
+        of_text = [each.terms(kept.rows) for each in readout.targets]
         at = reuse(kept, projections=removal == "attention-mask")
-        for chunk in parts:
+        cache = prefix.shortened(model, batch, plan, readout) if reads is None else None
+        for chunk in _parts(model, reads, plan, readout, **limits):
             part = {key: x[chunk] for key, x in plan.items()}
-            width = int(part["query"].sum(dim=1).max())
-            if reads is None:
-                out = _run_whole(kept, batch, part, readout)
+            where = part["example"]
+            if reads is not None:
+                out = Rows(RUNS[reads](kept, batch, part, at)[:, None], None)
+            elif cache is not None:
+                out = prefix.run(model, batch, cache, part, readout.columns(where))
             else:
-                out = Rows(RUNS[reads](kept, batch, part, at, width)[:, None], None)
-            found = [each.of(out, example[chunk]) for each in readout.targets]
-            logits[chunk] = torch.stack(found, dim=1).to(wide)
+                out = _run_whole(kept, batch, part, readout)
+            for n, each in enumerate(readout.targets):
+                before = each.row[where] < part["first"][:, None]
+                terms = torch.where(before, of_text[n][where], each.terms(out, where))
+                logits[chunk, n] = terms.sum(dim=1).to(wide)
             del out  # or it would wait for the next chunk
         if reads is None and removal == "attention-mask":
-            _check_effect(model, batch, keep, example, readout, kept, logits)
+            _check_effect(model, batch, plan, readout, kept, logits)
     return logits
 
 
+def _parts(model, reads, plan, readout, **limits):
+    """Copies that run together: all of them end at one column if their ends matter."""
+    lengths, start = plan["runs"], plan["start"]
+    cached = start + lengths if reads is None else start
+    rows = len(readout.columns()) if heads.keeps_rows(model) else None
+    need = chunks.bytes_of_a_copy(model, lengths, keys=start + lengths, kept=cached, rows=rows)
+    for end in plan["end"].unique().flip(0):
+        own = (plan["end"] == end).nonzero()[:, 0]
+        for part in chunks.chunks(lengths[own], need[own], **limits):
+            yield own[part]
+
+
 def _plan(model, batch, example, keep, removal):
-    """What each copy runs, all of (copy, token) but ``example`` and ``start`` of (copy,).
+    """What each copy runs, as tensors of (copy, token) or (copy,).
 
     query: tokens that run   seen: those attended to   ids, positions: what and where they are
+    runs: how many tokens run, up to ``end``
     start: tokens before it are those of the whole text, and their keys and values known
+    first: so are the logits of rows before it
     """
     tokens = batch.input_ids.shape[1]
     columns = torch.arange(tokens, device=keep.device)
@@ -114,52 +132,68 @@ def _plan(model, batch, example, keep, removal):
     positions = columns.expand(len(ids), -1) if positions is None else positions[example]
     if removal == "deletion":
         positions = positions - (changed & (columns != read[:, None])).cumsum(dim=1)
+    none = torch.zeros_like(example)
     return {
         "example": example, "query": query, "seen": seen, "ids": ids, "start": start,
-        "positions": positions.clamp(min=0),
+        "positions": positions.clamp(min=0), "runs": query.sum(dim=1), "first": none, "end": none,
     }  # fmt: skip
 
 
 def _plan_whole(model, batch, example, keep, removal):
     """The same of a model of which nothing is known: all columns run, as they do of the text."""
-    present = (batch.attention_mask == 1)[example]
-    seen, ids = present, batch.input_ids[example]
+    present = (batch.present == 1)[example]
+    changed = present & ~keep
+    seen, ids = present, torch.cat(batch.texts, dim=1)[example]
     if removal == "attention-mask":
         seen = keep & present
-        _something_is_left(seen, example)
+        source = batch.attention_mask.shape[1]
+        _something_is_left(seen[:, :source] if source else seen, example)
     else:
-        _check_replacement(model, removal)
-        ids = torch.where(present & ~keep, removal, ids)
+        _check_replacement(model, batch, removal)
+        ids = torch.where(changed, removal, ids)
+    none = torch.zeros_like(example)
+    tokens = none + keep.shape[1]
     return {
-        "example": example, "query": torch.ones_like(keep), "seen": seen, "ids": ids,
-        "start": torch.zeros_like(example),
+        "example": example, "changed": changed, "seen": seen, "ids": ids, "start": none,
+        "first": none, "runs": tokens, "end": tokens,
     }  # fmt: skip
 
 
-def _check_effect(model, batch, keep, example, readout, kept, logits):
-    """Raises ValueError where no copy differs from its text, but for rounding."""
-    fewer = (batch.attention_mask[example] == 1).logical_and(~keep).any(dim=1)
+def _check_effect(model, batch, plan, readout, kept, logits):
+    """Raises ValueError where no copy differs from its text, or from one of two, beyond rounding.
+
+    Of what a decoder has written only what comes before some row can change it.
+    """
+    source, columns = batch.attention_mask.shape[1], plan["changed"].shape[1]
+    row = readout.rows.amax(dim=1)[plan["example"]]
+    changed = plan["changed"][:, :source].any(dim=1)
+    before = torch.arange(columns - source, device=row.device) <= row[:, None]
+    written = (plan["changed"][:, source:] & before).any(dim=1) & ~changed
     whole = [each.of(kept.rows).to(logits.dtype) for each in readout.targets]
-    whole = torch.stack(whole, dim=1)[example]
+    whole = torch.stack(whole, dim=1)[plan["example"]]
     unit = torch.finfo(kept.rows.logits.dtype).eps
     unit = 16 * unit if unit < 1e-6 else 0  # of half precision one unit may be a real change
-    if fewer.any() and ((logits - whole).abs() <= unit * whole.abs())[fewer].all():
-        raise ValueError(
-            f"attention_mask changes no logit of this {type(model).__name__}, which drops it; pass "
-            "the id of a token to put in place, removal=tokenizer.mask_token_id"
-        )
+    same = (logits - whole).abs() <= unit * whole.abs()
+    for mask, fewer in (("attention_mask", changed), (DECODER_MASK, written)):
+        if fewer.any() and same[fewer].all():
+            raise ValueError(
+                f"{mask} changes no logit of this {type(model).__name__}, which drops it; pass the "
+                "id of a token to put in place, removal=tokenizer.mask_token_id"
+            )
 
 
-def _check_replacement(model, removal):
+def _check_replacement(model, batch, removal):
     """Raises ValueError where removal may move the row that is read, or what stands there."""
     name = type(model).__name__
+    by_column = families.is_causal(model) or batch.decoder_input_ids is not None
     if removal == "deletion":
         raise ValueError(
             f'removal="deletion": it is not known of a {name} which token its logits are read '
             'from, and how it counts positions; pass removal="attention-mask" or a token id'
         )
-    finds = [model.config.get_text_config().pad_token_id] * (not families.is_causal(model))
-    if model.config.is_encoder_decoder or removal in finds:
+    if by_column:
+        return
+    if model.config.is_encoder_decoder or removal == model.config.get_text_config().pad_token_id:
         what = "the end of text" if model.config.is_encoder_decoder else "padding"
         raise ValueError(
             f"removal={removal}: a {name} may find the row of its logits by the id of {what}, and "
@@ -168,14 +202,19 @@ def _check_replacement(model, removal):
 
 
 def _run_whole(kept, batch, part, readout):
-    where, mask = part["example"], batch.attention_mask
-    types = None if batch.token_type_ids is None else batch.token_type_ids[where]
-    copies = Batch(part["seen"].to(mask.dtype), part["ids"], types)
-    return readout.run(kept.model, copies.arguments(), where)
+    where, seen = part["example"], part["seen"].to(batch.attention_mask.dtype)
+    inputs = {key: x[where] for key, x in batch.arguments().items()}
+    source = batch.attention_mask.shape[1]
+    if batch.input_ids is not None:
+        inputs |= {"input_ids": part["ids"][:, :source], "attention_mask": seen[:, :source]}
+    if batch.decoder_input_ids is not None:
+        inputs |= {DECODER: part["ids"][:, source:], DECODER_MASK: seen[:, source:]}
+    return readout.run(kept.model, inputs, where)
 
 
-def _run_encoder(kept, batch, part, at, width):
+def _run_encoder(kept, batch, part, at):
     """Queries come first, so that the row that is read is column 0."""
+    width = int(part["runs"].max())
     front = (~part["query"]).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]
     inputs = {}
     if batch.token_type_ids is not None:
@@ -189,8 +228,9 @@ def _run_encoder(kept, batch, part, at, width):
     ).logits
 
 
-def _run_decoder(kept, batch, part, _at, width):
+def _run_decoder(kept, batch, part, _at):
     """Queries come last, behind the cache, so that the row that is read is the last column."""
+    width = int(part["runs"].max())
     back = part["query"].to(torch.uint8).argsort(dim=1, stable=True)[:, -width:]
     known = int(part["start"].max())
     before = torch.arange(known, device=back.device) < part["start"][:, None]
@@ -200,7 +240,7 @@ def _run_decoder(kept, batch, part, _at, width):
         input_ids=part["ids"].gather(1, back),
         attention_mask=mask.to(batch.attention_mask.dtype),
         position_ids=part["positions"].gather(1, back),
-        past_key_values=prefix(kept.cache, part["example"], known),
+        past_key_values=first_keys(kept.cache, part["example"], known),
         use_cache=False,
     ).last_hidden_state
     return kept.model.score(hidden[:, -1])

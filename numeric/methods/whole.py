@@ -73,8 +73,13 @@ def reads_of_stock(model: nn.Module) -> str | None:
 
     What is known of a family is not known of hooks, replaced forwards, and modules put into it.
     """
+    return families.reads(model) if is_stock(model) else None
+
+
+def is_stock(model: nn.Module) -> bool:
+    """Whether a model runs no code but that of PyTorch and Transformers."""
     own = all(type(module).__module__.startswith(STOCK) for module in model.modules())
-    return families.reads(model) if own and not is_altered(model) else None
+    return own and not is_altered(model)
 
 
 def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]:
@@ -96,7 +101,7 @@ def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]
     return at
 
 
-def prefix(cache: DynamicCache, where: Tensor, tokens: int) -> DynamicCache | None:
+def first_keys(cache: DynamicCache, where: Tensor, tokens: int) -> DynamicCache | None:
     """The first ``tokens`` keys and values of each of the examples ``where``, by themselves."""
     if not tokens:
         return None

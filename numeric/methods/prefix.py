@@ -1,0 +1,113 @@
+"""What copies of a text share in a causal language model: all that comes before their change."""
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+from numeric import heads
+from numeric.batches import Batch
+from numeric.methods.whole import first_keys, is_stock
+from numeric.readout import Readout, Rows
+
+OF_OTHER_CODE = (
+    AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What models raise that keep something else than keys and values."""
+
+
+def shortened(model, batch: Batch, plan: dict, readout: Readout) -> DynamicCache | None:
+    """Leaves out of ``plan`` what copies of a causal model share with their texts.
+
+    plan: by copy, as of ``masking``.  "start" becomes the first column that differs, or the last
+    row that is read if that comes before, and "end" the column behind that row; "first" is the
+    first column that differs, before which the text's own rows are those of the copy.
+    Returns the keys and values behind which these columns run.  None leaves ``plan`` as it is: for
+    models that cannot go on behind them (``of_text``), and where copies are too few to gain by it.
+    Raises ValueError where a row that is read would see nothing of what it follows.
+    """
+    where, changed, tokens = plan["example"], plan["changed"], plan["changed"].shape[1]
+    blind = _first(plan["seen"]) > readout.rows.amin(dim=1)[where]
+    first, read = _first(changed), readout.rows.amax(dim=1)[where]
+    runs = read + 1 - first.minimum(read)
+    pays = (tokens - runs).sum() > tokens * (len(batch.attention_mask) + 4)
+    cache = of_text(model, batch, readout) if pays or blind.any() else None
+    if cache is None:
+        return None
+    if blind.any():
+        raise ValueError(
+            "nothing is left to attend to, up to the first row that is read, in examples "
+            f"{where[blind].unique().tolist()}: explain later tokens, such as span(2, end)"
+        )
+    plan |= {"first": first, "start": first.minimum(read), "runs": runs, "end": read + 1}
+    return cache
+
+
+def _first(x):
+    """The first column of every row in which there is something, or that behind the last one."""
+    return torch.where(x.any(dim=1), x.to(torch.uint8).argmax(dim=1), x.shape[1])
+
+
+def of_text(model, batch: Batch, readout: Readout) -> DynamicCache | None:
+    """Keys and values of every token of ``batch``, behind which copies can go on, or None.
+
+    No table says which models can.  The batch runs with a cache of keys and values alone; then a
+    copy of the text that is read to the earliest column, and one of that to the latest, run both
+    whole and behind that cache.  Half of the digits must agree: a token that sees what follows it,
+    another state than keys and values, or other positions change more than that.
+    """
+    one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None
+    if not one_text or not is_stock(model):
+        return None
+    cache = DynamicCache()
+    try:
+        readout.run(model, batch.arguments() | {"past_key_values": cache, "use_cache": True})
+        if not cache.layers or not all(_has_all(x, batch) for x in cache.layers):
+            return None
+        read = readout.rows.amax(dim=1)
+        ends = {int(read.argmin()), int(read.argmax())}
+        return cache if all(_goes_on(model, batch, readout, cache, n) for n in ends) else None
+    except OF_OTHER_CODE:
+        return None
+
+
+def run(model, batch: Batch, cache: DynamicCache, part: dict, rows: Tensor) -> Rows:
+    """What the head gives of copies that run from the first ``start`` on, of ``rows`` from there.
+
+    part: "example", "start" and "end", (copy,), and "ids" and "seen", (copy, token)
+    """
+    where, start, end = part["example"], int(part["start"].min()), int(part["end"].max())
+    inputs = {
+        "input_ids": part["ids"][:, start:end],
+        "attention_mask": part["seen"][:, :end].to(batch.attention_mask.dtype),
+        "past_key_values": first_keys(cache, where, start),
+        "use_cache": True,
+    }
+    if batch.token_type_ids is not None:
+        inputs["token_type_ids"] = batch.token_type_ids[where, start:end]
+    rows = rows[rows >= start]
+    return Rows(heads.run(model, inputs, rows - start, of=heads.NEXT), rows)
+
+
+def _has_all(layer, batch):
+    return type(layer) is DynamicLayer and layer.keys.shape[2] == batch.input_ids.shape[1]
+
+
+def _goes_on(model, batch, readout, cache, number):
+    """Whether a copy without the token in the middle of its text is the same both ways."""
+    where = torch.tensor([number], device=batch.device)
+    end = readout.rows[where].amax(dim=1) + 1
+    seen = batch.attention_mask[where] == 1
+    before = seen[0, :end].nonzero()[:, 0]
+    if len(before) < 2:
+        return False
+    token = before[len(before) // 2 :][:1]
+    seen[0, token] = False
+    rows = torch.cat([token, readout.columns(where)]).unique()
+    part = {"example": where, "ids": batch.input_ids[where], "seen": seen}
+    whole = {"start": 0 * token, "end": 0 * token + seen.shape[1]}
+    found = run(model, batch, cache, part | {"start": token, "end": end}, rows).logits
+    wanted = run(model, batch, cache, part | whole, rows).logits[:, -found.shape[1] :]
+    unit = max(torch.finfo(wanted.dtype).eps, torch.finfo(torch.float32).eps)
+    return bool((found - wanted).abs().max() <= unit**0.5 * wanted.abs().max())
