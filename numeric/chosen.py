@@ -83,7 +83,7 @@ def placed(model, head, batch, target, faults) -> Chosen:
     for term in given:
         faults += _unfit(model, head, term)
         row = _row(model, head, batch, term, faults)
-        own = term.label == OWN and batch.input_ids is not None
+        own = term.label == OWN and batch.predicting[0] is not None
         label = _own(batch, row) if own else _filled(term.label, size, device)
         rows.append(row)
         labels.append(label)
