@@ -135,11 +135,6 @@ def explained(
     """
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
-        if batch.decoder_input_ids is not None and getattr(run, "func", None) is not lrp:
-            raise ValueError(
-                f"method {name!r} explains one text here, and inputs has decoder_input_ids too; "
-                'call attribute() with a method by rules, such as "attnlrp"'
-            )
         readout = Readout.of(model, batch, targets)
         with torch.autocast(batch.device.type, enabled=False):
             return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]

@@ -73,34 +73,41 @@ def ids_of(tokenizer, *texts):
 # Rows
 
 
+@pytest.mark.parametrize("method", ["attnlrp", "loo"])
 @pytest.mark.parametrize("name", ONE)
-def test_a_row_is_what_attribute_finds_of_the_text_up_to_there(name, tokenizer):
+def test_a_row_is_what_attribute_finds_of_the_text_up_to_there(name, method, tokenizer):
     model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
-    found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER)
+    found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER, method=method)
     assert found.first == len(prompt)
     assert len(found.logit) == len(answer)
     for n, token in enumerate(answer):
         text = {"input_ids": torch.tensor([prompt + answer[:n]])}
-        want = attribute(model, text, target=token)
+        want = attribute(model, text, method, target=token)
         close(found.relevance[n, : len(prompt) + n], want.relevance[0])
         assert not found.relevance[n, len(prompt) + n :].any()
         close(found.logit[n], want.logit[0])
         close(found.residual[n], want.residual[0])
 
 
+@pytest.mark.parametrize("method", ["cp-lrp", "loo"])
 @pytest.mark.parametrize("name", TWO)
-def test_a_row_of_two_texts_is_what_attribute_finds_up_to_there(name, tokenizer):
+def test_a_row_of_two_texts_is_what_attribute_finds_up_to_there(name, method, tokenizer):
     model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
-    found = explain_generation(model, tokenizer, prompt, answer=answer, method="cp-lrp")
+    found = explain_generation(model, tokenizer, prompt, answer=answer, method=method)
     assert (found.source, found.first) == (len(prompt), len(prompt) + 1)
     for n, token in enumerate(answer):
         text = {
             "input_ids": torch.tensor([prompt]),
             "decoder_input_ids": torch.tensor([[1, *answer[:n]]]),
         }
-        want = attribute(model, text, "cp-lrp", target=token)
+        want = attribute(model, text, method, target=token)
         close(found.relevance[n, : found.first + n], want.relevance[0])
         assert not found.relevance[n, found.first + n :].any()
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_rows_of_two_texts_add_up_without_biases(name, tokenizer):
+    model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
     with without_shifts(model):
         kept = explain_generation(model, tokenizer, prompt, answer=answer, method="cp-lrp")
     assert kept.residual.abs().max() < 1e-8 * kept.logit.abs().max()
@@ -145,8 +152,10 @@ def test_what_is_written_of_a_sound_has_relevance_of_what_was_written_before(tok
         close(found.relevance[n, :-1], (seen[0] * gradient).sum(-1)[0].detach())
     assert found.source == 0
     assert len(explain_generation(model, tokenizer, sound, max_new_tokens=3).written) == 3
-    account = audit(model, {"input_features": sound, "decoder_input_ids": text}, CP_LRP)
-    whole = attribute(model, {"input_features": sound, "decoder_input_ids": text}, "cp-lrp")
+    heard = {"input_features": sound, "decoder_input_ids": text}
+    assert torch.equal(attribute(model, heard, target=span(1, 3)).target, text[:, 1:3])
+    account = audit(model, heard, CP_LRP)
+    whole = attribute(model, heard, "cp-lrp")
     close(torch.from_numpy(account.relevance), whole.relevance[0])
     assert sum(account.by_cause().values()) == pytest.approx(account.residual)
     with pytest.raises(ValueError, match="prompt is a str: WhisperForConditionalGeneration hears"):
@@ -360,5 +369,5 @@ def test_bad_calls_are_refused(tokenizer):
     for message, inputs in bad.items():
         with pytest.raises(ValueError, match=message):
             attribute(two, inputs)
-    with pytest.raises(ValueError, match="'loo' explains one text here"):
-        explain_generation(two, tokenizer, PROMPT, answer=ANSWER, method="loo")
+    with pytest.raises(ValueError, match="an encoder and a decoder; pass another method"):
+        explain_generation(two, tokenizer, PROMPT, answer=ANSWER, method="attention-rollout")

@@ -64,10 +64,11 @@ def explain_generation(
     targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
     found = attribute_each(model, inputs, method, targets=targets, **options)
     relevance = torch.stack([each.relevance[0] for each in found])
+    first = len(source) + len(start)
     parts = (source, start + written) if two else (source + written,)
     return Generation(
-        # Nothing is written because of the last token: its column is 0.
-        relevance=torch.nn.functional.pad(relevance, (0, 1)).cpu(),
+        # Nothing is written because of what follows it, up to rounding of copies that leave it out.
+        relevance=torch.nn.functional.pad(relevance.tril(first - 1), (0, 1)).cpu(),
         logit=torch.stack([each.logit[0] for each in found]).cpu(),
         residual=torch.stack([each.residual[0] for each in found]).cpu(),
         tokens=tuple(x for ids in parts for x in pieces(tokenizer, ids)),

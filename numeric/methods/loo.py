@@ -38,12 +38,17 @@ def leave_one_out(
     (``groups``: neighbouring tokens each, or numbers (batch, token), such as those of sentences),
     and single tokens only where that loses most; the others share what their group loses
     (``by_groups``, which also says what the ``details`` are).
+    Of an encoder with a decoder the tokens of both texts are left out, all but the one that starts
+    the decoder, without which its first row has nothing to attend to: its relevance is 0.
     Nothing makes these differences add up to the logit; ``residual`` says by how much they do not.
     Raises ValueError for a text of one token, without which there is nothing to attend to.
     """
     check(model, removal)
-    present = batch.attention_mask == 1
-    alone = (present.sum(dim=1) == 1).nonzero()[:, 0].tolist()
+    present = batch.present == 1
+    words = present.clone()  # all that is left out
+    if batch.decoder_input_ids is not None:
+        words[:, batch.attention_mask.shape[1]] = False
+    alone = (batch.attention_mask.sum(dim=1) == 1).nonzero()[:, 0].tolist()
     if alone:
         raise ValueError(
             f"one token only in examples {alone}: without it there is nothing left to attend to; "
@@ -66,8 +71,8 @@ def leave_one_out(
         less = masked_logits(model, batch, example, keep, readout, kept=kept, **options)
         return starts[:, example].mT - less.to(starts.dtype)
 
-    every = int(present.sum(dim=1).max()) if budget is None else budget
-    relevance, details = by_groups(lost, present, budget=every, groups=groups)
+    every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
+    relevance, details = by_groups(lost, words, budget=every, groups=groups)
     for each, logit, start, own in zip(readout.targets, logits, starts, relevance, strict=True):
         found = {} if budget is None else dict(details)
         found |= {} if dtype is None else {"logit_in_dtype": start}
