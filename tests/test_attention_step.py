@@ -50,7 +50,7 @@ def attend(q, k, v, mask, c, **options):
 
 
 def fused(q, k, v, mask, c, factors, monkeypatch, **options):
-    monkeypatch.setattr(attention, "shares", lambda _: factors)
+    monkeypatch.setattr(attention, "shares", lambda *_: factors)
     inside = [x.view_as(x) for x in (q, k, v)]  # relevance comes to results, not to leaves
     with Propagation(nn.Module(), ATTNLRP):
         out = FUSED(*inside, attn_mask=mask, **options)
@@ -122,7 +122,7 @@ def test_in_every_family_factors_at_the_fused_kernel_equal_rules_at_its_operatio
     model, inputs = cases.family(name)
     taken = []
     inside = attention.shares
-    monkeypatch.setattr(attention, "shares", lambda chosen: taken.append(1) or inside(chosen))
+    monkeypatch.setattr(attention, "shares", lambda *given: taken.append(1) or inside(*given))
     found = attribute(model, inputs, composite).relevance
     assert len(taken) == model.config.num_hidden_layers
     model.set_attn_implementation("eager")

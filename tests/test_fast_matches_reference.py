@@ -165,7 +165,7 @@ def half_instead_of_quarter(monkeypatch):
 
 def values_not_halved(monkeypatch):
     right = attention.shares
-    monkeypatch.setattr(attention, "shares", lambda chosen: (*right(chosen)[:2], 1))
+    monkeypatch.setattr(attention, "shares", lambda *rules: (*right(*rules)[:2], 1))
 
 
 def stabiliser_without_sign(monkeypatch):

@@ -27,11 +27,10 @@ TO_VALUE = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 
 """By rule of the readout: the part that goes on towards V."""
 
 
-def shares(chosen: dict[str, str]) -> tuple[float, float, float]:
-    """The factors that the rules of one attention step put on the cotangents of Q, K and V."""
-    scores, softmax, readout = (TO_SCORES[chosen[kind]] for kind in KINDS)
-    through = scores * softmax * readout
-    return through, through, TO_VALUE[chosen[kinds.READOUT]]
+def shares(scores: str, softmax: str, readout: str) -> tuple[float, float, float]:
+    """The factors that these rules put on the cotangents of Q, K and V."""
+    through = TO_SCORES[scores] * TO_SCORES[softmax] * TO_SCORES[readout]
+    return through, through, TO_VALUE[readout]
 
 
 def attention(engine, name, func, args, kwargs, carrying):
@@ -49,7 +48,7 @@ def attention(engine, name, func, args, kwargs, carrying):
     if engine.spells or biased or fixed:
         with engine.again():
             return _spelled_out(query, key, value, mask, **given)
-    factors = shares({kind: engine.rule(kind) for kind in KINDS})
+    factors = shares(*map(engine.rule, KINDS))
     call = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)
     if factors == (1, 1, 1):
         return call(query, key, value)

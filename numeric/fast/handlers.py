@@ -7,7 +7,7 @@ arguments that relevance reaches.
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from axioms import kinds
 from numeric.fast import attention, norms, refusals, rules
@@ -17,6 +17,7 @@ from numeric.fast.gradients import tensors
 from numeric.fast.marks import (
     COSINE,
     HELD,
+    PLAIN,
     PRODUCT,
     SINE,
     WEIGHTS,
@@ -39,15 +40,15 @@ KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are move
 
 def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
     """``func`` of arguments that are settled, and parameters whose gradients nobody asks for."""
-    ready = [_ready(engine, x, kind) for x in args]
+    ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
     if not kwargs:
         return func(*ready)
     return func(*ready, **{key: _ready(engine, x, kind) for key, x in kwargs.items()})
 
 
 def _ready(engine, x, kind):
-    if type(x) is int:  # sizes and axes, which are most of all arguments
-        return x
+    if type(x) is nn.Parameter:
+        return x.detach() if x.requires_grad else x
     if isinstance(x, Tensor):
         if x.requires_grad and is_parameter(x):
             return x.detach()

@@ -13,6 +13,9 @@ HELD = "held"  # what norms divide by
 COSINE, SINE = "cosine", "sine"  # of positions, by which queries and keys are turned
 TOKEN_TYPE = "token type"  # rows of such a table
 
+PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
+"""Types of most of all arguments that are no tensors, such as sizes and axes."""
+
 
 class Chain:
     """The mark of a function of the tensor ``root``, entry by entry: one, however it is spelled.
@@ -114,12 +117,16 @@ def reached(values) -> list[Tensor]:
     """Those of ``values``, and of lists among them, that relevance comes to."""
     found = []
     for x in values:
-        if type(x) is int:  # sizes and axes, which are most of all values
+        kind = type(x)
+        if kind is Tensor:
+            if x.requires_grad:
+                found.append(x)
+        elif kind in PLAIN:
             continue
-        if isinstance(x, Tensor):
+        elif isinstance(x, Tensor):
             if x.requires_grad and not is_parameter(x):
                 found.append(x)
-        elif type(x) in (list, tuple):
+        elif kind in (list, tuple):
             found += reached(x)
     return found
 

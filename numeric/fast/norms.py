@@ -57,7 +57,9 @@ def batch_norm(engine, name, func, args, kwargs, carrying):
 
 def _constant(x: Tensor | None, beside: Tensor):
     """Without a gradient, and in float64 if the activation beside it is."""
-    return None if x is None else x.detach().to(torch.promote_types(x.dtype, beside.dtype))
+    if x is None or x.dtype == beside.dtype:
+        return x if x is None else x.detach()
+    return x.detach().to(torch.promote_types(x.dtype, beside.dtype))
 
 
 def spelled_rms_norm(x, normalized_shape, weight=None, eps=None):

@@ -229,7 +229,7 @@ def _groups(model, operations, layers, composites) -> list[tuple[Composite, dict
 
 
 def _factors(module, rules) -> tuple[tuple[float, ...], ...]:
-    shares = attention.shares(rules)
+    shares = attention.shares(*(rules[kind] for kind in attention.KINDS))
     if len(_projections(module)) == 1:
         return (shares,)
     return tuple((share,) for share in shares)
