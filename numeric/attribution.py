@@ -15,7 +15,6 @@ from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.inputs import Modules, check_code, prepare
 from numeric.methods.catalogue import METHODS, Method, by_rules
-from numeric.methods.lrp import lrp
 from numeric.readout import Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean

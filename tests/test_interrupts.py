@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import numeric
+from axioms.composites import ATTNLRP
 from numeric import attribute, compiled
 from numeric.attribution import METHODS
 from tests.traces import assert_same, snapshot
@@ -24,7 +25,7 @@ def in_a_block(model, batch):
 USES = {method: partial(attribute, method=method) for method in METHODS}
 USES |= {
     "finite epsilon": partial(attribute, epsilon=0.1),
-    "sweep": lambda model, batch: numeric.sweep(model, batch, [numeric.attribution.ATTNLRP]),
+    "sweep": lambda model, batch: numeric.sweep(model, batch, [ATTNLRP]),
     "compiled": in_a_block,
 }
 
