@@ -31,6 +31,13 @@ GROUPS = {
         "Most bytes that torch holds at once during one explanation, beyond the model, over those "
         "of plain gradient × input."
     ),
+    "long texts": (
+        "Processor seconds, and most bytes that torch holds beside the model, of one explanation "
+        "of a language model over those of plain gradient × input of its last token: random "
+        "weights in the shape of Qwen2-0.5B, float32, one text. The vocabulary is cut to 1,024, "
+        "which saves a table and no work, because one row of logits is computed. 'Again': "
+        "`checkpoint=True`."
+    ),
     "torch.compile": (
         "Seconds of AttnLRP with both passes compiled (`numeric.compiled`), without the compiler's "
         "own, over those of `attribute`, the same BERT-base; below 1 compiled is faster."
@@ -64,7 +71,9 @@ GROUPS = {
     ),
     "GPU": (
         "bfloat16 on a GPU. Compiled AttnLRP over the linear products and the attention kernels "
-        "of its two passes alone; and seconds of exact Leave-One-Out over those in float32."
+        "of its two passes alone; seconds of exact Leave-One-Out over those in float32; and time "
+        "and memory of AttnLRP over plain gradient × input, for a language model in the shape of "
+        "Llama 3.2 1B with random weights and a vocabulary of 1,024."
     ),
     "precision": (
         "Exact Leave-One-Out of the embedded model, on its first 50 sentences, in bfloat16: its "

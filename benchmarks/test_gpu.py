@@ -1,8 +1,8 @@
-"""bfloat16 on a GPU: compiled AttnLRP against its kernels alone, and the error of Leave-One-Out.
+"""bfloat16 on a GPU: AttnLRP against its kernels or the gradient, and the error of Leave-One-Out.
 
-``make bench`` times BERT-base where there is a GPU, and says by name where there is none.  The
-ordinary test run executes the same on two narrow layers and checks the answers.  The error is that
-of the device at hand, a CPU too.
+``make bench`` times BERT-base, and a language model of a billion parameters, where there is a GPU,
+and says by name where there is none.  The ordinary test run executes the same on two narrow layers
+and checks the answers.  The error is that of the device at hand, a CPU too.
 """
 
 import math
@@ -12,10 +12,12 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from benchmarks import data, models
+from benchmarks.test_long import RUNS, VOCABULARY
 from benchmarks.test_speed import DEVICE, SMALL, assert_right, bert, rounding
-from benchmarks.timing import alternate, operations, random_text
+from benchmarks.timing import alternate, operations, peak_memory, random_text
 from numeric import attribute, compiled
 
 GROUP = "GPU"
@@ -23,6 +25,12 @@ SIZES = [(32, 128), (64, 512)]
 GOAL = 1.2  # times the kernels
 ROUNDS = 15
 LOO_SIZE = 8, 64
+LLAMA_1B = dict(
+    hidden_size=2048, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8,
+    intermediate_size=8192, vocab_size=VOCABULARY,
+)  # fmt: skip
+NARROW = LLAMA_1B | dict(hidden_size=128, num_hidden_layers=2, intermediate_size=256)
+LONG, OVER_GRADIENT = 4096, 1.1  # tokens; how many times the gradient's time and memory
 UNITS = {name: torch.finfo(getattr(torch, name)).eps for name in ("bfloat16", "float16")}
 
 
@@ -86,6 +94,27 @@ def test_compiled_attnlrp_takes_about_the_time_of_its_kernels(size, sizes, timed
     values = [a / b for a, b in zip(seconds["compiled"], seconds["kernels"], strict=True)]
     name = f"compiled AttnLRP / kernels, batch {size[0]}, {size[1]} tokens, bfloat16"
     ratios.note(name, values, group=GROUP, goal=GOAL)
+
+
+@pytest.mark.usefixtures("sizes")
+def test_attnlrp_of_a_long_text_takes_about_the_time_and_memory_of_a_gradient(timed, ratios):
+    torch.manual_seed(0)
+    config = LlamaConfig(**LLAMA_1B if timed else NARROW)
+    with torch.device(DEVICE):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    short = random_text(model, batch=1, tokens=32)
+    for name in ("gradient", "AttnLRP"):
+        assert_right(model, short, name.lower(), RUNS[name](model, short))
+    text = random_text(model, batch=1, tokens=LONG if timed else 64)
+    runs = {name: partial(run, model, text) for name, run in RUNS.items()}
+    seconds = alternate(runs, repeats=ROUNDS if timed else 1)
+    used = {name: peak_memory(run, device=DEVICE) for name, run in runs.items()}
+    where = f"/ gradient, Llama of 1 B parameters, {LONG:,} tokens, bfloat16"
+    values = [a / b for a, b in zip(seconds["AttnLRP"], seconds["gradient"], strict=True)]
+    ratios.note(f"time of AttnLRP {where}", values, group=GROUP, goal=OVER_GRADIENT)
+    for name, goal in {"AttnLRP": OVER_GRADIENT, "AttnLRP, again": None}.items():
+        share = used[name] / used["gradient"]
+        ratios.note(f"memory of {name} {where}", [share], group=GROUP, goal=goal)
 
 
 def test_leave_one_out_in_bfloat16_is_timed_against_float32(sizes, timed, ratios):

@@ -91,7 +91,8 @@ def assert_right(model, inputs, method, relevance):
     quick = max(1, ROUGHLY_TOKENS // relevance.shape[1])
     few = {key: value[:quick] for key, value in inputs.items()}
     with torch.no_grad():
-        target = model(**few).logits.argmax(dim=1)
+        logits = model(**few).logits  # of a classifier, or of every token
+        target = logits.reshape(len(logits), -1, logits.shape[-1])[:, -1].argmax(dim=1)
     exact = copy.deepcopy(model).double()
     name = "gradient-x-input" if method == "gradient" else method
     want = attribute(exact, few, name, target).relevance

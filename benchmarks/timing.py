@@ -18,20 +18,23 @@ LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 LONGEST = 128  # where nobody asks for more: beyond it Leave-One-Out takes minutes
 REPEATS = 7
 LONG = 128  # beyond it rounds are fewer, because Leave-One-Out grows with the square of length
+ONE_ROW = {"logits_to_keep": 1, "use_cache": False}
 FIT_FROM = 64  # tokens: below, the fixed cost of a call hides how time grows
 
 
-def plain_gradient(model, inputs):
+def plain_gradient(model, inputs, **options):
     """Gradient x input as anyone would write it: the yardstick of every speed claim.
 
-    Parameters are frozen here too, so that no rule wins by that alone.
+    Parameters are frozen here too, so that no rule wins by that alone.  ``options`` go to the
+    model: with ``ONE_ROW`` a language model computes the logits of its last token alone, as ours.
     """
     flags = [(p, p.requires_grad) for p in model.parameters()]
     model.requires_grad_(requires_grad=False)
     try:
         words = model.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
-        logits = model(inputs_embeds=words, attention_mask=inputs["attention_mask"]).logits
-        (gradient,) = torch.autograd.grad(logits.amax(dim=1).sum(), words)
+        mask = inputs["attention_mask"]
+        logits = model(inputs_embeds=words, attention_mask=mask, **options).logits
+        (gradient,) = torch.autograd.grad(logits.flatten(1).amax(dim=1).sum(), words)
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(requires_grad=flag)
