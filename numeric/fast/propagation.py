@@ -246,7 +246,8 @@ class Propagation(Block):
         if type(what) is Chain and what.curved:
             what.uses += 1
             if what.settled is None:
-                what.settled = self._of_chain(what, x)
+                with torch.enable_grad():  # code may ask about gradients where it wants none
+                    what.settled = self._of_chain(what, x)
             return what.settled
         return x
 
