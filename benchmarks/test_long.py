@@ -28,7 +28,7 @@ SMALL = QWEN2_05B | dict(
 )  # fmt: skip
 TOKENS, LONGEST = 1024, 8192
 ROUNDS = 5
-GOALS = {"AttnLRP": 1.03, "AttnLRP, again": 1.5}
+GOALS = {"AttnLRP": 1.03, "AttnLRP, again": 1.5 * 1.03}  # three passes in place of two
 MEMORY_GOALS = {"AttnLRP": 1.02, "AttnLRP, again": 0.25}
 RUNS = {
     "gradient": partial(plain_gradient, **ONE_ROW),

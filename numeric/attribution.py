@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
 from numeric.batches import made
-from numeric.fast import scope
+from numeric.fast import packed, scope
 from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.inputs import Modules, check_code, prepare
@@ -176,6 +176,7 @@ def propagation(
     and on leaving the block UnassignedOperation (everything without a rule).
     """
     check_code(model)
+    packed.check(model)
     return scope.applied(model, composite_of(composite, None)[1], eps=epsilon)
 
 

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.attribution import composite_of
+from numeric.fast import packed
 from numeric.fast.at_output import KNOWN
 from numeric.fast.blocks import outside
 from numeric.fast.calls import call_of
@@ -61,6 +62,7 @@ def plan(
     _, composite, _ = composite_of(composite, None)
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         batch, refusal = prepare(model, inputs), None
+        model = packed.shown(model)
         planner = _Planner(model, composite)
         try:
             with torch.autocast(batch.device.type, enabled=False), planner:

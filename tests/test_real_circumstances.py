@@ -1,4 +1,4 @@
-"""Models as users have them: with hooks, offloaded weights, adapters, few bits, checkpoints."""
+"""Models as users have them: with hooks, offloaded weights, adapters, checkpoints."""
 
 import copy
 from functools import partial, update_wrapper
@@ -144,6 +144,20 @@ def test_hooks_that_only_look_change_nothing(use):
         module.register_forward_pre_hook(lambda *given: seen.append(len(given)))
     assert_alike(USES[use](model, inputs), want, rtol=1e-12)
     assert seen
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_to_ask_about_gradients_where_none_are_wanted_changes_nothing(name):
+    model, inputs = case(name)
+    want = relevance(model, inputs)
+    for module in model.modules():
+
+        @module.register_forward_pre_hook
+        def asks(_module, args):
+            with torch.no_grad():
+                assert all(hasattr(x, "requires_grad") for x in args if isinstance(x, Tensor))
+
+    assert torch.equal(relevance(model, inputs), want)
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -370,120 +384,6 @@ def test_adapters_of_peft_are_explained_as_the_merged_model(name):
     merged = wrapped.merge_and_unload().eval()
     for use, got in found.items():
         assert_alike(got, USES[use](merged, inputs))
-
-
-# Weights in few bits: a linear map by the weights that these stand for.
-
-
-class FewBits(Tensor):
-    """Weights as torchao stores them, with a kernel that rounds its input and has no gradient."""
-
-    @staticmethod
-    def of(weight):
-        step = weight.abs().max() / 127
-        few = torch.Tensor._make_subclass(FewBits, (weight / step).round().detach())
-        few.step = step
-        return few
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        if func is functional.linear:
-            x, weight, bias = args
-            return functional.linear((64 * x).round() / 64, weight.dequantize(), bias)
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **(kwargs or {}))
-
-    def dequantize(self):
-        with torch._C.DisableTorchFunctionSubclass():
-            return self.as_subclass(Tensor) * self.step
-
-
-class ByHand(nn.Module):
-    """The kernel's output as a linear map of its input, and constants that are its rounding."""
-
-    def __init__(self, quantised, weight):
-        super().__init__()
-        self.quantised, self.weight = [quantised], weight
-
-    def forward(self, x):
-        with torch.no_grad():
-            z = self.quantised[0](x)
-        linear = functional.linear(x, self.weight)
-        return linear + (z - linear).detach()
-
-
-def in_few_bits(model):
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            module._parameters["weight"] = FewBits.of(module.weight)
-    return model
-
-
-def by_torch_ao(model):
-    if torch.backends.quantized.supported_engines == ["none"]:
-        pytest.skip("this torch has no kernel for weights in few bits")
-    return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8).eval()
-
-
-def by_torchao(config):
-    def quantised(model):
-        torchao = pytest.importorskip("torchao.quantization")
-        torchao.quantize_(model, getattr(torchao, config)())
-        return model
-
-    return quantised
-
-
-FEW_BITS = {"by hand": in_few_bits, "torch.ao": by_torch_ao} | {
-    name: by_torchao(name)
-    for name in ("Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig")
-}
-
-
-def weight_of(module):
-    """What a quantised module's weight stands for; None of other modules."""
-    weight = getattr(module, "weight", None)
-    weight = weight() if callable(weight) else weight
-    return None if type(weight) in (type(None), nn.Parameter) else weight.dequantize().detach()
-
-
-@pytest.mark.filterwarnings("ignore")  # torch.ao is deprecated, and torchao warns of much
-@pytest.mark.parametrize("way", FEW_BITS)
-def test_weights_in_few_bits_are_linear_maps_of_what_they_stand_for(way):
-    model, inputs = cases.family("bert", hidden_size=32, intermediate_size=64)
-    plain = model.float()
-    quantised = FEW_BITS[way](copy.deepcopy(plain))
-    by_hand = copy.deepcopy(plain)
-    found = {path: weight_of(module) for path, module in quantised.named_modules()}
-    for path, weight in found.items():
-        if weight is not None:
-            inner = quantised.get_submodule(path)
-            put(by_hand, path, lambda _, inner=inner, w=weight: ByHand(inner, w))
-    assert sum(weight is not None for weight in found.values()) == 14
-    for method in BY_RULES:
-        want = relevance(by_hand, inputs, method)
-        assert_alike(relevance(quantised, inputs, method), want, rtol=1e-4)
-        assert (relevance(plain, inputs, method) - want).abs().max() > 1e-3 * want.abs().max()
-    assert relevance(quantised, inputs, epsilon=0.25).isfinite().all()
-    loo = attribute(quantised, inputs, "loo", 1)
-    assert loo.relevance.isfinite().all()
-    with pytest.raises(ValueError, match=r"quantised weights in 14 modules.* no gradient"):
-        attribute(quantised, inputs, "integrated-gradients")
-
-
-def test_products_of_bitsandbytes_are_refused_by_name():
-    bnb = pytest.importorskip("bitsandbytes")
-    model, inputs = cases.family("bert", hidden_size=64, intermediate_size=128)
-    model.float()
-    dense = model.bert.encoder.layer[1].output.dense
-    weights = {key: x.detach().clone() for key, x in dense.state_dict().items()}
-    few = bnb.nn.Linear4bit(128, 64, compute_dtype=torch.float32)
-    few.load_state_dict(weights)
-    want = attribute(model, inputs, "loo", 1).relevance
-    put(model, "bert.encoder.layer.1.output.dense", lambda _: few.to("cpu"))
-    with pytest.raises(UnassignedOperation, match=r"MatMul4Bit.*; call model.dequantize\(\)"):
-        attribute(model, inputs)
-    assert_alike(attribute(model, inputs, "loo", 1).relevance, want, rtol=0.5)
 
 
 # Checkpoints: what is computed again on the way back is not under the rules.

@@ -31,7 +31,7 @@ def snapshot(model):
         for p in model.parameters()
     ]
     tensors = (x.detach().clone(memory_format=torch.contiguous_format) for x in state(model))
-    values = [x.view(torch.uint8) for x in tensors]  # bytes, in which NaN equals itself
+    values = [x.flatten().view(torch.uint8) for x in tensors]  # bytes, in which NaN equals itself
     return held, config, flags, values
 
 

@@ -16,7 +16,7 @@ from numeric.fast.refusals import UNSEEN
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {
     "torch.utils.checkpoint": "; pass use_reentrant=False to the checkpoint",
-    "bitsandbytes.autograd._functions": "; call model.dequantize() first",
+    "bitsandbytes.autograd._functions": "; call model.dequantize().eval() first",
 }
 """By module of an autograd function: what to do about it."""
 SEEN = "_lrp_axioms_seen"  # the attribute of a tensor that a torch function gave

@@ -185,7 +185,7 @@ def _linear(engine, name, func, args, kwargs, carrying):
     bias = args[2] if len(args) > 2 else kwargs.get("bias")
     weight = args[1] if len(args) > 1 else kwargs["weight"]
     if name == "linear" and type(weight).dequantize is not Tensor.dequantize:
-        z = rules.quantised(z, engine.settle(carrying[0]), weight.dequantize())
+        z = rules.quantised(z, engine.settle(carrying[0]), weight)
     if bias is not None and name.startswith("conv"):
         bias = bias.reshape(-1, *[1] * (z.ndim - 2))
     return engine.apply(kinds.LINEAR, z, bias)
@@ -195,7 +195,7 @@ def _packed_linear(engine, name, func, args, kwargs, carrying):
     """Of torch.ao, whose weights and bias are packed for a kernel that has no gradient."""
     weight, bias = args[1].unpack()
     z = run(engine, func, args, kwargs)
-    z = rules.quantised(z, engine.settle(carrying[0]), weight.dequantize())
+    z = rules.quantised(z, engine.settle(carrying[0]), weight)
     return engine.apply(kinds.LINEAR, z, bias)
 
 

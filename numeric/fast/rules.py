@@ -54,12 +54,12 @@ def _slope(x, y, slope_at_zero):
 class _Quantised(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, x, weight):
-        ctx.save_for_backward(weight)
+        ctx.weight = weight
         return z.detach()
 
     @staticmethod
     def backward(ctx, c):
-        return None, c @ ctx.saved_tensors[0].to(c.dtype), None
+        return None, c @ ctx.weight.dequantize().to(c.dtype), None
 
 
 class _HeldLayerNorm(torch.autograd.Function):
@@ -110,7 +110,10 @@ def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:
 
 
 def quantised(z: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """``z``, which a kernel gave for ``x @ weight.T``, as that linear map; rounding absorbs."""
+    """``z``, which a kernel gave for ``x @ weight.T``, as that linear map; rounding absorbs.
+
+    ``weight`` stays in few bits until the way back needs it.
+    """
     return _Quantised.apply(z.detach(), x, weight)
 
 

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.composites import Composite
 from numeric.batches import Batch
-from numeric.fast import at_output, attention, families, patches, scope
+from numeric.fast import at_output, attention, families, packed, patches, scope
 from numeric.fast.blocks import outside
 from numeric.fast.places import LAYER, check_overrides
 from numeric.fast.rules import wide
@@ -111,7 +111,7 @@ def _relevance(model, batch: Batch, composites, target):
 
 def _forward(model, batch, layers, composite, readout):
     """One forward pass, cut at ``layers``, whose attention steps keep the plain gradient."""
-    twin = patches.twin(model)
+    twin = patches.twin(packed.shown(model))
     with scope.applied(twin, _without_attention_step(composite)) as rules, torch.enable_grad():
         rules.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, *paths) for paths in layers]

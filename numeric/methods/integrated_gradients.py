@@ -10,7 +10,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
 from numeric.batches import Batch, first_map
-from numeric.fast import families
+from numeric.fast import families, packed
 from numeric.inputs import read_tokens
 from numeric.methods import chunks
 from numeric.methods.whole import reuse, whole
@@ -103,6 +103,7 @@ def integrated_gradients(
         raise ValueError(f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1")
     if tolerance is not None and not tolerance > 0:
         raise ValueError(f"tolerance={tolerance!r}: pass a number of logits above 0, or None")
+    model = packed.shown(model)
     with torch.no_grad():
         path, readout, rows = straight_path(model, batch, readout, baseline)
         targets = readout.targets

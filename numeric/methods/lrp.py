@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from axioms.composites import Composite
-from numeric.fast import scope
+from numeric.fast import packed, scope
 from numeric.fast.checkpointing import Checkpointed
 from numeric.fast.entries import of_tokens
 from numeric.fast.inside import Inside
@@ -54,6 +54,7 @@ def lrp(
     check_share(share)
     position_shares.check(positions)
     turns = positions is not None
+    model = packed.shown(model)
     inside = Inside(model, at)
     if checkpoint:
         rules = _checkpointed(model, composite, epsilon, at=at, positions=positions)
