@@ -78,7 +78,7 @@ def first_map(model: nn.Module) -> nn.Module | None:
     """The lookup of words or the map of pixels, of models that say which it is."""
     try:
         found = model.get_input_embeddings()
-    except NotImplementedError:
+    except (AttributeError, NotImplementedError):
         return None
     return found if isinstance(found, nn.Module) else None
 

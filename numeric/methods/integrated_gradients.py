@@ -9,7 +9,7 @@ import torch
 from numpy.polynomial.legendre import leggauss
 from torch import Tensor, nn
 
-from numeric.batches import Batch, first_map
+from numeric.batches import DECODER, Batch, first_map
 from numeric.fast import families, packed
 from numeric.inputs import read_tokens
 from numeric.methods import chunks
@@ -26,11 +26,12 @@ class Path:
 
     model: nn.Module
     reads: str | None  # the token that the head reads, of a known family
-    start: Tensor  # (channel,)
+    start: Tensor  # (token, channel)
     end: Tensor  # (batch, token, channel)
     rest: dict[str, Tensor]  # (batch, token) each
     length: Tensor  # (batch,) tokens that run: all but the padding at one side
     readout: Readout
+    source: int  # tokens that an encoder reads, before those of a decoder; 0 of one text
 
     def columns(self, text: Tensor) -> slice:
         """Those that the longest of ``text`` needs."""
@@ -46,7 +47,8 @@ class Path:
         columns = self.columns(text)
         end = self.end[text, columns]
         alpha = alpha[:, None, None] if alpha.ndim == 1 else alpha[:, columns]
-        words = (self.start + alpha * (end - self.start)).to(end.dtype)
+        start = self.start[columns]
+        words = (start + alpha * (end - start)).to(end.dtype)
         return words, {key: x[text, columns] for key, x in self.rest.items()}
 
     def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
@@ -62,7 +64,14 @@ class Path:
             run = self.model.base_model
             hidden = run(inputs_embeds=words, use_cache=False, **rest).last_hidden_state
             return Rows(self.model.score(hidden[:, -1:]), None)
-        return self.readout.run(self.model, {"inputs_embeds": words, **rest}, text)
+        return self.readout.run(self.model, self.texts(words) | rest, text)
+
+    def texts(self, words: Tensor) -> dict[str, Tensor]:
+        """The words of an encoder and those of a decoder, which lie one behind the other."""
+        if not self.source:
+            return {"inputs_embeds": words}
+        read, written = words[:, : self.source], words[:, self.source :]
+        return {"inputs_embeds": read, "decoder_inputs_embeds": written}
 
     def groups(self) -> list[Tensor]:
         """Texts that run together: all of a known model, which minds no padding."""
@@ -87,6 +96,7 @@ def integrated_gradients(
     Position and type embeddings stay in place: on a path that scales the whole sum the
     LayerNorm behind it would hold every gradient at zero.  Rotary decoders add nothing to words,
     and their RMSNorm does just that to a path from "zero": expect a gap.
+    With ``decoder_input_ids`` the words of both texts leave the baseline together.
     ``baseline`` is "zero" or "pad" (the [PAD] embedding); ``steps`` are Gauss-Legendre nodes.
     Texts whose completeness gap is more than ``tolerance`` logits run again with twice as many
     nodes, at most ``DOUBLINGS`` times.
@@ -122,7 +132,7 @@ def integrated_gradients(
             for texts in groups:
                 found = _integrate(path, texts, targets, nodes, **limits)
                 relevance[:, texts] = found
-                present = batch.attention_mask[texts]
+                present = batch.present[texts]
                 gap[:, texts] = (logit - start)[:, texts] - (found * present).sum(dim=2)
             far = (gap.abs() > (math.inf if tolerance is None else tolerance)).any(dim=0)
             groups = [left for texts in groups if len(left := texts[far[texts]])]
@@ -180,24 +190,35 @@ def straight_path(
 
 def _path(kept, batch, baseline, readout):
     model, reads = kept.model, kept.reads
-    words = model.get_input_embeddings()
     rest = batch.arguments()
     ids = rest.pop("input_ids")
+    written = rest.pop(DECODER, None)
     own = families.position_ids(model, ids) if reads else None  # which the model counts by ids
     if own is not None:
         rest["position_ids"] = own
     elif reads == families.LAST:  # the first columns may be left out
         rest["position_ids"] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    end = words(ids)
-    if not isinstance(end, Tensor):
-        raise ValueError(_without(model, f"its lookup of words gives a {type(end).__name__}"))
-    end = end.detach()
-    zero = end.new_zeros(end.shape[-1])
-    start = zero if baseline == "zero" else words(ids.new_tensor([_pad(model)]))[0].detach()
-    present = batch.attention_mask == 1
+    two = written is not None
+    tables = map(first_map, (model.get_encoder(), model.get_decoder()) if two else (model,))
+    ends = [
+        _ends(model, table, x, baseline) for table, x in zip(tables, (ids, written), strict=False)
+    ]
+    start, end = (torch.cat(x, dim=1) for x in zip(*ends, strict=True))
+    present = batch.present == 1
     behind = present if reads == families.LAST else present.flip(1)
     length = present.shape[1] - behind.to(torch.uint8).argmax(dim=1)
-    return Path(model, reads, start, end, rest, length, readout)
+    source = ids.shape[1] if two else 0
+    return Path(model, reads, start[0], end, rest, length, readout, source)
+
+
+def _ends(model, words, ids, baseline):
+    """Where the path begins, (1, token, channel), and where it ends, (batch, token, channel)."""
+    end = None if words is None else words(ids)
+    if not isinstance(end, Tensor):
+        raise ValueError(_without(model, f"its lookup of words gives a {type(end).__name__}"))
+    pad = baseline == "pad"
+    start = words(torch.full_like(ids[:1], _pad(model))) if pad else torch.zeros_like(end[:1])
+    return start.detach(), end.detach()
 
 
 def _wide(x):
@@ -214,7 +235,7 @@ def _check_inputs(model, batch):
             f"quantised weights in {len(kernels)} modules, first {kernels[0]}: the kernels of some "
             'have no gradient to integrate, and say nothing; pass another method, such as "loo"'
         )
-    if model.config.is_encoder_decoder:
+    if model.config.is_encoder_decoder and batch.decoder_input_ids is None:
         raise ValueError(_without(model, "it reads its text in an encoder and in a decoder"))
     if "inputs_embeds" not in signature(model.forward).parameters or first_map(model) is None:
         raise ValueError(

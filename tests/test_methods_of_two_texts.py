@@ -1,4 +1,4 @@
-"""Leave-One-Out of an encoder and a decoder is the plain loop over the tokens of both texts."""
+"""Methods besides LRP on an encoder and a decoder, each against what anyone would write."""
 
 import pytest
 import torch
@@ -113,3 +113,27 @@ def test_what_cannot_be_left_out_is_refused():
     batch = texts()
     batch["attention_mask"][1, 1:] = 0
     contains(refused(ValueError, made("t5"), batch, "loo"), "one token only in examples [1]")
+
+
+@pytest.mark.parametrize("baseline", ["zero", "pad"])
+@pytest.mark.parametrize("name", ["bart", "marian", "t5"])
+def test_the_middle_of_the_path_is_that_of_both_texts(name, baseline):
+    model, batch = made(name), texts()
+    a = attribute(model, batch, "integrated-gradients", TARGETS[0], steps=1, baseline=baseline)
+    tables = [x.get_input_embeddings() for x in (model.get_encoder(), model.get_decoder())]
+    ends = [table(batch[key]).detach() for table, key in zip(tables, KEYS, strict=True)]
+    pad = torch.tensor(model.config.pad_token_id)
+    starts = [table(pad).detach() * (baseline == "pad") for table in tables]
+    middle = [((x + y) / 2).requires_grad_() for x, y in zip(starts, ends, strict=True)]
+    named = dict(zip(("inputs_embeds", "decoder_inputs_embeds"), middle, strict=True))
+    logits = model(**named, attention_mask=batch["attention_mask"]).logits
+    value = values(logits, batch["decoder_input_ids"], TARGETS[0])
+    gradients = torch.autograd.grad(value.sum(), middle)
+    parts = [((y - x) * c).sum(dim=-1) for x, y, c in zip(starts, ends, gradients, strict=True)]
+    parts[0] = parts[0] * batch["attention_mask"]
+    close(a.relevance, torch.cat(parts, dim=1))
+
+
+def test_integrated_gradients_of_both_texts_are_complete():
+    a = attribute(made("bart"), texts(), "integrated-gradients", TARGETS[1], steps=100)
+    assert (a.details["completeness_gap"].abs() < 1e-6 * a.logit.abs()).all()
