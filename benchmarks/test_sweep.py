@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from benchmarks import models, rows
 from benchmarks.timing import alternate, peak_memory, random_text
 from numeric import attribute
-from numeric.fast.sweep import sweep
+from numeric.layer_mixes import sweep
 
 COMPOSITES = [v.method for v in rows.load("figure2-sst2").composites(12).values()]
 GOAL = 3.0

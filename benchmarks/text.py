@@ -26,8 +26,8 @@ from numeric.batches import Batch
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.fast import families
-from numeric.fast.sweep import sweep
 from numeric.inputs import positions, prepare, read_tokens
+from numeric.layer_mixes import sweep
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried

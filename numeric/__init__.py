@@ -15,7 +15,7 @@ _HOME = {
     "explain_generation": "numeric.generation.explaining",
     "plan": "numeric.planning",
     "propagation": "numeric.attribution",
-    "sweep": "numeric.fast.sweep",
+    "sweep": "numeric.layer_mixes",
 }
 __all__ = list(_HOME)
 

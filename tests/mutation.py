@@ -223,7 +223,7 @@ def all_mutants() -> list[Mutant]:
 
 
 def sample(count: int, *, seed: int) -> list[Mutant]:
-    """Some of them, the same ones for one seed and one text of the rules."""
+    """Some of them, the same ones for one seed and one implementation of the rules."""
     return random.Random(seed).sample(all_mutants(), count)
 
 

@@ -21,9 +21,9 @@ from numeric import attribute, attribute_each, audit, compiled, explain_generati
 from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
-from numeric.fast import positional_attention
 from numeric.fast.places import numbered_layers
 from numeric.inputs import prepare
+from numeric.networks import positional_attention
 from numeric.targets import answer, log_probability, logit, span
 from tests import cases
 from tests.elsewhere import MIXED, PLACE, Elsewhere, There

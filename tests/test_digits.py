@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.table1 import digits, methods
-from numeric.fast.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
+from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 from numeric.reference import linear_attention as reference
 
 BOTH = tuple(FACTORIZATIONS)
@@ -149,7 +149,7 @@ def test_pixels_positions_and_bias_share_the_logit(model, pixels, target, factor
 
 
 def by_reference(model, x, target, *, factorization, eps):
-    """The NumPy text of the rules, and Eq. 1 from the embedding to its pixel."""
+    """The NumPy implementation of the rules, and Eq. 1 from the embedding to its pixel."""
     parameters = {name: value.numpy() for name, value in model.state_dict().items()}
     term = x.numpy()[:, None] * parameters["direction"]
     z = term + parameters["position"]

@@ -1,7 +1,7 @@
-"""Whole BERT classifiers: the PyTorch text equals the NumPy text, token by token, to 1e-9.
+"""Whole BERT classifiers: PyTorch and NumPy give the same, token by token, to 1e-9.
 
-Both receive the parameters and the tokens, nothing else.  The fast text runs on padded batches,
-the reference sees one text at a time without padding.
+Both receive the parameters and the tokens, nothing else.  The fast implementation runs on padded
+batches, the reference sees one text at a time without padding.
 """
 
 from dataclasses import replace
@@ -156,7 +156,7 @@ def test_leave_one_out_of_the_embedded_model(embedded, reference, attention):
         assert np.abs(want).min() > 1e-4
 
 
-# Each of these breaks one rule of the fast text, and the check above must see it.
+# Each of these breaks one rule of the fast implementation, and the check above must see it.
 
 
 def half_instead_of_quarter(monkeypatch):

@@ -10,7 +10,7 @@ import torch
 from benchmarks.table1 import analysis, methods, mnist
 from benchmarks.table1.pixel_attention import PixelAttention, Rules, Specification, relevance
 from numeric.evaluation.correlation import pearson
-from numeric.fast.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
+from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 
 GRID = mnist.declared()
 MAIN = GRID.models["main", 0]

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from numeric.fast import positional, rules
-from numeric.fast.positional import FAMILIES, Operations
-from numeric.fast.positional_attention import PositionalAttention, relevance
+from numeric.fast import rules
+from numeric.networks import positions as positional
+from numeric.networks.positional_attention import PositionalAttention, relevance
+from numeric.networks.positions import FAMILIES, Operations
 from numeric.reference import positional as reference_positional
 from numeric.reference import positional_attention as reference
 
@@ -43,7 +44,7 @@ def by_place(absorbed):
 
 
 def check_the_texts_agree(family, eps, relevance=relevance):
-    """Raises unless the fast text returns what the slow one does, for every example."""
+    """Raises unless the fast implementation returns what the slow one gives, for every example."""
     got = relevance(layer(family), embeddings(), eps=eps)
     for n in range(len(embeddings())):
         check_example(got, n, family, eps)
@@ -71,7 +72,7 @@ def of_fast_text(family):
 
 
 def check_all():
-    """One example of every family, at a finite eps; the fast text is run once."""
+    """One example of every family, at a finite eps; the fast implementation is run once."""
     for family in FAMILIES:
         check_example(of_fast_text(family), 0, family, 0.25)
 

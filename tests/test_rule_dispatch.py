@@ -10,7 +10,7 @@ from axioms.graph import INPUT, Node
 from numeric import compiled
 from numeric.fast import at_output, attention
 from numeric.fast.propagation import Propagation
-from numeric.fast.sweep import sweep
+from numeric.layer_mixes import sweep
 from numeric.reference import bert, by_kind, evaluate
 from tests import cases
 from tests.traces import assert_same, contains, refused, snapshot

@@ -10,7 +10,8 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from benchmarks import rows, text
 from numeric import attribute
-from numeric.fast import scope, sweep
+from numeric import layer_mixes as sweep
+from numeric.fast import scope
 from tests import by_hand, cases
 from tests.traces import assert_same, contains, snapshot, watch
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from benchmarks.table1 import methods
 from benchmarks.table1.methods import SIDES
 from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
-from numeric.fast.linear_attention import LinearAttention, cotangent
+from numeric.networks.linear_attention import LinearAttention, cotangent
 
 PAPER = {
     "LOO": {"L vs R": 1.0000, "L vs LOO": 1.0000, "R vs LOO": 1.0000},

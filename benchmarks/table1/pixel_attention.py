@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from numeric.fast import rules
-from numeric.fast.linear_attention import FACTORIZATIONS
+from numeric.networks.linear_attention import FACTORIZATIONS
 
 
 @dataclass(frozen=True, kw_only=True)

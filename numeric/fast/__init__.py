@@ -1,1 +1,1 @@
-"""PyTorch: the quick text of the rules; it imports nothing of ``numeric.reference``."""
+"""PyTorch: the fast implementation of the rules, which imports nothing of ``numeric.reference``."""

@@ -1,1 +1,4 @@
-"""NumPy float64: the slow, literal text of the rules; it imports neither PyTorch nor the others."""
+"""NumPy float64: the literal implementation of the rules.
+
+It imports neither PyTorch nor the other implementations.
+"""

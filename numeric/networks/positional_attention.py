@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from numeric.fast.positional import FAMILIES, Operations
+from numeric.networks.positions import FAMILIES, Operations
 
 
 class PositionalAttention(nn.Module):
