@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 from transformers import BertConfig, BertForSequenceClassification
 
 from axioms.composites import BYPASS, GRADIENT_X_INPUT, Composite
@@ -152,6 +153,34 @@ def test_the_gradient_without_queries_and_keys_is_timed_beside_cp_lrp(model, tim
     seconds = alternate(run, repeats=rounds(*size) if timed else 1)
     values = [a / b for a, b in zip(seconds["cut"], seconds["gradient"], strict=True)]
     ratios.note(f"gradient without Q and K, {setting(model, size)}", values, group="time of LRP")
+
+
+class Nothing(TorchFunctionMode):
+    """What PyTorch itself asks for every function that is looked at in Python."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_looking_at_every_function_has_a_price_of_its_own(model, timed, ratios):
+    """Gradient x input while each of its torch functions passes through Python, and no rule acts.
+
+    It is the least that rules on torch functions cost.
+    """
+    size = SIZES[0]
+    inputs = text(model, size, timed)
+
+    def looked_at():
+        with Nothing():
+            return plain_gradient(model, inputs)
+
+    want = attribute(model, inputs, "gradient-x-input").relevance
+    assert (looked_at() - want).norm() <= rounding(model) * want.norm()
+    run = {"looked at": looked_at, "gradient": partial(plain_gradient, model, inputs)}
+    seconds = alternate(run, repeats=rounds(*size) if timed else 1)
+    values = [a / b for a, b in zip(seconds["looked at"], seconds["gradient"], strict=True)]
+    name = f"gradient under an empty function mode, {setting(model, size)}"
+    ratios.note(name, values, group="time of LRP")
 
 
 def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float]]:
