@@ -35,7 +35,7 @@ GROUPS = {
         "Processor seconds, and most bytes that torch holds beside the model, of one explanation "
         "of a language model over those of plain gradient × input of its last token: random "
         "weights in the shape of Qwen2-0.5B, float32, one text. The vocabulary is cut to 1,024, "
-        "which saves a table and no work, because one row of logits is computed. 'Again': "
+        "which saves a table and no work, because one row of logits is computed. 'again' is "
         "`checkpoint=True`."
     ),
     "torch.compile": (

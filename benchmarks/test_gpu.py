@@ -15,7 +15,8 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from benchmarks import data, models
-from benchmarks.test_long import RUNS, VOCABULARY
+from benchmarks.half_precision import VOCABULARY
+from benchmarks.test_long import RUNS
 from benchmarks.test_speed import DEVICE, SMALL, assert_right, bert, rounding
 from benchmarks.timing import alternate, operations, peak_memory, random_text
 from numeric import attribute, compiled
