@@ -11,6 +11,7 @@ import sympy as sp
 
 from axioms.derivations import of_theorem
 from axioms.derive import EPS, Derivation
+from axioms.formulas import pieces
 from axioms.prove import THEOREMS, Verdict, prove
 
 WIDTH = 80
@@ -176,19 +177,6 @@ SPECIAL = {
 """Every text that LaTeX would not print as it stands."""
 
 
-FORMULAS = {
-    r"\b(?:epsilon|eps)\b": r"\\varepsilon",
-    r"\b(alpha|beta|gamma)\b": r"\\\1",
-    r"\bzbar\b": r"\\bar z",
-    r"\bLOO_([a-z])\b": r"\\mathrm{LOO}_{\1}",
-    r"\b([A-Za-z])_?([0-9]+)\b": r"\1_{\2}",
-    r"\b(d?[A-Za-z])_([A-Za-z]{1,3})\b": r"\1_{\2}",
-    r"\b([A-Za-z0-9]+)\^([A-Za-z0-9]+)\b": r"\1^{\2}",
-    r"<=": r"\\leq",
-    r">=": r"\\geq",
-}
-"""The plain formulas of statements that are typeset, and how; all others stay plain text."""
-
 ESCAPES = r"->|[^\x00-\x7f]|[\\{}$&#%_^~<>|]"
 
 
@@ -203,16 +191,5 @@ def escaped(text: str) -> str:
 
 
 def typeset(text: str) -> str:
-    """The text as LaTeX prints it, its simplest formulas as formulas."""
+    """The text as LaTeX prints it, its formulas as formulas."""
     return "".join(f"${piece}$" if formula else escaped(piece) for formula, piece in pieces(text))
-
-
-def pieces(text: str) -> Iterator[tuple[bool, str]]:
-    """The text in order: whether a piece is a formula, and then its LaTeX, or else plain text."""
-    end = 0
-    for match in re.finditer("|".join(FORMULAS), text):
-        yield False, text[end : match.start()]
-        found = ((re.fullmatch(pattern, match[0]), latex) for pattern, latex in FORMULAS.items())
-        yield True, next(match.expand(latex) for match, latex in found if match)
-        end = match.end()
-    yield False, text[end:]

@@ -9,9 +9,10 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from axioms.derivations import OPERATIONS, of_theorem
+from axioms.formulas import ATOMS, TOKEN
 from axioms.prove import Verdict
 from axioms.roots import ROOTS
-from axioms.show import FORMULAS, SPECIAL, Page, escaped, latex, page, text, typeset
+from axioms.show import SPECIAL, Page, escaped, latex, page, text, typeset
 from tests.test_prove import FILES, claims
 
 COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {
@@ -161,24 +162,34 @@ def test_one_statement_is_shown_alone(ten):
 @pytest.mark.parametrize(
     ("plain", "printed"),
     [
-        ("x1 x2", "$x_{1}$ $x_{2}$"),
-        ("R/2 as epsilon -> 0", r"R/2 as $\varepsilon$ $\to$ 0"),
-        ("eps >= 1/4", r"$\varepsilon$ $\geq$ 1/4"),
-        ("R_out = LOO_i", r"$R_{out}$ = $\mathrm{LOO}_{i}$"),
+        ("x1 x2", r"$x_{1}\,x_{2}$"),
+        ("R/2 as epsilon -> 0", r"$R/2$ as $\varepsilon \to 0$"),
+        ("all eps >= 1/4", r"all $\varepsilon \geq 1/4$"),
+        ("R_out = LOO_i", r"$R_{out}=\mathrm{LOO}_{i}$"),
         ("the alpha-beta rule", r"the $\alpha$-$\beta$ rule"),
-        ("R/2^d", "R/$2^{d}$"),
-        ("df_j/dx_i", "$df_{j}$/$dx_{i}$"),
+        ("f(x) = 2^d, K^-T", r"$f(x)=2^{d}$, $K^{-T}$"),
+        ("R_j (z_j - b_j)/(z_j + eps)", r"$R_{j}\,(z_{j}-b_{j})/(z_{j}+\varepsilon)$"),
+        ("c (R - mean R), |a", r"$c\,(R-\mathrm{mean}\,R)$, $|$a"),
+        ("-0.5 of 2 26/5, e**2", r"$-0.5$ of 2 $26/5$, $e^{2}$"),
+        ("x = (2, 3): 6/6, or (a = 1, or b)", "$x=(2,3)$: $6/6$, or ($a=1$, or b)"),
+        ("of one sign, K and a - of 2", "of one sign, K and a - of 2"),
         ("a_name_of_code steps2 2x2", r"a\_name\_of\_code steps2 2x2"),
     ],
 )
-def test_simple_formulas_are_typeset(plain, printed):
+def test_formulas_are_found_whole_and_words_are_left_alone(plain, printed):
     assert typeset(plain) == printed
     check_latex(printed)
 
 
 def test_every_formula_of_the_table_occurs_in_a_theorem(verdicts):
-    texts = " ".join(verdict.statement for verdict in verdicts)
-    assert [pattern for pattern in FORMULAS if not re.search(pattern, texts)] == []
+    words = {word for verdict in verdicts for word in TOKEN.findall(verdict.statement)}
+    used = [pattern for pattern in ATOMS if any(re.fullmatch(pattern, x) for x in words)]
+    assert used == list(ATOMS)
+
+
+def test_every_formula_of_a_theorem_is_well_formed(verdicts):
+    for verdict in verdicts:
+        check_latex(typeset(verdict.statement))
 
 
 # The whole of it, through LaTeX

@@ -73,6 +73,6 @@ def test_fields_of_a_docstring_become_a_list_and_prose_does_not():
     assert listed("One.\n\na: first\n    or so\nb, c: both") == (
         "One.\n\n- `a`: first\n    or so\n- `b, c`: both"
     )
-    assert listed("One thing is: another.\n\nRaises: none") == (
-        "One thing is: another.\n\nRaises: none"
+    assert (
+        listed("One thing is: another.\nRaises E: if") == "One thing is: another.\n\nRaises E: if"
     )

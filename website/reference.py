@@ -45,14 +45,16 @@ def pages():
         lines = [f"# {package}", "", ABOUT[package], ""]
         if package == "numeric":
             lines += ["## Functions and results", ""]
-            lines += [block(f"{home}.{name}") for name, home in sorted(numeric._HOME.items())]
+            lines += [block(f"{home}.{name}", name) for name, home in numeric._HOME.items()]
         for title, names in modules.items():
             lines += [f"## {title}", "", *map(block, names)]
         yield package, "\n".join(lines)
 
 
-def block(name: str) -> str:
-    return f"::: {name}\n"
+def block(path: str, name: str = "") -> str:
+    """What mkdocstrings reads; a ``name`` is that under which ``numeric`` has it."""
+    heading = f"    options: {{heading: numeric.{name}, toc_label: {name}}}\n" if name else ""
+    return f"::: {path}\n{heading}"
 
 
 class Fields(griffe.Extension):
@@ -67,7 +69,8 @@ FIELD = re.compile(r"^((?:\w+, )*\w+): (?=\S)", re.MULTILINE)
 
 
 def listed(text: str) -> str:
-    """The text with a list where two or more paragraphs' lines begin with ``name: ``."""
+    """The text with a list where a paragraph begins with ``name: ``, and errors apart."""
+    text = text.replace("\nRaises ", "\n\nRaises ")
     return "\n\n".join(map(_listed, text.split("\n\n")))
 
 

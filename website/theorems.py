@@ -9,9 +9,10 @@ from pathlib import Path
 from latex2mathml.converter import convert
 
 from axioms.derivations import of_theorem
+from axioms.formulas import pieces
 from axioms.meanings import MEANINGS
 from axioms.prove import ROOT, Verdict
-from axioms.show import formula_latex, pieces
+from axioms.show import formula_latex
 
 INTRODUCTION = """# Theorems
 
@@ -77,7 +78,7 @@ def displayed(step) -> str:
 
 
 def typeset(text: str) -> str:
-    """The text as HTML, its simplest formulas as MathML."""
+    """The text as HTML, its formulas as MathML."""
     return "".join(_typeset(text))
 
 
