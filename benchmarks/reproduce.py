@@ -10,12 +10,13 @@ from pathlib import Path
 
 from axioms.prove import THEOREMS, numbered, prove
 from benchmarks import agreement, beyond, engines, report, rows, text, timing
-from benchmarks.causes.measure import COUNT, causes
+from benchmarks.causes.measure import COUNT, answering, causes
 from benchmarks.data import Texts
 from benchmarks.engines import IN_PROCESS, Engine
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, Track, undefined, untracked, write_atomically
 from benchmarks.models import Classifier
+from benchmarks.names import DEFAULT_TABLES, TABLES
 from benchmarks.table1 import digits, mnist
 from benchmarks.workers import Each, collected, in_turn, processes
 from numeric.evaluation.correlation import bootstrap_mean
@@ -33,16 +34,13 @@ TEXT: dict[str, tuple[Callable[[agreement.Measured], Result], tuple[str, ...]]] 
 }
 """Table -> how it is computed, and from which files of ``configs`` by data set."""
 
-DEFAULT = ("theorems", "table1", "table2", "figure2", "time")
-TABLES = ("theorems", "table1", "table1-mnist", *TEXT, "causes", "time")
-
 
 def reproduce(
     classifier: Classifier,
     data: Texts,
     *,
     output: Path,
-    wanted: Sequence[str] = DEFAULT,
+    wanted: Sequence[str] = DEFAULT_TABLES,
     data_dir: Path | None = None,
     engine: Engine = IN_PROCESS,
     workers: int = 1,
@@ -66,6 +64,7 @@ def reproduce(
 
     for table in wanted:  # before anything runs
         needed(table, data)
+    asked = answering(classifier) if "causes" in wanted else None
     report.load(output)
     images = mnist.load(data_dir=data_dir) if "table1-mnist" in wanted else None
     output.mkdir(parents=True, exist_ok=True)
@@ -78,7 +77,7 @@ def reproduce(
             "table1-mnist": lambda: mnist.sweep(
                 images, output=output / "table1-mnist", track=track
             ),
-            "causes": lambda: causes(count=prompts, each=each, track=track),
+            "causes": lambda: causes(model=asked, count=prompts, each=each, track=track),
             "time": lambda: timing.lrp_versus_loo(classifier, longest=longest, track=track),
         }
         on_texts = {"output": output, "engine": engine, "curves": curves, "track": track}
@@ -107,7 +106,7 @@ def chosen(tables: Sequence[str] | None) -> Sequence[str]:
             f"unknown table {', '.join(map(repr, unknown))}; the tables are {', '.join(TABLES)}"
             f"{did_you_mean(unknown, TABLES)}"
         )
-    return [table for table in TABLES if table in (tables or DEFAULT)]
+    return [table for table in TABLES if table in (tables or DEFAULT_TABLES)]
 
 
 def model_of_the_paper(data: Texts) -> str:

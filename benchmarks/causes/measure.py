@@ -15,7 +15,7 @@ import torch
 
 from benchmarks import models
 from benchmarks.causes.examples import DISTANCES, Example, examples
-from benchmarks.causes.language import TASKS, replacements
+from benchmarks.causes.language import SPECIAL, TASKS, VOCABULARY, replacements
 from benchmarks.experiment import Result, Track, untracked
 from benchmarks.workers import Each, collected, in_turn
 from numeric import attribute
@@ -38,12 +38,38 @@ SHARES = ("pointing", "signed", "carrier")  # of prompts: the others are means
 ALL = "all"
 
 
-def causes(*, count: int = COUNT, each: Each = in_turn, track: Track = untracked) -> Result:
-    """All methods on ``count`` prompts of every task and distance, shared out to ``each``."""
+def answering(classifier: models.Classifier) -> str:
+    """The model that is asked: in place of the embedded classifier the embedded language model.
+
+    Raises ValueError for any other model that does not read and write words of the language.
+    """
+    if classifier.name == "embedded":
+        return MODEL
+    tokenizer, text = classifier.tokenizer, ("the", ";")
+    known = {*tokenizer.get_vocab()} if classifier.explains == "next token" else set()
+    words = [word for word in VOCABULARY if word not in (*SPECIAL, *known)]
+    if words or tokenizer.convert_ids_to_tokens(tokenizer(" ".join(text)).input_ids)[1:] != [*text]:
+        raise ValueError(
+            f"table 'causes' asks a language model that begins with <s> and has every word of its "
+            f"language as a token, and {classifier.name!r} is none; leave --model out, or pass a "
+            "folder of `python -m benchmarks.causes.train FOLDER`"
+        )
+    return classifier.name
+
+
+def causes(
+    *, model: str = MODEL, count: int = COUNT, each: Each = in_turn, track: Track = untracked
+) -> Result:
+    """All methods on ``count`` prompts of every task and distance, shared out to ``each``.
+
+    ``model``: the name of one that is ``answering``.
+    """
     start = time.perf_counter()
-    model = models.load(MODEL)
+    loaded = models.load(model)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
-    found = collected(partial(cell, count), cells, each=each, track=track, description="causes")
+    found = collected(
+        partial(cell, count, model), cells, each=each, track=track, description="causes"
+    )
     columns: dict[str, list] = {}
     for measured in found.values():
         for key, values in measured.items():
@@ -55,18 +81,19 @@ def causes(*, count: int = COUNT, each: Each = in_turn, track: Track = untracked
         title="Causes: does the method find what a language model answered from?",
         text=(
             f"{len(cells) * count} prompts of a language with known causes, {count} for each of "
-            f"{len(TASKS)} tasks and {len(DISTANCES)} distances, answered by the embedded language "
-            "model. Relevance of the logit of the answer, over <s> and the words before the "
+            f"{len(TASKS)} tasks and {len(DISTANCES)} distances, answered by "
+            f"{'the embedded language model' if model == MODEL else model}. "
+            "Relevance of the logit of the answer, over <s> and the words before the "
             f"question. {'; '.join(f'{name}: {text}' for name, text in MEASURES.items())}. "
             "Distances are words from the farthest word that carries the answer to the end: "
             f"{', '.join(f'{name} {a} to {b}' for name, (a, b) in DISTANCES.items())}. Intervals "
             "(95 %) are Wilson's of shares, and bootstrap intervals of means."
         ),
         settings={
-            "model": MODEL,
-            "model_sha256": model.sha256,
-            "tokenizer_sha256": model.tokenizer_sha256,
-            "config_sha256": model.config_sha256,
+            "model": model,
+            "model_sha256": loaded.sha256,
+            "tokenizer_sha256": loaded.tokenizer_sha256,
+            "config_sha256": loaded.config_sha256,
             "prompts": count,
             "seed": SEED,
         },
@@ -78,13 +105,14 @@ def causes(*, count: int = COUNT, each: Each = in_turn, track: Track = untracked
 
 
 @cache
-def _model() -> models.Classifier:
-    return models.load(MODEL)
+def _model(name: str) -> models.Classifier:
+    return models.load(name)
 
 
-def cell(count: int, which: tuple[str, str]) -> dict[str, list]:
+def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
     """Columns of one task and distance, one line per prompt."""
     task, distance = which
+    asked = _model(model)
     prompts = examples(task, distance, count, seed=SEED)
     prompts = sorted(prompts, key=lambda prompt: len(prompt.words))  # little padding
     columns: dict[str, list] = {
@@ -96,13 +124,13 @@ def cell(count: int, which: tuple[str, str]) -> dict[str, list]:
         "carriers": [sorted(prompt.carriers) for prompt in prompts],
         "words": [prompt.question for prompt in prompts],
         "chance": [len(prompt.causes) / (1 + prompt.question) for prompt in prompts],
-        **confirmation(_model(), prompts),
+        **confirmation(asked, prompts),
     }
     for method in METHODS:
         maps = [
             relevance
             for n in range(0, count, TOGETHER)
-            for relevance in relevances(_model(), prompts[n : n + TOGETHER], method)
+            for relevance in relevances(asked, prompts[n : n + TOGETHER], method)
         ]
         scores = [score(r, prompt) for r, prompt in zip(maps, prompts, strict=True)]
         columns[f"{method} relevance"] = [r.tolist() for r in maps]
