@@ -19,7 +19,7 @@ $(SETUP): pyproject.toml constraints.txt
 
 # Options go into ARGS: make reproduce ARGS="--examples 50"
 reproduce: $(SETUP)
-	$(BIN)/lrp-axioms reproduce $(ARGS)
+	$(BIN)/lrp-axioms reproduce --full $(ARGS)
 
 # The paper's models and data from the Hub, for hours: make notebooks ARGS="03_table2_sst --help"
 notebooks: $(SETUP)

@@ -7,6 +7,10 @@ import typer
 
 from benchmarks import files
 from benchmarks.console import console, loading, mendable, track
+from benchmarks.names import MODELS
+from benchmarks.output import answer, completing
+from numeric.methods.catalogue import METHODS
+from numeric.spelling import did_you_mean
 
 
 def attribute(
@@ -16,9 +20,16 @@ def attribute(
     ],
     *,
     column: Annotated[str, typer.Option(help="Where texts are, in a file of columns.")] = "text",
-    model: Annotated[str, typer.Option(help="'embedded', a folder, or a Hub id.")] = "embedded",
+    model: Annotated[
+        str,
+        typer.Option(help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)),
+    ] = "embedded",
     method: Annotated[
-        list[str] | None, typer.Option(help="As of explain; may be given again. Default: attnlrp.")
+        list[str] | None,
+        typer.Option(
+            help="As of explain; may be given again. Default: attnlrp.",
+            autocompletion=completing(METHODS),
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option(help="Folder for the Parquet files; a stopped run goes on there.")
@@ -39,12 +50,12 @@ def attribute(
         with loading("the model"):
             from benchmarks import data, engines, models, text
             from benchmarks.rows import Row
-            from numeric.attribution import METHODS
 
             chosen = list(dict.fromkeys(method or ["attnlrp"]))
             unknown = [name for name in chosen if name not in METHODS]
             if unknown:
-                raise ValueError(f"--method {', '.join(unknown)}: pass {', '.join(METHODS)}")
+                meant = did_you_mean(unknown, METHODS)
+                raise ValueError(f"--method {', '.join(unknown)}: pass {', '.join(METHODS)}{meant}")
             place = engines.named(engine, address=address, device=device)
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             models.check_device(device)
@@ -64,6 +75,15 @@ def attribute(
     with mendable(f"--output {output}"):
         found = text.run(row, classifier, of_file, output=output.parent, engine=place, track=track)
     columns, limit = found.table.column_names, found.settings["tokens_at_most"]
+    full = found.table["tokens"].to_pylist().count(limit) // len(chosen)
+    answer(
+        model=model,
+        methods=chosen,
+        texts=len(texts),
+        cut=full,
+        columns=columns,
+        wrote=sorted(output.glob("part-*.parquet")),
+    )
     console.print(
         f"{len(texts)} texts, {', '.join(chosen)}: wrote {output}/part-*.parquet, one line per "
         f"text and method, with {', '.join(columns)}; read them with\n"
@@ -71,7 +91,6 @@ def attribute(
         markup=False,
         soft_wrap=True,
     )
-    full = found.table["tokens"].to_pylist().count(limit) // len(chosen)
     if full:
         console.print(
             f"{full} texts fill all {limit} positions of the model: what was longer has been cut",

@@ -1,25 +1,34 @@
 """``lrp-axioms audit``: where the relevance of one logit goes in a stock model, and why."""
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from benchmarks.console import Column, Target, check_files, console, loading, mendable, problems
+from benchmarks.console import Column, Target, check_files, loading, mendable, problems
 from benchmarks.files import check_sentence
+from benchmarks.names import COMPOSITES, MODELS
+from benchmarks.output import answer, completing, present
+from numeric.spelling import did_you_mean
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
 PATTERN = "a small fixed pattern of this program (no --image was given)"
-COMPOSITES = ("attnlrp", "cp-lrp")
 
 
 def audit(
-    model: Annotated[str, typer.Argument(help="'embedded', a folder, or a Hub id.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
+        ),
+    ],
     text: Annotated[str | None, typer.Argument(help=f'For a text model; default: "{TEXT}"')] = None,
     *,
-    composite: Annotated[str, typer.Option(help=" or ".join(COMPOSITES) + ".")] = "attnlrp",
+    composite: Annotated[
+        str,
+        typer.Option(help=" or ".join(COMPOSITES) + ".", autocompletion=completing(COMPOSITES)),
+    ] = "attnlrp",
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
     target: Target = None,
     column: Column = None,
@@ -27,15 +36,12 @@ def audit(
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write all numbers to this file.")
-    ] = None,
     worst: Annotated[int, typer.Option(help="How many of the worst operations to print.")] = 10,
 ):
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
     with mendable():
         _check(text, composite, epsilon, worst)
-        check_files(read={"image": image}, html=html, json=json_file)
+        check_files(read={"image": image}, html=html)
         with loading("the model"):
             from benchmarks import models
 
@@ -48,24 +54,25 @@ def audit(
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
         target = classifier.target(target, column, given["tokens"])
         facts = _audited(classifier, inputs, given, composite, target, epsilon, worst)
-    if json_file:  # before anything is printed, which a reader may stop
-        with mendable(f"--json {json_file}"):
-            json_file.write_text(json.dumps(facts, indent=1, allow_nan=False) + "\n", "utf-8")
-    if html:
+    if html:  # before anything is printed, which a reader may stop
         from numeric.auditing.page import page
 
         with mendable(f"--html {html}"):
             html.write_text(page(facts), "utf-8")
-    _print(facts)
-    for path in filter(None, (json_file, html)):
-        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+    from numeric.auditing.terminal import summary, terminal
+
+    answer(**facts, wrote=[html])
+    present(terminal(facts), summary(facts), wrote=[html])
 
 
 def _check(text, composite, epsilon, worst):
     if text is not None:
         check_sentence(text)
+        if text.endswith(".json"):
+            raise ValueError(f"{text} would be audited as a text; pass --json, and > {text} behind")
     if composite not in COMPOSITES:
-        raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}")
+        meant = did_you_mean([composite], COMPOSITES)
+        raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}{meant}")
     if not 0 <= epsilon < math.inf:
         raise ValueError(
             f"--epsilon {epsilon}: the stabiliser must be finite and >= 0; pass 0 for the limit"
@@ -139,10 +146,3 @@ def _audited(classifier, inputs, given, composite, target, epsilon, worst):
         explains=classifier.explains,
     )
     return plain(found, subject, worst=worst)
-
-
-def _print(facts):
-    from numeric.auditing.terminal import terminal
-
-    for part in terminal(facts):
-        console.print(part)

@@ -1,20 +1,22 @@
-"""The command line: ``lrp-axioms prove | explain | attribute | audit | plan | reproduce ...``."""
+"""The command line: ``lrp-axioms explain | attribute | audit | plan | prove | reproduce ...``."""
 
 import atexit
 import gc
 import logging
 import os
+import sys
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.padding import Padding
-from rich.text import Text
 
+from benchmarks import names
 from benchmarks.attribute_command import attribute
 from benchmarks.audit_command import audit
 from benchmarks.console import (
+    asked,
     bars,
     console,
     each_with_bars,
@@ -23,24 +25,61 @@ from benchmarks.console import (
     printable,
     problems,
     spell_what_cannot_be_encoded,
+    tell,
     track,
 )
 from benchmarks.evaluate_command import evaluate
 from benchmarks.explain_command import explain
+from benchmarks.lists import methods, vocabulary
+from benchmarks.output import (
+    EXIT_CODES,
+    answer,
+    completing,
+    of_result,
+    present,
+    with_shared_options,
+)
 from benchmarks.plan_command import plan
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    epilog=EXIT_CODES,
     help="Proofs about LRP rules, and how far LRP is from Leave-One-Out on a real Transformer.",
 )
+
+
+def _version(wanted: bool):  # noqa: FBT001 as Typer calls it
+    if wanted:
+        console.print(f"lrp-axioms {version('lrp-axioms')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it, and end.")
+    ] = False,
+):
+    pass
+
 
 Model = Annotated[str, typer.Option(help="'embedded', a folder, or a Hugging Face Hub id.")]
 Device = Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")]
 
 
-@app.command()
+def command(function):
+    """A command of the program."""
+    app.command(epilog=EXIT_CODES)(with_shared_options(function))
+    return function
+
+
+for each in (explain, attribute, audit, evaluate, plan, methods, vocabulary):
+    command(each)
+
+
+@command
 def prove(
     *,
     rules: Annotated[
@@ -63,8 +102,8 @@ def prove(
     from benchmarks import reproduce, tables
 
     result = reproduce.theorems(track=track)
-    console.print(tables.terminal(result, only=tables.EVERY))
-    _print_notes(result)
+    answer(theorems=result.rows, notes=result.notes)
+    present(*of_result(result, only=tables.EVERY))
     failed = [row for row in result.rows if row["verdict"] == "not established"]
     for row in failed:
         problems.print(f"{row['test']}\n{row['error']}", markup=False)
@@ -79,39 +118,45 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules:
         from benchmarks.judging import judged
 
+        texts = []
         for n, text in enumerate(judged(rules, limit)):
             console.out("\n" * (n > 0) + text, highlight=False, end="")
+            texts.append(text)
+        answer(rules=texts)
         return
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")
     page = pages.page(show)
-    console.out((pages.latex if latex else pages.text)(page), highlight=False, end="")
+    text = (pages.latex if latex else pages.text)(page)
+    answer(theorem=show, text=text)
+    console.out(text, highlight=False, end="")
     if any(verdict.error for verdict in page.verdicts):
         raise typer.Exit(code=1)
 
 
-app.command()(explain)
-app.command()(attribute)
-app.command()(audit)
-app.command()(evaluate)
-app.command()(plan)
-
-
-@app.command()
+@command
 def reproduce(
     tables: Annotated[
         list[str] | None,
         typer.Argument(
             help="theorems table1 table2 figure2 time, or table1-mnist special sensitivity softmax "
-            "causes."
+            "causes.",
+            autocompletion=completing(names.TABLES),
         ),
     ] = None,
     *,
     model: Annotated[
         str,
-        typer.Option(help="'embedded', 'paper' (its BERT-base, from the Hub), a folder, a Hub id."),
+        typer.Option(
+            help="'embedded', 'paper' (its BERT-base, from the Hub), a folder, a Hub id. For "
+            "causes 'embedded' is 'embedded-lm'.",
+            autocompletion=completing((*names.MODELS, "paper")),
+        ),
     ] = "embedded",
-    dataset: Annotated[str, typer.Option(help="embedded, sst2 or imdb.")] = "embedded",
+    dataset: Annotated[
+        str,
+        typer.Option(help="embedded, sst2 or imdb.", autocompletion=completing(names.DATASETS)),
+    ] = "embedded",
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder to read sst2, imdb or mnist from.")
     ] = None,
@@ -151,7 +196,6 @@ def reproduce(
     with loading("the model and the texts"), mendable():
         from benchmarks import data, engines, models
         from benchmarks import reproduce as experiments
-        from benchmarks.tables import terminal
         from benchmarks.text import check
         from benchmarks.workers import cores
 
@@ -182,16 +226,19 @@ def reproduce(
             **({"prompts": examples} if examples else {}),
             track=partial(track, within=shown),
         )
+        results = []
         for result in each_with_bars(found, shown, total=len(wanted), description="tables"):
-            console.print(terminal(result))
-            _print_notes(result)
+            parts, short = of_result(result)
+            present(parts, short) if asked.full or len(wanted) == 1 else present(short)
+            results.append(result)
     page = output / "report.html"
-    console.print(
-        f"\nwrote {page}, with every row, and the tables beside it", markup=False, soft_wrap=True
-    )
+    facts = [{key: getattr(x, key) for key in ("name", "title", "rows", "notes")} for x in results]
+    answer(tables=facts, wrote=[page])
+    more = ", and the tables beside it" if asked.full else "; --full prints the tables"
+    console.print(f"wrote {page}, with every row{more}", markup=False, soft_wrap=True)
 
 
-@app.command()
+@command
 def report(
     folder: Annotated[Path, typer.Argument(help="Where `reproduce` wrote.")] = Path("results"),
 ):
@@ -199,14 +246,9 @@ def report(
     with mendable():
         from benchmarks import report as pages
 
-        for page in pages.write(folder):
-            console.print(f"wrote {page}", markup=False, soft_wrap=True)
-
-
-def _print_notes(result):
-    for number, note in enumerate(result.notes, start=1):
-        below = int(number == len(result.notes))
-        console.print(Padding(Text(note), (0, 0, below, 1)))
+        written = list(pages.write(folder))
+    answer(wrote=written)
+    present((), wrote=written)
 
 
 def main() -> None:
@@ -220,10 +262,24 @@ def main() -> None:
         os.environ.setdefault(f"{library}_VERBOSITY", "error")
     atexit.register(gc.freeze)  # else the end takes a second, to look for garbage once more
     log = logging.getLogger("benchmarks")
-    log.setLevel(logging.INFO)
     log.handlers = [logging.StreamHandler()]  # on stderr
+    console.quiet = problems.quiet = False  # as a command before this one left them
     with printable():
+        if "--json" in sys.argv[1:]:
+            sys.exit(_with_json())
         app()
+
+
+def _with_json() -> int:
+    """Runs a command; what is wrong with the command line is JSON, too."""
+    asked.begin("", json=True, quiet=False, full=False)
+    try:
+        return app(standalone_mode=False) or 0
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # it is no error of the command line
+            raise
+        tell(error.format_message())
+        return error.exit_code
 
 
 if __name__ == "__main__":

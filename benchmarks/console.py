@@ -2,12 +2,14 @@
 
 import codecs
 import gc
+import json
 import os
 import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -59,6 +61,22 @@ class _Terminal(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
+@dataclass
+class Asked:
+    """The command that runs, and how it is to answer (``benchmarks.output``)."""
+
+    command: str = ""
+    json: bool = False
+    quiet: bool = False
+    full: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def begin(self, command: str, *, json: bool, quiet: bool, full: bool) -> None:
+        self.command, self.json, self.quiet, self.full = command, json, quiet, full
+        self.notes = []
+
+
+asked = Asked()
 console = _Terminal(emoji=False)  # `:b:` in a path is a path
 problems = _Terminal(stderr=True, emoji=False)
 
@@ -119,7 +137,7 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
     except catch as error:
         system = place and isinstance(error, OSError) and error.strerror
         message = f"{place}: {error.strerror}; pass another one" if system else str(error)
-        _tell(message)
+        tell(message)
         raise typer.Exit(code=2) from error
 
 
@@ -131,11 +149,17 @@ def printable():
     except OSError as error:
         if error.filename is not None:  # it is not about printing, but about a file
             raise
-        _tell(str(error if isinstance(error, OutputError) else OutputError(error)))
+        tell(str(error if isinstance(error, OutputError) else OutputError(error)))
         sys.exit(2)
 
 
-def _tell(message):
+def tell(message: str) -> None:
+    """An error on stderr, whatever else is quiet; with --json as an object."""
+    problems.quiet = False
+    if asked.json:
+        error = {"message": message, "exit_code": 2}
+        problems.out(json.dumps({"command": asked.command, "error": error}), highlight=False)
+        return
     problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
 
 

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.console import console, loading, mendable, track
+from benchmarks.console import loading, mendable, track
+from benchmarks.names import MODELS
+from benchmarks.output import answer, completing, of_result, present
 
 SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, 'soft sufficiency', 'soft comprehensiveness'"
 
@@ -19,7 +21,10 @@ def evaluate(
         ),
     ],
     *,
-    model: Annotated[str, typer.Option(help="'embedded', a folder, or a Hub id.")] = "embedded",
+    model: Annotated[
+        str,
+        typer.Option(help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)),
+    ] = "embedded",
     measure: Annotated[
         list[str] | None, typer.Option(help=f"{SOME}; may be given again. Default: all.")
     ] = None,
@@ -32,7 +37,7 @@ def evaluate(
     """Rank methods by how faithful their maps are to a model, with paired intervals."""
     with mendable():
         with loading("the model"):
-            from benchmarks import faithfulness, models, tables
+            from benchmarks import faithfulness, models
 
             maps = faithfulness.read(file)
             models.check_device(device)
@@ -44,7 +49,6 @@ def evaluate(
     with mendable(f"--output {output}"):
         output.mkdir(parents=True, exist_ok=True)
         result.write(output)
-    console.print(tables.terminal(result))
-    for note in result.notes:
-        console.print(note, markup=False, highlight=False)
-    console.print(f"wrote {output / result.name}.json", markup=False, soft_wrap=True)
+    wrote = [output / f"{result.name}.json"]
+    answer(name=result.name, rows=result.rows, notes=result.notes, wrote=wrote)
+    present(*of_result(result), wrote=wrote)

@@ -1,24 +1,39 @@
-"""``lrp-axioms explain``: the tokens of one text, coloured by their relevance for one logit."""
+"""``lrp-axioms explain``: the tokens of texts, coloured by their relevance for one logit."""
 
 import re
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from benchmarks import generated
 from benchmarks.console import Column, Target, check_files, console, loading, mendable
-from benchmarks.files import check_sentence
+from benchmarks.files import check_sentence, decoded, lines
+from benchmarks.names import MODELS
+from benchmarks.output import answer, completing, note, present
+from numeric.methods.catalogue import METHODS
+
+WORDS = "[MODEL] TEXT..."
 
 
 def explain(
-    model: Annotated[str, typer.Argument(help="'embedded', 'embedded-lm', a folder, or a Hub id.")],
-    text: Annotated[str, typer.Argument(help="The text to explain.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=WORDS,
+            help="MODEL is 'embedded', 'embedded-lm', a folder, or a Hub id; one argument alone is "
+            "a text for 'embedded', or with --generate or --span for 'embedded-lm'. TEXT is what "
+            "to explain, once or several times; - reads standard input, one text per line.",
+            autocompletion=completing(MODELS),
+        ),
+    ],
     method: Annotated[
         str,
         typer.Option(
-            help="attnlrp, cp-lrp, gradient-x-input, integrated-gradients, attention-rollout, loo."
+            help=f"{', '.join(METHODS)}; `lrp-axioms methods` describes them.",
+            autocompletion=completing(METHODS),
         ),
     ] = "attnlrp",
     target: Target = None,
@@ -32,7 +47,13 @@ def explain(
         int | None,
         typer.Option(help="Explain up to so many tokens that a language model goes on with."),
     ] = None,
-    by: Annotated[str, typer.Option(help="With --generate: token, word, or sentence.")] = "token",
+    by: Annotated[
+        str,
+        typer.Option(
+            help="With --generate: token, word, or sentence.",
+            autocompletion=completing(generated.UNITS),
+        ),
+    ] = "token",
     by_layer: Annotated[
         bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
     ] = False,
@@ -42,62 +63,71 @@ def explain(
     ] = None,
     device: Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")] = "cpu",
 ):
-    """Colour the tokens of a text by their relevance for one class, or for the next token."""
+    """Colour the tokens of texts by their relevance for one class, or for the next token."""
     with mendable():
-        check_sentence(text)
+        default = MODELS[generate is not None or span is not None]
+        model, texts = model_and_texts(words, default)
+        from benchmarks.explained import each, explained, note_unknown, summary
+
+        each(texts, check_sentence)
         check_files(html=html, png=png)
+        if len(texts) > 1 and (html or png):
+            raise ValueError(f"--html and --png hold one text, not {len(texts)}; pass --json")
         if generate is not None:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
         elif png and not by_layer:
             raise ValueError(f"--png {png} would be a picture of layers; pass --layers too")
+        columns = None if span is None else span_of(span, target, column)
     if generate is not None:
         options = {"by": by, "method": method, "html": html, "png": png, "device": device}
-        return generated.explain(model, text, generate, **options)
+        return generated.explain(model, texts, generate, **options)
     with mendable():
         with loading("the model"):
             from benchmarks import models
-            from numeric import attribute, render
-            from numeric.attribution import composite_of
+            from numeric.attribution import composite_of, resolve
             from numeric.fast.places import numbered_layers
-            from numeric.layer_maps import layer_maps, terminal
 
-            if by_layer:  # of a method with rules
-                composite_of(method, None)
+            composite_of(method, None) if by_layer else resolve(method, {})
             models.check_device(device)
-            explained = models.load(model, device=device)
-        inputs = explained.tokenizer([text], return_tensors="pt")
-        at = {"at": numbered_layers(explained.model)} if by_layer else {}
-        tokens = explained.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
-        if span is None:
-            target = explained.target(target, column, tokens)
-        else:
-            target = span_of(span, target, column)
-        a = attribute(explained.model, inputs, method, target, **at)
-    relevance = a.relevance[0].tolist()
-    shifted = getattr(explained.model.config, "is_encoder_decoder", False)
-    maps = layer_maps(a, tokens, shifted=shifted)
-    of = "" if explained.explains == "class" else f"the {explained.explains} "
-    said = explained.said(a.target[0].tolist(), tokens) if span is None else ""
-    title = f"{a.method}: why " + (f"{of}{said!r}?" if span is None else f"the tokens {span}?")
-    caption = _caption(a, sum(relevance))
+            loaded = models.load(model, device=device)
+        note_unknown(loaded, texts)
+        at = {"at": numbered_layers(loaded.model)} if by_layer else {}
+        wanted = columns or partial(loaded.target, target, column)
+        one = partial(explained, loaded, method=method, target=wanted, at=at, span=span)
+        found = each(texts, one)
     if html:  # before anything is printed, which a reader may stop
+        from numeric import render
+
+        (first,) = found
+        facts = {"title": first.title, "caption": first.caption, "maps": first.maps}
         with mendable(f"--html {html}"):
-            page = render.html(tokens, relevance, title=title, caption=caption, maps=maps)
-            html.write_text(page, "utf-8")
+            html.write_text(render.html(first.tokens, first.relevance, **facts), "utf-8")
     if png:
         from benchmarks.figures import layers
 
         with mendable(f"--png {png}"):
-            png.write_bytes(layers(maps, title))
-    console.print(Text(title, style="bold"))
-    for part in render.terminal(tokens, relevance):
-        console.print(part)
-    console.print(caption, markup=False, highlight=False)
-    for part in terminal(maps, console.width):
-        console.print(part)
-    for path in filter(None, (html, png)):
-        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+            png.write_bytes(layers(found[0].maps, found[0].title))
+    answer(model=model, method=method, texts=[one.facts() for one in found], wrote=[html, png])
+    parts = [part for one in found for part in one.parts(console.width)]
+    present(parts, parts if by_layer else summary(found), wrote=[html, png])
+
+
+def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
+    """The model and the texts that a user names.  Raises ValueError for a model without a text."""
+    model, *texts = words
+    if not texts:
+        if model in MODELS or Path(model).is_dir():
+            raise ValueError(f"{model!r} is a model; pass a text behind it")
+        note(f"no model is given: {default} is used")
+        model, texts = default, words
+    if "-" in texts:
+        if texts != ["-"]:
+            raise ValueError("- stands for all texts, on standard input; pass no other text")
+        texts = lines(decoded(sys.stdin.buffer.read()))
+        if not texts:
+            raise ValueError("standard input is empty; pass one text per line")
+    return model, texts
 
 
 def span_of(bounds: str, target: int | None, column: int | None):
@@ -110,12 +140,3 @@ def span_of(bounds: str, target: int | None, column: int | None):
     if not found:
         raise ValueError(f"--span {bounds}: pass FIRST:END, such as 3:6, or -3: for the last three")
     return span(int(found[1]), int(found[2]) if found[2] else None)
-
-
-def _caption(a, total):
-    if a.method == "attention-rollout":
-        return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
-    return (
-        f"Logit {a.logit[0]:+.4f} = relevance of the tokens {total:+.4f} + residual "
-        f"{a.residual[0]:+.4f} (absorbed or lost on the way, or not additive)."
-    )

@@ -92,10 +92,8 @@ class ColumnError(ValueError):
     """A column that is not there, or more than once."""
 
 
-def _decoded(path):
-    raw = path.read_bytes()
-    if path.suffix.lower() == ".gz":
-        raw = gzip.decompress(raw)
+def decoded(raw: bytes) -> str:
+    """Bytes as UTF-8.  Raises ValueError that names the first line that is none."""
     raw = raw.removeprefix(codecs.BOM_UTF8)
     try:
         return raw.decode("utf-8")
@@ -106,12 +104,21 @@ def _decoded(path):
         ) from error
 
 
-def _lines(path):
+def lines(text: str) -> list[str]:
     """Lines end at a newline alone: what else Unicode calls a line break is part of a text."""
-    lines = _decoded(path).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    yield from enumerate((line.removesuffix("\r") for line in lines), 1)
+    found = text.split("\n")
+    if not found[-1]:
+        found.pop()
+    return [line.removesuffix("\r") for line in found]
+
+
+def _decoded(path):
+    raw = path.read_bytes()
+    return decoded(gzip.decompress(raw) if path.suffix.lower() == ".gz" else raw)
+
+
+def _lines(path):
+    yield from enumerate(lines(_decoded(path)), 1)
 
 
 def _txt(path, columns):

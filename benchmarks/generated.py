@@ -1,14 +1,21 @@
-"""What ``lrp-axioms explain --generate`` says of the text that a language model goes on with."""
+"""What ``lrp-axioms explain --generate`` says of texts that a language model goes on with."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
 
 from benchmarks.console import console, loading, mendable
+from benchmarks.output import LINES, answer, first_lines, present
+from numeric.spelling import did_you_mean
 
 UNITS = ("token", "word", "sentence")
+CAUSES = 4  # of a written token, in a summary
 
 
 def check(by: str, apart: dict[str, object]) -> None:
     """Raises ValueError for an unknown unit, and for options that are of given texts, ``apart``."""
     if by not in UNITS:
-        raise ValueError(f"--by {by}: pass {', '.join(UNITS)}")
+        raise ValueError(f"--by {by}: pass {', '.join(UNITS)}{did_you_mean([by], UNITS)}")
     given = [name for name, value in apart.items() if value not in (None, False)]
     if given:
         raise ValueError(
@@ -16,25 +23,54 @@ def check(by: str, apart: dict[str, object]) -> None:
         )
 
 
-def explain(name, text, count, *, by, method, html, png, device) -> None:
-    """Explains up to ``count`` tokens that the model ``name`` writes behind ``text``."""
+def explain(name, texts, count, *, by, method, html, png, device) -> None:
+    """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
         with loading("the model"):
             from benchmarks import models
+            from benchmarks.explained import each, note_unknown
             from numeric import explain_generation
 
             models.check_device(device)
             loaded = models.load(name, device=device, writes=True)
-        model, tokenizer = loaded.model, loaded.tokenizer
-        found = explain_generation(model, tokenizer, text, max_new_tokens=count, method=method)
+        note_unknown(loaded, texts)
+        options = {"max_new_tokens": count, "method": method}
+        of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
+        found = each(texts, of_one)
     if html:
         with mendable(f"--html {html}"):
-            html.write_text(found.html(), "utf-8")
-    found = found if by == "token" else found.by(by)
+            html.write_text(found[0].html(), "utf-8")
+    found = [x if by == "token" else x.by(by) for x in found]
     if png:
         with mendable(f"--png {png}"):
-            png.write_bytes(found.png())
-    for part in found.terminal(console.width):
-        console.print(part)
-    for path in filter(None, (html, png)):
-        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+            png.write_bytes(found[0].png())
+    wrote = [html, png]
+    facts = [{"text": text} | _facts(x) for text, x in zip(texts, found, strict=True)]
+    answer(model=name, method=method, by=by, texts=facts, wrote=wrote)
+    parts = [part for each in found for part in each.terminal(console.width)]
+    present(parts, _short(found), wrote=wrote)
+
+
+def _facts(found) -> dict:
+    numbers = {key: getattr(found, key).tolist() for key in ("relevance", "logit", "residual")}
+    places = {"first": found.first, "source": found.source, "scale": found.scale}
+    return {"tokens": found.tokens, "written": "".join(found.written)} | places | numbers
+
+
+def _short(found: Sequence) -> Iterator[Text]:
+    """The first tokens that were written, each with the tokens that speak most for or against."""
+    lines = [line for each in found for line in _lines(each)]
+    yield from lines[: LINES - 2]
+    if len(lines) > LINES - 2:
+        yield Text(f"{len(lines) - LINES + 2} more lines", style="dim")
+
+
+def _lines(found):
+    from numeric.generation.views import shown, title
+
+    yield first_lines(Text(title(found), style="bold"), 1)
+    for token, logit, row in zip(found.written, found.logit, found.relevance, strict=True):
+        order = row.abs().argsort(descending=True).tolist()[:CAUSES]
+        causes = ", ".join(f"{shown(found.tokens[n])} {row[n]:+.2f}" for n in order if row[n])
+        said = Text.assemble((shown(token), "bold"), f" {logit:+.2f}: most of it from {causes}")
+        yield first_lines(said, 1)

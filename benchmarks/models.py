@@ -230,6 +230,13 @@ def _check_weights(name, info):
         )
 
 
+def vocabulary(name: str) -> list[str]:
+    """The tokens of the tokenizer of the model ``name``, by id; raises as ``load``."""
+    with _loading(name) as source:
+        known = AutoTokenizer.from_pretrained(source, trust_remote_code=False).get_vocab()
+    return sorted(known, key=known.get)
+
+
 def digest(model: torch.nn.Module) -> str:
     """SHA-256 over names and values of all parameters and buffers, whatever file they came from."""
     sha = hashlib.sha256()

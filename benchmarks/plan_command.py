@@ -1,33 +1,43 @@
 """``lrp-axioms plan``: which rule will act on which operation of a stock model."""
 
-import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from axioms.composites import UnassignedOperation
 from benchmarks.audit_command import TEXT, picture
-from benchmarks.console import check_files, console, loading, mendable, problems
+from benchmarks.console import loading, mendable, problems
 from benchmarks.files import check_sentence
+from benchmarks.names import MODELS
+from benchmarks.output import answer, completing, present
+from numeric.methods.catalogue import METHODS
+
+BY_RULES = [each.name for each in METHODS.values() if each.composite]
 
 
 def plan(
-    model: Annotated[str, typer.Argument(help="'embedded', a folder, or a Hub id.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
+        ),
+    ],
     *,
     composite: Annotated[
         str,
-        typer.Option("--composite", "--method", help="attnlrp, cp-lrp or gradient-x-input."),
+        typer.Option(
+            "--composite",
+            "--method",
+            help="attnlrp, cp-lrp or gradient-x-input.",
+            autocompletion=completing(BY_RULES),
+        ),
     ] = "attnlrp",
     text: Annotated[str | None, typer.Option(help=f'To run it on; default: "{TEXT}"')] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write every operation to this file.")
-    ] = None,
 ):
     """List every operation that a rule acts on, by layer, and what has no rule."""
     with mendable():
-        check_files(json=json_file)
         if text is not None:
             check_sentence(text)
         with loading("the model"):
@@ -45,12 +55,11 @@ def plan(
                 else classifier.tokenizer([text or TEXT], return_tensors="pt")
             )
             found = planning.plan(classifier.model, inputs, composite)
-    if json_file:  # before anything is printed, which a reader may stop
-        with mendable(f"--json {json_file}"):
-            json_file.write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
-    console.print(str(found), markup=False, highlight=False, soft_wrap=True)
-    if json_file:
-        console.print(f"wrote {json_file}", markup=False, soft_wrap=True)
+    answer(**asdict(found))
+    whole, short = (
+        Text(x, no_wrap=True, overflow="ignore") for x in (str(found), planning.summary(found))
+    )
+    present([whole], [short])
     if found.refusal:
         with mendable():
             raise UnassignedOperation(found.refusal)

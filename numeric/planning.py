@@ -21,6 +21,7 @@ from numeric.fast.places import LAYER, Places
 from numeric.fast.propagation import Propagation
 from numeric.inputs import prepare
 
+MOST = 20  # lines of a summary
 UNKNOWN = "unknown"  # kind of a function that is in no table
 
 
@@ -74,6 +75,15 @@ def plan(
                 raise
             refusal = str(error)
     return Plan(type(model).__name__, composite.name, planner.planned, refusal)
+
+
+def summary(found: Plan) -> str:
+    """How many operations of each kind there are, and the rule of each kind."""
+    counts = Counter((op.kind, op.rule or "no rule") for op in found.operations)
+    lines = [f"{n:6}  {kind:14}  {rule}" for (kind, rule), n in counts.most_common(MOST)]
+    lacking = sum(op.rule is None for op in found.operations)
+    head = f"{found.model} by {found.composite}: {len(found.operations)} operations"
+    return "\n".join([head + f", {lacking} without a rule" * bool(lacking), *lines])
 
 
 class _Lines(Places):

@@ -1,5 +1,7 @@
 """`lrp-axioms audit` writes what the auditor shows; what a user can mend is one message."""
 
+import json
+
 import pytest
 
 from numeric.auditing.rounding import signed
@@ -8,11 +10,13 @@ from tests.test_audit_presentation import check_causes, check_layers, flat
 
 
 def test_the_command_writes_the_three_forms_of_one_audit(run, tmp_path):
-    html, data = tmp_path / "a.html", tmp_path / "a.json"
+    html = tmp_path / "a.html"
     text = "<script>alert(1)</script> & fine \x1b[31m \x9b2J \u202e"
-    code, out, err = run("audit", "embedded", text, "--html", html, "--json", data, "--worst", 3)
+    code, out, err = run("audit", "embedded", text, "--worst", 3, "--json")
     assert (code, err) == (0, "")
-    facts = program.strict_json(data)
+    facts = json.loads(out)
+    code, out, err = run("audit", "embedded", text, "--html", html, "--worst", 3, "--full")
+    assert (code, err) == (0, "")
     assert facts["input"] == text
     assert facts["forward_error"] < 1e-4
     assert len(facts["worst"]) == 3
@@ -44,7 +48,7 @@ def test_an_image_model_takes_a_pattern_or_a_file(run, vit, tmp_path):
     assert "a small fixed pattern of this program" in " ".join(out.split())
     assert "[CLS] 0,0 0,1 0,2 1,0" in out
     Image.new("L", (9, 7), 200).save(tmp_path / "grey.png")
-    code, out, _ = run("audit", vit, "--image", tmp_path / "grey.png")
+    code, out, _ = run("audit", vit, "--image", tmp_path / "grey.png", "--full")
     assert code == 0
     assert "grey.png" in flat(out)  # however long the path is
     assert "…" not in out

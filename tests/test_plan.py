@@ -1,5 +1,6 @@
 """A plan lists what the real pass does to a model, in order, and what has no rule."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from axioms.composites import ATTNLRP, CP_LRP, Composite
 from benchmarks.architectures.build import CAUSAL, build, inputs
 from numeric import attribute, plan
 from numeric.planning import UNKNOWN
-from tests import cases, program
+from tests import cases
 from tests.traces import assert_same, contains, snapshot
 
 SEQUENCE = "sequence classification"
@@ -177,16 +178,17 @@ def test_a_plan_of_what_is_not_there_is_refused():
         plan(model, {})
 
 
-def test_the_command_prints_layers_and_writes_all_operations(run, tmp_path):
-    data = tmp_path / "plan.json"
-    code, out, err = run("plan", "embedded", "--method", "cp-lrp", "--json", data)
+def test_the_command_prints_layers_and_all_operations_as_data(run):
+    code, out, err = run("plan", "embedded", "--method", "cp-lrp", "--json")
     assert (code, err) == (0, "")
-    facts = program.strict_json(data)
+    facts = json.loads(out)
     assert facts["composite"] == "cp-lrp"
     assert sum(op["layer"] == 11 for op in facts["operations"]) == len(LAYER)
+    out = run("plan", "embedded", "--method", "cp-lrp", "--full")[1]
     assert "layers 0 to 11 of bert.encoder.layer" in out
-    assert len(out.splitlines()) < 40  # a screen
-    assert run("plan", "embedded", "--composite", "cp-lrp", "--text", "a film")[1] in out
+    assert len(out.splitlines()) < 40
+    assert run("plan", "embedded", "--composite", "cp-lrp", "--text", "a film", "--full")[1] == out
+    assert "    12  softmax         constant" in run("plan", "embedded", "--method", "cp-lrp")[1]
 
 
 def test_the_command_says_what_has_no_rule_and_fails(run, monkeypatch):
@@ -195,7 +197,7 @@ def test_the_command_says_what_has_no_rule_and_fails(run, monkeypatch):
     loaded = models.load()
     with_odd_layer(loaded.model, 0)
     monkeypatch.setattr(models, "load", lambda *_: loaded)
-    code, out, err = run("plan", "embedded")
+    code, out, err = run("plan", "embedded", "--full")
     assert code == 2
     assert "unknown     no rule" in out
     contains(err, "error: BertForSequenceClassification calls functions that have no", "cumprod")

@@ -1,5 +1,6 @@
 """An audit for the terminal: a ledger that adds up as printed, its worst lines, its verdicts."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
@@ -13,6 +14,8 @@ from numeric.auditing.rounding import adding_up, balance, signed
 
 MOST_TOKENS = 40  # longer inputs are coloured only; their numbers are in the other forms
 MOST_PLACES = 2
+MOST_CAUSES = 5  # in a summary
+MOST_REFUTED = 2
 BAR = 20
 STYLES = {"proved": "green", "refuted": "bold red", "bounded": "yellow", "open": "magenta"}
 
@@ -27,6 +30,28 @@ def terminal(facts: Mapping) -> Iterator[RenderableType]:
     yield from _worst(facts)
     yield from _verdicts(facts)
     yield from _structure(facts)
+
+
+def summary(facts: Mapping) -> Iterator[RenderableType]:
+    """What fits a screen: the residual by cause, what is refuted, and the count of verdicts."""
+    grid = _grid()
+    rows = _rows(facts)
+    for name in ("model", "input", "rules", facts["explains"], "logit", "residual"):
+        grid.add_row(Text(name, style="dim"), Text(rows[name], no_wrap=True, overflow="ellipsis"))
+    yield grid
+    tokens, relevance = (
+        [entry[key] for entry in facts["tokens"]] for key in ("token", "relevance")
+    )
+    words, *_ = render.terminal(tokens, relevance)
+    words.no_wrap, words.overflow = True, "ellipsis"
+    yield words
+    yield from _causes(facts, MOST_CAUSES)
+    counts = Counter(verdict["verdict"] for verdict in facts["verdicts"])
+    said = ", ".join(f"{n} {name}" for name, n in counts.most_common())
+    yield Text(f"Verdicts: {said}", style="bold")
+    refuted = [v["statement"] for v in facts["verdicts"] if v["verdict"] == "refuted"]
+    for statement in refuted[:MOST_REFUTED]:
+        yield Text(f"refuted: {statement}", no_wrap=True, overflow="ellipsis")
 
 
 def _heading(text):
@@ -49,9 +74,9 @@ def _grid():
     return grid
 
 
-def _header(facts):
+def _rows(facts):
     error = facts["forward_error"]
-    rows = {
+    return {
         "model": f"{facts['model']['name']} ({facts['model']['class']})",
         "input": facts["input"],
         "rules": f"{facts['composite']['name']}, epsilon {facts['epsilon']:g}",
@@ -61,7 +86,10 @@ def _header(facts):
         "capture": f"the graph gives the model's logits to {error:.1e}, in float64",
         "seconds": ", ".join(f"{name} {s:.1f}" for name, s in facts["seconds"].items()),
     }
-    rows |= {f"note {n}": note for n, note in enumerate(facts["notes"], 1)}
+
+
+def _header(facts):
+    rows = _rows(facts) | {f"note {n}": note for n, note in enumerate(facts["notes"], 1)}
     grid = _grid()
     for name, value in rows.items():
         grid.add_row(Text(name, style="dim"), Text(value))
@@ -81,18 +109,23 @@ def _tokens(facts):
         yield Text(f"{len(tokens)} positions: their numbers are in --json and --html.")
 
 
-def _causes(facts):
+def _causes(facts, most=None):
+    """All causes and their sum; or the first ``most`` that can be seen in four digits."""
     causes, total = facts["causes"], facts["residual"]
     shown = adding_up(list(causes.values()), total)
     table = _table(("logits", "right"), ("", "left"), ("cause", "left"))
     top = max(map(abs, causes.values()), default=0.0) or 1.0
-    for (cause, amount), number in zip(causes.items(), shown, strict=True):
+    rows = list(zip(causes.items(), shown, strict=True))
+    if most is not None:
+        rows = [row for row in rows if row[1] != signed(0)][:most]
+    for (cause, amount), number in rows:
         bar = ("█" if amount > 0 else "░") * round(BAR * abs(amount) / top)
         said = Text.assemble((cause, "bold"), f": {MEANINGS[cause]}")
         if number == signed(0) and amount:
             said.append(f" ({amount:.1e})")
         table.add_row(number, bar, said)
-    table.add_row(signed(total), "", Text("residual", style="bold"))
+    if most is None:
+        table.add_row(signed(total), "", Text("residual", style="bold"))
     yield _heading("The residual by cause: positive is absorbed, negative is made")
     yield table
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from types import MappingProxyType
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 
 LRP = "numeric.methods.lrp:lrp"
 ONE_PASS = "1 forward and 1 backward pass"
-BY_RULES = "a rule for every operation (`lrp-axioms plan`)"
+BY_RULES = "a rule for every operation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,65 +67,63 @@ def by_rules(composite: Composite) -> Method:
     )
 
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {
-        each.name: each
-        for each in (
-            Method(
-                name="attnlrp",
-                home=LRP,
-                composite=ATTNLRP,
-                needs=BY_RULES,
-                cost=ONE_PASS,
-                conserves="no: softmaxes, biases and shifts of norms absorb relevance",
-                source="Achtibat et al. 2024, arXiv 2402.05602",
-            ),
-            Method(
-                name="cp-lrp",
-                home=LRP,
-                composite=CP_LRP,
-                needs=BY_RULES,
-                cost=ONE_PASS,
-                conserves="but for biases and shifts of norms",
-                source="Ali et al. 2022, arXiv 2202.07304",
-            ),
-            Method(
-                name="gradient-x-input",
-                home=LRP,
-                composite=GRADIENT_X_INPUT,
-                defaults={"share": "word"},
-                needs=BY_RULES,
-                cost=ONE_PASS,
-                conserves="no",
-                source="Shrikumar et al. 2016, arXiv 1605.01713",
-            ),
-            Method(
-                name="integrated-gradients",
-                home="numeric.methods.integrated_gradients:integrated_gradients",
-                needs="a model that takes embeddings in place of ids",
-                cost="32 forward and backward passes (option steps)",
-                conserves="the logit minus that of the baseline, but for the completeness gap",
-                source="Sundararajan et al. 2017, arXiv 1703.01365",
-            ),
-            Method(
-                name="attention-rollout",
-                home="numeric.methods.rollout:attention_rollout",
-                needs="square attention weights of every layer",
-                cost="1 forward pass",
-                conserves="no: shares of attention, which are not logits and add up to 1",
-                source="Abnar and Zuidema 2020, arXiv 2005.00928",
-            ),
-            Method(
-                name="loo",
-                home="numeric.methods.loo:leave_one_out",
-                needs="a text of at least two tokens",
-                cost="1 forward pass per token, and 1 of the whole text",
-                conserves="no: each is the change of the logit without one token",
-                source="Li et al. 2016, arXiv 1612.08220",
-            ),
-        )
-    }
-)
+METHODS: dict[str, Method] = {
+    each.name: each
+    for each in (
+        Method(
+            name="attnlrp",
+            home=LRP,
+            composite=ATTNLRP,
+            needs=BY_RULES,
+            cost=ONE_PASS,
+            conserves="no: softmaxes, biases and shifts of norms absorb relevance",
+            source="Achtibat et al. 2024, arXiv 2402.05602",
+        ),
+        Method(
+            name="cp-lrp",
+            home=LRP,
+            composite=CP_LRP,
+            needs=BY_RULES,
+            cost=ONE_PASS,
+            conserves="but for biases and shifts of norms",
+            source="Ali et al. 2022, arXiv 2202.07304",
+        ),
+        Method(
+            name="gradient-x-input",
+            home=LRP,
+            composite=GRADIENT_X_INPUT,
+            defaults={"share": "word"},
+            needs=BY_RULES,
+            cost=ONE_PASS,
+            conserves="no",
+            source="Shrikumar et al. 2016, arXiv 1605.01713",
+        ),
+        Method(
+            name="integrated-gradients",
+            home="numeric.methods.integrated_gradients:integrated_gradients",
+            needs="embeddings in place of ids",
+            cost="32 forward and backward passes (option steps)",
+            conserves="the logit minus that of the baseline, but for the completeness gap",
+            source="Sundararajan et al. 2017, arXiv 1703.01365",
+        ),
+        Method(
+            name="attention-rollout",
+            home="numeric.methods.rollout:attention_rollout",
+            needs="square attention weights of every layer",
+            cost="1 forward pass",
+            conserves="no: shares of attention, which are not logits and add up to 1",
+            source="Abnar and Zuidema 2020, arXiv 2005.00928",
+        ),
+        Method(
+            name="loo",
+            home="numeric.methods.loo:leave_one_out",
+            needs="two tokens or more",
+            cost="1 forward pass per token, and 1 of the whole text",
+            conserves="no: each is the change of the logit without one token",
+            source="Li et al. 2016, arXiv 1612.08220",
+        ),
+    )
+}
 
 
 def table(methods: Mapping[str, Method] = METHODS) -> str:

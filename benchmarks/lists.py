@@ -1,0 +1,50 @@
+"""``lrp-axioms methods`` and ``vocabulary``: what can be asked of this program, and of a model."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from benchmarks.console import asked, loading, mendable
+from benchmarks.names import MODELS
+from benchmarks.output import LINES, answer, completing, first_lines, present
+from numeric.methods.catalogue import METHODS
+
+
+def methods():
+    """List the attribution methods: what each costs, needs, and adds up to."""
+    columns = ("name", "cost", "needs", "conserves", "source")
+    if asked.json:
+        found = METHODS.values()
+        facts = [
+            {key: getattr(each, key) for key in columns} | {"options": each.options}
+            for each in found
+        ]
+        answer(methods=facts)
+    present(line for each in METHODS.values() for line in _about(each))
+
+
+def _about(method):
+    yield Text.assemble((method.name, "bold"), f": {method.source}")
+    yield Text(f"  {method.cost}; needs {method.needs}")
+    yield Text(f"  conserves: {method.conserves}")
+
+
+def vocabulary(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="'embedded', 'embedded-lm', a folder, or a Hub id.",
+            autocompletion=completing(MODELS),
+        ),
+    ] = "embedded",
+):
+    """Print the tokens that a model's tokenizer knows, in the order of their ids."""
+    with mendable(), loading("the tokenizer"):
+        from benchmarks import models
+
+        tokens = models.vocabulary(model)
+    answer(model=model, tokens=tokens)
+    head = Text(f"{model}: {len(tokens)} tokens", style="bold")
+    words = Text("  ".join(tokens))
+    present([head, words], [head, first_lines(words, LINES - 4)])
