@@ -11,6 +11,7 @@ import pytest
 import numeric
 from axioms.meanings import MEANINGS
 from tests.test_prove import FILES, claims
+from website.pictures import COLUMNS, heat_map
 from website.reference import listed
 
 ROOT = Path(__file__).parents[1]
@@ -76,3 +77,13 @@ def test_fields_of_a_docstring_become_a_list_and_prose_does_not():
     assert (
         listed("One thing is: another.\nRaises E: if") == "One thing is: another.\n\nRaises E: if"
     )
+
+
+def test_the_heat_map_of_the_readme_has_a_number_for_every_token_and_method():
+    (axes,) = heat_map().axes
+    tokens = [label.get_text() for label in axes.get_yticklabels()]
+    assert tokens == ["[CLS]", "not", "a", "bad", "film", "[SEP]"]
+    numbers = [float(cell.get_text()) for cell in axes.texts]
+    assert len(numbers) == len(COLUMNS) * len(tokens)
+    rollout = numbers[-len(tokens) :]
+    assert sum(rollout) == pytest.approx(1, abs=0.005 * len(tokens))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-from axioms.prove import prove
 from website import notebooks, reference, theorems
+from website.theorems import decided
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = {
@@ -29,7 +29,7 @@ def made():
     """Path and content of every page, and picture, that is not in ``docs``."""
     for source, path in COPIED.items():
         yield path, (ROOT / source).read_text("utf-8")
-    yield "THEOREMS.md", theorems.page(prove())
+    yield "THEOREMS.md", theorems.page(decided())
     for name, text in reference.pages():
         yield f"reference/{name}.md", text
     found = {name: (text, pictures) for name, text, pictures in notebooks.pages()}

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cache
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -11,7 +12,7 @@ from latex2mathml.converter import convert
 from axioms.derivations import of_theorem
 from axioms.formulas import pieces
 from axioms.meanings import MEANINGS
-from axioms.prove import ROOT, Verdict
+from axioms.prove import ROOT, Verdict, prove
 from axioms.show import formula_latex
 
 INTRODUCTION = """# Theorems
@@ -22,6 +23,12 @@ symbols, and *refuted* by an exact counterexample. `lrp-axioms prove` decides th
 `lrp-axioms prove --show 10 --latex` prints one theorem for a paper. [PROOFS.md](PROOFS.md) says
 more.
 """
+
+
+@cache
+def decided() -> list[Verdict]:
+    """The verdict of every statement, once per process: `mkdocs serve` builds many times."""
+    return prove()
 
 
 def page(verdicts: Sequence[Verdict]) -> str:
