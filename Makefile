@@ -48,8 +48,8 @@ lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# Ratios of time and memory against benchmarks/baseline.json, on an idle machine, for more than
-# an hour and a half.  Parts alone: make bench ARGS="-k sweep"
+# Ratios of time and memory against benchmarks/baseline.json, on an idle machine, for about
+# two hours.  Parts alone: make bench ARGS="-k sweep"
 bench: $(SETUP)
 	$(BIN)/python -m pytest benchmarks --benchmark-enable $(ARGS)
 
