@@ -47,6 +47,7 @@ test-fast: lint
 lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 # Ratios of time and memory against benchmarks/baseline.json, on an idle machine, for about
 # two hours.  Parts alone: make bench ARGS="-k sweep"

@@ -1,6 +1,6 @@
 """Which propagation rule handles which operation, in which layer."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from axioms import kinds
@@ -34,7 +34,7 @@ class Composite:
     layers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     modules: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         tables = [("rules", self.rules)]
         tables += [(f"layers[{layer}]", table) for layer, table in self.layers.items()]
         tables += [(f"modules[{path!r}]", table) for path, table in self.modules.items()]
@@ -53,7 +53,8 @@ class Composite:
 
     def rule(self, kind: str, *, layer: int | None = None, module: str = "") -> str | None:
         """The rule of one operation, or None if there is none; the closest override wins."""
-        for table in (self.modules.get(module, {}), self.layers.get(layer, {}), self.rules):
+        of_layer = {} if layer is None else self.layers.get(layer, {})
+        for table in (self.modules.get(module, {}), of_layer, self.rules):
             if kind in table:
                 return table[kind]
         return None
@@ -74,9 +75,14 @@ class Composite:
         ]
         if orphans:
             raise UnassignedOperation(self._explain(orphans, known, total=len(operations)))
-        return rules
+        return [rule for rule in rules if rule is not None]  # which is all of them
 
-    def _explain(self, orphans, known, total):
+    def _explain(
+        self,
+        orphans: Sequence[tuple[Operation, str | None]],
+        known: Collection[tuple[str, str]] | None,
+        total: int,
+    ) -> str:
         head = (
             f"composite {self.name!r} has no rule for {len(orphans)} of {total} "
             "relevance-carrying operations:"
@@ -128,7 +134,7 @@ BYPASS = {
 }
 """The attention step as in CP-LRP (Ali et al., 2022): no relevance passes the softmax."""
 
-CP_LRP = Composite("cp-lrp", ATTNLRP.rules | BYPASS)
+CP_LRP = Composite("cp-lrp", {**ATTNLRP.rules, **BYPASS})
 """AttnLRP with the value-only attention step in every layer."""
 
 GRADIENT_X_INPUT = Composite("gradient-x-input", dict.fromkeys(RULES, kinds.GRADIENT))

@@ -2,8 +2,25 @@
 
 from importlib import import_module
 
+TYPE_CHECKING = False  # for type checkers, which take it for true; to load typing takes time
+if TYPE_CHECKING:
+    from numeric.attribution import (
+        attribute,
+        attribute_each,
+        explain,
+        propagation,
+    )
+    from numeric.auditing.audit import Audit, audit
+    from numeric.auditing.testing import assert_conserves
+    from numeric.compiling import compiled
+    from numeric.evaluation.faithfulness import evaluate
+    from numeric.generation.explaining import explain_generation
+    from numeric.layer_mixes import sweep
+    from numeric.planning import plan
+    from numeric.result import Attribution
+
 _HOME = {
-    "Attribution": "numeric.attribution",
+    "Attribution": "numeric.result",
     "attribute": "numeric.attribution",
     "attribute_each": "numeric.attribution",
     "Audit": "numeric.auditing.audit",
@@ -17,11 +34,27 @@ _HOME = {
     "propagation": "numeric.attribution",
     "sweep": "numeric.layer_mixes",
 }
-__all__ = list(_HOME)
+__all__ = [
+    "Attribution",
+    "Audit",
+    "assert_conserves",
+    "attribute",
+    "attribute_each",
+    "audit",
+    "compiled",
+    "evaluate",
+    "explain",
+    "explain_generation",
+    "plan",
+    "propagation",
+    "sweep",
+]
 
 
-def __getattr__(name):
-    # Lazily, so that the NumPy reference can be imported without PyTorch.
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # or no name would be unknown
+
+    def __getattr__(name):
+        # Lazily, so that the NumPy reference can be imported without PyTorch.
+        if name in _HOME:
+            return getattr(import_module(_HOME[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

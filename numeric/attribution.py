@@ -3,19 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
-from numeric.batches import made
+from numeric.batches import Batch, made
 from numeric.fast import packed, scope
 from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.inputs import Modules, check_code, prepare
 from numeric.methods.catalogue import METHODS, Method, by_rules
-from numeric.readout import Readout
+from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean
 from numeric.targets import Target
@@ -28,7 +29,7 @@ def attribute(
     target: int | Sequence[int] | Tensor | Target | None = None,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
-    **options,
+    **options: Any,
 ) -> Attribution:
     """How much each token, or position of an image, contributes to one logit of a model.
 
@@ -62,9 +63,9 @@ def attribute_each(
     inputs: Mapping[str, Tensor],
     method: str | Composite = "attnlrp",
     *,
-    targets: Sequence,
+    targets: Sequence[Any],
     tokenizer: PreTrainedTokenizerBase | None = None,
-    **options,
+    **options: Any,
 ) -> list[Attribution]:
     """``attribute`` for each of ``targets``, which share what forward passes they can.
 
@@ -80,12 +81,17 @@ def attribute_each(
     return [replace(each, tokens=names) for each in found]
 
 
-def _tokens(model, tokenizer, inputs) -> tuple[tuple[str | None, ...], ...]:
+def _tokens(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, inputs: Mapping[str, Tensor]
+) -> tuple[tuple[str | None, ...], ...]:
     """The name of every token of every text, None at padding."""
     batch = made(model, inputs)
     if not batch.texts:
         raise ValueError("tokenizer names the tokens of texts, and inputs has none; leave it out")
-    name = lambda x: tokenizer.convert_ids_to_tokens(x) or str(x)
+
+    def name(x: int) -> str:
+        return str(tokenizer.convert_ids_to_tokens(x) or x)
+
     rows = zip(torch.cat(batch.texts, dim=1).tolist(), batch.present.tolist(), strict=True)
     return tuple(
         tuple(name(x) if present == 1 else None for x, present in zip(ids, mask, strict=True))
@@ -100,7 +106,7 @@ def explain(
     *,
     method: str | Composite = "attnlrp",
     target: int | Sequence[int] | Tensor | Target | None = None,
-    **options,
+    **options: Any,
 ) -> Attribution:
     """``attribute`` for texts, with their tokens beside the relevance (``Attribution.tokens``).
 
@@ -126,7 +132,14 @@ def explain(
 
 
 def explained(
-    model, inputs, targets, name: str, run: Callable, used: dict, *, modules: Modules | None = None
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    targets: Sequence[Any],
+    name: str,
+    run: Callable[..., Any],
+    used: dict[str, Any],
+    *,
+    modules: Modules | None = None,
 ) -> list[Attribution]:
     """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
 
@@ -139,7 +152,9 @@ def explained(
             return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
 
 
-def _checked(model, batch, name, used, found) -> Attribution:
+def _checked(
+    model: PreTrainedModel, batch: Batch, name: str, used: dict[str, Any], found: Found
+) -> Attribution:
     relevance, chosen, logit, details = found
     wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
     if wrong:
@@ -150,7 +165,7 @@ def _checked(model, batch, name, used, found) -> Attribution:
     if batch.input_ids is not None:
         relevance = relevance * (batch.present == 1)
     residual = logit - relevance.sum(dim=1)
-    inside = details.pop("inside", {})
+    inside: Any = details.pop("inside", {})  # which is no tensor, but has some
     return Attribution(relevance, chosen, logit, residual, name, used, details, inside)
 
 
@@ -196,7 +211,9 @@ def composite_of(method: str | Composite, share: str | None) -> tuple[str, Compo
     return found.name, found.composite, own if share is None else share
 
 
-def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, dict]:
+def resolve(
+    method: str | Composite, options: Mapping[str, Any]
+) -> tuple[str, Callable[..., Any], dict[str, Any]]:
     """The method's name, its function with all options bound, and those options.
 
     Raises ValueError for an unknown method and TypeError for an unknown option.
@@ -217,7 +234,7 @@ def resolve(method: str | Composite, options: Mapping) -> tuple[str, Callable, d
             f"method {found.name!r} has no option {', '.join(map(repr, unknown))}; it has "
             f"{known}{of}{did_you_mean(unknown, defaults)}"
         )
-    used = defaults | options
+    used = {**defaults, **options}
     return found.name, partial(found.run, **used), used
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from torch import Tensor
 
 from numeric import render
-from numeric.attribution import Attribution
+from numeric.result import Attribution
 
 CELL = 5  # characters, of which four are a number
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -36,7 +36,7 @@ class Attribution:
     logit: Tensor
     residual: Tensor
     method: str
-    options: dict
+    options: dict[str, Any]
     details: dict[str, Tensor]
     inside: dict[str, Tensor] = field(default_factory=dict)
     tokens: tuple[tuple[str | None, ...], ...] | None = None
@@ -73,29 +73,24 @@ class Attribution:
         Tensors come back on the CPU.  Raises TypeError for an option that is neither data nor a
         tensor.
         """
-        tensors = {name: getattr(self, name) for name in TENSORS}
+        tensors: dict[str, Tensor] = {name: getattr(self, name) for name in TENSORS}
         for group in (*GROUPS, "options"):
             named = getattr(self, group).items()
             tensors |= {f"{group}/{key}": x for key, x in named if isinstance(x, Tensor)}
         plain = {key: x for key, x in self.options.items() if not isinstance(x, Tensor)}
-        facts = {group: list(getattr(self, group)) for group in GROUPS}
-        facts |= {"method": self.method, "options": plain, "tokens": self.tokens}
+        facts: dict[str, Any] = {"method": self.method, "options": plain, "tokens": self.tokens}
+        facts |= {group: list(getattr(self, group)) for group in GROUPS}
         stored.write(path, "attribution", tensors, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> "Attribution":
         """What ``save`` wrote.  Raises ValueError for any other file."""
         tensors, facts = stored.read(path, "attribution")
-        of_options = {
-            key.removeprefix("options/"): x
-            for key, x in tensors.items()
-            if key.startswith("options/")
-        }
-        tokens = facts["tokens"]
-        return cls(
-            **{name: tensors[name] for name in TENSORS},
-            **{group: {key: tensors[f"{group}/{key}"] for key in facts[group]} for group in GROUPS},
-            method=facts["method"],
-            options=facts["options"] | of_options,
-            tokens=tokens and tuple(map(tuple, tokens)),
-        )
+        given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
+        for group in GROUPS:
+            given[group] = {key: tensors[f"{group}/{key}"] for key in facts[group]}
+        of_options = [key for key in tensors if key.startswith("options/")]
+        options = {key.removeprefix("options/"): tensors[key] for key in of_options}
+        tokens = facts["tokens"] and tuple(map(tuple, facts["tokens"]))
+        options = facts["options"] | options
+        return cls(**given, method=facts["method"], options=options, tokens=tokens)

@@ -4,12 +4,15 @@ import difflib
 from collections.abc import Iterable
 
 
-def did_you_mean(given: Iterable, known: Iterable[str], *, alike: float = 0.6) -> str:
+def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float = 0.6) -> str:
     """The names in ``known`` that are closest to those ``given``: "; did you mean 'cp-lrp'?".
 
     Empty where none is ``alike`` enough, from 0 to 1.  Upper and lower case are one.
     """
     names = {name.lower(): name for name in known}
-    close = lambda word: difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=alike)
-    meant = dict.fromkeys(repr(names[found]) for word in given for found in close(word))
+    meant = dict.fromkeys(
+        repr(names[found])
+        for word in given
+        for found in difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=alike)
+    )
     return f"; did you mean {', '.join(meant)}?" if meant else ""

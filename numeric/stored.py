@@ -3,19 +3,22 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NoReturn
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 
-def write(path: str | Path, what: str, tensors: Mapping[str, Tensor], facts: Mapping) -> None:
+def write(
+    path: str | Path, what: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
+) -> None:
     """Writes ``tensors``, and ``facts`` that JSON can hold, as a file of kind ``what``.
 
     Raises TypeError for any other fact, before anything is written.
     """
 
-    def refuse(value):
+    def refuse(value: object) -> NoReturn:
         raise TypeError(
             f"{path}: {value!r} ({type(value).__name__}) cannot be saved; pass options that are "
             "texts, numbers, lists or tensors"
@@ -26,7 +29,7 @@ def write(path: str | Path, what: str, tensors: Mapping[str, Tensor], facts: Map
     Path(path).write_bytes(save(own, about))
 
 
-def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict]:
+def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and facts that ``write`` put there.  Raises ValueError for any other file."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -40,5 +43,5 @@ def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict]:
     return tensors, json.loads(about["facts"])
 
 
-def _format(what):
+def _format(what: str) -> str:
     return f"lrp-axioms {what} 1"

@@ -13,9 +13,11 @@ in it, so that a sum of many costs one backward pass:
 Columns are those of the batch, from 0; negative ones count from the last token that is no padding.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from numbers import Real
+from operator import add
 
 import torch
 from torch import Tensor
@@ -23,6 +25,8 @@ from torch import Tensor
 OWN = "own"
 """In place of a label: the token that follows in the text itself."""
 Numbers = int | tuple[int, ...] | None  # one for all examples, or one per example
+Columns = int | Sequence[int] | Tensor | None  # as a user gives them
+Label = Columns | str
 
 
 @dataclass(frozen=True)
@@ -49,27 +53,27 @@ class Target:
 
     terms: tuple[Term, ...]
 
-    def __add__(self, other):
+    def __add__(self, other: "Target") -> "Target":
         return Target(self.terms + other.terms) if isinstance(other, Target) else NotImplemented
 
-    def __radd__(self, other):  # of sum(), which starts at 0
+    def __radd__(self, other: object) -> "Target":  # of sum(), which starts at 0
         return self if other == 0 else NotImplemented
 
-    def __mul__(self, factor):
+    def __mul__(self, factor: float) -> "Target":
         if not isinstance(factor, Real):
             return NotImplemented
         return Target(tuple(replace(x, weight=x.weight * factor) for x in self.terms))
 
     __rmul__ = __mul__
 
-    def __neg__(self):
+    def __neg__(self) -> "Target":
         return self * -1
 
-    def __sub__(self, other):
+    def __sub__(self, other: "Target") -> "Target":
         return self + -other if isinstance(other, Target) else NotImplemented
 
 
-def logit(label=None, *, at=None, of: str | None = None) -> Target:
+def logit(label: Label = None, *, at: Columns = None, of: str | None = None) -> Target:
     """The logit of a label, by default of the predicted one; the label and ``at`` as in ``Term``.
 
     Both may have one entry per example.  ``at`` is, by default, the last token of a causal language
@@ -80,7 +84,7 @@ def logit(label=None, *, at=None, of: str | None = None) -> Target:
     return Target((Term(OWN if own else _numbers("label", label), _numbers("at", at), of),))
 
 
-def log_probability(label=None, *, at=None, of: str | None = None) -> Target:
+def log_probability(label: Label = None, *, at: Columns = None, of: str | None = None) -> Target:
     """The logarithm of the softmax of the logits at a label; arguments as of ``logit``.
 
     It is the logit minus the logarithm of the sum of all exponentials.  Its gradient at the logits
@@ -104,10 +108,12 @@ def span(first: int, end: int | None = None, *, each: Callable[..., Target] = lo
             f"span({first!r}, {end!r}): pass the first column, at least 1, because nothing "
             "precedes column 0, and the one behind the last; or a negative one, such as span(-3)"
         )
-    return sum(each(OWN, at=column - 1) for column in range(first, last))
+    return reduce(add, (each(OWN, at=column - 1) for column in range(first, last)))
 
 
-def answer(first=None, last=None, *, each: Callable[..., Target] = logit) -> Target:
+def answer(
+    first: Columns = None, last: Columns = None, *, each: Callable[..., Target] = logit
+) -> Target:
     """What speaks for an answer from token ``first`` to ``last``: the sum of both ends.
 
     By default the predicted ends: of each the likeliest token that is no padding.
@@ -115,7 +121,7 @@ def answer(first=None, last=None, *, each: Callable[..., Target] = logit) -> Tar
     return each(first, of="start") + each(last, of="end")
 
 
-def _numbers(name, value):
+def _numbers(name: str, value: object) -> Numbers:
     if value is None:
         return None
     if not _is_row(found := _tensor(value)):
@@ -123,7 +129,7 @@ def _numbers(name, value):
     return tuple(found.tolist()) if found.ndim else int(found)
 
 
-def _tensor(value):
+def _tensor(value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value
     try:
@@ -138,12 +144,12 @@ def _is_row(x: Tensor) -> bool:
     return whole and x.ndim <= 1
 
 
-def problems(targets: Sequence, size: int) -> list[str]:
+def problems(targets: Sequence[object], size: int) -> list[str]:
     """What is wrong with ``targets`` for any model, and ``size`` examples."""
     return list(dict.fromkeys(x for target in targets for x in _problems(target, size)))
 
 
-def _problems(target, size):
+def _problems(target: object, size: int) -> Iterator[str]:
     terms = target.terms if isinstance(target, Target) else ()
     if target is not None and not terms:
         row = _tensor(target)
@@ -158,7 +164,7 @@ def _problems(target, size):
                 yield f"{name} has {len(x)} entries for {size} examples; pass one per example"
 
 
-def terms(target) -> tuple[Term, ...]:
+def terms(target: Label | Target) -> tuple[Term, ...]:
     """Those of a target without ``problems``; none if it is None, the default of each head."""
     if target is None or isinstance(target, Target):
         return () if target is None else target.terms

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import numeric
+
 ROOT = Path(__file__).resolve().parent.parent
 
 FORBIDDEN = {
@@ -91,6 +93,14 @@ def test_no_module_imports_itself_by_way_of_others():
     files["benchmarks.experiment"] += "\nfrom benchmarks import figures"
     with pytest.raises(CycleError):
         in_order(files, whole=["benchmarks.table1"])
+
+
+def test_what_type_checkers_read_of_numeric_is_what_is_imported():
+    body = ast.parse(FILES["numeric"].read_text(encoding="utf-8")).body
+    block, _ = [x for x in body if isinstance(x, ast.If)]
+    typed = {name.name: each.module for each in block.body for name in each.names}
+    assert typed == numeric._HOME
+    assert set(numeric.__all__) == set(typed)
 
 
 OPTIONAL = {"numeric.tools.captum", "numeric.tools.inseq"}  # which import these libraries

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 
@@ -35,23 +36,23 @@ class Method:
     conserves: str
     source: str
     composite: Composite | None = None
-    defaults: Mapping = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def run(self) -> Callable:
+    def run(self) -> Callable[..., Any]:
         """The function, with the rules bound to it."""
         module, _, name = self.home.partition(":")
-        found = getattr(import_module(module), name)
+        found: Callable[..., Any] = getattr(import_module(module), name)
         return found if self.composite is None else partial(found, composite=self.composite)
 
     @property
-    def options(self) -> dict:
+    def options(self) -> dict[str, Any]:
         """Name and default of every option."""
         function = getattr(self.run, "func", self.run)
         parameters = inspect.signature(function).parameters.values()
         named = {x.name: x.default for x in parameters if x.kind is x.KEYWORD_ONLY}
         named.pop("composite", None)
-        return named | self.defaults
+        return {**named, **self.defaults}
 
 
 def by_rules(composite: Composite) -> Method:

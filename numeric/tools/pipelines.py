@@ -8,9 +8,10 @@ from transformers import Pipeline
 from transformers.utils.chat_template_utils import Chat
 
 from axioms.composites import Composite
-from numeric.attribution import Attribution, attribute_each
+from numeric.attribution import attribute_each
 from numeric.generation.explaining import explain_generation
 from numeric.generation.result import Generation
+from numeric.result import Attribution
 from numeric.targets import Target, logit
 
 
