@@ -73,13 +73,13 @@ def audited(model, inputs):
 PAIR = (logit([0, 2]) - logit(1), log_probability(1))
 
 
-def several(model, inputs, make=None, targets=PAIR):
+def several(model, inputs, make=None, targets=PAIR, method="attnlrp"):
     """Maps of several targets, of ``model`` or of a head that ``make`` puts on its config."""
     if make is not None:
         torch.manual_seed(0)
         config = type(model.config)(**model.config.to_dict() | {"num_labels": 2})
         model = make(config).double().eval().to(model.device)
-    found = attribute_each(model, inputs, targets=targets)
+    found = attribute_each(model, inputs, method, targets=targets)
     return [x for each in found for x in (each.relevance, each.target, each.logit)]
 
 
@@ -165,7 +165,12 @@ BY_FAMILY |= {
     # Padding on its left makes stock eager LLaMA NaN.
     "llama": without(*OF_ENCODERS, "attention-rollout", "attention-rollout of another class")
     | {"audit": audited, "written": written}
-    | {"next tokens": partial(several, make=LlamaForCausalLM, targets=[logit(7, at=-2), span(-2)])},
+    | {
+        "next tokens": partial(several, make=LlamaForCausalLM, targets=[logit(7, at=-2), span(-2)]),
+        "shared prefix": partial(
+            several, make=LlamaForCausalLM, targets=[logit(7, at=-3)], method="loo"
+        ),
+    },
     "vit": without(*OF_TEXT) | {"audit": audited},
 }
 REFUSED = {
