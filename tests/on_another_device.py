@@ -10,6 +10,7 @@ import warnings
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
+from unittest import mock
 
 import torch
 from transformers import BertForQuestionAnswering, LlamaForCausalLM
@@ -23,6 +24,7 @@ from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.fast.places import numbered_layers
 from numeric.inputs import prepare
+from numeric.methods import prefix
 from numeric.networks import positional_attention
 from numeric.targets import answer, log_probability, logit, span
 from tests import cases
@@ -81,6 +83,12 @@ def several(model, inputs, make=None, targets=PAIR, method="attnlrp"):
         model = make(config).double().eval().to(model.device)
     found = attribute_each(model, inputs, method, targets=targets)
     return [x for each in found for x in (each.relevance, each.target, each.logit)]
+
+
+def shared(model, inputs):
+    """Leave-One-Out of a language model, whose copies go on behind one prefix however short."""
+    with mock.patch.object(prefix, "least", return_value=1):
+        return several(model, inputs, LlamaForCausalLM, [logit(7, at=-3)], "loo")
 
 
 def written(model, _inputs):
@@ -167,9 +175,7 @@ BY_FAMILY |= {
     | {"audit": audited, "written": written}
     | {
         "next tokens": partial(several, make=LlamaForCausalLM, targets=[logit(7, at=-2), span(-2)]),
-        "shared prefix": partial(
-            several, make=LlamaForCausalLM, targets=[logit(7, at=-3)], method="loo"
-        ),
+        "shared prefix": shared,
     },
     "vit": without(*OF_TEXT) | {"audit": audited},
 }

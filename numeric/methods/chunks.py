@@ -25,12 +25,14 @@ def chunks(
     memory: int | str,
     device,
     on_cpu: int = ON_CPU,
+    least: int = 1,
 ) -> Iterator[Tensor]:
     """Copies that run together, the longest first.
 
     lengths: (copy,) tokens to run   need: (copy,) bytes, as by ``bytes_of_a_copy``
     At most ``batch_size`` copies, which together need at most ``memory`` bytes when all are
-    padded to the longest; "auto" is ``on_cpu`` there, and half of what is free on a GPU.
+    padded to the longest; "auto" is ``on_cpu`` there, and half of what is free on a GPU.  Copies
+    of like length, and further ones up to ``least`` tokens, where these fit.
     Raises ValueError for a budget or a ``batch_size`` below one copy.
     """
     if type(batch_size) is not int or batch_size < 1:
@@ -41,7 +43,7 @@ def chunks(
         longest = lengths[order[0]]
         fit = budget // max(1, int(need[order].max()))
         alike = int((lengths[order] >= (longest * ALIKE).clamp(max=longest - 1)).sum())
-        size = min(batch_size, max(1, fit), alike)
+        size = min(batch_size, max(1, fit), max(alike, least // int(longest)))
         yield order[:size]
         order = order[size:]
 

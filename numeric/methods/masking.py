@@ -91,10 +91,11 @@ def _parts(model, reads, plan, readout, **limits):
     lengths, start = plan["runs"], plan["start"]
     cached = start + lengths if reads is None else start
     rows = len(readout.columns()) if heads.keeps_rows(model) else None
+    least = prefix.least(limits["device"]) if reads is None else 1
     need = chunks.bytes_of_a_copy(model, lengths, keys=start + lengths, kept=cached, rows=rows)
     for end in plan["end"].unique().flip(0):
         own = (plan["end"] == end).nonzero()[:, 0]
-        for part in chunks.chunks(lengths[own], need[own], **limits):
+        for part in chunks.chunks(lengths[own], need[own], least=least, **limits):
             yield own[part]
 
 

@@ -17,6 +17,15 @@ OF_OTHER_CODE = (
 """What models raise that keep something else than keys and values."""
 
 
+ON_CPU, ELSEWHERE = 128, 8192
+"""Tokens of which fewer at a time take hardly less time; that of GPUs is assumed, not measured."""
+
+
+def least(device: torch.device) -> int:
+    """How many tokens of copies run together at least, and what has to be left out to gain."""
+    return ON_CPU if device.type == "cpu" else ELSEWHERE
+
+
 def shortened(model, batch: Batch, plan: dict, readout: Readout) -> DynamicCache | None:
     """Leaves out of ``plan`` what copies of a causal model share with their texts.
 
@@ -31,7 +40,8 @@ def shortened(model, batch: Batch, plan: dict, readout: Readout) -> DynamicCache
     blind = _first(plan["seen"]) > readout.rows.amin(dim=1)[where]
     first, read = _first(changed), readout.rows.amax(dim=1)[where]
     runs = read + 1 - first.minimum(read)
-    pays = (tokens - runs).sum() > tokens * (len(batch.attention_mask) + 4)
+    price = tokens * (len(batch.attention_mask) + 4) + least(batch.device)  # of what is run for it
+    pays = (tokens - runs).sum() > price
     cache = of_text(model, batch, readout) if pays or blind.any() else None
     if cache is None:
         return None
