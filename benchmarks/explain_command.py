@@ -15,7 +15,7 @@ from benchmarks.names import MODELS
 from benchmarks.output import answer, completing, note, present
 from numeric.methods.catalogue import METHODS
 
-WORDS = "[MODEL] TEXT..."
+WORDS = "[MODEL] TEXT"  # ..., says Typer
 
 
 def explain(
@@ -114,13 +114,20 @@ def explain(
 
 
 def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
-    """The model and the texts that a user names.  Raises ValueError for a model without a text."""
+    """The model and the texts that a user names, or ``default`` and one text.
+
+    Raises ValueError for a model without a text, and for several texts without a model.
+    """
     model, *texts = words
     if not texts:
         if model in MODELS or Path(model).is_dir():
             raise ValueError(f"{model!r} is a model; pass a text behind it")
         note(f"no model is given: {default} is used")
         model, texts = default, words
+    elif re.search(r"\s", model) and not Path(model).exists():
+        raise ValueError(
+            f"{model!r} is no model, and several texts need one before them: pass {default} first"
+        )
     if "-" in texts:
         if texts != ["-"]:
             raise ValueError("- stands for all texts, on standard input; pass no other text")

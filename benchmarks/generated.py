@@ -72,5 +72,5 @@ def _lines(found):
     for token, logit, row in zip(found.written, found.logit, found.relevance, strict=True):
         order = row.abs().argsort(descending=True).tolist()[:CAUSES]
         causes = ", ".join(f"{shown(found.tokens[n])} {row[n]:+.2f}" for n in order if row[n])
-        said = Text.assemble((shown(token), "bold"), f" {logit:+.2f}: most of it from {causes}")
+        said = Text.assemble((shown(token), "bold"), f" {logit:+.2f}; largest relevance: {causes}")
         yield first_lines(said, 1)

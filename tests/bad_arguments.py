@@ -10,7 +10,7 @@ COMMANDS = {
     "explian model film": "No such command 'explian'",
     "--colou": "No such option: --colou",
     # explain
-    "explain": "Missing argument '[MODEL] TEXT...'",
+    "explain": "Missing argument '[MODEL] TEXT'",
     "explain model": "'model' is a model; pass a text behind it",
     "explain embedded-lm --span 1:2": "'embedded-lm' is a model; pass a text behind it",
     "explain model ''": "no text in ''",
@@ -61,7 +61,8 @@ COMMANDS = {
     "explain embeded film": "unknown model 'embeded'; did you mean 'embedded'",
     "explain Embedded film": "unknown model 'Embedded'; did you mean 'embedded'",
     "explain textattack/bert-base-uncased-SST2 film": "did you mean 'textattack/bert-base-uncased-",
-    "explain 'a model' film": "model 'a model' could not be loaded",
+    "explain 'a fine film' film": "'a fine film' is no model...pass embedded first",
+    "audit 'a model'": "model 'a model' could not be loaded",
     "explain vit film": "Unrecognized configuration class",
     "explain model \udcff": "pass a sentence in UTF-8",
     # audit
