@@ -50,7 +50,8 @@ def pieces(text: str) -> Iterator[tuple[bool, str]]:
 
 def _end(tokens: list[str], at: int) -> int:
     """Where the longest balanced formula that begins at ``at`` ends; ``at`` if there is none."""
-    opened, end = [], at
+    opened: list[str] = []
+    end = at
     for n, token in enumerate(tokens[at:], start=at):
         if token in CLOSES and (not opened or opened.pop() != CLOSES[token]):
             break

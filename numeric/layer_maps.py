@@ -16,6 +16,7 @@ from numeric import render
 from numeric.result import Attribution
 
 CELL = 5  # characters, of which four are a number
+Cell = dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,7 @@ class LayerMap:
     tokens: tuple[str, ...]
     values: np.ndarray
 
-    def rows(self) -> Iterator[tuple[str, list[dict]]]:
+    def rows(self) -> Iterator[tuple[str, list[Cell]]]:
         """The cells of every token, what they show and its colour; then those of the sum."""
         colours = zip(*map(render.colours, self.values.T), strict=True)
         for token, values, row in zip(self.tokens, self.values, colours, strict=True):
@@ -40,7 +41,7 @@ class LayerMap:
         yield "sum", [_cell(value, (255, 255, 255)) for value in self.values.sum(axis=0)]
 
 
-def _cell(value, rgb):
+def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
     return {
         "shown": short(value),
         "value": f"{value:+.4f}",
@@ -64,11 +65,11 @@ def layer_maps(a: Attribution, tokens: Sequence[str], *, shifted: bool = False) 
     """
     stacks: dict[tuple[str, int], dict[str, Tensor]] = {}
     for path, relevance in a.inside.items():
-        where, number = re.fullmatch(r"(.*?)[.#](\d+)", path).groups()
+        where, _, number = re.split(r"([.#])(?=\d+$)", path)
         stacks.setdefault((where, relevance.numel()), {})[number] = relevance.flatten()
     maps = []
     for (where, length), columns in stacks.items():
-        names = list(map(str, range(length)))
+        names: Sequence[str] = [str(n) for n in range(length)]
         if length == len(tokens):
             names = ["(start)", *tokens[:-1]] if shifted and "decoder" in where else tokens
             columns = {"emb": a.relevance[0], **columns} if len(stacks) == 1 else columns
@@ -94,7 +95,7 @@ def tables(found: LayerMap, width: int) -> Iterator[Table]:
         yield _part(found, slice(start, start + step), names)
 
 
-def _part(found, columns, width):
+def _part(found: LayerMap, columns: slice, width: int) -> Table:
     table = Table(box=None, padding=0, header_style="dim")
     table.add_column("", overflow="fold", max_width=width)
     for name in found.columns[columns]:
@@ -104,6 +105,6 @@ def _part(found, columns, width):
     return table
 
 
-def _text(cell):
+def _text(cell: Cell) -> Text:
     style = f"black on {cell['background']}" + " underline" * bool(cell["sign"])
     return Text(" ").append(f"{cell['shown']:>4}", style)

@@ -3,7 +3,7 @@
 What speaks against it is also underlined, for eyes and printers without colour.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from numeric.layer_maps import LayerMap
     from numeric.result import Attribution
 
 PAGE = Environment(autoescape=True).from_string(
@@ -97,7 +98,12 @@ def terminal(tokens: Sequence[str], relevance: Sequence[float]) -> tuple[Text, T
 
 
 def html(
-    tokens: Sequence[str], relevance: Sequence[float], *, title: str, caption: str, maps=()
+    tokens: Sequence[str],
+    relevance: Sequence[float],
+    *,
+    title: str,
+    caption: str,
+    maps: Sequence["LayerMap"] = (),
 ) -> str:
     """A self-contained page, with ``maps`` of ``numeric.layer_maps``; tokens are escaped."""
     cells = [
@@ -129,7 +135,7 @@ def heat_maps(a: "Attribution", most: int) -> str:
     return CELLS.render(method=a.method, samples=samples, legend=legend, more=more)
 
 
-def _shaded(lines):
+def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
     """Transparent colours, so that letters keep the colour that the page gives them."""
     top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
     for position, token, value in lines:

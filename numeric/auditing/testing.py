@@ -1,7 +1,11 @@
 """For other people's test suites: an assertion that an explanation keeps what it explains."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from numbers import Real
+from typing import Any
+
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from axioms.composites import ATTNLRP, Composite
 from numeric.auditing.audit import Audit, audit
@@ -11,13 +15,13 @@ SHOWN = 5
 
 
 def assert_conserves(
-    model,
-    inputs,
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
     composite: Composite = ATTNLRP,
     *,
     tol: float = 1e-6,
     absorbing: Collection[str] = (),
-    **options,
+    **options: Any,
 ) -> Audit:
     """Asserts that words, positions and types receive the logit up to ``tol`` logits (Sec. 2.1).
 
@@ -43,7 +47,7 @@ def assert_conserves(
     return found
 
 
-def _explain(found, left, lost, tol):
+def _explain(found: Audit, left: Mapping[str, float], lost: float, tol: float) -> str:
     lines = [
         f"{found.model} under {found.composite.name} does not conserve: {lost:+.6g} of the logit "
         f"{found.logit:+.6g} reach no leaf (tol={tol:g})"

@@ -64,7 +64,7 @@ class Generation:
             logit=_added(self.logit, rows),
             residual=_added(self.residual, rows),
             tokens=tuple(texts),
-            source=len(numbers[: self.source].unique()),
+            source=len(set(numbers[: self.source].tolist())),
         )
 
     def save(self, path: str | Path) -> None:
@@ -76,7 +76,7 @@ class Generation:
     def load(cls, path: str | Path) -> "Generation":
         """What ``save`` wrote.  Raises ValueError for any other file."""
         tensors, facts = stored.read(path, "generation")
-        return cls(**tensors, **facts | {"tokens": tuple(facts["tokens"])})
+        return cls(**{**tensors, **facts, "tokens": tuple(facts["tokens"])})
 
     def terminal(self, width: int = 80) -> Iterable[RenderableType]:
         """A heat map for rich, in as many tables of at most ``width`` characters as it needs."""

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from transformers import PreTrainedTokenizerBase
+
 UNFINISHED = "\ufffd"
 """What a decoder gives for a character of which some bytes are still to come."""
 BEFORE = 4  # tokens that are decoded with each, because its text depends on what precedes it
@@ -17,15 +19,18 @@ UNITS = {
 """What begins a new unit; what is between two of them, such as a space, belongs to the next."""
 
 
-def pieces(tokenizer, ids: Sequence[int]) -> list[str]:
+def pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """The text of every token as it stands in the whole text, spaces included.
 
     Of a character of several tokens the last one has it, and the others have none.
     """
-    decode = lambda part: tokenizer.decode(
-        part, skip_special_tokens=False, clean_up_tokenization_spaces=False
-    )
-    found, read = [], 0
+
+    def decode(part: Sequence[int]) -> str:
+        options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+        return str(tokenizer.decode(list(part), **options))
+
+    found: list[str] = []
+    read = 0
     for n in range(len(ids)):
         start = max(0, read - BEFORE)
         text = decode(ids[start : n + 1])
@@ -45,7 +50,8 @@ def units(tokens: Sequence[str], by: str, cuts: Sequence[int] = ()) -> list[int]
     """
     if by not in UNITS:
         raise ValueError(f"by={by!r}: pass one of {', '.join(UNITS)}")
-    numbers, last = [], -1
+    numbers: list[int] = []
+    last = -1
     bounds = [0, *sorted({*cuts} - {0, len(tokens)}), len(tokens)]
     for start, end in pairwise(bounds):
         part = _units("".join(tokens[start:end]), tokens[start:end], UNITS[by])
@@ -54,7 +60,7 @@ def units(tokens: Sequence[str], by: str, cuts: Sequence[int] = ()) -> list[int]
     return numbers
 
 
-def _units(text, tokens, unit):
+def _units(text: str, tokens: Sequence[str], unit: re.Pattern[str]) -> list[int]:
     starts = [found.start() for found in unit.finditer(text)]
     begins = accumulate((len(token) for token in tokens), initial=0)
     found = []
