@@ -26,7 +26,8 @@ def test_a_pipeline_of_a_classifier_says_why_its_classes(tokenizer):
     order = model(**inputs).logits[0].argsort(descending=True)
     for x, label in zip(found, order.tolist(), strict=False):
         assert x.result["label"] == f"LABEL_{label}"
-        assert x.tokens == ["[CLS]", "a", "dull", "film", "[SEP]"]
+        assert x.tokens == list(x.attribution.tokens[0]) == ["[CLS]", "a", "dull", "film", "[SEP]"]
+        assert ">dull</span>" in x._repr_html_()
         close(x.relevance, attribute(model, inputs, "cp-lrp", label).relevance[0])
     (contrast,) = explain(pipe, PROMPT, "cp-lrp", logit(0) - logit(1))
     want = attribute(model, inputs, "cp-lrp", logit(0) - logit(1))

@@ -33,6 +33,9 @@ class Explained:
         """Of every token, (token,), in logits."""
         return self.attribution.relevance[0]
 
+    def _repr_html_(self) -> str:
+        return self.attribution._repr_html_()
+
 
 def explain(
     pipe: Pipeline,
@@ -71,6 +74,7 @@ def explain(
         found, targets = RESULTS[pipe.task](pipe, pipe(text), fed)
     inputs = {key: x for key, x in fed.items() if key not in NOTES}
     tokens = pipe.tokenizer.convert_ids_to_tokens(fed["input_ids"][0].tolist())
+    options = {"tokenizer": pipe.tokenizer} | options
     why = attribute_each(pipe.model, inputs, method, targets=targets, **options) if found else []
     return [Explained(x, tokens, each) for x, each in zip(found, why, strict=True)]
 
