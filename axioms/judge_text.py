@@ -1,6 +1,8 @@
 """Verdicts on a user's rule in words, each with the numbers of inputs that it is for."""
 
+import re
 import textwrap
+from collections import Counter
 from functools import cache
 
 from axioms.claims import counts
@@ -24,6 +26,15 @@ def text(rule: Rule, findings: list[Finding]) -> str:
         lines += _wrapped(f"[{finding.verdict}] {said}{_scope(rule, finding)}", "  ")
         lines += _wrapped(finding.detail, "    ")
     return "\n".join(lines) + "\n"
+
+
+def summary(text: str) -> list[str]:
+    """Of a ``text`` its first line, the number of verdicts of each sort, and what is refuted."""
+    found = re.findall(r"^  \[(.+?)\] (.*)", text, re.MULTILINE)
+    counts = Counter(verdict for verdict, _ in found)
+    refuted = "; ".join(claim for verdict, claim in found if verdict == REFUTED)
+    lines = [text.splitlines()[0], ", ".join(f"{n} {name}" for name, n in counts.most_common())]
+    return [*lines, f"refuted: {refuted}"] if refuted else lines
 
 
 def _scope(rule, finding):

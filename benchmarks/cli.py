@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from benchmarks import names
 from benchmarks.attribute_command import attribute
@@ -35,6 +36,7 @@ from benchmarks.output import (
     EXIT_CODES,
     answer,
     completing,
+    first_lines,
     of_result,
     present,
     with_shared_options,
@@ -116,12 +118,19 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
+        from axioms import judge_text
         from benchmarks.judging import judged
 
         texts = []
         for n, text in enumerate(judged(rules, limit)):
-            console.out("\n" * (n > 0) + text, highlight=False, end="")
+            if asked.full:
+                console.out("\n" * (n > 0) + text, highlight=False, end="")
+            else:
+                head, *lines = judge_text.summary(text)
+                present([Text(head, style="bold"), *(first_lines(Text(x), 4) for x in lines)])
             texts.append(text)
+        if not asked.full:
+            present([Text("--full prints every verdict and its witness.", style="dim")])
         answer(rules=texts)
         return
     if show is None:

@@ -160,11 +160,15 @@ def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
     """Of the example's first rule alone: its linear rule is with_bias, which is judged above."""
     path = tmp_path / "first_rule.py"
     path.write_text(EXAMPLE.read_text().split('@rule("add")')[0])
-    result = CliRunner().invoke(app, ["prove", str(path)])
+    result = CliRunner().invoke(app, ["prove", str(path), "--full"])
     assert result.exit_code == 0
     (own,) = load(path)
-    assert text(own, judge(own)) in result.output
+    found = judge(own)
+    assert text(own, found) in result.output
     assert "[refuted] the same if you re-associate products" in result.output
+    short = " ".join(CliRunner().invoke(app, ["prove", str(path)]).output.split())
+    assert f"{[x.verdict for x in found].count(REFUTED)} refuted" in short
+    assert "refuted: the same if you re-associate products; the same if you fold" in short
 
 
 def test_the_rules_of_the_example_conserve_but_for_what_they_say():
