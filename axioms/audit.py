@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from axioms import kinds, scoreboard
+from axioms import kinds
+from axioms.algebra.ledger import absorbing
 from axioms.assignment import assigned
 from axioms.causes import BIAS, STABILISER
 from axioms.composites import Composite
 from axioms.graph import INPUT, MOVES, PARAMETER, Node, topological
-from axioms.ledger import absorbing
-from axioms.rule_sets import RuleSet
+from axioms.invariance import scoreboard
+from axioms.invariance.rule_sets import RuleSet
 
 PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
 BILINEAR = (kinds.SCORES, kinds.READOUT, kinds.BILINEAR)
@@ -122,8 +123,9 @@ APPLIES = {
     "decompose GELU": _gelu,
     "decompose softmax": _over(kinds.SOFTMAX),
 }
-"""By rewrite of ``axioms.rewrites``: the operations that it rewrites at a node; none if it does
-not apply there."""
+"""By rewrite of ``axioms.invariance.rewrites``: the operations that it rewrites at a node.
+
+There are none if it does not apply there."""
 
 
 def verdicts(

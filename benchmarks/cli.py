@@ -113,7 +113,7 @@ def prove(
 
 
 def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int):
-    from axioms import show as pages
+    from axioms.proofs import show as pages
 
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")

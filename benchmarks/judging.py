@@ -8,8 +8,9 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from axioms import judge, judge_text
-from axioms.user_rules import RuleError, load
+from axioms.own_rules import report as judge_text
+from axioms.own_rules import verdicts as judge
+from axioms.own_rules.rules import RuleError, load
 
 
 def judged(path: Path, limit: float) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from axioms.prove import THEOREMS, numbered, prove
+from axioms.proofs.prove import THEOREMS, numbered, prove
 from benchmarks import agreement, beyond, engines, report, rows, text, timing
 from benchmarks.causes.measure import COUNT, answering, causes
 from benchmarks.data import Texts

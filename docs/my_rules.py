@@ -9,7 +9,7 @@ A rule is one formula: a comparison such as `z == 0` is refused, because no symb
 
 from sympy import Rational
 
-from axioms.user_rules import rule, sign
+from axioms.own_rules import rule, sign
 
 
 @rule("product")

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from axioms import kinds
-from axioms import rules as symbolic
+from axioms.algebra import rules as symbolic
 from axioms.composites import ATTNLRP
 from numeric.fast import norms
 from numeric.fast import rules as fast

@@ -1,6 +1,6 @@
 """Mutants that compute the same as the text itself, and why; no test can notice them."""
 
-SYMBOLIC = "axioms/rules.py"
+SYMBOLIC = "axioms/algebra/rules.py"
 REFERENCE = "numeric/reference/rules.py"
 BERT = "numeric/reference/bert.py"
 EVALUATE = "numeric/reference/evaluate.py"

@@ -110,7 +110,7 @@ def tests(*files: str) -> Callable[[], None]:
 
 
 FAST = {
-    "axioms/rules.py": (
+    "axioms/algebra/rules.py": (
         agreement,
         by_kind,
         test_gradient_messages.check_all,
@@ -128,7 +128,7 @@ FAST = {
 """By file: the checks that notice most of its mutants, at once."""
 
 SLOW = {
-    "axioms/rules.py": (
+    "axioms/algebra/rules.py": (
         "tests/test_gradient_messages.py",
         "tests/test_given_signs.py",
         "tests/test_symbolic_rules.py",

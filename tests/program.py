@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 HEAD = """
 import pytest
 from sympy import Symbol
-from axioms.decide import differ_at, identical
-from axioms.rules import equal_split
+from axioms.algebra.decide import differ_at, identical
+from axioms.algebra.rules import equal_split
 
 R = Symbol("R")
 """

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from axioms import kinds, scoreboard
+from axioms import kinds
 from axioms.composites import ATTNLRP
-from axioms.rule_sets import RULE_SETS, RuleSet
-from axioms.scoreboard import FINITE, LIMIT, REFUTED, attack, decide, disagreement
-from axioms.templates import TEMPLATES
+from axioms.invariance import scoreboard
+from axioms.invariance.rule_sets import RULE_SETS, RuleSet
+from axioms.invariance.scoreboard import FINITE, LIMIT, REFUTED, attack, decide, disagreement
+from axioms.invariance.templates import TEMPLATES
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "SCOREBOARD.md"
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}

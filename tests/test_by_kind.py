@@ -5,8 +5,8 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra.propagate import MESSAGES
 from axioms.graph import Node
-from axioms.propagate import MESSAGES
 from numeric.reference.by_kind import RULES
 
 EPS = sp.Rational(1, 4)

@@ -10,14 +10,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
-from axioms.canonizers import canonize, merge_products
+from axioms.algebra.decide import generic
+from axioms.algebra.denotation import same_function
+from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
-from axioms.decide import generic
-from axioms.denotation import same_function
 from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, topological
-from axioms.propagate import evaluate, explain
-from axioms.rewrites import REWRITES, batch_norm, bracketings, in_rows
-from axioms.scoreboard import FINITE, LIMIT
+from axioms.invariance.canonizers import canonize, merge_products
+from axioms.invariance.rewrites import REWRITES, batch_norm, bracketings, in_rows
+from axioms.invariance.scoreboard import FINITE, LIMIT
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "SCOREBOARD.md"
 EPS = {LIMIT: sp.Integer(0), FINITE: sp.Rational(1, 4)}

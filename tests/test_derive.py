@@ -6,10 +6,11 @@ import pytest
 import sympy as sp
 from sympy import Matrix, Rational
 
-from axioms import kinds, rules
-from axioms.decide import differ_at, identical
-from axioms.derivations import OPERATIONS, of_theorem
-from axioms.derive import EPS, OUTPUT, SUM, contributions, derive
+from axioms import kinds
+from axioms.algebra import rules
+from axioms.algebra.decide import differ_at, identical
+from axioms.derivations.derive import EPS, OUTPUT, SUM, contributions, derive
+from axioms.derivations.operations import OPERATIONS, of_theorem
 
 
 def stabilised(d):
@@ -76,7 +77,7 @@ def held(d):
     return rules.held_deviation(x, w, b, d.relevance, deviation=std, **stabilised(d))
 
 
-# name: (the text of axioms.rules on the same symbols, arguments for a larger shape)
+# name: (the text of axioms.algebra.rules on the same symbols, arguments for a larger shape)
 TEXTS = {
     "product": (lambda d: rules.equal_split(len(factors(d)), d.relevance), (4,)),
     "linear": (linear(rules.epsilon), (3, 2)),

@@ -11,7 +11,8 @@ import pytest
 import sympy as sp
 import torch
 
-from axioms import kinds, propagate
+from axioms import kinds
+from axioms.algebra import propagate
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, MOVE, TRANSPOSE, Node, leaf, parameter, topological
 from numeric.auditing.maps import Map

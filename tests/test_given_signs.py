@@ -3,8 +3,8 @@
 import pytest
 import sympy as sp
 
-from axioms import rules
-from axioms.decide import generic
+from axioms.algebra import rules
+from axioms.algebra.decide import generic
 
 E = sp.Rational(1, 4)
 X, W = sp.Matrix([[1, -2, 3], [2, 1, 1]]), sp.Matrix([[1, 2], [3, -1], [1, 4]])

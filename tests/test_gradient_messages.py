@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from axioms import rules
+from axioms.algebra import rules
 
 
 def exact(values):

@@ -3,8 +3,8 @@
 import pytest
 import sympy as sp
 
-from axioms.decide import identical, limit
-from axioms.rules import z_plus
+from axioms.algebra.decide import identical, limit
+from axioms.algebra.rules import z_plus
 
 EPS, P, N = sp.symbols("epsilon p n", positive=True)
 

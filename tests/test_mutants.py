@@ -74,12 +74,13 @@ def test_a_mutant_of_a_method_and_of_a_table_of_functions_acts_too():
 def test_no_file_of_the_reference_is_left_out():
     files = (mutants.ROOT / "numeric" / "reference").glob("*.py")
     paths = {str(file.relative_to(mutants.ROOT)) for file in files}
-    assert {path for path in paths if mutants.mutants(path)} == set(FAST) - {"axioms/rules.py"}
+    found = {path for path in paths if mutants.mutants(path)}
+    assert found == set(FAST) - {"axioms/algebra/rules.py"}
 
 
 def test_a_failing_check_leaves_no_mutant_behind():
-    path = "axioms/rules.py"
-    module = importlib.import_module("axioms.rules")
+    path = "axioms/algebra/rules.py"
+    module = importlib.import_module("axioms.algebra.rules")
 
     def codes():
         functions = {name: inspect.unwrap(f) for name, f in vars(module).items() if callable(f)}

@@ -19,9 +19,9 @@ from IPython.display import Image
 from nbformat import v4
 from sklearn.datasets import load_digits
 
-from axioms.rewrites import REWRITES
-from axioms.rule_sets import RULE_SETS
-from axioms.scoreboard import STABILISERS
+from axioms.invariance.rewrites import REWRITES
+from axioms.invariance.rule_sets import RULE_SETS
+from axioms.invariance.scoreboard import STABILISERS
 from benchmarks import data, models
 from benchmarks.agreement import HINGES
 from benchmarks.causes import measure

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from axioms.prove import ROOT, THEOREMS, numbered, prove
+from axioms.proofs.prove import ROOT, THEOREMS, numbered, prove
 
 HEAD = """
 import pytest
 import sympy as sp
-from axioms.decide import differ_at, identical
-from axioms.rules import equal_split
+from axioms.algebra.decide import differ_at, identical
+from axioms.algebra.rules import equal_split
 
 R, X = sp.symbols("R x", positive=True)
 """

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
-from axioms.canonizers import canonize
-from axioms.denotation import denoted, same_function
+from axioms.algebra.denotation import denoted, same_function
 from axioms.graph import INPUT, Node, constant, leaf, parameter, topological
-from axioms.rewrites import REWRITES, batch_norm, everywhere, rescale_scores
-from axioms.templates import TEMPLATES
+from axioms.invariance.canonizers import canonize
+from axioms.invariance.rewrites import REWRITES, batch_norm, everywhere, rescale_scores
+from axioms.invariance.templates import TEMPLATES
 
 # Every leaf of a random graph is 2 x 2, except for rows: biases, scales and shifts.
 INPUTS, WEIGHTS, ROWS = ("x", "y"), ("w", "u"), ("b", "s", "t")

@@ -4,10 +4,10 @@ import pytest
 import sympy as sp
 from sympy import Matrix
 
-from axioms import rules
-from axioms.decide import identical
-from axioms.derive import EPS
-from axioms.roots import ALPHA, BETA, GAMMA, ROOTS, on_a_line
+from axioms.algebra import rules
+from axioms.algebra.decide import identical
+from axioms.derivations.derive import EPS
+from axioms.derivations.roots import ALPHA, BETA, GAMMA, ROOTS, on_a_line
 
 
 def layer(d):
@@ -40,7 +40,7 @@ def split_by_size(d):
     return (Matrix.hstack(*parts),)
 
 
-# name: (the text of axioms.rules on the same symbols, arguments for a larger shape)
+# name: (the text of axioms.algebra.rules on the same symbols, arguments for a larger shape)
 TEXTS = {
     "z+ of a linear layer": (z_plus, {"inputs": 4, "outputs": 2, "bias": True}),
     "gamma rule of a linear layer": (gamma, {"inputs": 4, "outputs": 2, "bias": True}),

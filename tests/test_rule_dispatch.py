@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from axioms import kinds, propagate
+from axioms import kinds
+from axioms.algebra import propagate
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, Node
 from numeric import compiled

@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from axioms import kinds, rules
+from axioms import kinds
+from axioms.algebra import rules
+from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out
+from axioms.algebra.propagate import evaluate
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
-from axioms.leave_one_out import integrated_gradients, leave_one_out
-from axioms.propagate import evaluate
-from axioms.rewrites import REWRITES
-from axioms.rule_sets import RULE_SETS, RuleSet, absolute_split, z_plus
-from axioms.scoreboard import (
+from axioms.invariance.markdown import as_markdown, witnesses
+from axioms.invariance.points import points
+from axioms.invariance.rewrites import REWRITES
+from axioms.invariance.rule_sets import RULE_SETS, RuleSet, absolute_split, z_plus
+from axioms.invariance.scoreboard import (
     FINITE,
     LIMIT,
     NOT_APPLICABLE,
@@ -20,14 +23,11 @@ from axioms.scoreboard import (
     PROVED,
     REFUTED,
     Cell,
-    as_markdown,
     decide,
     differ,
-    points,
     scoreboard,
-    witnesses,
 )
-from axioms.templates import TEMPLATES
+from axioms.invariance.templates import TEMPLATES
 
 ROOT = Path(__file__).resolve().parent.parent
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from axioms.prove import THEOREMS
+from axioms.proofs.prove import THEOREMS
 from benchmarks import tables
 from benchmarks.experiment import Result
 

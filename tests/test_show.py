@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from axioms.derivations import OPERATIONS, of_theorem
-from axioms.formulas import ATOMS, TOKEN
-from axioms.prove import Verdict
-from axioms.roots import ROOTS
-from axioms.show import SPECIAL, Page, escaped, latex, page, text, typeset
+from axioms.derivations.operations import OPERATIONS, of_theorem
+from axioms.derivations.roots import ROOTS
+from axioms.proofs.formulas import ATOMS, TOKEN
+from axioms.proofs.prove import Verdict
+from axioms.proofs.show import SPECIAL, Page, escaped, latex, page, text, typeset
 from tests.test_prove import FILES, claims
 
 COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {

@@ -7,11 +7,10 @@ import pytest
 import sympy as sp
 from sympy import Rational
 
-from axioms import kinds, propagate
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
-from axioms.decide import identical
-from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, topological
-from axioms.ledger import (
+from axioms import kinds
+from axioms.algebra import propagate
+from axioms.algebra.decide import identical
+from axioms.algebra.ledger import (
     BIAS,
     CONSTANT,
     LEMMAS,
@@ -22,6 +21,8 @@ from axioms.ledger import (
     ledger,
     unknown_messages,
 )
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, topological
 from axioms.theorems.test_conservation import check_lemma
 
 EPS = Rational(1, 4)
@@ -165,7 +166,7 @@ def test_a_sweep_that_visits_an_operation_too_early_does_not_balance():
 
     with (
         mock.patch.multiple(propagate, topological=early, evaluate=ones),
-        mock.patch("axioms.ledger.evaluate", ones),
+        mock.patch("axioms.algebra.ledger.evaluate", ones),
     ):
         assert ledger(root, {"x": 1}, ATTNLRP).gap != 0
 

@@ -10,8 +10,8 @@ from itertools import product
 import pytest
 import sympy as sp
 
-from axioms import rules
-from axioms.leave_one_out import leave_key_out
+from axioms.algebra import rules
+from axioms.algebra.leave_one_out import leave_key_out
 
 EPS = Fraction(1, 4)
 X = [2, -1, 3]

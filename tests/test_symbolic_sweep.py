@@ -3,13 +3,14 @@
 import pytest
 import sympy as sp
 
-from axioms import kinds, rules
-from axioms.canonizers import merge_products
+from axioms import kinds
+from axioms.algebra import rules
+from axioms.algebra.decide import differ_at, identical
+from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.algebra.propagate import FORWARD, MESSAGES, evaluate, explain, propagate
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
-from axioms.decide import differ_at, identical
 from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
-from axioms.leave_one_out import integrated_gradients, leave_one_out, shapley
-from axioms.propagate import FORWARD, MESSAGES, evaluate, explain, propagate
+from axioms.invariance.canonizers import merge_products
 
 X, Y, Z = sp.symbols("x y z", real=True)
 SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})

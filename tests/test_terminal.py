@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from axioms import show
+from axioms.proofs import show
 from benchmarks import cli
 from benchmarks.console import console, spell_what_cannot_be_encoded
 from tests.test_attribute_command import saved

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from axioms.judge import IN_LIMIT, judge, judge_claims
-from axioms.judge_text import text
-from axioms.scoreboard import PROVED, REFUTED
-from axioms.user_formula import check_one_formula
-from axioms.user_messages import rule_set
-from axioms.user_rules import RuleError, load
+from axioms.invariance.scoreboard import PROVED, REFUTED
+from axioms.own_rules.formula import check_one_formula
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.report import text
+from axioms.own_rules.rules import RuleError, load
+from axioms.own_rules.verdicts import IN_LIMIT, judge, judge_claims
 from benchmarks.cli import app
 from benchmarks.judging import judged
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "my_rules.py"
 HEAD = (  # one line
-    "from axioms.user_rules import rule; from random import randint; "
+    "from axioms.own_rules import rule; from random import randint; "
     "import sympy; from sympy import Max, Piecewise, Symbol, sign as signum; "
     "alpha, count = Symbol('alpha'), iter(range(1, 10**6))\n"
 )
@@ -40,8 +40,8 @@ BAD = {
     "a root": (PRODUCT + "x ** (R / R / 2), R", ":2: mine returned", "no rational function"),
     "an error": (PRODUCT + "1 / 0, R", ":4: mine raised ZeroDivisionError", "mend the line"),
     "a name of SymPy": (PRODUCT + "Rational(1, 2) * R, R", ":4: ", "`from sympy import Rational`"),
-    "a name of ours": (PRODUCT + "sign(x) * R, R", ":4: ", "`from axioms.user_rules import sign`"),
-    "a name of nobody": (PRODUCT + "Rr, R", ":4: ", "rule and sign are in axioms.user_rules"),
+    "a name of ours": (PRODUCT + "sign(x) * R, R", ":4: ", "`from axioms.own_rules import sign`"),
+    "a name of nobody": (PRODUCT + "Rr, R", ":4: ", "rule and sign are in axioms.own_rules"),
     "a name outside rules": ("half = Rational(1, 2)\n", ":2: NameError", "`from sympy import"),
     "another TypeError": (PRODUCT + "R + [], R", ":4: mine raised TypeError", "mend the line"),
     "a branch": (PRODUCT + "(R, 0) if x > 0 else (0, R)", ":4: mine raised TypeError", "sign(x)"),
@@ -123,7 +123,7 @@ BAD = {
         ":2: f returned 1 messages",
         "return 2 messages",
     ),
-    "no rule": ("x = 1\n", "holds no rule", "from axioms.user_rules import rule"),
+    "no rule": ("x = 1\n", "holds no rule", "from axioms.own_rules import rule"),
     "a typing error": ("def f(:\n", ":2: ", "mend the line"),
     "an import that fails": ("\nimport no_such_module\n", ":3: ModuleNotFoundError", "by itself"),
 }

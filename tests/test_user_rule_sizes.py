@@ -2,12 +2,19 @@
 
 import pytest
 
-from axioms import scoreboard
-from axioms.judge import IN_LIMIT, UNDECIDED, Finding, decide, judge_claims, tried_at_more
-from axioms.judge_text import text
-from axioms.scoreboard import PROVED, REFUTED
-from axioms.user_messages import rule_set
-from axioms.user_rules import rule, sign
+from axioms.invariance import scoreboard
+from axioms.invariance.scoreboard import PROVED, REFUTED
+from axioms.own_rules import rule, sign
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.report import text
+from axioms.own_rules.verdicts import (
+    IN_LIMIT,
+    UNDECIDED,
+    Finding,
+    decide,
+    judge_claims,
+    tried_at_more,
+)
 
 
 @rule("linear")

@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from axioms import kinds, scoreboard
+from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
-from axioms.judge import (
+from axioms.invariance import scoreboard
+from axioms.invariance.rule_sets import RuleSet, absolute_split, z_plus
+from axioms.invariance.scoreboard import NEAR_0, PROVED, REFUTED, STABILISERS
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.rules import ARGUMENTS, load, rule, sign
+from axioms.own_rules.verdicts import (
     IN_LIMIT,
     TRIED,
     UNDECIDED,
@@ -17,10 +22,6 @@ from axioms.judge import (
     judge_claims,
     rewrites_of,
 )
-from axioms.rule_sets import RuleSet, absolute_split, z_plus
-from axioms.scoreboard import NEAR_0, PROVED, REFUTED, STABILISERS
-from axioms.user_messages import rule_set
-from axioms.user_rules import ARGUMENTS, load, rule, sign
 
 
 @cache

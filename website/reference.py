@@ -18,17 +18,26 @@ MODULES = {
         ],
     },
     "axioms": {
-        "Rules of your own": ["axioms.user_rules"],
-        "Rules and their kinds": ["axioms.kinds", "axioms.rules", "axioms.composites"],
-        "Graphs and propagation": ["axioms.graph", "axioms.propagate", "axioms.leave_one_out"],
-        "Deciding statements": ["axioms.decide", "axioms.prove", "axioms.show", "axioms.meanings"],
-        "Rewrites": [
-            "axioms.rewrites",
-            "axioms.canonizers",
-            "axioms.rule_sets",
-            "axioms.scoreboard",
+        "Rules of your own": ["axioms.own_rules"],
+        "Rules and their kinds": ["axioms.kinds", "axioms.algebra.rules", "axioms.composites"],
+        "Graphs and propagation": [
+            "axioms.graph",
+            "axioms.algebra.propagate",
+            "axioms.algebra.leave_one_out",
         ],
-        "Accounts of relevance": ["axioms.ledger", "axioms.audit"],
+        "Deciding statements": [
+            "axioms.algebra.decide",
+            "axioms.proofs.prove",
+            "axioms.proofs.show",
+            "axioms.proofs.meanings",
+        ],
+        "Rewrites": [
+            "axioms.invariance.rewrites",
+            "axioms.invariance.canonizers",
+            "axioms.invariance.rule_sets",
+            "axioms.invariance.scoreboard",
+        ],
+        "Accounts of relevance": ["axioms.algebra.ledger", "axioms.audit"],
     },
 }
 """Public modules by package, in the order of the pages."""

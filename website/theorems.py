@@ -9,11 +9,11 @@ from pathlib import Path
 
 from latex2mathml.converter import convert
 
-from axioms.derivations import of_theorem
-from axioms.formulas import pieces
-from axioms.meanings import MEANINGS
-from axioms.prove import ROOT, Verdict, prove
-from axioms.show import formula_latex
+from axioms.derivations.operations import of_theorem
+from axioms.proofs.formulas import pieces
+from axioms.proofs.meanings import MEANINGS
+from axioms.proofs.prove import ROOT, Verdict, prove
+from axioms.proofs.show import formula_latex
 
 INTRODUCTION = """# Theorems
 

@@ -17,14 +17,14 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.canonizers import merge_products
+from axioms.algebra.decide import differ_at, identical, limit, sign_cases
+from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.algebra.propagate import evaluate, explain
+from axioms.algebra.rules import bilinear_epsilon
 from axioms.composites import Composite
-from axioms.decide import differ_at, identical, limit, sign_cases
 from axioms.graph import leaf, topological
-from axioms.leave_one_out import integrated_gradients, leave_one_out, shapley
-from axioms.propagate import evaluate, explain
-from axioms.rewrites import bracketings
-from axioms.rules import bilinear_epsilon
+from axioms.invariance.canonizers import merge_products
+from axioms.invariance.rewrites import bracketings
 
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True, nonzero=True)

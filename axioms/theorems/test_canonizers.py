@@ -18,20 +18,20 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.canonizers import (
+from axioms.algebra.decide import differ_at, generic, identical, where
+from axioms.algebra.denotation import same_function
+from axioms.algebra.propagate import evaluate, explain
+from axioms.algebra.rules import epsilon, identity
+from axioms.composites import ATTNLRP
+from axioms.graph import TRANSPOSE, Node, leaf, parameter, topological
+from axioms.invariance.canonizers import (
     canonize,
     fold_batch_norm,
     fold_linear,
     merge_attention,
     merge_products,
 )
-from axioms.composites import ATTNLRP
-from axioms.decide import differ_at, generic, identical, where
-from axioms.denotation import same_function
-from axioms.graph import TRANSPOSE, Node, leaf, parameter, topological
-from axioms.propagate import evaluate, explain
-from axioms.rewrites import REWRITES, batch_norm, bracketings
-from axioms.rules import epsilon, identity
+from axioms.invariance.rewrites import REWRITES, batch_norm, bracketings
 
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True, nonzero=True)

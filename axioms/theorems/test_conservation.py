@@ -13,12 +13,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra.decide import differ_at, generic, identical, limit
+from axioms.algebra.ledger import BIAS, LEMMAS, PASSED_BY, STABILISER, ledger, unknown_messages
+from axioms.algebra.propagate import evaluate
+from axioms.algebra.rules import alpha_beta, epsilon
 from axioms.composites import Composite
-from axioms.decide import differ_at, generic, identical, limit
 from axioms.graph import Node, leaf, parameter
-from axioms.ledger import BIAS, LEMMAS, PASSED_BY, STABILISER, ledger, unknown_messages
-from axioms.propagate import evaluate
-from axioms.rules import alpha_beta, epsilon
 
 R = sp.Symbol("R", real=True)
 

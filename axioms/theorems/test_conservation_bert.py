@@ -7,7 +7,7 @@ Main statements
   25  as eps -> 0 and without biases only the softmax absorbs, and by CP-LRP nothing
 
 The lemmas are computations over generic symbols (test_conservation.py); a graph of any size is an
-induction over its operations, which axioms.ledger carries out.
+induction over its operations, which axioms.algebra.ledger carries out.
 """
 
 import itertools
@@ -18,11 +18,11 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra.decide import identical, lowest_terms
+from axioms.algebra.ledger import BIAS, STABILISER, TAYLOR, causes, ledger, unknown_messages
+from axioms.algebra.propagate import evaluate
 from axioms.composites import ATTNLRP, CP_LRP
-from axioms.decide import identical, lowest_terms
 from axioms.graph import Node, leaf, parameter
-from axioms.ledger import BIAS, STABILISER, TAYLOR, causes, ledger, unknown_messages
-from axioms.propagate import evaluate
 
 R = sp.Symbol("R", real=True)
 EPS = sp.Symbol("epsilon", positive=True)

@@ -11,12 +11,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.canonizers import merge_products
+from axioms.algebra.decide import differ_at, identical
+from axioms.algebra.leave_one_out import integrated_gradients
+from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
-from axioms.decide import differ_at, identical
 from axioms.graph import Node, leaf, parameter
-from axioms.leave_one_out import integrated_gradients
-from axioms.propagate import evaluate, explain
+from axioms.invariance.canonizers import merge_products
 
 T = sp.Symbol("t", positive=True)
 NAMES = ("x1", "x2", "x3", "x4")

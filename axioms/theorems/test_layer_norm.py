@@ -13,8 +13,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, generic, identical, where
-from axioms.rules import (
+from axioms.algebra.decide import differ_at, generic, identical, where
+from axioms.algebra.rules import (
     held_deviation,
     layer_norm,
     layer_norm_gradient,

@@ -20,12 +20,9 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.canonizers import merge_products
-from axioms.composites import ATTNLRP
-from axioms.decide import differ_at, generic, identical, limit, where
-from axioms.graph import leaf, topological
-from axioms.propagate import evaluate, explain
-from axioms.rules import (
+from axioms.algebra.decide import differ_at, generic, identical, limit, where
+from axioms.algebra.propagate import evaluate, explain
+from axioms.algebra.rules import (
     add,
     add_by_size,
     epsilon,
@@ -35,6 +32,9 @@ from axioms.rules import (
     sign_of,
     z_plus,
 )
+from axioms.composites import ATTNLRP
+from axioms.graph import leaf, topological
+from axioms.invariance.canonizers import merge_products
 
 EPS = sp.Symbol("epsilon", positive=True)
 X, W1, W2 = generic("x", 1, 2), generic("v", 2, 2), generic("w", 2, 2)

@@ -12,8 +12,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, generic, identical, limit, where
-from axioms.rules import (
+from axioms.algebra.decide import differ_at, generic, identical, limit, where
+from axioms.algebra.rules import (
     epsilon,
     held_deviation,
     held_root_mean_square,

@@ -18,14 +18,15 @@ That the signed sums of rotary position conserve, and absolute ones do not, is t
 import pytest
 import sympy as sp
 
-from axioms import kinds, positional
+from axioms import kinds
+from axioms.algebra import positional
+from axioms.algebra.decide import differ_at, generic, identical, limit, where
+from axioms.algebra.ledger import STABILISER, causes, ledger, unknown_messages
+from axioms.algebra.positional import FAMILIES, POSITION
+from axioms.algebra.propagate import evaluate, explain
+from axioms.algebra.rules import add, bilinear_epsilon, equal_split, taylor
 from axioms.composites import ATTNLRP
-from axioms.decide import differ_at, generic, identical, limit, where
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
-from axioms.ledger import STABILISER, causes, ledger, unknown_messages
-from axioms.positional import FAMILIES, POSITION
-from axioms.propagate import evaluate, explain
-from axioms.rules import add, bilinear_epsilon, equal_split, taylor
 
 EPS = sp.Symbol("epsilon", positive=True)
 N = 3

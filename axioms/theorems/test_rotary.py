@@ -14,8 +14,8 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.decide import differ_at, generic, identical, limit, sign_cases, where
-from axioms.rules import add, bilinear_epsilon, epsilon, equal_split
+from axioms.algebra.decide import differ_at, generic, identical, limit, sign_cases, where
+from axioms.algebra.rules import add, bilinear_epsilon, epsilon, equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
 COS, SIN = sp.symbols("cos sin", real=True)

@@ -12,11 +12,11 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra.decide import differ_at, generic, identical, limit, where
+from axioms.algebra.propagate import evaluate, explain
+from axioms.algebra.rules import chain_epsilon
 from axioms.composites import ATTNLRP
-from axioms.decide import differ_at, generic, identical, limit, where
 from axioms.graph import TRANSPOSE, Node, leaf, parameter
-from axioms.propagate import evaluate, explain
-from axioms.rules import chain_epsilon
 
 EPS = sp.Symbol("epsilon", positive=True)
 WEIGHTS = ("W_q", "W_k", "W_v")

@@ -17,13 +17,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.canonizers import merge_products
+from axioms.algebra.decide import differ_at, generic, identical
+from axioms.algebra.propagate import explain
+from axioms.algebra.rules import add_by_size
 from axioms.composites import Composite
-from axioms.decide import differ_at, generic, identical
 from axioms.graph import leaf, topological
-from axioms.propagate import explain
-from axioms.rewrites import bracketings
-from axioms.rules import add_by_size
+from axioms.invariance.canonizers import merge_products
+from axioms.invariance.rewrites import bracketings
 
 CONSERVATION, SYMMETRY, INVARIANCE = AXIOMS = (
     "conservation",

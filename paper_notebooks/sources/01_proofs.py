@@ -14,13 +14,14 @@
 import sympy as sp
 from matplotlib.figure import Figure
 
-from axioms import prove, scoreboard, show
-from axioms.canonizers import canonize
+from axioms.algebra.decide import identical
+from axioms.algebra.leave_one_out import leave_one_out
+from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
-from axioms.decide import identical
 from axioms.graph import leaf
-from axioms.leave_one_out import leave_one_out
-from axioms.propagate import evaluate, explain
+from axioms.invariance import markdown, scoreboard
+from axioms.invariance.canonizers import canonize
+from axioms.proofs import prove, show
 from paper_notebooks import settings, shown
 
 REDUCED = settings.load().reduced
@@ -132,7 +133,7 @@ shown.say(f"```text\n{show.text(show.page('1'))}```")
 few = ("commute products", "re-associate products", "factorize attention")
 rewrites = few if REDUCED else tuple(scoreboard.REWRITES)
 cells = scoreboard.scoreboard(rewrites=rewrites)
-shown.record(scoreboard.as_markdown(cells), cells=len(cells))
+shown.record(markdown.as_markdown(cells), cells=len(cells))
 
 # %%
 marks = {}

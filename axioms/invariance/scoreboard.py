@@ -1,7 +1,7 @@
 """Which attribution methods give two implementations of one function one explanation.
 
 A cell is computed: a lemma over generic symbols proves it, or the smallest integer point at
-which two implementations disagree refutes it.  docs/SCOREBOARD.md is its text.
+which two implementations disagree refutes it.  ``markdown`` writes it for docs/SCOREBOARD.md.
 
 "epsilon -> 0" is the limit of the relevance from above, with leaves and R as they are.  What is
 said of it holds for almost all leaves: where a sum cancels exactly, as a + b does at a = -b, the
@@ -11,19 +11,20 @@ is open, as that where a pool of positive parts is empty, is no exception but a 
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
 import sympy as sp
 
+from axioms.algebra.decide import apart, generic
+from axioms.algebra.denotation import denoted, same_function, same_value
 from axioms.composites import UnassignedOperation
-from axioms.decide import apart, generic
-from axioms.denotation import denoted, same_function, same_value
 from axioms.graph import INPUT, Node, leaf, parameter, rebuild, topological
-from axioms.rewrites import REWRITES, in_rows, rescale_scores
-from axioms.rule_sets import RULE_SETS, RuleSet
-from axioms.templates import TEMPLATES, Template
+from axioms.invariance.points import moved, points, random_point
+from axioms.invariance.rewrites import REWRITES, in_rows, rescale_scores
+from axioms.invariance.rule_sets import RULE_SETS, RuleSet
+from axioms.invariance.templates import TEMPLATES, Template
 
 PROVED, ON_TEMPLATES, REFUTED = "proved", "holds on the templates", "refuted"
 NOT_APPLICABLE, OPEN = "not applicable", "open"
@@ -205,16 +206,6 @@ def attack(rule_set: RuleSet, rewrite: str, eps: str, *, tries: int, seed: int =
     return ""
 
 
-def random_point(chance: random.Random, shapes) -> dict[str, sp.Matrix]:
-    """Fractions of both signs in the given shapes, none of them 0."""
-
-    def entry(*_):
-        size = sp.Rational(chance.randint(1, 30), chance.choice((1, 1, 2, 3, 7)))
-        return chance.choice((1, -1)) * size
-
-    return {name: sp.Matrix(*shape, entry) for name, shape in shapes.items()}
-
-
 def disagreement(rule_set, rewrite, root, point, eps, relevance=None) -> str:
     """How a rewritten graph is explained differently at a point, in words; '' if none is.
 
@@ -234,15 +225,6 @@ def disagreement(rule_set, rewrite, root, point, eps, relevance=None) -> str:
             given = {} if relevance is None else {"R": relevance}
             return describe(root, other, {**point, **given}, *found)
     return ""
-
-
-def moved(point: Mapping[str, sp.Matrix]) -> dict[str, sp.Matrix]:
-    """A point nearby at which nothing cancels by accident."""
-    primes = map(sp.prime, itertools.count(9))
-    return {
-        name: sp.Matrix(*m.shape, [v * (1 + sp.Rational(next(primes), 10**4)) for v in m])
-        for name, m in point.items()
-    }
 
 
 def _searched(template):
@@ -305,30 +287,6 @@ def _limit(value):
     return above / below
 
 
-def points(shapes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, sp.Matrix]]:
-    """Integer matrices without zeros in the given shapes, the smallest and most positive first."""
-    n = sum(rows * columns for rows, columns in shapes.values())
-    for level in itertools.count(n):
-        for negative in range(min(n, level - n) + 1):  # a sign costs as much as a step
-            for sizes in _parts_of(level - negative, n):
-                for flipped in itertools.combinations(range(n), negative):
-                    entries = iter([-v if k in flipped else v for k, v in enumerate(sizes)])
-                    yield {
-                        name: sp.Matrix(*shape, [next(entries) for _ in range(shape[0] * shape[1])])
-                        for name, shape in shapes.items()
-                    }
-
-
-def _parts_of(total, n):
-    """All tuples of ``n`` positive integers with the given sum."""
-    if n == 1:
-        yield (total,)
-        return
-    for first in range(1, total - n + 2):
-        for rest in _parts_of(total - first, n - 1):
-            yield (first, *rest)
-
-
 def differ(one, other) -> bool:
     """Whether two matrices of numbers differ for certain."""
     return any(itertools.starmap(apart, zip(one, other, strict=True)))
@@ -353,35 +311,3 @@ def describe(root, other, point, before, after) -> str:
     """A witness in words: point, both graphs, both explanations."""
     at = ", ".join(f"{name} = {written(value)}" for name, value in point.items())
     return f"{at}: `{root}` gives {_explanation(before)}; `{other}` gives {_explanation(after)}"
-
-
-SHORT = {PROVED: "✓", ON_TEMPLATES: "(✓)", REFUTED: "✗", NOT_APPLICABLE: "–", OPEN: "?"}
-
-
-def as_markdown(cells: tuple[Cell, ...]) -> str:
-    """The table: a row per rewrite, a column per rule set, one mark if both regimes agree."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        found.setdefault((cell.rewrite, cell.rule_set), []).append(SHORT[cell.verdict])
-    columns = list(dict.fromkeys(cell.rule_set for cell in cells))
-    lines = [["Rewrite", *columns], ["---", *[":-:"] * len(columns)]]
-    for rewrite in dict.fromkeys(cell.rewrite for cell in cells):
-        marks = (dict.fromkeys(found[rewrite, column]) for column in columns)
-        lines.append([rewrite, *(" / ".join(mark) for mark in marks)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def witnesses(cells: tuple[Cell, ...]) -> str:
-    """The refutations as a list, one entry for all rule sets and regimes that share a witness."""
-    shared: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        if cell.witness:
-            shared.setdefault((cell.rewrite, cell.witness), []).append(
-                f"{cell.rule_set}, {cell.eps}"
-            )
-    lines, last = [], None
-    for (rewrite, witness), who in shared.items():
-        lines += [] if rewrite == last else [f"\n### {rewrite[0].upper()}{rewrite[1:]}\n"]
-        lines += [f"- {'; '.join(who)}: {witness}."]
-        last = rewrite
-    return "\n".join(lines).strip()

@@ -1,6 +1,6 @@
 """What runs and what is decided, written down: a verdict rests on it and not on words.
 
-``axioms.evidence`` reads it.  Inside ``disturbing()`` all that runs of the project returns
+``axioms.proofs.evidence`` reads it.  Inside ``disturbing()`` all that runs of the project returns
 something else: what is decided in the same way then is decided about nothing.
 """
 
@@ -72,7 +72,7 @@ def open_record() -> Record | None:
 
 def noted(function: Callable) -> Callable:
     """The function, which writes its name into the record that is open when it runs."""
-    name = f"{function.__module__.removeprefix('axioms.')}.{function.__name__}"
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
 
     @wraps(function)
     def run(*args, **kwargs):

@@ -10,9 +10,9 @@ from unittest import mock
 
 import pytest
 
-from axioms import evidence
+from axioms.proofs import evidence
 
-THEOREMS = Path(__file__).resolve().parent / "theorems"
+THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
 ROOT = THEOREMS.parent.parent  # of the repository, or the folder the package is installed in
 NOT_ESTABLISHED = "not established"
 MARKER = "theorem(number, statement, verdict): a statement, 'proved' or 'refuted' by its test"

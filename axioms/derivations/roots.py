@@ -17,8 +17,8 @@ from collections.abc import Callable
 import sympy as sp
 from sympy import Eq, Matrix
 
-from axioms.decide import generic, lowest_terms
-from axioms.derive import EPS, OUTPUT, Derivation, Operation, Step
+from axioms.algebra.decide import generic, lowest_terms
+from axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
 
 GAMMA, ALPHA, BETA = sp.symbols("gamma alpha beta", positive=True)
 

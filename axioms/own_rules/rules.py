@@ -1,6 +1,6 @@
 """A propagation rule of one's own, in a few lines of Python, and what holds for it.
 
-    from axioms.user_rules import rule, sign
+    from axioms.own_rules import rule, sign
 
     @rule("product")
     def halves(x, y, z, R, eps):
@@ -24,10 +24,10 @@ from pathlib import Path
 import sympy as sp
 
 from axioms import kinds
-from axioms.decide import is_rational_function, sign_of_number
-from axioms.denotation import named, same_value
-from axioms.rules import sign_of
-from axioms.scoreboard import NEAR_0
+from axioms.algebra.decide import is_rational_function, sign_of_number
+from axioms.algebra.denotation import named, same_value
+from axioms.algebra.rules import sign_of
+from axioms.invariance.scoreboard import NEAR_0
 
 # kind -> arguments of a rule, and how many messages it returns
 ARGUMENTS = {
@@ -121,11 +121,11 @@ def for_symbols(rule: Rule, count: int | None) -> tuple[list, list]:
 
 def _next_step(error, otherwise="mend the line"):
     if isinstance(error, NameError):
-        homes = {"axioms.user_rules": ("rule", "sign"), "sympy": sp.__all__}
+        homes = {"axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
         for home, names in homes.items():
             if error.name in names:
                 return f"write `from {home} import {error.name}` at the top of the file"
-        return "rule and sign are in axioms.user_rules; Rational, Max and other names in sympy"
+        return "rule and sign are in axioms.own_rules; Rational, Max and other names in sympy"
     if isinstance(error, TypeError) and "cannot determine truth value" in str(error):
         return (
             "the operands are symbols, so branch by sign(x) instead of `if`, and by abs or "
@@ -359,6 +359,6 @@ def load(path: str | Path) -> list[Rule]:
     if not rules:
         raise RuleError(
             f'{path}: holds no rule; put @rule("product") above a function '
-            f"({ARGUMENTS[kinds.PRODUCT]}), with `from axioms.user_rules import rule`"
+            f"({ARGUMENTS[kinds.PRODUCT]}), with `from axioms.own_rules import rule`"
         )
     return rules

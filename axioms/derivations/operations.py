@@ -9,9 +9,9 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.decide import generic
-from axioms.derive import OUTPUT, SUM, Derivation, Operation, derive
-from axioms.roots import ROOTS
+from axioms.algebra.decide import generic
+from axioms.derivations.derive import OUTPUT, SUM, Derivation, Operation, derive
+from axioms.derivations.roots import ROOTS
 
 
 def linear(inputs=2, outputs=1, *, rule=kinds.EPSILON) -> Operation:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import sympy as sp
 
 from axioms import kinds
-from axioms.decide import generic
+from axioms.algebra.decide import generic
 from axioms.graph import TRANSPOSE, Node, leaf, parameter
-from axioms.rewrites import batch_norm
+from axioms.invariance.rewrites import batch_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,4 +132,4 @@ TEMPLATES: dict[str, list[Template]] = {
     "decompose GELU": [_cases(_activation("gelu", a), {"a": (1, 1)})],
     "decompose softmax": [_cases(SOFTMAX, {"x": (1, 2)})],
 }
-"""Where each rewrite of ``axioms.rewrites.REWRITES`` applies, with the scope of its lemma."""
+"""Where each rewrite of ``rewrites.REWRITES`` applies, with the scope of its lemma."""

@@ -18,7 +18,7 @@ import sympy as sp
 from sympy.assumptions.assume import Predicate
 
 from axioms import kinds
-from axioms.user_rules import (
+from axioms.own_rules.rules import (
     ARGUMENTS,
     LISTS,
     UNDEFINED,
@@ -31,7 +31,8 @@ from axioms.user_rules import (
 
 COUNTS = (1, 2, 3)  # of inputs, where a rule takes lists
 TRIED = 10  # points of each sort
-OURS = tuple(str(Path(place).parent) + os.sep for place in (sp.__file__, __file__))
+AXIOMS = Path(__file__).parents[1]
+OURS = tuple(f"{place}{os.sep}" for place in (Path(sp.__file__).parent, AXIOMS))
 """Where the code lies that may compare symbols: a name is given to any file."""
 ASKED = {  # of a symbol, by a comparison
     "__eq__": "{} == {}",

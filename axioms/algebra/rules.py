@@ -11,8 +11,8 @@ the output, for callers who split cases; without it the sign must be decidable.
 import sympy as sp
 from sympy import Matrix
 
-from axioms.decide import lowest_terms
-from axioms.records import noted
+from axioms.algebra.decide import lowest_terms
+from axioms.proofs.records import noted
 
 
 def sign_of(z) -> int:

@@ -18,13 +18,13 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
+from axioms.algebra.propagate import evaluate, propagate
+from axioms.algebra.rules import stabilize
 from axioms.assignment import assigned
 from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
 from axioms.composites import Composite
 from axioms.graph import MOVES, Node, topological
-from axioms.propagate import evaluate, propagate
-from axioms.records import noted
-from axioms.rules import stabilize
+from axioms.proofs.records import noted
 
 
 def _per_entry(r, part, whole) -> Matrix:
@@ -116,7 +116,7 @@ def _ruled(order: list[Node], composite: Composite) -> dict[Node, str]:
     if orphans:
         raise LookupError(
             f"{len(orphans)} of {len(rules)} operations have no lemma: {', '.join(orphans)}; "
-            "add an entry to LEMMAS in axioms/ledger.py"
+            "add an entry to LEMMAS in axioms/algebra/ledger.py"
         )
     return rules
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from axioms import kinds
 from axioms.graph import CONSTANT, Node, constant, rebuild
-from axioms.rewrites import fold_linear_at, in_rows, is_fixed, repeated_row
+from axioms.invariance.rewrites import fold_linear_at, in_rows, is_fixed, repeated_row
 
 
 def _flatten(op):

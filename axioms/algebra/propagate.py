@@ -10,12 +10,13 @@ from operator import matmul
 import sympy as sp
 from sympy import Matrix
 
-from axioms import kinds, rules
+from axioms import kinds
+from axioms.algebra import rules
+from axioms.algebra.decide import lowest_terms
 from axioms.assignment import assigned
 from axioms.composites import Composite
-from axioms.decide import lowest_terms
 from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
-from axioms.records import noted
+from axioms.proofs.records import noted
 
 ACTIVATIONS = {
     "relu": lambda x: sp.Max(x, 0),

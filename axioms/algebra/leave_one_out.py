@@ -6,7 +6,7 @@ from math import factorial
 
 import sympy as sp
 
-from axioms.records import noted
+from axioms.proofs.records import noted
 
 
 @noted

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
-from axioms import kinds, rules
-from axioms.canonizers import canonize
+from axioms import kinds
+from axioms.algebra import rules
+from axioms.algebra.denotation import canonical, named
+from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP, CP_LRP, Composite
-from axioms.denotation import canonical, named
 from axioms.graph import Node
-from axioms.propagate import evaluate, explain
+from axioms.invariance.canonizers import canonize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ def _positive(value):
     return content * _at_least_0("positive", primitive, nonnegative=True)
 
 
-# Rules of axioms.rules, with symbols for what the sign of a value decides.
+# Rules of axioms.algebra.rules, with symbols for what the sign of a value decides.
 
 
 def absolute_split(node, xs, r, options):

@@ -11,11 +11,11 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
+from axioms.algebra.denotation import as_rational
+from axioms.algebra.propagate import FORWARD
 from axioms.composites import ATTNLRP
-from axioms.denotation import as_rational
-from axioms.propagate import FORWARD
-from axioms.rule_sets import RuleSet
-from axioms.user_rules import MATRIX_PRODUCTS, NEAR_0, UNDEFINED, Rule
+from axioms.invariance.rule_sets import RuleSet
+from axioms.own_rules.rules import MATRIX_PRODUCTS, NEAR_0, UNDEFINED, Rule
 
 CASES = 8  # signs in one denominator, at most, that are split into cases
 

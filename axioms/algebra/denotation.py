@@ -10,9 +10,9 @@ from math import prod
 
 import sympy as sp
 
-from axioms.decide import identical
+from axioms.algebra.decide import identical
+from axioms.algebra.propagate import evaluate
 from axioms.graph import Node
-from axioms.propagate import evaluate
 
 
 def canonical(expression) -> sp.Expr:

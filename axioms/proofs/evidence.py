@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from axioms.decide import apart, value_at
-from axioms.records import Depends, Record, disturbing, recording
+from axioms.algebra.decide import apart, value_at
+from axioms.proofs.records import Depends, Record, disturbing, recording
 
 VERDICTS = ("proved", "refuted")
 COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a test is given
@@ -54,7 +54,7 @@ def proof(record: Record) -> list[tuple[str, object]]:
     """How many identities were decided, or a ValueError that says why they are no proof."""
     if not record.identities:
         raise ValueError(
-            "no identity was decided: a proof passes both sides to axioms.decide.identical"
+            "no identity was decided: a proof passes both sides to axioms.algebra.decide.identical"
         )
     general = [sides for sides in record.identities if _symbols(*sides)]
     if not general:
@@ -74,7 +74,7 @@ def refutation(record: Record, words: str) -> list[tuple[str, object]]:
     if not record.differences:
         raise ValueError(
             "no witness was decided: a refutation passes both sides, in symbols, and the point to "
-            "axioms.decide.differ_at"
+            "axioms.algebra.decide.differ_at"
         )
     _needs_to_run(record)
     points = _evaluated(record)
@@ -110,8 +110,8 @@ def _evaluated(record: Record) -> list[str]:
 def _needs_to_run(record: Record):
     if not record.ran:
         raise ValueError(
-            "nothing of the project ran: decide about what axioms.rules, axioms.propagate or "
-            "another module of axioms computes"
+            "nothing of the project ran: decide about what axioms.algebra.rules, "
+            "axioms.algebra.propagate or another module of axioms computes"
         )
 
 

@@ -5,14 +5,14 @@ import textwrap
 from collections import Counter
 from functools import cache
 
-from axioms.claims import counts
-from axioms.judge import Finding
-from axioms.propagate import evaluate
-from axioms.rewrites import REWRITES
-from axioms.scoreboard import REFUTED
-from axioms.templates import TEMPLATES
-from axioms.user_messages import rule_set
-from axioms.user_rules import LISTS, Rule
+from axioms.algebra.propagate import evaluate
+from axioms.invariance.rewrites import REWRITES
+from axioms.invariance.scoreboard import REFUTED
+from axioms.invariance.templates import TEMPLATES
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.properties import counts
+from axioms.own_rules.rules import LISTS, Rule
+from axioms.own_rules.verdicts import Finding
 
 
 def text(rule: Rule, findings: list[Finding]) -> str:

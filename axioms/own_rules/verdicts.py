@@ -12,8 +12,27 @@ from functools import cache
 
 import sympy as sp
 
-from axioms import kinds, scoreboard
-from axioms.claims import (
+from axioms import kinds
+from axioms.algebra.decide import identical, is_large, is_rational_function
+from axioms.algebra.denotation import as_rational
+from axioms.graph import CONSTANT, INPUT, Node, topological
+from axioms.invariance import points, scoreboard
+from axioms.invariance.rewrites import REWRITES
+from axioms.invariance.rule_sets import RuleSet
+from axioms.invariance.scoreboard import (
+    FINITE,
+    FIRST,
+    LIMIT,
+    OPEN,
+    PROVED,
+    REFUTED,
+    STABILISERS,
+    Cell,
+)
+from axioms.invariance.templates import TEMPLATES
+from axioms.own_rules.formula import check_one_formula
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.properties import (
     CONSERVES,
     FACTOR,
     OPERATIONS,
@@ -24,16 +43,7 @@ from axioms.claims import (
     shapes,
     symbols,
 )
-from axioms.decide import identical, is_large, is_rational_function
-from axioms.denotation import as_rational
-from axioms.graph import CONSTANT, INPUT, Node, topological
-from axioms.rewrites import REWRITES
-from axioms.rule_sets import RuleSet
-from axioms.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, STABILISERS, Cell
-from axioms.templates import TEMPLATES
-from axioms.user_formula import check_one_formula
-from axioms.user_messages import rule_set
-from axioms.user_rules import LISTS, Rule
+from axioms.own_rules.rules import LISTS, Rule
 
 IN_LIMIT, UNDECIDED = "proved as eps -> 0", "undecided"
 MORE = range(4, 11)  # inputs of a rule, at which a random point is tried of what is proved of fewer
@@ -45,7 +55,7 @@ TRIED = 60  # points, before a search for a witness gives up
 class Finding:
     """One claim or rewrite, and what is established of one rule under it."""
 
-    claim: str  # of axioms.claims, or the name of a rewrite
+    claim: str  # of axioms.own_rules.properties, or the name of a rewrite
     verdict: str  # PROVED, IN_LIMIT, REFUTED or UNDECIDED
     detail: str  # the witness, or what absorbs relevance
 
@@ -93,7 +103,7 @@ def tried_at_more(own: RuleSet, cell: Cell) -> Cell:
             name: [count if size > 1 else 1 for size in shape]
             for name, shape in template.generic.items()
         }
-        at, eps = scoreboard.random_point(chance, widths), STABILISERS[cell.eps][1]
+        at, eps = points.random_point(chance, widths), STABILISERS[cell.eps][1]
         if witness := scoreboard.disagreement(own, cell.rewrite, template.root, at, eps):
             cell = replace(cell, verdict=REFUTED, witness=witness)
     return cell
@@ -191,15 +201,15 @@ def _decide(claim: Claim, own: RuleSet, kind: str, eps: str) -> Cell:
     """For every number of inputs: refuted where it fails for one, proved if it is for all."""
     of_proof, of_witness = STABILISERS[eps]
     cell = Cell(rule_set=own.name, rewrite="", eps=eps, verdict=OPEN)
-    points = [_point_shapes(kind, claim, count) for count in counts(kind)]
+    shapes = [_point_shapes(kind, claim, count) for count in counts(kind)]
     if all(
         _holds(claim, own, kind, of_proof, symbols(each))
         and any(_at_numbers(claim, own, kind, of_witness, at) for at in _tried(each, FIRST))
-        for each in points
+        for each in shapes
     ):
         cell, tried = replace(cell, verdict=PROVED), _at_more(claim, kind)
     else:
-        tried = (at for each in points for at in _tried(each, TRIED))
+        tried = (at for each in shapes for at in _tried(each, TRIED))
     witness = _witness(claim, own, kind, of_witness, tried)
     return replace(cell, verdict=REFUTED, witness=witness) if witness else cell
 
@@ -218,7 +228,7 @@ def _at_numbers(claim, own, kind, eps, at) -> dict[str, sp.Matrix] | None:
 
 def _tried(shapes, count):
     """The first points, those with a negative factor left out."""
-    first = itertools.islice(scoreboard.points(shapes), count)
+    first = itertools.islice(points.points(shapes), count)
     return (at for at in first if FACTOR not in at or at[FACTOR][0] > 0)
 
 
@@ -226,7 +236,7 @@ def _at_more(claim, kind):
     """A random point for each of MORE numbers of inputs; a factor is positive."""
     chance = random.Random(0)
     for count in MORE if kind in LISTS else ():
-        at = scoreboard.random_point(chance, _point_shapes(kind, claim, count))
+        at = points.random_point(chance, _point_shapes(kind, claim, count))
         yield {name: m.applyfunc(abs) if name == FACTOR else m for name, m in at.items()}
 
 
@@ -239,7 +249,7 @@ def _witness(claim, own, kind, eps, tried) -> str:
 
     for at in tried:
         found = separated(at)
-        if found and (eps != 0 or separated(scoreboard.moved(at))):
+        if found and (eps != 0 or separated(points.moved(at))):
             point = ", ".join(f"{name} = {scoreboard.written(m)}" for name, m in at.items())
             return f"{point}: {' versus '.join(map(scoreboard.written, found.values()))}"
     return ""

@@ -4,7 +4,7 @@ Every expression that is compared lives in a field of rational functions: ``sign
 into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There
 ``cancel`` is a decision procedure, so a check is a proof or a disproof, not a heuristic.
 
-What is decided is written down where ``axioms.records`` asks for it.
+What is decided is written down where ``axioms.proofs.records`` asks for it.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import sympy as sp
 from sympy import QQ, sring
 from sympy.core.evalf import PrecisionExhausted
 
-from axioms.records import Unknown, answer, open_record
+from axioms.proofs.records import Unknown, answer, open_record
 
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
 

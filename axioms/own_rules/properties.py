@@ -143,7 +143,7 @@ SYMMETRIES = {
         "the same for logits and logits + c": Claim(sides=_shifted, needs=FACTOR),
     },
 }
-"""By kind: what no rewrite of ``axioms.rewrites`` asks of a rule."""
+"""By kind: what no rewrite of ``axioms.invariance.rewrites`` asks of a rule."""
 
 
 def claims(kind: str) -> dict[str, Claim]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import sympy as sp
 
-from axioms.derivations import of_theorem
-from axioms.derive import EPS, Derivation
-from axioms.formulas import pieces
-from axioms.prove import THEOREMS, Verdict, prove
+from axioms.derivations.derive import EPS, Derivation
+from axioms.derivations.operations import of_theorem
+from axioms.proofs.formulas import pieces
+from axioms.proofs.prove import THEOREMS, Verdict, prove
 
 WIDTH = 80
 
@@ -93,7 +93,7 @@ def _evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def _decided(verdict: Verdict) -> str:
-    """What ``axioms.decide`` recorded: the number of identities, and every point evaluated."""
+    """What ``decide`` recorded: the number of identities, and every point evaluated."""
     count = verdict.identities
     identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols" if count else ""
     return "; ".join(part for part in (identities, verdict.points) if part)

@@ -1,0 +1,1 @@
+"""What decides: rules as formulas, their sweep over a graph, and equality of what comes out."""

@@ -1,0 +1,1 @@
+"""Rewrites that keep a function, and which rules do not notice them."""

@@ -1,0 +1,5 @@
+"""A propagation rule of one's own, and what holds for it."""
+
+from axioms.own_rules.rules import rule, sign
+
+__all__ = ["rule", "sign"]
