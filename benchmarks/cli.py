@@ -118,7 +118,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        from axioms import judge_text
+        from axioms.own_rules import report as verdict_report
         from benchmarks.judging import judged
 
         texts = []
@@ -126,7 +126,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
             if asked.full:
                 console.out("\n" * (n > 0) + text, highlight=False, end="")
             else:
-                head, *lines = judge_text.summary(text)
+                head, *lines = verdict_report.summary(text)
                 present([Text(head, style="bold"), *(first_lines(Text(x), 4) for x in lines)])
             texts.append(text)
         if not asked.full:
