@@ -134,7 +134,7 @@ def _audited(classifier, inputs, given, composite, target, epsilon, worst):
     with problems.status("auditing"):
         from axioms.composites import ATTNLRP, CP_LRP
         from numeric.auditing.audit import audit
-        from numeric.auditing.plain import Subject, plain
+        from numeric.auditing.data import Subject, plain
 
         rules = {rules.name: rules for rules in (ATTNLRP, CP_LRP)}[composite]
         found = audit(classifier.model, inputs, rules, target=target, epsilon=epsilon)

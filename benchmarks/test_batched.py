@@ -15,7 +15,7 @@ from benchmarks.timing import alternate, peak_memory, random_text
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare
-from numeric.methods import chunks
+from numeric.methods import memory_budget
 
 TEXTS = {
     "1 text of 32 tokens": [32],
@@ -105,13 +105,13 @@ def test_integrated_gradients_are_ahead_of_the_loops(bert, case, ratios):
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_what_a_copy_needs_is_what_it_takes_at_the_size_of_bert_base(attention, monkeypatch):
     model = BertForSequenceClassification(BertConfig(attn_implementation=attention)).eval()
-    estimated, real = [], chunks.bytes_with_gradients
+    estimated, real = [], memory_budget.bytes_with_gradients
 
     def noted(*arguments, **options):
         estimated.append(real(*arguments, **options))
         return estimated[-1]
 
-    monkeypatch.setattr(chunks, "bytes_with_gradients", noted)
+    monkeypatch.setattr(memory_budget, "bytes_with_gradients", noted)
     for tokens in (16, 128):
         inputs = random_text(model, batch=1, tokens=tokens)
         took = peak_memory(lambda x=inputs: integrated(model, x, steps=1))

@@ -19,7 +19,6 @@ import pytest
 from axioms.composites import ATTNLRP
 from numeric.reference import bert, linear_attention
 from tests import (
-    test_by_kind,
     test_checks_can_fail,
     test_evaluate,
     test_evaluate_by_hand,
@@ -27,6 +26,7 @@ from tests import (
     test_gradient_messages,
     test_positional_attention,
     test_reference,
+    test_reference_dispatch,
     test_reference_linear_attention,
 )
 from tests.equivalent_mutants import EQUIVALENT
@@ -47,8 +47,8 @@ def agreement():
 
 def by_kind():
     """The table of the reference against the messages."""
-    for kind, rule in test_by_kind.PLACES:
-        test_by_kind.check(kind, rule)
+    for kind, rule in test_reference_dispatch.PLACES:
+        test_reference_dispatch.check(kind, rule)
 
 
 def model():
@@ -117,7 +117,7 @@ FAST = {
         test_given_signs.check_all,
     ),
     "numeric/reference/rules.py": (agreement, by_kind),
-    "numeric/reference/by_kind.py": (by_kind,),
+    "numeric/reference/dispatch.py": (by_kind,),
     "numeric/reference/bert.py": (model,),
     "numeric/reference/linear_attention.py": (factorizations,),
     "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
@@ -137,7 +137,7 @@ SLOW = {
         "axioms/theorems",
     ),
     "numeric/reference/rules.py": ("tests/test_reference_rules.py", "tests/test_reference.py"),
-    "numeric/reference/by_kind.py": ("tests/test_reference_rules.py", "tests/test_reference.py"),
+    "numeric/reference/dispatch.py": ("tests/test_reference_rules.py", "tests/test_reference.py"),
     "numeric/reference/bert.py": ("tests/test_reference.py", "tests/test_reference_records.py"),
     "numeric/reference/linear_attention.py": (
         "tests/test_reference_linear_attention.py",

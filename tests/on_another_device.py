@@ -1,7 +1,7 @@
 """Every public computation with the model on another device: ``python -m tests.on_another_device``.
 
 Prints a line of JSON per case, its name and what is wrong: "" where the numbers are those of the
-CPU.  It is a program of its own because ``tests.elsewhere`` changes PyTorch for good.
+CPU.  It is a program of its own because ``tests.second_device`` changes PyTorch for good.
 """
 
 import copy
@@ -28,7 +28,7 @@ from numeric.methods import prefix
 from numeric.networks import positional_attention
 from numeric.targets import answer, log_probability, logit, span
 from tests import cases
-from tests.elsewhere import MIXED, PLACE, Elsewhere, There
+from tests.second_device import MIXED, PLACE, Elsewhere, There
 from tests.test_families import DECODERS
 
 EXACT = 1e-10  # of float64

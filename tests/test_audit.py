@@ -23,7 +23,7 @@ from numeric import attribute, audit
 from numeric.auditing import ledger
 from numeric.auditing.capture import capture
 from numeric.inputs import prepare
-from numeric.reference import by_kind, mapped
+from numeric.reference import dispatch, mapped
 from tests import cases
 from tests.traces import assert_same, snapshot
 
@@ -117,11 +117,11 @@ def test_a_mix_of_layers_is_audited_as_such():
 
 
 WRONG = {
-    "half of a product": (by_kind.RULES, (kinds.READOUT, kinds.BILINEAR_EPSILON)),
-    "a sum": (by_kind.RULES, (kinds.ADD, kinds.EPSILON)),
+    "half of a product": (dispatch.RULES, (kinds.READOUT, kinds.BILINEAR_EPSILON)),
+    "a sum": (dispatch.RULES, (kinds.ADD, kinds.EPSILON)),
     "the root mean square": (mapped.RULES, (kinds.RMS_NORM, kinds.HELD_DEVIATION)),
-    "the gate": (by_kind.RULES, (kinds.PRODUCT, kinds.EQUAL_SPLIT)),
-    "the softmax": (by_kind.RULES, (kinds.SOFTMAX, kinds.TAYLOR)),
+    "the gate": (dispatch.RULES, (kinds.PRODUCT, kinds.EQUAL_SPLIT)),
+    "the softmax": (dispatch.RULES, (kinds.SOFTMAX, kinds.TAYLOR)),
 }
 
 

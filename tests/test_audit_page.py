@@ -13,8 +13,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
 from numeric.auditing.audit import audit
+from numeric.auditing.data import Subject, plain
 from numeric.auditing.page import page
-from numeric.auditing.plain import Subject, plain
 from numeric.auditing.rounding import signed
 from tests import cases
 

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric.auditing.audit import audit
+from numeric.auditing.data import Subject, plain
 from numeric.auditing.page import page
-from numeric.auditing.plain import Subject, plain
 from numeric.auditing.rounding import UNITS, adding_up, balance, signed
 from numeric.auditing.terminal import terminal
 from tests import cases, program

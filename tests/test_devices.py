@@ -1,6 +1,6 @@
 """Whatever is computed, a model on another device gets the same numbers, where the model is.
 
-No GPU is needed: the other device is ``tests.elsewhere``.  What it cannot show is a GPU's own
+No GPU is needed: the other device is ``tests.second_device``.  What it cannot show is a GPU's own
 kernels, and compiled code.
 """
 

@@ -10,7 +10,7 @@ from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curve
 from numeric.inputs import prepare
 from numeric.methods import loo, masking
-from numeric.methods.whole import whole
+from numeric.methods.shared import whole
 from tests import cases
 from tests.test_families import DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.traces import assert_same, contains, refused, snapshot, watch

@@ -8,7 +8,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.timing import peak_memory
 from numeric import attribute
-from numeric.methods.chunks import bytes_of_a_copy, chunks
+from numeric.methods.memory_budget import bytes_of_a_copy, chunks
 from tests import cases
 from tests.test_families import close
 from tests.traces import assert_same, contains, refused, snapshot, watch

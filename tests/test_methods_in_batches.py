@@ -14,7 +14,7 @@ from benchmarks.timing import peak_memory
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare
-from numeric.methods import chunks
+from numeric.methods import memory_budget
 from numeric.methods.integrated_gradients import Path
 from tests import cases
 from tests.test_families import DECODERS, ENCODERS, ROTARY, SINGLE, close
@@ -267,11 +267,11 @@ def test_what_a_copy_needs_is_what_it_takes(copies, attention):
 def test_bytes_that_are_kept_are_counted_by_hand():
     model = nn.Linear(3, 4).requires_grad_(requires_grad=False)
     x = torch.ones(5, 3, requires_grad=True)
-    assert chunks.bytes_kept(model, lambda: model(x)) == 0  # but the weight
-    assert chunks.bytes_kept(model, lambda: model(x).exp()) == 4 * 5 * 4  # what comes out
-    assert chunks.bytes_kept(model, lambda: model(x).exp().square()) == 4 * 5 * 4  # the same
-    assert chunks.bytes_kept(model, lambda: model(x).sin().square()) == 2 * 4 * 5 * 4
-    assert chunks.bytes_kept(model, lambda: model(x.detach()).exp()) == 0  # no way back
+    assert memory_budget.bytes_kept(model, lambda: model(x)) == 0  # but the weight
+    assert memory_budget.bytes_kept(model, lambda: model(x).exp()) == 4 * 5 * 4  # what comes out
+    assert memory_budget.bytes_kept(model, lambda: model(x).exp().square()) == 4 * 5 * 4  # the same
+    assert memory_budget.bytes_kept(model, lambda: model(x).sin().square()) == 2 * 4 * 5 * 4
+    assert memory_budget.bytes_kept(model, lambda: model(x.detach()).exp()) == 0  # no way back
 
 
 def test_counting_keeps_nothing():
@@ -284,7 +284,7 @@ def test_counting_keeps_nothing():
 
     gc.disable()  # a cycle would wait for it
     try:
-        assert chunks.bytes_kept(nn.Identity(), run) == 12
+        assert memory_budget.bytes_kept(nn.Identity(), run) == 12
         assert gone[0]() is None
     finally:
         gc.enable()

@@ -8,7 +8,7 @@ from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.fast import families
 from numeric.inputs import prepare
-from numeric.methods.chunks import bytes_of_a_copy
+from numeric.methods.memory_budget import bytes_of_a_copy
 from tests.test_families import close
 from tests.traces import contains, refused, watch
 

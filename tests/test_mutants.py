@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from numeric.reference import bert, by_kind, rules
+from numeric.reference import bert, dispatch, rules
 from tests import mutants, mutation
 from tests.equivalent_mutants import EQUIVALENT
 from tests.mutants import Mutant, applied
@@ -37,12 +37,12 @@ def find(path, change, *, function=""):
 
 def test_a_mutant_acts_on_all_who_imported_the_rule_and_is_undone():
     mutant = find("numeric/reference/rules.py", "relevance / len(factors) -> relevance")
-    before = by_kind.RULES["product", "equal-split"]
+    before = dispatch.RULES["product", "equal-split"]
     with applied(mutant):
         assert rules.equal_split((2, 3), 6) == (6, 6)
-        assert by_kind.RULES["product", "equal-split"]((2, 3), 6, eps=0) == (6, 6)
+        assert dispatch.RULES["product", "equal-split"]((2, 3), 6, eps=0) == (6, 6)
     assert rules.equal_split((2, 3), 6) == (3, 3)
-    assert by_kind.RULES["product", "equal-split"] is before
+    assert dispatch.RULES["product", "equal-split"] is before
     assert mutation.by_kind() is None
 
 
@@ -52,9 +52,9 @@ def test_a_mutant_of_a_default_and_of_a_table_acts_too():
     assert rules.bilinear_epsilon.__kwdefaults__ == {"scale": 1.0}
     key = ("softmax", "constant")
     change = "(kinds.SOFTMAX, kinds.CONSTANT) -> (kinds.CONSTANT, kinds.SOFTMAX)"
-    with applied(find("numeric/reference/by_kind.py", change)):
-        assert key not in by_kind.RULES
-    assert key in by_kind.RULES
+    with applied(find("numeric/reference/dispatch.py", change)):
+        assert key not in dispatch.RULES
+    assert key in dispatch.RULES
 
 
 def test_a_mutant_of_a_method_and_of_a_table_of_functions_acts_too():

@@ -18,7 +18,7 @@ from axioms.composites import (
     UnassignedOperation,
     bypass_softmax,
 )
-from numeric.reference import bert, by_kind, rules
+from numeric.reference import bert, dispatch, rules
 
 FOLDER = Path(__file__).parents[1] / "benchmarks" / "assets" / "bert12-sst2"
 SENTENCE = "a gripping , funny and sometimes too long film ."
@@ -208,14 +208,14 @@ def swapped(rule):
 
 
 WRONG_RULES = {
-    (kinds.LINEAR, kinds.EPSILON): by_kind.RULES[kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS],
+    (kinds.LINEAR, kinds.EPSILON): dispatch.RULES[kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS],
     (kinds.ADD, kinds.EPSILON): lambda operands, r, *, eps: rules.equal_split(operands, r),
     (kinds.SCORES, kinds.BILINEAR_EPSILON): swapped(
-        by_kind.RULES[kinds.SCORES, kinds.BILINEAR_EPSILON]
+        dispatch.RULES[kinds.SCORES, kinds.BILINEAR_EPSILON]
     ),
-    (kinds.SOFTMAX, kinds.TAYLOR): by_kind.RULES[kinds.SOFTMAX, kinds.CONSTANT],
-    (kinds.READOUT, kinds.BILINEAR_EPSILON): by_kind.RULES[kinds.READOUT, kinds.VALUE_ONLY],
-    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): by_kind.unchanged,
+    (kinds.SOFTMAX, kinds.TAYLOR): dispatch.RULES[kinds.SOFTMAX, kinds.CONSTANT],
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): dispatch.RULES[kinds.READOUT, kinds.VALUE_ONLY],
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): dispatch.unchanged,
     (kinds.ACTIVATION, kinds.IDENTITY): lambda r, *, eps: r / 2,
 }
 
@@ -223,7 +223,7 @@ WRONG_RULES = {
 @pytest.mark.parametrize("place", WRONG_RULES, ids=str)
 @pytest.mark.parametrize("eps", [0.0, 0.25])
 def test_one_wrong_rule_in_a_whole_model_is_rejected(place, eps, monkeypatch):
-    monkeypatch.setitem(by_kind.RULES, place, WRONG_RULES[place])
+    monkeypatch.setitem(dispatch.RULES, place, WRONG_RULES[place])
     with pytest.raises(AssertionError):
         check_relevance(composite=ATTNLRP, eps=eps)
 

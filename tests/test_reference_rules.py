@@ -13,7 +13,7 @@ import pytest
 
 from axioms import kinds
 from numeric.reference import rules
-from numeric.reference.by_kind import RULES
+from numeric.reference.dispatch import RULES
 
 EPS = Fraction(1, 4)
 SCALE = 0.5

@@ -12,14 +12,14 @@ from numeric import compiled
 from numeric.fast import at_output, attention
 from numeric.fast.propagation import Propagation
 from numeric.layer_mixes import sweep
-from numeric.reference import bert, by_kind, evaluate
+from numeric.reference import bert, dispatch, evaluate
 from tests import cases
 from tests.traces import assert_same, contains, refused, snapshot
 
 LEGAL = {(kind, rule) for kind, rules in kinds.RULES.items() for rule in rules}
 IMPLEMENTATIONS = {
     "messages": (propagate.MESSAGES, set()),
-    "einsums": (by_kind.RULES, {(kind, kinds.GRADIENT) for kind in kinds.RULES}),
+    "einsums": (dispatch.RULES, {(kind, kinds.GRADIENT) for kind in kinds.RULES}),
     "modified gradients": (at_output.KNOWN, set()),
 }
 """What each has, and what it refuses by name."""

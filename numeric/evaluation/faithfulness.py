@@ -16,11 +16,11 @@ from numeric.batches import Batch
 from numeric.evaluation.correlation import kendall, pearson
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare
-from numeric.methods import chunks
+from numeric.methods import memory_budget
 from numeric.methods.integrated_gradients import straight_path
 from numeric.methods.loo import leave_one_out
 from numeric.methods.masking import masked_logits
-from numeric.methods.whole import whole
+from numeric.methods.shared import whole
 from numeric.readout import Chosen, Readout, Rows
 from numeric.spelling import did_you_mean
 
@@ -76,7 +76,7 @@ def evaluate(
     subsets: int = 64,
     samples: int = 16,
     seed: int = 0,
-    memory: int | str = chunks.AUTO,
+    memory: int | str = memory_budget.AUTO,
 ) -> dict[str, dict[str, np.ndarray]]:
     """How faithful maps from any source are to a model: by map and measure, one value per text.
 
@@ -221,11 +221,13 @@ def _drawn(asked, path, of, shares):
     size, samples, _ = shares.shape
     found = np.empty(size * samples)
     row = torch.arange(size, device=asked.batch.device).repeat_interleave(samples)
-    need = chunks.bytes_of_a_copy(asked.model, path.length, keys=path.length, kept=path.length)
+    need = memory_budget.bytes_of_a_copy(
+        asked.model, path.length, keys=path.length, kept=path.length
+    )
     options = {"batch_size": 128, "memory": asked.memory, "device": row.device}
     for texts in path.groups():
         copies = torch.isin(row, texts).nonzero()[:, 0]
-        for part in chunks.chunks(path.length[row[copies]], need[row[copies]], **options):
+        for part in memory_budget.chunks(path.length[row[copies]], need[row[copies]], **options):
             chosen = copies[part]
             masks = [_entries(asked, shares, path.end.shape[-1], n) for n in chosen.tolist()]
             alpha = torch.as_tensor(np.stack(masks), device=row.device)

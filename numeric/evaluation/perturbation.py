@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from numeric.batches import Batch
-from numeric.methods.chunks import AUTO
 from numeric.methods.masking import masked_logits
+from numeric.methods.memory_budget import AUTO
 from numeric.readout import Readout
 
 ORDERS = {"morf": True, "lerf": False}

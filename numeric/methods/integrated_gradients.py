@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from numeric.batches import DECODER, Batch, first_map
 from numeric.fast import families, packed
 from numeric.inputs import read_tokens
-from numeric.methods import chunks
-from numeric.methods.whole import reuse, whole
+from numeric.methods import memory_budget
+from numeric.methods.shared import reuse, whole
 from numeric.readout import Found, Readout, Rows
 
 BASELINES = ("zero", "pad")
@@ -89,7 +89,7 @@ def integrated_gradients(
     tolerance: float | None = None,
     baseline: str = "zero",
     batch_size: int = 128,
-    memory: int | str = chunks.AUTO,
+    memory: int | str = memory_budget.AUTO,
 ):
     """Gradient along the straight path from ``baseline`` to the word embeddings, x difference.
 
@@ -156,10 +156,12 @@ def _integrate(path, texts, targets, steps, **limits):
             return words, [each.of(rows, text).sum() for each in targets]
 
     longest = texts[length[texts].argmax()][None]
-    kept = chunks.bytes_kept(path.model, lambda: forward(longest, nodes[:1]))
-    need = chunks.bytes_with_gradients(path.model, length, kept=kept * length // length[longest])
-    limits["on_cpu"] = chunks.ON_CPU_WITH_GRADIENTS
-    for chunk in chunks.chunks(length[texts][row], need[texts][row], **limits):
+    kept = memory_budget.bytes_kept(path.model, lambda: forward(longest, nodes[:1]))
+    need = memory_budget.bytes_with_gradients(
+        path.model, length, kept=kept * length // length[longest]
+    )
+    limits["on_cpu"] = memory_budget.ON_CPU_WITH_GRADIENTS
+    for chunk in memory_budget.chunks(length[texts][row], need[texts][row], **limits):
         at = texts[row[chunk]]
         words, logits = forward(at, nodes[chunk])
         for total, logit in zip(totals, logits, strict=True):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from numeric.methods.budget import GROUP, by_groups
-from numeric.methods.chunks import AUTO
 from numeric.methods.masking import check, masked_logits
-from numeric.methods.whole import whole
+from numeric.methods.memory_budget import AUTO
+from numeric.methods.shared import whole
 from numeric.readout import Found
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")

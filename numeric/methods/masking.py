@@ -7,8 +7,8 @@ from numeric import heads
 from numeric.batches import DECODER, DECODER_MASK, PIXELS, Batch
 from numeric.fast import families
 from numeric.inputs import mask_problems, read_tokens
-from numeric.methods import chunks, prefix
-from numeric.methods.whole import Whole, first_keys, reads_of_stock, reuse, whole
+from numeric.methods import memory_budget, prefix
+from numeric.methods.shared import Whole, first_keys, reads_of_stock, reuse, whole
 from numeric.readout import Readout, Rows
 
 REMOVALS = ("attention-mask", "deletion")
@@ -24,7 +24,7 @@ def masked_logits(
     *,
     batch_size: int,
     removal: str | int = "attention-mask",
-    memory: int | str = chunks.AUTO,
+    memory: int | str = memory_budget.AUTO,
     kept: Whole | None = None,
 ) -> Tensor:
     """What is read of copy n of ``example[n]``, from which all but ``keep[n]`` is removed.
@@ -92,10 +92,12 @@ def _parts(model, reads, plan, readout, **limits):
     cached = start + lengths if reads is None else start
     rows = len(readout.columns()) if heads.keeps_rows(model) else None
     least = prefix.least(limits["device"]) if reads is None else 1
-    need = chunks.bytes_of_a_copy(model, lengths, keys=start + lengths, kept=cached, rows=rows)
+    need = memory_budget.bytes_of_a_copy(
+        model, lengths, keys=start + lengths, kept=cached, rows=rows
+    )
     for end in plan["end"].unique().flip(0):
         own = (plan["end"] == end).nonzero()[:, 0]
-        for part in chunks.chunks(lengths[own], need[own], least=least, **limits):
+        for part in memory_budget.chunks(lengths[own], need[own], least=least, **limits):
             yield own[part]
 
 

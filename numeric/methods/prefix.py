@@ -7,7 +7,7 @@ from transformers.cache_utils import DynamicLayer
 
 from numeric import heads
 from numeric.batches import Batch
-from numeric.methods.whole import first_keys, is_stock
+from numeric.methods.shared import first_keys, is_stock
 from numeric.readout import Readout, Rows
 
 OF_OTHER_CODE = (

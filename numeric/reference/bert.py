@@ -16,7 +16,7 @@ from scipy.special import erf, expit
 from axioms import kinds
 from axioms.composites import Operation
 from numeric.reference import rules
-from numeric.reference.by_kind import RULES
+from numeric.reference.dispatch import RULES
 
 
 def gelu_tanh(x):

@@ -13,7 +13,7 @@ from axioms.assignment import assigned
 from axioms.composites import Composite
 from axioms.graph import INPUT, LEAVES, MOVE, Node
 from numeric.reference import mapped, rules
-from numeric.reference.by_kind import RULES
+from numeric.reference.dispatch import RULES
 
 
 def shown(xs):

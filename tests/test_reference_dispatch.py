@@ -7,7 +7,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.algebra.propagate import MESSAGES
 from axioms.graph import Node
-from numeric.reference.by_kind import RULES
+from numeric.reference.dispatch import RULES
 
 EPS = sp.Rational(1, 4)
 NORM_EPS, SCALE = sp.Rational(1, 2), sp.Rational(1, 2)
