@@ -134,6 +134,17 @@ def test_a_prefix_that_does_not_continue_as_the_text_is_found_out(wrong, monkeyp
     assert (found is None) == bool(wrong)
 
 
+@pytest.mark.parametrize("padded", ["before the text", "within the text"])
+def test_a_model_that_counts_positions_by_padding_is_the_plain_loop(padded):
+    model, batch = build("roberta", CAUSAL), texts("left")
+    if padded == "within the text":
+        ids = torch.arange(40)[None] + 10
+        ids[0, 30] = model.config.pad_token_id
+        batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    a = attribute(model, batch, "loo")
+    close(a.relevance, plain(model, batch, a, None, hide))
+
+
 def test_code_of_a_users_own_sees_whole_texts():
     model, batch, seen = build("llama", CAUSAL), texts("right"), []
     hook = lambda _module, _args, out: seen.append(out.shape[1])

@@ -40,7 +40,8 @@ def shortened(model, batch: Batch, plan: dict, readout: Readout) -> DynamicCache
     blind = _first(plan["seen"]) > readout.rows.amin(dim=1)[where]
     first, read = _first(changed), readout.rows.amax(dim=1)[where]
     runs = read + 1 - first.minimum(read)
-    price = tokens * (len(batch.attention_mask) + 4) + least(batch.device)  # of what is run for it
+    # The text itself runs for it, and two copies: both whole, and one from its middle on.
+    price = 3.5 * batch.attention_mask.numel() + least(batch.device)
     pays = (tokens - runs).sum() > price
     cache = of_text(model, batch, readout) if pays or blind.any() else None
     if cache is None:
@@ -62,10 +63,11 @@ def _first(x):
 def of_text(model, batch: Batch, readout: Readout) -> DynamicCache | None:
     """Keys and values of every token of ``batch``, behind which copies can go on, or None.
 
-    No table says which models can.  The batch runs with a cache of keys and values alone; then a
-    copy of the text that is read to the earliest column, and one of that to the latest, run both
+    No table says which models can.  The batch runs with a cache of keys and values alone; then
+    copies of every text, one without the token in its middle and one without the last, run both
     whole and behind that cache.  Half of the digits must agree: a token that sees what follows it,
-    another state than keys and values, or other positions change more than that.
+    another state than keys and values, or other positions change more than that.  These can be
+    others in one text alone, because some models count positions by what is padding before them.
     """
     one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None
     if not one_text or not is_stock(model):
@@ -75,9 +77,8 @@ def of_text(model, batch: Batch, readout: Readout) -> DynamicCache | None:
         readout.run(model, batch.arguments() | {"past_key_values": cache, "use_cache": True})
         if not cache.layers or not all(_has_all(x, batch) for x in cache.layers):
             return None
-        read = readout.rows.amax(dim=1)
-        ends = {int(read.argmin()), int(read.argmax())}
-        return cache if all(_goes_on(model, batch, readout, cache, n) for n in ends) else None
+        texts = range(len(batch.input_ids))
+        return cache if all(_goes_on(model, batch, readout, cache, n) for n in texts) else None
     except OF_OTHER_CODE:
         return None
 
@@ -105,14 +106,19 @@ def _has_all(layer, batch):
 
 
 def _goes_on(model, batch, readout, cache, number):
-    """Whether a copy without the token in the middle of its text is the same both ways."""
+    """Whether copies of a text without its middle token, and its last, are the same both ways."""
     where = torch.tensor([number], device=batch.device)
     end = readout.rows[where].amax(dim=1) + 1
-    seen = batch.attention_mask[where] == 1
-    before = seen[0, :end].nonzero()[:, 0]
+    before = (batch.attention_mask[number, :end] == 1).nonzero()[:, 0]
     if len(before) < 2:
         return False
-    token = before[len(before) // 2 :][:1]
+    copies = before[len(before) // 2 :][:1], before[-1:]
+    return all(_is_same(model, batch, readout, cache, where, token, end) for token in copies)
+
+
+def _is_same(model, batch, readout, cache, where, token, end):
+    """Whether a copy without one token is the same both ways."""
+    seen = batch.attention_mask[where] == 1
     seen[0, token] = False
     rows = torch.cat([token, readout.columns(where)]).unique()
     part = {"example": where, "ids": batch.input_ids[where], "seen": seen}
