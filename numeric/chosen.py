@@ -1,6 +1,6 @@
 """A target of a batch: in which row of logits each of its terms stands, and how it is read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -62,6 +62,12 @@ class Chosen:
     def of(self, rows: Rows, example: Tensor | None = None) -> Tensor:
         """The explained number of every copy of ``example``, by default of the whole batch."""
         return self.terms(rows, example).sum(dim=1)
+
+    def size(self, rows: Rows) -> Tensor:
+        """How large the logits are of which ``of`` is made, (copy,): rounding grows with them."""
+        own = replace(self, log=None).terms(rows).abs()
+        largest = self.read(rows).amax(dim=2).abs() * self.weight.abs()
+        return (own + largest).sum(dim=1)
 
     def to(self, device) -> "Chosen":
         parts = {name: x for name, x in vars(self).items() if x is not None}

@@ -9,6 +9,7 @@ from numeric import attribute
 from numeric.fast import families
 from numeric.inputs import prepare
 from numeric.methods.memory_budget import bytes_of_a_copy
+from numeric.targets import logit
 from tests.test_families import close
 from tests.traces import contains, refused, watch
 
@@ -94,6 +95,15 @@ REFUSED = {  # architecture, task, method, options, parts of the message
 def test_what_a_model_cannot_do_is_refused(case):
     name, task, method, options, *parts = REFUSED[case]
     contains(refused(ValueError, *made(name, task), method, **options), *parts)
+
+
+def test_a_dropped_mask_is_refused_where_logits_cancel():
+    model, batch = made("fnet")
+    one = {key: x[:1] for key, x in batch.items()}
+    with torch.no_grad():
+        first, second, _ = model(**one).logits[0].tolist()
+    target = logit(0) - logit(1) * (first / second)
+    contains(refused(ValueError, model, one, "loo", target=target), "changes no logit")
 
 
 def test_copies_stay_within_a_budget():

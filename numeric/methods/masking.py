@@ -172,11 +172,12 @@ def _check_effect(model, batch, plan, readout, kept, logits):
     changed = plan["changed"][:, :source].any(dim=1)
     before = torch.arange(columns - source, device=row.device) <= row[:, None]
     written = (plan["changed"][:, source:] & before).any(dim=1) & ~changed
-    whole = [each.of(kept.rows).to(logits.dtype) for each in readout.targets]
-    whole = torch.stack(whole, dim=1)[plan["example"]]
+    by_text = lambda each: torch.stack(each, dim=1).to(logits.dtype)[plan["example"]]
+    whole = by_text([each.of(kept.rows) for each in readout.targets])
+    size = by_text([each.size(kept.rows) for each in readout.targets])
     unit = torch.finfo(kept.rows.logits.dtype).eps
     unit = 16 * unit if unit < 1e-6 else 0  # of half precision one unit may be a real change
-    same = (logits - whole).abs() <= unit * whole.abs()
+    same = (logits - whole).abs() <= unit * size
     for mask, fewer in (("attention_mask", changed), (DECODER_MASK, written)):
         if fewer.any() and same[fewer].all():
             raise ValueError(
