@@ -127,7 +127,8 @@ def test_what_a_terminal_would_obey_is_shown(run, checkpoint, tmp_path, monkeypa
     labels = {str(n): f"{n}{CONTROLS}" for n in range(3)}
     folder = copy(checkpoint, tmp_path / f"m{CONTROLS[:5]}", settings(id2label=labels))
     loaded = models.load(str(folder))
-    spelled = lambda ids: [f"piece{CONTROLS}"] * len(ids)
+    piece = f"piece{CONTROLS}"
+    spelled = lambda ids: piece if isinstance(ids, int) else [piece] * len(ids)
     monkeypatch.setattr(loaded.tokenizer, "convert_ids_to_tokens", spelled)
     monkeypatch.setattr(models, "load", lambda *_, **__: loaded)
     code, out, err = run("explain", folder, SENTENCE)
