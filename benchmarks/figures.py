@@ -58,6 +58,8 @@ def layers(maps: Sequence[LayerMap], title: str) -> bytes:
         axes.set_xticks(range(len(found.columns)), found.columns)
         axes.set_yticks(range(len(found.tokens)), found.tokens)
         axes.set_xlabel(f"layers of {found.where}")
+    legend = "red: for the target; blue, with a dot: against it; each column has its own scale"
+    figure.supxlabel(legend, fontsize=7)
     return _bytes(figure)
 
 

@@ -16,6 +16,7 @@ from numeric.generation.words import UNITS
 from numeric.layer_maps import LayerMap, tables
 
 LEGEND = "Red speaks for what was written; blue, underlined, against it."
+LEGEND = "red: for the written token; blue, with a dot: against it; each row has its own scale"
 TITLE = 60  # characters of what was written, in a title
 SCALES = "In logits; each column, a written token, has its own scale."
 
@@ -105,6 +106,8 @@ def png(found: Generation) -> bytes:
         axes.set_yticks(range(height), each.columns)
         axes.set_xlabel("read")
         axes.set_ylabel("written")
+        axes.set_title(f"{found.method}: why each token was written")
+        figure.supxlabel(LEGEND, fontsize=7)
         if found.source:
             axes.axvline(found.source - 0.5, color="black", linewidth=0.8)
         file = io.BytesIO()
