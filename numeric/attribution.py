@@ -46,7 +46,7 @@ def attribute(
     ``share="word"`` and ``positions="signed"``, are those of the method's own function in
     ``numeric.methods``.  ``at="bert.encoder.layer.*"``, or a list of paths, also gives the
     relevance at what these modules return (``Attribution.inside``).  ``tokenizer`` names the
-    tokens, for those who look at the result.
+    tokens, for those who look at the result, and knows which token is the mask.
     Runs in the model's dtype, autocast or not.  The model itself is never changed, and several
     threads may use it at once, but not train it meanwhile.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
@@ -76,7 +76,8 @@ def attribute_each(
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
-    found = explained(model, inputs, targets, *resolve(method, options))
+    mask = getattr(tokenizer, "mask_token_id", None)
+    found = explained(model, inputs, targets, *resolve(method, options), mask=mask)
     names = None if tokenizer is None else _tokens(model, tokenizer, inputs)
     return [replace(each, tokens=names) for each in found]
 
@@ -140,14 +141,15 @@ def explained(
     used: dict[str, Any],
     *,
     modules: Modules | None = None,
+    mask: int | None = None,
 ) -> list[Attribution]:
     """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
 
-    ``modules`` as in ``numeric.inputs.prepare``.
+    ``modules`` as in ``numeric.inputs.prepare``, and ``mask`` as in ``Readout.of``.
     """
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
-        readout = Readout.of(model, batch, targets)
+        readout = Readout.of(model, batch, targets, mask=mask)
         with torch.autocast(batch.device.type, enabled=False):
             return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
 

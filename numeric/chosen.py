@@ -81,14 +81,17 @@ class Chosen:
         return torch.arange(len(row), device=row.device)[:, None], row
 
 
-def placed(model, head, batch, target, faults) -> Chosen:
-    """Where the terms of ``target`` are read; what cannot be is added to ``faults``."""
+def placed(model, head, batch, target, faults, mask=None) -> Chosen:
+    """Where the terms of ``target`` are read; what cannot be is added to ``faults``.
+
+    ``mask`` is the id of the token that is to be filled in, by default that of the config.
+    """
     size, device = len(batch.attention_mask), batch.device
     given = terms(target) or (answer() if head == ANSWER else logit()).terms
     rows, labels = [], []
     for term in given:
         faults += _unfit(model, head, term)
-        row = _row(model, head, batch, term, faults)
+        row = _row(model, head, batch, term, faults, mask)
         own = term.label == OWN and batch.predicting[0] is not None
         label = _own(batch, row) if own else _filled(term.label, size, device)
         rows.append(row)
@@ -134,7 +137,7 @@ def _unfit(model, head, term):
         yield "outputs that are no distribution have no log-probability: pass logit()"
 
 
-def _row(model, head, batch, term, faults) -> Tensor:
+def _row(model, head, batch, term, faults, masking) -> Tensor:
     """The row that a term is read from, (batch,)."""
     _, mask = batch.predicting
     nothing = mask.new_zeros(len(mask), dtype=torch.int64)
@@ -143,7 +146,7 @@ def _row(model, head, batch, term, faults) -> Tensor:
     if head == CLASSES or (term.at is None and head == TAGS):
         return nothing
     if term.at is None:
-        return read_tokens(model, batch) if head == NEXT else _mask(model, batch, faults)
+        return read_tokens(model, batch) if head == NEXT else _mask(model, batch, faults, masking)
     at = nothing + torch.tensor(term.at, device=mask.device)
     row = torch.where(at < 0, last(mask == 1) + 1 + at, at)
     behind = row + (term.label == OWN)
@@ -164,20 +167,20 @@ def _columns(mask):
     return ", ".join(dict.fromkeys(spans))
 
 
-def _mask(model, batch, faults) -> Tensor:
+def _mask(model, batch, faults, token) -> Tensor:
     """The one token of every example that is to be filled in."""
-    token = getattr(model.config, "mask_token_id", None)
+    token = getattr(model.config, "mask_token_id", None) if token is None else token
     if token is None:
         faults.append(
-            "the config has no mask_token_id, by which to find the mask: pass at, its column, or "
-            "set model.config.mask_token_id = tokenizer.mask_token_id"
+            "the config has no mask_token_id, by which to find the mask: pass tokenizer, or at, "
+            "its column, or set model.config.mask_token_id = tokenizer.mask_token_id"
         )
         return batch.attention_mask.new_zeros(len(batch.attention_mask), dtype=torch.int64)
     masks = batch.input_ids == token
     if wrong := (masks.sum(dim=1) != 1).nonzero()[:, 0].tolist():
         places = {n: masks[n].nonzero()[:, 0].tolist() for n in wrong}
         faults.append(
-            f"the token {token} (config.mask_token_id) is not in one place of each example, but at "
+            f"the mask, token {token}, is not in one place of each example, but at "
             f"{places}: pass at, the column to explain"
         )
     return masks.to(torch.uint8).argmax(dim=1)

@@ -49,10 +49,11 @@ class Readout:
     targets: list[Chosen]
 
     @classmethod
-    def of(cls, model, batch: Batch, targets: Sequence) -> "Readout":
+    def of(cls, model, batch: Batch, targets: Sequence, *, mask: int | None = None) -> "Readout":
+        """``mask`` is the id of the token that a masked language model fills in, if it is known."""
         decodes = batch.decoder_input_ids is not None
         head, faults = heads.kind(model, decodes=decodes), []
-        targets = [placed(model, head, batch, target, faults) for target in targets]
+        targets = [placed(model, head, batch, target, faults, mask) for target in targets]
         if faults:
             listed = "\n".join(dict.fromkeys(faults))
             raise ValueError(

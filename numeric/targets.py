@@ -77,7 +77,8 @@ def logit(label: Label = None, *, at: Columns = None, of: str | None = None) -> 
     """The logit of a label, by default of the predicted one; the label and ``at`` as in ``Term``.
 
     Both may have one entry per example.  ``at`` is, by default, the last token of a causal language
-    model, and the token ``config.mask_token_id`` of a masked one; a tag has none.
+    model, and the mask of a masked one, by the tokenizer or else ``config.mask_token_id``; a tag
+    has none.
     Raises ValueError for what is no whole number.
     """
     own = isinstance(label, str) and label == OWN

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import BertConfig, BertForMaskedLM
 
 from benchmarks import models
 from numeric import Attribution, attribute, explain
@@ -46,6 +47,19 @@ def test_one_text_of_a_language_model_has_the_tokens_that_explain_the_next():
     a = explain(lm.model, lm.tokenizer, "anna apple bert pen ; bert")
     assert lm.tokenizer.decode(a.target[0].tolist()) == "pen"
     assert a.tokens == (("<s>", "anna", "apple", "bert", "pen", ";", "bert"),)
+
+
+def test_the_tokenizer_knows_the_mask_which_the_config_leaves_out(loaded):
+    tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=len(loaded.tokenizer), **tiny)
+    filler, text = BertForMaskedLM(config).eval(), "not a [MASK] film"
+    found = explain(filler, loaded.tokenizer, text)
+    column = found.tokens[0].index("[MASK]")
+    same(
+        found.relevance, attribute(filler, encoded(loaded, text), target=logit(at=column)).relevance
+    )
+    with pytest.raises(ValueError, match="no mask_token_id, by which to find the mask: pass token"):
+        attribute(filler, encoded(loaded, text))
 
 
 def test_texts_that_cannot_be_padded_and_no_texts_are_refused(loaded, monkeypatch):
