@@ -37,6 +37,7 @@ from benchmarks.output import (
     answer,
     completing,
     first_lines,
+    headline,
     of_result,
     present,
     with_shared_options,
@@ -237,8 +238,8 @@ def reproduce(
         )
         results = []
         for result in each_with_bars(found, shown, total=len(wanted), description="tables"):
-            parts, short = of_result(result)
-            present(parts, short) if asked.full or len(wanted) == 1 else present(short)
+            alone = asked.full or len(wanted) == 1
+            present(*of_result(result)) if alone else present(headline(result))
             results.append(result)
     page = output / "report.html"
     facts = [{key: getattr(x, key) for key in ("name", "title", "rows", "notes")} for x in results]

@@ -21,6 +21,7 @@ from rich.text import Text
 from benchmarks.console import asked, console, problems
 
 LINES = 24  # of a screen
+AROUND = 2  # lines below a table: how to see more, and the file that was written
 NOTE = 3  # lines of what a table found, where there are several tables
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a proof is not established, or a mistake of this program; 2 something "
@@ -97,9 +98,9 @@ def present(
 
 
 def of_result(result, *, only: Mapping | None = None) -> tuple[list, list]:
-    """An experiment's table and notes, and in short its title and what was found first.
+    """An experiment's table and notes, and in short its table and the notes that fit a screen.
 
-    ``only``: rows by table, as of ``benchmarks.tables``; what fits a screen of it is then short.
+    ``only``: rows by table, as of ``benchmarks.tables``, of the first.
     """
     from benchmarks import tables
 
@@ -107,9 +108,28 @@ def of_result(result, *, only: Mapping | None = None) -> tuple[list, list]:
     shortest = tables.terminal(result)
     if only is not None:
         return [tables.terminal(result, only=only), *notes], [shortest, *notes]
-    first = [first_lines(Text(f" {note}"), NOTE) for note in result.notes[:1]]
+    fits = height([shortest]) <= LINES - AROUND or not notes
+    head = shortest if fits else Text(result.title, style="bold")
+    return [shortest, *notes, Text("")], _that_fit(head, notes)
+
+
+def headline(result) -> list[RenderableType]:
+    """An experiment's title and what was found first, in few lines; its table if that is all."""
+    from benchmarks import tables
+
     title = first_lines(Text(result.title, style="bold"), 1)
-    return [shortest, *notes, Text("")], [title, *first] if first else [shortest]
+    first = [first_lines(Text(note), NOTE) for note in result.notes[:1]]
+    return [title, *first] if first else [tables.terminal(result)]
+
+
+def _that_fit(head, notes):
+    """``head``, and the first of ``notes`` that fit a screen with it, each as a whole."""
+    shown = [head]
+    for note in notes:
+        if height([*shown, note]) > LINES - AROUND:
+            break
+        shown.append(note)
+    return shown
 
 
 def height(parts: Iterable[RenderableType]) -> int:
@@ -118,13 +138,17 @@ def height(parts: Iterable[RenderableType]) -> int:
 
 
 def first_lines(text: Text, most: int) -> Text:
-    """The first lines of a text as they are wrapped here, and "..." if there are more."""
+    """The first lines of a text as they are wrapped here; "..." behind a word if there are more."""
     lines = text.wrap(console, console.width)
     if len(lines) <= most:
         return text
-    kept = Text("\n").join(lines[:most])
-    kept.right_crop(3)
-    return kept.append("...")
+    *kept, last = lines[:most]
+    last.rstrip()
+    if last.cell_len > console.width - 4:
+        last.right_crop(4)
+        words = last.plain.rpartition(" ")[0].rstrip()
+        last.right_crop(len(last) - len(words) if words else 0)
+    return Text("\n").join([*kept, last.append(" ...")])
 
 
 def _plain(value):

@@ -238,6 +238,8 @@ def test_reproduce_causes_writes_a_table_a_figure_and_all_maps(run, tmp_path, mo
     assert (code, err) == (0, "")
     assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 80
     assert len(out.splitlines()) < 60
+    assert "Pointing, over all: " in out
+    assert "..." not in out
     assert {path.name for path in tmp_path.iterdir()} == (
         {"causes.json", "causes.parquet", "causes.png", "report.html", "report.md"}
     )

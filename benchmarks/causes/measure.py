@@ -240,8 +240,14 @@ def share(values) -> tuple[float, float, float]:
 
 
 def notes(columns: dict[str, list], rows: Sequence[dict]) -> Iterator[str]:
-    """What the model can do, how its causes are confirmed, and which method finds them."""
+    """Which method finds the causes, what the model can do, and how its causes are confirmed."""
     everywhere = {row["measure"]: row for row in rows if row["task"] == row["distance"] == ALL}
+    order = sorted(METHODS, key=lambda method: -everywhere["pointing"][method])
+    yield (
+        "Pointing, over all: "
+        + ", ".join(f"{method} {everywhere['pointing'][method]:.2f}" for method in order)
+        + f" (chance {everywhere['pointing']['chance']:.2f})."
+    )
     count = len(columns["task"])
     said = {
         "right": "The model answers {} right",
@@ -251,12 +257,6 @@ def notes(columns: dict[str, list], rows: Sequence[dict]) -> Iterator[str]:
     yield (
         "; ".join(text.format(_of(columns[key], count)) for key, text in said.items())
         + f"; Leave-One-Out is largest at a cause in {_of(columns['loo pointing'], count)}."
-    )
-    order = sorted(METHODS, key=lambda method: -everywhere["pointing"][method])
-    yield (
-        "Pointing, over all: "
-        + ", ".join(f"{method} {everywhere['pointing'][method]:.2f}" for method in order)
-        + f" (chance {everywhere['pointing']['chance']:.2f})."
     )
 
 
