@@ -195,12 +195,16 @@ def _good(values, key):
 
 def _notes(found, measures):
     """By measure, which map is first, and how far ahead of the next."""
-    if len(next(iter(found.values()))[measures[0]]) < FEW:
-        yield f"With fewer than {FEW} texts these intervals are too narrow: use more."
     if len(found) < 2:
         return
+    if len(next(iter(found.values()))[measures[0]]) < FEW:
+        yield f"With fewer than {FEW} texts these intervals are too narrow: use more."
+    equal: dict[str, list[str]] = {}
     for key in (key for key in measures if f"{key} gain" not in measures):
         first, second = sorted(found, key=lambda method: -_good(found[method], key))[:2]
+        if np.array_equal(found[first][key], found[second][key], equal_nan=True):
+            equal.setdefault(f"{first} and {second}", []).append(key)
+            continue
         sign = -1 if key in LOWER else 1
         gap = bootstrap_mean(sign * (found[first][key] - found[second][key]), seed=SEED)
         if np.isnan(gap.mean):
@@ -210,3 +214,5 @@ def _notes(found, measures):
             f"{key}: {first} is first, {gap.mean:.3f} [{gap.low:.3f}, {gap.high:.3f}] ahead of "
             f"{second}{separated}."
         )
+    for both, keys in equal.items():
+        yield f"{', '.join(keys)}: {both} are equal in every text, and no other map is better."

@@ -107,6 +107,17 @@ def test_the_command_reads_what_attribute_wrote_and_ranks_it(tmp_path):
     assert stored.column_names == ["method", "text", "r", "top drop"]
 
 
+def test_the_table_is_printed_before_sentences_and_equal_maps_are_called_equal(tmp_path):
+    zeros = [[0.0, n, 1.0, 2.0, 0.0] for n in (0.5, 3.0)]
+    columns = {"text": ["a fine film", "a dull film"] * 6, "relevance": zeros * 6}
+    columns["method"] = [name for name in ("a", "b", "c", "d", "e", "f") for _ in zeros]
+    pq.write_table(pa.table(columns), tmp_path / "maps.parquet")
+    printed = run(tmp_path / "maps.parquet", "--output", tmp_path).output.splitlines()
+    assert [line[1] for line in printed if line[1:3] in {f"{x} " for x in "abcdef"}] == [*"abcdef"]
+    assert "a and b are equal" in " ".join(printed)
+    assert "is first" not in " ".join(printed)
+
+
 def without(columns, name):
     return {key: x for key, x in columns.items() if key != name}
 
