@@ -170,7 +170,8 @@ def test_all_rows_take_one_forward_pass_and_one_way_back_each(tokenizer, monkeyp
     with watch(model.lm_head, lambda out: events.append(out.shape[1])):
         found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER)
     count = len(found.written)
-    assert events[events.index(count) :] == [count] + ["back"] * count
+    alone = [1]  # the first token again, without what follows it
+    assert events[events.index(count) :] == [count] + ["back"] * count + alone
 
 
 def test_the_model_writes_what_is_likeliest(tokenizer):
@@ -339,6 +340,14 @@ def test_a_heat_map_fits_the_terminal_and_a_picture_is_made(found):
 
 
 # What is refused
+
+
+@pytest.mark.parametrize("name", ["xlnet", "prophetnet"])
+def test_a_model_that_sees_the_tokens_that_follow_is_refused(name, tokenizer):
+    with pytest.raises(
+        ValueError, match="sees the tokens that follow: the first written token has"
+    ):
+        explain_generation(model_of(name), tokenizer, PROMPT, answer=ANSWER)
 
 
 def test_bad_calls_are_refused(tokenizer):

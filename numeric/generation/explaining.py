@@ -7,10 +7,11 @@ from torch import Tensor
 from transformers import GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
-from numeric.attribution import attribute_each
+from numeric.attribution import attribute_each, explained
 from numeric.batches import DECODER, SOUND
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces
+from numeric.readout import Found
 from numeric.targets import log_probability, logit
 
 SCALES = {"logit": logit, "log-probability": log_probability}
@@ -34,13 +35,14 @@ def explain_generation(
     text of an answer is tokenized by itself; a text that is one with the prompt for the tokenizer
     is given as ids.  Row i of the relevance is that of
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
-    forward pass, and each takes one backward pass by a ``method`` with rules.  Other methods and
+    forward pass, and each takes one backward pass by a ``method`` with rules; another pass over the
+    prompt finds out whether the model sees what follows.  Other methods and
     ``options`` are those of ``attribute``.  ``scale`` is "logit" or "log-probability".
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
     (1, band, frame), and what ends in the sound is in the residual.
-    Raises ValueError for an empty prompt or answer and for models that write no text, and what
-    ``attribute`` raises.
+    Raises ValueError for an empty prompt or answer, for models that write no text, and for those
+    whose logits depend on the tokens that follow, and what ``attribute`` raises.
     """
     if scale not in SCALES:
         raise ValueError(f"scale={scale!r}: pass one of {', '.join(SCALES)}")
@@ -63,6 +65,8 @@ def explain_generation(
     inputs = read | {DECODER: text} if two else {"input_ids": text}
     targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
     found = attribute_each(model, inputs, method, targets=targets, **options)
+    inputs |= {DECODER if two else "input_ids": text[:, : len(before)]}
+    _check_first(model, inputs, targets[0], found[0].logit)
     relevance = torch.stack([each.relevance[0] for each in found])
     first = len(source) + len(start)
     parts = (source, start + written) if two else (source + written,)
@@ -77,6 +81,29 @@ def explain_generation(
         method=found[0].method,
         scale=scale,
     )
+
+
+def _check_first(model, inputs, target, whole) -> None:
+    """Raises ValueError unless the first written token has the same logit where nothing follows."""
+    (alone,) = explained(model, inputs, [target], "the logit alone", _logit_alone, {})
+    few_bits = getattr(model, "is_quantized", False)  # whose rounding may depend on all tokens
+    unit = torch.finfo(torch.bfloat16 if few_bits else model.dtype).eps
+    unit = max(unit, torch.finfo(torch.float32).eps)
+    if ((alone.logit - whole).abs() > unit**0.5 * alone.details["size"]).any():
+        raise ValueError(
+            f"{type(model).__name__} sees the tokens that follow: the first written token has "
+            f"{whole.item():.6g} in the whole text and {alone.logit.item():.6g} where nothing "
+            "follows it; call attribute() for each token, on the text before it"
+        )
+
+
+def _logit_alone(model, batch, readout):
+    """A method that finds no relevance."""
+    with torch.no_grad():
+        rows = readout.run(model, batch.arguments())
+    (chosen,) = readout.choose(rows).targets
+    nothing = torch.zeros_like(batch.present, dtype=rows.logits.dtype)
+    yield Found(nothing, chosen.target, chosen.of(rows), {"size": chosen.size(rows)})
 
 
 def _read(model, tokenizer, prompt) -> dict[str, Tensor]:
