@@ -1,10 +1,14 @@
 """Leave-One-Out within a budget: groups first, then the tokens of those that matter."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
+from benchmarks import models
 from numeric import attribute
 from numeric.attribution import attribute_each
+from numeric.methods.budget import by_groups
 from numeric.targets import logit
 from tests import cases
 from tests.test_families import close
@@ -51,19 +55,64 @@ def test_tokens_of_the_largest_groups_come_one_by_one_as_far_as_it_reaches(model
     target = a.target[0]
     columns = {n: (NUMBERS[0] == n).nonzero()[:, 0].tolist() for n in range(4)}
     of_group = {n: lost(model, inputs, x, target) for n, x in columns.items()}
-    left, expanded = budget - len(columns), set()
-    for n in sorted(columns, key=lambda n: -abs(of_group[n])):
-        if 1 < len(columns[n]) <= left:
-            left -= len(columns[n])
-            expanded.add(n)
+    largest_first = sorted(range(3), key=lambda n: -abs(of_group[n]))
+    in_turn = [column for n in largest_first for column in columns[n]]
+    alone = {9, *in_turn[: budget - 4]}  # the group of one token needs no pass of its own
     for n, places in columns.items():
-        alone = n in expanded
         for column in places:
-            want = lost(model, inputs, [column], target) if alone else of_group[n] / len(places)
+            by_itself = column in alone
+            want = lost(model, inputs, [column], target) if by_itself else of_group[n] / len(places)
             assert a.relevance[0, column].item() == pytest.approx(want, abs=1e-10)
-            assert a.details["by_token"][0, column] == alone
-    assert a.details["passes"].tolist() == [budget - left]
-    assert bool(expanded) == (budget > 5)  # the group of one token needs no pass of its own
+            assert a.details["by_token"][0, column] == by_itself
+    assert a.details["passes"].tolist() == [budget]
+
+
+def within(weights, budget):
+    """``by_groups`` of losses that do not add up: relevance, details, passes that it ran."""
+    ran = []
+
+    def without(example, part):
+        ran.append(len(example))
+        total = (part * weights).sum(dim=1, keepdim=True)
+        return total / (1 + total.abs())
+
+    present = torch.ones(1, len(weights), dtype=torch.bool)
+    relevance, details = by_groups(without, present, budget=budget)
+    return relevance[0, 0], {key: x[0] for key, x in details.items()}, sum(ran)
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 17, 18, 27, 40, 101])
+def test_the_whole_budget_is_spent_and_more_of_it_never_costs_a_token_its_value(tokens):
+    generator = torch.Generator().manual_seed(tokens)
+    weights = torch.randint(-9, 10, (tokens,), generator=generator).double()
+    exact, found = weights / (1 + weights.abs()), {}
+    for budget in range(2, tokens + 3):
+        relevance, details, ran = within(weights, budget)
+        alone = details["by_token"] == 1
+        assert ran == details["passes"] == min(budget, tokens)
+        assert torch.equal(relevance[alone], exact[alone])
+        assert alone.all() if budget >= tokens else alone.sum() >= min(budget - 2, budget // 2)
+        found[budget] = alone, (relevance - exact).abs()
+    same_groups = [found[n] for n in found if n >= 2 * round(tokens**0.5)]
+    for (fewer, error), (more, smaller) in pairwise(same_groups):
+        assert (more >= fewer).all()
+        assert (smaller <= error).all()
+
+
+def test_more_passes_never_take_a_sentence_further_from_exact():
+    classifier = models.load("embedded")
+    sentence = "The plot is thin, but the acting is a quiet joy and it lasts"
+    inputs = classifier.tokenizer([sentence], return_tensors="pt")
+    tokens = inputs["input_ids"].shape[1]
+    exact = attribute(classifier.model, inputs, "loo").relevance
+    errors = []
+    for budget in range(8, tokens + 1):  # from 2 sqrt(18) on the groups stay the same
+        found = attribute(classifier.model, inputs, "loo", budget=budget)
+        assert found.details["passes"].tolist() == [budget]
+        errors.append((found.relevance - exact).square().sum().item())
+    rounding = 1e-5 * exact.square().sum().item()
+    assert all(after <= before + rounding for before, after in pairwise(errors))
+    assert errors[-1] <= rounding
 
 
 def test_short_texts_of_a_batch_are_exact_beside_long_ones(model):
@@ -94,6 +143,7 @@ def test_every_target_has_its_own_losses():
 
 WRONG = {
     "no pass": ({"budget": 0}, "budget=0: pass a whole number of forward passes, at least 1"),
+    "one pass": ({"budget": 1}, "budget=1: example 0 has 2 groups, each of which takes a pass"),
     "half a pass": ({"budget": 0.5}, "budget=0.5: pass a whole number"),
     "too few passes": (
         {"budget": 3, "groups": NUMBERS},

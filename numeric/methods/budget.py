@@ -5,52 +5,56 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-GROUP = 16  # neighbouring tokens, where nobody says which belong together
-
 
 def by_groups(
     without: Callable[[Tensor, Tensor], Tensor],
     present: Tensor,
     *,
     budget: int,
-    groups: int | Tensor = GROUP,
+    groups: int | Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """What is lost without each token, (target, batch, token), in ``budget`` passes per text.
 
     without: (copy,) examples and (copy, token) of what is left out -> (copy, target), what is lost
     present: (batch, token)   groups: neighbouring tokens each, or their numbers (batch, token)
     A text of no more tokens than the budget gets them all.  Of any other each group is left out
-    as a whole, and then, as far as the budget reaches, every token of the groups whose loss is the
-    largest in size.  Tokens of the other groups share that of their group equally.
+    as a whole, and then the tokens of the groups one by one, the groups whose loss is the largest
+    in size first and their tokens in order, until the budget is spent.  A token that is not left
+    out by itself gets an equal share of what its group loses.  Without ``groups`` a text of n
+    tokens has about sqrt(n) of them, or half of the budget if that is less (``_even``).  Where the
+    groups are the same a larger budget leaves out the same tokens and more, so that the error of no
+    token grows.
     Returns with it ``details``: "by_token" (batch, token), 1 where the token was left out by itself
-    and 0 where its group was, and "passes" (batch,).
+    and 0 where only its group was, and "passes" (batch,).
     Raises ValueError for groups that do not fit, and for a budget that does not hold them.
     """
-    numbers = _numbers(groups, present)
+    if type(budget) is not int or budget < 1:
+        raise ValueError(f"budget={budget!r}: pass a whole number of forward passes, at least 1")
+    numbers = _numbers(groups, present, budget)
     _check(numbers, present, budget)
     few = present.sum(dim=1, keepdim=True) <= budget
     alone = torch.arange(present.shape[1], device=present.device).expand_as(numbers)
     example, part = _parts(torch.where(few, alone, numbers), present)
     lost = without(example, part)
     passes = example.bincount(minlength=len(present))
-    chosen = _chosen(example, part, lost.abs().amax(dim=1), budget - passes)
+    inside = _opened(present, example, part, lost.abs().amax(dim=1), budget - passes)
     relevance = _spread(present, example, part, lost)
-    by_token = present & few
-    if chosen:
-        inside = torch.zeros_like(present)
-        for n in chosen:
-            inside[example[n]] |= part[n]
+    single = (part.sum(dim=1) == 1).nonzero()[:, 0]
+    by_token = inside.clone()
+    by_token[example[single], part[single].int().argmax(dim=1)] = True
+    if inside.any():
         example, part = _parts(alone, inside)
         relevance = torch.where(
             inside, _spread(present, example, part, without(example, part)), relevance
         )
-        by_token |= inside
         passes += example.bincount(minlength=len(present))
     return relevance, {"by_token": by_token.to(relevance.dtype), "passes": passes}
 
 
-def _numbers(groups, present):
+def _numbers(groups, present, budget):
     """The number of the group of every token."""
+    if groups is None:
+        return _even(present, budget)
     if isinstance(groups, Tensor):
         fits = groups.shape == present.shape and not groups.is_floating_point()
         if not fits:
@@ -64,9 +68,19 @@ def _numbers(groups, present):
     return (present.cumsum(dim=1) - 1) // groups
 
 
+def _even(present, budget):
+    """The number of the group of every token: groups of neighbours, all about as large.
+
+    To leave out n / s groups of s tokens, and then each token of one of them, takes n / s + s
+    passes, which is least for s = sqrt(n).  A smaller budget, which m groups leave budget - m
+    passes, opens (budget - m) m / n of them, which is most where m is half of the budget.
+    """
+    tokens = present.sum(dim=1, keepdim=True)
+    count = tokens.sqrt().round().long().clamp(max=budget // 2).clamp(min=2)
+    return (present.cumsum(dim=1) - 1) * count // tokens.clamp(min=1)
+
+
 def _check(numbers, present, budget):
-    if type(budget) is not int or budget < 1:
-        raise ValueError(f"budget={budget!r}: pass a whole number of forward passes, at least 1")
     lengths = present.sum(dim=1)
     for row in (lengths > budget).nonzero()[:, 0].tolist():
         count, tokens = len(numbers[row][present[row]].unique()), int(lengths[row])
@@ -92,15 +106,17 @@ def _parts(numbers, among):
     return torch.cat(examples), torch.cat(parts)
 
 
-def _chosen(example, part, size, left):
-    """The groups whose tokens are left out one by one, the largest first, while passes are left."""
-    left, sizes, found = left.tolist(), part.sum(dim=1).tolist(), []
+def _opened(present, example, part, size, left):
+    """(batch, token): those of the largest groups, in their order, as far as passes are left."""
+    left, inside = left.tolist(), torch.zeros_like(present)
+    several = (part.sum(dim=1) > 1).tolist()
     for n in size.argsort(descending=True, stable=True).tolist():
         row = int(example[n])
-        if 1 < sizes[n] <= left[row]:
-            left[row] -= sizes[n]
-            found.append(n)
-    return found
+        if several[n] and left[row]:
+            tokens = part[n].nonzero()[: left[row], 0]
+            inside[row, tokens] = True
+            left[row] -= len(tokens)
+    return inside
 
 
 def _spread(present, example, part, lost):

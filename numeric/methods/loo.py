@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import Tensor
 
-from numeric.methods.budget import GROUP, by_groups
+from numeric.methods.budget import by_groups
 from numeric.methods.masking import check, masked_logits
 from numeric.methods.memory_budget import AUTO
 from numeric.methods.shared import whole
@@ -24,7 +24,7 @@ def leave_one_out(
     memory: int | str = AUTO,
     dtype: str | None = None,
     budget: int | None = None,
-    groups: int | Tensor = GROUP,
+    groups: int | Tensor | None = None,
 ):
     """LOO_i = f(x) - f(x without i), token i left out by the attention mask (Sec. 2.1, 4.1).
 
@@ -35,9 +35,10 @@ def leave_one_out(
     logit stay those of the model as it is.  ``details``: ``logit_in_dtype`` (batch,), in logits,
     from which the copies are then taken; its distance from the logit is the size of the error.
     ``budget`` is how many passes a text may take.  A longer text then loses groups of tokens first
-    (``groups``: neighbouring tokens each, or numbers (batch, token), such as those of sentences),
-    and single tokens only where that loses most; the others share what their group loses
-    (``by_groups``, which also says what the ``details`` are).
+    (``groups``: neighbouring tokens each, or numbers (batch, token), such as those of sentences;
+    without it, about as many groups as tokens in each), and then, with all passes that are left,
+    single tokens of those that lose most; the others share what their group loses (``by_groups``,
+    which also says what the ``details`` are).
     Of an encoder with a decoder the tokens of both texts are left out, all but the one that starts
     the decoder, without which its first row has nothing to attend to: its relevance is 0.
     Nothing makes these differences add up to the logit; ``residual`` says by how much they do not.
