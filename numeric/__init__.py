@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numeric.compiling import compiled
     from numeric.evaluation.faithfulness import evaluate
     from numeric.generation.explaining import explain_generation
+    from numeric.generation.result import Generation
     from numeric.layer_mixes import sweep
     from numeric.planning import plan
     from numeric.result import Attribution
@@ -30,6 +31,7 @@ _HOME = {
     "evaluate": "numeric.evaluation.faithfulness",
     "explain": "numeric.attribution",
     "explain_generation": "numeric.generation.explaining",
+    "Generation": "numeric.generation.result",
     "plan": "numeric.planning",
     "propagation": "numeric.attribution",
     "sweep": "numeric.layer_mixes",
@@ -37,6 +39,7 @@ _HOME = {
 __all__ = [
     "Attribution",
     "Audit",
+    "Generation",
     "assert_conserves",
     "attribute",
     "attribute_each",

@@ -273,6 +273,9 @@ def found(tokenizer):
 
 
 def test_what_is_saved_is_loaded(found, tmp_path):
+    assert re.fullmatch(
+        r"Generation\(attnlrp: \d+ x \d+ tokens, written '.*fed a beef'\)", repr(found)
+    )
     found.save(tmp_path / "found.safetensors")
     again = Generation.load(tmp_path / "found.safetensors")
     for name, x in vars(found).items():
@@ -355,6 +358,7 @@ def test_bad_calls_are_refused(tokenizer):
     bad = {
         "prompt='' has no tokens": {"prompt": ""},
         "answer=[] has no tokens": {"answer": []},
+        "prompt=['a', 'b']: pass one prompt at a time": {"prompt": ["a", "b"]},
         "max_new_tokens=0: pass a whole": {"max_new_tokens": 0},
         "scale='p': pass one of logit, log-probability": {"scale": "p"},
         "unknown method 'lime'": {"method": "lime", "answer": ANSWER},

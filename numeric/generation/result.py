@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from textwrap import shorten
 
 import torch
 from rich.console import RenderableType
@@ -13,9 +14,10 @@ from numeric import stored
 from numeric.generation.words import units
 
 TENSORS = ("relevance", "logit", "residual")
+SHOWN = 60  # characters of what was written, in a line
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
 class Generation:
     """Relevance of every token for every token that was written; all in logits.
 
@@ -34,6 +36,11 @@ class Generation:
     model: str
     method: str
     scale: str = "logit"
+
+    def __repr__(self) -> str:
+        text = shorten("".join(self.written).strip(), SHOWN)
+        count, length = self.relevance.shape
+        return f"Generation({self.method}: {count} x {length} tokens, written {text!r})"
 
     @property
     def written(self) -> tuple[str, ...]:
