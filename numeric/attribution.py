@@ -20,6 +20,7 @@ from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean
 from numeric.targets import Target
+from numeric.texts import check_order, check_texts
 
 
 def attribute(
@@ -103,7 +104,7 @@ def _tokens(
 def explain(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    texts: str | Sequence[str],
+    texts: str | Sequence[str | tuple[str, str]],
     *,
     method: str | Composite = "attnlrp",
     target: int | Sequence[int] | Tensor | Target | None = None,
@@ -111,15 +112,16 @@ def explain(
 ) -> Attribution:
     """``attribute`` for texts, with their tokens beside the relevance (``Attribution.tokens``).
 
-    ``texts`` is one text or several, which are padded on the right.  Whole texts are explained:
-    one that is longer than the model's positions is refused.  What a language model writes is
-    explained by ``explain_generation``.
-    Raises ValueError for no texts, and for several texts whose tokenizer has no token to pad with;
-    other arguments and errors are those of ``attribute``.
+    ``texts`` is one text or several, which are padded on the right; a text may be a pair, such as
+    ``[(question, context)]`` for a model that finds answers.  Whole texts are explained: one that
+    is longer than the model's positions is refused.  What a language model writes is explained by
+    ``explain_generation``.
+    Raises ValueError for no texts, for what is no text, and for several texts whose tokenizer has
+    no token to pad with; other arguments and errors are those of ``attribute``.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
-    if not texts:
-        raise ValueError("texts is empty; pass a text, or several")
+    check_order(model, tokenizer)
+    check_texts(texts)
     if len({len(ids) for ids in tokenizer(texts)["input_ids"]}) == 1:
         inputs = tokenizer(texts, return_tensors="pt")
     elif tokenizer.pad_token is None:

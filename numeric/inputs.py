@@ -214,8 +214,8 @@ def _value_problems(model, batch, modules):
     tokens, most = batch.input_ids.shape[1], _positions(model, modules)
     if tokens > most:
         yield (
-            f"text of {tokens} tokens is longer than the model's {most} positions; pass "
-            "truncation=True to the tokenizer, or split the text"
+            f"text of {tokens} tokens is longer than the model's {most} positions; "
+            "split or shorten it, or pass attribute what the tokenizer leaves (truncation=True)"
         )
     yield from _range_problems("token id", batch.input_ids, limit("vocab_size", 1 << 62))
     if batch.token_type_ids is not None and limit("type_vocab_size", None) is None:

@@ -9,6 +9,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+KINDS = ("attribution", "generation")
+
 
 def write(
     path: str | Path, what: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
@@ -34,12 +36,15 @@ def read(path: str | Path, what: str) -> tuple[dict[str, Tensor], dict[str, Any]
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
-            known = about.get("format") == _format(what)
+            kind = about.get("format")
+            known = kind == _format(what)
             tensors = {name: file.get_tensor(name) for name in file.keys() if known}  # noqa: SIM118
     except SafetensorError:
-        known = False
+        kind, known = None, False
     if not known:
-        raise ValueError(f"{path} holds no {what}; pass a file of {what.capitalize()}.save")
+        other = [each.capitalize() for each in KINDS if kind == _format(each)]
+        mend = f"call {other[0]}.load" if other else f"pass a file of {what.capitalize()}.save"
+        raise ValueError(f"{path} holds no {what}; {mend}")
     return tensors, json.loads(about["facts"])
 
 

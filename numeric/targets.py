@@ -118,7 +118,13 @@ def answer(
     """What speaks for an answer from token ``first`` to ``last``: the sum of both ends.
 
     By default the predicted ends: of each the likeliest token that is no padding.
+    Raises ValueError for an answer that ends before it starts.
     """
+    starts, ends = _numbers("first", first), _numbers("last", last)
+    if starts is not None and ends is not None and _any_below(ends, starts):
+        raise ValueError(
+            f"answer({first!r}, {last!r}) ends before it starts: pass its first token, and its last"
+        )
     return each(first, of="start") + each(last, of="end")
 
 
@@ -128,6 +134,12 @@ def _numbers(name: str, value: object) -> Numbers:
     if not _is_row(found := _tensor(value)):
         raise ValueError(f"{name}={value!r}: pass None, an int, or one int per example")
     return tuple(found.tolist()) if found.ndim else int(found)
+
+
+def _any_below(numbers: int | tuple[int, ...], others: int | tuple[int, ...]) -> bool:
+    """Whether one of ``numbers`` is below its counterpart; one int has all of them."""
+    rows = torch.tensor(numbers), torch.tensor(others)
+    return len({x.shape for x in rows if x.ndim}) < 2 and bool((rows[0] < rows[1]).any())
 
 
 def _tensor(value: object) -> Tensor:
@@ -155,7 +167,10 @@ def _problems(target: object, size: int) -> Iterator[str]:
     if target is not None and not terms:
         row = _tensor(target)
         if not _is_row(row):
-            yield f"target={target!r}: pass None, an int, or one int per example"
+            yield (
+                f"target={target!r}: pass None, an int, or one int per example, such as the id of "
+                "a token, or a target such as numeric.targets.logit(7, at=3)"
+            )
         elif row.ndim and len(row) != size:
             yield f"target has {len(row)} entries for {size} examples; pass one per example"
     for name in ("label", "at"):

@@ -148,7 +148,7 @@ CALLS = {
     ),
     "a long text": (
         every(lambda x: x.repeat(1, 2)),
-        "text of 12 tokens is longer than the model's 9 positions; pass truncation=True",
+        "text of 12 tokens is longer than the model's 9 positions; split or shorten it...trunc",
     ),
     "no tokens": (every(lambda x: x[:, :0]), "no token in examples [0, 1]; leave them out"),
     "no examples": (every(lambda x: x[:0]), "empty batch...pass at least one text"),

@@ -65,6 +65,10 @@ def test_the_tokenizer_knows_the_mask_which_the_config_leaves_out(loaded):
 def test_texts_that_cannot_be_padded_and_no_texts_are_refused(loaded, monkeypatch):
     with pytest.raises(ValueError, match="texts is empty"):
         explain(loaded.model, loaded.tokenizer, [])
+    with pytest.raises(ValueError, match=r"texts\[1\]=None, texts\[2\]=3: pass texts, or pairs"):
+        explain(loaded.model, loaded.tokenizer, ["a", None, 3])
+    with pytest.raises(ValueError, match=r"and tokenizer a BertFor.*pass the model first"):
+        explain(loaded.tokenizer, loaded.model, ["a"])
     vit = cases.family("vit", num_channels=3)[0]
     pixels = {"pixel_values": torch.ones(1, 3, 6, 6, dtype=torch.float64)}
     with pytest.raises(ValueError, match="inputs has none; leave it out"):
@@ -151,7 +155,7 @@ def test_any_other_file_is_refused_by_name(found, tmp_path):
         with pytest.raises(ValueError, match=rf"{name} holds no attribution; pass a file of Attr"):
             Attribution.load(tmp_path / name)
     found.save(tmp_path / "mine")
-    with pytest.raises(ValueError, match="mine holds no generation; pass a file of Generation"):
+    with pytest.raises(ValueError, match=r"mine holds no generation; call Attribution\.load"):
         Generation.load(tmp_path / "mine")
 
 

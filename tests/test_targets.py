@@ -318,6 +318,12 @@ def test_a_span_has_tokens_and_something_before_them(bounds):
         span(*bounds)
 
 
+@pytest.mark.parametrize("bounds", [(9, 7), ([3, 3], [4, 2]), ([1, 9], 7)])
+def test_an_answer_does_not_end_before_it_starts(bounds):
+    with pytest.raises(ValueError, match=r"answer\(.* ends before it starts: pass its first"):
+        answer(*bounds)
+
+
 def test_targets_are_added_to_targets_alone():
     assert logit(1) - logit(1) == Target(logit(1).terms + (-logit(1)).terms)
     for act in (lambda: logit(1) + 2, lambda: logit(1) * logit(2), lambda: logit(1) - 3):

@@ -13,6 +13,7 @@ from numeric.generation.result import Generation
 from numeric.generation.words import pieces
 from numeric.readout import Found
 from numeric.targets import log_probability, logit
+from numeric.texts import check_order
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 
@@ -44,6 +45,7 @@ def explain_generation(
     Raises ValueError for an empty prompt or answer, for models that write no text, and for those
     whose logits depend on the tokens that follow, and what ``attribute`` raises.
     """
+    check_order(model, tokenizer)
     if scale not in SCALES:
         raise ValueError(f"scale={scale!r}: pass one of {', '.join(SCALES)}")
     if not model.can_generate():
@@ -124,6 +126,8 @@ def _ids(tokenizer, text, name, *, special) -> list[int]:
         ids = tokenizer(text, add_special_tokens=special)["input_ids"]
     else:
         ids = text.flatten().tolist() if isinstance(text, Tensor) else list(text)
+    if any(isinstance(x, str) for x in ids):
+        raise ValueError(f"{name}={text!r}: pass one {name} at a time, as a text or as its ids")
     if not ids or not all(type(x) is int for x in ids):
         raise ValueError(f"{name}={text!r} has no tokens; pass a text, or the ids of one")
     return ids

@@ -1,5 +1,6 @@
 """Leave-One-Out within a budget of forward passes: groups of tokens first, then their tokens."""
 
+import reprlib
 from collections.abc import Callable
 
 import torch
@@ -64,7 +65,10 @@ def _numbers(groups, present, budget):
             )
         return groups.to(present.device)
     if type(groups) is not int or groups < 1:
-        raise ValueError(f"groups={groups!r}: pass tokens per group, at least 1, or (batch, token)")
+        raise ValueError(
+            f"groups={reprlib.repr(groups)}: pass tokens per group, at least 1, or a tensor of the "
+            f"group of every token, here {tuple(present.shape)}"
+        )
     return (present.cumsum(dim=1) - 1) // groups
 
 
