@@ -75,6 +75,18 @@ def test_a_token_put_in_place_is_the_plain_loop(name, task):
     close(a.relevance, left_out(model, batch, a, replace))
 
 
+@pytest.mark.parametrize("name", ["deberta", "mixtral"])  # norms and routers that spell x / y out
+def test_gradient_x_input_is_the_plain_gradient_where_activations_divide(name):
+    model, batch = made(name)
+    a, seen = attribute(model, batch, "gradient-x-input", 1), []
+    words = lambda _module, _args, out: seen.append(out.detach().requires_grad_()) or seen[0]
+    hook = model.get_input_embeddings().register_forward_hook(words)
+    logits = model(**batch).logits
+    hook.remove()
+    (gradient,) = torch.autograd.grad(logits[:, 1].sum(), seen)
+    close(a.relevance, (seen[0] * gradient).sum(dim=2).detach() * batch["attention_mask"])
+
+
 REFUSED = {  # architecture, task, method, options, parts of the message
     "deletion": ("opt", CLASSES, "loo", {"removal": "deletion"}, "OPTFor", 'removal="attention'),
     "padding": ("opt", CLASSES, "loo", {"removal": 0}, "removal=0", "id of padding"),

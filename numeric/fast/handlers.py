@@ -171,6 +171,8 @@ def _divide(engine, name, func, args, kwargs, carrying):
         return _multiply(engine, name, func, args, kwargs, carrying)
     if is_curved(b) and (is_number(a) or (carries(a) and root_of(a) is root_of(b))):
         return chained(func, args, kwargs, root_of(b), curved=True)
+    if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
+        return run(engine, func, args, kwargs)
     held = engine.settle(b).detach()  # whatever divides is held, as the deviation in a norm is
     engine.hold(b)
     if carries(a):
