@@ -12,7 +12,7 @@ from benchmarks import generated
 from benchmarks.console import Column, Target, check_files, console, loading, mendable
 from benchmarks.files import check_sentence, decoded, lines
 from benchmarks.names import MODELS
-from benchmarks.output import answer, completing, note, present
+from benchmarks.output import answer, completing, note, noting, present
 from numeric.methods.catalogue import METHODS
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
@@ -95,7 +95,8 @@ def explain(
         at = {"at": numbered_layers(loaded.model)} if by_layer else {}
         wanted = columns or partial(loaded.target, target, column)
         one = partial(explained, loaded, method=method, target=wanted, at=at, span=span)
-        found = each(texts, one)
+        with noting():
+            found = each(texts, one)
     if html:  # before anything is printed, which a reader may stop
         from numeric import render
 

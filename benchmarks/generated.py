@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from benchmarks.console import console, loading, mendable
-from benchmarks.output import LINES, answer, first_lines, present
+from benchmarks.output import LINES, answer, first_lines, noting, present
 from numeric.spelling import did_you_mean
 
 UNITS = ("token", "word", "sentence")
@@ -36,7 +36,8 @@ def explain(name, texts, count, *, by, method, html, png, device) -> None:
         note_unknown(loaded, texts)
         options = {"max_new_tokens": count, "method": method}
         of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
-        found = each(texts, of_one)
+        with noting():
+            found = each(texts, of_one)
     if html:
         with mendable(f"--html {html}"):
             html.write_text(found[0].html(), "utf-8")

@@ -7,7 +7,9 @@ import inspect
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from importlib.metadata import version
 from pathlib import Path
@@ -62,6 +64,16 @@ def note(text: str) -> None:
     """Something that a user may not expect: a line on standard error, or a note of the object."""
     asked.notes.append(text)
     problems.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def noting() -> Iterator[None]:
+    """What the block warns of, as notes."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for said in dict.fromkeys(str(each.message) for each in found):
+        note(said)
 
 
 def answer(**facts) -> None:

@@ -20,7 +20,7 @@ from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean
 from numeric.targets import Target
-from numeric.texts import check_order, check_texts
+from numeric.texts import check_order, check_texts, warn_beyond
 
 
 def attribute(
@@ -114,8 +114,9 @@ def explain(
 
     ``texts`` is one text or several, which are padded on the right; a text may be a pair, such as
     ``[(question, context)]`` for a model that finds answers.  Whole texts are explained: one that
-    is longer than the model's positions is refused.  What a language model writes is explained by
-    ``explain_generation``.
+    is longer than the model's positions is refused, and one that is longer than those a model
+    with rotary positions was made for is explained with a warning.  What a language model writes is
+    explained by ``explain_generation``.
     Raises ValueError for no texts, for what is no text, and for several texts whose tokenizer has
     no token to pad with; other arguments and errors are those of ``attribute``.
     """
@@ -131,6 +132,7 @@ def explain(
         )
     else:
         inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
+    warn_beyond(model, inputs["input_ids"].shape[1])
     return attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
 
 

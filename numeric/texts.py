@@ -1,9 +1,11 @@
 """Texts and their tokenizer as a user passes them, checked before anything is tokenized."""
 
 import reprlib
+import warnings
 from collections.abc import Sequence
 
 from torch import nn
+from transformers import PreTrainedModel
 
 
 def check_order(model: object, tokenizer: object) -> None:
@@ -26,6 +28,18 @@ def check_texts(texts: Sequence[object]) -> None:
         raise ValueError(
             f"{', '.join(wrong)}: pass texts, or pairs of them such as a question and its context"
         )
+
+
+def warn_beyond(model: PreTrainedModel, tokens: int) -> None:
+    """Warns the caller's caller of a text that is longer than those a rotary model was made for.
+
+    Rotation has no end, so that the model reads it, but it may have learned nothing of such texts.
+    """
+    config = model.config.get_text_config()
+    most = getattr(config, "max_position_embeddings", None)
+    if getattr(config, "rope_parameters", None) and most and tokens > most:
+        said = f"the text has {tokens} tokens, and the model was made for {most}"
+        warnings.warn(said, stacklevel=3)
 
 
 def _is_text(x: object) -> bool:

@@ -150,6 +150,13 @@ def test_many_texts_fit_a_screen_and_those_left_out_are_counted(run):
     assert "5 more texts" in out
 
 
+@pytest.mark.parametrize("last", [[], ["--generate", 1]])
+def test_a_text_beyond_what_rotary_positions_were_made_for_is_noted(run, last):
+    code, _, err = run("explain", "embedded-lm", "anna " * 80, *last)
+    assert (code, err) == (0, "note: the text has 81 tokens, and the model was made for 64\n")
+    assert run("explain", "embedded-lm", "anna " * 63, *last)[2] == ""
+
+
 def test_words_that_no_token_stands_for_are_named(run):
     err = run("explain", "embedded-lm", "anna zebra bert <unk> yak zebra")[2]
     assert err == (

@@ -13,7 +13,7 @@ from numeric.generation.result import Generation
 from numeric.generation.words import pieces
 from numeric.readout import Found
 from numeric.targets import log_probability, logit
-from numeric.texts import check_order
+from numeric.texts import check_order, warn_beyond
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 
@@ -42,6 +42,7 @@ def explain_generation(
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
     (1, band, frame), and what ends in the sound is in the residual.
+    Warns where the whole text is longer than those a model with rotary positions was made for.
     Raises ValueError for an empty prompt or answer, for models that write no text, and for those
     whose logits depend on the tokens that follow, and what ``attribute`` raises.
     """
@@ -64,6 +65,7 @@ def explain_generation(
         raise ValueError("nothing was written: the model ends at once; pass answer")
     before = start or source
     text = torch.tensor([before + written[:-1]])
+    warn_beyond(model, text.shape[1])
     inputs = read | {DECODER: text} if two else {"input_ids": text}
     targets = [SCALES[scale](x, at=len(before) - 1 + n) for n, x in enumerate(written)]
     found = attribute_each(model, inputs, method, targets=targets, **options)
