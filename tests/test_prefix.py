@@ -18,7 +18,13 @@ SHARING = [
     "llama", "qwen2", "gpt2", "mistral", "gemma", "gemma3_text", "gpt_neox", "opt", "bloom",
     "falcon", "mixtral", "gpt_oss", "bart",
 ]  # fmt: skip
-OTHER = {"git": "later tokens", "jamba": "a state", "mamba2": "a state", "xlnet": "later tokens"}
+OTHER = {
+    "git": "later tokens",
+    "jamba": "a state",
+    "llama4_text": "chunks",
+    "mamba2": "a state",
+    "xlnet": "later tokens",
+}
 TARGETS = [None, logit(7, at=4), logit(7) - log_probability(8, at=-2), span(5, 7), 9]
 
 

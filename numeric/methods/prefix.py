@@ -70,7 +70,7 @@ def of_text(model, batch: Batch, readout: Readout) -> DynamicCache | None:
     others in one text alone, because some models count positions by what is padding before them.
     """
     one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None
-    if not one_text or not is_stock(model):
+    if not one_text or not is_stock(model) or _in_chunks(model):
         return None
     cache = DynamicCache()
     try:
@@ -99,6 +99,15 @@ def run(model, batch: Batch, cache: DynamicCache, part: dict, rows: Tensor) -> R
         inputs["token_type_ids"] = batch.token_type_ids[where, start:end]
     rows = rows[rows >= start]
     return Rows(heads.run(model, inputs, rows - start, of=heads.NEXT), rows)
+
+
+def _in_chunks(model):
+    """Whether tokens that begin a chunk see themselves alone, and nothing once they are left out.
+
+    Stock attention then reads all columns of a copy, of which a shorter copy has fewer.
+    """
+    kinds = getattr(model.config.get_text_config(), "layer_types", None)
+    return "chunked_attention" in (kinds or ())
 
 
 def _has_all(layer, batch):
