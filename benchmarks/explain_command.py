@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +26,8 @@ def explain(
             metavar=WORDS,
             help="MODEL is 'embedded', 'embedded-lm', a folder, or a Hub id; one argument alone is "
             "a text for 'embedded', or with --generate or --span for 'embedded-lm'. TEXT is what "
-            "to explain, once or several times; - reads standard input, one text per line.",
+            "to explain, once or several times, or a question and its context; - reads standard "
+            "input, one text per line.",
             autocompletion=completing(MODELS),
         ),
     ],
@@ -71,8 +73,6 @@ def explain(
 
         each(texts, check_sentence)
         check_files(html=html, png=png)
-        if len(texts) > 1 and (html or png):
-            raise ValueError(f"--html and --png hold one text, not {len(texts)}; pass --json")
         if generate is not None:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
@@ -80,6 +80,8 @@ def explain(
             raise ValueError(f"--png {png} would be a picture of layers; pass --layers too")
         columns = None if span is None else span_of(span, target, column)
     if generate is not None:
+        with mendable():
+            check_one(texts, html, png)
         options = {"by": by, "method": method, "html": html, "png": png, "device": device}
         return generated.explain(model, texts, generate, **options)
     with mendable():
@@ -92,6 +94,9 @@ def explain(
             models.check_device(device)
             loaded = models.load(model, device=device)
         note_unknown(loaded, texts)
+        if loaded.explains == "answer":
+            texts = [pair(texts)]
+        check_one(texts, html, png)
         at = {"at": numbered_layers(loaded.model)} if by_layer else {}
         wanted = columns or partial(loaded.target, target, column)
         one = partial(explained, loaded, method=method, target=wanted, at=at, span=span)
@@ -136,6 +141,23 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
         if not texts:
             raise ValueError("standard input is empty; pass one text per line")
     return model, texts
+
+
+def check_one(texts: Sequence, html: Path | None, png: Path | None) -> None:
+    """Raises ValueError for several texts of which a file would hold one."""
+    if len(texts) > 1 and (html or png):
+        raise ValueError(f"--html and --png hold one text, not {len(texts)}; pass --json")
+
+
+def pair(texts: Sequence[str]) -> tuple[str, str]:
+    """A question and its context.  Raises ValueError for fewer texts, or more."""
+    if len(texts) != 2:
+        raise ValueError(
+            "the model finds the answer to a question in a context: pass the question and then the "
+            f"context, 2 texts, not {len(texts)}"
+        )
+    question, context = texts
+    return question, context
 
 
 def span_of(bounds: str, target: int | None, column: int | None):

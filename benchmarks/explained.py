@@ -24,7 +24,7 @@ class Explained:
     said: the class, tag or token that is explained, in words
     """
 
-    text: str
+    text: str | tuple[str, str]
     tokens: list[str]
     attribution: Attribution
     said: str
@@ -96,13 +96,17 @@ class Explained:
         yield first_lines(render.terminal(self.tokens, self.relevance)[0], 1)
 
 
-def explained(loaded, text: str, method: str, target, at: dict, span: str | None) -> Explained:
-    """One text by ``numeric.explain``; ``span`` is what the user calls a span of it."""
+def explained(loaded, text, method: str, target, at: dict, span: str | None) -> Explained:
+    """One text, or a question with its context, by ``numeric.explain``.
+
+    ``span`` is what the user calls a span of it.
+    """
     from numeric import explain
 
-    tokens = loaded.tokenizer.convert_ids_to_tokens(loaded.tokenizer(text)["input_ids"])
+    (ids,) = loaded.tokenizer([text])["input_ids"]
+    tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
     target = target(tokens) if callable(target) else target
-    a = explain(loaded.model, loaded.tokenizer, text, method=method, target=target, **at)
+    a = explain(loaded.model, loaded.tokenizer, [text], method=method, target=target, **at)
     shifted = getattr(loaded.model.config, "is_encoder_decoder", False)
     said = loaded.said(a.target[0].tolist(), tokens) if span is None else span
     of = "" if loaded.explains == "class" else f"the {loaded.explains} "

@@ -137,10 +137,21 @@ def test_other_heads_say_what_they_predict(run, checkpoint, tmp_path, head):
     for each in (model, tokenizer):
         each.save_pretrained(tmp_path / "model")
     text = "a [MASK] film"
+    if head == "QuestionAnswering":  # in a context
+        asked = ("film", text)
+        want, _ = expected(head, model, tokenizer, tokenizer(*asked, return_tensors="pt"))
+        page = tmp_path / "page.html"
+        code, out, _ = run("explain", tmp_path / "model", *asked, "--html", page, "--full")
+        assert (code, out.split("\n")[0]) == (0, f"attnlrp: why {want}?")
+        assert "[CLS] film [SEP] a [MASK] film [SEP]" in out
+        code, _, err = run("explain", tmp_path / "model", text)
+        assert code == 2
+        assert "pass the question and then the context, 2 texts, not 1" in " ".join(err.split())
     want, options = expected(head, model, tokenizer, tokenizer([text], return_tensors="pt"))
-    code, out, _ = run("explain", tmp_path / "model", text, *options)
-    assert code == 0
-    assert out.startswith(f"attnlrp: why {want}?\n")
+    if head != "QuestionAnswering":
+        code, out, _ = run("explain", tmp_path / "model", text, *options)
+        assert code == 0
+        assert out.startswith(f"attnlrp: why {want}?\n")
     code, out, _ = run("audit", tmp_path / "model", text, *options)
     assert code == 0
     assert f"({want.split()[-1][1:-1]})" in " ".join(out.split())
