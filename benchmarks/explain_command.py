@@ -69,9 +69,10 @@ def explain(
     with mendable():
         default = MODELS[generate is not None or span is not None]
         model, texts = model_and_texts(words, default)
-        from benchmarks.explained import each, explained, note_unknown, summary
+        from benchmarks.explained import each, explained, hint_to_quote, note_unknown, summary
 
-        each(texts, check_sentence)
+        called = "line" if words[-1] == "-" else "text"
+        each(texts, check_sentence, called)
         check_files(html=html, png=png)
         if generate is not None:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
@@ -83,6 +84,7 @@ def explain(
         with mendable():
             check_one(texts, html, png)
         options = {"by": by, "method": method, "html": html, "png": png, "device": device}
+        options["called"] = called
         return generated.explain(model, texts, generate, **options)
     with mendable():
         with loading("the model"):
@@ -92,16 +94,17 @@ def explain(
 
             composite_of(method, None) if by_layer else resolve(method, {})
             models.check_device(device)
-            loaded = models.load(model, device=device)
+            with hint_to_quote(words):
+                loaded = models.load(model, device=device)
         note_unknown(loaded, texts)
         if loaded.explains == "answer":
             texts = [pair(texts)]
         check_one(texts, html, png)
         at = {"at": numbered_layers(loaded.model)} if by_layer else {}
-        wanted = columns or partial(loaded.target, target, column)
-        one = partial(explained, loaded, method=method, target=wanted, at=at, span=span)
+        wanted = partial(loaded.target, target, column)
+        one = partial(explained, loaded, method=method, target=wanted, at=at, columns=columns)
         with noting():
-            found = each(texts, one)
+            found = each(texts, one, called)
     if html:  # before anything is printed, which a reader may stop
         from numeric import render
 
@@ -126,7 +129,7 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
     """
     model, *texts = words
     if not texts:
-        if model in MODELS or Path(model).is_dir():
+        if model in MODELS or (model and Path(model).is_dir()):
             raise ValueError(f"{model!r} is a model; pass a text behind it")
         note(f"no model is given: {default} is used")
         model, texts = default, words
@@ -161,12 +164,24 @@ def pair(texts: Sequence[str]) -> tuple[str, str]:
 
 
 def span_of(bounds: str, target: int | None, column: int | None):
-    """The target FIRST:END.  Raises ValueError for other texts, and beside another target."""
-    from numeric.targets import span
+    """The columns FIRST:END of a text, by how many tokens it has.
 
+    Raises ValueError for what is no span, or none of that text, and beside another target.
+    """
     if target is not None or column is not None:
         raise ValueError(f"--span {bounds}: leave --target and --column out")
     found = re.fullmatch(r"(-?\d+):(-?\d*)", bounds)
     if not found:
         raise ValueError(f"--span {bounds}: pass FIRST:END, such as 3:6, or -3: for the last three")
-    return span(int(found[1]), int(found[2]) if found[2] else None)
+    first, end = int(found[1]), int(found[2] or 0)
+
+    def columns(count: int) -> range:
+        start, stop = first + count * (first < 0), end + count * (end < 0 or not end)
+        if not 1 <= start < stop <= count:
+            raise ValueError(
+                f"--span {bounds}: the columns are 1 to {count - 1}; pass FIRST:END, with END "
+                "behind the last one"
+            )
+        return range(start, stop)
+
+    return columns

@@ -1,12 +1,15 @@
 """One text that ``lrp-axioms explain`` has explained, as data and as lines of a terminal."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from axioms.composites import UnassignedOperation
+from benchmarks.errors import UnavailableError
 from benchmarks.files import some
 from benchmarks.output import LINES, first_lines, note
 from numeric import render
@@ -15,6 +18,8 @@ from numeric.result import Attribution
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
+READ_AT = {"tag": "of", "next token": "behind"}
+"""How what is explained stands to the token at whose column it is read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,23 +101,34 @@ class Explained:
         yield first_lines(render.terminal(self.tokens, self.relevance)[0], 1)
 
 
-def explained(loaded, text, method: str, target, at: dict, span: str | None) -> Explained:
+def explained(
+    loaded, text, method: str, target, at: dict, columns: Callable[..., range] | None
+) -> Explained:
     """One text, or a question with its context, by ``numeric.explain``.
 
-    ``span`` is what the user calls a span of it.
+    Its target is ``target`` of its tokens, or the span of its ``columns``.
     """
     from numeric import explain
+    from numeric.targets import span, terms
 
     (ids,) = loaded.tokenizer([text])["input_ids"]
     tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
-    target = target(tokens) if callable(target) else target
+    spanned = columns and columns(len(tokens))
+    target = span(spanned.start, spanned.stop) if spanned else target(tokens)
     a = explain(loaded.model, loaded.tokenizer, [text], method=method, target=target, **at)
     shifted = getattr(loaded.model.config, "is_encoder_decoder", False)
-    said = loaded.said(a.target[0].tolist(), tokens) if span is None else span
-    of = "" if loaded.explains == "class" else f"the {loaded.explains} "
-    why = f"{of}{said!r}?" if span is None else f"the tokens {span}?"
+    words = lambda first, end: loaded.tokenizer.decode(ids[first:end]).strip()
+    if spanned:
+        said = words(spanned.start, spanned.stop)
+        why = f"the token{'s' * (len(spanned) > 1)} {said!r}"
+    else:
+        said = loaded.said(a.target[0].tolist(), tokens)
+        why = f"{'' if loaded.explains == 'class' else f'the {loaded.explains} '}{said!r}"
+        for term in terms(target) if loaded.explains in READ_AT else ():
+            if term.at is not None:
+                why += f" {READ_AT[loaded.explains]} {words(term.at, term.at + 1)!r}"
     maps = layer_maps(a, tokens, shifted=shifted)
-    return Explained(text, tokens, a, said, f"{a.method}: why {why}", maps)
+    return Explained(text, tokens, a, said, f"{a.method}: why {why}?", maps)
 
 
 def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
@@ -128,8 +144,11 @@ def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
         yield Text(f"{len(found) - most} more texts", style="dim")
 
 
-def each(texts: Sequence[str], of_one: Callable[[str], object]) -> list:
-    """``of_one`` of every text; ValueError says which texts it refuses, all at once."""
+def each(texts: Sequence[str], of_one: Callable[[str], object], called: str = "text") -> list:
+    """``of_one`` of every text; ValueError says which texts it refuses, all at once.
+
+    ``called``: what a text is to the user, such as a line of standard input.
+    """
     found, faults = [], {}
     for n, text in enumerate(texts, start=1):
         try:
@@ -140,9 +159,21 @@ def each(texts: Sequence[str], of_one: Callable[[str], object]) -> list:
         if len(numbers) == len(texts):
             raise ValueError(message)
     if faults:
-        said = (f"text {some(numbers)}: {message}" for message, numbers in faults.items())
+        said = (f"{called} {some(numbers)}: {message}" for message, numbers in faults.items())
         raise ValueError("\n".join(said))
     return found
+
+
+@contextmanager
+def hint_to_quote(words: list[str]):
+    """A model that is not there may be the first word of a text without quotation marks."""
+    try:
+        yield
+    except UnavailableError as error:
+        if any(re.search(r"[\s/.~]", word) for word in words) or not all(words):
+            raise
+        quoted = " ".join(words)
+        raise UnavailableError(f'{error}\nIf this is one text, quote it: "{quoted}"') from error
 
 
 def note_unknown(loaded, texts: Sequence[str]) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from benchmarks.console import console, loading, mendable
@@ -23,21 +25,22 @@ def check(by: str, apart: dict[str, object]) -> None:
         )
 
 
-def explain(name, texts, count, *, by, method, html, png, device) -> None:
+def explain(name, texts, count, *, by, method, html, png, device, called) -> None:
     """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
         with loading("the model"):
             from benchmarks import models
-            from benchmarks.explained import each, note_unknown
+            from benchmarks.explained import each, hint_to_quote, note_unknown
             from numeric import explain_generation
 
             models.check_device(device)
-            loaded = models.load(name, device=device, writes=True)
+            with hint_to_quote([name, *texts]):
+                loaded = models.load(name, device=device, writes=True)
         note_unknown(loaded, texts)
         options = {"max_new_tokens": count, "method": method}
         of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
         with noting():
-            found = each(texts, of_one)
+            found = each(texts, of_one, called)
     if html:
         with mendable(f"--html {html}"):
             html.write_text(found[0].html(), "utf-8")
@@ -48,7 +51,7 @@ def explain(name, texts, count, *, by, method, html, png, device) -> None:
     wrote = [html, png]
     facts = [{"text": text} | _facts(x) for text, x in zip(texts, found, strict=True)]
     answer(model=name, method=method, by=by, texts=facts, wrote=wrote)
-    parts = [part for each in found for part in each.terminal(console.width)]
+    parts = [part for each in found for part in _parts(each)]
     present(parts, _short(found), wrote=wrote)
 
 
@@ -56,6 +59,25 @@ def _facts(found) -> dict:
     numbers = {key: getattr(found, key).tolist() for key in ("relevance", "logit", "residual")}
     places = {"first": found.first, "source": found.source, "scale": found.scale}
     return {"tokens": found.tokens, "written": "".join(found.written)} | places | numbers
+
+
+def _parts(found) -> Iterator[RenderableType]:
+    """Everything, for a terminal: the heat map, and what its columns add up to."""
+    yield from found.terminal(console.width)
+    table = Table("written", found.scale, "residual", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for token, logit, residual in _written(found):
+        table.add_row(Text(token), f"{logit:+.4f}", f"{residual:+.4f}")
+    yield table
+
+
+def _written(found):
+    """Each written token, its logit, and what of it is in no token's relevance."""
+    from numeric.generation.views import shown
+
+    numbers = (found.logit.tolist(), found.residual.tolist())
+    return zip(map(shown, found.written), *numbers, strict=True)
 
 
 def _short(found: Sequence) -> Iterator[Text]:
@@ -70,8 +92,9 @@ def _lines(found):
     from numeric.generation.views import shown, title
 
     yield first_lines(Text(title(found), style="bold"), 1)
-    for token, logit, row in zip(found.written, found.logit, found.relevance, strict=True):
+    for (token, logit, residual), row in zip(_written(found), found.relevance, strict=True):
         order = row.abs().argsort(descending=True).tolist()[:CAUSES]
         causes = ", ".join(f"{shown(found.tokens[n])} {row[n]:+.2f}" for n in order if row[n])
-        said = Text.assemble((shown(token), "bold"), f" {logit:+.2f}; largest relevance: {causes}")
+        numbers = f" {logit:+.2f}, residual {residual:+.2f}; largest: {causes}"
+        said = Text.assemble((token, "bold"), numbers)
         yield first_lines(said, 1)

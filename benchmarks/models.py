@@ -56,10 +56,21 @@ class Classifier:
         return str(self.model.config.id2label.get(target, target))
 
     def target(self, label: int | None, column: int | None, tokens: Sequence[str]):
-        """A target for ``attribute`` and ``audit``; a masked token is read at the mask."""
+        """A target for ``attribute`` and ``audit``; a masked token is read at the mask.
+
+        Raises ValueError for a column that is not there, or that this head needs.
+        """
         mask = self.tokenizer.mask_token
         if column is None and self.explains == "masked token" and mask in tokens:
             column = tokens.index(mask)
+        if column is None and self.explains == "tag":
+            raise ValueError(f"every token has a tag: pass --column, from 0 to {len(tokens) - 1}")
+        if column is not None and self.explains in ("class", "answer"):
+            raise ValueError(
+                f"--column {column}: the {self.explains} is of the whole text; leave it out"
+            )
+        if column is not None and column >= len(tokens):
+            raise ValueError(f"--column {column}: the columns are 0 to {len(tokens) - 1}")
         return label if column is None else targets.logit(label, at=column)
 
     def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
@@ -188,7 +199,7 @@ def _loaded(name, head, reader_class, revision, attention):
         reader = reader_class.from_pretrained(source, **options)
         if model.main_input_name == "input_ids":
             reader(["."])  # its settings are first read now
-    _check_weights(name, info)
+    _check_weights(name, info, config)
     return model.eval(), reader
 
 
@@ -222,7 +233,13 @@ def _loading(name):
             logging.enable_progress_bar()
 
 
-def _check_weights(name, info):
+def _check_weights(name, info, config):
+    wrote = any("ConditionalGeneration" in cls for cls in config.get("architectures") or ())
+    if wrote and any("classification_head" in key for key in info["missing_keys"]):
+        raise ValueError(
+            f"model {name!r} writes texts, and classifies none; pass --generate N to `explain`, "
+            "which then explains up to N tokens that it writes"
+        )
     if info["missing_keys"]:
         raise ValueError(
             f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "

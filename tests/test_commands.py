@@ -139,7 +139,11 @@ def test_lines_of_standard_input_are_explained_as_texts_are(run, monkeypatch):
         a = explain(loaded.model, loaded.tokenizer, text)
         assert facts["relevance"] == a.relevance[0].tolist()
         assert (facts["text"], facts["tokens"]) == (text, list(a.tokens[0]))
-    for raw, says in ((b"", "standard input is empty"), (b"fine\n\xff", "line 2 is not UTF-8")):
+    for raw, says in (
+        (b"", "standard input is empty"),
+        (b"fine\n\xff", "line 2 is not UTF-8"),
+        (b"a\n\nb", "line 2: no"),
+    ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
         assert says in run("explain", "embedded", "-")[2]
 

@@ -61,9 +61,12 @@ def test_explain_names_the_next_token_in_the_terminal_and_on_the_page(
 def test_explain_takes_a_span_of_the_text_itself(run, folder):
     code, out, err = run("explain", folder, TEXT, "--span", "2:4")
     assert (code, err) == (0, "")
-    assert out.startswith("attnlrp: why the tokens 2:4?\n")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    said = tokenizer.decode(tokenizer(TEXT)["input_ids"][2:4]).strip()
+    assert out.startswith(f"attnlrp: why the tokens {said!r}?\n")
+    assert run("explain", folder, TEXT, "--span", "2:99")[0] == 2
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    inputs = AutoTokenizer.from_pretrained(folder)([TEXT], return_tensors="pt")
+    inputs = tokenizer([TEXT], return_tensors="pt")
     for value in attribute(model, inputs, target=span(2, 4)).relevance[0].tolist():
         assert f"{value:+.4f}" in out
 
@@ -79,6 +82,11 @@ def test_explain_generates_and_shows_every_unit_in_the_terminal(run, folder, by,
     found = explain_generation(model, tokenizer, TEXT, max_new_tokens=3)
     want = found if by == "token" else found.by(by)
     assert out.index("sum") > 0
+    brief = run("explain", folder, TEXT * 6, "--generate", "3", "--by", by)[1]
+    assert "residual" in out
+    assert "residual" in brief
+    for value in (*want.logit.tolist(), *want.residual.tolist()):
+        assert f"{value:+.4f}" in out
     for value in want.relevance.sum(dim=1).tolist():
         assert short(value) in out
     assert (tmp_path / "a.html").read_text("utf-8") == found.html()
@@ -148,10 +156,12 @@ def test_other_heads_say_what_they_predict(run, checkpoint, tmp_path, head):
         assert code == 2
         assert "pass the question and then the context, 2 texts, not 1" in " ".join(err.split())
     want, options = expected(head, model, tokenizer, tokenizer([text], return_tensors="pt"))
+    tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+    of = f" of {tokens[3]!r}" if options else ""
     if head != "QuestionAnswering":
         code, out, _ = run("explain", tmp_path / "model", text, *options)
         assert code == 0
-        assert out.startswith(f"attnlrp: why {want}?\n")
+        assert out.startswith(f"attnlrp: why {want}{of}?\n")
     code, out, _ = run("audit", tmp_path / "model", text, *options)
     assert code == 0
     assert f"({want.split()[-1][1:-1]})" in " ".join(out.split())
