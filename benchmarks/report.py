@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from benchmarks import tables
 from benchmarks.errors import RunError
 from benchmarks.experiment import Result, provenance, read, write_atomically
+from numeric.render import COLOURS
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,8 @@ def render(sections: Sequence[dict]) -> str:
     """The page: summary, then every table and figure with what determined it."""
     template = TEMPLATES.get_template("report.html.j2")
     summary = [line for section in sections for line in section["summary"]]
-    return template.render(sections=sections, summary=summary, provenance=provenance())
+    facts = {"sections": sections, "summary": summary, "provenance": provenance()}
+    return template.render(colours=COLOURS, **facts)
 
 
 def _summary(result):

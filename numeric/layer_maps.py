@@ -47,6 +47,7 @@ def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
         "value": f"{value:+.4f}",
         "sign": "against" if value < 0 else "",
         "background": "rgb({},{},{})".format(*rgb),
+        "shade": render.shade(rgb),
     }
 
 

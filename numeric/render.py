@@ -16,22 +16,34 @@ if TYPE_CHECKING:
     from numeric.layer_maps import LayerMap
     from numeric.result import Attribution
 
+COLOURS = """\
+:root { color-scheme: light dark; --ink: #1b1b1f; --paper: #fff; --dim: #5c5c66; --line: #ccc;
+  --for: 214 40 40; --against: 40 90 220; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #eee; --paper: #17171a; --dim: #a5a5b0; --line: #444;
+    --for: 235 70 70; --against: 90 140 255; }
+}"""
+"""Of all pages, light and dark: of letters, paper and lines, and of what speaks for and against."""
+
 PAGE = Environment(autoescape=True).from_string(
     """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>{{ title }}</title>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ title }}</title>
 <style>
-body { font: 18px/2 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }
-.token { padding: .15rem .25rem; border-radius: .2rem; white-space: pre; }
+{{ colours | safe }}
+body { font: 18px/2 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 50rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+.token { padding: .15rem .25rem; border-radius: .2rem; white-space: pre-wrap; }
 .against { text-decoration: underline; }
-small, table { font-size: .8rem; color: #444; line-height: 1.5; display: block; }
+small, table { font-size: .8rem; color: var(--dim); line-height: 1.5; display: block; }
 th, td { padding: 0 1rem 0 0; text-align: left; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; }
 .layers { border-spacing: 1px; }
 .layers td, .layers th { padding: 0 .2rem; white-space: nowrap; }
-.layers td { color: black; }
-.layers tr > :first-child { position: sticky; left: 0; background: white; }
+.layers td { color: var(--ink); }
+.layers tr > :first-child { position: sticky; left: 0; background: var(--paper); }
 .layers tr:last-child { font-weight: bold; }
 </style></head>
 <body>
@@ -47,7 +59,7 @@ style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 {% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
 {% for token, cells in m.rows() %}<tr><th>{{ token }}</th>
 {% for c in cells %}<td class="number {{ c.sign }}" title="{{ c.value }}"
-style="background:{{ c.background }}">{{ c.shown }}</td>
+style="background:{{ c.shade }}">{{ c.shown }}</td>
 {% endfor %}</tr>
 {% endfor %}</table></div>
 {% endfor %}{% if maps %}<p><small>{{ layers }}</small></p>{% endif %}
@@ -85,6 +97,12 @@ def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
     ]
 
 
+def shade(rgb: tuple[int, int, int]) -> str:
+    """One of ``colours`` for a page, whose paper is light or dark."""
+    name = "against" if rgb[0] < 255 else "for"
+    return f"rgb(var(--{name}) / {(255 - min(rgb)) / 255:.2f})"
+
+
 def terminal(tokens: Sequence[str], relevance: Sequence[float]) -> tuple[Text, Text, Table]:
     """The sentence with coloured backgrounds, its legend, and a table of the numbers, for rich."""
     words = []
@@ -110,12 +128,13 @@ def html(
         {
             "token": token,
             "value": f"{value:+.4f}",
-            "background": f"rgb{rgb}",
+            "background": shade(rgb),
             "sign": " against" if value < 0 else "",
         }
         for token, value, rgb in zip(tokens, relevance, colours(relevance), strict=True)
     ]
     words = {"title": title, "caption": caption, "legend": LEGEND, "layers": LAYERS}
+    words |= {"colours": COLOURS}
     return PAGE.render(tokens=cells, maps=maps, **words)
 
 

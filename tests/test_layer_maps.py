@@ -53,6 +53,13 @@ def test_a_narrow_terminal_has_more_tables_with_the_same_numbers(run, monkeypatc
     assert max(map(len, out.splitlines())) <= 40
 
 
+PAGES = {
+    "width=device-width, initial-scale=1",
+    ":root { color-scheme: light dark",
+    "@media (prefers-color-scheme: dark) {",
+}
+
+
 def test_the_page_has_the_same_numbers_and_loads_nothing(run, tmp_path):
     page = tmp_path / "page.html"
     ((_, rows),) = tables(run(*TEXT, "--html", page)[1])
@@ -62,6 +69,7 @@ def test_the_page_has_the_same_numbers_and_loads_nothing(run, tmp_path):
     shown = [word for word in words if re.fullmatch(r"[+-][\d.]+", word)]
     assert shown == [number for row in rows.values() for number in row]
     assert found.tags.count("h2") == 1
+    assert PAGES <= set(re.split(r'[\n;"]+ *', page.read_text("utf-8")))
     run(*TEXT[:3], "--html", page)
     assert "h2" not in program.Page(page).tags
 

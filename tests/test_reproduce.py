@@ -84,6 +84,7 @@ def check_report(path):
     assert all(url.startswith(("#", "data:image/png;base64,")) for url in page.loads)
     assert "url(" not in path.read_text(encoding="utf-8")
     assert "script" not in page.tags
+    assert "prefers-color-scheme: dark" in path.read_text(encoding="utf-8")
     assert set(FILES) <= page.ids
     assert page.tags.count("img") == 4
     assert page.tags.count("table") == 5

@@ -68,6 +68,7 @@ def html(found: Generation) -> str:
             title=title(found),
             scale=found.scale,
             legend=LEGEND,
+            colours=render.COLOURS,
             maps={unit: _facts(each) for unit, each in maps.items()},
         )
     )
