@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.padding import Padding
 from rich.text import Text
 
 from benchmarks.console import asked, loading, mendable
@@ -26,8 +27,8 @@ def methods():
 
 def _about(method):
     yield Text.assemble((method.name, "bold"), f": {method.source}")
-    yield Text(f"  {method.cost}; needs {method.needs}")
-    yield Text(f"  conserves: {method.conserves}")
+    for said in (f"{method.cost}; needs {method.needs}", f"conserves: {method.conserves}"):
+        yield Padding(Text(said), (0, 0, 0, 2))
 
 
 def vocabulary(

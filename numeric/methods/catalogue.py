@@ -86,7 +86,7 @@ METHODS: dict[str, Method] = {
             composite=CP_LRP,
             needs=BY_RULES,
             cost=ONE_PASS,
-            conserves="but for biases and shifts of norms",
+            conserves="yes, except for what biases and shifts of norms absorb",
             source="Ali et al. 2022, arXiv 2202.07304",
         ),
         Method(
@@ -104,7 +104,7 @@ METHODS: dict[str, Method] = {
             home="numeric.methods.integrated_gradients:integrated_gradients",
             needs="embeddings in place of ids",
             cost="32 forward and backward passes (option steps)",
-            conserves="the logit minus that of the baseline, but for the completeness gap",
+            conserves="yes, to the logit minus the baseline's, up to the completeness gap",
             source="Sundararajan et al. 2017, arXiv 1703.01365",
         ),
         Method(
