@@ -48,8 +48,8 @@ class Explained:
                 "Shares of attention, which are not logits: they sum to 1 whatever the model says."
             )
         return (
-            f"Logit {a.logit[0]:+.4f} = relevance of the tokens {sum(self.relevance):+.4f} + "
-            f"residual {a.residual[0]:+.4f} (absorbed or lost on the way, or not additive)."
+            f"Logit {a.logit[0]:+z.4f} = relevance of the tokens {sum(self.relevance):+z.4f} + "
+            f"residual {a.residual[0]:+z.4f} (absorbed or lost on the way, or not additive)."
         )
 
     def facts(self) -> dict:
@@ -82,22 +82,17 @@ class Explained:
 
     def short(self) -> Iterator[RenderableType]:
         """What fits a screen: the beginning of a long text, and the tokens with most relevance."""
-        order = sorted(range(len(self.tokens)), key=lambda n: -abs(self.relevance[n]))
-        most = sorted(order[:TOP])
         words, legend, _ = render.terminal(self.tokens, self.relevance)
-        *_, table = render.terminal(
-            [self.tokens[n] for n in most], [self.relevance[n] for n in most]
-        )
         yield first_lines(Text(self.title, style="bold"), 2)
         yield first_lines(words, WORDS)
         yield legend
-        yield table
+        yield render.largest(self.tokens, self.relevance, TOP)
         yield Text(self.caption)
 
     def line(self) -> Iterator[RenderableType]:
         """One of several texts, in two lines."""
         a = self.attribution
-        yield first_lines(Text(f"{self.said!r}: logit {a.logit[0]:+.4f}", style="bold"), 1)
+        yield first_lines(Text(f"{self.said!r}: logit {a.logit[0]:+z.4f}", style="bold"), 1)
         yield first_lines(render.terminal(self.tokens, self.relevance)[0], 1)
 
 

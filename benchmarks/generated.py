@@ -68,7 +68,7 @@ def _parts(found) -> Iterator[RenderableType]:
     for column in table.columns[1:]:
         column.justify = "right"
     for token, logit, residual in _written(found):
-        table.add_row(Text(token), f"{logit:+.4f}", f"{residual:+.4f}")
+        table.add_row(Text(token), f"{logit:+z.4f}", f"{residual:+z.4f}")
     yield table
 
 
@@ -94,7 +94,7 @@ def _lines(found):
     yield first_lines(Text(title(found), style="bold"), 1)
     for (token, logit, residual), row in zip(_written(found), found.relevance, strict=True):
         order = row.abs().argsort(descending=True).tolist()[:CAUSES]
-        causes = ", ".join(f"{shown(found.tokens[n])} {row[n]:+.2f}" for n in order if row[n])
-        numbers = f" {logit:+.2f}, residual {residual:+.2f}; largest: {causes}"
+        causes = ", ".join(f"{shown(found.tokens[n])} {row[n]:+z.2f}" for n in order if row[n])
+        numbers = f" {logit:+z.2f}, residual {residual:+z.2f}; largest: {causes}"
         said = Text.assemble((token, "bold"), numbers)
         yield first_lines(said, 1)

@@ -44,7 +44,7 @@ class LayerMap:
 def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
     return {
         "shown": short(value),
-        "value": f"{value:+.4f}",
+        "value": f"{value:+z.4f}",
         "sign": "against" if value < 0 else "",
         "background": "rgb({},{},{})".format(*rgb),
         "shade": render.shade(rgb),

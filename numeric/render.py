@@ -106,13 +106,27 @@ def shade(rgb: tuple[int, int, int]) -> str:
 def terminal(tokens: Sequence[str], relevance: Sequence[float]) -> tuple[Text, Text, Table]:
     """The sentence with coloured backgrounds, its legend, and a table of the numbers, for rich."""
     words = []
-    table = Table("token", "relevance", box=None, header_style="bold", pad_edge=False)
-    table.columns[1].justify = "right"
+    table = _table("token", "relevance")
     for token, value, (r, g, b) in zip(tokens, relevance, colours(relevance), strict=True):
         against = "underline " if value < 0 else ""
         words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
-        table.add_row(Text(token), f"{value:+.4f}")
+        table.add_row(Text(token), f"{value:+z.4f}")
     return Text(" ").join(words), Text(LEGEND, style="dim"), table
+
+
+def largest(tokens: Sequence[str], relevance: Sequence[float], count: int) -> Table:
+    """The ``count`` tokens with most relevance by size, in their order and with their columns."""
+    table = _table("column", "token", "largest relevance")
+    order = sorted(range(len(tokens)), key=lambda n: -abs(relevance[n]))
+    for n in sorted(order[:count]):
+        table.add_row(str(n), Text(tokens[n]), f"{relevance[n]:+z.4f}")
+    return table
+
+
+def _table(*headers: str) -> Table:
+    table = Table(*headers, box=None, header_style="bold", pad_edge=False)
+    table.columns[-1].justify = "right"
+    return table
 
 
 def html(
@@ -127,7 +141,7 @@ def html(
     cells = [
         {
             "token": token,
-            "value": f"{value:+.4f}",
+            "value": f"{value:+z.4f}",
             "background": shade(rgb),
             "sign": " against" if value < 0 else "",
         }
@@ -143,7 +157,7 @@ def heat_maps(a: "Attribution", most: int) -> str:
     facts = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
     samples = [
         {
-            "about": f"target {target}: logit {logit:+.4f}, residual {residual:+.4f}",
+            "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
             "tokens": _shaded(a.lines(n)),
         }
         for n, (target, logit, residual) in enumerate(islice(facts, most))
@@ -161,7 +175,7 @@ def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str
         hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
         yield {
             "token": position if token is None else token,
-            "value": f"{value:+.4f}",
+            "value": f"{value:+z.4f}",
             "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
             "line": line,
         }

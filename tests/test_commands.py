@@ -74,8 +74,8 @@ def test_everything_is_printed_when_it_is_asked_for(run):
     _, out, _ = run("explain", "embedded", LONG)
     a = explain(models.load().model, models.load().tokenizer, LONG)
     top = sorted(a.lines(0), key=lambda line: -abs(line[2]))[:8]
-    assert re.findall(r"^(\S+) +([+-]\d\.\d{4})$", out, re.MULTILINE) == [
-        (token, f"{value:+.4f}") for _, token, value in sorted(top)
+    assert re.findall(r"^(\d+) +(\S+) +([+-]\d\.\d{4})$", out, re.MULTILINE) == [
+        (str(n), token, f"{value:+z.4f}") for n, token, value in sorted(top)
     ]
 
 

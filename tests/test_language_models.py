@@ -52,8 +52,8 @@ def test_explain_names_the_next_token_in_the_terminal_and_on_the_page(
     page = (tmp_path / "a.html").read_text("utf-8")
     assert f"why the next token &#39;{word}&#39;?" in page
     for value in relevance.tolist():
-        assert f"{value:+.4f}" in out
-        assert f"{value:+.4f}" in page
+        assert f"{value:+z.4f}" in out
+        assert f"{value:+z.4f}" in page
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.format == "PNG"
 
@@ -68,7 +68,7 @@ def test_explain_takes_a_span_of_the_text_itself(run, folder):
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     inputs = tokenizer([TEXT], return_tensors="pt")
     for value in attribute(model, inputs, target=span(2, 4)).relevance[0].tolist():
-        assert f"{value:+.4f}" in out
+        assert f"{value:+z.4f}" in out
 
 
 @pytest.mark.parametrize("by", ["token", "word", "sentence"])
@@ -86,7 +86,7 @@ def test_explain_generates_and_shows_every_unit_in_the_terminal(run, folder, by,
     assert "residual" in out
     assert "residual" in brief
     for value in (*want.logit.tolist(), *want.residual.tolist()):
-        assert f"{value:+.4f}" in out
+        assert f"{value:+z.4f}" in out
     for value in want.relevance.sum(dim=1).tolist():
         assert short(value) in out
     assert (tmp_path / "a.html").read_text("utf-8") == found.html()
