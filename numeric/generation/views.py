@@ -16,7 +16,7 @@ from numeric.generation.words import UNITS
 from numeric.layer_maps import LayerMap, tables
 
 LEGEND = "Red speaks for what was written; blue, underlined, against it."
-LEGEND = "red: for the written token; blue, with a dot: against it; each row has its own scale"
+PICTURE = "red: for the written token; blue, with a dot: against it; each row has its own scale"
 TITLE = 60  # characters of what was written, in a title
 SCALES = "In logits; each column, a written token, has its own scale."
 
@@ -96,7 +96,7 @@ def png(found: Generation) -> bytes:
     rows = each.values.T
     cells = np.array([render.colours(row) for row in rows], dtype=np.uint8)
     height, width = rows.shape
-    size = [min(2 + 0.28 * width, 40), min(1.5 + 0.28 * height, 60)]
+    size = [min(2 + 0.28 * width, 40), min(2.1 + 0.28 * height, 60)]
     with mpl.rc_context({"font.size": 9, "text.parse_math": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # of scripts that no font here has
         figure = Figure(figsize=size, layout="constrained")
@@ -108,7 +108,7 @@ def png(found: Generation) -> bytes:
         axes.set_xlabel("read")
         axes.set_ylabel("written")
         axes.set_title(f"{found.method}: why each token was written")
-        figure.supxlabel(LEGEND, fontsize=7)
+        figure.supxlabel(PICTURE, fontsize=7)
         if found.source:
             axes.axvline(found.source - 0.5, color="black", linewidth=0.8)
         file = io.BytesIO()
