@@ -8,8 +8,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from axioms.own_rules import report
-from axioms.own_rules import verdicts as judge
+from axioms.own_rules import report, verdicts
 from axioms.own_rules.rules import RuleError, load
 
 
@@ -54,7 +53,7 @@ def _judge(path: Path, parent: Connection):
         for rule in load(path):
             place = f"{rule.place}: {rule.name}"
             parent.send((text, "", place))
-            text = report.text(rule, judge.judge(rule))
+            text = report.text(rule, verdicts.judge(rule))
         parent.send((text, "", None))
     except (RuleError, OSError) as error:
         parent.send(("", str(error), None))
