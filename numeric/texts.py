@@ -15,7 +15,7 @@ def check_order(model: object, tokenizer: object) -> None:
             f"model is a {type(model).__name__} and tokenizer a {type(tokenizer).__name__}; pass "
             "the model first, and then its tokenizer"
         )
-    if not callable(tokenizer):
+    if not callable(tokenizer) and not hasattr(tokenizer, "decode"):
         raise ValueError(f"tokenizer is a {type(tokenizer).__name__}; pass that of the model")
 
 
