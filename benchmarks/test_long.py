@@ -74,7 +74,7 @@ def _keep(answers, name, run):
 
 @pytest.mark.usefixtures("only_when_timed")
 def test_a_text_of_8192_tokens_takes_the_memory_of_one_of_1024(model, ratios):
-    """Layers run again there, and a plain gradient here: one of 8,192 took more than 20 GiB.
+    """Layers run again there, and a plain gradient here, whose memory at 8,192 would be much.
 
     This takes about eight minutes.
     """
