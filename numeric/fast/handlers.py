@@ -7,7 +7,7 @@ arguments that relevance reaches.
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from axioms import kinds
 from numeric.fast import attention, norms, refusals, rules
@@ -47,8 +47,6 @@ def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
 
 
 def _ready(engine, x, kind):
-    if type(x) is nn.Parameter:
-        return x.detach() if x.requires_grad else x
     if isinstance(x, Tensor):
         if x.requires_grad and is_parameter(x):
             return x.detach()
