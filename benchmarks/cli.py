@@ -14,9 +14,9 @@ import typer
 from rich.text import Text
 
 from benchmarks import names
-from benchmarks.attribute_command import attribute
-from benchmarks.audit_command import audit
-from benchmarks.console import (
+from benchmarks.commands.attribute import attribute
+from benchmarks.commands.audit import audit
+from benchmarks.commands.console import (
     asked,
     bars,
     console,
@@ -29,10 +29,10 @@ from benchmarks.console import (
     tell,
     track,
 )
-from benchmarks.evaluate_command import evaluate
-from benchmarks.explain_command import explain
-from benchmarks.lists import methods, vocabulary
-from benchmarks.output import (
+from benchmarks.commands.evaluate import evaluate
+from benchmarks.commands.explain import explain
+from benchmarks.commands.lists import methods, vocabulary
+from benchmarks.commands.output import (
     EXIT_CODES,
     answer,
     completing,
@@ -42,7 +42,7 @@ from benchmarks.output import (
     present,
     with_shared_options,
 )
-from benchmarks.plan_command import plan
+from benchmarks.commands.plan import plan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -102,7 +102,7 @@ def prove(
         with mendable():
             _prove_one(rules, show, latex=latex, limit=limit)
         return
-    from benchmarks import reproduce, tables
+    from benchmarks.experiments import reproduce, tables
 
     result = reproduce.theorems(track=track)
     answer(theorems=result.rows, notes=result.notes)
@@ -120,7 +120,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
         from axioms.own_rules import report as verdict_report
-        from benchmarks.judging import judged
+        from benchmarks.commands.judging import judged
 
         texts = []
         for n, text in enumerate(judged(rules, limit)):
@@ -204,10 +204,11 @@ def reproduce(
     where it was stopped.
     """
     with loading("the model and the texts"), mendable():
-        from benchmarks import data, engines, models
-        from benchmarks import reproduce as experiments
-        from benchmarks.text import check
-        from benchmarks.workers import cores
+        from benchmarks.experiments import reproduce as experiments
+        from benchmarks.experiments.text import check
+        from benchmarks.running import engines
+        from benchmarks.running.workers import cores
+        from benchmarks.sources import data, models
 
         place = engines.named(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
@@ -254,7 +255,7 @@ def report(
 ):
     """Render all results of a folder, and of the folders in it, as HTML and Markdown."""
     with mendable():
-        from benchmarks import report as pages
+        from benchmarks.experiments import report as pages
 
         written = list(pages.write(folder))
     answer(wrote=written)

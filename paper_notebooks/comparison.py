@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.agreement import SEED
+from benchmarks.experiments.agreement import SEED
 from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean
 from paper_notebooks import shown
 

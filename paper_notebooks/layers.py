@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks import rows
-from benchmarks.agreement import SEED
-from benchmarks.experiment import Result
+from benchmarks.experiments import rows
+from benchmarks.experiments.agreement import SEED
+from benchmarks.experiments.result import Result
 from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean
 
 TOKENS = ("all", "content")

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.experiment import Result
-from benchmarks.table1.analysis import SAME
+from benchmarks.experiments.result import Result
+from benchmarks.experiments.table1.analysis import SAME
 
 
 def count(result: Result) -> int:

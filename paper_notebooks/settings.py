@@ -37,7 +37,7 @@ def load() -> Settings:
 
 def texts(settings: Settings, dataset: str):
     """The texts of ``dataset`` that are measured: those of the paper's data set, in file order."""
-    from benchmarks import data
+    from benchmarks.sources import data
 
     count = settings.examples.get(dataset, EXAMPLES.get(dataset))
     return data.load(dataset, data_dir=settings.data_dir).first(count)
@@ -45,14 +45,14 @@ def texts(settings: Settings, dataset: str):
 
 @cache
 def _model(name: str):
-    from benchmarks import models
+    from benchmarks.sources import models
 
     return models.load(name)
 
 
 def classifier(settings: Settings, dataset: str):
     """The model of ``dataset``: the paper's, unless another one is given."""
-    from benchmarks import reproduce
+    from benchmarks.experiments import reproduce
 
     paper = reproduce.rows.load(reproduce.LOO.format(dataset)).model
     return _model(settings.models.get(dataset, paper))
@@ -60,7 +60,7 @@ def classifier(settings: Settings, dataset: str):
 
 def measure(settings: Settings, table: str, dataset: str):
     """One table of the text experiments as a Result; complete runs in ``results`` are only read."""
-    from benchmarks import reproduce
+    from benchmarks.experiments import reproduce
 
     return reproduce.text_table(
         table,
@@ -72,7 +72,7 @@ def measure(settings: Settings, table: str, dataset: str):
 
 def colour(settings: Settings, dataset: str, *, number: int) -> tuple[list[str], dict]:
     """Tokens and relevance by method of one embedded sentence, for the predicted class."""
-    from benchmarks import data
+    from benchmarks.sources import data
     from numeric import attribute
 
     found = classifier(settings, dataset)

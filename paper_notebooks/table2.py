@@ -1,7 +1,7 @@
 """What notebooks 3 and 4 show alike of Table 2; prose and closing assertions are their own."""
 
-from benchmarks import agreement, tables
-from benchmarks.figures import FIGURES
+from benchmarks.experiments import agreement, tables
+from benchmarks.experiments.figures import FIGURES
 from paper_notebooks import figures, shown
 from paper_notebooks.comparison import Comparison
 

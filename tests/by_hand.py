@@ -8,8 +8,9 @@ from itertools import combinations
 import numpy as np
 import torch
 
-from benchmarks import data, models, rows, text
-from benchmarks.agreement import Measured, measured
+from benchmarks.experiments import rows, text
+from benchmarks.experiments.agreement import Measured, measured
+from benchmarks.sources import data, models
 from numeric import attribute
 
 PHRASES = (

@@ -75,7 +75,8 @@ def alone(monkeypatch):
 def run(monkeypatch, capsys):
     """Runs the program, with its work in this process: exit code, stdout, stderr."""
 
-    from benchmarks import cli, workers
+    from benchmarks import cli
+    from benchmarks.running import workers
 
     monkeypatch.setattr(workers, "MOST", 1)
 
@@ -94,7 +95,8 @@ def run(monkeypatch, capsys):
 @pytest.fixture
 def small(monkeypatch, tmp_path_factory):
     """The whole job with two theorems, ten digits after one epoch, and two lengths to time."""
-    from benchmarks import reproduce, timing
+    from benchmarks.experiments import reproduce
+    from benchmarks.speed import timing
 
     folder = tmp_path_factory.mktemp("theorems")
     (folder / "test_few.py").write_text(program.HEAD + program.HOLDS + program.REFUTES)

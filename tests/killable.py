@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks import data, models, rows, runner, text
+from benchmarks.experiments import rows, text
+from benchmarks.running import runner
+from benchmarks.sources import data, models
 
 SENTENCES, SHARD = 40, (4, 4096)
 PARTS = SENTENCES // SHARD[0]

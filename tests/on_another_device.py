@@ -16,8 +16,9 @@ import torch
 from transformers import BertForQuestionAnswering, LlamaForCausalLM
 
 from axioms.composites import ATTNLRP, CP_LRP
-from benchmarks import data, models, text
-from benchmarks.rows import Row
+from benchmarks.experiments import text
+from benchmarks.experiments.rows import Row
+from benchmarks.sources import data, models
 from numeric import attribute, attribute_each, audit, compiled, explain_generation, sweep
 from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves

@@ -11,8 +11,10 @@ import tokenizers
 import torch
 import transformers
 
-from benchmarks import data, engines, models, text
-from benchmarks.rows import Row
+from benchmarks.experiments import text
+from benchmarks.experiments.rows import Row
+from benchmarks.running import engines
+from benchmarks.sources import data, models
 from numeric import attribute
 from tests import cases
 

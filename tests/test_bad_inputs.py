@@ -19,8 +19,8 @@ from torch.nn.modules.module import register_module_full_backward_hook
 from transformers import AutoTokenizer, PreTrainedModel, ViTImageProcessorPil
 
 from axioms.composites import ATTNLRP
-from benchmarks import models
 from benchmarks.architectures.measure import without_shifts
+from benchmarks.sources import models
 from numeric import attribute, audit, compiled, propagation, sweep
 from numeric.attribution import METHODS
 from tests import cases, folders, traces

@@ -10,8 +10,9 @@ from scipy.stats import pearsonr
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
-from benchmarks import beyond, models, reproduce, rows, text
-from benchmarks.agreement import measured
+from benchmarks.experiments import beyond, reproduce, rows, text
+from benchmarks.experiments.agreement import measured
+from benchmarks.sources import models
 from numeric import attribute
 from numeric.evaluation.correlation import bootstrap_mean
 from numeric.evaluation.softmax_errors import softmax_errors

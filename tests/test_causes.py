@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from benchmarks import figures, models, tables
-from benchmarks.causes import measure
-from benchmarks.causes.examples import DISTANCES, Example, draw, examples, sentence
-from benchmarks.causes.language import (
+from benchmarks.experiments import figures, tables
+from benchmarks.experiments.causes import measure
+from benchmarks.experiments.causes.examples import DISTANCES, Example, draw, examples, sentence
+from benchmarks.experiments.causes.language import (
     NO_ANSWER,
     TASKS,
     VOCABULARY,
@@ -19,7 +19,8 @@ from benchmarks.causes.language import (
     causes,
     replacements,
 )
-from benchmarks.causes.train import HELD_OUT, accuracies
+from benchmarks.experiments.causes.train import HELD_OUT, accuracies
+from benchmarks.sources import models
 
 FRESH = 77  # a seed that neither training nor the experiment has
 ANSWERS = {

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import cli, models
+from benchmarks import cli
+from benchmarks.sources import models
 from numeric.attribution import METHODS
 from tests import program
 

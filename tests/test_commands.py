@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import data, models, names, output
-from benchmarks.causes import measure
-from benchmarks.explained import unknown
-from benchmarks.reproduce import TEXT
+from benchmarks import names
+from benchmarks.commands import output
+from benchmarks.commands.explained import unknown
+from benchmarks.experiments.causes import measure
+from benchmarks.experiments.reproduce import TEXT
+from benchmarks.sources import data, models
 from numeric import explain
 from tests import program
 from tests.test_evaluate_command import in_file

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import data, models
+from benchmarks.sources import data, models
 
 ROWS = [("the soup was warm", 1), ("a dull, grey parade", 0), ("naïve but kind", 1)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.table1 import digits, methods
+from benchmarks.experiments.table1 import digits, methods
 from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 from numeric.reference import linear_attention as reference
 

@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from benchmarks import data, engines, models, rows, runner, text
 from benchmarks.errors import RunError
+from benchmarks.experiments import rows, text
+from benchmarks.running import engines, runner
+from benchmarks.sources import data, models
 from tests import killable
 
 SHARDS = [[2, 0], [1, 3], [4], [5, 6]]

@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import faithfulness, models
 from benchmarks.cli import app
+from benchmarks.experiments import faithfulness
+from benchmarks.sources import models
 from numeric import evaluate
 from numeric.evaluation.correlation import bootstrap_mean
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM
 
-from benchmarks import models
+from benchmarks.sources import models
 from numeric import Attribution, attribute, explain
 from numeric.generation.result import Generation
 from numeric.targets import logit

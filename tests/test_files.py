@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import files
+from benchmarks.sources import files
 
 AWKWARD = [
     '" a fine film',

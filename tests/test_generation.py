@@ -19,9 +19,9 @@ from transformers import (
 )
 
 from axioms.composites import CP_LRP
-from benchmarks import models as models_by_name
 from benchmarks.architectures.measure import conditions, without_shifts
 from benchmarks.architectures.sizes import tiny
+from benchmarks.sources import models as models_by_name
 from numeric import attribute, audit, explain_generation
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces, units

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.half_precision import differences, measured, prompts, rounded, sentences
+from benchmarks.experiments.half_precision import differences, measured, prompts, rounded, sentences
 from tests import cases
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import text
+from benchmarks.experiments import text
 from tests import killable
 
 

@@ -10,8 +10,8 @@ import transformers
 from PIL import Image
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from benchmarks import models
-from benchmarks.figures import layers
+from benchmarks.experiments.figures import layers
+from benchmarks.sources import models
 from numeric import attribute, explain_generation
 from numeric.layer_maps import LayerMap, short
 from numeric.targets import span

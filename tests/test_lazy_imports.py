@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.console import loading
+from benchmarks.commands.console import loading
 
 ROOT = Path(__file__).resolve().parent.parent
 SLOW = {"torch", "transformers", "scipy", "sklearn", "pandas", "datasets", "sympy", "matplotlib",
         "pyarrow", "numpy", "pytest", "PIL", "jinja2", "scipy.stats"}  # fmt: skip
 # A model of Transformers needs these, which load SymPy and a part of SciPy for themselves.
 OF_A_MODEL = {"torch", "transformers", "scipy", "sympy", "numpy", "PIL", "jinja2"}
-UNUSED = {"axioms.algebra.rules", "benchmarks.data", "benchmarks.reproduce", "benchmarks.text",
+UNUSED = {"axioms.algebra.rules", "benchmarks.sources.data",
+          "benchmarks.experiments.reproduce", "benchmarks.experiments.text",
           "numeric.auditing", "numeric.compiling", "numeric.evaluation", "numeric.layer_mixes",
           "numeric.reference", "torchvision", "transformers.pipelines",
           "transformers.trainer"}  # fmt: skip
@@ -60,7 +61,9 @@ def test_code_loads_what_it_uses(code):
 def test_explain_loads_a_model_and_little_else_and_reproduce_what_its_tables_share():
     explain = COMMAND.format(arguments=["explain", "embedded", "a fine film"])
     before, after, later = loaded(
-        "from transformers.models.bert import modeling_bert", explain, "import benchmarks.reproduce"
+        "from transformers.models.bert import modeling_bert",
+        explain,
+        "import benchmarks.experiments.reproduce",
     )
     assert before & SLOW == after & SLOW == OF_A_MODEL
     assert "numeric.attribution" in after

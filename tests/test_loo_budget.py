@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from benchmarks import models, spent_passes
+from benchmarks.experiments import spent_passes
+from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.methods.budget import by_groups

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import runner
 from benchmarks.errors import RunError
-from benchmarks.table1 import figures, findings, mnist
+from benchmarks.experiments.table1 import figures, findings, mnist
+from benchmarks.running import runner
 from tests.invented_digits import arrays, save
 
 GRID = mnist.declared()

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from benchmarks.errors import UnavailableError
-from benchmarks.table1 import images
+from benchmarks.experiments.table1 import images
 from tests.invented_digits import arrays, save
 
 

@@ -16,7 +16,8 @@ from transformers import (
     BertModel,
 )
 
-from benchmarks import models, rows
+from benchmarks.experiments import rows
+from benchmarks.sources import models
 from tests import cases
 from tests.folders import WORDS
 
@@ -147,7 +148,7 @@ def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_networ
     (cache / "refs" / "main").write_text(zero)
     script = f"""
         import json
-        from benchmarks import data, models
+        from benchmarks.sources import data, models
         name, pinned, zero = "someone/tiny-bert", "{PINNED}", "{zero}"
         found = [models.load(name), models.load(name, revision=zero), models.load(pinned)]
         answers = [classifier.sha256 for classifier in found]

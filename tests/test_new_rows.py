@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks import agreement, data, figures, reproduce, rows, tables, text
 from benchmarks.errors import RunError
+from benchmarks.experiments import agreement, figures, reproduce, rows, tables, text
+from benchmarks.sources import data
 
 TEXTS = data.Texts("six", ("dull", "warm and funny"), (0, 1), "invented", "SST", 1)
 

@@ -22,12 +22,12 @@ from sklearn.datasets import load_digits
 from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.rule_sets import RULE_SETS
 from axioms.invariance.scoreboard import STABILISERS
-from benchmarks import data, models
-from benchmarks.agreement import HINGES
-from benchmarks.causes import measure
-from benchmarks.causes.examples import DISTANCES
-from benchmarks.causes.language import TASKS
-from benchmarks.table1 import mnist
+from benchmarks.experiments.agreement import HINGES
+from benchmarks.experiments.causes import measure
+from benchmarks.experiments.causes.examples import DISTANCES
+from benchmarks.experiments.causes.language import TASKS
+from benchmarks.experiments.table1 import mnist
+from benchmarks.sources import data, models
 from numeric.render import LEGEND
 from paper_notebooks import build
 

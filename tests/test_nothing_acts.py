@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from transformers import ViTImageProcessorPil
 
-from benchmarks import models, reproduce
+from benchmarks.experiments import reproduce
+from benchmarks.sources import models
 from tests import cases, program
 from tests.folders import copy, pickled, put, settings
 

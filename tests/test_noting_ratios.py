@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks import conftest, machine, ratios
-from benchmarks.ratios import Entry, render
+from benchmarks.speed import conftest, machine, ratios
+from benchmarks.speed.ratios import Entry, render
 from tests.test_ratios import kept, ratio
 
 pytest_plugins = ["pytester"]

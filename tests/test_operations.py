@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import axioms
 from axioms.kinds import RULES
-from benchmarks import operations as page_of
+from benchmarks.architectures import operations as page_of
 from benchmarks.architectures.measure import audited
 from numeric import attribute, audit
 from numeric.fast.operations import ROLES, TABLE

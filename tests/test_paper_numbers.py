@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks import rows
-from benchmarks.table1 import digits
+from benchmarks.experiments import rows
+from benchmarks.experiments.table1 import digits
 from tests.by_hand import METHODS
 
 PAPER = {

@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.table1 import analysis, methods, mnist
-from benchmarks.table1.pixel_attention import PixelAttention, Rules, Specification, relevance
+from benchmarks.experiments.table1 import analysis, methods, mnist
+from benchmarks.experiments.table1.pixel_attention import (
+    PixelAttention,
+    Rules,
+    Specification,
+    relevance,
+)
 from numeric.evaluation.correlation import pearson
 from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 

@@ -192,7 +192,7 @@ def test_the_command_prints_layers_and_all_operations_as_data(run):
 
 
 def test_the_command_says_what_has_no_rule_and_fails(run, monkeypatch):
-    from benchmarks import models
+    from benchmarks.sources import models
 
     loaded = models.load()
     with_odd_layer(loaded.model, 0)

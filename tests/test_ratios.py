@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import machine, ratios
-from benchmarks.ratios import Entry, Ratio, compare, remarks, render
+from benchmarks.speed import machine, ratios
+from benchmarks.speed.ratios import Entry, Ratio, compare, remarks, render
 
 HERE = {
     "processor": "Abacus 9", "cores": 2, "threads": 2, "gpu": None, "torch": "2.13.0",
@@ -173,7 +173,7 @@ def test_the_page_of_nothing_says_so():
 
 
 def test_every_benchmark_notes_into_a_group_of_the_page():
-    sources = [path.read_text("utf-8") for path in ratios.BASELINE.parent.glob("test_*.py")]
+    sources = [path.read_text("utf-8") for path in ratios.BASELINE.parent.rglob("test_*.py")]
     used = {name for text in sources for name in re.findall(r'(?i:group) ?= ?"(.+?)"', text)}
     assert {"audit", "sweep"} < used <= set(ratios.GROUPS)
 
@@ -227,7 +227,7 @@ def test_a_tiny_ratio_is_kept_and_can_be_read(tmp_path):
 
 def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
     found = ratios.read(ratios.BASELINE)
-    page = (Path(ratios.__file__).parents[1] / "docs" / "SPEED.md").read_text("utf-8")
+    page = (Path(ratios.__file__).parents[2] / "docs" / "SPEED.md").read_text("utf-8")
     for tokens in (32, 128, 512):
         cells = [
             " / ".join(

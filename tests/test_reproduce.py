@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from benchmarks import cli, data, models, report, reproduce, tables, text
-from benchmarks.experiment import read
+from benchmarks import cli
+from benchmarks.experiments import report, reproduce, tables, text
+from benchmarks.experiments.result import read
+from benchmarks.sources import data, models
 from tests import program
 from tests.traces import contents
 

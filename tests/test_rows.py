@@ -8,7 +8,8 @@ import pytest
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, bypass_softmax
-from benchmarks import data, reproduce, rows, text
+from benchmarks.experiments import reproduce, rows, text
+from benchmarks.sources import data
 from numeric.attribution import METHODS
 
 TEXT = rows.names()

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import runner
 from benchmarks.errors import RunError
-from benchmarks.experiment import write_atomically
+from benchmarks.experiments.result import write_atomically
+from benchmarks.running import runner
 from tests.traces import contents
 
 # Folders that are refused

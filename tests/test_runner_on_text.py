@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks import data, engines, models, rows, text
 from benchmarks.errors import RunError
+from benchmarks.experiments import rows, text
+from benchmarks.running import engines
+from benchmarks.sources import data, models
 from tests.traces import contents
 
 

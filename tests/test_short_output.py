@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from axioms.proofs.prove import THEOREMS
-from benchmarks import tables
-from benchmarks.experiment import Result
+from benchmarks.experiments import tables
+from benchmarks.experiments.result import Result
 
 ROOT = Path(__file__).resolve().parent.parent
 SCREENS = 2 * 47

@@ -8,7 +8,7 @@ import torch
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
-from benchmarks import rows, text
+from benchmarks.experiments import rows, text
 from numeric import attribute
 from numeric import layer_mixes as sweep
 from numeric.fast import scope

@@ -9,7 +9,7 @@ import pytest
 
 from axioms.proofs import show
 from benchmarks import cli
-from benchmarks.console import console, spell_what_cannot_be_encoded
+from benchmarks.commands.console import console, spell_what_cannot_be_encoded
 from tests.test_attribute_command import saved
 
 TEXT = "a fine film"

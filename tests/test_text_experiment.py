@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
-from benchmarks import agreement, models, reproduce, rows, text
+from benchmarks.experiments import agreement, reproduce, rows, text
+from benchmarks.sources import models
 from numeric import attribute
 from numeric.evaluation.correlation import BootstrapMean
 from tests import by_hand, cases

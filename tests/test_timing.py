@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks import timing
+from benchmarks.speed import timing
 from tests.cases import EMBEDDED, tiny_bert
 
 
@@ -48,7 +48,7 @@ def of(method, asked):
 
 
 def test_leave_one_out_is_timed_once_per_length_and_long_texts_in_fewer_rounds(asked):
-    from benchmarks import models
+    from benchmarks.sources import models
 
     classifier = models.load(str(EMBEDDED))
     found = timing.lrp_versus_loo(classifier)

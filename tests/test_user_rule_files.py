@@ -13,7 +13,7 @@ from axioms.own_rules.report import text
 from axioms.own_rules.rules import RuleError, load
 from axioms.own_rules.verdicts import IN_LIMIT, judge, judge_claims
 from benchmarks.cli import app
-from benchmarks.judging import judged
+from benchmarks.commands.judging import judged
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "my_rules.py"
 HEAD = (  # one line

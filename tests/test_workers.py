@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import data, models, rows, text
-from benchmarks.engines import of
 from benchmarks.errors import RunError
-from benchmarks.workers import collected, in_turn, processes
+from benchmarks.experiments import rows, text
+from benchmarks.running.engines import of
+from benchmarks.running.workers import collected, in_turn, processes
+from benchmarks.sources import data, models
 
 ROOT = Path(__file__).resolve().parent.parent
 ITEMS = {"a": 4, "b": -9, "c": 25}
@@ -81,7 +82,7 @@ def test_a_lost_worker_is_one_error_with_a_next_step():
 BUSY = """
 import os, sys, time
 from pathlib import Path
-from benchmarks.workers import processes
+from benchmarks.running.workers import processes
 
 def sleeps(folder):
     (Path(folder) / str(os.getpid())).touch()

@@ -7,8 +7,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks import data, figures, models
-from benchmarks.reproduce import reproduce
+from benchmarks.experiments import figures
+from benchmarks.experiments.reproduce import reproduce
+from benchmarks.sources import data, models
 from numeric import attribute, render
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"

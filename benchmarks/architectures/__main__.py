@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.architectures.build import TASKS, architectures
 from benchmarks.architectures.measure import COLUMNS, measure
 from benchmarks.architectures.page import page, row
-from benchmarks.workers import cores, processes
+from benchmarks.running.workers import cores, processes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
 

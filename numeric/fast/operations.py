@@ -1,8 +1,8 @@
 """Which torch functions do what to relevance, and why: one closed table, by name of the function.
 
 Nouns only.  ``x + y``, ``torch.add``, ``Tensor.add`` and ``add_`` are one name, "add".  A function
-that is not here and touches an activation is refused.  ``python -m benchmarks.operations`` makes
-docs/OPERATIONS.md of it.
+that is not here and touches an activation is refused.  docs/OPERATIONS.md is
+made of it by ``python -m benchmarks.architectures.operations``.
 """
 
 from dataclasses import dataclass

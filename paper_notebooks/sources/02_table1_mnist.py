@@ -12,8 +12,8 @@
 # before any correlation was computed (`benchmarks/configs/table1-mnist.toml`); all of it is shown.
 
 # %%
-from benchmarks.table1 import mnist
-from benchmarks.table1.figures import table1_mnist
+from benchmarks.experiments.table1 import mnist
+from benchmarks.experiments.table1.figures import table1_mnist
 from paper_notebooks import networks, settings, shown
 
 run = settings.load()

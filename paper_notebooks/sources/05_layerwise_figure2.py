@@ -9,8 +9,8 @@
 # difference with an interval, over all tokens and over content tokens.
 
 # %%
-from benchmarks import tables
-from benchmarks.figures import FIGURES
+from benchmarks.experiments import tables
+from benchmarks.experiments.figures import FIGURES
 from paper_notebooks import figures, layers, settings, shown
 
 run = settings.load()

@@ -7,9 +7,9 @@
 # gains most?
 
 # %%
-from benchmarks import tables
-from benchmarks.beyond import TOKENS
-from benchmarks.figures import FIGURES
+from benchmarks.experiments import tables
+from benchmarks.experiments.beyond import TOKENS
+from benchmarks.experiments.figures import FIGURES
 from paper_notebooks import figures, settings, shown
 
 run = settings.load()

@@ -8,11 +8,11 @@
 # Which method gives these words the largest relevance?
 
 # %%
-from benchmarks import models
-from benchmarks.causes import measure
-from benchmarks.causes.examples import DISTANCES, examples
-from benchmarks.causes.language import TASKS
-from benchmarks.figures import FIGURES
+from benchmarks.experiments.causes import measure
+from benchmarks.experiments.causes.examples import DISTANCES, examples
+from benchmarks.experiments.causes.language import TASKS
+from benchmarks.experiments.figures import FIGURES
+from benchmarks.sources import models
 from numeric.attribution import METHODS
 from paper_notebooks import settings, shown
 

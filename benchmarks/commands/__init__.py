@@ -1,0 +1,1 @@
+"""The commands of the program, and what they show."""

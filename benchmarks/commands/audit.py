@@ -1,0 +1,148 @@
+"""``lrp-axioms audit``: where the relevance of one logit goes in a stock model, and why."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.commands.console import Column, Target, check_files, loading, mendable, problems
+from benchmarks.commands.output import answer, completing, present
+from benchmarks.names import COMPOSITES, MODELS
+from benchmarks.sources.files import check_sentence
+from numeric.spelling import did_you_mean
+
+TEXT = "The plot is thin, but the acting is a quiet joy."
+PATTERN = "a small fixed pattern of this program (no --image was given)"
+
+
+def audit(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
+        ),
+    ],
+    text: Annotated[str | None, typer.Argument(help=f'For a text model; default: "{TEXT}"')] = None,
+    *,
+    composite: Annotated[
+        str,
+        typer.Option(help=" or ".join(COMPOSITES) + ".", autocompletion=completing(COMPOSITES)),
+    ] = "attnlrp",
+    epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
+    target: Target = None,
+    column: Column = None,
+    image: Annotated[
+        Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    worst: Annotated[int, typer.Option(help="How many of the worst operations to print.")] = 10,
+):
+    """Account for the relevance of one logit, operation by operation; say what is proved of it."""
+    with mendable():
+        _check(text, composite, epsilon, worst)
+        check_files(read={"image": image}, html=html)
+        with loading("the model"):
+            from benchmarks.sources import models
+
+            of_images = models.takes_images(model)
+            _check_input(model, text, image, of_images=of_images)
+            load = models.load_for_images if of_images else models.load
+            classifier = load(model, attention="eager")
+    with mendable(f"--image {image}" if image else ""):
+        inputs, given = _image(classifier, image) if of_images else _text(classifier, text or TEXT)
+    with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
+        target = classifier.target(target, column, given["tokens"])
+        facts = _audited(classifier, inputs, given, composite, target, epsilon, worst)
+    if html:  # before anything is printed, which a reader may stop
+        from numeric.auditing.page import page
+
+        with mendable(f"--html {html}"):
+            html.write_text(page(facts), "utf-8")
+    from numeric.auditing.terminal import summary, terminal
+
+    answer(**facts, wrote=[html])
+    present(terminal(facts), summary(facts), wrote=[html])
+
+
+def _check(text, composite, epsilon, worst):
+    if text is not None:
+        check_sentence(text)
+        if text.endswith(".json"):
+            raise ValueError(f"{text} would be audited as a text; pass --json, and > {text} behind")
+    if composite not in COMPOSITES:
+        meant = did_you_mean([composite], COMPOSITES)
+        raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}{meant}")
+    if not 0 <= epsilon < math.inf:
+        raise ValueError(
+            f"--epsilon {epsilon}: the stabiliser must be finite and >= 0; pass 0 for the limit"
+        )
+    if worst < 0:
+        raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
+
+
+def _check_input(model, text, image, *, of_images):
+    if of_images and text is not None:
+        raise ValueError(f"{model} takes images, not the text {text!r}; pass --image FILE")
+    if image and not of_images:
+        raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
+
+
+def _text(classifier, text):
+    inputs = classifier.tokenizer([text], return_tensors="pt")
+    tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+    return inputs, {"input": text, "tokens": tokens}
+
+
+def _image(classifier, path):
+    """Positions of a vision transformer: those set before the patches, then patches by row."""
+    inputs = classifier.processor(picture(path), return_tensors="pt")
+    size = classifier.model.config.patch_size
+    _, _, height, width = inputs["pixel_values"].shape
+    patches = [f"{y},{x}" for y in range(height // size) for x in range(width // size)]
+    return inputs, {"input": str(path or PATTERN), "tokens": ["[CLS]", *patches]}
+
+
+def picture(path: Path | None = None):
+    """An image file, or by default a fixed pattern; ValueError if it cannot be read."""
+    from PIL import Image
+
+    if path is None:
+        return Image.fromarray(_pattern())
+    try:
+        with Image.open(path) as file:
+            return file.convert("RGB")
+    except Exception as error:  # of any type, as its readers meet what they did not expect
+        if isinstance(error, OSError) and error.strerror:
+            raise
+        raise ValueError(
+            f"--image {path} is no image that can be read ({error}); pass a PNG or a JPEG"
+        ) from error
+
+
+def _pattern():
+    """A bright square on rising colours, 64 x 64 pixels."""
+    import numpy as np
+
+    y, x = np.mgrid[:64, :64]
+    pixels = np.stack([4 * x, 4 * y, 2 * (x + y)], axis=-1)
+    pixels[20:40, 12:36] = 255
+    return pixels.astype(np.uint8)
+
+
+def _audited(classifier, inputs, given, composite, target, epsilon, worst):
+    with problems.status("auditing"):
+        from axioms.composites import ATTNLRP, CP_LRP
+        from numeric.auditing.audit import audit
+        from numeric.auditing.data import Subject, plain
+
+        rules = {rules.name: rules for rules in (ATTNLRP, CP_LRP)}[composite]
+        found = audit(classifier.model, inputs, rules, target=target, epsilon=epsilon)
+    subject = Subject(
+        model=classifier.name,
+        input=given["input"],
+        tokens=tuple(given["tokens"]),
+        label=classifier.said(found.target, given["tokens"]),
+        explains=classifier.explains,
+    )
+    return plain(found, subject, worst=worst)

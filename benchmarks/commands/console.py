@@ -1,0 +1,196 @@
+"""What all commands share: where they print, and one message for what a user can mend."""
+
+import codecs
+import gc
+import json
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from axioms.composites import UnassignedOperation
+
+# What moves a cursor, colours a terminal, or turns the direction of writing around.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
+           "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
+           "·": "*", "×": "x", "±": "+-"}  # fmt: skip
+"""Signs of ours on a terminal that has only the letters of another encoding."""
+
+
+Target = Annotated[
+    int | None, typer.Option(help="Class, tag, or id of a token; default: the predicted one.")
+]
+Column = Annotated[int | None, typer.Option(min=0, help="Which token's tag or prediction, from 0.")]
+
+
+class OutputError(OSError):
+    """Standard output, or standard error, takes no more: its disk is full, for example."""
+
+    def __str__(self):
+        return f"standard output: {self.args[0].strerror}; send it elsewhere"
+
+
+class _Terminal(Console):
+    """Obeys no character of a text, a label or a path; a reader may leave, as ``| head`` does."""
+
+    def render(self, renderable, options=None):
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=CONTROLS.sub("�", part.text))
+
+    def __exit__(self, *raised):
+        try:
+            super().__exit__(*raised)
+        except OSError as error:
+            self.on_broken_pipe()  # else Python tries once more at its end
+            raise OutputError(error) from error
+
+    def on_broken_pipe(self):
+        """What is not read is dropped, and the command goes on with its files."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+@dataclass
+class Asked:
+    """The command that runs, and how it is to answer (``benchmarks.commands.output``)."""
+
+    command: str = ""
+    json: bool = False
+    quiet: bool = False
+    full: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def begin(self, command: str, *, json: bool, quiet: bool, full: bool) -> None:
+        self.command, self.json, self.quiet, self.full = command, json, quiet, full
+        self.notes = []
+
+
+asked = Asked()
+console = _Terminal(emoji=False)  # `:b:` in a path is a path
+problems = _Terminal(stderr=True, emoji=False)
+
+
+def spell_what_cannot_be_encoded() -> None:
+    """From here on no sign is an error on stdout and stderr, whatever their encoding."""
+    codecs.register_error("spelled", _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # else it is closed, or no file
+            stream.reconfigure(errors="spelled")
+
+
+def _spelled(error):
+    letters = error.object[error.start : error.end]
+    return "".join(SPELLED.get(letter) or _plain(letter) for letter in letters), error.end
+
+
+def _plain(letter):
+    """The letter below an accent, the digit of a superscript; else a question mark."""
+    return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"
+
+
+def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path | None) -> None:
+    """Raises ValueError for an option, by its name, at whose value no file can be written.
+
+    None of them may be written over another one, nor over a file of the options in ``read``.
+    """
+    option_of: dict[Path, str] = {}
+    for option, path in ((read or {}) | files).items():
+        if path and (other := option_of.setdefault(path.resolve(), option)) != option:
+            raise ValueError(f"--{other} and --{option} are both {path}; pass another file for one")
+    for option, path in files.items():
+        if path and path.is_dir():
+            raise ValueError(f"--{option} {path} is a folder; pass a file in it")
+        if path and not path.parent.is_dir():
+            raise ValueError(f"--{option} {path}: there is no folder {path.parent}; make it first")
+
+
+@contextmanager
+def loading(what: str):
+    """Says what is loaded.  Nobody looks for garbage meanwhile: what libraries set up stays."""
+    gc.disable()
+    try:
+        with problems.status(f"loading {what}"):
+            yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation)):
+    """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
+
+    ``place`` is the option that an error of the operating system is about.
+    """
+    try:
+        yield
+    except catch as error:
+        system = place and isinstance(error, OSError) and error.strerror
+        message = f"{place}: {error.strerror}; pass another one" if system else str(error)
+        tell(message)
+        raise typer.Exit(code=2) from error
+
+
+@contextmanager
+def printable():
+    """Around a program: an output that takes no more is one message and exit code 2, too."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:  # it is not about printing, but about a file
+            raise
+        tell(str(error if isinstance(error, OutputError) else OutputError(error)))
+        sys.exit(2)
+
+
+def tell(message: str) -> None:
+    """An error on stderr, whatever else is quiet; with --json as an object."""
+    problems.quiet = False
+    if asked.json:
+        error = {"message": message, "exit_code": 2}
+        problems.out(json.dumps({"command": asked.command, "error": error}), highlight=False)
+        return
+    problems.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True, highlight=False)
+
+
+def bars() -> Progress:
+    """Bars on stderr, gone when done; silent when stderr is no terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal)
+
+
+def track(items: Iterable, description: str, *, within: Progress | None = None) -> Iterator:
+    """One bar over ``items``, by itself or ``within`` others that are shown."""
+    items = list(items)
+    with nullcontext(within) if within else bars() as shown:
+        task = shown.add_task(description, total=len(items))
+        yield from shown.track(items, task_id=task)
+        shown.remove_task(task)
+
+
+def each_with_bars(results: Iterable, shown: Progress, *, total: int, description: str) -> Iterator:
+    """``results``, with bars while one is made and none while the one before it is printed."""
+    task = shown.add_task(description, total=total)
+    results, end = iter(results), object()
+    while True:
+        with shown:
+            result = next(results, end)
+        if result is end:
+            return
+        shown.advance(task)
+        yield result

@@ -1,0 +1,55 @@
+"""``lrp-axioms evaluate``: how faithful maps of relevance from any source are to a model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.commands.console import loading, mendable, track
+from benchmarks.commands.output import answer, completing, of_result, present
+from benchmarks.names import MODELS
+
+SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, 'soft sufficiency', 'soft comprehensiveness'"
+
+
+def evaluate(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Parquet with text and relevance (a list), and maybe method and target; or a "
+            "folder of such files, as `attribute` writes them."
+        ),
+    ],
+    *,
+    model: Annotated[
+        str,
+        typer.Option(help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)),
+    ] = "embedded",
+    measure: Annotated[
+        list[str] | None, typer.Option(help=f"{SOME}; may be given again. Default: all.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Folder for the result, as of reproduce.")] = Path(
+        "results"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Of the random subsets.")] = 0,
+    device: Annotated[str, typer.Option(help="As of explain.")] = "cpu",
+):
+    """Rank methods by how faithful their maps are to a model, with paired intervals."""
+    with mendable():
+        with loading("the model"):
+            from benchmarks.experiments import faithfulness
+            from benchmarks.sources import models
+
+            maps = faithfulness.read(file)
+            models.check_device(device)
+            classifier = models.load(model, device=device)
+        measures = measure or tuple(faithfulness.MEASURES)
+        result = faithfulness.judge(
+            classifier, maps, name=file.stem, measures=measures, seed=seed, track=track
+        )
+    with mendable(f"--output {output}"):
+        output.mkdir(parents=True, exist_ok=True)
+        result.write(output)
+    wrote = [output / f"{result.name}.json"]
+    answer(name=result.name, rows=result.rows, notes=result.notes, wrote=wrote)
+    present(*of_result(result), wrote=wrote)

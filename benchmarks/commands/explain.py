@@ -1,0 +1,193 @@
+"""``lrp-axioms explain``: the tokens of texts, coloured by their relevance for one logit."""
+
+import re
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.commands import generated
+from benchmarks.commands.console import Column, Target, check_files, console, loading, mendable
+from benchmarks.commands.output import answer, completing, note, noting, present
+from benchmarks.names import MODELS
+from benchmarks.sources.files import check_sentence, decoded, lines
+from numeric.methods.catalogue import METHODS
+
+WORDS = "[MODEL] TEXT"  # ..., says Typer
+
+
+def explain(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar=WORDS,
+            help="MODEL is 'embedded', 'embedded-lm', a folder, or a Hub id; one argument alone is "
+            "a text for 'embedded', or with --generate or --span for 'embedded-lm'. TEXT is what "
+            "to explain, once or several times, or a question and its context; - reads standard "
+            "input, one text per line.",
+            autocompletion=completing(MODELS),
+        ),
+    ],
+    method: Annotated[
+        str,
+        typer.Option(
+            help=f"{', '.join(METHODS)}; `lrp-axioms methods` describes them.",
+            autocompletion=completing(METHODS),
+        ),
+    ] = "attnlrp",
+    target: Target = None,
+    *,
+    column: Column = None,
+    span: Annotated[
+        str | None,
+        typer.Option(help="Columns FIRST:END of the text itself, each from what precedes it."),
+    ] = None,
+    generate: Annotated[
+        int | None,
+        typer.Option(help="Explain up to so many tokens that a language model goes on with."),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="With --generate: token, word, or sentence.",
+            autocompletion=completing(generated.UNITS),
+        ),
+    ] = "token",
+    by_layer: Annotated[
+        bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="With --layers or --generate: also write a picture of it.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")] = "cpu",
+):
+    """Colour the tokens of texts by their relevance for one class, or for the next token."""
+    with mendable():
+        default = MODELS[generate is not None or span is not None]
+        model, texts = model_and_texts(words, default)
+        from benchmarks.commands.explained import (
+            each,
+            explained,
+            hint_to_quote,
+            note_unknown,
+            summary,
+        )
+
+        called = "line" if words[-1] == "-" else "text"
+        each(texts, check_sentence, called)
+        check_files(html=html, png=png)
+        if generate is not None:
+            apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
+            generated.check(by, apart)
+        elif png and not by_layer:
+            raise ValueError(f"--png {png} would be a picture of layers; pass --layers too")
+        columns = None if span is None else span_of(span, target, column)
+    if generate is not None:
+        with mendable():
+            check_one(texts, html, png)
+        options = {"by": by, "method": method, "html": html, "png": png, "device": device}
+        options["called"] = called
+        return generated.explain(model, texts, generate, **options)
+    with mendable():
+        with loading("the model"):
+            from benchmarks.sources import models
+            from numeric.attribution import composite_of, resolve
+            from numeric.fast.places import numbered_layers
+
+            composite_of(method, None) if by_layer else resolve(method, {})
+            models.check_device(device)
+            with hint_to_quote(words):
+                loaded = models.load(model, device=device)
+        note_unknown(loaded, texts)
+        if loaded.explains == "answer":
+            texts = [pair(texts)]
+        check_one(texts, html, png)
+        at = {"at": numbered_layers(loaded.model)} if by_layer else {}
+        wanted = partial(loaded.target, target, column)
+        one = partial(explained, loaded, method=method, target=wanted, at=at, columns=columns)
+        with noting():
+            found = each(texts, one, called)
+    if html:  # before anything is printed, which a reader may stop
+        from numeric import render
+
+        (first,) = found
+        facts = {"title": first.title, "caption": first.caption, "maps": first.maps}
+        with mendable(f"--html {html}"):
+            html.write_text(render.html(first.tokens, first.relevance, **facts), "utf-8")
+    if png:
+        from benchmarks.experiments.figures import layers
+
+        with mendable(f"--png {png}"):
+            png.write_bytes(layers(found[0].maps, found[0].title))
+    answer(model=model, method=method, texts=[one.facts() for one in found], wrote=[html, png])
+    parts = [part for one in found for part in one.parts(console.width)]
+    present(parts, parts if by_layer else summary(found), wrote=[html, png])
+
+
+def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
+    """The model and the texts that a user names, or ``default`` and one text.
+
+    Raises ValueError for a model without a text, and for several texts without a model.
+    """
+    model, *texts = words
+    if not texts:
+        if model in MODELS or (model and Path(model).is_dir()):
+            raise ValueError(f"{model!r} is a model; pass a text behind it")
+        note(f"no model is given: {default} is used")
+        model, texts = default, words
+    elif re.search(r"\s", model) and not Path(model).exists():
+        raise ValueError(
+            f"{model!r} is no model, and several texts need one before them: pass {default} first"
+        )
+    if "-" in texts:
+        if texts != ["-"]:
+            raise ValueError("- stands for all texts, on standard input; pass no other text")
+        texts = lines(decoded(sys.stdin.buffer.read()))
+        if not texts:
+            raise ValueError("standard input is empty; pass one text per line")
+    return model, texts
+
+
+def check_one(texts: Sequence, html: Path | None, png: Path | None) -> None:
+    """Raises ValueError for several texts of which a file would hold one."""
+    if len(texts) > 1 and (html or png):
+        raise ValueError(f"--html and --png hold one text, not {len(texts)}; pass --json")
+
+
+def pair(texts: Sequence[str]) -> tuple[str, str]:
+    """A question and its context.  Raises ValueError for fewer texts, or more."""
+    if len(texts) != 2:
+        raise ValueError(
+            "the model finds the answer to a question in a context: pass the question and then the "
+            f"context, 2 texts, not {len(texts)}"
+        )
+    question, context = texts
+    return question, context
+
+
+def span_of(bounds: str, target: int | None, column: int | None):
+    """The columns FIRST:END of a text, by how many tokens it has.
+
+    Raises ValueError for what is no span, or none of that text, and beside another target.
+    """
+    if target is not None or column is not None:
+        raise ValueError(f"--span {bounds}: leave --target and --column out")
+    found = re.fullmatch(r"(-?\d+):(-?\d*)", bounds)
+    if not found:
+        raise ValueError(f"--span {bounds}: pass FIRST:END, such as 3:6, or -3: for the last three")
+    first, end = int(found[1]), int(found[2] or 0)
+
+    def columns(count: int) -> range:
+        start, stop = first + count * (first < 0), end + count * (end < 0 or not end)
+        if not 1 <= start < stop <= count:
+            raise ValueError(
+                f"--span {bounds}: the columns are 1 to {count - 1}; pass FIRST:END, with END "
+                "behind the last one"
+            )
+        return range(start, stop)
+
+    return columns

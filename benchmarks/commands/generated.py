@@ -1,0 +1,100 @@
+"""What ``lrp-axioms explain --generate`` says of texts that a language model goes on with."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.commands.console import console, loading, mendable
+from benchmarks.commands.output import LINES, answer, first_lines, noting, present
+from numeric.spelling import did_you_mean
+
+UNITS = ("token", "word", "sentence")
+CAUSES = 4  # of a written token, in a summary
+
+
+def check(by: str, apart: dict[str, object]) -> None:
+    """Raises ValueError for an unknown unit, and for options that are of given texts, ``apart``."""
+    if by not in UNITS:
+        raise ValueError(f"--by {by}: pass {', '.join(UNITS)}{did_you_mean([by], UNITS)}")
+    given = [name for name, value in apart.items() if value not in (None, False)]
+    if given:
+        raise ValueError(
+            f"{', '.join(given)}: not with --generate, which explains every token that is written"
+        )
+
+
+def explain(name, texts, count, *, by, method, html, png, device, called) -> None:
+    """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
+    with mendable():
+        with loading("the model"):
+            from benchmarks.commands.explained import each, hint_to_quote, note_unknown
+            from benchmarks.sources import models
+            from numeric import explain_generation
+
+            models.check_device(device)
+            with hint_to_quote([name, *texts]):
+                loaded = models.load(name, device=device, writes=True)
+        note_unknown(loaded, texts)
+        options = {"max_new_tokens": count, "method": method}
+        of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
+        with noting():
+            found = each(texts, of_one, called)
+    if html:
+        with mendable(f"--html {html}"):
+            html.write_text(found[0].html(), "utf-8")
+    found = [x if by == "token" else x.by(by) for x in found]
+    if png:
+        with mendable(f"--png {png}"):
+            png.write_bytes(found[0].png())
+    wrote = [html, png]
+    facts = [{"text": text} | _facts(x) for text, x in zip(texts, found, strict=True)]
+    answer(model=name, method=method, by=by, texts=facts, wrote=wrote)
+    parts = [part for each in found for part in _parts(each)]
+    present(parts, _short(found), wrote=wrote)
+
+
+def _facts(found) -> dict:
+    numbers = {key: getattr(found, key).tolist() for key in ("relevance", "logit", "residual")}
+    places = {"first": found.first, "source": found.source, "scale": found.scale}
+    return {"tokens": found.tokens, "written": "".join(found.written)} | places | numbers
+
+
+def _parts(found) -> Iterator[RenderableType]:
+    """Everything, for a terminal: the heat map, and what its columns add up to."""
+    yield from found.terminal(console.width)
+    table = Table("written", found.scale, "residual", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for token, logit, residual in _written(found):
+        table.add_row(Text(token), f"{logit:+z.4f}", f"{residual:+z.4f}")
+    yield table
+
+
+def _written(found):
+    """Each written token, its logit, and what of it is in no token's relevance."""
+    from numeric.generation.views import shown
+
+    numbers = (found.logit.tolist(), found.residual.tolist())
+    return zip(map(shown, found.written), *numbers, strict=True)
+
+
+def _short(found: Sequence) -> Iterator[Text]:
+    """The first tokens that were written, each with the tokens that speak most for or against."""
+    lines = [line for each in found for line in _lines(each)]
+    yield from lines[: LINES - 2]
+    if len(lines) > LINES - 2:
+        yield Text(f"{len(lines) - LINES + 2} more lines", style="dim")
+
+
+def _lines(found):
+    from numeric.generation.views import shown, title
+
+    yield first_lines(Text(title(found), style="bold"), 1)
+    for (token, logit, residual), row in zip(_written(found), found.relevance, strict=True):
+        order = row.abs().argsort(descending=True).tolist()[:CAUSES]
+        causes = ", ".join(f"{shown(found.tokens[n])} {row[n]:+z.2f}" for n in order if row[n])
+        numbers = f" {logit:+z.2f}, residual {residual:+z.2f}; largest: {causes}"
+        said = Text.assemble((token, "bold"), numbers)
+        yield first_lines(said, 1)

@@ -1,0 +1,51 @@
+"""``lrp-axioms methods`` and ``vocabulary``: what can be asked of this program, and of a model."""
+
+from typing import Annotated
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from benchmarks.commands.console import asked, loading, mendable
+from benchmarks.commands.output import LINES, answer, completing, first_lines, present
+from benchmarks.names import MODELS
+from numeric.methods.catalogue import METHODS
+
+
+def methods():
+    """List the attribution methods: what each costs, needs, and adds up to."""
+    columns = ("name", "cost", "needs", "conserves", "source")
+    if asked.json:
+        found = METHODS.values()
+        facts = [
+            {key: getattr(each, key) for key in columns} | {"options": each.options}
+            for each in found
+        ]
+        answer(methods=facts)
+    present(line for each in METHODS.values() for line in _about(each))
+
+
+def _about(method):
+    yield Text.assemble((method.name, "bold"), f": {method.source}")
+    for said in (f"{method.cost}; needs {method.needs}", f"conserves: {method.conserves}"):
+        yield Padding(Text(said), (0, 0, 0, 2))
+
+
+def vocabulary(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="'embedded', 'embedded-lm', a folder, or a Hub id.",
+            autocompletion=completing(MODELS),
+        ),
+    ] = "embedded",
+):
+    """Print the tokens that a model's tokenizer knows, in the order of their ids."""
+    with mendable(), loading("the tokenizer"):
+        from benchmarks.sources import models
+
+        tokens = models.vocabulary(model)
+    answer(model=model, tokens=tokens)
+    head = Text(f"{model}: {len(tokens)} tokens", style="bold")
+    words = Text("  ".join(tokens))
+    present([head, words], [head, first_lines(words, LINES - 4)])

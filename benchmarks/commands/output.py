@@ -1,0 +1,179 @@
+"""The options that every command has, and the three ways in which it answers.
+
+By default a summary that fits a screen; with --full all that there is; with --json one object.
+"""
+
+import inspect
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from benchmarks.commands.console import asked, console, problems
+
+LINES = 24  # of a screen
+AROUND = 2  # lines below a table: how to see more, and the file that was written
+NOTE = 3  # lines of what a table found, where there are several tables
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a proof is not established, or a mistake of this program; 2 something "
+    "that you can mend, said in one message; 130 interrupted. See docs/COMMANDS.md."
+)
+SHARED = {
+    "json": "Print one JSON object, and errors as JSON on standard error.",
+    "quiet": "Print nothing but errors; files are written.",
+    "full": "Print everything, not only what fits a screen.",
+}
+
+
+def with_shared_options(command: Callable) -> Callable:
+    """A command for Typer that has the options in ``SHARED``, too."""
+    options = {
+        name: Annotated[bool, typer.Option(f"--{name}", help=SHARED[name])] for name in SHARED
+    }
+
+    @wraps(command)
+    def run(**given):
+        asked.begin(command.__name__, **{name: given.pop(name) for name in SHARED})
+        console.quiet = problems.quiet = asked.json or asked.quiet
+        level = logging.WARNING if console.quiet else logging.INFO
+        logging.getLogger("benchmarks").setLevel(level)
+        return command(**given)
+
+    signature = inspect.signature(command)
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
+        for name, option in options.items()
+    ]
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])
+    run.__annotations__ = command.__annotations__ | options
+    return run
+
+
+def note(text: str) -> None:
+    """Something that a user may not expect: a line on standard error, or a note of the object."""
+    asked.notes.append(text)
+    problems.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def noting() -> Iterator[None]:
+    """What the block warns of, as notes."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for said in dict.fromkeys(str(each.message) for each in found):
+        note(said)
+
+
+def answer(**facts) -> None:
+    """With --json: the one object that a command prints, in which no number is NaN."""
+    if asked.json:
+        about = {"command": asked.command, "version": version("lrp-axioms")}
+        if "wrote" in facts:
+            facts["wrote"] = [path for path in facts["wrote"] if path]
+        notes = {"notes": [*facts.pop("notes", ()), *asked.notes]}
+        text = json.dumps(about | _plain(facts) | notes, allow_nan=False)
+        console.quiet = False
+        console.out(text, highlight=False)
+        console.quiet = True
+
+
+def present(
+    parts: Iterable[RenderableType],
+    short: Iterable[RenderableType] = (),
+    *,
+    wrote: Sequence[Path | None] = (),
+) -> None:
+    """All ``parts`` if they fit a screen or --full asks for them; else ``short`` and a hint."""
+    paths = [path for path in wrote if path]
+    if not console.quiet:
+        parts = list(parts)
+        if not asked.full and height(parts) > LINES - len(paths):
+            parts = [*short, Text("--full prints everything, --json as data.", style="dim")]
+        for part in parts:
+            # The console joins texts, and then their own way of wrapping is lost.
+            own = {key: getattr(part, key, None) for key in ("no_wrap", "overflow")}
+            console.print(part, highlight=False, crop=False, **own)
+    for path in paths:
+        console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def of_result(result, *, only: Mapping | None = None) -> tuple[list, list]:
+    """An experiment's table and notes, and in short its table and the notes that fit a screen.
+
+    ``only``: rows by table, as of ``benchmarks.experiments.tables``, of the first.
+    """
+    from benchmarks.experiments import tables
+
+    notes = [Padding(Text(note), (0, 0, 0, 1)) for note in result.notes]
+    shortest = tables.terminal(result)
+    if only is not None:
+        return [tables.terminal(result, only=only), *notes], [shortest, *notes]
+    fits = height([shortest]) <= LINES - AROUND or not notes
+    head = shortest if fits else Text(result.title, style="bold")
+    return [shortest, *notes, Text("")], _that_fit(head, notes)
+
+
+def headline(result) -> list[RenderableType]:
+    """An experiment's title and what was found first, in few lines; its table if that is all."""
+    from benchmarks.experiments import tables
+
+    title = first_lines(Text(result.title, style="bold"), 1)
+    first = [first_lines(Text(note), NOTE) for note in result.notes[:1]]
+    return [title, *first] if first else [tables.terminal(result)]
+
+
+def _that_fit(head, notes):
+    """``head``, and the first of ``notes`` that fit a screen with it, each as a whole."""
+    shown = [head]
+    for note in notes:
+        if height([*shown, note]) > LINES - AROUND:
+            break
+        shown.append(note)
+    return shown
+
+
+def height(parts: Iterable[RenderableType]) -> int:
+    """Lines on a terminal of this width."""
+    return len(console.render_lines(Group(*parts), pad=False))
+
+
+def first_lines(text: Text, most: int) -> Text:
+    """The first lines of a text as they are wrapped here; "..." behind a word if there are more."""
+    lines = text.wrap(console, console.width)
+    if len(lines) <= most:
+        return text
+    *kept, last = lines[:most]
+    last.rstrip()
+    if last.cell_len > console.width - 4:
+        last.right_crop(4)
+        words = last.plain.rpartition(" ")[0].rstrip()
+        last.right_crop(len(last) - len(words) if words else 0)
+    return Text("\n").join([*kept, last.append(" ...")])
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {str(key): _plain(x) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(x) for x in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """What a shell completes the beginning of an argument to."""
+    known = list(names)
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]

@@ -1,0 +1,1 @@
+"""What the paper measured, and more: how it is computed, its tables and its figures."""

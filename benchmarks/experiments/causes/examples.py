@@ -1,0 +1,188 @@
+"""Prompts of the language with their answers and causes, and sentences to train on, from a seed."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.experiments.causes.language import KIND, KINDS, Words, answer, question
+
+DISTANCES = {"near": (1, 5), "middle": (6, 11), "far": (12, 40)}
+"""Words from the carrier that is farthest to the end of the prompt: least and most, by name."""
+LISTED = ("name", "thing", "adjective")  # kinds of which induction lists words
+LONGEST = 62  # words of a sentence
+
+
+@dataclass(frozen=True)
+class Example:
+    """A prompt with what is known of it; positions count words from 0."""
+
+    task: str
+    words: Words
+    answer: str
+    causes: frozenset[int]  # in the text: what carries the answer, and what leads to it
+    carriers: frozenset[int]  # of these, the words that another answer would need changed
+    question: int  # where it starts
+
+    @property
+    def distance(self) -> int:
+        return len(self.words) - min(self.carriers)
+
+
+Drawn = tuple[list[str], set[int], set[int]]  # words, causes, carriers
+
+
+def examples(task: str, distance: str, count: int, *, seed: int) -> list[Example]:
+    """``count`` prompts of a task whose carriers are so far from their end (``DISTANCES``)."""
+    least, most = DISTANCES[distance]
+    rng = random.Random(f"{task} {distance} {seed}")
+    found = []
+    while len(found) < count:
+        example = draw(task, rng)
+        if least <= example.distance <= most:
+            found.append(example)
+    return found
+
+
+def draw(task: str, rng: random.Random, *, size: float = 1.0) -> Example:
+    """A prompt of a task, of any length, and with its carriers anywhere.
+
+    ``size``, above 0, makes the longest prompts shorter: it is their share of what they could be.
+    """
+    words, causes, carriers = DRAW[task](rng, lambda most: max(1, round(size * most)))
+    words = tuple(words)
+    of = answer(task, words)
+    return Example(task, words, of, frozenset(causes), frozenset(carriers), question(task, words))
+
+
+def _recall(rng, up_to) -> Drawn:
+    count = rng.randint(1, up_to(7))
+    names, things = (rng.sample(KINDS[kind], count) for kind in ("name", "thing"))
+    asked = rng.randrange(count)
+    words = [word for fact in zip(names, things, strict=True) for word in fact]
+    return [*words, ";", names[asked]], {2 * asked, 2 * asked + 1}, {2 * asked + 1}
+
+
+def _induction(rng, up_to) -> Drawn:
+    words = [word for kind in LISTED for word in rng.sample(KINDS[kind], 7)]  # an eighth is left
+    words = rng.sample(words, rng.randint(2, 1 + up_to(20)))
+    asked = rng.randrange(len(words) - 1)
+    return [*words, words[asked]], {asked, asked + 1}, {asked + 1}
+
+
+def _brackets(rng, up_to) -> Drawn:
+    """What closed and what is still open, the bracket that is asked for, and a closed text."""
+    before = _closed(rng, 2)
+    for _ in range(rng.randint(0, up_to(2))):
+        before += [_open(rng), *_closed(rng, 2)]
+    after = _closed(rng, up_to(rng.choice((1, 3, 10))))
+    here = len(before)
+    return [*before, _open(rng), *after, ";"], {here}, {here}
+
+
+def _open(rng):
+    return rng.choice(KINDS["opening"])
+
+
+def _closed(rng, pairs: int, depth: int = 3) -> list[str]:
+    """At most so many pairs of brackets, nested no deeper than ``depth``."""
+    words, expected = [], []
+    for _ in range(2 * rng.randint(0, pairs)):
+        if expected and (rng.random() < 0.5 or len(expected) == depth):
+            words.append(expected.pop())
+        else:
+            n = rng.randrange(len(KINDS["opening"]))
+            words.append(KINDS["opening"][n])
+            expected.append(KINDS["closing"][n])
+    return words + expected[::-1]
+
+
+def _agreement(rng, up_to) -> Drawn:
+    words = ["the", rng.choice(KINDS["noun"])]
+    for _ in range(rng.choice((rng.randint(0, 2), rng.randint(0, up_to(9))))):
+        words += [rng.choice(KINDS["preposition"]), "the", rng.choice(KINDS["noun"])]
+    return [*words, "now"], {1}, {1}
+
+
+def _negation(rng, up_to) -> Drawn:
+    adjectives = rng.sample(KINDS["adjective"], rng.randint(1, up_to(7)))
+    words, markers, places = [rng.choice(KINDS["name"]), "is"], [], []
+    ends = rng.choice((0.3, 1))  # how probable it is that a polarity holds for no more words
+    for n, adjective in enumerate(adjectives):
+        if n == 0 or rng.random() < ends:
+            words += ["but"] * (n > 0) + [rng.choice(KINDS["polarity"])]
+            marker = len(words) - 1
+        else:
+            words.append("and")
+        words.append(adjective)
+        markers.append(marker)
+        places.append(len(words) - 1)
+    n = rng.randrange(len(adjectives))
+    return [*words, ";", adjectives[n]], {markers[n], places[n]}, {markers[n]}
+
+
+def _sums(rng, up_to) -> Drawn:
+    count = rng.randint(2, 1 + up_to(rng.choice((3, 15))))
+    added = sorted(rng.sample(range(count), 2))
+    operators = ["add" if n in added else "skip" for n in range(count)]
+    words = [word for name in operators for word in (name, rng.choice(KINDS["digit"]))]
+    carriers = {2 * n + 1 for n in added}
+    return [*words, ";"], carriers | {2 * n for n in added}, carriers
+
+
+DRAW: dict[str, Callable[[random.Random, Callable[[int], int]], Drawn]] = {
+    "recall": _recall,
+    "induction": _induction,
+    "brackets": _brackets,
+    "agreement": _agreement,
+    "negation": _negation,
+    "sums": _sums,
+}
+
+
+def sentence(task: str, rng: random.Random, *, size: float = 1.0) -> tuple[list[str], set[int]]:
+    """A prompt, its answer, further questions about the same text, a full stop, and the end.
+
+    Returns the words and the positions of all answers among them.
+    """
+    example = draw(task, rng, size=size)
+    words, answers = [*example.words, example.answer], {len(example.words)}
+    for asked, of in FURTHER.get(task, lambda *_: ())(example, rng):
+        if len(words) + len(asked) > LONGEST:
+            break
+        words += [*asked, of]
+        answers.add(len(words) - 1)
+    return [*words, ".", "</s>"], answers
+
+
+def _of_others(example, rng):
+    """Questions about all other words of the text of the kind that is asked for."""
+    *text, _, asked = example.words
+    others = [word for word in text if KIND.get(word) == KIND[asked] and word != asked]
+    rng.shuffle(others)
+    for word in others:
+        yield [word], answer(example.task, (*text, ";", word))
+
+
+def _copied_on(example, _rng):
+    """The words behind the answer, which now is a last word with a known successor itself."""
+    *listed, _ = example.words
+    rest = listed[max(example.carriers) + 1 :]
+    return (([], word) for word in rest)
+
+
+def _closed_on(example, _rng):
+    """What closes the text after the answer does."""
+    text, closing = example.words[:-1], example.answer
+    while closing:
+        text = (*text, closing)
+        if closing := answer("brackets", (*text, ";")):
+            yield [], closing
+
+
+FURTHER = {
+    "recall": _of_others,
+    "induction": _copied_on,
+    "brackets": _closed_on,
+    "negation": _of_others,
+}
+"""By task: further questions about the text of an example, each with its answer."""

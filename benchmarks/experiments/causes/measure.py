@@ -1,0 +1,265 @@
+"""Who finds the cause: every method's relevance of the words of a text, against its known causes.
+
+A method is asked why the model writes the answer.  Its relevance of <s> and of all words of the
+text, before the question, is ranked by size: the question is a cause of every answer, and finding
+it is no achievement.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+
+import numpy as np
+import torch
+
+from benchmarks.experiments.causes.examples import DISTANCES, Example, examples
+from benchmarks.experiments.causes.language import SPECIAL, TASKS, VOCABULARY, replacements
+from benchmarks.experiments.result import Result, Track, untracked
+from benchmarks.running.workers import Each, collected, in_turn
+from benchmarks.sources import models
+from numeric import attribute
+from numeric.attribution import METHODS
+from numeric.evaluation.correlation import bootstrap_mean
+from numeric.targets import logit
+
+MODEL = "embedded-lm"
+COUNT = 50  # prompts per task and distance
+SEED = 2 * 10**6  # of the prompts; those of training and of its accuracy are others
+TOGETHER = 25  # prompts per batch
+MEASURES = {
+    "pointing": "share of prompts in which the largest relevance by size is a cause's",
+    "signed": "the same without the size: the largest relevance, and not the most negative",
+    "carrier": "the same as pointing, at a word that carries the answer",
+    "mass": "share of the causes in the sum of relevance by size",
+    "rank": "mean reciprocal rank of the first cause, by size",
+}
+SHARES = ("pointing", "signed", "carrier")  # of prompts: the others are means
+ALL = "all"
+
+
+def answering(classifier: models.Classifier) -> str:
+    """The model that is asked: in place of the embedded classifier the embedded language model.
+
+    Raises ValueError for any other model that does not read and write words of the language.
+    """
+    if classifier.name == "embedded":
+        return MODEL
+    tokenizer, text = classifier.tokenizer, ("the", ";")
+    known = {*tokenizer.get_vocab()} if classifier.explains == "next token" else set()
+    words = [word for word in VOCABULARY if word not in (*SPECIAL, *known)]
+    if words or tokenizer.convert_ids_to_tokens(tokenizer(" ".join(text)).input_ids)[1:] != [*text]:
+        raise ValueError(
+            f"table 'causes' asks a language model that begins with <s> and has every word of its "
+            f"language as a token, and {classifier.name!r} is none; leave --model out, or pass a "
+            "folder of `python -m benchmarks.experiments.causes.train FOLDER`"
+        )
+    return classifier.name
+
+
+def causes(
+    *, model: str = MODEL, count: int = COUNT, each: Each = in_turn, track: Track = untracked
+) -> Result:
+    """All methods on ``count`` prompts of every task and distance, shared out to ``each``.
+
+    ``model``: the name of one that is ``answering``.
+    """
+    start = time.perf_counter()
+    loaded = models.load(model)
+    cells = [(task, distance) for task in TASKS for distance in DISTANCES]
+    found = collected(
+        partial(cell, count, model), cells, each=each, track=track, description="causes"
+    )
+    columns: dict[str, list] = {}
+    for measured in found.values():
+        for key, values in measured.items():
+            columns.setdefault(key, []).extend(values)
+    rows = list(table(columns))
+    return Result(
+        name="causes",
+        table="causes",
+        title="Causes: does the method find what a language model answered from?",
+        text=(
+            f"{len(cells) * count} prompts of a language with known causes, {count} for each of "
+            f"{len(TASKS)} tasks and {len(DISTANCES)} distances, answered by "
+            f"{'the embedded language model' if model == MODEL else model}. "
+            "Relevance of the logit of the answer, over <s> and the words before the "
+            f"question. {'; '.join(f'{name}: {text}' for name, text in MEASURES.items())}. "
+            "Distances are words from the farthest word that carries the answer to the end: "
+            f"{', '.join(f'{name} {a} to {b}' for name, (a, b) in DISTANCES.items())}. Intervals "
+            "(95 %) are Wilson's of shares, and bootstrap intervals of means."
+        ),
+        settings={
+            "model": model,
+            "model_sha256": loaded.sha256,
+            "tokenizer_sha256": loaded.tokenizer_sha256,
+            "config_sha256": loaded.config_sha256,
+            "prompts": count,
+            "seed": SEED,
+        },
+        rows=rows,
+        examples=columns,
+        notes=tuple(notes(columns, rows)),
+        seconds=time.perf_counter() - start,
+    )
+
+
+@cache
+def _model(name: str) -> models.Classifier:
+    return models.load(name)
+
+
+def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
+    """Columns of one task and distance, one line per prompt."""
+    task, distance = which
+    asked = _model(model)
+    prompts = examples(task, distance, count, seed=SEED)
+    prompts = sorted(prompts, key=lambda prompt: len(prompt.words))  # little padding
+    columns: dict[str, list] = {
+        "task": [task] * count,
+        "distance": [distance] * count,
+        "prompt": [" ".join(prompt.words) for prompt in prompts],
+        "answer": [prompt.answer for prompt in prompts],
+        "causes": [sorted(prompt.causes) for prompt in prompts],
+        "carriers": [sorted(prompt.carriers) for prompt in prompts],
+        "words": [prompt.question for prompt in prompts],
+        "chance": [len(prompt.causes) / (1 + prompt.question) for prompt in prompts],
+        **confirmation(asked, prompts),
+    }
+    for method in METHODS:
+        maps = [
+            relevance
+            for n in range(0, count, TOGETHER)
+            for relevance in relevances(asked, prompts[n : n + TOGETHER], method)
+        ]
+        scores = [score(r, prompt) for r, prompt in zip(maps, prompts, strict=True)]
+        columns[f"{method} relevance"] = [r.tolist() for r in maps]
+        for key in scores[0]:
+            columns[f"{method} {key}"] = [of_prompt[key] for of_prompt in scores]
+    return columns
+
+
+def relevances(
+    found: models.Classifier, prompts: Sequence[Example], method: str, others: Sequence[str] = ()
+) -> list[np.ndarray]:
+    """Relevance of <s> and of every word of each prompt for its answer, in logits (token,).
+
+    ``others``: for the answer rather than for these words, the difference of both logits.
+    """
+    inputs = _encode(found, [prompt.words for prompt in prompts])
+    ids = lambda words: tuple(found.tokenizer.convert_tokens_to_ids(list(words)))
+    target = logit(ids(prompt.answer for prompt in prompts))
+    target = target - logit(ids(others)) if others else target
+    relevance = attribute(found.model, inputs, method, target).relevance.double().numpy()
+    return [r[: 1 + len(prompt.words)] for r, prompt in zip(relevance, prompts, strict=True)]
+
+
+def score(relevance: np.ndarray, prompt: Example) -> dict[str, float]:
+    """All of ``MEASURES`` of one map, whose first value is that of <s>; ties count against it.
+
+    Also the share of the question in the sum of relevance by size over the whole prompt.
+    """
+    text = relevance[: 1 + prompt.question]
+    word = np.arange(len(text)) - 1  # <s> is before the first
+    causes, carriers = (np.isin(word, list(x)) for x in (prompt.causes, prompt.carriers))
+    size = np.abs(text)
+    rank = 1 + int((size[~causes] >= size[causes].max()).sum())
+    return {
+        "pointing": float(rank == 1),
+        "signed": float((text[causes].max() > text[~causes]).all()),
+        "carrier": float((size[carriers].max() > size[~carriers]).all()),
+        "mass": float(size[causes].sum() / size.sum()) if size.any() else 0.0,
+        "rank": 1 / rank,
+        "question": float(1 - size.sum() / np.abs(relevance).sum()) if relevance.any() else 0.0,
+    }
+
+
+def confirmation(found: models.Classifier, prompts: Sequence[Example]) -> dict[str, list]:
+    """Whether the model answers right, and whether its answer hangs on the carrier.
+
+    "follows": another word of its kind in the place of a carrier gives the answer that the language
+    then has; "lost": with a carrier masked, the right answer is no longer the most probable one.
+    """
+    rng = random.Random(SEED)
+    chosen = [rng.choice(sorted(prompt.carriers)) for prompt in prompts]
+    others = []
+    for prompt, place in zip(prompts, chosen, strict=True):
+        possible = replacements(prompt.task, prompt.words, place)
+        others.append(rng.choice([one for one in possible if one[1] not in ("", prompt.answer)]))
+    words = [prompt.words for prompt in prompts]
+    answers = [prompt.answer for prompt in prompts]
+    same = lambda one, other: [a == b for a, b in zip(one, other, strict=True)]
+    kept = same(predicted(found, words, without=chosen), answers)
+    return {
+        "right": same(predicted(found, words), answers),
+        "follows": same(predicted(found, [w for w, _ in others]), [of for _, of in others]),
+        "lost": [not x for x in kept],
+    }
+
+
+def predicted(found: models.Classifier, words, *, without: Sequence[int] = ()) -> list[str]:
+    """The most probable next word of each prompt; ``without``: a word of each is masked."""
+    inputs = _encode(found, words)
+    last = inputs["attention_mask"].sum(dim=1) - 1
+    for row, place in enumerate(without):
+        inputs["attention_mask"][row, 1 + place] = 0
+    with torch.inference_mode():
+        logits = found.model(**inputs).logits[torch.arange(len(last)), last]
+    return found.tokenizer.convert_ids_to_tokens(logits.argmax(dim=1).tolist())
+
+
+def _encode(found, words):
+    texts = [" ".join(of_prompt) for of_prompt in words]
+    return found.tokenizer(texts, return_tensors="pt", padding=True, return_token_type_ids=False)
+
+
+def table(columns: dict[str, list]) -> Iterator[dict]:
+    """A row per measure, task and distance, with every method's value and interval, and chance."""
+    tasks, distances = (np.array(columns[key]) for key in ("task", "distance"))
+    for measure in MEASURES:
+        for task in (*dict.fromkeys(columns["task"]), ALL):
+            for distance in (*dict.fromkeys(columns["distance"]), ALL):
+                kept = (tasks == task) | (task == ALL)
+                kept &= (distances == distance) | (distance == ALL)
+                row = {"measure": measure, "task": task, "distance": distance}
+                row["prompts"] = int(kept.sum())
+                row["chance"] = float(np.array(columns["chance"])[kept].mean())
+                for method in METHODS:
+                    values = np.array(columns[f"{method} {measure}"])[kept]
+                    interval = share if measure in SHARES else partial(bootstrap_mean, seed=0)
+                    row[method], row[f"{method} low"], row[f"{method} high"] = interval(values)[:3]
+                yield row
+
+
+def share(values) -> tuple[float, float, float]:
+    """A share of prompts and the ends of its 95 % Wilson interval."""
+    from scipy.stats import binomtest  # which takes its time to load, and other tables do without
+
+    found = binomtest(int(np.sum(values)), len(values)).proportion_ci(method="wilson")
+    return float(np.mean(values)), float(found.low), float(found.high)
+
+
+def notes(columns: dict[str, list], rows: Sequence[dict]) -> Iterator[str]:
+    """Which method finds the causes, what the model can do, and how its causes are confirmed."""
+    everywhere = {row["measure"]: row for row in rows if row["task"] == row["distance"] == ALL}
+    order = sorted(METHODS, key=lambda method: -everywhere["pointing"][method])
+    yield (
+        "Pointing, over all: "
+        + ", ".join(f"{method} {everywhere['pointing'][method]:.2f}" for method in order)
+        + f" (chance {everywhere['pointing']['chance']:.2f})."
+    )
+    count = len(columns["task"])
+    said = {
+        "right": "The model answers {} right",
+        "follows": "another word in the place of a carrier gives its own answer in {}",
+        "lost": "the answer is lost with a carrier masked in {}",
+    }
+    yield (
+        "; ".join(text.format(_of(columns[key], count)) for key, text in said.items())
+        + f"; Leave-One-Out is largest at a cause in {_of(columns['loo pointing'], count)}."
+    )
+
+
+def _of(values, count):
+    _, low, high = share(values)
+    return f"{int(sum(values))} of {count} prompts ({100 * low:.1f} to {100 * high:.1f} %)"

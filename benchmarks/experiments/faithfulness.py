@@ -1,0 +1,219 @@
+"""Which of several maps of the same texts is the most faithful: from a file of any source."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.experiments import text
+from benchmarks.experiments.agreement import FEW, SEED, means
+from benchmarks.experiments.result import Result, Track, untracked
+from benchmarks.sources import files
+from benchmarks.sources.data import unlabelled
+from benchmarks.sources.models import Classifier
+from numeric.evaluation.correlation import bootstrap_mean
+from numeric.evaluation.faithfulness import LOWER, MEASURES, evaluate
+
+COLUMNS = ("text", "relevance")
+OPTIONAL = {"method": "relevance", "target": None}
+"""Columns that a file may leave out, and what then stands in their place."""
+FIRST = "Δ"  # by which the table is sorted
+TEXT = (
+    "Mean over texts, with 95 % bootstrap intervals over texts. r and τ: agreement with "
+    "Leave-One-Out. MoRF and LeRF: mean logit while tokens are removed, most or least relevant "
+    "first; Δ = LeRF − MoRF. Top drop: fall of the logit without the most relevant tokens. LDS: "
+    "rank correlation of the sum of relevance with the logit over random halves of the tokens. "
+    "Soft sufficiency and comprehensiveness (gain): share of the class's probability that stays, "
+    "or goes, when entries of words are kept, or dropped, by relevance, less what the same values "
+    "in random order give: plain soft measures depend on how many words a map keeps, whichever "
+    "these are. Less is better of MoRF alone."
+)
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Texts, the class of each that is explained (None: the predicted one), and maps by method."""
+
+    texts: tuple[str, ...]
+    targets: tuple[int | None, ...]
+    relevance: Mapping[str, Sequence[Sequence[float]]]  # by method, text and token
+
+
+def read(path: Path) -> Maps:
+    """Maps of a Parquet file, or of all in a folder; one line per text and method.
+
+    Raises ValueError that names what cannot be used: lines without a text or finite numbers,
+    methods that are not about the same texts, and texts that are explained for two classes.
+    """
+    found: dict[str, list] = {}
+    for part in _parts(path):
+        for given in _lines(part):
+            found.setdefault(given[2], []).append(given)
+    by_text = {name: sorted(given, key=lambda x: x[0]) for name, given in found.items()}
+    (first, start), *others = by_text.items()
+    about = lambda given: [(x[0], x[3]) for x in given]
+    for name, given in others:
+        if about(given) != about(start):
+            odd = next(iter(set(about(given)) ^ set(about(start))), None)
+            raise ValueError(
+                f"{path}: {name!r} and {first!r} are not about the same texts and classes: "
+                f"{'some are there more than once' if odd is None else f'{odd} is of one of them'}"
+                "; pass one line per text and method"
+            )
+    relevance = {name: [x[1] for x in given] for name, given in by_text.items()}
+    return Maps(tuple(x[0] for x in start), tuple(x[3] for x in start), relevance)
+
+
+def _parts(path):
+    if not path.is_dir():
+        return [path]
+    if found := sorted(path.glob("*.parquet")):
+        return found
+    raise ValueError(f"{path} holds no Parquet files; pass one, or a folder of `attribute`")
+
+
+def _lines(path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    advice = "pass a Parquet file with text and relevance, such as `lrp-axioms attribute` writes"
+    if path.suffix != ".parquet":
+        raise ValueError(f"{path} is no Parquet file; {advice}")
+    try:
+        there = parquet.read_schema(path).names
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"{path} cannot be read ({error}); {advice}") from error
+    columns = [*COLUMNS, *(name for name in OPTIONAL if name in there)]
+    named = lambda given: OPTIONAL | dict(zip(columns, given, strict=True))
+    for given in files.records(path, columns, lambda *x: _fault(**named(x)), advice=advice):
+        yield tuple(named(given)[name] for name in (*COLUMNS, *OPTIONAL))
+
+
+def _fault(text, relevance, method, target):
+    if fault := files.text_fault(text):
+        return fault
+    if not isinstance(relevance, list):
+        return "relevance that is no list"
+    if not all(isinstance(x, float | int) and np.isfinite(x) for x in relevance):
+        return "relevance that is not finite"
+    if not isinstance(method, str):
+        return "no method"
+    return None if target is None or type(target) is int else "a target that is no class"
+
+
+def judge(
+    classifier: Classifier,
+    maps: Maps,
+    *,
+    name: str,
+    measures: Sequence[str] = tuple(MEASURES),
+    seed: int = 0,
+    track: Track = untracked,
+) -> Result:
+    """A line per method with the mean of every measure, and how far it is behind the best one.
+
+    Raises ValueError for maps with other tokens than the model's, and whatever ``evaluate`` does.
+    """
+    data = unlabelled(name, maps.texts)
+    lengths = [len(ids) for ids in text.encode(classifier, maps.texts).input_ids]
+    for method, given in maps.relevance.items():
+        wrong = [n for n, x in enumerate(given) if len(x) != lengths[n]]
+        if wrong:
+            raise ValueError(
+                f"{method!r} has {len(given[wrong[0]])} values for {maps.texts[wrong[0]]!r}, of "
+                f"which the model's tokenizer makes {lengths[wrong[0]]} tokens, special ones too "
+                f"({len(wrong)} texts in all); pass relevance by the tokens of this model"
+            )
+    found: dict[str, dict[str, np.ndarray]] = {
+        method: {key: np.empty(len(maps.texts)) for key in measures} for method in maps.relevance
+    }
+    for shard in track(text.shards(classifier, data), "texts"):
+        inputs, _ = text.in_batch(classifier, data, shard)
+        present = inputs["attention_mask"].numpy() == 1
+        padded = {method: np.zeros(present.shape) for method in maps.relevance}
+        for method, x in padded.items():
+            x[present] = np.concatenate([maps.relevance[method][n] for n in shard])
+        options = {"target": _targets(maps, shard), "measures": measures, "seed": seed}
+        for method, values in evaluate(classifier.model, inputs, padded, **options).items():
+            for key, x in values.items():
+                found[method][key][shard] = x
+    settings = text.settings(classifier, data) | {"seed": seed}
+    return _result(found, maps, settings, name)
+
+
+def _targets(maps, shard):
+    given = [maps.targets[n] for n in shard]
+    return None if None in given else given
+
+
+def _result(found, maps, settings, name):
+    measures = list(next(iter(found.values())))
+    best = {key: max(found, key=lambda method: _good(found[method], key)) for key in measures}
+    rows = []
+    for method, values in found.items():
+        behind = {f"{key} behind": found[best[key]][key] - values[key] for key in measures}
+        rows.append({"method": method, **means(values), **means(behind)})
+    by = FIRST if FIRST in measures else measures[0]
+    rows.sort(key=lambda row: row[by], reverse=by not in LOWER)
+    examples = {"method": [method for method in found for _ in maps.texts]}
+    examples["text"] = list(maps.texts) * len(found)
+    for key in measures:
+        examples[key] = [x for values in found.values() for x in values[key].tolist()]
+    return Result(
+        name=f"evaluate-{name}",
+        table="evaluate",
+        title=f"How faithful maps are to {settings['model']!r}, on {len(maps.texts)} texts",
+        text=TEXT,
+        settings=settings,
+        rows=rows,
+        examples=examples,
+        notes=(*_notes(found, measures), *_undefined(found)),
+    )
+
+
+def _undefined(found):
+    """Texts that a measure says nothing about, in words."""
+    why = {"soft": "no words raise the probability there, or the map is constant"}
+    counts: dict[str, int] = {}
+    for values in found.values():
+        for key, x in values.items():
+            kind = key.split()[0]
+            counts[kind] = max(counts.get(kind, 0), int(np.isnan(x).sum()))
+    for kind, count in counts.items():
+        if count:
+            measures = "soft measures" if kind == "soft" else kind
+            yield (
+                f"{measures} left out in up to {count} texts: "
+                f"{why.get(kind, 'a map is constant there, or there are too few tokens')}."
+            )
+
+
+def _good(values, key):
+    mean = np.nanmean(values[key]) if np.isfinite(values[key]).any() else -np.inf
+    return -mean if key in LOWER else mean
+
+
+def _notes(found, measures):
+    """By measure, which map is first, and how far ahead of the next."""
+    if len(found) < 2:
+        return
+    if len(next(iter(found.values()))[measures[0]]) < FEW:
+        yield f"With fewer than {FEW} texts these intervals are too narrow: use more."
+    equal: dict[str, list[str]] = {}
+    for key in (key for key in measures if f"{key} gain" not in measures):
+        first, second = sorted(found, key=lambda method: -_good(found[method], key))[:2]
+        if np.array_equal(found[first][key], found[second][key], equal_nan=True):
+            equal.setdefault(f"{first} and {second}", []).append(key)
+            continue
+        sign = -1 if key in LOWER else 1
+        gap = bootstrap_mean(sign * (found[first][key] - found[second][key]), seed=SEED)
+        if np.isnan(gap.mean):
+            continue
+        separated = "" if gap.low > 0 else ", which these texts do not separate from it"
+        yield (
+            f"{key}: {first} is first, {gap.mean:.3f} [{gap.low:.3f}, {gap.high:.3f}] ahead of "
+            f"{second}{separated}."
+        )
+    for both, keys in equal.items():
+        yield f"{', '.join(keys)}: {both} are equal in every text, and no other map is better."

@@ -1,0 +1,124 @@
+"""All results as one self-contained HTML page."""
+
+import base64
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from benchmarks.errors import RunError
+from benchmarks.experiments import tables
+from benchmarks.experiments.result import Result, provenance, read, write_atomically
+from numeric.render import COLOURS
+
+log = logging.getLogger(__name__)
+
+TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parents[1] / "assets"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def load(folder: Path) -> list[Result]:
+    """All results in a folder and the folders in it, in the order of the paper.
+
+    Results are files that are called as their table, such as table2-sst2.json; the log names
+    others.  Raises RunError for one that is broken.
+    """
+    order = list(tables.COLUMNS)
+    named = re.compile(rf"({'|'.join(order)})(-.*)?")
+    results = []
+    for path in sorted(folder.rglob("*.json")):
+        if named.fullmatch(path.stem):
+            results.append(replace(read(path), name=path.stem))
+            if results[-1].table not in order:
+                raise RunError(
+                    f"{path} is no result of this program (table {results[-1].table!r}); remove "
+                    "it, or run the experiment again"
+                )
+        elif path.name != "record.json":
+            log.info("%s is left out: no result has such a name", path)
+    return sorted(results, key=lambda result: (order.index(result.table), result.name))
+
+
+def write(folder: Path) -> list[Path]:
+    """report.html and report.md of all results in ``folder``, in it.
+
+    Raises RunError if there is none, and for one that cannot be shown.
+    """
+    sections = [_section(result) for result in load(folder)]
+    if not sections:
+        raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
+    found = {"report.html": render(sections), "report.md": markdown(sections)}
+    for name, content in found.items():
+        write_atomically(folder / name, lambda path, text=content: path.write_text(text, "utf-8"))
+    return [folder / name for name in found]
+
+
+def _section(result):
+    """All that is shown of a result."""
+    from benchmarks.experiments import (
+        figures,  # matplotlib, which those who only measure do without
+    )
+
+    try:
+        headers, rows = tables.cells(result)
+        image = figures.png(result)
+        return {
+            "result": result,
+            "columns": list(zip(headers, tables.numeric(rows, len(headers)), strict=True)),
+            "rows": rows,
+            "image": image and base64.b64encode(image).decode(),
+            "markdown": [] if result.table == "theorems" else [tables.markdown(result)],
+            "summary": list(_summary(result)),
+        }
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"{result.name}.json has rows of another kind ({type(error).__name__}: {error}); "
+            "remove it, or run the experiment again"
+        ) from error
+
+
+def markdown(sections: Sequence[dict]) -> str:
+    """All tables and findings but the list of theorems, for a README."""
+    parts = []
+    for section in sections:
+        result = section["result"]
+        parts += [f"### {tables.escaped(result.title)}", *section["markdown"]]
+        if result.notes:
+            parts.append("\n".join(f"- {tables.escaped(note)}" for note in result.notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def render(sections: Sequence[dict]) -> str:
+    """The page: summary, then every table and figure with what determined it."""
+    template = TEMPLATES.get_template("report.html.j2")
+    summary = [line for section in sections for line in section["summary"]]
+    facts = {"sections": sections, "summary": summary, "provenance": provenance()}
+    return template.render(colours=COLOURS, **facts)
+
+
+def _summary(result):
+    """The answers to the two questions that most readers come with."""
+    if result.table == "theorems":
+        yield from result.notes
+    if result.table == "table2":
+        for method, everything, content, *_ in tables.cells(result)[1]:
+            if method in ("AttnLRP", "CP-LRP"):
+                yield (
+                    f"{result.settings['dataset']}, {method}: r with Leave-One-Out is "
+                    f"{everything} over all tokens, {content} over content tokens."
+                )
+        yield from result.notes
+    if result.table == "time" and result.rows:
+        last = result.rows[-1]
+        yield (
+            f"Leave-One-Out takes {last['LOO / AttnLRP']:.1f} times as long as AttnLRP at "
+            f"{last['tokens']} tokens."
+        )

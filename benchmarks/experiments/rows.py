@@ -1,0 +1,202 @@
+"""What is measured, as data: one TOML file per row of a table, beside the paper's own numbers."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from numeric.attribution import METHODS, resolve
+from numeric.methods.integrated_gradients import DOUBLINGS
+from numeric.methods.masking import REMOVALS
+
+FOLDER = Path(__file__).parents[1] / "configs"
+SOURCES = tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
+
+COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
+MASK = "[MASK]"  # as a removal: the id that the tokenizer has for it
+DTYPES = ("float32", "float64")
+MAPS = ("table2", "figure2", "sensitivity")  # tables whose rows measure relevance
+TABLES = (*MAPS, "softmax")
+NO_ROWS = ("sources", "table1-mnist")  # files of other modules
+BEGINNINGS = tuple(f"{table}-{dataset}" for table in TABLES for dataset in SOURCES["datasets"])
+"""How the names of rows begin, by which tables find them."""
+OPERATIONS = {"linear": kinds.LINEAR, "layer_norm": kinds.LAYER_NORM}  # whose rule a row may name
+SWEEP = {
+    "front to back": lambda n, depth: range(n),
+    "back to front": lambda n, depth: range(n - 1, depth),
+    "single layer": lambda n, depth: [n - 1],
+}
+"""Order -> layers (from 0) that bypass the softmax at its n-th cell (from 1) of Table A3."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method and its options, or the difference of its maps for the two classes."""
+
+    method: str | Composite
+    options: Mapping = field(default_factory=dict)
+    contrast: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One file of ``configs``: what to compute, on which model and data set.
+
+    ``variants``: label -> method and its options, the rules it changes ("linear", "layer_norm"),
+    and ``contrast = true`` for the difference of two logits.  ``sweep``: every mix of Table A3
+    instead.  ``paper``: label (or order of the sweep) -> the paper's numbers.
+    """
+
+    name: str
+    table: str
+    dataset: str
+    model: str
+    examples: int | None = None  # None: all
+    curves: bool = True  # whether LeRF and MoRF are measured
+    dtype: str = "float32"
+    sweep: bool = False
+    variants: Mapping[str, Mapping] = field(default_factory=dict)
+    paper: Mapping[str, Mapping] = field(default_factory=dict)
+
+    def record(self) -> dict:
+        """All that determines what is computed; the paper's numbers do not."""
+        return {key: value for key, value in asdict(self).items() if key not in ("name", "paper")}
+
+    def composites(self, depth: int) -> dict[str, Variant]:
+        """Label -> what to compute on a model of ``depth`` layers."""
+        if self.sweep:
+            chosen = sorted({(), *(tuple(sorted(c)) for c in cells(depth).values())})
+            return {layers_label(c): Variant(bypass_softmax(c) if c else ATTNLRP) for c in chosen}
+        return {label: _variant(depth, **options) for label, options in self.variants.items()}
+
+    def steps(self) -> dict[str, str]:
+        """Label -> number of steps in words, of the variants that sum along a path."""
+        used = {k: resolve(v.method, v.options)[2] for k, v in self.composites(1).items()}
+        return {label: _steps(**options) for label, options in used.items() if "steps" in options}
+
+
+def cells(depth: int) -> dict[tuple[str, int], frozenset[int]]:
+    """(order, n) of Table A3 -> layers that bypass the softmax."""
+    return {
+        (order, n): frozenset(chosen(n, depth))
+        for order, chosen in SWEEP.items()
+        for n in range(1, depth + 1)
+    }
+
+
+def layers_label(layers) -> str:
+    """The layers that bypass the softmax, counted from 1 as in Table A3."""
+    return " ".join(str(layer + 1) for layer in sorted(layers)) or "none"
+
+
+def _steps(*, steps, tolerance, **_):
+    if tolerance is None:
+        return f"{steps} steps"
+    most = steps * 2**DOUBLINGS
+    return f"{steps} steps, and up to {most} where {tolerance} logits or more are left"
+
+
+def _variant(depth, method, *, contrast=False, **options):
+    rules = {OPERATIONS[key]: options.pop(key) for key in OPERATIONS if key in options}
+    if rules:
+        if method not in COMPOSITES:
+            raise ValueError(f"only {', '.join(COMPOSITES)} have rules that a row may change")
+        changed = ", ".join(f"{kind} {rule}" for kind, rule in rules.items())
+        method = replace(COMPOSITES[method], name=f"{method}, {changed} in every layer")
+        method = replace(method, layers=dict.fromkeys(range(depth), rules))
+    return Variant(method, options, contrast)
+
+
+def names() -> list[str]:
+    """All rows that can be measured."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in NO_ROWS)
+
+
+def load(name: str) -> Row:
+    """The row of ``configs/NAME.toml``, or of a TOML file elsewhere.
+
+    Raises ValueError that lists everything that is wrong with the file, by key.
+    """
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(
+            f"there is no row {name!r}; the rows are {', '.join(names())}, or a TOML file"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    problems = list(_problems(found))
+    if problems:
+        raise ValueError("\n".join(f"{path}: {problem}" for problem in problems))
+    return Row(name=path.stem, **found)
+
+
+def check_together(found: Sequence[Row], data) -> None:
+    """Raises ValueError unless rows about ``data`` can be in one table: every problem of theirs."""
+    by_label: dict[str, list[str]] = {}
+    by_count: dict[int, list[str]] = {}
+    for row in found:
+        by_count.setdefault(len(data.first(row.examples).texts), []).append(row.name)
+        for label in row.variants:
+            by_label.setdefault(label, []).append(row.name)
+    problems = [
+        f"{' and '.join(names)} both have [variants.{label!r}]; give each a label of its own"
+        for label, names in by_label.items()
+        if len(names) > 1
+    ]
+    if len(by_count) > 1:
+        counts = "; ".join(f"{n}: {', '.join(names)}" for n, names in by_count.items())
+        problems.append(f"rows of one table have different numbers of examples: {counts}")
+    if problems:
+        raise ValueError("\n".join(problems))
+
+
+def _problems(found):
+    known = {f for f in Row.__dataclass_fields__ if f != "name"}
+    for key in sorted(found.keys() - known):
+        yield f"unknown key {key!r}; the keys are {', '.join(sorted(known))}"
+    for key in ("table", "dataset", "model"):
+        if not isinstance(found.get(key), str):
+            yield f'{key} is missing or no text; write {key} = "..."'
+    if isinstance(found.get("table"), str) and found["table"] not in TABLES:
+        yield f"table = {found['table']!r}; the tables are {', '.join(TABLES)}"
+    for key in ("curves", "sweep"):
+        if not isinstance(found.get(key, False), bool):
+            yield f"{key} = {found[key]!r}; write true or false"
+    examples = found.get("examples", 1)
+    if type(examples) is not int or examples < 1:
+        yield f"examples = {examples!r}; write a number from 1, or leave it out for all"
+    if found.get("dtype", "float32") not in DTYPES:
+        yield f"dtype = {found['dtype']!r}; the dtypes are {', '.join(DTYPES)}"
+    variants = found.get("variants", {})
+    if not isinstance(variants, dict):
+        yield 'variants is no table; write [variants."LABEL"] for each'
+        return
+    if variants and found.get("sweep"):
+        yield "has both [variants] and sweep = true; keep one"
+    if found.get("table") in MAPS and not variants and not found.get("sweep"):
+        yield "has neither [variants] nor sweep = true; add one"
+    for label, options in variants.items():
+        yield from _variant_problems(f"variants.{label}", options)
+
+
+def _variant_problems(place, options):
+    if not isinstance(options, dict):
+        yield f"{place} is no table; write [{place}] with a method in it"
+    elif options.get("method") not in METHODS:
+        method = options.get("method")
+        yield f"{place}.method = {method!r}; the methods are {', '.join(METHODS)}"
+    else:
+        try:
+            variant = _variant(1, **options)
+            resolve(variant.method, variant.options)
+        except (TypeError, ValueError) as error:
+            yield f"{place}: {error}"
+            return
+        removal = variant.options.get("removal", REMOVALS[0])
+        if removal not in (*REMOVALS, MASK) and (type(removal) is not int or removal < 0):
+            legal = ", ".join((*REMOVALS, MASK))
+            yield f"{place}.removal = {removal!r}; write one of {legal}, or the id of a token"

@@ -1,0 +1,288 @@
+"""What a row of the text experiments measures: relevance maps and perturbation curves, per text.
+
+Only maps are stored; every statistic is computed from them afterwards (``agreement``).
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from axioms.composites import UnassignedOperation
+from benchmarks.experiments.result import Track, untracked
+from benchmarks.experiments.rows import MASK, Row, Variant
+from benchmarks.experiments.table1.methods import one_thread
+from benchmarks.running import runner
+from benchmarks.running.engines import IN_PROCESS, Engine
+from benchmarks.sources.data import Texts
+from benchmarks.sources.models import Classifier
+from numeric import Attribution, attribute
+from numeric.batches import Batch
+from numeric.evaluation.perturbation import ORDERS, perturbation_curves
+from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.fast import families
+from numeric.inputs import positions, prepare, read_tokens
+from numeric.layer_mixes import sweep
+
+SHARD = 32, 4096  # a part holds at most so many texts, and tokens
+FEW = 3  # words of a text on which rows are tried
+GAP = "completeness_gap"  # of Integrated Gradients, among its details
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A complete row: its settings, and what was measured, one line per text and variant."""
+
+    row: Row
+    settings: dict
+    table: pa.Table
+    chunk: int  # tokens per removal step of a curve
+    commits: list[str]  # of the code that measured
+
+
+@one_thread()  # with a few words, threads wait for each other more than they compute
+def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> None:
+    """Explains the first text, so that what cannot be explained is refused before long runs.
+
+    The rows that are ``needed`` are measured on its first words.
+    Raises ValueError or UnassignedOperation, as ``attribute`` does.
+    """
+    if classifier.explains not in ("class", "next token"):
+        raise ValueError(
+            f"model {classifier.name!r} predicts a {classifier.explains}; pass a classifier of "
+            "texts or a causal language model, or explain single texts"
+        )
+    attribute(classifier.model, encode(classifier, data.texts[:1], return_tensors="pt"))
+    few = " ".join(data.texts[0].split()[:FEW])
+    start = replace(data, texts=(few,), labels=data.labels[:1])
+    for row in needed:
+        measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
+        try:
+            MEASURES[row.table](replace(row, curves=False), measured_in, start, [0])
+        except (ValueError, UnassignedOperation) as error:
+            raise ValueError(f"leave out {row.name}, which cannot be measured: {error}") from error
+
+
+def run(
+    row: Row,
+    classifier: Classifier,
+    data: Texts,
+    *,
+    output: Path,
+    engine: Engine = IN_PROCESS,
+    track: Track = untracked,
+) -> Run:
+    """Measures a row on a model and a data set, resuming what ``output`` holds of it.
+
+    ``engine``: where; what is on record is the device of its workers.
+    Raises ValueError for a folder of another configuration, for a broken part, and for a model on
+    a GPU that workers are to get.
+    """
+    here = classifier.model.device
+    if engine.device and here.type != "cpu":
+        raise ValueError(
+            f"the model is on {here}, from where workers elsewhere cannot get it; load it with "
+            f"device='cpu', and each worker moves it to {engine.device}"
+        )
+    classifier = _in_dtype(classifier, getattr(torch, row.dtype))
+    data = data.first(row.examples)
+    place = engine.device or str(classifier.model.device)
+    about = settings(classifier, data) | {"device": place}
+    measured = partial(_measured, MEASURES[row.table], row, classifier, data, place)
+    folder = output / row.name
+    table = runner.run(
+        folder,
+        row.record() | about,
+        shards(classifier, data),
+        measured,
+        engine=engine,
+        track=track,
+    )
+    commits = runner.commits(folder)
+    return Run(row=row, settings=about, table=table, chunk=data.chunk, commits=commits)
+
+
+def _measured(measure, row, classifier, data, place, shard):
+    classifier.model.to(place)  # in a worker, which has a copy of its own
+    try:
+        return measure(row, classifier, data, shard)
+    except ValueError as error:
+        texts = ", ".join(str(n + 1) for n in shard)
+        raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error
+
+
+def settings(classifier: Classifier, data: Texts) -> dict:
+    """All of model and data that determines the numbers of an experiment on text."""
+    return {
+        "model": classifier.name,
+        "model_sha256": classifier.sha256,
+        "tokenizer_sha256": classifier.tokenizer_sha256,
+        "config_sha256": classifier.config_sha256,
+        "dataset": data.name,
+        "dataset_origin": data.origin,
+        "dataset_sha256": data.sha256,
+        "examples": len(data.texts),
+        "tokens_at_most": _limit(classifier.model),
+        "device": str(classifier.model.device),
+        "dtype": str(classifier.model.dtype),
+    }
+
+
+def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
+    """The numbers of all texts, sorted by length so that little of a batch is padding.
+
+    A model that reads the last token gets no padding at all, because GPT-2 counts positions from
+    the first column, so that padding on the left would change its answer; and one text at a time
+    if it has no padding id, without which it does not take more.
+    """
+    model = classifier.model
+    lengths = [len(ids) for ids in encode(classifier, data.texts).input_ids]
+    texts, tokens = SHARD
+    unpadded = families.reads(model) == families.LAST
+    if unpadded and model.config.get_text_config().pad_token_id is None:
+        texts = 1
+    found: list[list[int]] = []
+    for n in sorted(range(len(lengths)), key=lengths.__getitem__):
+        last = found[-1] if found else []
+        full = not last or len(last) == texts or (len(last) + 1) * lengths[n] > tokens
+        longer = unpadded and not full and lengths[n] > lengths[last[0]]
+        found += [[]] if full or longer else []
+        found[-1].append(n)
+    return found
+
+
+def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict[str, list]:
+    """Relevance for the predicted class, or next token, by every variant, with its curves."""
+    model = classifier.model
+    inputs, special = in_batch(classifier, data, shard)
+    batch = prepare(model, inputs)
+    with torch.inference_mode():
+        logits = model(**batch.arguments()).logits
+    if logits.ndim == 3:  # of the token that follows each one
+        logits = logits[torch.arange(len(logits)), read_tokens(model, batch)]
+    target = logits.argmax(dim=1)
+    variants = row.composites(model.config.num_hidden_layers)
+    if row.sweep:
+        found = _explain_mixes(model, batch, target, [v.method for v in variants.values()])
+    else:
+        found = [_explain(classifier, batch, target, variant) for variant in variants.values()]
+    present = (batch.attention_mask == 1).cpu()
+    rows = lambda x: [line[p].tolist() for line, p in zip(x.cpu(), present, strict=True)]
+    lengths = present.sum(dim=1).tolist()
+    columns: dict[str, list] = {
+        "variant": [label for label in variants for _ in shard],
+        "example": list(shard) * len(variants),
+        "label": [data.labels[n] for n in shard] * len(variants),
+        "tokens": lengths * len(variants),
+        "target": target.tolist() * len(variants),
+        "logit": [value for a in found for value in a.logit.tolist()],
+        "residual": [value for a in found for value in a.residual.tolist()],
+        "relevance": [line for a in found for line in rows(a.relevance)],
+        "content": rows(~special) * len(variants),
+    }
+    if any(GAP in a.details for a in found):
+        undefined = torch.full(target.shape, torch.nan)
+        columns[GAP] = [gap for a in found for gap in a.details.get(GAP, undefined).tolist()]
+    if row.curves:
+        relevances = [a.relevance for a in found]
+        curves = perturbation_curves(model, batch, relevances, target, chunk=data.chunk)
+        for n, order in enumerate(ORDERS):
+            for key in ("mean", "aopc"):
+                values = [v for of_map in curves for v in getattr(of_map[n], key).tolist()]
+                columns[f"{order} {key}"] = values
+    return columns
+
+
+def explained(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
+    """Relevance as of ``maps``, of texts without labels, beside the texts and their tokens."""
+    unlabelled = replace(data, labels=(None,) * len(data.texts))
+    columns = maps(row, classifier, unlabelled, shard)
+    columns = {"method": columns.pop("variant")} | columns
+    del columns["label"]
+    times = len(columns["example"]) // len(shard)
+    ids = encode(classifier, [data.texts[n] for n in shard]).input_ids
+    names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
+    own = {"text": [data.texts[n] for n in shard] * times, "token": names * times}
+    return columns | own
+
+
+def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
+    """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
+    inputs, _ = in_batch(classifier, data, shard)
+    found = vars(softmax_errors(classifier.model, inputs))
+    values = {key: np.asarray(x) for key, x in found.items() if np.ndim(x) == 2}
+    depth = next(iter(values.values())).shape[1]
+    columns = {
+        "example": np.repeat(shard, depth).tolist(),
+        "layer": list(range(1, depth + 1)) * len(shard),
+    }
+    return columns | {key: x.ravel().tolist() for key, x in values.items()}
+
+
+MEASURES = {
+    "table2": maps,
+    "figure2": maps,
+    "sensitivity": maps,
+    "softmax": layer_errors,
+    "attribute": explained,
+}
+"""By table: what is computed of one shard."""
+
+
+def _in_dtype(classifier, dtype):
+    if classifier.model.dtype == dtype:
+        return classifier
+    return replace(classifier, model=copy.deepcopy(classifier.model).to(dtype))
+
+
+def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> Attribution:
+    model, options = classifier.model, dict(variant.options)
+    if options.get("removal") == MASK:
+        options["removal"] = classifier.tokenizer.mask_token_id
+    inputs = batch.arguments()
+    found = attribute(model, inputs, variant.method, target, **options)
+    if not variant.contrast:
+        return found
+    if model.config.num_labels != 2:
+        raise ValueError(f"contrast needs two classes; this model has {model.config.num_labels}")
+    other = attribute(model, inputs, variant.method, 1 - target, **options)
+    parts = ("relevance", "logit", "residual")
+    less = {key: getattr(found, key) - getattr(other, key) for key in parts}
+    return Attribution(**vars(found) | less | {"details": {}})
+
+
+def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]:
+    """What ``attribute`` gives for each composite, from one forward pass."""
+    found = sweep(model, batch.arguments(), composites, target)
+    each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
+    return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
+
+
+def in_batch(classifier, data, shard):
+    """The texts of a shard as a padded batch, and which tokens are special or padding."""
+    texts = [data.texts[n] for n in shard]
+    lengths = {len(ids) for ids in encode(classifier, texts).input_ids}
+    inputs = encode(
+        classifier,
+        texts,
+        padding=len(lengths) > 1,  # else a tokenizer needs no token to pad with
+        return_tensors="pt",
+        return_special_tokens_mask=True,
+    )
+    return inputs, inputs.pop("special_tokens_mask") == 1
+
+
+def encode(classifier, texts, **options):
+    """Texts beyond the model's positions are cut there."""
+    limit = _limit(classifier.model)
+    return classifier.tokenizer(list(texts), truncation=True, max_length=limit, **options)
+
+
+def _limit(model):
+    """Tokens of the longest text: rotation has no end, but the lengths of training had."""
+    return min(positions(model), model.config.max_position_embeddings)

@@ -1,0 +1,119 @@
+"""Processes of this machine that share out work, each with one thread and a core of its own."""
+
+import contextlib
+import gc
+import os
+import pickle
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.errors import RunError
+
+MOST = 4  # where nobody asks for more: each costs the memory and the start of one more program
+
+Each = Callable[[Callable, Mapping], Iterator[tuple]]
+"""``each(function, items)`` yields (key, function(item)) of every item, in any order."""
+
+
+def in_turn(function: Callable, items: Mapping) -> Iterator[tuple]:
+    """An ``Each`` that works in this process, in order."""
+    for key, item in items.items():
+        yield key, function(item)
+
+
+def collected(
+    function: Callable, items: Sequence, *, each: Each, track: Callable, description: str
+) -> dict:
+    """``function`` of each item, by item and in their order, whatever the order of ``each``.
+
+    ``track`` as of ``benchmarks.experiments.result``.
+    """
+    results = each(function, {item: item for item in items})
+    found = dict(result for _, result in zip(track(items, description), results, strict=False))
+    return {item: found[item] for item in items}
+
+
+def cores() -> int:
+    """How many processes share out work where nobody asks for another number."""
+    return min(os.cpu_count() or 1, MOST)
+
+
+@contextlib.contextmanager
+def processes(count: int) -> Iterator[Each]:
+    """``count`` processes that are gone with this block, and with this process; 1 is this one.
+
+    Functions, items and results must be picklable.  What runs has one thread, so that sums have
+    one order whatever ``count`` is.  A worker that is lost raises RunError.
+    """
+    from benchmarks.experiments.table1.methods import one_thread
+
+    with one_thread():
+        if count == 1:
+            yield in_turn
+            return
+        spawn = get_context("spawn")  # a fork would share locks of threads that it has not
+        ends, held = spawn.Pipe(duplex=False)
+        pool = ProcessPoolExecutor(count, spawn, initializer=_begin, initargs=(ends,))
+        try:
+            yield partial(_shared_out, pool)
+        finally:
+            held.close()  # ends the workers; to cancel what waits would make the pool complain
+            pool.shutdown()
+            ends.close()
+
+
+def _shared_out(pool, function, items):
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder) / "function"  # with a model in it, which a worker reads once
+        packed.write_bytes(pickle.dumps(function))
+        with _interrupts_held():  # by workers for good: it is here that they are answered
+            futures = {pool.submit(_call, packed, item): key for key, item in items.items()}
+        try:
+            for done in as_completed(futures):
+                yield futures[done], done.result()
+        except BrokenProcessPool as error:
+            raise RunError(
+                "a worker process was lost, maybe for want of memory; run again with fewer "
+                "--workers: what is complete is kept"
+            ) from error
+
+
+@contextlib.contextmanager
+def _interrupts_held():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(ends):
+    os.environ["OMP_NUM_THREADS"] = "1"  # PyTorch is not there yet
+    threading.Thread(target=_end_with, args=(ends,), daemon=True).start()
+
+
+def _end_with(ends):
+    """Ends this process, whatever it does, once the other end of the pipe is closed or gone."""
+    with contextlib.suppress(EOFError, OSError):
+        ends.recv()
+    os._exit(1)
+
+
+def _call(packed, item):
+    return _function(packed)(item)
+
+
+@lru_cache(maxsize=1)
+def _function(packed):
+    gc.disable()  # what libraries set up stays
+    try:
+        return pickle.loads(packed.read_bytes())
+    finally:
+        gc.enable()

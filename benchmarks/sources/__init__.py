@@ -1,0 +1,1 @@
+"""Where models and texts come from: the package, a folder or the Hub."""

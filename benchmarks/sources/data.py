@@ -1,0 +1,150 @@
+"""Labelled texts by name: embedded sentences, SST-2 and IMDB, from the Hub or a local folder."""
+
+import hashlib
+import json
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.errors import UnavailableError
+from benchmarks.experiments import rows
+from benchmarks.sources import files
+from benchmarks.sources.models import first_line
+from numeric.spelling import did_you_mean
+
+EMBEDDED = Path(__file__).parents[1] / "assets" / "sentences.tsv"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set: where it is on the Hub, in a local folder, and how the paper treats it."""
+
+    hub: str
+    revision: str  # a commit of the Hub
+    split: str
+    text: str  # name of the text column
+    files: list[str]  # in --data-dir; the first that exists is read
+    paper: str  # the block of Table 2 it answers
+    chunk: int = 1  # tokens removed per step of a perturbation curve (Appendix B.1.2)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts with labels in file order, and the digest of both."""
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+    origin: str
+    paper: str
+    chunk: int
+
+    @property
+    def config(self) -> str:
+        """The data set whose rows of ``configs`` apply."""
+        return "imdb" if self.paper == "IMDB" else "sst2"
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(json.dumps([self.texts, self.labels]).encode()).hexdigest()
+
+    def first(self, examples: int | None) -> "Texts":
+        """The first ``examples`` texts, or all."""
+        if examples is not None and examples < 1:
+            raise ValueError(f"examples={examples}: pass at least 1")
+        part = {"texts": self.texts[:examples], "labels": self.labels[:examples]}
+        return Texts(**vars(self) | part)
+
+
+SOURCES = {name: Source(**found) for name, found in rows.SOURCES["datasets"].items()}
+DATASETS = ("embedded", *SOURCES)
+UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
+
+
+def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
+    """The data set ``name``: from ``data_dir`` if given, else from the Hub ("embedded": neither).
+
+    Texts lose the blanks at their ends, which SST-2 has after each.
+    Raises ValueError for an unknown name or a broken file, UnavailableError for a missing one.
+    """
+    if name == "embedded":
+        if data_dir is not None:
+            raise ValueError(
+                f"--data-dir {data_dir} would be ignored: the embedded sentences come with the "
+                f"program; leave it out, or pass --dataset {' or '.join(SOURCES)}"
+            )
+        return _texts(name, _read(EMBEDDED, "sentence"), "embedded", "SST", 1)
+    if name not in SOURCES:
+        raise ValueError(
+            f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}"
+            f"{did_you_mean([name], DATASETS)}"
+        )
+    source = SOURCES[name]
+    if data_dir is not None:
+        path = _find(source, Path(data_dir))
+        found, origin = _read(path, source.text), path.name
+    else:
+        found, origin = _download(source), f"hub:{source.hub}@{source.revision}"
+    if name == "imdb":
+        found = _alternate(found)
+    return _texts(name, found, origin, source.paper, source.chunk)
+
+
+def unlabelled(name: str, texts: Sequence[str]) -> Texts:
+    """A user's own texts, which have no labels."""
+    return Texts(name, tuple(texts), (), origin=name, paper="", chunk=1)
+
+
+def _texts(name, rows, origin, paper, chunk):
+    texts, labels = zip(*rows, strict=True)
+    return Texts(name, texts, labels, origin, paper, chunk)
+
+
+def _alternate(rows):
+    """Labels in turn: the original file has all of one label first, and runs take the first N."""
+    by_label = [[row for row in rows if row[1] == label] for label in (0, 1)]
+    size = max(map(len, by_label))
+    return [group[n] for n in range(size) for group in by_label if n < len(group)]
+
+
+def _find(source, folder):
+    if not folder.is_dir():
+        raise UnavailableError(f"--data-dir {folder}: no such folder")
+    for name in source.files:
+        if (folder / name).is_file():
+            return folder / name
+    raise UnavailableError(
+        f"--data-dir {folder} has none of {', '.join(source.files)}; leave --data-dir out to "
+        "load from the Hugging Face Hub, or pass --dataset embedded"
+    )
+
+
+def _read(path, column):
+    advice = f"it must have the columns {column!r} and 'label', which is 0 or 1"
+    return [_row(*pair) for pair in files.records(path, (column, "label"), _fault, advice=advice)]
+
+
+def _fault(text, label):
+    wrong = None if str(label) in ("0", "1") else f"label {reprlib.repr(label)}"
+    return files.text_fault(text) or wrong
+
+
+def _row(text, label):
+    if fault := _fault(text, label):
+        raise ValueError(fault)
+    return text.strip(), int(label)
+
+
+def _download(source):
+    import datasets  # seconds, which local texts do without
+
+    try:
+        table = datasets.load_dataset(source.hub, revision=source.revision, split=source.split)
+        return [_row(*pair) for pair in zip(table[source.text], table["label"], strict=True)]
+    except (*UNLOADABLE, datasets.exceptions.DatasetsError) as error:
+        raise UnavailableError(
+            f"data set {source.hub!r} could not be loaded from the Hugging Face Hub: "
+            f"{first_line(error)}\nWithout a network, pass --data-dir FOLDER with "
+            f"{' or '.join(source.files)} in it, or --dataset embedded."
+        ) from error

@@ -1,0 +1,332 @@
+"""Models by name: the embedded classifier, a folder, or an id on the Hugging Face Hub."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import (
+    AutoImageProcessor,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from benchmarks.errors import UnavailableError
+from benchmarks.experiments.rows import SOURCES
+from numeric import heads, targets
+from numeric.spelling import did_you_mean
+
+ASSETS = Path(__file__).parents[1] / "assets"
+EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A text model in eval mode with its tokenizer, and digests of all that answers depend on."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    sha256: str  # of the weights
+    tokenizer_sha256: str
+    config_sha256: str
+
+    @property
+    def explains(self) -> str:
+        """What a target is, such as a class, or the next token of a language model."""
+        return HEADS[heads.kind(self.model)][0]
+
+    def label(self, target: int) -> str:
+        if self.explains.endswith("token"):
+            return self.tokenizer.decode([target])
+        return str(self.model.config.id2label.get(target, target))
+
+    def target(self, label: int | None, column: int | None, tokens: Sequence[str]):
+        """A target for ``attribute`` and ``audit``; a masked token is read at the mask.
+
+        Raises ValueError for a column that is not there, or that this head needs.
+        """
+        mask = self.tokenizer.mask_token
+        if column is None and self.explains == "masked token" and mask in tokens:
+            column = tokens.index(mask)
+        if column is None and self.explains == "tag":
+            raise ValueError(f"every token has a tag: pass --column, from 0 to {len(tokens) - 1}")
+        if column is not None and self.explains in ("class", "answer"):
+            raise ValueError(
+                f"--column {column}: the {self.explains} is of the whole text; leave it out"
+            )
+        if column is not None and column >= len(tokens):
+            raise ValueError(f"--column {column}: the columns are 0 to {len(tokens) - 1}")
+        return label if column is None else targets.logit(label, at=column)
+
+    def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
+        """What is explained, in words; an answer is a part of ``tokens``."""
+        if isinstance(target, list) and len(target) > 1:
+            first, last = target
+            return " ".join(tokens[first : last + 1])
+        return self.label(target[0] if isinstance(target, list) else target)
+
+
+@dataclass(frozen=True)
+class ImageClassifier:
+    """A model in eval mode with what turns an image into its input."""
+
+    model: PreTrainedModel
+    processor: object  # called as processor(image, return_tensors="pt")
+    name: str
+    explains: str = "class"
+
+    def target(self, label: int | None, column: int | None, tokens: Sequence[str]) -> int | None:
+        if column is not None:
+            raise ValueError(f"--column {column} is of texts, and {self.name} takes images")
+        return label
+
+    def said(self, target: int, tokens: Sequence[str]) -> str:
+        return str(self.model.config.id2label.get(target, target))
+
+
+def load(
+    name: str = "embedded",
+    *,
+    device: str = "cpu",
+    revision: str | None = None,
+    attention: str | None = None,
+    writes: bool = False,
+) -> Classifier:
+    """The text model ``name`` in float32: "embedded", "embedded-lm", a folder, or a Hub id.
+
+    It has the head that its config names; where that is none, it is a sequence classifier.
+    ``writes``: it is a language model, with an encoder or without.
+    ``attention`` is an implementation such as "eager"; the default is the model's.
+    Raises UnavailableError that says what was looked for, where, and what works offline.
+    """
+    revision = revision or SOURCES["models"].get(name)
+    head = _that_writes if writes else _head
+    model, tokenizer = _loaded(name, head, AutoTokenizer, revision, attention)
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
+        raise ValueError(
+            f"model {name!r} has no tokenizer: every word would be unknown; save it beside the "
+            "model with tokenizer.save_pretrained"
+        )
+    return Classifier(
+        model.to(device),
+        tokenizer,
+        name,
+        sha256=digest(model),
+        tokenizer_sha256=tokenizer_digest(tokenizer),
+        config_sha256=config_digest(model.config),
+    )
+
+
+HEADS = {
+    heads.CLASSES: ("class", AutoModelForSequenceClassification),
+    heads.NEXT: ("next token", AutoModelForCausalLM),
+    heads.MASKED: ("masked token", AutoModelForMaskedLM),
+    heads.TAGS: ("tag", AutoModelForTokenClassification),
+    heads.ANSWER: ("answer", AutoModelForQuestionAnswering),
+}
+"""By kind of head: what it predicts, and the class of Transformers that loads it."""
+
+
+def _head(config):
+    return HEADS[heads.kind_of(config.get("architectures") or ())][1]
+
+
+def _that_writes(config):
+    return AutoModelForSeq2SeqLM if config.get("is_encoder_decoder") else AutoModelForCausalLM
+
+
+def check_device(device: str) -> None:
+    """Raises ValueError for a device that is not there, or that computes nothing, such as meta."""
+    try:
+        if torch.device(device).type == "cpu" and torch.device(device).index:
+            raise RuntimeError("all cores are one device")
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise ValueError(
+            f"device {device!r} is not available here ({first_line(error)}); use cpu"
+        ) from error
+
+
+def takes_images(name: str) -> bool:
+    """Whether the model ``name`` says that it classifies images; raises as ``load``."""
+    with _loading(name) as source:
+        classes = PreTrainedConfig.get_config_dict(source)[0].get("architectures") or ()
+        return any("ForImageClassification" in cls for cls in classes)
+
+
+def load_for_images(name: str, *, attention: str | None = None) -> ImageClassifier:
+    """The image classifier ``name`` in float32: a folder or a Hub id; raises as ``load``."""
+    head = lambda _: AutoModelForImageClassification
+    return ImageClassifier(*_loaded(name, head, AutoImageProcessor, None, attention), name)
+
+
+def _loaded(name, head, reader_class, revision, attention):
+    """A model in eval mode, and what prepares its input; no code of theirs is run.
+
+    ``head`` gives the class of a configuration.
+    """
+    options = {"revision": revision, "trust_remote_code": False}  # else standard input is asked
+    with _loading(name) as source:
+        config, _ = PreTrainedConfig.get_config_dict(source, revision=revision)
+        programs = list(_programs(config))
+    if programs:
+        raise ValueError("\n".join(f"model {name!r}, config.json: {said}" for said in programs))
+    with _loading(name) as source:
+        # The embedded weights are stored in float16, which would otherwise be the dtype.
+        model, info = head(config).from_pretrained(
+            source,
+            dtype=torch.float32,
+            attn_implementation=attention,
+            output_loading_info=True,
+            weights_only=True,  # a pickle can do anything
+            **options,
+        )
+        reader = reader_class.from_pretrained(source, **options)
+        if model.main_input_name == "input_ids":
+            reader(["."])  # its settings are first read now
+    _check_weights(name, info, config)
+    return model.eval(), reader
+
+
+def _programs(config):
+    """What a config, or one inside it, asks for that would be fetched and run."""
+    for key, value in config.items():
+        if "implementation" in key and "/" in str(value):
+            yield f"{key} = {value!r} is a program on the Hub; take that line out"
+        elif key == "quantization_config" and value:
+            yield f"{key}: pass the model as it was before its weights were quantised"
+        elif isinstance(value, dict):
+            yield from _programs(value)
+
+
+@contextmanager
+def _loading(name):
+    """Where to load ``name`` from, quietly; whatever Transformers raises becomes advice."""
+    source = _source(name)
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # its loading bar would break ours
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield source
+    except Exception as error:  # of any type, if a folder holds what its reader did not expect
+        raise UnavailableError(_advice(name, source, error)) from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _check_weights(name, info, config):
+    wrote = any("ConditionalGeneration" in cls for cls in config.get("architectures") or ())
+    if wrote and any("classification_head" in key for key in info["missing_keys"]):
+        raise ValueError(
+            f"model {name!r} writes texts, and classifies none; pass --generate N to `explain`, "
+            "which then explains up to N tokens that it writes"
+        )
+    if info["missing_keys"]:
+        raise ValueError(
+            f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
+            "would be random; pass a checkpoint that was fine-tuned, or a language model"
+        )
+
+
+def vocabulary(name: str) -> list[str]:
+    """The tokens of the tokenizer of the model ``name``, by id; raises as ``load``."""
+    with _loading(name) as source:
+        known = AutoTokenizer.from_pretrained(source, trust_remote_code=False).get_vocab()
+    return sorted(known, key=known.get)
+
+
+def digest(model: torch.nn.Module) -> str:
+    """SHA-256 over names and values of all parameters and buffers, whatever file they came from."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        sha.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        sha.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 over how texts become tokens; cut and padded is anew in every call."""
+    if tokenizer.is_fast:
+        rules = json.loads(tokenizer.backend_tokenizer.to_str())
+        rules = {key: rules[key] for key in rules if key not in ("truncation", "padding")}
+    else:
+        places = ("name_or_path", "vocab_file", "merges_file")  # where it was read from
+        given = {key: str(x) for key, x in tokenizer.init_kwargs.items() if key not in places}
+        rules = {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab(), "init": given}
+    sides = [tokenizer.padding_side, tokenizer.truncation_side]
+    return _sha256([rules, tokenizer.special_tokens_map, sides])
+
+
+def config_digest(config: PreTrainedConfig) -> str:
+    """SHA-256 over all settings of a model, except where it was read from, by whom, and in what."""
+    told = json.loads(config.to_json_string())
+    other = ("_name_or_path", "transformers_version", "dtype")
+    return _sha256({key: value for key, value in told.items() if key not in other})
+
+
+def _sha256(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _source(name):
+    if name in EMBEDDED:
+        return EMBEDDED[name]
+    if Path(name).is_dir():
+        if not (Path(name) / "config.json").is_file():
+            raise UnavailableError(
+                f"model folder {name!r} has no config.json; pass a folder written by "
+                "save_pretrained, or 'embedded'"
+            )
+        return Path(name)
+    if Path(name).exists():
+        raise UnavailableError(f"model {name!r} is a file; pass the folder that it is in")
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise UnavailableError(
+            f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "
+            "textattack/bert-base-uncased-SST-2, or 'embedded'"
+        )
+    meant = did_you_mean([name], [*EMBEDDED, *SOURCES["models"]], alike=0.8)
+    if meant and name not in SOURCES["models"]:  # the Hub would be asked for half a minute
+        raise UnavailableError(f"unknown model {name!r}{meant}")
+    return name
+
+
+def _advice(name, source, error):
+    kind = "" if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: "
+    what = f"model {name!r} could not be loaded: {kind}{first_line(error)}\n"
+    if isinstance(source, Path):
+        return what + (
+            f"{source} must hold what save_pretrained writes for a model and its tokenizer: "
+            "config.json, model.safetensors, tokenizer.json (for images, its processor: "
+            "preprocessor_config.json); get it again, or use the model embedded."
+        )
+    if getattr(error, "filename", None):
+        return what + "Point HF_HOME at a folder that can be written: downloads are kept there."
+    return what + (
+        "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "
+        "the model embedded (--model embedded), or download it elsewhere and pass its folder."
+    )
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another library says, short."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,1 @@
+"""Ratios of time and memory; see RESULTS.md."""

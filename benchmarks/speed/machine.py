@@ -1,0 +1,77 @@
+"""Where a measurement was made: processor, threads, versions, commit."""
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from benchmarks.experiments.result import provenance
+
+KEPT = "baseline.json", "RESULTS.md"
+"""Written by measurements, so that a change of theirs is none of the code."""
+SAME = ("processor", "cores", "threads", "gpu")
+"""What of a machine must be the same for a ratio to be the same."""
+
+
+def here() -> dict:
+    """Machine, versions, commit and date of a measurement."""
+    about = provenance()
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": about["threads"],
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        **{key: about[key] for key in ("torch", "transformers", "python")},
+        "commit": _commit(),
+        "date": about["date"][:10],
+    }
+
+
+def _processor():
+    """The name a person would give it, where the system tells."""
+    try:
+        names = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _commit():
+    """The commit, marked if files that are measured differ from it; None outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    others = ["--", ":/", *(f":(exclude,top)benchmarks/{name}" for name in KEPT)]
+    try:
+        commit = _said([*git, "rev-parse", "--short=12", "HEAD"])
+        changed = _said([*git, "status", "--porcelain", "--untracked-files=no", *others])
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{commit} + changes" if changed else commit
+
+
+def _said(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def same(a: Mapping, b: Mapping) -> bool:
+    """Whether ratios of the two may be expected to be equal."""
+    return all(a.get(key) == b.get(key) for key in SAME)
+
+
+def name(where: Mapping) -> str:
+    """The machine alone, in words."""
+    gpu = f", {where['gpu']}" if where.get("gpu") else ""
+    threads = f"{where['threads']} thread{'s' * (where['threads'] > 1)}"
+    return f"{where['processor']}{gpu}, {where['cores']} cores, {threads}"
+
+
+def described(where: Mapping) -> str:
+    """Machine, versions, commit and date, in words."""
+    return (
+        f"{name(where)}; torch {where['torch']}, transformers {where['transformers']}, "
+        f"Python {where['python']}; commit {where['commit'] or 'unknown'}, {where['date']}."
+    )
