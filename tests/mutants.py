@@ -156,11 +156,12 @@ def _alternatives(node) -> list[ast.AST]:
 
 
 def _wording(tree) -> set[ast.AST]:
-    """Nodes that say something instead of computing it: docstrings, errors, annotations."""
+    """Nodes that say something instead of computing it: docstrings, errors, annotations, aliases."""
     said = []
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
-            said.append(node.annotation)
+            is_alias = ast.unparse(node.annotation) == "TypeAlias"
+            said.append(node if is_alias else node.annotation)
         if isinstance(node, (ast.Raise, ast.Import, ast.ImportFrom, ast.arg, ast.JoinedStr)):
             said.append(node)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

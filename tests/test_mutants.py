@@ -154,5 +154,6 @@ def test_every_kind_of_change_is_made(source, tmp_path, monkeypatch):
 def test_words_are_not_mutated(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     text = 'def f(a: 1) -> 2:\n    """3 - 4"""\n    raise ValueError(f"{a - 5}", 6)\n'
+    text += "A: TypeAlias = B[7, ...]\n"
     (tmp_path / "rules.py").write_text(text)
     assert mutants.mutants("rules.py") == []
