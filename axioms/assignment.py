@@ -1,16 +1,19 @@
 """Which rule handles which node of a graph."""
 
 from collections.abc import Collection
+from typing import TypeAlias
 
 from axioms.composites import Composite, Operation
 from axioms.graph import CONSTANT, INPUT, MOVES, Node
+
+Assignment: TypeAlias = dict[Node, str]  # the name of the rule of every node that has one
 
 
 def assigned(
     order: list[Node],
     composite: Composite,
     known: Collection[tuple[str, str]] | None = None,
-) -> dict[Node, str]:
+) -> Assignment:
     """Rule of every node that depends on an input, or one error that lists those without.
 
     ``known`` as in ``Composite.assign``.
