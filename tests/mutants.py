@@ -156,7 +156,7 @@ def _alternatives(node) -> list[ast.AST]:
 
 
 def _wording(tree) -> set[ast.AST]:
-    """Nodes that say something instead of computing it: docstrings, errors, annotations, aliases."""
+    """Nodes that say something and compute nothing: docstrings, errors, annotations, aliases."""
     said = []
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign):
