@@ -95,8 +95,7 @@ def run(monkeypatch, capsys):
 @pytest.fixture
 def small(monkeypatch, tmp_path_factory):
     """The whole job with two theorems, ten digits after one epoch, and two lengths to time."""
-    from benchmarks.experiments import reproduce
-    from benchmarks.speed import timing
+    from benchmarks.experiments import reproduce, time_by_length
 
     folder = tmp_path_factory.mktemp("theorems")
     (folder / "test_few.py").write_text(program.HEAD + program.HOLDS + program.REFUTES)
@@ -104,9 +103,9 @@ def small(monkeypatch, tmp_path_factory):
     monkeypatch.setattr(
         reproduce, "table1", partial(reproduce.table1, seeds=(0,), epochs=1, count=10)
     )
-    monkeypatch.setattr(timing, "LENGTHS", (4, 8))
-    timed = partial(timing.lrp_versus_loo, repeats=1)
-    monkeypatch.setattr(timing, "lrp_versus_loo", timed)
+    monkeypatch.setattr(time_by_length, "LENGTHS", (4, 8))
+    timed = partial(time_by_length.lrp_versus_loo, repeats=1)
+    monkeypatch.setattr(time_by_length, "lrp_versus_loo", timed)
     return folder
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.speed.timing import peak_memory
+from benchmarks.running.timing import peak_memory
 from numeric import attribute, plan, propagation
 from numeric.fast import packed
 from tests import cases

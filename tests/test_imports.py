@@ -65,10 +65,11 @@ FILES = {
 
 
 @cache
-def imported_by(code: str) -> set[str]:
-    """Modules of the project that a file imports when it is itself imported."""
+def imported_by(code: str, *, ever: bool = False) -> set[str]:
+    """Modules of the project that a file imports when it is itself imported, or ``ever``."""
     found = set()
-    for statement in ast.parse(code).body:
+    tree = ast.parse(code)
+    for statement in ast.walk(tree) if ever else tree.body:
         if isinstance(statement, ast.Import):
             found |= {alias.name for alias in statement.names}
         if isinstance(statement, ast.ImportFrom):
@@ -77,22 +78,60 @@ def imported_by(code: str) -> set[str]:
 
 
 def in_order(files, *, whole=()):
-    """Modules, each after what it imports; CycleError if there is no such order."""
-    part_of = lambda name: next((p for p in whole if name.startswith(f"{p}.")), name)
+    """Modules, each after what it imports; CycleError if there is no such order.
+
+    Packages that are ``whole`` count as one module, with all that they ever import.
+    """
+    part_of = lambda name: next((p for p in whole if name == p or name.startswith(f"{p}.")), name)
     graph: dict[str, set[str]] = {}
     for name, code in files.items():
-        others = set(map(part_of, imported_by(code))) - {part_of(name)}
-        graph.setdefault(part_of(name), set()).update(others)
+        imported = imported_by(code, ever=part_of(name) in whole)
+        graph.setdefault(part_of(name), set()).update(set(map(part_of, imported)) - {part_of(name)})
     return list(TopologicalSorter(graph).static_order())
 
 
-def test_no_module_imports_itself_by_way_of_others():
-    files = {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
+ROOMS = ("sources", "running", "experiments", "commands", "cli", "speed")
+"""Of benchmarks, each of which imports only from those before it."""
+
+
+@pytest.fixture
+def files():
+    return {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
+
+
+def test_no_module_imports_itself_by_way_of_others(files):
     in_order(files)
     in_order(files, whole=["benchmarks.experiments.table1"])  # nor a package
-    files["benchmarks.experiments.result"] += "\nfrom benchmarks.experiments import figures"
+    files["benchmarks.experiments.result"] += "\nfrom benchmarks.experiments import reproduce"
     with pytest.raises(CycleError):
-        in_order(files, whole=["benchmarks.experiments.table1"])
+        in_order(files)
+
+
+def rooms_imported_from_below(files):
+    """Pairs of rooms of benchmarks of which the first imports the second, which is above it."""
+    place = {f"benchmarks.{room}": n for n, room in enumerate(ROOMS)}
+    for name, code in files.items():
+        room = ".".join(name.split(".")[:2])
+        others = {".".join(each.split(".")[:2]) for each in imported_by(code, ever=True)}
+        yield from ((room, o) for o in others if place.get(o, -1) > place.get(room, len(ROOMS)))
+
+
+WRONG = {
+    "sources": "from benchmarks.experiments import rows",
+    "running": "def later():\n    from benchmarks.experiments import text",
+    "experiments": "from benchmarks.speed import ratios",
+    "commands": "import benchmarks.speed.machine",
+}
+
+
+@pytest.mark.parametrize("room", WRONG)
+def test_a_room_of_benchmarks_never_imports_from_one_above_it(files, room):
+    assert set(rooms_imported_from_below(files)) == set()
+    in_order(files, whole=[f"benchmarks.{room}" for room in ROOMS])
+    files[f"benchmarks.{room}"] += f"\n{WRONG[room]}"
+    ((one, other),) = set(rooms_imported_from_below(files))
+    assert one == f"benchmarks.{room}"
+    assert other in WRONG[room].replace(" import ", ".")
 
 
 def test_what_type_checkers_read_of_numeric_is_what_is_imported():

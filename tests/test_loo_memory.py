@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from benchmarks.speed.timing import peak_memory
+from benchmarks.running.timing import peak_memory
 from numeric import attribute
 from numeric.methods.memory_budget import bytes_of_a_copy, chunks
 from tests import cases

@@ -10,7 +10,7 @@ import transformers
 from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from benchmarks.speed.timing import peak_memory
+from benchmarks.running.timing import peak_memory
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare

@@ -16,8 +16,8 @@ from transformers import (
     BertModel,
 )
 
-from benchmarks.experiments import rows
 from benchmarks.sources import models
+from benchmarks.sources.pins import PINS
 from tests import cases
 from tests.folders import WORDS
 
@@ -93,7 +93,7 @@ REVISIONS = [
     ("someone/bert", {}, None),
     ("someone/bert", {"revision": "v2"}, "v2"),
     (PINNED, {"revision": "v2"}, "v2"),
-    *((name, {}, revision) for name, revision in rows.SOURCES["models"].items()),
+    *((name, {}, revision) for name, revision in PINS["models"].items()),
 ]
 
 
@@ -141,7 +141,7 @@ def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_networ
     checkpoint, tmp_path
 ):
     """One process of its own: the Hub libraries read their settings when they are imported."""
-    hub, zero, pinned = tmp_path / "hub", "0" * 40, rows.SOURCES["models"][PINNED]
+    hub, zero, pinned = tmp_path / "hub", "0" * 40, PINS["models"][PINNED]
     in_hub_cache(checkpoint, hub, PINNED, pinned)  # at no other revision, main neither
     cache = in_hub_cache(checkpoint, hub, "someone/tiny-bert", zero)
     (cache / "refs").mkdir()

@@ -10,6 +10,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, bypass_softmax
 from benchmarks.experiments import reproduce, rows, text
 from benchmarks.sources import data
+from benchmarks.sources.pins import PINS
 from numeric.attribution import METHODS
 
 TEXT = rows.names()
@@ -31,7 +32,7 @@ def test_every_row_loads_and_says_what_its_name_says(name):
     assert row.name == name
     assert name.startswith(f"{row.table}-{row.dataset}")
     assert row.dataset in data.SOURCES
-    assert row.model in rows.SOURCES["models"]
+    assert row.model in PINS["models"]
     assert rows.load(str(rows.FOLDER / f"{name}.toml")) == row
 
 
@@ -72,7 +73,7 @@ def test_every_row_is_needed_by_a_table_and_every_table_has_its_rows():
 
 def test_sources_are_pinned_to_a_commit_or_say_why_not():
     revisions = {name: source.revision for name, source in data.SOURCES.items()}
-    revisions |= rows.SOURCES["models"]
+    revisions |= PINS["models"]
     lines = (rows.FOLDER / "sources.toml").read_text(encoding="utf-8").splitlines()
     for name, revision in revisions.items():
         if revision == "main":

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.errors import RunError
-from benchmarks.experiments.result import write_atomically
 from benchmarks.running import runner
+from benchmarks.running.writing import write_atomically
 from tests.traces import contents
 
 # Folders that are refused

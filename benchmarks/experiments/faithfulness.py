@@ -8,7 +8,8 @@ import numpy as np
 
 from benchmarks.experiments import text
 from benchmarks.experiments.agreement import FEW, SEED, means
-from benchmarks.experiments.result import Result, Track, untracked
+from benchmarks.experiments.result import Result
+from benchmarks.running.progress import Track, untracked
 from benchmarks.sources import files
 from benchmarks.sources.data import unlabelled
 from benchmarks.sources.models import Classifier

@@ -15,8 +15,8 @@ from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.experiments.causes.examples import DRAW, draw
+from benchmarks.running.timing import random_text
 from benchmarks.sources import data, models
-from benchmarks.speed.timing import random_text
 from numeric import attribute
 
 METHODS = ("gradient-x-input", "attnlrp", "cp-lrp")

@@ -11,7 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import tables
-from benchmarks.experiments.result import Result, provenance, read, write_atomically
+from benchmarks.experiments.result import Result, read
+from benchmarks.running.provenance import provenance
+from benchmarks.running.writing import write_atomically
 from numeric.render import COLOURS
 
 log = logging.getLogger(__name__)

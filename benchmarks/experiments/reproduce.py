@@ -10,17 +10,18 @@ from pathlib import Path
 
 from axioms.proofs.prove import THEOREMS, numbered, prove
 from benchmarks.errors import RunError
-from benchmarks.experiments import agreement, beyond, report, rows, text
+from benchmarks.experiments import agreement, beyond, report, rows, text, time_by_length
 from benchmarks.experiments.causes.measure import COUNT, answering, causes
-from benchmarks.experiments.result import Result, Track, undefined, untracked, write_atomically
+from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.table1 import digits, mnist
 from benchmarks.names import DEFAULT_TABLES, TABLES
 from benchmarks.running import engines
 from benchmarks.running.engines import IN_PROCESS, Engine
+from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn, processes
+from benchmarks.running.writing import write_atomically
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
-from benchmarks.speed import timing
 from numeric.evaluation.correlation import bootstrap_mean
 from numeric.spelling import did_you_mean
 
@@ -46,7 +47,7 @@ def reproduce(
     data_dir: Path | None = None,
     engine: Engine = IN_PROCESS,
     workers: int = 1,
-    longest: int = timing.LONGEST,
+    longest: int = time_by_length.LONGEST,
     prompts: int = COUNT,
     curves: bool = True,
     track: Track = untracked,
@@ -82,7 +83,7 @@ def reproduce(
                 images, output=output / "table1-mnist", track=track
             ),
             "causes": lambda: causes(model=asked, count=prompts, each=each, track=track),
-            "time": lambda: timing.lrp_versus_loo(classifier, longest=longest, track=track),
+            "time": lambda: time_by_length.lrp_versus_loo(classifier, longest=longest, track=track),
         }
         on_texts = {"output": output, "engine": engine, "curves": curves, "track": track}
         for table in wanted:

@@ -2,35 +2,15 @@
 
 import json
 import math
-import os
-import platform
-import re
-import subprocess
-import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from benchmarks.errors import RunError
-
-DAY = 24 * 60 * 60  # in seconds
-DRAFT = re.compile(r"\..+\.(\d+)@(.*)\.draft")  # the process and the machine that write it
-PACKAGES = ("numpy", "scikit-learn", "scipy", "sympy", "torch", "transformers")
-
-Track = Callable[[Iterable, str], Iterable]
-"""Shows progress over the items of an iterable under a description."""
-
-
-def untracked(items: Iterable, _description: str) -> Iterable:
-    return items
+from benchmarks.running.provenance import provenance
+from benchmarks.running.writing import remove_drafts, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +26,7 @@ class Result:
     examples: dict[str, list] = field(default_factory=dict)  # columns, one value per example
     notes: tuple[str, ...] = ()  # findings, in sentences computed from the values
     seconds: float = 0.0
-    provenance: dict = field(default_factory=lambda: provenance())
+    provenance: dict = field(default_factory=provenance)
 
     def write(self, folder: Path) -> None:
         """``name``.json in ``folder``, and .parquet if there are per-example values."""
@@ -92,51 +72,6 @@ def _no_constant(word):
     raise ValueError(f"{word}, which no result has")
 
 
-def write_atomically(path: Path, write: Callable[[Path], object], *, new: bool = False) -> None:
-    """``write`` gets a temporary path, which becomes ``path`` only when it is complete.
-
-    ``new``: raises FileExistsError if there is a file already, even one that came meanwhile.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}@{platform.node()}.draft")
-    try:
-        write(draft)
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        (_rename_new if new else os.replace)(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _rename_new(draft, path):
-    try:
-        os.link(draft, path)  # which, unlike a renaming, replaces nothing
-    except FileExistsError:
-        raise
-    except OSError:  # a file system that has no hard links
-        os.replace(draft, path)
-
-
-def remove_drafts(folder: Path) -> None:
-    """Removes what writers that were killed have left; those of a live one stay."""
-    for draft in folder.iterdir():
-        named = DRAFT.fullmatch(draft.name)
-        with suppress(FileNotFoundError):  # renamed meanwhile
-            if named and _abandoned(int(named[1]), named[2], draft.stat().st_mtime):
-                draft.unlink()
-
-
-def _abandoned(pid, host, changed):
-    """Of another machine's processes nothing is known here, but none writes a file for a day."""
-    if host == platform.node() and os.name == "posix":  # elsewhere, signal 0 is no question
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:  # it lives, and is another user's
-            return False
-    return time.time() - changed > DAY
-
-
 def undefined(rows: list[dict]) -> tuple[str, ...]:
     """What the means of a table leave out, in sentences, from its columns "... undefined"."""
     counts: dict[str, int] = {}
@@ -155,27 +90,3 @@ def undefined(rows: list[dict]) -> tuple[str, ...]:
 def _plain(value):
     """JSON has no NaN: what is undefined has no value."""
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def provenance() -> dict:
-    """What else a number depends on: commit, versions, processor, threads, date."""
-    return {
-        "commit": _commit(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "threads": torch.get_num_threads(),
-        **{name: version(name) for name in ("lrp-axioms", *PACKAGES)},
-    }
-
-
-@cache  # of the code that this process runs, whatever is checked out meanwhile
-def _commit():
-    """The commit of this checkout, marked if files differ from it; None outside a checkout."""
-    here = Path(__file__).parent
-    git = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"]
-    try:
-        done = subprocess.run(git, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return done.stdout.strip() or None

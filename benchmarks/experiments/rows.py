@@ -7,12 +7,12 @@ from pathlib import Path
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from benchmarks.sources.pins import PINS
 from numeric.attribution import METHODS, resolve
 from numeric.methods.integrated_gradients import DOUBLINGS
 from numeric.methods.masking import REMOVALS
 
 FOLDER = Path(__file__).parents[1] / "configs"
-SOURCES = tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
 
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
 MASK = "[MASK]"  # as a removal: the id that the tokenizer has for it
@@ -20,7 +20,7 @@ DTYPES = ("float32", "float64")
 MAPS = ("table2", "figure2", "sensitivity")  # tables whose rows measure relevance
 TABLES = (*MAPS, "softmax")
 NO_ROWS = ("sources", "table1-mnist")  # files of other modules
-BEGINNINGS = tuple(f"{table}-{dataset}" for table in TABLES for dataset in SOURCES["datasets"])
+BEGINNINGS = tuple(f"{table}-{dataset}" for table in TABLES for dataset in PINS["datasets"])
 """How the names of rows begin, by which tables find them."""
 OPERATIONS = {"linear": kinds.LINEAR, "layer_norm": kinds.LAYER_NORM}  # whose rule a row may name
 SWEEP = {

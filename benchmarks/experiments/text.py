@@ -14,11 +14,11 @@ import pyarrow as pa
 import torch
 
 from axioms.composites import UnassignedOperation
-from benchmarks.experiments.result import Track, untracked
 from benchmarks.experiments.rows import MASK, Row, Variant
-from benchmarks.experiments.table1.methods import one_thread
 from benchmarks.running import runner
 from benchmarks.running.engines import IN_PROCESS, Engine
+from benchmarks.running.progress import Track, untracked
+from benchmarks.running.threads import one_thread
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
 from numeric import Attribution, attribute

@@ -17,7 +17,7 @@ import pyarrow as pa
 import torch
 
 from benchmarks.errors import RunError
-from benchmarks.experiments.result import provenance
+from benchmarks.running.provenance import provenance
 from benchmarks.running.workers import Each, in_turn
 from numeric.spelling import did_you_mean
 

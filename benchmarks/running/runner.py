@@ -17,14 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.errors import RunError
-from benchmarks.experiments.result import (
-    Track,
-    provenance,
-    remove_drafts,
-    untracked,
-    write_atomically,
-)
 from benchmarks.running.engines import IN_PROCESS, Engine, Measure
+from benchmarks.running.progress import Track, untracked
+from benchmarks.running.provenance import provenance
+from benchmarks.running.writing import remove_drafts, write_atomically
 
 RECORD = "record.json"
 log = logging.getLogger(__name__)

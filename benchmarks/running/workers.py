@@ -33,7 +33,7 @@ def collected(
 ) -> dict:
     """``function`` of each item, by item and in their order, whatever the order of ``each``.
 
-    ``track`` as of ``benchmarks.experiments.result``.
+    ``track`` as of ``benchmarks.running.progress``.
     """
     results = each(function, {item: item for item in items})
     found = dict(result for _, result in zip(track(items, description), results, strict=False))
@@ -52,7 +52,7 @@ def processes(count: int) -> Iterator[Each]:
     Functions, items and results must be picklable.  What runs has one thread, so that sums have
     one order whatever ``count`` is.  A worker that is lost raises RunError.
     """
-    from benchmarks.experiments.table1.methods import one_thread
+    from benchmarks.running.threads import one_thread
 
     with one_thread():
         if count == 1:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.errors import UnavailableError
-from benchmarks.experiments import rows
 from benchmarks.sources import files
 from benchmarks.sources.models import first_line
+from benchmarks.sources.pins import PINS
 from numeric.spelling import did_you_mean
 
 EMBEDDED = Path(__file__).parents[1] / "assets" / "sentences.tsv"
@@ -57,7 +57,7 @@ class Texts:
         return Texts(**vars(self) | part)
 
 
-SOURCES = {name: Source(**found) for name, found in rows.SOURCES["datasets"].items()}
+SOURCES = {name: Source(**found) for name, found in PINS["datasets"].items()}
 DATASETS = ("embedded", *SOURCES)
 UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
 

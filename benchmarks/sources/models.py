@@ -26,7 +26,7 @@ from transformers import (
 from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError
-from benchmarks.experiments.rows import SOURCES
+from benchmarks.sources.pins import PINS
 from numeric import heads, targets
 from numeric.spelling import did_you_mean
 
@@ -114,7 +114,7 @@ def load(
     ``attention`` is an implementation such as "eager"; the default is the model's.
     Raises UnavailableError that says what was looked for, where, and what works offline.
     """
-    revision = revision or SOURCES["models"].get(name)
+    revision = revision or PINS["models"].get(name)
     head = _that_writes if writes else _head
     model, tokenizer = _loaded(name, head, AutoTokenizer, revision, attention)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # Transformers makes one up
@@ -304,8 +304,8 @@ def _source(name):
             f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "
             "textattack/bert-base-uncased-SST-2, or 'embedded'"
         )
-    meant = did_you_mean([name], [*EMBEDDED, *SOURCES["models"]], alike=0.8)
-    if meant and name not in SOURCES["models"]:  # the Hub would be asked for half a minute
+    meant = did_you_mean([name], [*EMBEDDED, *PINS["models"]], alike=0.8)
+    if meant and name not in PINS["models"]:  # the Hub would be asked for half a minute
         raise UnavailableError(f"unknown model {name!r}{meant}")
     return name
 

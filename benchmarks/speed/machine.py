@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.experiments.result import provenance
+from benchmarks.running.provenance import provenance
 
 KEPT = "baseline.json", "RESULTS.md"
 """Written by measurements, so that a change of theirs is none of the code."""

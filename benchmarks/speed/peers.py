@@ -13,7 +13,7 @@ import warnings
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.speed.timing import random_text
+from benchmarks.running.timing import random_text
 from numeric import attribute
 
 STEPS = 32  # of Integrated Gradients

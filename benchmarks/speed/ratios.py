@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.experiments.result import write_atomically
+from benchmarks.running.writing import write_atomically
 from benchmarks.speed import machine
 
 BASELINE = Path(__file__).parents[1] / "baseline.json"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.speed.timing import alternate, peak_memory, random_text
+from benchmarks.running.timing import alternate, peak_memory, random_text
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare

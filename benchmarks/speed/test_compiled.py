@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.speed.timing import alternate, random_text
+from benchmarks.running.timing import alternate, random_text
 from numeric import attribute, compiled
 
 GROUP = "torch.compile"

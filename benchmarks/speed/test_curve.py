@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.speed import timing
+from benchmarks.experiments import time_by_length
 from benchmarks.speed.test_speed import DEVICE
 
 GROUP = "Leave-One-Out against LRP"
@@ -20,18 +20,20 @@ def bert(timed):
 
 
 def test_leave_one_out_costs_many_lrp_passes(bert, timed, ratios, benchmark):
-    lengths = timing.LENGTHS if timed else FEW
+    lengths = time_by_length.LENGTHS if timed else FEW
     options = {"lengths": lengths, "repeats": 5 if timed else 1}
-    rows = benchmark.pedantic(timing.by_length, (bert,), options, rounds=1)
+    rows = benchmark.pedantic(time_by_length.by_length, (bert,), options, rounds=1)
     assert [row["tokens"] for row in rows] == list(lengths)
     for row in rows:
         name = f"LOO / AttnLRP, 1 text of {row['tokens']} tokens{WHERE}"
-        ratios.note(name, timing.loo_over_attnlrp(row), group=GROUP, better="higher")
-    exponents = {name: exponent for name, (exponent, _) in timing.growth(rows).items()}
+        ratios.note(name, time_by_length.loo_over_attnlrp(row), group=GROUP, better="higher")
+    exponents = {name: exponent for name, (exponent, _) in time_by_length.growth(rows).items()}
     assert {"loo", "attnlrp"} <= exponents.keys()
     if not timed:  # of one round on a busy machine an exponent may be anything
         return
     if DEVICE == "cpu":  # a GPU takes one time for one text of any length here: no exponent
         for name in ("loo", "attnlrp"):
-            ratios.note(f"exponent of {timing.LABELS[name]}", [exponents[name]], group=GROUP)
+            ratios.note(
+                f"exponent of {time_by_length.LABELS[name]}", [exponents[name]], group=GROUP
+            )
     assert exponents["loo"] > exponents["attnlrp"]

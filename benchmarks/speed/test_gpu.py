@@ -15,10 +15,10 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from benchmarks.experiments.half_precision import VOCABULARY
+from benchmarks.running.timing import alternate, operations, peak_memory, random_text
 from benchmarks.sources import data, models
 from benchmarks.speed.test_long import RUNS
 from benchmarks.speed.test_speed import DEVICE, SMALL, assert_right, bert, rounding
-from benchmarks.speed.timing import alternate, operations, peak_memory, random_text
 from numeric import attribute, compiled
 
 GROUP = "GPU"

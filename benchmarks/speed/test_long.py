@@ -12,8 +12,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.experiments.half_precision import QWEN2_05B
+from benchmarks.running.timing import ONE_ROW, alternate, peak_memory, plain_gradient, random_text
 from benchmarks.speed.test_speed import assert_right, rounding
-from benchmarks.speed.timing import ONE_ROW, alternate, peak_memory, plain_gradient, random_text
 from numeric import attribute
 
 GROUP = "long texts"

@@ -18,7 +18,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from benchmarks.speed.timing import alternate, operations
+from benchmarks.running.timing import alternate, operations
 from numeric import attribute
 from numeric.methods import prefix
 

@@ -15,14 +15,8 @@ from torch.overrides import TorchFunctionMode
 from transformers import BertConfig, BertForSequenceClassification
 
 from axioms.composites import BYPASS, GRADIENT_X_INPUT, Composite
-from benchmarks.speed.timing import (
-    LABELS,
-    METHODS,
-    alternate,
-    peak_memory,
-    plain_gradient,
-    random_text,
-)
+from benchmarks.experiments.time_by_length import LABELS, METHODS
+from benchmarks.running.timing import alternate, peak_memory, plain_gradient, random_text
 from numeric import attribute, compiled
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

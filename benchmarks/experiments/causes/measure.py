@@ -15,7 +15,8 @@ import torch
 
 from benchmarks.experiments.causes.examples import DISTANCES, Example, examples
 from benchmarks.experiments.causes.language import SPECIAL, TASKS, VOCABULARY, replacements
-from benchmarks.experiments.result import Result, Track, untracked
+from benchmarks.experiments.result import Result
+from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn
 from benchmarks.sources import models
 from numeric import attribute

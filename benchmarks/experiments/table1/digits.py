@@ -22,6 +22,7 @@ from torch import Tensor
 
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.methods import SIDES
+from benchmarks.running.threads import one_thread
 from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
 from numeric.networks.linear_attention import LinearAttention, cotangent
 
@@ -133,7 +134,7 @@ def accuracy(model: LinearAttention, *, split: str = "test") -> float:
     return methods.accuracy(model, *images()[split])
 
 
-@methods.one_thread()
+@one_thread()
 def validate(*, seed: int, candidates: Sequence[int] = CANDIDATES) -> dict[int, float]:
     """Accuracy on "validation" after each number of epochs on "fit": no test image is looked at."""
     with torch.random.fork_rng(devices=[]):
@@ -171,7 +172,7 @@ def explain(model, pixels: Tensor, target: Tensor, *, eps: float) -> dict[str, n
     return {name: attribution.numpy() for name, attribution in maps.items()}
 
 
-@methods.one_thread()
+@one_thread()
 def table1(
     *, seed: int = 0, epochs: int = EPOCHS, eps: float = 1e-6, count: int | None = None
 ) -> Table1:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.errors import UnavailableError
-from benchmarks.experiments.rows import SOURCES
 from benchmarks.sources.data import UNLOADABLE
 from benchmarks.sources.models import first_line
+from benchmarks.sources.pins import PINS
 
-HUB, REVISION = SOURCES["images"]["mnist"].values()
+HUB, REVISION = PINS["images"]["mnist"].values()
 FILE = "mnist.npz"
 SPLITS = ("train", "test")
 

@@ -5,7 +5,6 @@ say which it means, so the paper's two AttnLRP values may belong to the other co
 """
 
 from collections.abc import Callable
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -90,14 +89,3 @@ def _gradient(model, inputs, target):
     inputs = inputs.detach().requires_grad_()
     logit = model(inputs).gather(1, target[:, None]).sum()
     return torch.autograd.grad(logit, inputs)[0]
-
-
-@contextmanager
-def one_thread():
-    """Products this small run slower on several threads, and far slower on busy processors."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

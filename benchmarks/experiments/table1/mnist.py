@@ -15,13 +15,16 @@ import pyarrow as pa
 import torch
 
 from benchmarks.errors import RunError
-from benchmarks.experiments.result import Result, Track, provenance, undefined, untracked
+from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
 from benchmarks.experiments.table1.findings import findings
 from benchmarks.experiments.table1.images import Images, load
 from benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
+from benchmarks.running.progress import Track, untracked
+from benchmarks.running.provenance import provenance
 from benchmarks.running.runner import claim, read_part, write_part
+from benchmarks.running.threads import one_thread
 from numeric.evaluation.correlation import bootstrap_mean
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
@@ -63,7 +66,7 @@ def declared(*, reduced: bool = False) -> Grid:
     )
 
 
-@methods.one_thread()
+@one_thread()
 def sweep(
     images: Images, *, output: Path, reduced: bool = False, track: Track = untracked
 ) -> Result:
