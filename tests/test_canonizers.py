@@ -16,7 +16,8 @@ from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
 from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, topological
 from axioms.invariance.canonizers import canonize, merge_products
-from axioms.invariance.rewrites import REWRITES, batch_norm, bracketings, in_rows
+from axioms.invariance.channels import batch_norm, in_rows
+from axioms.invariance.rewrites import REWRITES, bracketings
 from axioms.invariance.scoreboard import FINITE, LIMIT
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "SCOREBOARD.md"

@@ -12,7 +12,8 @@ from axioms import kinds
 from axioms.algebra.denotation import denoted, same_function
 from axioms.graph import INPUT, Node, constant, leaf, parameter, topological
 from axioms.invariance.canonizers import canonize
-from axioms.invariance.rewrites import REWRITES, batch_norm, everywhere, rescale_scores
+from axioms.invariance.channels import batch_norm
+from axioms.invariance.rewrites import REWRITES, everywhere, rescale_scores
 from axioms.invariance.templates import TEMPLATES
 
 # Every leaf of a random graph is 2 x 2, except for rows: biases, scales and shifts.

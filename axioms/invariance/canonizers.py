@@ -4,17 +4,19 @@ What each of them undoes is a theorem of ``theorems/test_canonizers.py``, and so
 them together leave undone: distributivity, decomposed activations, duplicated neurons.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from axioms import kinds
 from axioms.graph import CONSTANT, Node, constant, rebuild
-from axioms.invariance.rewrites import fold_linear_at, in_rows, is_fixed, repeated_row
+from axioms.invariance.channels import in_rows, is_fixed, repeated_row
+from axioms.invariance.rewrites import fold_linear_at
 
 
-def _flatten(op):
+def _flatten(op: str) -> Callable[[Node], Node]:
     """Nested operations ``op`` as one of all their operands, in the same order."""
 
-    def flatten(node):
+    def flatten(node: Node) -> Node:
         if node.op != op:
             return node
         parts = (arg.args if arg.op == op else (arg,) for arg in node.args)
@@ -23,15 +25,15 @@ def _flatten(op):
     return lambda root: rebuild(root, flatten)
 
 
-def _one(op, operands):
+def _one(op: str, operands: Sequence[Node]) -> Node:
     return operands[0] if len(operands) == 1 else Node(op, tuple(operands))
 
 
-def _fold_linear(node):
+def _fold_linear(node: Node) -> Node:
     return next(fold_linear_at(node), node)
 
 
-def _fold_scale(node):
+def _fold_scale(node: Node) -> Node:
     """(x W + b) s as x (W s) + b s, s acting on the columns of W; any other z s as z (I s)."""
     if node.op != kinds.PRODUCT:
         return node
@@ -47,7 +49,7 @@ def _fold_scale(node):
     return replace(scaled[0], args=(x, w * in_rows(scale, w), *(b * scale for b in bias)))
 
 
-def _gather_shifts(node):
+def _gather_shifts(node: Node) -> Node:
     """(x W + b) + t as x W + (b + t); in a sum of several, b and t become one more term."""
     if node.op != kinds.ADD:
         return node
@@ -118,7 +120,7 @@ def drop_identities(root: Node) -> Node:
     """The graph without factors 1, terms 0 and identity layers inserted as constants."""
     neutral = {kinds.PRODUCT: "ones", kinds.ADD: "zeros"}
 
-    def dropped(node):
+    def dropped(node: Node) -> Node:
         if node.op == kinds.LINEAR and len(node.args) == 2 and _is(node.args[1], "identity"):
             return node.args[0]
         if node.op not in neutral:

@@ -8,9 +8,17 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
 
 from axioms import kinds
-from axioms.graph import CONSTANT, INPUT, LEAVES, PARAMETER, Node, constant, rebuild, topological
+from axioms.graph import CONSTANT, LEAVES, PARAMETER, Node, constant, rebuild, topological
+from axioms.invariance.channels import in_rows, repeated_row
+
+if TYPE_CHECKING:  # graphs need no arithmetic
+    import sympy as sp
+
+Rewrite: TypeAlias = Callable[[Node], list[Node]]  # a graph to all that are one step away
+Alternatives: TypeAlias = Callable[[Node], Iterator[Node]]  # a node to others of the same value
 
 
 def bracketings(
@@ -37,52 +45,19 @@ def _activation(function: str, x: Node) -> Node:
 
 def _parts(linear: Node) -> tuple[Node, Node, Node | None]:
     """Input, weight and bias of a linear layer."""
-    return linear.args if len(linear.args) == 3 else (*linear.args, None)
+    x, weight, *bias = linear.args
+    return x, weight, bias[0] if bias else None
 
 
 def _same(a: Node, b: Node) -> bool:
     return a is b or (a.op in LEAVES and (a.op, a.name) == (b.op, b.name))
 
 
-def in_rows(row: Node, like: Node) -> Node:
-    """A row repeated once per row of ``like``, as a channel's scale or shift is."""
-    return constant("column", like, name="1") @ row
+# One-step alternatives of a node.
 
 
-def repeated_row(node: Node) -> Node | None:
-    """The row that ``in_rows`` repeats; None for any other node, or if an input reaches the row."""
-    if node.op != kinds.BILINEAR or not is_fixed(node):
-        return None
-    column, *row = node.args
-    is_column = column.op == CONSTANT and column.attributes["fill"] == "column"
-    if not is_column or column.attributes["factor"] != 1:
-        return None
-    return row[0] if len(row) == 1 else replace(node, args=tuple(row))
-
-
-def is_fixed(node: Node) -> bool:
-    """Whether it is part of the model: no input reaches it, but for the shape of a constant."""
-    seen, waiting = set(), [node]
-    while waiting:
-        part = waiting.pop()
-        if part.op == INPUT:
-            return False
-        if part.op != CONSTANT and part not in seen:
-            seen.add(part)
-            waiting.extend(part.args)
-    return True
-
-
-def batch_norm(x: Node, scale: Node, shift: Node) -> Node:
-    """BatchNorm at inference: a fixed scale and shift per channel, entry by entry."""
-    return x * in_rows(scale, x) + in_rows(shift, x)
-
-
-# One-step alternatives of a node: Node -> iterator of nodes that have the same value.
-
-
-def _commute(op):
-    def swapped(node):
+def _commute(op: str) -> Alternatives:
+    def swapped(node: Node) -> Iterator[Node]:
         for k in range(len(node.args) - 1 if node.op == op else 0):
             before, (a, b), after = node.args[:k], node.args[k : k + 2], node.args[k + 2 :]
             yield replace(node, args=(*before, b, a, *after))
@@ -90,8 +65,8 @@ def _commute(op):
     return swapped
 
 
-def _reassociate(op):
-    def rotated(node):
+def _reassociate(op: str) -> Alternatives:
+    def rotated(node: Node) -> Iterator[Node]:
         if node.op != op or len(node.args) != 2:
             return
         left, right = node.args
@@ -105,7 +80,7 @@ def _reassociate(op):
     return rotated
 
 
-def _distribute(node):
+def _distribute(node: Node) -> Iterator[Node]:
     if node.op == kinds.PRODUCT and len(node.args) == 2:
         left, right = node.args
         if right.op == kinds.ADD:
@@ -114,7 +89,7 @@ def _distribute(node):
             yield replace(left, args=tuple(term * right for term in left.args))
 
 
-def _factor(node):
+def _factor(node: Node) -> Iterator[Node]:
     if node.op == kinds.ADD and all(x.op == kinds.PRODUCT for x in node.args):
         if any(len(x.args) != 2 for x in node.args):
             return
@@ -125,14 +100,14 @@ def _factor(node):
                 yield common * total if side == 0 else total * common
 
 
-def _distribute_linear(node):
+def _distribute_linear(node: Node) -> Iterator[Node]:
     if node.op == kinds.LINEAR and node.args[0].op == kinds.ADD:
         total, w, b = _parts(node)
         first, *rest = total.args
         yield replace(total, args=(_linear(first, w, b), *(_linear(x, w) for x in rest)))
 
 
-def fold_linear_at(node):
+def fold_linear_at(node: Node) -> Iterator[Node]:
     if node.op == kinds.LINEAR and node.args[0].op == kinds.LINEAR:
         (x, w1, b1), (_, w2, b2) = _parts(node.args[0]), _parts(node)
         yield replace(
@@ -140,14 +115,14 @@ def fold_linear_at(node):
         )
 
 
-def _split_linear(node):
+def _split_linear(node: Node) -> Iterator[Node]:
     if node.op == kinds.LINEAR and node.args[1].op == kinds.BILINEAR:
         x, w, b = _parts(node)
         if len(w.args) == 2:
             yield replace(node, args=_linear(_linear(x, w.args[0]), w.args[1], b).args)
 
 
-def fold_batch_norm_at(node):
+def fold_batch_norm_at(node: Node) -> Iterator[Node]:
     """(x W + b) s + t as x (W s) + (b s + t), the scale s acting on the columns of W."""
     if node.op != kinds.ADD or len(node.args) != 2 or node.args[0].op != kinds.PRODUCT:
         return
@@ -160,29 +135,29 @@ def fold_batch_norm_at(node):
         yield _linear(x, w * in_rows(scale, w), shift if b is None else b * scale + shift)
 
 
-def _computed(node):
+def _computed(node: Node) -> bool:
     return node.op not in (PARAMETER, CONSTANT)
 
 
-def _times_one(node):
+def _times_one(node: Node) -> Iterator[Node]:
     if _computed(node):
         yield node * constant("ones", node, name="1")
 
 
-def _plus_zero(node):
+def _plus_zero(node: Node) -> Iterator[Node]:
     if _computed(node):
         yield node + constant("zeros", node, name="0")
 
 
-def _insert_linear(node):
+def _insert_linear(node: Node) -> Iterator[Node]:
     if _computed(node):
         yield _linear(node, constant("identity", node, name="I"))
 
 
-def _hidden(out: str, back: str):
+def _hidden(out: str, back: str) -> Alternatives:
     """W1 A and B W2 for W1 and W2, with A B = I and at most a function per neuron in between."""
 
-    def widened(node):
+    def widened(node: Node) -> Iterator[Node]:
         if node.op != kinds.LINEAR:
             return
         between, w2, b2 = _parts(node)
@@ -199,10 +174,12 @@ def _hidden(out: str, back: str):
     return widened
 
 
-def _projections(change_query, change_key):
+def _projections(
+    change_query: Callable[[Node], Node], change_key: Callable[[Node], Node]
+) -> Alternatives:
     """Scores of two projections whose weights and biases are changed, each on its own side."""
 
-    def changed(node):
+    def changed(node: Node) -> Iterator[Node]:
         if node.op == kinds.SCORES and all(x.op == kinds.LINEAR for x in node.args):
             projections = (
                 replace(x, args=(x.args[0], *map(change, x.args[1:])))
@@ -213,15 +190,15 @@ def _projections(change_query, change_key):
     return changed
 
 
-def _scaled(factor):
+def _scaled(factor: object) -> Callable[[Node], Node]:
     return lambda weight: weight * constant("ones", weight, factor=factor, name=str(factor))
 
 
-def _reverse_channels(weight):
+def _reverse_channels(weight: Node) -> Node:
     return weight @ constant("reversal", weight)
 
 
-def _permute_heads(node):
+def _permute_heads(node: Node) -> Iterator[Node]:
     """The sum over heads of O_h W_h, in the opposite order."""
     if node.op == kinds.ADD and all(
         x.op == kinds.LINEAR and x.args[0].op == kinds.READOUT for x in node.args
@@ -229,13 +206,13 @@ def _permute_heads(node):
         yield replace(node, args=node.args[::-1])
 
 
-def _centre_layer_norm(node):
+def _centre_layer_norm(node: Node) -> Iterator[Node]:
     if node.op == kinds.LAYER_NORM:
         x, w, b = node.args
         yield replace(node, args=(_linear(x, constant("centring", x)), w, b))
 
 
-def _decompose_layer_norm(node):
+def _decompose_layer_norm(node: Node) -> Iterator[Node]:
     """Centre, divide by the root of the mean square plus norm-epsilon, scale and shift."""
     if node.op == kinds.LAYER_NORM:
         x, w, b = node.args
@@ -247,38 +224,39 @@ def _decompose_layer_norm(node):
         yield _linear(scaled, diagonal, b)
 
 
-def _decompose_gelu(node):
+def _decompose_gelu(node: Node) -> Iterator[Node]:
     if node.op == kinds.ACTIVATION and node.attributes["function"] == "gelu":
         yield node.args[0] * _activation("phi", node.args[0])
 
 
-def _decompose_softmax(node):
+def _decompose_softmax(node: Node) -> Iterator[Node]:
     """exp, the sum of every row, its reciprocal, and their product."""
     if node.op == kinds.SOFTMAX:
         e = _activation("exp", node.args[0])
         yield e * _activation("reciprocal", _linear(e, constant("square of ones", e)))
 
 
-def rescale_scores(root: Node, *, factor: object = 2) -> list[Node]:
+def rescale_scores(root: Node, *, factor: "int | sp.Expr" = 2) -> list[Node]:
     """Q times ``factor`` and K divided by it, by their projections; the scores stay."""
     inverse = Fraction(1, factor) if isinstance(factor, int) else 1 / factor
     return everywhere(_projections(_scaled(factor), _scaled(inverse)), root)
 
 
-def everywhere(alternatives: Callable[[Node], Iterator[Node]], root: Node) -> list[Node]:
+def everywhere(alternatives: Alternatives, root: Node) -> list[Node]:
     """Graphs with one node of ``root`` replaced by one of its ``alternatives``, in order."""
-    return [
-        rebuild(root, lambda n, old=old, new=new: new if n is old else n)
-        for old in topological(root)
-        for new in alternatives(old)
-    ]
+    return [exchanged(root, old, new) for old in topological(root) for new in alternatives(old)]
 
 
-def _step(alternatives):
+def exchanged(root: Node, old: Node, new: Node) -> Node:
+    """The graph with ``new`` in the place of one of its nodes."""
+    return rebuild(root, lambda node: new if node is old else node)
+
+
+def _step(alternatives: Alternatives) -> Rewrite:
     return lambda root: everywhere(alternatives, root)
 
 
-REWRITES: dict[str, Callable[[Node], list[Node]]] = {
+REWRITES: dict[str, Rewrite] = {
     "commute products": _step(_commute(kinds.PRODUCT)),
     "commute sums": _step(_commute(kinds.ADD)),
     "re-associate products": _step(_reassociate(kinds.PRODUCT)),

@@ -21,8 +21,9 @@ from axioms.algebra.decide import apart, generic
 from axioms.algebra.denotation import denoted, same_function, same_value
 from axioms.composites import UnassignedOperation
 from axioms.graph import INPUT, Node, leaf, parameter, rebuild, topological
+from axioms.invariance.channels import in_rows
 from axioms.invariance.points import moved, points, random_point
-from axioms.invariance.rewrites import REWRITES, in_rows, rescale_scores
+from axioms.invariance.rewrites import REWRITES, rescale_scores
 from axioms.invariance.rule_sets import RULE_SETS, RuleSet
 from axioms.invariance.templates import TEMPLATES, Template
 

@@ -8,7 +8,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.algebra.decide import generic
 from axioms.graph import TRANSPOSE, Node, leaf, parameter
-from axioms.invariance.rewrites import batch_norm
+from axioms.invariance.channels import batch_norm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,8 @@ from axioms.invariance.canonizers import (
     merge_attention,
     merge_products,
 )
-from axioms.invariance.rewrites import REWRITES, batch_norm, bracketings
+from axioms.invariance.channels import batch_norm
+from axioms.invariance.rewrites import REWRITES, bracketings
 
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True, nonzero=True)

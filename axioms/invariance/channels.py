@@ -1,0 +1,40 @@
+"""Scales and shifts per channel: rows that are part of the model, repeated for every token."""
+
+from dataclasses import replace
+
+from axioms import kinds
+from axioms.graph import CONSTANT, INPUT, Node, constant
+
+
+def in_rows(row: Node, like: Node) -> Node:
+    """A row repeated once per row of ``like``, as a channel's scale or shift is."""
+    return constant("column", like, name="1") @ row
+
+
+def repeated_row(node: Node) -> Node | None:
+    """The row that ``in_rows`` repeats; None for any other node, or if an input reaches the row."""
+    if node.op != kinds.BILINEAR or not is_fixed(node):
+        return None
+    column, *row = node.args
+    is_column = column.op == CONSTANT and column.attributes["fill"] == "column"
+    if not is_column or column.attributes["factor"] != 1:
+        return None
+    return row[0] if len(row) == 1 else replace(node, args=tuple(row))
+
+
+def is_fixed(node: Node) -> bool:
+    """Whether it is part of the model: no input reaches it, but for the shape of a constant."""
+    seen, waiting = set(), [node]
+    while waiting:
+        part = waiting.pop()
+        if part.op == INPUT:
+            return False
+        if part.op != CONSTANT and part not in seen:
+            seen.add(part)
+            waiting.extend(part.args)
+    return True
+
+
+def batch_norm(x: Node, scale: Node, shift: Node) -> Node:
+    """BatchNorm at inference: a fixed scale and shift per channel, entry by entry."""
+    return x * in_rows(scale, x) + in_rows(shift, x)
