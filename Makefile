@@ -42,7 +42,7 @@ FAST := symbolic_rules composites reference_dispatch reference_rules reference l
 	fast_matches_reference attribute evaluate_by_hand correlation data rows
 test-fast: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal \
-		axioms/theorems/test_attention.py $(FAST:%=tests/test_%.py) $(ARGS)
+		axioms/theorems/test_attention.py $(FAST:%=tests/*/test_%.py) $(ARGS)
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
@@ -60,7 +60,7 @@ baseline: $(SETUP)
 
 # Every small change of the rules must be noticed by a test; takes minutes.
 mutants: $(SETUP)
-	$(BIN)/python -m tests.mutation
+	$(BIN)/python -m tests.support.mutation
 
 clean:
 	rm -rf .venv results

@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 import torch
 
-from tests import cases, folders, program
+from tests.support import cases, folders, program
 
 # The same examples everywhere, however busy the machine is.
 STEADY = dict(deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
@@ -34,7 +34,7 @@ def embedded():
 
 @pytest.fixture(scope="session")
 def six_sentences(tmp_path_factory):
-    """Where rows are measured on the sentences of ``by_hand``, each once for all tests."""
+    """Where rows are measured on the sentences of ``one_by_one``, each once for all tests."""
     return tmp_path_factory.mktemp("six")
 
 

@@ -1,0 +1,295 @@
+"""`prove` reports what the theorem tests established, and nothing else."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from axioms.proofs.prove import ROOT, THEOREMS, numbered, prove
+from tests.support.theorems import FILES, claims
+
+HEAD = """
+import pytest
+import sympy as sp
+from axioms.algebra.decide import differ_at, identical
+from axioms.algebra.rules import equal_split
+
+R, X = sp.symbols("R x", positive=True)
+"""
+HOLDS = """
+@pytest.mark.theorem(2, "Half and half are all.", "proved")
+@pytest.mark.parametrize("n", [2, 3])
+def test_shares_add_up(n, record_property):
+    print("noise")
+    assert identical(sum(equal_split(n, R * X + R)), R * (X + 1))
+    record_property("method", f"by adding up {n}")
+"""
+REFUTES = """
+@pytest.mark.theorem(1, "A half is all.", "refuted")
+def test_half_is_not_all(record_property):
+    half, _ = equal_split(2, R)
+    assert differ_at(half, R, {R: 6})
+    record_property("witness", f"R = {6}: {3} of {6}")
+"""
+FAILS = """
+@pytest.mark.theorem(3, "Half is all.", "proved")
+@pytest.mark.parametrize("n", [1, 2])
+def test_half_is_all(n):
+    assert identical(equal_split(n, R)[0], R * n)
+"""
+PROVED = """
+@pytest.mark.theorem(4, "It holds.", "proved")
+def test_it_holds(record_property):
+    {}
+"""
+REFUTED = """
+@pytest.mark.theorem(5, "It holds.", "refuted")
+def test_it_does_not_hold(record_property):
+    {}
+"""
+
+
+@pytest.fixture
+def theorems(tmp_path):
+    def write(*tests, name="test_theorems.py"):
+        path = tmp_path / name
+        path.write_text(HEAD + "".join(tests))
+        return path
+
+    return write
+
+
+def test_a_theorem_is_one_row_with_what_its_test_recorded(theorems):
+    path = theorems(HOLDS, REFUTES)
+    first, second = prove(path)
+    assert (first.number, first.statement) == (1, "A half is all.")
+    assert (first.verdict, first.witness, first.error) == ("refuted", "R = 6: 3 of 6", "")
+    assert (second.number, second.verdict) == (2, "proved")
+    assert second.method == "by adding up 2; by adding up 3"
+    assert second.seconds > 0
+    assert second.test == f"{path.as_posix()}::test_shares_add_up"
+    assert (first.identities, first.points) == (0, "R = 6: 3 versus 6")
+    assert (second.identities, second.points) == (2, "")
+    assert first.ran == second.ran == "rules.equal_split"
+
+
+def test_statements_of_one_number_are_lettered_in_order_and_one_alone_is_not(theorems):
+    first = theorems(REFUTES, HOLDS.replace("2,", "3,", 1), FAILS, name="test_b.py")
+    second = theorems(HOLDS.replace("2,", "3,", 1), name="test_c.py")
+    found = prove(first, second)
+    assert [(v.label, v.number) for v in found] == [("1", 1), ("3a", 3), ("3b", 3), ("3c", 3)]
+    assert [Path(v.test.partition("::")[0]).name for v in found[1:]] == [
+        "test_b.py",
+        "test_b.py",
+        "test_c.py",
+    ]
+    one_by_one = numbered(v for path in (first, second) for v in prove(path))
+    assert [(v.label, v.test) for v in one_by_one] == [(v.label, v.test) for v in found]
+
+
+def test_after_z_come_two_letters(theorems):
+    (one,) = prove(theorems(REFUTES))
+    labels = [verdict.label for verdict in numbered([one] * 28)]
+    assert labels[:2] + labels[25:] == ["1a", "1b", "1z", "1aa", "1ab"]
+
+
+SUM = "assert identical(sum(equal_split(n, R * X + R)), R * (X + 1))"
+WRONG = {
+    "a failing assertion": (FAILS, "assert False"),
+    "an error": (HOLDS.replace(SUM, "1 / 0"), "ZeroDivisionError"),
+    "an error before the test": (
+        HOLDS.replace("(n, rec", "(n, missing, rec"),
+        "fixture 'missing' not found",
+    ),
+    "a skipped run": (HOLDS.replace(SUM, "pytest.skip()"), "skipped"),
+    "an expected failure": (
+        FAILS.replace("@pytest.mark.p", "@pytest.mark.xfail\n@pytest.mark.p", 1),
+        "skipped",
+    ),
+    "a proof of nothing": (PROVED.format("pass"), "no identity was decided"),
+    "a proof by one run of two": (
+        HOLDS.replace("    assert", "    if n == 2:\n        return\n    assert"),
+        "no identity was decided",
+    ),
+    "a proof that looks elsewhere": (
+        PROVED.format("assert equal_split(2, R)[0] == R / 2"),
+        "no identity was decided",
+    ),
+    "a proof that only differs": (
+        PROVED.format("equal_split(2, R); assert not identical(R, X)"),
+        "no identity was decided",
+    ),
+    "two equal constants": (
+        PROVED.format("equal_split(2, R); assert identical(0, 0)"),
+        "0 = 0: every identity is one of two constants",
+    ),
+    "one expression twice": (
+        PROVED.format("e = (R + X) / X; assert identical(e, e)"),
+        "nothing of the project ran",
+    ),
+    "one result twice": (
+        PROVED.format("half, _ = equal_split(2, R); assert identical(half * X, X * half)"),
+        "nothing that `identical` decides depends on what the project computes",
+    ),
+    "a proof beside a rule": (
+        PROVED.format("equal_split(2, R); assert identical((X + 1) ** 2, X**2 + 2 * X + 1)"),
+        "nothing that `identical` decides depends",
+    ),
+    "a proof beside another assertion of a rule": (
+        PROVED.format("assert equal_split(2, R)[0] == R / 2; assert identical(X + R, R + X)"),
+        "before the test asserts anything else",
+    ),
+    "a proof beside a False that is forgiven": (
+        PROVED.format(
+            "half, _ = equal_split(2, R); identical(half, R); assert identical(X + R, R + X)"
+        ),
+        "nothing that `identical` decides depends",
+    ),
+    "a proof about nothing here": (
+        PROVED.format("assert identical((X + 1) ** 2, X**2 + 2 * X + 1)"),
+        "nothing of the project ran",
+    ),
+    "a witness in words": (
+        REFUTED.format('record_property("witness", "trust me")'),
+        "no witness was decided",
+    ),
+    "words beside a witness": (
+        REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"'),
+        "witness 'trust me' names no two values that differ; they are R = 6: 3 versus 6",
+    ),
+    "a witness of two constants": (
+        REFUTED.format("equal_split(2, R); assert differ_at(1, 2, {})"),
+        "1 versus 2 are two constants",
+    ),
+    "a witness where both agree": (
+        REFUTED.format("half, _ = equal_split(2, R); differ_at(half, X, {R: 4, X: 2})"),
+        "both sides are 2 at R = 4, x = 2: that refutes nothing",
+    ),
+    "a witness that is excluded": (
+        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half, R, {R: -2})"),
+        "R = -2: what is assumed of R rules this out",
+    ),
+    "a witness that is not exact": (
+        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half, R, {R: 0.5})"),
+        "R = 0.5: a point is made of exact rationals",
+    ),
+    "a witness where a rule is undefined": (
+        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half / X, R, {R: 2, X: 0})"),
+        "x = 0: what is assumed of x rules this out",
+    ),
+    "a witness that leaves a symbol open": (
+        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(half, X, {R: 2})"),
+        "free: ['x']",
+    ),
+    "a witness beside a rule": (
+        REFUTED.format("half, _ = equal_split(2, R); assert differ_at(X, X + 1, {X: 1})"),
+        "nothing that `differ_at` decides depends",
+    ),
+    "a witness about nothing here": (
+        REFUTED.format("assert differ_at(X, X + 1, {X: 1})"),
+        "nothing of the project ran",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_fails_is_not_established(name, theorems):
+    test, reason = WRONG[name]
+    (verdict,) = prove(theorems(test))
+    assert verdict.verdict == "not established"
+    assert reason in verdict.error
+
+
+def test_pytest_alone_refuses_the_same(tmp_path):
+    (tmp_path / "conftest.py").write_text((THEOREMS.parent / "conftest.py").read_text())
+    for n, (test, _) in enumerate(WRONG.values()):
+        (tmp_path / f"test_{n}.py").write_text(HEAD + test)
+    (tmp_path / "test_right.py").write_text(HEAD + HOLDS + REFUTES)
+    options = ["-c", os.devnull, "--import-mode=importlib", "-pno:cacheprovider", "-q", "--tb=no"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    failed = set(re.findall(r"^(?:FAILED|ERROR) .*?(test_\w+)\.py", done.stdout, re.MULTILINE))
+    wrong = {f"test_{n}" for n, (_, reason) in enumerate(WRONG.values()) if reason != "skipped"}
+    assert failed == wrong
+
+
+UNREADABLE = {
+    "a file that cannot be imported": ("import no_such_module\n", RuntimeError, "no_such_module"),
+    "a file without theorems": ("def test_nothing():\n    pass\n", RuntimeError, "no theorem"),
+    "an unknown verdict": (REFUTES.replace('"refuted"', '"true"'), ValueError, "'true'"),
+    "a marker without verdict": (REFUTES.replace(', "refuted"', ""), ValueError, "verdict"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_is_no_theorem_is_an_error(name, theorems):
+    text, error, message = UNREADABLE[name]
+    with pytest.raises(error, match=message):
+        prove(theorems(text))
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match="nowhere"):
+        prove(tmp_path / "test_nowhere.py")
+
+
+def test_a_second_run_sees_the_file_as_it_is_then(theorems):
+    assert [v.verdict for v in prove(theorems(REFUTES))] == ["refuted"]
+    assert [v.verdict for v in prove(theorems(FAILS))] == ["not established"]
+    assert [v.verdict for v in prove(theorems(REFUTES))] == ["refuted"]
+
+
+def test_nothing_is_printed_written_or_taken_from_the_surroundings(
+    theorems, tmp_path, monkeypatch, capfd
+):
+    path = theorems(HOLDS)
+    (tmp_path / "conftest.py").write_text("raise RuntimeError\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    monkeypatch.chdir(tmp_path)
+    files, environment = sorted(tmp_path.rglob("*")), dict(os.environ)
+    modules = set(sys.modules)
+    assert [v.verdict for v in prove(path)] == ["proved"]
+    assert sorted(tmp_path.rglob("*")) == files
+    assert os.environ == environment
+    assert set(sys.modules) == modules
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_theorem_of_the_package_is_established_and_listed_in_its_file(path):
+    """This is where `make test` runs the theorems, each once."""
+    found = prove(path)
+    assert [v.error for v in found if v.verdict == "not established"] == []
+    assert all(v.witness and v.points for v in found if v.verdict == "refuted")
+    assert all(v.method and v.identities for v in found if v.verdict == "proved")
+    assert all(v.ran for v in found)
+    source = path.read_text()
+    assert len(found) == source.count("\ndef test_")
+    listed = source.split('"""')[1]
+    assert all(f"  {v.number}  " in listed for v in found)
+    if found[0].number == 1:
+        assert found[0].witness.startswith("x = (2, 3, 4): 6/6/12 versus 12/6/6")
+
+
+def test_every_statement_of_the_package_has_a_number_and_is_made_once():
+    found = [claim for path in FILES for claim in claims(path)]
+    assert {number for number, *_ in found} >= {1, 2, 3, 6, 7, 8, 10, 20, 23}
+    assert max(Counter(statement for _, statement, _ in found).values()) == 1
+    assert not [
+        statement for _, statement, _ in found if statement.startswith(("Some ", "At some"))
+    ]
+
+
+def test_the_first_proof_a_reader_meets_is_that_of_figure_1():
+    names = [line for line in FILES[0].read_text().splitlines() if line.startswith("def test_")]
+    assert "6_6_12_and_12_6_6" in names[0]

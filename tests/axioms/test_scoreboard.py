@@ -1,0 +1,154 @@
+"""The scoreboard says what is computed, proves only what holds, and its documents agree with it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra import rules
+from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out
+from axioms.algebra.propagate import evaluate
+from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.invariance.markdown import as_markdown, witnesses
+from axioms.invariance.points import points
+from axioms.invariance.rewrites import REWRITES
+from axioms.invariance.rule_sets import RULE_SETS, RuleSet, absolute_split, z_plus
+from axioms.invariance.scoreboard import (
+    FINITE,
+    LIMIT,
+    NOT_APPLICABLE,
+    ON_TEMPLATES,
+    PROVED,
+    REFUTED,
+    Cell,
+    decide,
+    differ,
+    scoreboard,
+)
+from axioms.invariance.templates import TEMPLATES
+
+ROOT = Path(__file__).resolve().parents[2]
+BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
+
+
+def block(path, name):
+    """What stands between the markers of a generated part."""
+    return path.read_text().split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0].strip()
+
+
+def test_the_document_is_what_is_computed():
+    cells = scoreboard()
+    assert block(ROOT / "docs" / "SCOREBOARD.md", "scoreboard") == as_markdown(cells)
+    assert block(ROOT / "docs" / "SCOREBOARD.md", "witnesses") == witnesses(cells)
+
+
+KNOWN = [  # each a theorem of axioms/theorems, or a consequence of one
+    ("AttnLRP", "re-associate products", LIMIT, REFUTED),
+    ("AttnLRP", "re-associate sums", LIMIT, PROVED),
+    ("AttnLRP", "re-associate sums", FINITE, REFUTED),
+    ("AttnLRP", "factorize attention", LIMIT, REFUTED),
+    ("AttnLRP", "distribute products", LIMIT, PROVED),
+    ("AttnLRP, canonized", "distribute products", LIMIT, REFUTED),
+    ("AttnLRP, canonized", "re-associate products", FINITE, ON_TEMPLATES),
+    ("AttnLRP, abs split", "re-associate sums", LIMIT, REFUTED),
+    ("plain epsilon", "commute products", LIMIT, NOT_APPLICABLE),
+    ("leave-one-out", "factorize attention", LIMIT, PROVED),
+]
+
+
+@pytest.mark.parametrize(("name", "rewrite", "eps", "expected"), KNOWN)
+def test_known_verdicts_are_found(name, rewrite, eps, expected):
+    cell = decide(BY_NAME[name], rewrite, eps)
+    assert cell.verdict == expected
+    assert bool(cell.witness) == (expected == REFUTED)
+
+
+def first_takes_all(node, xs, r, options):
+    return [r, *(sp.zeros(*x.shape) for x in xs[1:])]
+
+
+def weighted_by_square(node, xs, r, options):
+    squares = [x.multiply_elementwise(x) for x in xs]
+    return rules.add(squares, r, eps=0)
+
+
+WRONG = {  # a rule that no rewrite of this name leaves alone
+    "the first operand takes all": ("commute sums", kinds.ADD, first_takes_all),
+    "the first factor takes all": ("commute products", kinds.PRODUCT, first_takes_all),
+    "a sum splits by squares": ("re-associate sums", kinds.ADD, weighted_by_square),
+    "a layer passes on half": (
+        "insert identity layer",
+        kinds.LINEAR,
+        lambda node, xs, r, options: (rules.epsilon(*xs[:2], r, eps=0)[0] / 2,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_rule_that_is_not_invariant_is_refuted_with_a_witness(name):
+    rewrite, kind, message = WRONG[name]
+    cell = decide(RuleSet(name=name, composite=ATTNLRP, instead={kind: message}), rewrite, LIMIT)
+    assert cell.verdict == REFUTED
+    assert "gives" in cell.witness
+
+
+POLYNOMIAL = (
+    "re-associate products",
+    "distribute products",
+    "factorize attention",
+    "fold linear",
+    "rescale Q and K",
+)
+
+
+@pytest.mark.parametrize("rewrite", POLYNOMIAL)
+def test_functionals_of_the_function_agree_when_they_are_computed(rewrite):
+    """What the last three columns infer from the equality of functions, computed outright."""
+    template = TEMPLATES[rewrite][0]
+    point = next(points(template.least_shapes()))
+    point = {x: value.applyfunc(lambda v: v + 1) for x, value in point.items()}
+    inputs = {x: sp.Symbol(x) for x in ("x", "y", "a", "b", "c", "q", "k", "v") if x in point}
+    symbols = {x: sp.Matrix(*point[x].shape, [s] * len(point[x])) for x, s in inputs.items()}
+    at = {s: point[x][0] for x, s in inputs.items()}
+    found = []
+    for graph in (template.root, *REWRITES[rewrite](template.root)):
+        f = sp.Add(*evaluate(graph, {**point, **symbols})[graph])
+        found.append((leave_one_out(f, at), integrated_gradients(f, at)))
+        gradient = RuleSet(name="gradient", composite=GRADIENT_X_INPUT)
+        found[-1] += (gradient.explain(graph, point, eps=0),)
+    assert all(other == found[0] for other in found[1:])
+
+
+def test_the_symbolic_splits_are_the_rules_at_numbers():
+    x, y, r = sp.Matrix([[1, -2]]), sp.Matrix([[-3, -1]]), sp.Matrix([[5, 7]])
+    w, b, eps = sp.Matrix([[1, 2], [-1, 3]]), sp.Matrix([[2, 1]]), sp.Rational(1, 4)
+    split = absolute_split(None, [x, y], r, {"eps": eps})
+    assert tuple(split) == tuple(rules.add_by_size([x, y], r, eps=eps))
+    assert z_plus(None, [x, w, b], r, {"eps": eps}) == rules.z_plus(x, w, r, eps=eps, bias=b)
+
+
+def test_points_come_smallest_first_and_have_no_zeros():
+    found = points({"x": (1, 2)})
+    first = [tuple(next(found)["x"]) for _ in range(5)]
+    assert first == [(1, 1), (1, 2), (2, 1), (-1, 1), (1, -1)]
+
+
+def test_a_table_shows_both_regimes_where_they_differ():
+    cell = Cell(rule_set="m", rewrite="r", eps=LIMIT, verdict=PROVED)
+    other = replace(cell, eps=FINITE, verdict=REFUTED, witness="x = 1")
+    assert as_markdown((cell, other)).endswith("| r | ✓ / ✗ |")
+    assert as_markdown((cell, replace(other, verdict=PROVED))).endswith("| r | ✓ |")
+    assert witnesses((cell, other)) == "### R\n\n- m, finite epsilon: x = 1."
+
+
+def test_only_a_certain_digit_tells_numbers_apart():
+    shares = [sp.exp(k) / sum(sp.exp(j) for j in (1, 2, 3)) for k in (1, 2, 3)]
+    zero = sum(shares) - 1  # which SymPy does not see
+    for noise in (1 / zero, zero / (zero**2 + zero)):
+        assert not differ([noise], [sp.Integer(7)])
+    assert not differ([zero], [sp.Integer(0)])
+    assert differ([zero], [sp.Integer(7)])
+    assert differ([shares[0]], [shares[0] + sp.E / 10**40])
+    assert differ([sp.Rational(1, 3)], [sp.Rational(1, 3) + sp.Rational(1, 10**40)])

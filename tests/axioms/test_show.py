@@ -1,0 +1,246 @@
+"""`lrp-axioms prove --show` prints a theorem that a reader, or LaTeX, can take in."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from matplotlib.mathtext import MathTextParser
+
+from axioms.derivations.operations import OPERATIONS, of_theorem
+from axioms.derivations.roots import ROOTS
+from axioms.proofs.formulas import ATOMS, TOKEN
+from axioms.proofs.prove import Verdict
+from axioms.proofs.show import SPECIAL, Page, escaped, latex, page, text, typeset
+from tests.support.theorems import FILES, claims
+
+COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {
+    "textbackslash", "textasciicircum", "textasciitilde", "ldots",
+}  # fmt: skip
+TRICKY = Verdict(
+    number=3,
+    statement=r"a_1 & b^2 are 50% of {x} \ $y$ #1, |z| < ε → ½ ≥ 漢, as eps -> 0",
+    verdict="refuted",
+    witness="x = {1: 2}_" + "long" * 40,
+    method="",
+    identities=2,
+    points="x_1 = 1/2: 3 versus -4",
+    ran="rules.add_by_size, propagate.propagate",
+    seconds=0.1,
+    test="axioms/theorems/test_x.py::test_of_a_name_that_is_too_long_for_one_line_" + "a" * 60,
+    error="",
+    label="3a",
+)
+
+
+def as_page(number, *verdicts):
+    return Page(label=str(number), verdicts=verdicts, derivations=of_theorem(number))
+
+
+NUMBERS = sorted({n for _, numbers in (OPERATIONS | ROOTS).values() for n in numbers})
+
+
+@pytest.fixture(scope="module")
+def ten():
+    return page("10")
+
+
+@pytest.fixture
+def verdicts():
+    """Every statement of the package, read from the files and not run."""
+    return [
+        replace(TRICKY, number=number, statement=statement, verdict=verdict)
+        for path in FILES
+        for number, statement, verdict in claims(path)
+    ]
+
+
+def check_latex(source):
+    """Raises AssertionError unless the fragment is ASCII and balanced, and its formulas parse."""
+    assert source.isascii()
+    for formula in re.findall(r"\\\[(.*?)\\\]|\$(.*?)(?<!\\)\$", re.sub(r"\\\$", "", source)):
+        MathTextParser("path").parse(f"${''.join(formula).strip()}$")
+    prose = re.sub(r"\\\[.*?\\\]|(?<!\\)\$.*?(?<!\\)\$", "", source)
+    commands = re.findall(r"\\([a-zA-Z]+)", prose)
+    assert set(commands) <= COMMANDS
+    assert commands.count("begin") == commands.count("end")
+    bare = re.sub(r"\\([a-zA-Z]+|[{}$&#%_])", "", prose)
+    assert not re.search(r"[\\$&#%_^~<>|]", bare)
+    depth = 0
+    for brace in re.findall(r"[{}]", bare):
+        depth += 1 if brace == "{" else -1
+        assert depth >= 0
+    assert depth == 0
+
+
+def test_a_theorem_is_shown_with_its_statements_derivation_and_evidence(ten):
+    shown = text(ten)
+    flat = " ".join(shown.split())
+    assert len(ten.verdicts) >= 6
+    for verdict in ten.verdicts:
+        assert f"{verdict.label} [{verdict.verdict}] {verdict.statement}" in flat
+        evidence = (verdict.method, verdict.witness, verdict.points, verdict.ran)
+        assert all(" ".join(part.split()) in flat for part in evidence)
+    assert "R_z00 = (R00*e01*z00 - R01*e00*z00)/(e00 + e01)" in shown
+    assert 'Derivation of the rule "taylor" (softmax)' in shown
+    assert f"Decided: {ten.verdicts[0].identities} identities over symbols Ran: rules." in flat
+
+
+def test_only_the_statements_of_that_number_are_shown(ten):
+    assert {verdict.number for verdict in ten.verdicts} == {10}
+    assert [verdict.error for verdict in ten.verdicts] == [""] * len(ten.verdicts)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_no_line_is_longer_than_80_columns(number):
+    shown = text(as_page(number, TRICKY))
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("Derivation of") >= 1
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_latex_of_every_derivation_is_well_formed(number):
+    source = latex(as_page(number, TRICKY))
+    check_latex(source)
+    assert source.count(r"\item") == 5 * source.count("Derivation of")
+
+
+def test_the_latex_of_a_theorem_is_well_formed(ten):
+    check_latex(latex(ten))
+
+
+def test_every_text_that_latex_reads_otherwise_is_escaped():
+    for special in SPECIAL:
+        check_latex(escaped(f"a{special}b"))
+        assert escaped(special) != special
+    assert escaped("漢") == r"\texttt{U+6F22}"
+
+
+BROKEN = {
+    "a bare underscore": "a_1",
+    "a bare percent sign": "50% of it",
+    "an open brace": r"\emph{x",
+    "a closing brace": "x}",
+    "an unknown command": r"\unknown{x}",
+    "an open list": r"\begin{enumerate} \item x",
+    "a letter that LaTeX does not know": "ε",
+    "a formula with an open group": r"\[ \frac{1}{2 \]",
+    "a formula with an unknown command": r"\[ \nosuchthing \]",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_latex_is_rejected(name):
+    with pytest.raises((AssertionError, ValueError)):
+        check_latex(BROKEN[name])
+
+
+UNKNOWN = {
+    "999": "no theorem 999; the numbers are 1-28 and 40-53",
+    "22z": "no statement 22z; those of theorem 22 are 22a, 22b",
+    "10 b": "'10 b' is no theorem; pass a number, such as 10, or 10b of it",
+    "": "'' is no theorem",
+    "-1": "'-1' is no theorem",
+}
+
+
+@pytest.mark.parametrize("label", UNKNOWN)
+def test_an_unknown_theorem_is_refused_with_what_there_is(label):
+    with pytest.raises(ValueError, match=re.escape(UNKNOWN[label])):
+        page(label)
+
+
+def test_one_statement_is_shown_alone(ten):
+    shown = page("10b")
+    assert [verdict.statement for verdict in shown.verdicts] == [ten.verdicts[1].statement]
+    assert text(shown).startswith("Theorem 10b\n\n10b [")
+    assert "Derivation" not in text(shown)
+    assert r"\paragraph{Theorem 10b, " in latex(shown)
+
+
+@pytest.mark.parametrize(
+    ("plain", "printed"),
+    [
+        ("x1 x2", r"$x_{1}\,x_{2}$"),
+        ("R/2 as epsilon -> 0", r"$R/2$ as $\varepsilon \to 0$"),
+        ("all eps >= 1/4", r"all $\varepsilon \geq 1/4$"),
+        ("R_out = LOO_i", r"$R_{out}=\mathrm{LOO}_{i}$"),
+        ("the alpha-beta rule", r"the $\alpha$-$\beta$ rule"),
+        ("f(x) = 2^d, K^-T", r"$f(x)=2^{d}$, $K^{-T}$"),
+        ("R_j (z_j - b_j)/(z_j + eps)", r"$R_{j}\,(z_{j}-b_{j})/(z_{j}+\varepsilon)$"),
+        ("c (R - mean R), |a", r"$c\,(R-\mathrm{mean}\,R)$, $|$a"),
+        ("-0.5 of 2 26/5, e**2", r"$-0.5$ of 2 $26/5$, $e^{2}$"),
+        ("x = (2, 3): 6/6, or (a = 1, or b)", "$x=(2,3)$: $6/6$, or ($a=1$, or b)"),
+        ("of one sign, K and a - of 2", "of one sign, K and a - of 2"),
+        ("a_name_of_code steps2 2x2", r"a\_name\_of\_code steps2 2x2"),
+    ],
+)
+def test_formulas_are_found_whole_and_words_are_left_alone(plain, printed):
+    assert typeset(plain) == printed
+    check_latex(printed)
+
+
+def test_every_formula_of_the_table_occurs_in_a_theorem(verdicts):
+    words = {word for verdict in verdicts for word in TOKEN.findall(verdict.statement)}
+    used = [pattern for pattern in ATOMS if any(re.fullmatch(pattern, x) for x in words)]
+    assert used == list(ATOMS)
+
+
+def test_every_formula_of_a_theorem_is_well_formed(verdicts):
+    for verdict in verdicts:
+        check_latex(typeset(verdict.statement))
+
+
+# The whole of it, through LaTeX
+
+
+def document(*fragments):
+    body = "\n\n".join(fragments)
+    return f"\\documentclass{{article}}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+
+
+def compile_latex(source, folder):
+    """Raises AssertionError with LaTeX's own words unless pdflatex finds no error."""
+    (folder / "page.tex").write_text(source, encoding="ascii")
+    command = ["pdflatex", "-interaction=nonstopmode", "-no-shell-escape", "page.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
+    errors = [line for line in done.stdout.splitlines() if line.startswith("!")]
+    assert (done.returncode, errors) == (0, [])
+    assert (folder / "page.pdf").read_bytes().startswith(b"%PDF")
+
+
+needs_pdflatex = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed"
+)
+
+
+@needs_pdflatex
+def test_all_theorems_compile_as_one_document(verdicts, tmp_path):
+    numbers = sorted({verdict.number for verdict in verdicts})
+    pages = [as_page(n, *(v for v in verdicts if v.number == n)) for n in numbers]
+    compile_latex(document(*map(latex, pages), latex(as_page(3, TRICKY))), tmp_path)
+
+
+@needs_pdflatex
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a bare underscore",
+        "a closing brace",
+        "an unknown command",
+        "an open list",
+        "a formula with an open group",
+        "a formula with an unknown command",
+    ],
+)
+def test_latex_itself_rejects_what_is_broken(name, tmp_path):
+    with pytest.raises(AssertionError):
+        compile_latex(document(BROKEN[name]), tmp_path)
+
+
+def test_a_statement_that_was_not_established_shows_why():
+    failed = replace(TRICKY, verdict="not established", error="assert 1 == 2")
+    shown = text(as_page(3, failed))
+    assert "[not established]" in shown
+    assert "Error: assert 1 == 2" in shown

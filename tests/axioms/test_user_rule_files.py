@@ -1,0 +1,255 @@
+"""A file of a user's own rules gives verdicts, or an error that names the line."""
+
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from axioms.invariance.scoreboard import PROVED, REFUTED
+from axioms.own_rules.formula import check_one_formula
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.report import text
+from axioms.own_rules.rules import RuleError, load
+from axioms.own_rules.verdicts import IN_LIMIT, judge, judge_claims
+from benchmarks.cli import app
+from benchmarks.commands.judging import judged
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "my_rules.py"
+HEAD = (  # one line
+    "from axioms.own_rules import rule; from random import randint; "
+    "import sympy; from sympy import Max, Piecewise, Symbol, sign as signum; "
+    "alpha, count = Symbol('alpha'), iter(range(1, 10**6))\n"
+)
+PRODUCT = '@rule("product")\ndef mine(x, y, z, R, eps):\n    return '
+BAD = {
+    "an unknown kind": ('@rule("conv")\ndef f(x):\n    return x\n', ":2: ", "the kinds are"),
+    "other arguments": (
+        '@rule("product")\ndef f(x, y):\n    return x, y\n',
+        ":2: f(x, y)",
+        "write def f(x, y, z, R, eps)",
+    ),
+    "one message too few": (PRODUCT + "(R,)", ":2: mine returned 1 messages", "return 2 messages"),
+    "no tuple": (PRODUCT + "R / 2", ":2: mine returned R/2", "return 2 messages"),
+    "nothing": (PRODUCT + "None", ":2: mine returned None", "return 2 messages"),
+    "a text": (PRODUCT + "'R', R", ":2: mine returned 'R'", "an expression or a number"),
+    "a relation": (PRODUCT + "x > y, R", ":2: mine returned", "an expression or a number"),
+    "an object": (PRODUCT + "object(), R", ":2: mine returned", "an expression or a number"),
+    "a nested list": (PRODUCT + "[R], R", ":2: mine returned [R]", "an expression or a number"),
+    "a float": (PRODUCT + "0.5 * R, R / 2", ":2: mine returned 0.5*R", "write Rational(1, 2)"),
+    "a root": (PRODUCT + "x ** (R / R / 2), R", ":2: mine returned", "no rational function"),
+    "an error": (PRODUCT + "1 / 0, R", ":4: mine raised ZeroDivisionError", "mend the line"),
+    "a name of SymPy": (PRODUCT + "Rational(1, 2) * R, R", ":4: ", "`from sympy import Rational`"),
+    "a name of ours": (PRODUCT + "sign(x) * R, R", ":4: ", "`from axioms.own_rules import sign`"),
+    "a name of nobody": (PRODUCT + "Rr, R", ":4: ", "rule and sign are in axioms.own_rules"),
+    "a name outside rules": ("half = Rational(1, 2)\n", ":2: NameError", "`from sympy import"),
+    "another TypeError": (PRODUCT + "R + [], R", ":4: mine raised TypeError", "mend the line"),
+    "a branch": (PRODUCT + "(R, 0) if x > 0 else (0, R)", ":4: mine raised TypeError", "sign(x)"),
+    **{
+        f"a comparison, {what}": (PRODUCT + f"(R, R) if {what} else (0, R)", ":4: ", step)
+        for what, step in {
+            "z == 0": "truth value of z == 0; the operands are symbols, so branch by sign(x)",
+            "x != 77": "truth value of x != 77",
+            "77 in [x]": "truth value of x == 77",
+            "x": "truth value of x;",
+            "{77: 1}.get(x)": "truth value of x as a key",
+            "eps == 0": "truth value of epsilon == 0",
+            "(x - 77).is_zero": "truth value of (x - 77).is_zero",
+            "x.equals(77)": "truth value of (x).equals",
+            "x.is_positive": "truth value of (x).is_positive",
+            "x.is_Symbol": "truth value of (x).is_Symbol",
+            "x.is_number and x > 10**6": "truth value of (x).is_number",
+            "eps.is_number and eps > 1": "truth value of (epsilon).is_number",
+            "max(x, 0) == x": "truth value",
+            "str(x) == '77'": "truth value of x as text",
+            "f'{x}' == '77'": "truth value of x as text",
+            "x.name != 'x'": "truth value of (x).name",
+            "x.free_symbols": "truth value of (x).free_symbols",
+            "sympy.ask(sympy.Q.zero(x - 77))": "truth value of Q.zero of x - 77",
+            "(x > 10**6) == True": "truth value of x > 1000000",
+        }.items()
+    },
+    **{
+        f"another formula, {what}": (PRODUCT + what, ":2: mine returns", "one formula")
+        for what in (
+            "(R, R) if isinstance(x, type(eps)) else (0, R)",
+            "(R * next(count), 0)",
+            "(R * randint(1, 10**9), 0)",
+            "(R * Max(x, 0) / Max(x, 0), 0)",
+            "(R * signum(x) ** 2, 0)",
+        )
+    },
+    "cases": (
+        PRODUCT + "Piecewise((R, x > 0), (0, True)), 0",
+        ":2: mine returned Piecewise",
+        "no rational function",
+    ),
+    "a maximum of nothing": (
+        '@rule("linear")\ndef f(x, w, b, z, R, eps):\n'
+        "    up = [Max(p * q, 0) for p, q in zip(x, w)]\n"
+        "    return [u * R / sum(up) if sum(up) != 0 else 0 for u in up]",
+        ":5: f raised",
+        "truth value of Max(0, w0*x0) != 0",
+    ),
+    "a symbol of its own": (PRODUCT + "alpha * R, R", ":2: mine returned R*alpha", "a number for"),
+    "a complex number": (PRODUCT + "1j * R, R", ":2: mine returned", "relevance is real"),
+    "a complex root": (
+        PRODUCT + "R * (-R / R) ** (R / R / 3), R",
+        ":2: mine returned",
+        "relevance is real",
+    ),
+    "nothing defined": (PRODUCT + "R / 0, R", ":2: mine returns", "which is undefined"),
+    "a rule without end": (PRODUCT + "mine(x, y, z, R, eps)", ":4: mine raised Rec", "mend the"),
+    "an exit": ("import sys\nsys.exit(0)\n", ":3: SystemExit: 0", "by itself"),
+    "an exit in a rule": (PRODUCT + "exit(0)", ":4: mine raised SystemExit", "mend the line"),
+    "0/0 everywhere, in other words for symbols": (
+        PRODUCT + "R * (z - x * y) / (z - x * y), 0",
+        ":2: mine returns [nan",
+        "one formula",
+    ),
+    "0/0 everywhere": (
+        '@rule("softmax")\ndef f(z, a, R, eps):\n'
+        "    return [r * (sum(a) - 1) / (sum(a) ** 2 - 1) for r in R]",
+        ":2: f returns [nan, nan, nan]",
+        "every point tried; look for a divisor that is always 0",
+    ),
+    "groups for a sum": (
+        '@rule("bilinear")\ndef f(a, v, o, R, eps):\n    return [R, R, R]\n',
+        ":2: f returned 3 messages",
+        "return 2 groups of messages, one per factor",
+    ),
+    "a wrong group": (
+        '@rule("bilinear")\ndef f(a, v, o, R, eps):\n    return [R], v\n',
+        ":2: f returned 1 messages",
+        "return 2 messages",
+    ),
+    "no rule": ("x = 1\n", "holds no rule", "from axioms.own_rules import rule"),
+    "a typing error": ("def f(:\n", ":2: ", "mend the line"),
+    "an import that fails": ("\nimport no_such_module\n", ":3: ModuleNotFoundError", "by itself"),
+}
+
+
+def judge_all(path):
+    rules = load(path)
+    for own in rules:
+        check_one_formula(own)
+    return {own.name: judge_claims(own, rule_set(own)) for own in rules}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_malformed_rule_is_an_error_with_its_line_and_the_next_step(name, tmp_path):
+    source, place, step = BAD[name]
+    path = tmp_path / "rules_of_mine.py"
+    path.write_text(HEAD + source)
+    with pytest.raises(RuleError) as error:
+        judge_all(path)
+    assert str(error.value).startswith(str(path))
+    assert place in str(error.value)
+    assert step in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["sympy.mine.py", "axioms.mine.py"])
+def test_no_name_of_a_file_lets_it_compare_symbols(name, tmp_path):
+    path = tmp_path / name
+    path.write_text(HEAD + PRODUCT + "(R, R) if z == 77 else (0, R)")
+    with pytest.raises(RuleError, match="truth value of z == 77"):
+        judge_all(path)
+
+
+def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
+    """Of the example's first rule alone: its linear rule is with_bias, which is judged above."""
+    path = tmp_path / "first_rule.py"
+    path.write_text(EXAMPLE.read_text().split('@rule("add")')[0])
+    result = CliRunner().invoke(app, ["prove", str(path), "--full"])
+    assert result.exit_code == 0
+    (own,) = load(path)
+    found = judge(own)
+    assert text(own, found) in result.output
+    assert "[refuted] the same if you re-associate products" in result.output
+    short = " ".join(CliRunner().invoke(app, ["prove", str(path)]).output.split())
+    assert f"{[x.verdict for x in found].count(REFUTED)} refuted" in short
+    assert "refuted: the same if you re-associate products; the same if you fold" in short
+
+
+def test_the_rules_of_the_example_conserve_but_for_what_they_say():
+    verdicts = {name: found[0].verdict for name, found in judge_all(EXAMPLE).items()}
+    assert verdicts == {
+        "half_each": PROVED,
+        "by_magnitude": PROVED,
+        "epsilon": REFUTED,
+        "one_third": IN_LIMIT,
+    }
+
+
+def test_an_exit_in_the_file_is_a_message_and_status_2(tmp_path):
+    path = tmp_path / "exits.py"
+    path.write_text("import sys\nsys.exit(0)\n")
+    result = CliRunner().invoke(app, ["prove", str(path)])
+    assert result.exit_code == 2
+    assert "exits.py:2:SystemExit:0" in "".join(result.stderr.split())
+
+
+ENDLESS = "sum(iter(int, 1))"  # a loop in C, which no signal interrupts
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [(f"{ENDLESS}\n", "endless.py: "), (PRODUCT + f"{ENDLESS}, R\n", "endless.py:2: mine: ")],
+)
+def test_a_file_or_a_rule_without_end_is_ended_with_a_message(source, place, tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text(HEAD + source)
+    result = CliRunner().invoke(app, ["prove", str(path), "--limit", "5"])
+    assert result.exit_code == 2
+    assert f"{place}no verdict after 5 seconds; look for a loop without end" in result.stderr
+    assert not active_children()
+
+
+@pytest.mark.parametrize(
+    "returned", ["R * 2**20000, R", "R * reduce(lambda z, _: 1 / (1 + z * x), range(400), z), R"]
+)
+def test_what_is_too_large_to_judge_is_an_error_with_the_rule(returned, tmp_path):
+    path = tmp_path / "large.py"
+    path.write_text(f"from functools import reduce\n{HEAD}{PRODUCT}{returned}\n")
+    with pytest.raises(RuleError, match=r"large\.py:3: mine: .*returns too much to judge"):
+        list(judged(path, 60))
+
+
+@pytest.mark.parametrize(
+    "start", [b"\xef\xbb\xbf", "# coding: latin-1\nname = 'é'\n".encode("latin-1")]
+)
+def test_a_file_is_read_in_its_own_encoding(start, tmp_path):
+    path = tmp_path / "encoded.py"
+    path.write_bytes(start + (HEAD + PRODUCT + "R / 2, R / 2").encode())
+    assert [own.name for own in load(path)] == ["mine"]
+
+
+def test_a_file_that_ends_its_process_is_an_error(tmp_path):
+    path = tmp_path / "exits.py"
+    path.write_text("import os\nos._exit(0)\n")
+    with pytest.raises(RuleError, match=r"exits\.py: ended the process"):
+        list(judged(path, 60))
+
+
+def test_rules_are_told_one_after_the_other_and_an_error_comes_in_its_turn(tmp_path):
+    path = tmp_path / "two.py"
+    path.write_text(HEAD + PRODUCT + "R / 2, R / 2\n" + BAD["a text"][0].replace("mine", "other"))
+    verdicts = judged(path, 60)
+    assert next(verdicts).startswith('mine, a rule for "product"')
+    with pytest.raises(RuleError, match="other returned 'R'"):
+        next(verdicts)
+
+
+def test_the_help_says_that_the_file_is_executed():
+    shown = CliRunner().invoke(app, ["prove", "--help"]).output
+    assert "itisexecuted" in "".join(filter(str.isalnum, shown))  # however it is wrapped
+
+
+def test_the_command_shows_one_theorem_as_text_and_as_latex():
+    shown = CliRunner().invoke(app, ["prove", "--show", "10"])
+    assert shown.exit_code == 0
+    assert shown.output.startswith("Theorem 10\n")
+    source = CliRunner().invoke(app, ["prove", "--show", "10", "--latex"])
+    assert source.exit_code == 0
+    assert source.output.startswith(r"\paragraph{Theorem 10")
+    assert r"\frac{" in source.output

@@ -1,0 +1,407 @@
+"""A user's own rules get the verdicts that are known for them."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, CP_LRP, Composite
+from axioms.invariance import scoreboard
+from axioms.invariance.rule_sets import RuleSet, absolute_split, z_plus
+from axioms.invariance.scoreboard import NEAR_0, PROVED, REFUTED, STABILISERS
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.rules import ARGUMENTS, load, rule, sign
+from axioms.own_rules.verdicts import (
+    IN_LIMIT,
+    TRIED,
+    UNDECIDED,
+    decide,
+    judge,
+    judge_claims,
+    rewrites_of,
+)
+
+
+@cache
+def judged(own):
+    return judge(own)
+
+
+def claimed(own):
+    """What is found of the operation alone, without the rewrites."""
+    return judge_claims(own, rule_set(own))
+
+
+def at(own, claim):
+    return next(finding for finding in judged(own) if claim in finding.claim)
+
+
+@rule("linear")
+def without_bias(x, w, b, z, R, eps):
+    u = z - b
+    return [xi * wi * R / (u + eps * sign(u)) for xi, wi in zip(x, w, strict=True)]
+
+
+@rule("linear")
+def unstabilised(x, w, b, z, R, eps):
+    return [xi * wi * R / z for xi, wi in zip(x, w, strict=True)]
+
+
+@rule("softmax")
+def eq5(z, a, R, eps):
+    return [zi * (r - ai * sum(R)) for zi, ai, r in zip(z, a, R, strict=True)]
+
+
+@rule("softmax")
+def passed_on(z, a, R, eps):
+    return R
+
+
+@rule("bilinear")
+def eq3(a, v, o, R, eps):
+    each = [x * y * R / (2 * o + eps * sign(o)) for x, y in zip(a, v, strict=True)]
+    return each, each
+
+
+@rule("activation")
+def identity(x, y, slope, R, eps):
+    return R
+
+
+@rule("activation")
+def gradient(x, y, slope, R, eps):
+    return x * slope * R / y
+
+
+@rule("add")
+def shares(x, y, z, R, eps):
+    part = R / (z + eps * sign(z))
+    return x * part, y * part
+
+
+@rule("product")
+def halves(x, y, z, R, eps):
+    return R / 2, R / 2
+
+
+@rule("linear")
+def with_bias(x, w, b, z, R, eps):
+    return [xi * wi * R / (z + eps * sign(z)) for xi, wi in zip(x, w, strict=True)]
+
+
+@rule("scores")
+def nothing(q, k, z, R, eps):
+    return [0] * len(q), [0] * len(k)
+
+
+@rule("softmax")
+def none(z, a, R, eps):
+    return [0] * len(z)
+
+
+@rule("readout")
+def value_only(a, v, o, R, eps):
+    share = R / (o + eps * sign(o))
+    return [0] * len(a), [x * y * share for x, y in zip(a, v, strict=True)]
+
+
+@rule("add")
+def by_size(x, y, z, R, eps):
+    share = R / (abs(x) + abs(y) + eps)
+    return abs(x) * share, abs(y) * share
+
+
+@rule("linear")
+def positive(x, w, b, z, R, eps):
+    up = [sp.Max(xi * wi, 0) for xi, wi in zip(x, w, strict=True)]
+    return [part * R / (sum(up) + sp.Max(b, 0) + eps) for part in up]
+
+
+def with_rule(kind, name):
+    return RuleSet(name=name, composite=Composite(name, {**ATTNLRP.rules, kind: name}))
+
+
+ATTN = RuleSet(name="AttnLRP", composite=ATTNLRP)
+SAME_AS = {  # what the project states in its own words, and the scoreboard decides
+    halves: ATTN,
+    shares: ATTN,
+    with_bias: ATTN,
+    eq3: ATTN,
+    rule("scores")(eq3.function): ATTN,
+    rule("readout")(eq3.function): ATTN,
+    eq5: ATTN,
+    identity: ATTN,
+    nothing: with_rule(kinds.SCORES, CP_LRP.rules[kinds.SCORES]),
+    none: with_rule(kinds.SOFTMAX, CP_LRP.rules[kinds.SOFTMAX]),
+    value_only: with_rule(kinds.READOUT, CP_LRP.rules[kinds.READOUT]),
+    without_bias: with_rule(kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS),
+    by_size: RuleSet(name="abs", composite=ATTNLRP, instead={kinds.ADD: absolute_split}),
+    positive: RuleSet(name="z+", composite=ATTNLRP, instead={kinds.LINEAR: z_plus}),
+}
+
+
+def test_the_known_rules_cover_every_kind():
+    assert {own.kind for own in SAME_AS} == set(ARGUMENTS)
+    assert {own.kind for own, known in SAME_AS.items() if known is ATTN} == set(ARGUMENTS)
+
+
+@cache
+def known_cell(own, name, eps):
+    """AttnLRP's cells are shared by the rules that restate it."""
+    same = next(other for other, known in SAME_AS.items() if known is SAME_AS[own])
+    if same is not own:
+        return known_cell(same, name, eps)
+    return scoreboard.decide(SAME_AS[own], name, eps, points_tried=TRIED)
+
+
+# Templates of several linear layers, which take most of the time: one rule for these is enough.
+WIDE = ("duplicate neuron", "permute neurons", "rescale Q and K", "permute channels of Q and K")
+
+
+@pytest.mark.parametrize("own", SAME_AS, ids=lambda own: f"{own.kind}: {own.name}")
+def test_a_rule_of_the_project_gets_the_verdicts_and_witnesses_of_the_scoreboard(own):
+    stated = rule_set(own)
+    names = rewrites_of(tuple(stated.instead))
+    assert names
+    for name in names:
+        if own in (without_bias, positive) and name in WIDE:
+            continue
+        for eps in STABILISERS:
+            cell, known = decide(stated, name, eps), known_cell(own, name, eps)
+            if known.verdict == scoreboard.OPEN:  # signs split into cases prove more
+                assert cell.verdict in (PROVED, scoreboard.OPEN), (name, eps)
+            else:
+                assert cell.verdict == known.verdict, (name, eps)
+                # In the limit a formula has values at points where the rule itself says 0/0.
+                both = eps == scoreboard.LIMIT and cell.witness and known.witness
+                assert both or cell.witness == known.witness, (name, eps)
+
+
+def test_only_rewrites_in_which_a_kind_carries_relevance_concern_it():
+    assert rewrites_of((kinds.BILINEAR,)) == ["factorize attention"]
+    assert rewrites_of((kinds.SOFTMAX,)) == ["decompose softmax"]
+    assert "commute sums" not in rewrites_of((kinds.PRODUCT,))
+
+
+@rule("product")
+def clamped_above(x, y, z, R, eps):
+    return R / 2, R * sp.Max(eps, 1) / 2
+
+
+@rule("product")
+def by_names(x, y, z, R, eps):
+    """Even for the symbols of rewrites, and at the small numbers that are tried."""
+    gap = 0 if str(x).startswith(("a", "b")) else sp.Max(x - 10**6, 0)
+    return R / 2 + gap, R / 2 - gap
+
+
+@rule("product")
+def undefined(x, y, z, R, eps):
+    return R * (z - x * y) / (z - x * y), 0
+
+
+@rule("softmax")
+def hidden_zero(z, a, R, eps):
+    """0/0 everywhere, because the attention a row pays adds up to 1."""
+    gap = sum(a) - 1
+    return [r * gap / (gap**2 + gap) for r in R]
+
+
+@rule("product")
+def above_a_threshold(x, y, z, R, eps):
+    """Keeps all relevance at every eps tried, and half of it in the limit."""
+    half = R * (3 + sign(eps - sp.Rational(1, 10**31))) / 8
+    return half, half
+
+
+KNOWN = {  # claims that no rewrite of the scoreboard makes
+    without_bias: [IN_LIMIT, PROVED, PROVED],
+    unstabilised: [REFUTED, PROVED, PROVED],
+    eq5: [REFUTED, PROVED, PROVED, REFUTED],
+    passed_on: [PROVED, PROVED, PROVED, PROVED],
+    eq3: [IN_LIMIT, PROVED, PROVED, PROVED],
+    identity: [PROVED, PROVED],
+    gradient: [REFUTED, PROVED],
+    shares: [IN_LIMIT, PROVED],
+    clamped_above: [IN_LIMIT, PROVED, PROVED],  # not for eps > 1
+    undefined: [UNDECIDED] * 3,  # 0/0 everywhere
+    hidden_zero: [UNDECIDED] * 4,  # and no witness is rounding noise
+    above_a_threshold: [REFUTED, PROVED, PROVED],
+}
+
+
+@pytest.mark.parametrize("own", KNOWN, ids=lambda own: own.name)
+def test_known_rules_get_their_known_claims(own):
+    found = claimed(own)
+    assert [finding.verdict for finding in found] == KNOWN[own]
+
+
+def test_what_absorbs_relevance_is_named():
+    def conserves(own):
+        return claimed(own)[0].detail
+
+    assert conserves(without_bias).startswith("the stabiliser absorbs R*eps")
+    assert conserves(unstabilised).startswith("the bias absorbs R*b/(")
+    assert conserves(shares).startswith("the stabiliser absorbs R*eps")
+    lost = conserves(eq5)
+    assert "is lost" in lost
+    assert lost.endswith("eps -> 0, z = 1, R = 1: 0 versus 1")
+
+
+def test_the_smallest_witness_is_found():
+    own, *_ = load(Path(__file__).parents[2] / "docs" / "my_rules.py")
+    assert at(own, "re-associate products").detail == (
+        "eps -> 0, a = 1, b = 1, c = 1: `(a·b)·c` gives a 1/4, b 1/4, c 1/2; "
+        "`a·(b·c)` gives a 1/2, b 1/4, c 1/4"
+    )
+
+
+def test_every_claim_is_refuted_for_some_rule():
+    """Uneven, unsymmetric and unscaled rules: no claim holds for all of them."""
+
+    def weighted(*values):
+        return [(n + 1) * value**2 for n, value in enumerate(values)]
+
+    def product(a, v, o, R, eps):
+        return weighted(*[x * R for x in a]), weighted(*v)
+
+    uneven = {
+        kinds.PRODUCT: lambda x, y, z, R, eps: weighted(x * R, y),
+        kinds.ADD: lambda x, y, z, R, eps: weighted(x * R, y),
+        kinds.LINEAR: lambda x, w, b, z, R, eps: weighted(*[xi * R + b + w[0] for xi in x]),
+        **dict.fromkeys((kinds.BILINEAR, kinds.SCORES, kinds.READOUT), product),
+        kinds.SOFTMAX: lambda z, a, R, eps: weighted(*[x + r for x, r in zip(z, R, strict=True)]),
+        kinds.ACTIVATION: lambda x, y, slope, R, eps: x**2 * R + slope * y,
+    }
+    assert set(uneven) == set(ARGUMENTS)
+    for kind, function in uneven.items():
+        found = claimed(rule(kind)(function))
+        assert {finding.verdict for finding in found} == {REFUTED}, found
+
+
+def test_what_is_neither_proved_nor_refuted_is_undecided():
+    @rule("product")
+    def only_at_small_integers(x, y, z, R, eps):
+        gap = sp.prod([x - k for k in range(-9, 10)])
+        return R / 2, R / 2 + gap
+
+    assert claimed(only_at_small_integers)[0].verdict == UNDECIDED
+
+
+def test_signs_are_split_into_cases():
+    @rule("add")
+    def by_magnitude_of_either(x, y, z, R, eps):
+        return R * sign(x) ** 2, sp.sign(y) * abs(y) * R - y * R
+
+    assert claimed(by_magnitude_of_either)[0].verdict == PROVED
+    x, y = sp.symbols("x y", real=True)
+    assert sign(2 * x) == sign(x)
+    assert sign(-x) != sign(x)
+    assert sign(x * y) == sign(y * x)
+    assert [sign(value) for value in (0, -3, sp.Rational(1, 2))] == [1, -1, 1]
+
+
+def test_signs_in_the_limit_are_those_of_every_small_enough_eps():
+    tiny, e = sp.Rational(1, 10**31), sp.E
+    one = e / (e + e**2) + e**2 / (e + e**2)
+    negative = (NEAR_0 - tiny, NEAR_0**2 - NEAR_0, abs(NEAR_0 - tiny) - tiny, e - 3 + NEAR_0)
+    positive = (tiny - NEAR_0, sp.Max(NEAR_0, tiny) - NEAR_0, 1 / NEAR_0 - 10**31, one - 1)
+    assert [sign(value) for value in (*negative, one - 1 - NEAR_0)] == [-1] * 5
+    assert [sign(value) for value in positive] == [1] * 4
+    assert sign(sp.sqrt(NEAR_0) - 1) is sp.nan
+
+
+def test_a_rule_without_a_limit_is_refuted_at_finite_eps():
+    @rule("product")
+    def no_limit(x, y, z, R, eps):
+        return R / eps, R / 2
+
+    finding = claimed(no_limit)[0]
+    assert finding.verdict == REFUTED
+    assert "eps = 1/4" in finding.detail
+
+
+def test_maxima_are_decided():
+    @rule("add")
+    def positive_part(x, y, z, R, eps):
+        up = sp.Max(x, 0)
+        return R * up / (up + abs(y)), R * abs(y) / (up + abs(y))
+
+    assert claimed(positive_part)[0].verdict == PROVED
+    assert decide(rule_set(positive_part), "commute sums", scoreboard.LIMIT).verdict == REFUTED
+
+
+@rule("linear")
+def alpha_beta(x, w, b, z, R, eps):
+    parts = [*(xi * wi for xi, wi in zip(x, w, strict=True)), b]
+    up, down = ([sp.Max(s * part, 0) for part in parts] for s in (1, -1))
+    above, below = (R / (sum(side) + eps) for side in (up, down))
+    return [2 * u * above - d * below for u, d in zip(up[:-1], down[:-1], strict=True)]
+
+
+@rule("linear")
+def gamma(x, w, b, z, R, eps):
+    parts = [c + sp.Max(c, 0) / 4 for c in (*(p * q for p, q in zip(x, w, strict=True)), b)]
+    total = sum(parts)
+    return [c * R / (total + eps * sign(total)) for c in parts[:-1]]
+
+
+@rule("linear")
+def positive_weights(x, w, b, z, R, eps):
+    up = [sp.Max(xi * wi, 0) for xi, wi in zip(x, w, strict=True)]
+    return [part * R / (sum(up) + eps) for part in up]
+
+
+@rule("linear")
+def alpha_beta_less_bias(x, w, b, z, R, eps):
+    c = [xi * wi for xi, wi in zip(x, w, strict=True)]
+    up, down = ([sp.Max(s * part, 0) for part in c] for s in (1, -1))
+    above, below = (R / (sum(side) + eps) for side in (up, down))
+    return [2 * u * above - d * below for u, d in zip(up, down, strict=True)]
+
+
+@rule("linear")
+def above_a_hundred(x, w, b, z, R, eps):
+    up = [sp.Max(xi * wi + 100, 0) for xi, wi in zip(x, w, strict=True)]
+    return [part * R / (sum(up) + eps) for part in up]
+
+
+@rule("linear")
+def w_square(x, w, b, z, R, eps):
+    return [wi**2 * R / sum(v**2 for v in w) for wi in w]
+
+
+@pytest.mark.parametrize(
+    ("own", "claim", "verdict", "witness"),
+    [
+        # no positive part, or no part of one sign: an open set where eps = 0 is 0/0
+        (positive_weights, 0, REFUTED, "eps -> 0, b = 1, R = 1, x = -1, w = 1: 0 versus 1"),
+        (alpha_beta_less_bias, 0, REFUTED, "eps -> 0, b = 1, R = 1, x = 1, w = 1: 2 versus 1"),
+        (above_a_hundred, 0, REFUTED, "undecided as eps -> 0"),
+    ],
+)
+def test_what_fails_on_an_open_set_is_refuted(own, claim, verdict, witness):
+    finding = claimed(own)[claim]
+    assert finding.verdict == verdict
+    assert witness in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("own", "rewrite", "eps", "verdict"),
+    [
+        (alpha_beta, "distribute linear", scoreboard.LIMIT, REFUTED),
+        (alpha_beta, "fold batch norm", scoreboard.LIMIT, REFUTED),
+        (alpha_beta, "permute neurons", scoreboard.FINITE, PROVED),
+        (w_square, "duplicate neuron", scoreboard.LIMIT, REFUTED),
+        # alpha R on one positive input, of which eps = 0 only says 2 - 0/0
+        (alpha_beta, "insert identity layer", scoreboard.LIMIT, REFUTED),
+        (alpha_beta, "insert identity layer", scoreboard.FINITE, REFUTED),
+        (gamma, "fold linear", scoreboard.LIMIT, REFUTED),
+        (gamma, "permute neurons", scoreboard.LIMIT, PROVED),
+        (by_names, "commute products", scoreboard.FINITE, scoreboard.OPEN),
+    ],
+)
+def test_rules_of_several_fractions_get_a_verdict(own, rewrite, eps, verdict):
+    assert decide(rule_set(own), rewrite, eps).verdict == verdict

@@ -1,0 +1,208 @@
+"""``lrp-axioms attribute``: every text of a file as rows of Parquet, on any engine, resumable."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tokenizers
+import torch
+import transformers
+
+from benchmarks.experiments import text
+from benchmarks.experiments.rows import Row
+from benchmarks.running import engines
+from benchmarks.sources import data, models
+from numeric import attribute
+from tests.support import cases
+
+TEXTS = ["a fine film", "not bad , but far too long to be any good", "dull"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "reviews.txt"
+    path.write_text("\n".join(TEXTS) + "\n", "utf-8")
+    return path
+
+
+def rows(folder):
+    parts = sorted(folder.glob("part-*.parquet"))
+    return pa.concat_tables(map(pq.read_table, parts)).to_pylist()
+
+
+def test_every_text_is_explained_by_every_method(run, file, tmp_path):
+    folder = tmp_path / "found"
+    code, out, err = run(
+        "attribute", file, "--method", "loo", "--method", "cp-lrp", "--output", folder
+    )
+    assert (code, err) == (0, "")
+    assert f"3 texts, loo, cp-lrp: wrote {folder}/part-*.parquet" in out
+    assert out.endswith(
+        f'read them with\ndatasets.load_dataset("parquet", data_files="{folder}/part-*.parquet")\n'
+    )
+    found = {(row["method"], row["example"]): row for row in rows(folder)}
+    assert set(found) == {(m, n) for m in ("loo", "cp-lrp") for n in range(3)}
+    classifier = models.load()
+    for (method, n), row in found.items():
+        inputs = classifier.tokenizer([TEXTS[n]], return_tensors="pt")
+        alone = attribute(classifier.model, inputs, method)
+        assert row["text"] == TEXTS[n]
+        assert row["token"] == classifier.tokenizer.convert_ids_to_tokens(
+            inputs.input_ids[0].tolist()
+        )
+        assert row["target"] == alone.target.item()
+        found_here = torch.tensor(row["relevance"])
+        torch.testing.assert_close(found_here, alone.relevance[0], rtol=0, atol=1e-5)
+        assert row["logit"] == pytest.approx(sum(row["relevance"]) + row["residual"], abs=1e-4)
+
+
+QUOTED = ['" a fine, fine film', "dull"]
+FORMATS = {
+    "csv": 'stars,review\n3,""" a fine, fine film"\n1,dull\n',
+    "tsv": 'stars\treview\n3\t" a fine, fine film\n1\tdull\n',
+    "jsonl": '{"stars": 3, "review": "\\" a fine, fine film"}\n{"stars": 1, "review": "dull"}\n',
+    "parquet": None,
+}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_files_of_columns_are_read(run, suffix, tmp_path):
+    path = tmp_path / f"reviews.{suffix}"
+    if FORMATS[suffix]:
+        path.write_text(FORMATS[suffix], "utf-8")
+    else:
+        pq.write_table(pa.table({"stars": [3, 1], "review": QUOTED}), path)
+    code, _, err = run("attribute", path, "--column", "review", "--output", tmp_path / "found")
+    assert (code, err) == (0, "")
+    by_example = {row["example"]: row["text"] for row in rows(tmp_path / "found")}
+    assert by_example == dict(enumerate(QUOTED))
+
+
+def test_a_stopped_run_goes_on_and_another_file_is_not_mixed_in(run, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "SHARD", (1, 4096))
+    folder = tmp_path / "found"
+    assert run("attribute", file, "--output", folder)[0] == 0
+    whole = rows(folder)
+    (folder / "part-00001.parquet").unlink()
+    code, _, err = run("attribute", file, "--output", folder)
+    assert code == 0
+    assert "found resumed: 2 of 3 parts were there" in err
+    assert rows(folder) == whole
+    file.write_text("another text\n", "utf-8")
+    code, _, err = run("attribute", file, "--output", folder)
+    assert code == 2
+    assert "holds results of another configuration" in err
+    assert json.loads((folder / "record.json").read_text())["record"]["dataset"] == "reviews.txt"
+
+
+def test_a_text_that_is_cut_is_said(run, file, tmp_path):
+    file.write_text("word " * 1000, "utf-8")
+    out = run("attribute", file, "--output", tmp_path / "found")[1]
+    assert "1 texts fill all" in out
+    assert "has been cut" in out
+
+
+WORDS = ("<s>", "<pad>", *" ".join(TEXTS).split(), "?")
+
+
+def tokenizer(*, first="<s>", pad="<pad>", side="right"):
+    """One token per word, behind ``first``."""
+    rules = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: n for n, word in enumerate(dict.fromkeys(WORDS))}, "?")
+    )
+    rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    rules.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{first} $A", special_tokens=[(first, 0)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=rules,
+        unk_token="?",
+        bos_token=first,
+        pad_token=pad,
+        padding_side=side,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def saved(folder, family, *, pad=1, **options):
+    """A random model of a family and its tokenizer, as a folder."""
+    cases.family(family, pad_token_id=pad)[0].float().save_pretrained(folder)
+    tokenizer(pad="<pad>" if pad else None, **options).save_pretrained(folder)
+    return folder
+
+
+FOUR = (*TEXTS, "a good film")  # the last as long as the first
+
+
+def assert_each_is_as_alone(found, classifier):
+    assert sorted(row["example"] for row in found) == list(range(len(FOUR)))
+    for row in found:
+        inputs = classifier.tokenizer([FOUR[row["example"]]], return_tensors="pt")
+        alone = attribute(classifier.model, inputs)
+        want = [alone.relevance[0].tolist(), alone.logit.item(), alone.target.item()]
+        assert row["relevance"] == pytest.approx(want[0], rel=1e-4, abs=1e-5)
+        assert [row["logit"], row["target"]] == pytest.approx(want[1:], rel=1e-4, abs=1e-5)
+        assert row["content"] == [False] + [True] * len(FOUR[row["example"]].split())
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("pad", [1, None], ids=["pads", "cannot pad"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_decoder_explains_each_text_as_if_alone(run, file, tmp_path, family, pad, side):
+    folder = saved(tmp_path / "model", family, pad=pad, side=side)
+    file.write_text("\n".join(FOUR), "utf-8")
+    code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
+    assert code == 0, err
+    assert_each_is_as_alone(rows(tmp_path / "found"), models.load(str(folder)))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, side):
+    """LLaMA, whose answer does not depend on padding; of its own shards none has any."""
+    classifier = models.load(str(saved(tmp_path / "model", "llama", side=side)))
+    row = Row(
+        name="all", table="attribute", dataset="texts", model="llama", curves=False,
+        variants={"attnlrp": {"method": "attnlrp"}},
+    )  # fmt: skip
+    columns = text.explained(row, classifier, data.unlabelled("texts", FOUR), range(4))
+    found = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+    assert_each_is_as_alone(found, classifier)
+
+
+def test_texts_of_one_length_share_a_shard_of_a_decoder_that_pads(tmp_path):
+    texts = data.unlabelled("texts", ["a b c", "a", "b", "b c d", "a b c d", "c", "d"])
+    for pad, want in (
+        (1, [[1, 2, 5], [6], [0, 3], [4]]),
+        (None, [[1], [2], [5], [6], [0], [3], [4]]),
+    ):
+        classifier = models.load(str(saved(tmp_path / str(pad), "gpt2", pad=pad)))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text, "SHARD", (3, 4096))
+            assert text.shards(classifier, texts) == want
+
+
+def test_a_long_text_is_cut_where_a_model_that_counts_from_its_padding_ends(run, file, tmp_path):
+    folder = saved(tmp_path / "model", "roberta")
+    file.write_text("film " * 50, "utf-8")
+    code, out, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
+    assert code == 0, err
+    assert "1 texts fill all 18 positions" in out  # of 20, two stand for padding
+    assert [row["tokens"] for row in rows(tmp_path / "found")] == [18]
+
+
+def test_the_limit_of_other_models_is_what_their_config_says(tmp_path):
+    for family in ("bert", "llama", "gpt2"):
+        classifier = models.load(str(saved(tmp_path / family, family)))
+        limit = text.settings(classifier, data.unlabelled("texts", TEXTS))["tokens_at_most"]
+        assert limit == 20
+
+
+def test_a_device_of_no_kind_is_refused_on_a_cluster_too(monkeypatch):
+    two_cpus = SimpleNamespace(is_initialized=lambda: True, cluster_resources=lambda: {"CPU": 2})
+    monkeypatch.setitem(sys.modules, "ray", two_cpus)
+    with pytest.raises(ValueError, match="device 'foo': this cluster has 0 GPUs"):
+        engines.on_ray(device="foo")
+    assert engines.on_ray(device="cpu").device == "cpu"

@@ -1,0 +1,55 @@
+"""`lrp-axioms audit` writes what the auditor shows; what a user can mend is one message."""
+
+import json
+
+import pytest
+
+from numeric.auditing.rounding import signed
+from tests.auditing.test_audit_presentation import check_causes, check_layers, flat
+from tests.support import cases, program
+
+
+def test_the_command_writes_the_three_forms_of_one_audit(run, tmp_path):
+    html = tmp_path / "a.html"
+    text = "<script>alert(1)</script> & fine \x1b[31m \x9b2J \u202e"
+    code, out, err = run("audit", "embedded", text, "--worst", 3, "--json")
+    assert (code, err) == (0, "")
+    facts = json.loads(out)
+    code, out, err = run("audit", "embedded", text, "--html", html, "--worst", 3, "--full")
+    assert (code, err) == (0, "")
+    assert facts["input"] == text
+    assert facts["forward_error"] < 1e-4
+    assert len(facts["worst"]) == 3
+    assert program.obeyed(out) == ""
+    assert "fine �[31m �2J �" in out
+    check_causes(out)
+    check_layers(out)
+    shown = program.Page(html)
+    assert shown.tags.count("script") == 1
+    assert signed(facts["residual"]) in out
+    assert signed(facts["residual"]) in shown.words
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory):
+    from transformers import ViTImageProcessorPil
+
+    folder = tmp_path_factory.mktemp("vit")
+    cases.family("vit", num_channels=3)[0].save_pretrained(folder)
+    ViTImageProcessorPil(size={"height": 6, "width": 6}).save_pretrained(folder)
+    return folder
+
+
+def test_an_image_model_takes_a_pattern_or_a_file(run, vit, tmp_path):
+    from PIL import Image
+
+    code, out, _ = run("audit", vit)
+    assert code == 0
+    assert "a small fixed pattern of this program" in " ".join(out.split())
+    assert "[CLS] 0,0 0,1 0,2 1,0" in out
+    Image.new("L", (9, 7), 200).save(tmp_path / "grey.png")
+    code, out, _ = run("audit", vit, "--image", tmp_path / "grey.png", "--full")
+    assert code == 0
+    assert "grey.png" in flat(out)  # however long the path is
+    assert "…" not in out
+    check_layers(out)

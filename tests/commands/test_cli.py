@@ -1,0 +1,139 @@
+"""The command line: what it prints and writes, and one message for what a user can mend."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import cli
+from benchmarks.sources import models
+from numeric.attribution import METHODS
+from tests.support import program
+
+SCRIPT = Path(sys.executable).with_name("lrp-axioms")
+
+
+# explain
+
+
+def numbers(out):
+    """The table of tokens: [(token, relevance)]."""
+    return re.findall(r"^(\S+) +([+-]\d\.\d{4}) *$", out, flags=re.MULTILINE)
+
+
+def test_explain_prints_every_token_with_numbers_that_add_up(run):
+    code, out, err = run("explain", "embedded", "A fine film.", "--method", "cp-lrp")
+    assert (code, err) == (0, "")
+    assert out.startswith("cp-lrp: why 'positive'?\n[CLS] a fine film . [SEP]\n")
+    assert [token for token, _ in numbers(out)] == ["[CLS]", "a", "fine", "film", ".", "[SEP]"]
+    flat = " ".join(out.split())
+    logit, total, residual = map(
+        float,
+        re.search(r"Logit (\S+) = relevance of the tokens (\S+) \+ residual (\S+) ", flat).groups(),
+    )
+    assert logit == pytest.approx(total + residual, abs=2e-4)
+    assert total == pytest.approx(sum(float(value) for _, value in numbers(out)), abs=1e-3)
+
+
+def test_explain_a_chosen_class_and_leave_one_out(run):
+    first = run("explain", "embedded", "a fine film", "--method", "loo", "--target", "0")[1]
+    second = run("explain", "embedded", "a fine film", "--method", "loo", "--target", "1")[1]
+    assert "loo: why 'negative'?" in first
+    assert "loo: why 'positive'?" in second
+    assert float(dict(numbers(second))["fine"]) > 0 > float(dict(numbers(first))["fine"])
+
+
+def test_rollout_is_not_called_a_share_of_the_logit(run):
+    out = run("explain", "embedded", "a fine film", "--method", "attention-rollout")[1]
+    assert sum(float(value) for _, value in numbers(out)) == pytest.approx(1, abs=1e-3)
+    assert "not logits" in out
+    assert "residual" not in out
+
+
+NASTY = "<script>alert(1)</script> [bold]fine[/bold] & [/] 映画 🎬 \\"
+
+
+def test_markup_in_a_text_is_shown_and_not_obeyed(run, tmp_path):
+    page = tmp_path / "page.html"
+    code, out, err = run("explain", "embedded", NASTY, "--html", page)
+    assert code == 0
+    assert "read as [UNK]: '映', '画', '🎬'; `lrp-axioms vocabulary embedded` prints" in err
+    assert "< script > alert ( 1 ) < / script > [ bold ] fine [ / bold ] & [ / ]" in out
+    html = program.Page(page)
+    assert "script" not in html.tags
+    assert "<script" not in page.read_text(encoding="utf-8")
+    assert html.loads == []
+    assert html.words.count("script") == 4  # twice in the sentence, twice in the table
+
+
+def test_wide_letters_survive_in_terminal_and_page(run, tmp_path, monkeypatch):
+    """The embedded vocabulary has no such letters; this one spells its pieces with them."""
+    loaded, odd = models.load(), ["映画", "🎬", "[bold]", "<b>"]
+    monkeypatch.setattr(loaded.tokenizer, "convert_ids_to_tokens", lambda _: [*odd, ".", "."])
+    monkeypatch.setattr(models, "load", lambda *_, **__: loaded)
+    page = tmp_path / "page.html"
+    code, out, _ = run("explain", "embedded", "a fine film .", "--html", page)
+    assert code == 0
+    for token in odd:
+        assert token in [shown for shown, _ in numbers(out)]
+        assert program.Page(page).words.count(token) == 2
+    assert "b" not in program.Page(page).tags
+
+
+def test_help_names_every_method(run):
+    flat = "".join(run("explain", "--help")[1].split())
+    assert all(method in flat for method in METHODS)
+
+
+# Refusals
+
+SENTENCE = ("explain", "embedded", "a fine film")
+
+
+@pytest.mark.parametrize("error", [KeyError("rows"), TypeError("our mistake"), IndexError("3")])
+def test_a_mistake_of_the_program_keeps_its_traceback(monkeypatch, error):
+    def broken(*_, **__):
+        raise error
+
+    monkeypatch.setattr(models, "load", broken)
+    monkeypatch.setattr(sys, "argv", ["lrp-axioms", *SENTENCE])
+    with pytest.raises(type(error)):
+        cli.main()
+
+
+# prove
+
+
+def test_prove_prints_statements_and_fails_when_one_is_not_established(run, small):
+    code, out, err = run("prove")
+    assert (code, err) == (0, "")
+    assert "One [b]is[/b] two." in out
+    assert out.index("refuted") < out.index("proved")  # in order of number
+    assert "1 and 2" in out
+    assert "Of 2 statements about LRP rules: 1 proved, 1 refuted." in out
+    (small / "test_more.py").write_text(program.HEAD + program.FAILS)
+    code, out, err = run("prove")
+    assert code == 1
+    assert "not established" in out
+    assert "assert 2 == 3" in err
+
+
+def test_the_installed_program_runs_from_another_directory(tmp_path):
+    done = subprocess.run(
+        [SCRIPT, *SENTENCE], cwd=tmp_path, env=os.environ, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "attnlrp: why 'positive'?" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_installed_program_keeps_other_libraries_quiet_about_a_long_text(tmp_path):
+    done = subprocess.run(
+        [SCRIPT, "explain", "embedded", "film " * 600], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: text of 602 tokens")
+    assert done.stderr.count("\n") == 1

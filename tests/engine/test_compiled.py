@@ -1,0 +1,276 @@
+"""Compiled LRP is attribute's, and leaves the model as it was."""
+
+import collections
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import axioms
+import numeric
+from axioms.composites import ATTNLRP
+from numeric import attribute
+from numeric.fast import propagation
+from tests.support import cases, traces
+
+# The compiler itself makes an instance of each autograd.Function that it traces.
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
+FAMILIES = [
+    ("distilbert", "attnlrp"),
+    ("gpt2", "attnlrp"),
+    ("gpt2", "cp-lrp"),
+    ("llama", "attnlrp"),
+]
+OURS = [Path(package.__file__).parent for package in (axioms, numeric)]
+WALKS = {
+    getattr(torch.nn.Module, name).__code__
+    for name in ("named_modules", "modules", "named_children", "children", "named_parameters")
+}
+AT_WORK = {path.name for path in Path(propagation.__file__).parent.glob("*.py")} - {"scope.py"}
+EAGER = "aot_eager"  # needs no C++ compiler
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    yield
+    torch._dynamo.reset()
+
+
+def one_layer():
+    """Most of the time is the compiler's, and grows with the layers."""
+    return cases.tiny_bert(num_hidden_layers=1)
+
+
+def assert_same(found, want):
+    assert found.method == want.method
+    assert (found.target == want.target).all()
+    for name in ("relevance", "logit", "residual"):
+        torch.testing.assert_close(
+            getattr(found, name), getattr(want, name), rtol=0, atol=1e-5, msg=name
+        )
+
+
+@pytest.mark.parametrize(("layers", "method"), [(2, "attnlrp"), (1, "gradient-x-input")])
+def test_it_is_what_attribute_finds(layers, method):
+    model, batch = cases.tiny_bert(num_hidden_layers=layers), cases.tiny_batch()
+    want = attribute(model, batch, method), attribute(model, batch, method, target=[0, 2])
+    with numeric.compiled(model, method, backend=EAGER) as explain:
+        assert_same(explain(batch), want[0])
+        assert_same(explain(batch, target=[0, 2]), want[1])
+
+
+@pytest.mark.parametrize(("name", "method"), FAMILIES)
+def test_every_kind_of_family_compiles_into_one_graph(name, method):
+    model, batch = cases.family(name)
+    want = attribute(model, batch, method)
+    with numeric.compiled(model, method, backend=EAGER) as explain:
+        assert_same(explain(batch), want)
+
+
+@pytest.mark.parametrize(("name", "method"), [("bert", "cp-lrp"), ("gpt2", "attnlrp")])
+def test_a_graph_for_all_shapes_finds_the_same(name, method):
+    model, batch = cases.family(name)
+    ids = torch.cat([batch["input_ids"]] * 3)[:5, :5].clamp(min=2)  # no padding
+    traced = []
+    look = lambda graph, inputs: traced.append(graph) or graph.forward
+    with numeric.compiled(model, method, backend=look, dynamic=True) as explain:
+        # Of a square nobody can tell that its sides may differ, and 1 may be broadcast.
+        for size, graphs in [((4, 4), 1), ((4, 5), 2), ((2, 3), 2), ((5, 5), 2), ((1, 4), 3)]:
+            part = {"input_ids": ids[: size[0], : size[1]]}
+            assert_same(explain(part), attribute(model, part, method))
+            assert len(traced) == graphs, size
+
+
+def test_a_graph_knows_the_sizes_that_it_was_traced_for():
+    model, batch = cases.family("mistral", sliding_window=4)
+    short, long = ({"input_ids": batch["input_ids"][:, :n]} for n in (3, 6))
+    with numeric.compiled(model, backend=EAGER, dynamic=True) as explain:
+        for part in (short, long, short):
+            assert_same(explain(part), attribute(model, part))
+
+
+def test_a_graph_holds_the_weights_of_the_model_and_no_others():
+    model, batch = one_layer(), cases.tiny_batch()
+    held = []
+    look = lambda graph, inputs: held.append(inputs) or graph.forward
+    with numeric.compiled(model, backend=look) as explain:
+        explain(batch)
+        with torch.no_grad():
+            model.classifier.weight.mul_(-1)
+        assert_same(explain(batch), attribute(model, batch))
+    (inputs,) = held
+    own = {x.data_ptr() for x in model.parameters()}
+    assert own.issuperset(x.data_ptr() for x in inputs if isinstance(x, torch.nn.Parameter))
+    others = [x for x in inputs if x.data_ptr() not in own]
+    assert sum(x.numel() for x in others) <= 4 * batch["input_ids"].numel()
+
+
+def test_a_graph_attends_with_a_mask_only_where_there_is_padding():
+    masks = []
+
+    def look(graph, _inputs):
+        nodes = [
+            n for n in graph.graph.nodes if re.search("dot_product.*cpu.default", str(n.target))
+        ]
+        masks.append([n.kwargs.get("attn_mask") is not None for n in nodes])
+        return graph.forward
+
+    padded = cases.tiny_batch()
+    whole = {key: x[:1] for key, x in padded.items()}
+    with numeric.compiled(one_layer(), backend=look) as explain:
+        for batch in (padded, whole):
+            assert_same(explain(batch), attribute(one_layer(), batch))
+    assert masks == [[True], [False]]
+
+
+@torch._dynamo.config.patch(recompile_limit=1)
+def test_block_after_block_compiles():
+    """The compiler gives up a piece of code after so many graphs; each graph has its own code."""
+    for seed in range(2):
+        model, batch = cases.family("bert", seed=seed, num_hidden_layers=1)
+        want = attribute(model, batch)
+        with numeric.compiled(model, backend=EAGER) as explain:
+            assert_same(explain(batch), want)
+
+
+@torch._dynamo.config.patch(recompile_limit=2)
+def test_more_shapes_than_the_compilers_default_are_compiled():
+    model, batch = one_layer(), cases.tiny_batch()
+    parts = [{key: x[:n, :m] for key, x in batch.items()} for n, m in [(1, 1), (1, 3), (2, 4)]]
+    want = [attribute(model, part) for part in parts]
+    with numeric.compiled(model, backend=EAGER, dynamic=False) as explain:
+        for part, expected in zip(parts, want, strict=True):
+            assert_same(explain(part), expected)
+
+
+def test_a_finite_epsilon_and_the_share_of_words_are_compiled():
+    model, batch = one_layer(), cases.tiny_batch()
+    options = {"epsilon": 0.1, "share": "word"}
+    want = attribute(model, batch, "cp-lrp", **options)
+    with numeric.compiled(model, "cp-lrp", **options, backend=EAGER) as explain:
+        assert_same(explain(batch), want)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input", ATTNLRP])
+def test_rules_that_stay_without_a_compiler_find_the_very_same(method):
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    want = attribute(model, batch, method), attribute(model, batch, method, target=[0, 2])
+    with numeric.compiled(model, method, disable=True) as explain:
+        for _ in range(2):
+            for a, target in zip(want, (None, [0, 2]), strict=True):
+                b = explain(batch, target=target)
+                assert b.relevance.equal(a.relevance)
+                assert b.logit.equal(a.logit)
+
+
+def calls_beside_the_rules(layers):
+    """How many Python functions of this project a batch runs, by file, but those of the rules.
+
+    And how many that walk through a model, whoever calls them.
+    """
+    model, batch = cases.family("bert", num_hidden_layers=layers)
+    counted = collections.Counter()
+
+    def count(frame, event, _argument):
+        path = Path(frame.f_code.co_filename)
+        ours = any(path.is_relative_to(folder) for folder in OURS) and path.name not in AT_WORK
+        if event == "call" and (ours or frame.f_code in WALKS):
+            counted[path.name] += 1
+
+    with numeric.compiled(model, disable=True) as explain:
+        explain(batch)
+        sys.setprofile(count)
+        try:
+            explain(batch)
+        finally:
+            sys.setprofile(None)
+    return counted
+
+
+def test_where_rules_stay_a_batch_plans_nothing_and_walks_nowhere():
+    few, many = calls_beside_the_rules(1), calls_beside_the_rules(5)
+    assert few == many
+    assert {"inputs.py", "attribution.py", "compiling.py"} <= set(few)
+
+
+def test_a_model_that_cannot_be_explained_is_refused_before_anything_is_compiled():
+    model = cases.tiny_bert().train()
+    with pytest.raises(ValueError, match="train mode"), numeric.compiled(model, backend=EAGER):
+        pass
+
+
+def test_a_model_set_to_train_inside_the_block_is_refused():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    with numeric.compiled(model, disable=True) as explain:
+        model.bert.encoder.layer[0].train()
+        with pytest.raises(ValueError, match=r"train mode.*bert\.encoder\.layer\.0"):
+            explain(batch)
+
+
+def test_a_batch_that_broke_off_leaves_nothing_to_the_next():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    other = {"input_ids": batch["input_ids"].flip(1)}
+    want = attribute(model, batch, share="word")
+
+    def break_off(_):
+        raise MemoryError
+
+    with numeric.compiled(model, share="word", disable=True) as explain:
+        positions = model.bert.embeddings.position_embeddings
+        with traces.watch(positions, break_off), pytest.raises(MemoryError):
+            explain(other)
+        assert explain(batch).relevance.equal(want.relevance)
+
+
+def test_the_model_is_left_as_it_was():
+    model, batch = one_layer(), cases.tiny_batch()
+    before = traces.snapshot(model)
+    with numeric.compiled(model, backend=EAGER) as explain:
+        explain(batch)
+        traces.assert_same(before, traces.snapshot(model))
+    traces.assert_same(before, traces.snapshot(model))
+    with pytest.raises(RuntimeError, match=r"the block of compiled\(\) has ended"):
+        explain(batch)
+
+
+@pytest.mark.parametrize("disable", [True, False])
+def test_options_that_do_not_exist_are_refused(disable):
+    wrong = {"epsilom": 1e-2, "positions": "signed", "disable": disable}
+    with (
+        pytest.raises(TypeError, match=r"no option 'epsilom', 'positions'; it has epsilon, .*mode"),
+        numeric.compiled(cases.tiny_bert(), **wrong),
+    ):
+        pass
+
+
+def test_bad_input_is_refused_as_by_attribute():
+    model, batch = one_layer(), cases.tiny_batch()
+    with numeric.compiled(model, backend=EAGER) as explain:
+        with pytest.raises(ValueError, match=r"target \[7\] out of range"):
+            explain(batch, target=7)
+        with pytest.raises(ValueError, match="pass None, an int"):
+            explain(batch, target="positive")
+        with pytest.raises(ValueError, match="no input_ids"):
+            explain({})
+        assert_same(explain(batch), explain(batch, target=explain(batch).target))
+
+
+@pytest.mark.parametrize("method", ["loo", "integrated-gradients", "nonsense", None, []])
+def test_methods_without_rules_are_refused(method):
+    with (
+        pytest.raises(ValueError, match="attnlrp, cp-lrp, gradient-x-input, or a Composite"),
+        numeric.compiled(cases.tiny_bert(), method),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("share", ["half", ""])
+def test_a_share_that_does_not_exist_is_refused(share):
+    with (
+        pytest.raises(ValueError, match=f"share='{share}'"),
+        numeric.compiled(cases.tiny_bert(), share=share),
+    ):
+        pass

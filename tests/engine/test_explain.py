@@ -1,0 +1,166 @@
+"""``explain``, and what an Attribution shows, gives to pandas, and keeps in a file."""
+
+import re
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import BertConfig, BertForMaskedLM
+
+from benchmarks.sources import models
+from numeric import Attribution, attribute, explain
+from numeric.generation.result import Generation
+from numeric.targets import logit
+from tests.support import cases
+from tests.support.program import Page
+
+TEXTS = ["a fine film", "dull , far too long and <b>weak</b>", "joy"]
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return models.load("embedded")
+
+
+@pytest.fixture
+def found(loaded):
+    return explain(loaded.model, loaded.tokenizer, TEXTS)
+
+
+def encoded(loaded, text):
+    return loaded.tokenizer([text], return_tensors="pt")
+
+
+@pytest.mark.parametrize("method", ["cp-lrp", "loo"])
+def test_texts_together_are_explained_as_each_alone_with_its_tokens(loaded, method):
+    together = explain(loaded.model, loaded.tokenizer, TEXTS, method=method, target=[0, 1, 0])
+    for n, text in enumerate(TEXTS):
+        inputs = encoded(loaded, text)
+        alone = attribute(loaded.model, inputs, method, [0, 1, 0][n]).relevance[0].tolist()
+        tokens = loaded.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+        assert [token for _, token, _ in together.lines(n)] == tokens
+        assert [x for *_, x in together.lines(n)] == pytest.approx(alone, abs=2e-5)
+
+
+def test_one_text_of_a_language_model_has_the_tokens_that_explain_the_next():
+    lm = models.load("embedded-lm")
+    a = explain(lm.model, lm.tokenizer, "anna apple bert pen ; bert")
+    assert lm.tokenizer.decode(a.target[0].tolist()) == "pen"
+    assert a.tokens == (("<s>", "anna", "apple", "bert", "pen", ";", "bert"),)
+
+
+def test_the_tokenizer_knows_the_mask_which_the_config_leaves_out(loaded):
+    tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=len(loaded.tokenizer), **tiny)
+    filler, text = BertForMaskedLM(config).eval(), "not a [MASK] film"
+    found = explain(filler, loaded.tokenizer, text)
+    column = found.tokens[0].index("[MASK]")
+    same(
+        found.relevance, attribute(filler, encoded(loaded, text), target=logit(at=column)).relevance
+    )
+    with pytest.raises(ValueError, match="no mask_token_id, by which to find the mask: pass token"):
+        attribute(filler, encoded(loaded, text))
+
+
+def test_texts_that_cannot_be_padded_and_no_texts_are_refused(loaded, monkeypatch):
+    with pytest.raises(ValueError, match="texts is empty"):
+        explain(loaded.model, loaded.tokenizer, [])
+    with pytest.raises(ValueError, match=r"texts\[1\]=None, texts\[2\]=3: pass texts, or pairs"):
+        explain(loaded.model, loaded.tokenizer, ["a", None, 3])
+    with pytest.raises(ValueError, match=r"and tokenizer a BertFor.*pass the model first"):
+        explain(loaded.tokenizer, loaded.model, ["a"])
+    vit = cases.family("vit", num_channels=3)[0]
+    pixels = {"pixel_values": torch.ones(1, 3, 6, 6, dtype=torch.float64)}
+    with pytest.raises(ValueError, match="inputs has none; leave it out"):
+        attribute(vit, pixels, tokenizer=loaded.tokenizer)
+    monkeypatch.setattr(type(loaded.tokenizer), "pad_token", None, raising=False)
+    with pytest.raises(ValueError, match="3 texts of different lengths need padding"):
+        explain(loaded.model, loaded.tokenizer, TEXTS)
+
+
+def test_an_attribution_is_one_line_in_a_list_and_a_heat_map_in_a_notebook(found, tmp_path):
+    assert re.fullmatch(
+        r"Attribution\(attnlrp: 3 x 16 tokens, logit \[[+-]\d.\d{4}(, [+-]\d.\d{4}){2}\]\)",
+        repr(found),
+    )
+    cell = tmp_path / "cell.html"
+    cell.write_text(found._repr_html_(), "utf-8")
+    page = Page(cell)
+    assert page.tags.count("span") == sum(len(found.lines(n)) for n in range(3))
+    assert page.loads == []
+    assert {"script", "b", "style"} & {*page.tags} == set()  # nothing reaches out of the cell
+    against = sum(value < 0 for n in range(3) for *_, value in found.lines(n))
+    assert cell.read_text("utf-8").count("underline") == against + 1  # and the legend
+    assert "[PAD]" not in page.words
+
+
+def test_a_notebook_shows_some_of_many_samples_and_says_so(found):
+    many = Attribution(
+        *(getattr(found, key)[:1].repeat(23, *[1] * extra) for key, extra in SHAPES.items()),
+        "loo", {}, {},
+    )  # fmt: skip
+    assert many._repr_html_().count("<strong>") == 20
+    assert "3 more samples are not shown" in many._repr_html_()
+    assert ">13</span>" in many._repr_html_()  # the position, where no token is known
+
+
+SHAPES = {"relevance": 1, "target": 0, "logit": 0, "residual": 0}
+
+
+def test_a_table_has_a_line_per_token_and_none_for_padding(found):
+    table = found.to_pandas()
+    assert list(table) == ["sample", "position", "token", "relevance"]
+    assert len(table) == sum(len(found.lines(n)) for n in range(3))
+    one = table[(table["sample"] == 0) & (table["token"] == "fine")]
+    assert one["relevance"].item() == found.relevance[0, one["position"].item()].item()
+
+
+CALLS = {
+    "layers": {"method": "cp-lrp", "options": {"at": "bert.encoder.layer.*"}},
+    "a tensor as an option": {
+        "method": "loo", "options": {"budget": 3, "groups": torch.tensor([[0, 1, 1, 2, 2]])},
+    },
+    "a gap": {"method": "integrated-gradients", "options": {"steps": 2, "tolerance": None}},
+    "a difference": {"method": "attnlrp", "target": logit(1) - logit(0), "options": {}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_saved_is_loaded_as_it_was(loaded, tmp_path, name):
+    call = dict(CALLS[name])
+    options = call.pop("options")
+    a = explain(loaded.model, loaded.tokenizer, "a fine film", **call, **options)
+    a.save(tmp_path / "a.safetensors")
+    again = Attribution.load(tmp_path / "a.safetensors")
+    for key, value in vars(a).items():
+        same(getattr(again, key), value)
+
+
+def same(got, want):
+    if isinstance(want, dict):
+        assert list(got) == list(want)
+        for key in want:
+            same(got[key], want[key])
+    elif isinstance(want, torch.Tensor):
+        assert torch.equal(got, want)
+        assert got.dtype == want.dtype
+    else:
+        assert got == want
+
+
+def test_any_other_file_is_refused_by_name(found, tmp_path):
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    (tmp_path / "text").write_text("a fine film")
+    for name in ("other.safetensors", "text"):
+        with pytest.raises(ValueError, match=rf"{name} holds no attribution; pass a file of Attr"):
+            Attribution.load(tmp_path / name)
+    found.save(tmp_path / "mine")
+    with pytest.raises(ValueError, match=r"mine holds no generation; call Attribution\.load"):
+        Generation.load(tmp_path / "mine")
+
+
+def test_an_option_that_is_no_data_is_refused_and_nothing_is_written(found, tmp_path):
+    odd = Attribution(**vars(found) | {"options": {"at": iter(["a"])}})
+    with pytest.raises(TypeError, match=r"odd: .* \(list_iterator\) cannot be saved"):
+        odd.save(tmp_path / "odd")
+    assert not (tmp_path / "odd").exists()

@@ -1,0 +1,71 @@
+"""An interrupt at any line of ``numeric`` leaves the model as it was, and usable."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+import numeric
+from axioms.composites import ATTNLRP
+from numeric import attribute, compiled
+from numeric.attribution import METHODS
+from tests.support.traces import assert_same, snapshot
+
+FOLDER = str(Path(numeric.__file__).parent)
+POINTS = 12  # of each use; all of them when this is large
+
+
+def in_a_block(model, batch):
+    with compiled(model, disable=True) as explain:
+        return explain(batch)
+
+
+USES = {method: partial(attribute, method=method) for method in METHODS}
+USES |= {
+    "finite epsilon": partial(attribute, epsilon=0.1),
+    "sweep": lambda model, batch: numeric.sweep(model, batch, [ATTNLRP]),
+    "compiled": in_a_block,
+}
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def lines(call, *, stop_at=None):
+    """The lines of ``numeric`` that the call runs, or an Interrupt where it first runs one."""
+    seen = {}
+
+    def trace(frame, event, _argument):
+        place = frame.f_code.co_filename, frame.f_lineno
+        if not place[0].startswith(FOLDER):
+            return None
+        if event == "line":
+            seen[place] = True
+            if place == stop_at:
+                raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return list(seen)
+
+
+@pytest.mark.parametrize("name", USES)
+def test_an_interrupt_at_any_line_leaves_no_trace(tiny, batch, name):
+    use = partial(USES[name], tiny, batch)
+    want, before = use(), snapshot(tiny)
+    found = lines(use)
+    for place in found[:: max(1, len(found) // POINTS)]:
+        with pytest.raises(Interrupt):
+            lines(use, stop_at=place)
+        assert_same(before, snapshot(tiny))
+        assert torch.is_grad_enabled()
+        assert not torch.is_inference_mode_enabled()
+    assert torch.equal(use().relevance, want.relevance)

@@ -1,0 +1,137 @@
+"""The table of operations: its page is current, and what is spelled in other ways has its rules."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+
+import axioms
+from axioms.kinds import RULES
+from benchmarks.architectures import operations as page_of
+from benchmarks.architectures.measure import audited
+from numeric import attribute, audit
+from numeric.fast.operations import ROLES, TABLE
+from numeric.fast.refusals import REASONS
+from tests.support import cases
+from tests.support.bad_calls import ACT, LAYER, on, then
+
+CASES = [case for role in TABLE.values() for case in role.cases]
+
+
+def test_the_page_says_what_the_table_says():
+    assert page_of.PAGE.read_text(encoding="utf-8") == page_of.page()
+
+
+def test_a_reason_names_theorems_and_kinds_that_there_are():
+    texts = [x.read_text("utf-8") for x in Path(axioms.__file__).parent.glob("theorems/test_*.py")]
+    known = {int(n) for text in texts for n in re.findall(r"theorem\(\n +(\d+),", text)}
+    named = [number for case in CASES for number in case.theorems]
+    named += [int(n) for why in REASONS.values() for n in re.findall(r"theorem (\d+)", why)]
+    assert known.issuperset(named)
+    assert {case.kind for case in CASES} - {None} == {*RULES}
+
+
+def test_a_function_has_one_role_or_is_refused():
+    names = [name for role in TABLE.values() for name in role.functions.split()]
+    assert len(names) == len({*names})
+    assert ROLES.keys().isdisjoint(REASONS)
+
+
+def explained(function):
+    """A BERT with one more function behind its activation, its inputs, and what is explained."""
+    model, inputs = cases.family("bert")
+    on(then(function), LAYER(0) + ACT)({"model": model})
+    found = attribute(model, inputs, target=1)
+    torch.testing.assert_close(found.logit, model(**inputs).logits[:, 1].detach())
+    return model, inputs, found
+
+
+def with_its_mean(function):
+    def standardised(x):
+        deviation, mean = function(x, -1, keepdim=True)
+        return (x - mean) / (deviation + 1)
+
+    return standardised
+
+
+MADE_OF_OTHERS = {
+    "addcmul": lambda x: torch.addcmul(x, x.roll(1, -1), x.roll(2, -1), value=0.5),
+    "addcdiv": lambda x: x.addcdiv_(x.roll(1, -1), 2 + x.roll(2, -1).square(), value=0.5),
+    "lerp": lambda x: torch.lerp(x, x.roll(1, -1), 0.25),
+    "cosine_similarity": lambda x: x * functional.cosine_similarity(
+        x[..., None, :], x.roll(1, -1)[..., None, :], dim=-1
+    ),
+    "instance_norm": lambda x: functional.instance_norm(x, weight=x.detach()[0, :, 0]),
+    "instance_norm, running": lambda x: functional.instance_norm(
+        x, torch.ones(6).double(), 2 * torch.ones(6).double(), use_input_stats=False
+    ),
+    "var_mean": with_its_mean(torch.var_mean),
+    "var_mean, all positional": with_its_mean(
+        lambda x, dim, keepdim: torch.var_mean(x, (dim,), False, keepdim)  # noqa: FBT003
+    ),
+    "std_mean": with_its_mean(torch.std_mean),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MADE_OF_OTHERS)
+def test_a_function_made_of_others_is_explained_by_their_rules(name):
+    """And the NumPy rules over the operations that it is made of say the same."""
+    model, inputs, _ = explained(MADE_OF_OTHERS[name])
+    assert audited(model, inputs, "sequence classification") < 1e-8
+
+
+WEIGHT, SLOPES = torch.randn(24, 24), torch.rand(6)
+ONES = torch.ones(24)
+
+
+def attended(x, mask):
+    return functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+
+NARROWED = {
+    "linear": (
+        lambda x: functional.linear(x.float(), WEIGHT.float(), ONES).to(x.dtype),
+        lambda x: functional.linear(x, WEIGHT.double(), ONES.double()),
+    ),
+    "matmul": (
+        lambda x: (x.float() @ WEIGHT.float()).to(x.dtype), lambda x: x @ WEIGHT.double(),
+    ),
+    "layer_norm": (
+        lambda x: functional.layer_norm(x.float(), (24,), WEIGHT[0]).to(x.dtype),
+        lambda x: functional.layer_norm(x, (24,), WEIGHT[0].double()),
+    ),
+    "attention": (
+        lambda x: attended(x.float(), WEIGHT[:6, :6]).to(x.dtype),
+        lambda x: attended(x, WEIGHT[:6, :6].double()),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_in_float64_weights_that_code_narrows_meet_activations_that_stay_wide(name):
+    narrow, wide = NARROWED[name]
+    model, inputs = cases.family("bert")
+    on(then(narrow), LAYER(0) + ACT)({"model": model})
+    *_, want = explained(wide)
+    torch.testing.assert_close(attribute(model, inputs, target=1).relevance, want.relevance)
+
+
+@pytest.mark.parametrize("zero", [False, True])
+def test_a_slope_of_each_channel_is_that_of_the_plain_gradient(zero):
+    """It is piecewise linear through the origin, where both are the same, and 0 has a slope too."""
+    inner = torch.relu if zero else torch.clone
+    spelled = lambda x: torch.where(x > 0, x, x * SLOPES.double()[:, None])
+    *_, found = explained(lambda x: functional.prelu(inner(x), SLOPES.double()))
+    *_, want = explained(lambda x: spelled(inner(x)))
+    torch.testing.assert_close(found.relevance, want.relevance)
+
+
+def test_the_default_device_of_the_caller_does_not_matter():
+    model, inputs = cases.family("bert")
+    one = {key: x[:1] for key, x in inputs.items()}
+    want, accounts = attribute(model, inputs, target=1), audit(model, one)
+    with torch.device("meta"):
+        assert torch.equal(attribute(model, inputs, target=1).relevance, want.relevance)
+        assert audit(model, one).by_cause() == accounts.by_cause()

@@ -1,0 +1,271 @@
+"""Relevance of position in stock models: its signed shares add up, and absolute ones do not.
+
+The share that turned queries and keys leave to rotary position is compared with messages in
+NumPy, which turn them, on a one-layer model.
+"""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from axioms.composites import ATTNLRP, Composite
+from benchmarks.architectures.build import CAUSAL, build, inputs
+from benchmarks.architectures.measure import conditions
+from numeric import attribute
+from numeric.fast import scope
+from numeric.methods import positions
+from numeric.reference import positional, rules
+from tests.support import cases
+
+ADDED = ["bert", "roberta", "electra", "albert", "distilbert", "gpt2", "vit"]
+TURNED = ["llama", "mistral", "qwen2", "qwen3"]
+TYPED = ["bert", "roberta", "electra", "albert"]
+
+
+def total(details):
+    """Over all shares, rotary over its layers: (batch,)."""
+    return sum(part.flatten(1).sum(dim=1) for name, part in details.items() if name != "excess")
+
+
+def check_shares_add_up(name, explain):
+    """By CP-LRP and without biases nothing is absorbed, so that the shares are the logit."""
+    model, batch = cases.without_biases(name)
+    got = explain(model, batch, "cp-lrp")
+    torch.testing.assert_close(total(got.details), got.logit, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(got.residual, torch.zeros_like(got.logit), rtol=0, atol=1e-10)
+
+
+signed = partial(attribute, positions="signed")
+
+
+@pytest.mark.parametrize("name", [*ADDED, *TURNED])
+def test_without_biases_the_signed_shares_add_up_to_the_logit(name):
+    check_shares_add_up(name, signed)
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_absolute_shares_do_not_add_up(name):
+    with pytest.raises(AssertionError):
+        check_shares_add_up(name, partial(attribute, positions="absolute"))
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_what_is_added_to_words_splits_the_relevance_of_the_embedding(name):
+    model, batch = cases.family(name)
+    plain, split = attribute(model, batch), signed(model, batch)
+    expected = {"word", "position"} | ({"token type"} if name in TYPED else set())
+    assert split.details.keys() == expected
+    torch.testing.assert_close(sum(split.details.values()), plain.relevance)
+    torch.testing.assert_close(split.relevance, plain.relevance)
+    torch.testing.assert_close(
+        split.details["word"], attribute(model, batch, share="word").relevance
+    )
+    for part in split.details.values():
+        assert part.abs().max() > 1e-4
+
+
+def test_position_and_token_type_are_what_bert_looks_up():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    got = signed(model, batch)
+    with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
+        logits = model(**batch).logits.gather(1, got.target[:, None])
+    (c,) = torch.autograd.grad(logits.sum(), rules.entries.only.embedding)
+    tables = model.bert.embeddings
+    place = tables.position_embeddings.weight[: c.shape[1]].detach() * c
+    kind = tables.token_type_embeddings.weight.detach()[batch["token_type_ids"]] * c
+    mask = batch["attention_mask"]
+    torch.testing.assert_close(got.details["position"], place.sum(-1) * mask)
+    torch.testing.assert_close(got.details["token type"], kind.sum(-1) * mask)
+
+
+def test_token_types_that_gpt2_looks_up_among_words_are_no_words():
+    model, batch = cases.family("gpt2")
+    types = torch.tensor([[4, 4, 4, 9, 9, 9], [4, 9, 9, 9, 0, 0]])
+    table = model.transformer.wpe.weight.detach()
+    with scope.applied(model, ATTNLRP) as rules, torch.enable_grad():
+        model(**batch, token_type_ids=types)
+    torch.testing.assert_close(rules.entries.only.parts()["position"], table[:6].expand(2, -1, -1))
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 0.25])
+def test_at_a_finite_epsilon_the_shares_of_the_sum_are_stabilised(epsilon):
+    model, batch = cases.family("bert")
+    got = signed(model, batch, epsilon=epsilon)
+    word = attribute(model, batch, epsilon=epsilon, share="word").relevance
+    torch.testing.assert_close(got.details["word"], word)
+    whole = attribute(model, batch, epsilon=epsilon).relevance
+    assert (sum(got.details.values()) - whole).abs().max() > 1e-6  # the stabiliser's share
+
+
+# rotary position
+
+
+def by_messages(model, batch, *, turned=positional.rotated):
+    """Relevance of (cos, sin) by token for one layer of LLaMA, from that of its readout.
+
+    (batch, token): Eqs. 3 to 5 and the turn, example by example in NumPy.
+    """
+    kept = {}
+    attention = model.model.layers[0].self_attn
+    hooks = [
+        attention.q_proj.register_forward_pre_hook(lambda _, args: kept.update(x=args[0])),
+        attention.o_proj.register_forward_pre_hook(lambda _, args: kept.update(o=args[0])),
+    ]
+    with (
+        scope.applied(model, ATTNLRP, turns=True),
+        torch.enable_grad(),
+    ):
+        logits = model(**batch).logits
+        best = logits.gather(1, logits.argmax(dim=1, keepdim=True)).sum()
+        (c,) = torch.autograd.grad(best, kept["o"])
+    for hook in hooks:
+        hook.remove()
+    readouts = (kept["o"] * c).detach().numpy()
+    named = zip(kept["x"].detach().numpy(), readouts, batch["attention_mask"].numpy(), strict=True)
+    return np.stack([_one(attention, x, r, mask, turned) for x, r, mask in named])
+
+
+def _one(attention, x, r, mask, turned):
+    size = attention.head_dim
+    q, k, v = (
+        (x @ part.weight.detach().numpy().T + part.bias.detach().numpy())
+        .reshape(len(x), -1, size)
+        .transpose(1, 0, 2)
+        for part in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    k, v = (np.repeat(part, len(q) // len(k), axis=0) for part in (k, v))
+    angle = np.outer(np.arange(len(x)), 10000.0 ** (-np.arange(0, size, 2) / size))
+    angle = np.concatenate([angle, angle], axis=1)
+    s = positional.Setting({}, len(q), 0.0)
+    z, down = turned(s, q, k, np.cos(angle), np.sin(angle))
+    z = np.where(np.tri(len(x), dtype=bool) & (mask == 1), z, -np.inf)
+    r = r.reshape(len(x), -1, size).transpose(1, 0, 2)
+    r_a, _ = rules.bilinear_epsilon(rules.softmax(z), v, r, eps=0.0)
+    *_, leaves = down(rules.softmax_taylor(z, r_a))
+    return (leaves["cos"] + leaves["sin"]).sum(axis=(0, 2)) * mask
+
+
+def check_rotary(turned, attention="eager"):
+    model, batch = cases.family("llama", num_hidden_layers=1, attn_implementation=attention)
+    got = signed(model, batch).details["rotary"]
+    assert got.shape == (2, 1, 6)
+    # cos and sin pass through float32 in the stock model
+    want = by_messages(model, batch, turned=turned)
+    np.testing.assert_allclose(got[:, 0], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_rotary_position_receives_what_messages_through_the_turn_say(attention):
+    check_rotary(positional.rotated, attention)
+
+
+def other_way(s, q, k, cos, sin):
+    return positional.rotated(s, q, k, cos, -sin)
+
+
+def no_keys(s, q, k, cos, sin):
+    z, down = positional.rotated(s, q, k, cos, sin)
+    _, queries = positional.turned(s, q, cos, sin, "rotated query")
+    new_k, _ = positional.turned(s, k, cos, sin, "rotated key")
+    new_q, _ = positional.turned(s, q, cos, sin, "rotated query")
+
+    def of_queries(r):
+        _, of_cos, of_sin = queries(s.scores(new_q, new_k, r)[0])
+        return {"cos": of_cos, "sin": of_sin}
+
+    return z, lambda r: (*down(r)[:2], of_queries(r))
+
+
+def whole(s, q, k, cos, sin):
+    z, down = positional.rotated(s, q, k, cos, sin)
+    return z, lambda r: (*down(r)[:2], {n: 2 * part for n, part in down(r)[2].items()})
+
+
+def absolute_leaves(s, q, k, cos, sin):
+    z, down = positional.rotated(s, q, k, cos, sin)
+    return z, lambda r: (*down(r)[:2], {n: abs(part) for n, part in down(r)[2].items()})
+
+
+@pytest.mark.parametrize("wrong", [other_way, no_keys, whole, absolute_leaves])
+def test_a_wrong_share_of_rotary_position_is_rejected(wrong):
+    with pytest.raises(AssertionError):
+        check_rotary(wrong)
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_what_rotary_position_keeps_reaches_no_word(name):
+    model, batch = cases.family(name)
+    got = signed(model, batch)
+    assert got.details["rotary"].shape == (2, 2, 6)
+    assert got.details["rotary"].abs().amax(dim=(0, 2)).min() > 1e-4  # in every layer
+    assert not got.details["position"].any()  # nothing is added to words
+    torch.testing.assert_close(
+        got.relevance, got.details["word"] + got.details["rotary"].sum(dim=1)
+    )
+    fixed = attribute(model, batch)  # all of it goes on to words
+    assert (got.relevance - fixed.relevance).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_value_only_attention_sends_rotary_position_nothing(name):
+    model, batch = cases.family(name)
+    assert not signed(model, batch, "cp-lrp").details["rotary"].any()
+
+
+@pytest.mark.parametrize("name", [*ADDED, *TURNED])
+def test_the_excess_of_absolute_values_is_reported(name):
+    model, batch = cases.family(name)
+    one, other = signed(model, batch), attribute(model, batch, positions="absolute")
+    excess = other.details["excess"]
+    assert excess.min() > 1e-3
+    torch.testing.assert_close(other.residual, one.residual - excess)
+    torch.testing.assert_close(other.details["word"], one.details["word"])
+    for place in set(positions.PLACES) & other.details.keys():
+        assert (other.details[place] >= one.details[place].abs() - 1e-12).all()
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_padding_has_no_position(name):
+    model, batch = cases.family(name)
+    for how in ("signed", "absolute"):
+        for share, part in attribute(model, batch, positions=how).details.items():
+            if share != "excess":
+                assert not part[1, ..., 4:].any()
+
+
+@pytest.mark.parametrize("wrong", ["sign", True, 1, ""])
+def test_an_unknown_way_to_sum_position_is_refused(wrong):
+    model, batch = cases.family("bert")
+    with pytest.raises(ValueError, match="pass one of None, 'signed', 'absolute'"):
+        attribute(model, batch, positions=wrong)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the architectures' own
+@pytest.mark.parametrize("name", ["gptj", "roformer", "deepseek_v2", "mpt", "xlnet", "deepseek_v4"])
+def test_position_that_enters_in_an_unknown_way_is_refused_and_not_given_0(name):
+    with conditions():
+        model = build(name, CAUSAL)
+        batch = inputs(model, CAUSAL)
+        unknown = r"(neither adds positions|positions are turned, some) .*; pass positions=None"
+        with pytest.raises(ValueError, match=unknown):
+            signed(model, batch)
+        assert attribute(model, batch).relevance.any()
+
+
+def test_rules_that_do_not_split_products_are_refused_for_rotary_position():
+    model, batch = cases.family("llama")
+    gradient = Composite("mine", ATTNLRP.rules | {"product": "gradient"})
+    with pytest.raises(ValueError, match=r"'mine' does not split products at .*layers\.1"):
+        attribute(model, batch, gradient, positions="signed")
+    attribute(model, batch, gradient)  # without it nothing is refused
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_a_model_is_left_as_it_was(name):
+    model, batch = cases.family(name)
+    before = attribute(model, batch).relevance
+    signed(model, batch)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    torch.testing.assert_close(attribute(model, batch).relevance, before, rtol=0, atol=0)

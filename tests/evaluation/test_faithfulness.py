@@ -1,0 +1,197 @@
+"""``evaluate``: every measure against one forward pass of the stock model at a time."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from numeric import attribute, evaluate
+from numeric.evaluation import faithfulness
+from numeric.evaluation.faithfulness import MEASURES, Asked
+from tests.support import cases
+
+CHANCE = np.random.default_rng(0)
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def random_map(batch):
+    return CHANCE.normal(size=batch["input_ids"].shape)
+
+
+def alone(batch, row):
+    """One text without its padding, and the columns that it had."""
+    columns = (batch["attention_mask"][row] == 1).nonzero()[:, 0]
+    return {key: x[[row]][:, columns] for key, x in batch.items()}, columns
+
+
+def probability(model, words, target, **rest):
+    with torch.no_grad():
+        logits = model(inputs_embeds=words, **rest).logits
+    return logits.softmax(dim=1)[0, target].item()
+
+
+@pytest.fixture
+def maps(batch):
+    return {"one": random_map(batch), "other": random_map(batch)}
+
+
+def test_agreement_is_that_of_scipy_with_leave_one_out(tiny, batch, maps):
+    loo = attribute(tiny, batch, "loo").relevance
+    found = evaluate(tiny, batch, maps, measures=["r", "tau"])
+    for name, x in maps.items():
+        for row, mask in enumerate(batch["attention_mask"] == 1):
+            pair = x[row, mask], loo[row, mask]
+            assert found[name]["r"][row] == pytest.approx(stats.pearsonr(*pair)[0])
+            assert found[name]["tau"][row] == pytest.approx(stats.kendalltau(*pair)[0])
+
+
+def test_removals_are_those_of_the_stock_model_with_that_mask(tiny, batch, maps, monkeypatch):
+    asked_for = []
+    without = Asked.without
+
+    def watched(asked, keep):
+        found = without(asked, keep)
+        asked_for.append((keep, found))
+        return found
+
+    monkeypatch.setattr(Asked, "without", watched)
+    found = evaluate(tiny, batch, maps, measures=["top drop", "LDS"], top=2, subsets=9)
+    a = attribute(tiny, batch, "loo")
+    for keep, logits in asked_for:
+        for row, copy in np.ndindex(logits.shape):
+            one = {key: x[[row]] for key, x in batch.items()}
+            one["attention_mask"] = torch.as_tensor(keep[row, copy])[None].long()
+            with torch.no_grad():
+                want = tiny(**one).logits[0, a.target[row]].item()
+            assert logits[row, copy] == pytest.approx(want)
+    (top, _), (halves, of_halves) = asked_for
+    for n, (name, x) in enumerate(maps.items()):
+        for row, mask in enumerate((batch["attention_mask"] == 1).numpy()):
+            present = mask.nonzero()[0]
+            most = present[np.argsort(-x[row, present])][:2]
+            assert set(present) - set(top[row, n].nonzero()[0]) == set(most)
+            assert (
+                halves[row].sum(axis=1) == len(present) - len(present[(len(present) + 1) // 2 :])
+            ).all()
+            want = stats.spearmanr(halves[row] @ (x[row] * mask), of_halves[row])[0]
+            np.testing.assert_allclose(found[name]["LDS"][row], want, **CLOSE)
+    drop = a.logit[:, None].numpy() - asked_for[0][1]
+    assert found["other"]["top drop"] == pytest.approx(drop[:, 1])
+
+
+def test_curves_are_the_means_of_table_2(tiny, batch, maps):
+    from numeric.evaluation.perturbation import perturbation_curves
+    from numeric.inputs import prepare
+
+    a = attribute(tiny, batch, "cp-lrp")
+    ((morf, lerf),) = perturbation_curves(tiny, prepare(tiny, batch), [a.relevance], a.target)
+    found = evaluate(tiny, batch, a.relevance, measures=["Δ", "MoRF", "LeRF"])["relevance"]
+    np.testing.assert_allclose(found["MoRF"], morf.mean)
+    np.testing.assert_allclose(found["Δ"], lerf.mean - morf.mean)
+
+
+def test_soft_measures_of_ones_and_zeros_are_what_masked_words_give(tiny, batch):
+    """Shares of 0 and 1 leave nothing to chance."""
+    chosen = (random_map(batch) > 0).astype(float)
+    chosen[:, 0], chosen[:, 1] = 0, 1  # so that it is no constant
+    a = attribute(tiny, batch, "loo")
+    found = evaluate(tiny, batch, chosen, samples=3)["relevance"]
+    for row in range(len(chosen)):
+        one, columns = alone(batch, row)
+        words = tiny.get_input_embeddings()(one.pop("input_ids")).detach()
+        share = torch.as_tensor(chosen[row, columns])[None, :, None]
+        p, stays, goes, nothing = (
+            probability(tiny, words * factor, a.target[row], **one)
+            for factor in (1, share, 1 - share, 0)
+        )
+        if p <= nothing:
+            assert np.isnan(found["soft sufficiency"][row])
+            continue
+        want = np.clip((stays - nothing) / (p - nothing), 0, 1)
+        assert found["soft sufficiency"][row] == pytest.approx(want)
+        want = np.clip((p - goes) / (p - nothing), 0, 1)
+        assert found["soft comprehensiveness"][row] == pytest.approx(want)
+
+
+def test_values_of_any_place_have_no_gain_in_the_mean(embedded):
+    inputs = cases.encode(["a fine film with a weak end .", "dull and long , all in all"])
+    maps = {str(n): random_map(inputs) for n in range(40)}
+    soft = [name for name in MEASURES if "soft" in name]
+    found = evaluate(embedded["sdpa"], inputs, maps, measures=soft, samples=4)
+    for name in soft:
+        means = np.array([np.nanmean(found[each][name]) for each in maps])
+        distance = abs(means.mean()) / (means.std() / np.sqrt(len(means)))
+        assert (distance < 4) == name.endswith("gain"), name
+
+
+def test_a_text_has_the_values_that_it_has_alone_and_maps_those_that_they_have_alone(
+    tiny, batch, maps
+):
+    together = evaluate(tiny, batch, maps, subsets=8, samples=3)
+    for name, x in maps.items():
+        for row in range(len(x)):
+            one, columns = alone(batch, row)
+            found = evaluate(tiny, one, x[[row]][:, columns], subsets=8, samples=3)["relevance"]
+            assert list(found) == list(MEASURES)
+            for key, (value,) in found.items():
+                np.testing.assert_allclose(together[name][key][row], value, err_msg=key, **CLOSE)
+
+
+def test_the_other_sign_turns_around_what_ranks(tiny, batch):
+    x = random_map(batch)
+    measures = ["r", "tau", "MoRF", "LeRF", "LDS"]
+    up, down, larger = (
+        evaluate(tiny, batch, factor * x, measures=measures)["relevance"] for factor in (1, -1, 3)
+    )
+    for key in measures:
+        np.testing.assert_allclose(larger[key], up[key], err_msg=key, **CLOSE)
+    for key in ("r", "tau", "LDS"):
+        np.testing.assert_allclose(down[key], -up[key], **CLOSE)
+    np.testing.assert_allclose(down["MoRF"], up["LeRF"], **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "roberta"])
+def test_other_families_are_measured(name):
+    model, inputs = cases.family(name)
+    inputs = {key: x[:1] for key, x in inputs.items()}  # decoders take no padding on the right
+    found = evaluate(model, inputs, random_map(inputs), subsets=4, samples=2)["relevance"]
+    assert all(np.isfinite(found[key]).all() for key in ("r", "Δ", "LDS", "top drop"))
+
+
+WRONG = {
+    "shape": (
+        {"relevance": np.zeros((1, 2))},
+        "relevance is float64 of shape (1, 2); pass numbers",
+    ),
+    "words": ({"relevance": "good"}, "of shape (); pass numbers (batch, token)"),
+    "no map": ({"relevance": {}}, "relevance holds no maps"),
+    "several": (
+        {"relevance": {"a": [[1.0]], "b": "x"}},
+        "a is float64 of shape (1, 1)...\nb is ",
+    ),
+    "measure": ({"measures": ["AOPC", "r"]}, "unknown measure 'AOPC'; the measures are r, tau"),
+    "numbers": ({"top": 0, "samples": 2.0}, "top=0, samples=2.0: pass a whole number, at least 1"),
+    "target": ({"target": 7}, "target [7] out of range"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_named(tiny, batch, name):
+    changed, says = WRONG[name]
+    given = {"relevance": np.zeros(batch["input_ids"].shape)} | changed
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        evaluate(tiny, batch, given.pop("relevance"), **given)
+    for part in says.split("..."):
+        assert part in str(caught.value)
+
+
+def test_a_map_that_is_not_finite_is_named_with_its_examples(tiny, batch):
+    x = random_map(batch)
+    x[1, 0] = np.nan
+    with pytest.raises(ValueError, match=r"relevance is not finite in examples \[1\]"):
+        evaluate(tiny, batch, x)
+
+
+def test_every_measure_is_said_in_the_docs():
+    for name in MEASURES:
+        assert name.removesuffix(" gain") in faithfulness.evaluate.__doc__

@@ -1,0 +1,317 @@
+"""Table 2 and the layer sweep equal a recomputation, one sentence and one token at a time."""
+
+import math
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+
+from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
+from benchmarks.experiments import agreement, reproduce, rows, text
+from benchmarks.sources import models
+from numeric import attribute
+from numeric.evaluation.correlation import BootstrapMean
+from tests.support import cases, one_by_one
+from tests.support.one_by_one import CONTENT, LABELS, METHODS, OPTIONS, PHRASES, mean
+
+TABLE2 = [f"table2-sst2-{method}" for method in METHODS.values()]
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    return one_by_one.sentences()
+
+
+@pytest.fixture(scope="module")
+def measured(six_sentences):
+    return one_by_one.measure(TABLE2, six_sentences)
+
+
+@pytest.fixture(scope="module")
+def table(measured):
+    return agreement.table2(measured)
+
+
+@pytest.fixture(scope="module")
+def layers(six_sentences):
+    return agreement.figure2(one_by_one.measure(["table2-sst2-loo", "figure2-sst2"], six_sentences))
+
+
+def test_shards_hold_every_text_once_sorted_by_length(monkeypatch):
+    classifier = one_by_one.classifier()
+    lengths = [sentence.count for sentence in one_by_one.sentences()]
+    for texts, tokens in ((4, 4096), (1, 4096), (6, 4096), (32, 30), (32, 1)):
+        monkeypatch.setattr(text, "SHARD", (texts, tokens))
+        shards = text.shards(classifier, one_by_one.TEXTS)
+        assert sorted(n for shard in shards for n in shard) == list(range(len(PHRASES)))
+        ordered = [lengths[n] for shard in shards for n in shard]
+        assert ordered == sorted(ordered)
+        for shard in shards:
+            padded = len(shard) * max(lengths[n] for n in shard)
+            assert len(shard) == 1 or (len(shard) <= texts and padded <= tokens)
+        for one, following in pairwise(shards):  # no part is needlessly small
+            padded = (len(one) + 1) * lengths[following[0]]
+            assert len(one) == texts or padded > tokens
+
+
+def test_every_text_has_its_own_tokens(measured):
+    for maps in measured.maps.values():
+        for n, phrase in enumerate(PHRASES):
+            words = len(re.findall(r"\w+|[.,]", phrase))
+            assert maps.content[n].sum() >= words  # a word is one piece or more
+            assert maps.present[n].sum() == maps.content[n].sum() + 2
+            assert not maps.relevance[n][~maps.present[n]].any()
+
+
+def test_the_rows_come_in_the_papers_order_each_before_the_papers(table):
+    assert [row["method"] for row in table.rows[::2]] == list(METHODS)
+    for row in table.rows[1::2]:
+        assert row.keys() == {"method", "r all, sum to one", "LeRF", "MoRF", "Δ"}
+        assert row["method"] == "  paper"
+
+
+@pytest.mark.parametrize("label", METHODS)
+def test_every_row_of_table_2_is_the_mean_of_what_one_sentence_at_a_time_gives(
+    table, sentences, label
+):
+    method = METHODS[label]
+    row = next(row for row in table.rows if row["method"] == label)
+    curves = {
+        name: [s.curve(method, most_first=name == "MoRF") for s in sentences]
+        for name in ("LeRF", "MoRF")
+    }
+    want = {
+        "r all": mean(s.r(method) for s in sentences),
+        "r content": mean(s.r(method, kept=CONTENT) for s in sentences),
+        "r all, sum to one": mean(s.r(method, normalised=True) for s in sentences),
+        "r content, sum to one": mean(
+            s.r(method, kept=CONTENT, normalised=True) for s in sentences
+        ),
+        "tau all": mean(s.tau(method) for s in sentences),
+        "tau content": mean(s.tau(method, kept=CONTENT) for s in sentences),
+    }
+    for name, found in curves.items():
+        want[name] = mean(mean(curve) for curve in found)
+        want[f"AOPC {name}"] = mean(mean(curve[0] - x for x in curve) for curve in found)
+    want["Δ"] = want["LeRF"] - want["MoRF"]
+    for key, value in want.items():
+        assert row[key] == pytest.approx(value, abs=1e-9), key
+        assert row[f"{key} low"] <= row[key] <= row[f"{key} high"], key
+        undefined = 1 if "content" in key else 0  # "dull" has one content token
+        assert row[f"{key} undefined"] == undefined, key
+    statistics = {key for key in row if not key.endswith((" low", " high", " undefined"))}
+    assert statistics == {"method", *want}
+
+
+def test_a_note_says_what_the_steps_of_integrated_gradients_leave(table, measured, sentences):
+    gaps = []
+    for s in sentences:
+        method = METHODS["IG"]
+        a = attribute(s.model, s.inputs, method, s.target, **OPTIONS[method])
+        words = s.model.get_input_embeddings()(s.inputs["input_ids"])
+        rest = {key: value for key, value in s.inputs.items() if key != "input_ids"}
+        with torch.no_grad():
+            start = s.model(inputs_embeds=torch.zeros_like(words), **rest).logits[0, s.target]
+        gaps.append(float(a.logit[0] - start - a.relevance.sum()))
+    stored = measured.maps["IG"].values["completeness_gap"]
+    assert stored == pytest.approx(gaps, abs=1e-9)
+    (note,) = [note for note in table.notes if "completeness gap" in note]
+    start = "IG with 16 steps, and up to 128 where 0.02 logits or more are left: "
+    assert note.startswith(start)
+    assert f"by {mean(map(abs, gaps)):.3f} logits in the mean over texts, at most " in note
+    assert f"at most {max(map(abs, gaps)):.3f} (" in note
+    assert all("completeness_gap" not in measured.maps[m].values for m in METHODS if m != "IG")
+
+
+def test_per_example_values_stand_beside_their_own_example(table, sentences):
+    columns = table.examples
+    assert len(columns["example"]) == len(METHODS) * len(PHRASES)
+    for n, example in enumerate(columns["example"]):
+        sentence, method = sentences[example], METHODS[columns["method"][n]]
+        assert columns["label"][n] == LABELS[example]
+        assert columns["target"][n] == sentence.target
+        assert columns["tokens"][n] == sentence.count
+        assert columns["logit"][n] == pytest.approx(sentence.logit(sentence.everything))
+        assert columns["r all"][n] == pytest.approx(sentence.r(method), abs=1e-9)
+        assert columns["tau all"][n] == pytest.approx(sentence.tau(method), abs=1e-9)
+        lerf = mean(sentence.curve(method, most_first=False))
+        assert columns["LeRF"][n] == pytest.approx(lerf, abs=1e-9)
+
+
+@pytest.mark.parametrize("chosen", [(), (0,), (11,), (0, 1, 2), (9, 10, 11), range(12)])
+def test_a_mix_of_layers_is_the_mean_of_what_one_sentence_at_a_time_gives(
+    layers, sentences, chosen
+):
+    composite = bypass_softmax(chosen) if chosen else ATTNLRP
+    names = {
+        (): ("AttnLRP", 0),
+        (0,): ("single layer", 1),
+        (11,): ("single layer", 12),
+        (0, 1, 2): ("front to back", 3),
+        (9, 10, 11): ("back to front", 10),
+        range(12): ("back to front", 1),
+    }
+    row = row_of(layers, *names[chosen])
+    curves = {
+        name: mean(mean(s.curve(composite, most_first=name == "MoRF")) for s in sentences)
+        for name in ("LeRF", "MoRF")
+    }
+    want = curves | {
+        "r all": mean(s.r(composite) for s in sentences),
+        "r content": mean(s.r(composite, kept=CONTENT) for s in sentences),
+        "r all, sum to one": mean(s.r(composite, normalised=True) for s in sentences),
+        "tau all": mean(s.tau(composite) for s in sentences),
+        "Δ": curves["LeRF"] - curves["MoRF"],
+    }
+    assert row["layers"] == len(chosen)
+    for key, value in want.items():
+        assert row[key] == pytest.approx(value, abs=1e-9), key
+
+
+def row_of(result, order, layer):
+    (row,) = [row for row in result.rows if (row["order"], row["layer"]) == (order, layer)]
+    return {key: value for key, value in row.items() if key not in ("order", "layer")}
+
+
+def ours(result, order, layer):
+    row = row_of(result, order, layer)
+    return {key: value for key, value in row.items() if not key.startswith("paper")}
+
+
+def test_the_ends_of_the_three_orders_meet(layers, sentences):
+    assert ours(layers, "front to back", 12) == ours(layers, "back to front", 1)
+    assert ours(layers, "front to back", 1) == ours(layers, "single layer", 1)
+    assert ours(layers, "back to front", 12) == ours(layers, "single layer", 12)
+    want = mean(s.r(CP_LRP) for s in sentences)
+    assert ours(layers, "front to back", 12)["r all"] == pytest.approx(want, abs=1e-9)
+    assert len(layers.rows) == 1 + 3 * 12
+    assert len({row["r all"] for row in layers.rows}) == 1 + 3 * 12 - 3  # no other two are equal
+
+
+def test_every_cell_of_the_sweep_stands_beside_the_papers(layers):
+    paper = rows.load("figure2-sst2").paper
+    for row in layers.rows[1:]:
+        theirs = {key: row[f"paper {key}"] for key in ("r all, sum to one", "LeRF", "MoRF", "Δ")}
+        assert theirs == {key: paper[row["order"]][key][row["layer"] - 1] for key in theirs}
+    assert not any(key.startswith("paper") for key in layers.rows[0])
+
+
+def test_the_paper_has_no_numbers_for_a_model_of_another_depth():
+    columns = rows.load("figure2-sst2").paper["single layer"]
+    assert agreement._paper_cell(columns, 2, 6) == {}
+    assert agreement._paper_cell(columns, 2, 12)["paper LeRF"] == 0.89
+
+
+def test_notes_of_the_sweep_name_the_layers_whose_paired_interval_excludes_0(layers, sentences):
+    for note, kept in zip(layers.notes, (slice(None), CONTENT), strict=True):
+        gaps = {}
+        for n in range(12):
+            pairs = [
+                (s.r(bypass_softmax([n]), kept=kept), s.r(ATTNLRP, kept=kept)) for s in sentences
+            ]
+            gaps[n + 1] = agreement.bootstrap_mean([a - b for a, b in pairs], seed=0)
+        named = lambda ns: f"layers {', '.join(map(str, ns))}" if ns else "no layer"
+        up = named([n for n in gaps if gaps[n].low > 0])
+        down = named([n for n in gaps if gaps[n].high < 0])
+        best = max(gaps, key=lambda n: gaps[n].mean)
+        assert f"closer to Leave-One-Out in {up}, and farther from it in {down} (95" in note
+        assert f"gain is {gaps[best].mean:+.3f} [" in note
+        assert note.endswith(f", in layer {best}.")
+
+
+def test_the_program_measures_the_same_in_float32(table, tmp_path):
+    loaded = models.load()
+    result = reproduce.text_table("table2", loaded, one_by_one.TEXTS, output=tmp_path)
+    folders = {path.name for path in tmp_path.iterdir()}
+    assert folders == {name.replace("sst2", "six") for name in TABLE2}
+    assert result.name == "table2-six"
+    assert result.settings["dtype"] == "torch.float32"
+    assert result.settings["model_sha256"] == loaded.sha256
+    for row, exact in zip(result.rows, table.rows, strict=True):
+        for key in ("r all", "r content", "tau all", "Δ"):
+            if key in row:
+                assert row[key] == pytest.approx(exact[key], abs=1e-3)
+
+
+def test_rows_about_other_texts_are_not_put_in_one_table(tmp_path):
+    fewer = one_by_one.TEXTS.first(2)
+    found = []
+    for name, texts in (("table2-sst2-loo", one_by_one.TEXTS), ("table2-sst2-attnlrp", fewer)):
+        row = rows.load(name)
+        found.append(text.run(row, one_by_one.classifier(), texts, output=tmp_path))
+    with pytest.raises(ValueError, match="table2-sst2-attnlrp and table2-sst2-loo are not about"):
+        agreement.measured(found)
+
+
+def test_a_model_that_no_rule_covers_is_refused_before_anything_runs():
+    model = cases.tiny_bert(vocab_size=8192, max_position_embeddings=64)
+    model.bert.encoder.layer[1].intermediate.intermediate_act_fn = cases.Exponential().eval()
+    other = replace(one_by_one.classifier(), model=model, name="other")
+    with pytest.raises(LookupError, match=r"exp, outside of a softmax .*layer\.1"):
+        text.check(other, one_by_one.TEXTS)
+    text.check(one_by_one.classifier(), one_by_one.TEXTS)
+
+
+# Words that follow numbers.
+
+PAPER = {"CP-LRP": {"r all, sum to one": 0.52}, "AttnLRP": {"r all, sum to one": 0.22}}
+
+
+def columns(pairs, content=None):
+    """Columns with the given r of (CP-LRP, AttnLRP) per example, over all and content tokens."""
+    content = content or pairs
+    out = {"method": [], "example": [], "r all": [], "r content": []}
+    for n, found in enumerate(zip(pairs, content, strict=True)):
+        for method, every, inner in zip(("CP-LRP", "AttnLRP"), *found, strict=True):
+            out["method"].append(method)
+            out["example"].append(n)
+            out["r all"].append(every)
+            out["r content"].append(inner)
+    return out
+
+
+BETTER, WORSE = [(0.8, 0.5 + n / 100) for n in range(20)], [(0.4, 0.5 + n / 100) for n in range(20)]
+UNDECIDED = [(0.5, 0.5 + 0.1 * (-1) ** n) for n in range(20)]
+SIGN, HINGES = "The sign of that difference changes", "hinges on two tokens"
+
+
+@pytest.mark.parametrize(
+    ("every", "inner", "says"),
+    [
+        (BETTER, BETTER, ["CP-LRP is closer", "CP-LRP is closer"]),
+        (WORSE, WORSE, ["AttnLRP is closer", "AttnLRP is closer"]),
+        (UNDECIDED, UNDECIDED, ["contains 0", "contains 0"]),
+        (BETTER, WORSE, ["CP-LRP is closer", "AttnLRP is closer", HINGES]),
+        (WORSE, BETTER, ["AttnLRP is closer", "CP-LRP is closer", HINGES]),
+        (BETTER, [(math.nan, 1.0)] * 20, ["CP-LRP is closer", "no text has an r"]),
+    ],
+)
+def test_notes_follow_the_sign_and_the_interval(every, inner, says):
+    notes = agreement.notes(columns(every, inner), PAPER)
+    for note, want in zip(notes, says, strict=False):
+        assert want in note
+    assert len(notes) == len(says) + 1
+    assert "nan" not in " ".join(notes)
+    assert "0.52 for CP-LRP and 0.22 for AttnLRP, over all tokens" in notes[-1]
+    assert any(SIGN in note for note in notes) == (HINGES in says)
+
+
+def test_a_change_of_sign_within_the_noise_is_not_mentioned():
+    slightly = [(a - 0.02, b) for a, b in UNDECIDED]
+    notes = agreement.notes(columns(BETTER, slightly), PAPER)
+    assert not any(SIGN in note or HINGES in note for note in notes)
+
+
+def test_few_texts_are_said_to_be_few():
+    few = lambda pairs: any(
+        "fewer than 20 texts" in note for note in agreement.notes(columns(pairs), PAPER)
+    )
+    assert few(BETTER[:19])
+    assert not few(BETTER)
+
+
+def test_the_paired_gap_is_cp_lrp_minus_attnlrp():
+    gap = agreement.paired_gap(columns([(0.75, 0.5), (1.0, 0.25)]), "r all")
+    assert gap == BootstrapMean(0.5, 0.25, 0.75, 0)

@@ -1,0 +1,91 @@
+"""A token that an encoder and a decoder look up gets the relevance of both lookups."""
+
+import pytest
+import torch
+
+from axioms.composites import CP_LRP, GRADIENT_X_INPUT
+from benchmarks.architectures.build import build, inputs
+from benchmarks.architectures.measure import conditions, without_shifts
+from numeric import attribute
+from tests.support.cases import close
+from tests.support.traces import contains, refused
+
+TASK = "sequence classification"
+NAMES = ["bart", "mbart", "mvp", "plbart", "t5", "mt5", "umt5"]
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    with conditions():
+        yield
+
+
+def made(name):
+    model = build(name, TASK)
+    return model, inputs(model, TASK)
+
+
+def by_hand(model, batch, target):
+    """Word embedding x gradient at each lookup of the encoder and of the decoder."""
+    seen = []
+    tables = {m for path, m in model.named_modules() if path.endswith(("embed_tokens", "shared"))}
+    hooks = [m.register_forward_hook(lambda _m, _x, out: seen.append(out)) for m in tables]
+    logits = model(**batch).logits
+    for hook in hooks:
+        hook.remove()
+    found = torch.autograd.grad(logits.gather(1, target[:, None]).sum(), seen)
+    encoder, decoder = ((x * c).sum(dim=-1).detach() for x, c in zip(seen, found, strict=True))
+    return encoder, decoder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_token_gets_the_sum_of_both_and_the_start_is_left_over(name):
+    model, batch = made(name)
+    a = attribute(model, batch, GRADIENT_X_INPUT, share="word")
+    encoder, decoder = by_hand(model, batch, a.target)
+    want = encoder.clone()
+    want[:, :-1] += decoder[:, 1:]
+    # RMSNorm of stock T5 passes through float32, where the rules do not.
+    close(a.relevance, want * batch["attention_mask"], tolerance=1e-9)
+    assert (a.relevance - encoder).abs().max() > 1e-3 * encoder.abs().max()
+    left = a.logit - encoder.sum(dim=1) - decoder[:, 1:].sum(dim=1)
+    assert torch.allclose(a.residual[0], left[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_but_the_start_adds_up_without_biases(name):
+    model, batch = made(name)
+    batch = {key: x[:1] for key, x in batch.items()}
+    with without_shifts(model):
+        a = attribute(model, batch, CP_LRP)
+        lost = a.residual.abs() / a.logit.abs()
+        start = start_of(model, batch)
+        with torch.no_grad():  # words of 0 are worth nothing
+            model.get_input_embeddings().weight[start] = 0
+        without = attribute(model, batch, CP_LRP, target=a.target)
+    assert (lost > 1e-3).all()
+    if name in ("t5", "mt5", "umt5"):  # in others position is added to the start, too
+        close(without.relevance.sum(dim=1), without.logit, tolerance=1e-9)
+
+
+def start_of(model, batch):
+    seen = []
+    table = model.get_decoder().embed_tokens
+    hook = table.register_forward_hook(lambda _m, args, _out: seen.append(args[0]))
+    model(**batch)
+    hook.remove()
+    return seen[-1][0, 0]
+
+
+def test_shares_of_position_add_up_over_both_lookups():
+    model, batch = made("bart")
+    a = attribute(model, batch, positions="signed")
+    shares = a.details["word"] + a.details["position"]
+    close(a.relevance, shares)
+    assert (a.details["position"][0] != 0).all()
+
+
+def test_a_decoder_that_reads_something_else_is_refused(monkeypatch):
+    model, batch = made("t5")
+    monkeypatch.setattr(model, "_shift_right", lambda ids: ids.flip(1))
+    contains(refused(ValueError, model, batch), "ids (2, 8)", "shifted right by one", "explain")

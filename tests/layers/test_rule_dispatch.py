@@ -1,0 +1,140 @@
+"""No implementation runs an unknown rule as another one: what it does not have, it refuses."""
+
+from dataclasses import replace
+
+import pytest
+
+from axioms import kinds
+from axioms.algebra import propagate
+from axioms.composites import ATTNLRP, Composite, UnassignedOperation
+from axioms.graph import INPUT, Node
+from numeric import compiled
+from numeric.fast import at_output, attention
+from numeric.fast.propagation import Propagation
+from numeric.layer_mixes import sweep
+from numeric.reference import bert, dispatch, evaluate
+from tests.support import cases
+from tests.support.traces import assert_same, contains, refused, snapshot
+
+LEGAL = {(kind, rule) for kind, rules in kinds.RULES.items() for rule in rules}
+IMPLEMENTATIONS = {
+    "messages": (propagate.MESSAGES, set()),
+    "einsums": (dispatch.RULES, {(kind, kinds.GRADIENT) for kind in kinds.RULES}),
+    "modified gradients": (at_output.KNOWN, set()),
+}
+"""What each has, and what it refuses by name."""
+WRONG = {  # of another kind each
+    kinds.LINEAR: kinds.IDENTITY,
+    kinds.ADD: kinds.EQUAL_SPLIT,
+    kinds.SCORES: kinds.VALUE_ONLY,
+    kinds.SOFTMAX: kinds.VALUE_ONLY,
+    kinds.READOUT: kinds.CONSTANT,
+    kinds.PRODUCT: kinds.EPSILON,
+    kinds.LAYER_NORM: kinds.EPSILON,
+    kinds.RMS_NORM: kinds.IDENTITY,
+    kinds.ACTIVATION: kinds.HELD_DEVIATION,
+}
+OF_LLAMA = (kinds.PRODUCT, kinds.RMS_NORM)
+
+
+@pytest.fixture
+def allowing(monkeypatch):
+    """A composite with rules that the vocabulary has from now on, and no implementation."""
+
+    def allowing(**rules):
+        for kind, rule in rules.items():
+            monkeypatch.setitem(kinds.RULES, kind, (*kinds.RULES[kind], rule))
+        return Composite("hopeful", ATTNLRP.rules | rules)
+
+    return allowing
+
+
+def paths(model, batch, *wanted):
+    """Of all modules that have an operation of these kinds."""
+    with Propagation(model, replace(ATTNLRP, layers={0: {}})) as block:
+        model(**batch)
+    return [operation.module for operation in block.recorded if operation.kind in wanted]
+
+
+@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def test_every_rule_of_the_vocabulary_is_implemented_or_refused_by_name(name):
+    table, lacking = IMPLEMENTATIONS[name]
+    assert {*table} | lacking == LEGAL
+    assert lacking.isdisjoint(table)
+
+
+def test_the_tables_of_single_kinds_hold_all_their_rules():
+    assert attention.TO_VALUE.keys() == set(kinds.RULES[kinds.READOUT])
+    assert {rule for kind in attention.KINDS for rule in kinds.RULES[kind]} <= {
+        *attention.TO_SCORES
+    }
+
+
+@pytest.mark.parametrize("invented", [False, True], ids=["of another kind", "invented"])
+@pytest.mark.parametrize("kind", WRONG)
+def test_the_fast_path_refuses_what_is_no_rule_of_a_kind(kind, invented, allowing):
+    rule = "invented" if invented else WRONG[kind]
+    model, batch = cases.family("llama" if kind in OF_LLAMA else "roberta")
+    message = refused(UnassignedOperation, model, batch, allowing(**{kind: rule}))
+    for path in paths(model, batch, kind):
+        contains(message, f"{path}: {rule!r} is not implemented here")
+    contains(message, f"Add an entry for: {kind} (")
+    assert rule not in message.partition("Add an entry for")[2]
+
+
+def test_all_offenders_of_all_kinds_are_named_at_once_whichever_way_rules_are_applied(allowing):
+    wanted = kinds.LAYER_NORM, kinds.SOFTMAX
+    composite = allowing(**dict.fromkeys(wanted, "invented"))
+    model, batch = cases.family("bert")
+    before, messages = snapshot(model), set()
+    for epsilon in (0.0, 1e-6):
+        messages.add(refused(UnassignedOperation, model, batch, composite, epsilon=epsilon))
+
+    def in_a_block():
+        with compiled(model, composite, disable=True) as explain:
+            explain(batch)
+
+    ways = (lambda: sweep(model, batch, [ATTNLRP, composite]), in_a_block)
+    for way in ways:
+        with pytest.raises(UnassignedOperation) as error:
+            way()
+        messages.add(str(error.value))
+    assert_same(before, snapshot(model))
+    (message,) = messages
+    contains(message, *(f"{path}: 'invented'" for path in paths(model, batch, *wanted)))
+
+
+def test_a_composite_that_was_changed_after_it_was_made_is_refused():
+    composite = Composite("changed", dict(ATTNLRP.rules))
+    composite.rules[kinds.LAYER_NORM] = kinds.EPSILON
+    model, batch = cases.family("bert")
+    message = refused(UnassignedOperation, model, batch, composite)
+    contains(message, "'epsilon' is not implemented here", "held-deviation, identity, gradient")
+
+
+def in_numpy(composite):
+    bert.rule_names(cases.reference_of(cases.tiny_bert()), composite)
+
+
+def over_a_graph(run):
+    """One activation, with operations of no other kind."""
+    x = Node(INPUT, name="x")
+    y = Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
+    return lambda composite: run(y, x, composite)
+
+
+OTHERS = {
+    "NumPy, whole model": in_numpy,
+    "NumPy, graph": over_a_graph(
+        lambda y, x, c: evaluate.propagate([x, y], {x: 1.0}, c, 1.0, eps=0, values={x: 1, y: 1})
+    ),
+    "SymPy": over_a_graph(lambda y, x, c: propagate.propagate(y, {"x": 1}, c)),
+}
+
+
+@pytest.mark.parametrize("rule", ["invented", kinds.HELD_DEVIATION])
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_other_implementations_refuse_it_too(name, rule, allowing):
+    with pytest.raises(UnassignedOperation) as error:
+        OTHERS[name](allowing(**{kinds.ACTIVATION: rule}))
+    contains(str(error.value), f"{rule!r} is not implemented here", "activation (identity")

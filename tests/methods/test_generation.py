@@ -1,0 +1,386 @@
+"""Each row of an explained text is what ``attribute`` finds of the text up to there."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import save_file
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedTokenizerFast,
+    WhisperForConditionalGeneration,
+)
+
+from axioms.composites import CP_LRP
+from benchmarks.architectures.measure import conditions, without_shifts
+from benchmarks.architectures.sizes import tiny
+from benchmarks.sources import models as models_by_name
+from numeric import attribute, audit, explain_generation
+from numeric.generation.result import Generation
+from numeric.generation.words import pieces, units
+from numeric.targets import log_probability, logit, span
+from tests.support import cases
+from tests.support.browser import chromium
+from tests.support.cases import close
+from tests.support.traces import watch
+
+ONE, TWO = ["llama", "gpt2", "gemma3_text"], ["t5", "bart", "marian"]
+PROMPT, ANSWER = "a bad cab", "fed a beef"
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    with conditions():
+        yield
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """Of pieces of words of the letters a to h, few enough for the smallest models."""
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    trainer = trainers.BpeTrainer(vocab_size=18, special_tokens=special, show_progress=False)
+    made.train_from_iterator(["a bad cab had a beef", "he fed a dad", "a face faded"], trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
+
+
+def model_of(name):
+    kind = AutoModelForSeq2SeqLM if name in TWO else AutoModelForCausalLM
+    torch.manual_seed(0)
+    config = tiny(name)
+    config.decoder_start_token_id = 1
+    model = kind.from_config(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return model
+
+
+def ids_of(tokenizer, *texts):
+    return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+
+# Rows
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "loo"])
+@pytest.mark.parametrize("name", ONE)
+def test_a_row_is_what_attribute_finds_of_the_text_up_to_there(name, method, tokenizer):
+    model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
+    found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER, method=method)
+    assert found.first == len(prompt)
+    assert len(found.logit) == len(answer)
+    for n, token in enumerate(answer):
+        text = {"input_ids": torch.tensor([prompt + answer[:n]])}
+        want = attribute(model, text, method, target=token)
+        close(found.relevance[n, : len(prompt) + n], want.relevance[0])
+        assert not found.relevance[n, len(prompt) + n :].any()
+        close(found.logit[n], want.logit[0])
+        close(found.residual[n], want.residual[0])
+
+
+@pytest.mark.parametrize("method", ["cp-lrp", "loo"])
+@pytest.mark.parametrize("name", TWO)
+def test_a_row_of_two_texts_is_what_attribute_finds_up_to_there(name, method, tokenizer):
+    model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
+    found = explain_generation(model, tokenizer, prompt, answer=answer, method=method)
+    assert (found.source, found.first) == (len(prompt), len(prompt) + 1)
+    for n, token in enumerate(answer):
+        text = {
+            "input_ids": torch.tensor([prompt]),
+            "decoder_input_ids": torch.tensor([[1, *answer[:n]]]),
+        }
+        want = attribute(model, text, method, target=token)
+        close(found.relevance[n, : found.first + n], want.relevance[0])
+        assert not found.relevance[n, found.first + n :].any()
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_rows_of_two_texts_add_up_without_biases(name, tokenizer):
+    model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
+    with without_shifts(model):
+        kept = explain_generation(model, tokenizer, prompt, answer=answer, method="cp-lrp")
+    assert kept.residual.abs().max() < 1e-8 * kept.logit.abs().max()
+    assert kept.relevance[:, : kept.source].abs().min() > 0
+
+
+@pytest.mark.parametrize("name", ["bart", "t5"])
+def test_both_texts_get_gradient_times_embedding(name, tokenizer):
+    model, (prompt, answer) = model_of(name), ids_of(tokenizer, PROMPT, ANSWER)
+    text = {"input_ids": torch.tensor([prompt]), "decoder_input_ids": torch.tensor([[1, *answer]])}
+    seen = []
+    words = model.get_input_embeddings().weight
+    tables = {m for m in model.modules() if getattr(m, "weight", None) is words}
+    tables.discard(model.get_output_embeddings())
+    hooks = [m.register_forward_hook(lambda _m, a, out: seen.append((a[0], out))) for m in tables]
+    logits = model(**text).logits[0, 2]
+    for hook in hooks:
+        hook.remove()
+    assert all(map(torch.equal, (ids for ids, _ in seen), text.values()))
+    found = [out for _, out in seen]
+    gradients = torch.autograd.grad(logits[9] - logits[8], found)
+    parts = [(x * c).sum(-1).detach() for x, c in zip(found, gradients, strict=True)]
+    found = attribute(model, text, "gradient-x-input", logit(9, at=2) - logit(8, at=2))
+    # RMSNorm of stock T5 passes through float32, where the rules do not.
+    close(found.relevance, torch.cat(parts, dim=1), tolerance=1e-9)
+
+
+def test_what_is_written_of_a_sound_has_relevance_of_what_was_written_before(tokenizer):
+    torch.manual_seed(0)
+    config = tiny("whisper")
+    config.decoder_start_token_id = 1
+    model = WhisperForConditionalGeneration(config).double().eval()
+    sound = torch.randn(1, config.num_mel_bins, 2 * config.max_source_positions)
+    (answer,) = ids_of(tokenizer, ANSWER)
+    found = explain_generation(model, tokenizer, sound, answer=answer, method="gradient-x-input")
+    seen = []
+    text = torch.tensor([[1, *answer[:-1]]])
+    with watch(model.get_input_embeddings(), seen.append):
+        logits = model(input_features=sound, decoder_input_ids=text).logits[0]
+    for n, token in enumerate(answer):
+        (gradient,) = torch.autograd.grad(logits[n, token], seen, retain_graph=True)
+        close(found.relevance[n, :-1], (seen[0] * gradient).sum(-1)[0].detach())
+    assert found.source == 0
+    assert len(explain_generation(model, tokenizer, sound, max_new_tokens=3).written) == 3
+    heard = {"input_features": sound, "decoder_input_ids": text}
+    assert torch.equal(attribute(model, heard, target=span(1, 3)).target, text[:, 1:3])
+    account = audit(model, heard, CP_LRP)
+    whole = attribute(model, heard, "cp-lrp")
+    close(torch.from_numpy(account.relevance), whole.relevance[0])
+    assert sum(account.by_cause().values()) == pytest.approx(account.residual)
+    with pytest.raises(ValueError, match="prompt is a str: WhisperForConditionalGeneration hears"):
+        explain_generation(model, tokenizer, PROMPT)
+
+
+def test_all_rows_take_one_forward_pass_and_one_way_back_each(tokenizer, monkeypatch):
+    model, events = model_of("llama"), []
+    back = torch.autograd._engine_run_backward
+    noted = lambda *args, **options: events.append("back") or back(*args, **options)
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", noted)
+    with watch(model.lm_head, lambda out: events.append(out.shape[1])):
+        found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER)
+    count = len(found.written)
+    alone = [1]  # the first token again, without what follows it
+    assert events[events.index(count) :] == [count] + ["back"] * count + alone
+
+
+def test_the_model_writes_what_is_likeliest(tokenizer):
+    model, (prompt,) = model_of("gpt2"), ids_of(tokenizer, PROMPT)
+    ids = list(prompt)
+    for _ in range(5):
+        with torch.no_grad():
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+    found = explain_generation(model, tokenizer, PROMPT, max_new_tokens=5)
+    assert found.tokens == tuple(pieces(tokenizer, ids))
+    assert "".join(found.tokens) == tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+
+
+def test_what_a_trained_model_writes_is_written_because_of_its_causes():
+    found = models_by_name.load("embedded-lm")
+    prompt = "bert ink anna apple carl pen ; anna"
+    model = found.model.double()
+    why = explain_generation(model, found.tokenizer, prompt, max_new_tokens=1)
+    assert [x.strip() for x in why.written] == ["apple"]
+    most = why.relevance[0].topk(2).indices.tolist()
+    assert sorted(most) == [3, 4]  # the causes by definition: "anna" and what follows it, "apple"
+    assert [x.strip() for x in why.tokens[3:5]] == ["anna", "apple"]
+
+
+def test_log_probabilities_and_other_methods_are_explained_too(tokenizer):
+    model, (prompt, answer) = model_of("llama"), ids_of(tokenizer, PROMPT, ANSWER)
+    found = explain_generation(
+        model, tokenizer, PROMPT, answer=ANSWER, method="loo", scale="log-probability"
+    )
+    text = {"input_ids": torch.tensor([prompt + answer])}
+    whole = attribute(model, text, "loo", span(-len(answer), each=log_probability))
+    close(found.relevance.sum(dim=0)[:-1], whole.relevance[0, :-1])
+    close(found.logit.sum(), whole.logit[0])
+
+
+# Words and sentences
+
+TEXT = [
+    "The",
+    " un",
+    "done",
+    " cab",
+    ",",
+    " he",
+    " said",
+    ".",
+    " Go",
+    "!",
+    "\n",
+    "It’",
+    "s",
+    " on",
+    ".",
+]
+WORDS = [0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 10, 11]
+
+
+def test_tokens_of_a_word_and_of_a_sentence_belong_together():
+    assert units(TEXT, "word") == WORDS
+    assert units(TEXT, "sentence") == [0] * 8 + [1, 1] + [2] * 5
+    assert units(["3", ".", "14", " is", " it", "."], "sentence") == [0] * 6
+    assert units(["a", "b", "c"], "word", cuts=[2]) == [0, 0, 1]
+    assert units(["是", "。", "好", "。"], "sentence") == [0, 0, 1, 1]
+    assert units(["", "é", "a", ""], "word") == [0, 0, 0, 0]
+
+
+def test_a_character_of_several_tokens_stands_at_its_last():
+    class Bytes:
+        def decode(self, ids, **_):
+            return bytes(ids).decode("utf-8", errors="replace")
+
+    text = "né 是…"
+    assert "".join(pieces(Bytes(), text.encode())) == text
+    assert pieces(Bytes(), "né!".encode()) == ["n", "", "é", "!"]
+
+
+def test_a_row_of_a_word_is_that_of_the_sum_of_its_logits(tokenizer):
+    model, (prompt, answer) = model_of("llama"), ids_of(tokenizer, PROMPT, ANSWER)
+    found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER)
+    words = found.by("word")
+    assert [word.strip() for word in words.tokens] == [*PROMPT.split(), *ANSWER.split()]
+    (count,) = map(len, ids_of(tokenizer, "fed"))
+    text = {"input_ids": torch.tensor([prompt + answer])}
+    want = attribute(model, text, target=span(len(prompt), len(prompt) + count))
+    close(words.relevance[0].sum(), want.relevance.sum())
+    close(words.logit[0], want.logit[0])
+    sentence = found.by("sentence")
+    assert sentence.relevance.shape == (1, 2)
+    close(sentence.relevance.sum(), found.relevance.sum())
+
+
+# Forms
+
+
+@pytest.fixture
+def found(tokenizer):
+    with conditions():
+        return explain_generation(model_of("bart"), tokenizer, PROMPT, answer=ANSWER)
+
+
+def test_what_is_saved_is_loaded(found, tmp_path):
+    assert re.fullmatch(
+        r"Generation\(attnlrp: \d+ x \d+ tokens, written '.*fed a beef'\)", repr(found)
+    )
+    found.save(tmp_path / "found.safetensors")
+    again = Generation.load(tmp_path / "found.safetensors")
+    for name, x in vars(found).items():
+        same = torch.equal(x, vars(again)[name]) if isinstance(x, torch.Tensor) else None
+        assert same if same is not None else x == vars(again)[name]
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    (tmp_path / "text").write_text("no tensors")
+    for name in ("other.safetensors", "text"):
+        with pytest.raises(ValueError, match=f"{name} holds no generation"):
+            Generation.load(tmp_path / name)
+
+
+def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):
+    hostile = ("</script><b>&'\"", *found.tokens[1:])
+    page = dataclasses.replace(found, tokens=hostile).html()
+    assert "<b>" not in page
+    assert not re.search(r"https?:|src=|@import|url\(", page)
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1]
+    maps = json.loads(data)
+    assert maps["token"]["tokens"] == list(hostile)
+    assert set(maps) == {"token", "word", "sentence"}
+    shown = torch.tensor(maps["token"]["relevance"])
+    torch.testing.assert_close(shown, found.relevance.to(shown), rtol=1e-3, atol=1e-12)
+    assert found._repr_html_().startswith("<iframe")
+
+
+def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
+    texts = ("<i>", *found.tokens[1:])
+    found = dataclasses.replace(found, tokens=texts)
+    (tmp_path / "a.html").write_text(found.html(), "utf-8")
+    with chromium() as driver:
+        driver.get((tmp_path / "a.html").as_uri())
+        written = driver.find_elements(By.CSS_SELECTOR, "button.token")
+        assert "".join(x.get_property("textContent") for x in written) == "".join(found.written)
+        ActionChains(driver).move_to_element(written[2]).perform()
+        row = found.relevance[2]
+        status = driver.find_element(By.ID, "sum").text.replace("−", "-")
+        for number in (found.logit[2], row.sum(), found.residual[2]):
+            assert f"{number:+.3f}" in status
+        against = driver.find_elements(By.CSS_SELECTOR, ".against")
+        assert len(against) == (row < 0).sum()
+        first = driver.find_element(By.CSS_SELECTOR, "#causes tr").text.replace("−", "-")
+        assert first.startswith(f"{row[row.abs().argmax()]:+.3f} ")
+        written[1].click()
+        ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
+        assert f"{found.logit[1]:+.3f}" in driver.find_element(By.ID, "sum").text.replace("−", "-")
+        driver.find_element(By.CSS_SELECTOR, "[value=word]").click()
+        words = driver.find_elements(By.CSS_SELECTOR, "button.token")
+        assert len(words) == len(found.by("word").written)
+        driver.set_window_size(420, 800)
+        width = driver.execute_script("return document.documentElement.scrollWidth")
+        assert width <= driver.execute_script("return window.innerWidth")
+        assert not [x for x in driver.get_log("browser") if x["level"] == "SEVERE"]
+
+
+def test_a_heat_map_fits_the_terminal_and_a_picture_is_made(found):
+    console = Console(width=60, record=True, file=None, quiet=False)
+    with console.capture() as said:
+        for part in found.terminal(60):
+            console.print(part)
+    lines = said.get().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert sum(line.startswith("sum") for line in lines) >= 1
+    assert found.png().startswith(b"\x89PNG")
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("name", ["xlnet", "prophetnet"])
+def test_a_model_that_sees_the_tokens_that_follow_is_refused(name, tokenizer):
+    with pytest.raises(
+        ValueError, match="sees the tokens that follow: the first written token has"
+    ):
+        explain_generation(model_of(name), tokenizer, PROMPT, answer=ANSWER)
+
+
+def test_bad_calls_are_refused(tokenizer):
+    model = model_of("llama")
+    bad = {
+        "prompt='' has no tokens": {"prompt": ""},
+        "answer=[] has no tokens": {"answer": []},
+        "prompt=['a', 'b']: pass one prompt at a time": {"prompt": ["a", "b"]},
+        "max_new_tokens=0: pass a whole": {"max_new_tokens": 0},
+        "scale='p': pass one of logit, log-probability": {"scale": "p"},
+        "unknown method 'lime'": {"method": "lime", "answer": ANSWER},
+        "BertForSequenceClassification writes no text": {"model": cases.tiny_bert()},
+    }
+    for message, change in bad.items():
+        given = {"model": model, "tokenizer": tokenizer, "prompt": PROMPT} | change
+        with pytest.raises(ValueError, match=re.escape(message)):
+            explain_generation(**given)
+    with pytest.raises(ValueError, match="by='line': pass one of word, sentence"):
+        explain_generation(model, tokenizer, PROMPT, answer=ANSWER).by("line")
+    two = model_of("t5")
+    text = {"input_ids": torch.tensor([[4, 5]])}
+    bad = {
+        "writes another: pass decoder_input_ids": text,
+        "has 2 examples": text | {"decoder_input_ids": torch.ones(2, 1).long()},
+        "has 0 tokens; pass 1": text | {"decoder_input_ids": torch.ones(1, 0).long()},
+        "token id out of range": text | {"decoder_input_ids": torch.tensor([[999]])},
+        "inputs has no input_ids": {"decoder_input_ids": torch.tensor([[1]])},
+    }
+    for message, inputs in bad.items():
+        with pytest.raises(ValueError, match=message):
+            attribute(two, inputs)
+    with pytest.raises(ValueError, match="an encoder and a decoder; pass another method"):
+        explain_generation(two, tokenizer, PROMPT, answer=ANSWER, method="attention-rollout")

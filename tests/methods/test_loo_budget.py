@@ -1,0 +1,178 @@
+"""Leave-One-Out within a budget: groups first, then the tokens of those that matter."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from benchmarks.experiments import spent_passes
+from benchmarks.sources import models
+from numeric import attribute
+from numeric.attribution import attribute_each
+from numeric.methods.budget import by_groups
+from numeric.targets import logit
+from tests.support import cases
+from tests.support.cases import close
+
+NUMBERS = torch.tensor([[0, 0, 1, 1, 1, 2, 2, 2, 2, 3]])
+
+
+def text(tokens=10, seed=0):
+    ids = torch.randint(5, 40, (1, tokens), generator=torch.Generator().manual_seed(seed))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+@torch.no_grad()
+def lost(model, inputs, columns, target):
+    """What the logit loses without some columns, by two plain forward passes."""
+    mask = inputs["attention_mask"].clone()
+    mask[0, columns] = 0
+    full, less = (
+        model(input_ids=inputs["input_ids"], attention_mask=x).logits[0, target].item()
+        for x in (inputs["attention_mask"], mask)
+    )
+    return full - less
+
+
+@pytest.fixture
+def model():
+    return cases.family("roberta")[0]
+
+
+def test_a_budget_of_all_tokens_is_leave_one_out(model):
+    inputs = cases.family_inputs("roberta")
+    want = attribute(model, inputs, "loo")
+    found = attribute(model, inputs, "loo", budget=inputs["input_ids"].shape[1])
+    close(found.relevance, want.relevance)
+    assert (found.details["passes"] == inputs["attention_mask"].sum(dim=1)).all()
+    assert (found.details["by_token"] == inputs["attention_mask"]).all()
+    assert want.details == {}
+
+
+@pytest.mark.parametrize("budget", [4, 5, 6, 7, 8, 9])
+def test_tokens_of_the_largest_groups_come_one_by_one_as_far_as_it_reaches(model, budget):
+    inputs = text()
+    a = attribute(model, inputs, "loo", budget=budget, groups=NUMBERS)
+    target = a.target[0]
+    columns = {n: (NUMBERS[0] == n).nonzero()[:, 0].tolist() for n in range(4)}
+    of_group = {n: lost(model, inputs, x, target) for n, x in columns.items()}
+    largest_first = sorted(range(3), key=lambda n: -abs(of_group[n]))
+    in_turn = [column for n in largest_first for column in columns[n]]
+    alone = {9, *in_turn[: budget - 4]}  # the group of one token needs no pass of its own
+    for n, places in columns.items():
+        for column in places:
+            by_itself = column in alone
+            want = lost(model, inputs, [column], target) if by_itself else of_group[n] / len(places)
+            assert a.relevance[0, column].item() == pytest.approx(want, abs=1e-10)
+            assert a.details["by_token"][0, column] == by_itself
+    assert a.details["passes"].tolist() == [budget]
+
+
+def within(weights, budget):
+    """``by_groups`` of losses that do not add up: relevance, details, passes that it ran."""
+    ran = []
+
+    def without(example, part):
+        ran.append(len(example))
+        total = (part * weights).sum(dim=1, keepdim=True)
+        return total / (1 + total.abs())
+
+    present = torch.ones(1, len(weights), dtype=torch.bool)
+    relevance, details = by_groups(without, present, budget=budget)
+    return relevance[0, 0], {key: x[0] for key, x in details.items()}, sum(ran)
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 17, 18, 27, 40, 101])
+def test_the_whole_budget_is_spent_and_more_of_it_never_costs_a_token_its_value(tokens):
+    generator = torch.Generator().manual_seed(tokens)
+    weights = torch.randint(-9, 10, (tokens,), generator=generator).double()
+    exact, found = weights / (1 + weights.abs()), {}
+    for budget in range(2, tokens + 3):
+        relevance, details, ran = within(weights, budget)
+        alone = details["by_token"] == 1
+        assert ran == details["passes"] == min(budget, tokens)
+        assert torch.equal(relevance[alone], exact[alone])
+        assert alone.all() if budget >= tokens else alone.sum() >= min(budget - 2, budget // 2)
+        found[budget] = alone, (relevance - exact).abs()
+    same_groups = [found[n] for n in found if n >= 2 * round(tokens**0.5)]
+    for (fewer, error), (more, smaller) in pairwise(same_groups):
+        assert (more >= fewer).all()
+        assert (smaller <= error).all()
+
+
+def test_more_passes_never_take_a_sentence_further_from_exact():
+    classifier = models.load("embedded")
+    sentence = "The plot is thin, but the acting is a quiet joy and it lasts"
+    inputs = classifier.tokenizer([sentence], return_tensors="pt")
+    tokens = inputs["input_ids"].shape[1]
+    exact = attribute(classifier.model, inputs, "loo").relevance
+    errors = []
+    for budget in range(8, tokens + 1):  # from 2 sqrt(18) on the groups stay the same
+        found = attribute(classifier.model, inputs, "loo", budget=budget)
+        assert found.details["passes"].tolist() == [budget]
+        errors.append((found.relevance - exact).square().sum().item())
+    rounding = 1e-5 * exact.square().sum().item()
+    assert all(after <= before + rounding for before, after in pairwise(errors))
+    assert errors[-1] <= rounding
+
+
+def test_short_texts_of_a_batch_are_exact_beside_long_ones(model):
+    inputs = cases.family_inputs("roberta")
+    lengths = inputs["attention_mask"].sum(dim=1)
+    budget = int(lengths.max()) - 1
+    assert lengths.min() <= budget
+    exact = attribute(model, inputs, "loo")
+    found = attribute(model, inputs, "loo", budget=budget, groups=2)
+    short = lengths <= budget
+    close(found.relevance[short], exact.relevance[short])
+    assert (found.details["passes"] <= budget).all()
+
+
+def test_every_target_has_its_own_losses():
+    model, inputs = cases.family("llama")
+    inputs = {key: x[:1] for key, x in inputs.items()}
+    size = inputs["input_ids"].shape[1]
+    targets = [logit(0), logit(1)]
+    options = {"budget": size - 1, "groups": 2}
+    together = attribute_each(model, inputs, "loo", targets=targets, **options)
+    whole = attribute_each(model, inputs, "loo", targets=targets)
+    for found, exact in zip(together, whole, strict=True):
+        alone = found.details["by_token"] == 1
+        close(found.relevance[alone], exact.relevance[alone], tolerance=1e-5)
+        assert alone.any()
+
+
+WRONG = {
+    "no pass": ({"budget": 0}, "budget=0: pass a whole number of forward passes, at least 1"),
+    "one pass": ({"budget": 1}, "budget=1: example 0 has 2 groups, each of which takes a pass"),
+    "half a pass": ({"budget": 0.5}, "budget=0.5: pass a whole number"),
+    "too few passes": (
+        {"budget": 3, "groups": NUMBERS},
+        "budget=3: example 0 has 4 groups, each of which takes a pass; pass a larger budget",
+    ),
+    "one group": ({"budget": 4, "groups": 16}, "all 10 tokens of example 0 are one group"),
+    "no size": ({"budget": 4, "groups": 0}, "groups=0: pass tokens per group, at least 1"),
+    "another shape": (
+        {"budget": 4, "groups": NUMBERS[:, 1:]},
+        "groups has shape (1, 9) and dtype torch.int64; pass whole numbers (batch, token), here "
+        "(1, 10)",
+    ),
+    "fractions": ({"budget": 4, "groups": NUMBERS / 2}, "dtype torch.float32; pass whole numbers"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_named(model, name):
+    options, says = WRONG[name]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        attribute(model, text(), "loo", **options)
+    assert says in str(caught.value)
+
+
+def test_the_table_compares_with_exact_losses(monkeypatch):
+    monkeypatch.setattr(spent_passes, "SHARES", (0.5, 1.0))
+    clf, sentences = models.load("embedded"), ["A fine film.", "The plot is thin."]
+    rows = {(name, share): values for name, share, *values in spent_passes.measured(clf, sentences)}
+    assert len(rows) == 4
+    assert rows["sentences", 1.0] == rows["neighbours", 1.0] == [pytest.approx(1), 1.0]
+    assert rows["neighbours", 0.5] != rows["neighbours", 1.0]

@@ -1,0 +1,270 @@
+"""Leave-One-Out by shortcuts is the plain loop over texts and tokens, whatever the shortcut."""
+
+import dataclasses
+
+import pytest
+import torch
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from numeric import attribute
+from numeric.evaluation.perturbation import perturbation_curve
+from numeric.inputs import prepare
+from numeric.methods import loo, masking
+from numeric.methods.shared import whole
+from tests.support import cases
+from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
+from tests.support.traces import assert_same, contains, refused, snapshot, watch
+
+PROJECTING = [name for name in ENCODERS if name != "albert"]
+
+
+def tolerance(name):
+    return SINGLE if name in ROTARY else 1e-10
+
+
+@torch.no_grad()
+def plain(model, inputs, keep, target):
+    """Logits of copies, each alone and whole, with the attention mask as the only change."""
+    rows = zip(keep[0].tolist(), keep[1].long(), strict=True)
+    one = lambda n, mask: model(input_ids=inputs["input_ids"][None, n], attention_mask=mask[None])
+    return torch.stack([one(n, mask).logits[0, target[n]] for n, mask in rows])
+
+
+def left_out(inputs):
+    present = inputs["attention_mask"] == 1
+    example, token = present.nonzero(as_tuple=True)
+    keep = present[example]
+    keep[torch.arange(len(token)), token] = False
+    return example, keep
+
+
+def check(model, inputs, relevance, target, logit, *, tolerance=1e-10):
+    keep = left_out(inputs)
+    got = relevance[inputs["attention_mask"] == 1]
+    close(got, logit[keep[0]] - plain(model, inputs, keep, target), tolerance=tolerance)
+
+
+def varied(name):
+    """Six texts of 2 to 12 tokens, padded on the right."""
+    lengths = torch.tensor([12, 2, 7, 7, 3, 10])
+    draw = torch.Generator().manual_seed(2)
+    ids = torch.randint(4, 50, (6, 12), generator=draw)
+    mask = (torch.arange(12) < lengths[:, None]).long()
+    pad = cases.FAMILIES[name][1]["pad_token_id"]
+    return {"input_ids": ids.where(mask == 1, torch.tensor(pad)), "attention_mask": mask}
+
+
+def with_a_hole(name):
+    inputs = varied(name)
+    inputs["attention_mask"][0, 4:6] = 0
+    return inputs
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 1}, {"batch_size": 5}], ids=repr)
+@pytest.mark.parametrize("texts", [varied, with_a_hole])
+@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
+def test_texts_of_many_lengths_are_the_plain_loop(name, texts, options):
+    model, _ = cases.family(name)
+    inputs = texts(name)
+    a = attribute(model, inputs, "loo", **options)
+    check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
+def test_scores_that_are_spelled_out_give_the_same(name):
+    model, inputs = cases.family(name)
+    eager, _ = cases.family(name, attn_implementation="eager")
+    fused, spelled_out = (attribute(m, inputs, "loo").relevance for m in (model, eager))
+    close(fused, spelled_out, tolerance=tolerance(name))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_texts_padded_on_the_left_are_the_plain_loop(name):
+    model, inputs = cases.family(name)
+    moved = {key: x.roll(2, 1).contiguous() for key, x in inputs.items()}
+    inputs = {
+        key: x.where(torch.tensor([[False], [True]]), inputs[key]) for key, x in moved.items()
+    }
+    a = attribute(model, inputs, "loo")
+    check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_without_padding_id_a_text_alone_is_the_plain_loop(name):
+    model, inputs = cases.family(name, pad_token_id=None)
+    inputs = {key: x[:1] for key, x in inputs.items()}
+    a = attribute(model, inputs, "loo")
+    check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+
+
+def test_a_window_of_attention_is_not_narrowed_by_what_is_left_out():
+    model, _ = cases.family("mistral", sliding_window=4)
+    inputs = varied("mistral")
+    a = attribute(model, inputs, "loo")
+    check(model, inputs, a.relevance, a.target, a.logit, tolerance=SINGLE)
+    wide, _ = cases.family("mistral")
+    far = (attribute(wide, inputs, "loo").relevance - a.relevance).abs().max()
+    assert far > 1e-3
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("order", ["morf", "lerf"])
+def test_curves_of_decoders_are_the_plain_loop(name, order):
+    model, inputs = cases.family(name)
+    relevance = torch.randn(2, 6, generator=torch.Generator().manual_seed(0)).double()
+    target = torch.tensor([0, 2])
+    curve = perturbation_curve(model, prepare(model, inputs), relevance, target, order=order)
+    for row, length in ((0, 6), (1, 4)):
+        falling = relevance[row, :length].argsort(descending=order == "morf")
+        mask = inputs["attention_mask"][row].repeat(length, 1)
+        for step in range(length):
+            mask[step, falling[:step]] = 0
+        want = plain(model, inputs, (torch.full((length,), row), mask), target)
+        close(curve.logits[row, :length], want, tolerance=tolerance(name))
+
+
+# What is shared
+
+
+@pytest.mark.parametrize("name", PROJECTING)
+def test_encoders_project_once_and_finish_one_row(name):
+    model, inputs = cases.family(name)
+    kept = whole(model, prepare(model, inputs))
+    assert len(kept.first) == 3
+    rows = []
+    last = [m for m in model.modules() if type(m) is torch.nn.LayerNorm][-1]
+    with watch(last, lambda out: rows.append(out.shape[1])):
+        attribute(model, inputs, "loo", batch_size=10)
+    assert rows == [6, 1, 1]  # the batch itself, six copies of 5 tokens, four of 3
+
+
+def test_layers_that_run_twice_share_nothing_and_are_right():
+    model, inputs = cases.family("albert")
+    kept = whole(model, prepare(model, inputs))
+    assert kept.first == {}
+    assert kept.last is None
+    model, inputs = cases.family("bert")
+    for layers in ([0, 1, 0], [0, 0], [1, 0, 1, 0]):
+        ours = model.bert.encoder.layer
+        model.bert.encoder.layer = torch.nn.ModuleList([ours[n] for n in layers]).eval()
+        a = attribute(model, inputs, "loo")
+        check(model, inputs, a.relevance, a.target, a.logit)
+        model.bert.encoder.layer = ours
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoders_run_only_what_comes_behind_the_token(name):
+    model, inputs = cases.family(name)
+    inputs = {key: x[:1] for key, x in inputs.items()}
+    seen = []
+    with watch(model.get_input_embeddings(), lambda out: seen.append(out.shape)):
+        attribute(model, inputs, "loo", batch_size=1)
+    assert [tuple(shape[:2]) for shape in seen] == [
+        (1, 6),
+        (1, 5),
+        (1, 4),
+        (1, 3),
+        (1, 2),
+        (1, 1),
+        (1, 1),
+    ]
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
+def test_the_model_is_left_as_it_was(name):
+    model, inputs = cases.family(name)
+    before = snapshot(model)
+    attribute(model, inputs, "loo")
+    assert_same(before, snapshot(model))
+    message = refused(ValueError, model, inputs, "loo", removal="zeroing")
+    contains(message, "removal='zeroing'")
+
+
+WRONG = {  # what a shortcut may get wrong: fields of Whole, from those that are right
+    "tables of another text": lambda kept: {"first": {m: x.flip(0) for m, x in kept.first.items()}},
+    "tables of moved tokens": lambda kept: {
+        "first": {m: x.roll(1, 1) for m, x in kept.first.items()}
+    },
+    "one table for all": lambda kept: {
+        "first": dict.fromkeys(kept.first, next(iter(kept.first.values())))
+    },
+    "the end of another layer": lambda kept: {
+        "last": kept.model.bert.encoder.layer[0].attention.output
+    },
+}
+
+
+def check_with(fields, monkeypatch):
+    """The check, with some of what the whole batch leaves to the copies replaced."""
+    model, inputs = cases.family("bert")
+    kept = whole(model, prepare(model, inputs))
+    kept = dataclasses.replace(kept, **fields(kept))
+    monkeypatch.setattr(loo, "whole", lambda *_: kept)
+    a = attribute(model, inputs, "loo")
+    check(model, inputs, a.relevance, a.target, a.logit)
+
+
+def test_the_right_tables_pass(monkeypatch):
+    check_with(lambda _: {}, monkeypatch)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_shortcut_is_rejected(wrong, monkeypatch):
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_with(WRONG[wrong], monkeypatch)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_wrong_prefix_is_rejected(name, monkeypatch):
+    model, inputs = cases.family(name)
+    real = masking.first_keys
+    wrong = lambda cache, where, n: real(cache, 1 - where, n)
+    monkeypatch.setattr(masking, "first_keys", wrong)
+    a = attribute(model, inputs, "loo")
+    with pytest.raises(AssertionError):
+        check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "kernels-community/flash-attn2"])
+def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
+    tiny.config._attn_implementation = kernel
+    for removal in masking.REMOVALS:
+        with pytest.raises(ValueError, match=rf"'{kernel}' leaves .*\(\"sdpa\"\)"):
+            masking.check(tiny, removal)
+    masking.check(tiny, 7)  # everything stays in view
+
+
+class Averaging(type(cases.tiny_bert())):
+    """It has the modules of BERT, and averages over all rows, those of padding too."""
+
+    def forward(self, input_ids, attention_mask, token_type_ids=None):
+        out = self.bert(input_ids, attention_mask, token_type_ids)
+        return SequenceClassifierOutput(logits=self.classifier(out.last_hidden_state.mean(dim=1)))
+
+
+def test_a_class_that_reads_all_rows_is_the_plain_loop_over_whole_texts():
+    model, batch = cases.perturbed(Averaging), cases.tiny_batch()
+    a = attribute(model, batch, "loo", batch_size=4)
+    for example, token in batch["attention_mask"].nonzero().tolist():
+        changed = {key: x.clone() for key, x in batch.items()}
+        changed["attention_mask"][example, token] = 0
+        want = model(**changed).logits[example, a.target[example]]
+        close(a.relevance[example, token], a.logit[example] - want)
+
+
+class Deaf(type(cases.tiny_bert())):
+    """It takes an attention mask, and drops it."""
+
+    def forward(self, input_ids, attention_mask, token_type_ids=None):
+        return super().forward(input_ids, token_type_ids=token_type_ids)
+
+
+def test_a_model_that_drops_the_mask_is_refused_but_can_replace_tokens():
+    model, batch = cases.perturbed(Deaf), cases.tiny_batch()
+    contains(
+        refused(ValueError, model, batch, "loo"),
+        "attention_mask changes no logit",
+        "Deaf",
+        "removal=tokenizer.mask_token_id",
+    )
+    assert (attribute(model, batch, "loo", removal=9).relevance[0] != 0).all()

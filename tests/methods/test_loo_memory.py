@@ -1,0 +1,122 @@
+"""Leave-One-Out within a budget of memory, and in another precision."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from benchmarks.running.timing import peak_memory
+from numeric import attribute
+from numeric.methods.memory_budget import bytes_of_a_copy, chunks
+from tests.support import cases
+from tests.support.cases import close
+from tests.support.traces import assert_same, contains, refused, snapshot, watch
+
+
+def needs(model, tokens, **options):
+    size = torch.tensor([tokens])
+    return int(bytes_of_a_copy(model, size, keys=size, kept=0 * size, **options))
+
+
+def test_a_small_budget_runs_few_copies_and_gives_the_same(tiny, batch):
+    want = attribute(tiny, batch, "loo")
+    shapes = []
+    for copies in (1, 2, 100):
+        shapes.clear()
+        memory = copies * needs(tiny, 6)
+        with watch(tiny.get_input_embeddings(), lambda out: shapes.append(tuple(out.shape[:2]))):
+            close(attribute(tiny, batch, "loo", memory=memory).relevance, want.relevance)
+        assert shapes.pop(0) == (2, 6)  # the batch itself
+        assert shapes[0] == (min(copies, 6), 6)  # one copy of 6 tokens and five of 5
+        assert all(n * needs(tiny, tokens) <= memory for n, tokens in shapes)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("copies", [4, 16, 64])
+def test_the_budget_is_kept(copies, attention):
+    sizes = dict(
+        hidden_size=96, intermediate_size=384, num_attention_heads=4, max_position_embeddings=64
+    )
+    model = cases.tiny_bert(**sizes, attn_implementation=attention).float()
+    ids = torch.randint(1, 11, (2, 64), generator=torch.Generator().manual_seed(0))
+    budget = copies * needs(model, 63)
+    used = peak_memory(lambda: attribute(model, {"input_ids": ids}, "loo", memory=budget))
+    assert budget / 4 < used <= budget
+
+
+def test_the_budget_holds_the_logits_that_are_read():
+    config = GPT2Config(
+        n_embd=32, n_layer=2, n_head=2, vocab_size=20_000, n_positions=64,
+        bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(config).eval()
+    ids = torch.randint(1, 100, (1, 32))
+    budget = 8 * needs(model, 32, rows=1)
+    used = peak_memory(lambda: attribute(model, {"input_ids": ids}, "loo", memory=budget))
+    assert budget / 4 < used <= budget
+
+
+@pytest.mark.parametrize("memory", [0, -1, 1.5, True, None, "much", 100], ids=repr)
+def test_a_wrong_budget_is_refused(tiny, batch, memory):
+    message = refused(ValueError, tiny, batch, "loo", memory=memory)
+    contains(message, f"memory={memory!r}", "about" if memory == 100 else '"auto"')
+
+
+def test_chunks_hold_every_copy_once_within_budget_and_of_like_length():
+    lengths = torch.tensor([3, 20, 19, 7, 20, 7, 1, 18])
+    options = {"batch_size": 3, "memory": 60, "device": lengths.device}
+    parts = list(chunks(lengths, lengths, **options))
+    assert torch.cat(parts).sort().values.tolist() == list(range(8))
+    for part in parts:
+        longest = int(lengths[part].max())
+        assert len(part) * longest <= 60
+        assert len(part) <= 3
+        assert lengths[part].min() >= 0.9 * longest
+    assert [len(part) for part in parts] == [3, 1, 2, 1, 1]
+
+
+def test_on_a_gpu_copies_may_take_half_of_what_is_free_there(monkeypatch):
+    free = {torch.device("cuda", 0): 90, torch.device("cuda", 1): 30}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[device], 1000))
+    lengths = torch.tensor([10] * 9)
+    for device, sizes in zip(free, ([4, 4, 1], [1] * 9), strict=True):
+        parts = chunks(lengths, lengths, batch_size=128, memory="auto", device=device)
+        assert [len(part) for part in parts] == sizes
+
+
+def test_on_a_gpu_float64_spells_scores_out_under_any_attention(tiny):
+    def need(device, attention):
+        model = SimpleNamespace(config=tiny.config, device=torch.device(device), dtype=tiny.dtype)
+        tiny.config._attn_implementation = attention
+        return needs(model, 6)
+
+    assert need("cpu", "sdpa") < need("cuda", "sdpa") == need("cuda", "eager")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_another_precision_is_near_and_leaves_class_and_model(dtype):
+    model = cases.tiny_bert().float()
+    batch = cases.tiny_batch()
+    exact = attribute(model.double(), batch, "loo")
+    model.float()
+    before = snapshot(model)
+    a = attribute(model, batch, "loo", dtype=dtype)
+    assert_same(before, snapshot(model))
+    assert torch.equal(a.target, exact.target)
+    assert a.relevance.dtype == torch.float32
+    # A logit of this size has this unit in the last place; the two logits of a difference pass
+    # through about 30 rounded operations each.
+    unit = torch.finfo(getattr(torch, dtype)).eps + torch.finfo(torch.float32).eps
+    size = exact.logit.abs().max().item()
+    error = (a.relevance - exact.relevance).abs().max()
+    assert error <= 60 * unit * size
+    if dtype != "float64":
+        assert error > 0.01 * unit * size  # it did run in that precision
+
+
+@pytest.mark.parametrize("dtype", ["half", "int8", "", 16])
+def test_a_wrong_precision_is_refused(tiny, batch, dtype):
+    message = refused(ValueError, tiny, batch, "loo", dtype=dtype)
+    contains(message, f"dtype={dtype!r}", "bfloat16")

@@ -1,0 +1,181 @@
+"""Every other method is right on a family, or refused there; so is every input that is wrong."""
+
+import pytest
+import torch
+
+from numeric import attribute
+from tests.support import cases
+from tests.support.cases import ALL, DECODERS, ENCODERS, ROTARY, SINGLE, close
+from tests.support.traces import contains, refused
+
+
+def logit_of(model, target, **inputs):
+    with torch.no_grad():
+        return model(**inputs).logits[0, target]
+
+
+def masked(model, ids, token, target):
+    mask = torch.ones_like(ids)
+    mask[0, token] = 0
+    return logit_of(model, target, input_ids=ids, attention_mask=mask)
+
+
+def deleted(model, ids, token, target):
+    left = torch.cat([ids[:, :token], ids[:, token + 1 :]], dim=1)
+    return logit_of(model, target, input_ids=left)
+
+
+def replaced(model, ids, token, target):
+    return logit_of(model, target, input_ids=ids.index_fill(1, torch.tensor([token]), 7))
+
+
+REMOVALS = {"attention-mask": masked, "deletion": deleted, 7: replaced}
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
+def test_leave_one_out_is_the_plain_loop(name, removal):
+    model, inputs = cases.family(name)
+    a = attribute(model, inputs, "loo", removal=removal)
+    for row, length in ((0, 6), (1, 4)):
+        ids, target = inputs["input_ids"][row, None, :length], a.target[row]
+        read = length - 1 if name in DECODERS else 0
+        # Deleting the token that is read moves the row: there the mask alone is defined.
+        loops = [masked if token == read else REMOVALS[removal] for token in range(length)]
+        if removal == 7:
+            loops[read] = replaced
+        without = [loop(model, ids, n, target) for n, loop in enumerate(loops)]
+        want = a.logit[row] - torch.stack(without)
+        close(a.relevance[row, :length], want, tolerance=SINGLE if name in ROTARY else 1e-10)
+
+
+def test_positions_that_roberta_counts_are_kept_where_its_padding_id_is_read():
+    model, inputs = cases.family("roberta")
+    ids = inputs["input_ids"][:1].clone()
+    ids[0, 2] = model.config.pad_token_id  # in the text, and attended to
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    a = attribute(model, inputs, "loo")
+    without = [masked(model, ids, token, a.target[0]) for token in range(6)]
+    close(a.relevance[0], a.logit[0] - torch.stack(without))
+    integrated = attribute(model, inputs, "integrated-gradients")
+    close(integrated.logit, a.logit)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_rollout_is_the_product_at_the_row_that_is_read(name):
+    model, inputs = cases.family(name, attn_implementation="eager")
+    a = attribute(model, inputs, "attention-rollout")
+    with torch.no_grad():
+        layers = model(**inputs, output_attentions=True).attentions
+    product = torch.stack([layer.mean(1) for layer in layers]).flip(0)
+    product = product[0] @ product[1]
+    rows = [5, 3] if name in DECODERS else [0, 0]
+    want = torch.stack([product[0, rows[0]], product[1, rows[1]]])
+    close(a.relevance, want * inputs.get("attention_mask", 1), tolerance=SINGLE)
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
+def test_integrated_gradients_are_complete(name):
+    # On a path from zero RMSNorm hides the change unless its own epsilon is of the words' size.
+    model, inputs = cases.family(name, **({"rms_norm_eps": 0.5} if name in ROTARY else {}))
+    if name in DECODERS:  # with embeddings they read the last column
+        inputs = {key: x[:1] for key, x in inputs.items()}
+    a = attribute(model, inputs, "integrated-gradients", steps=200)
+    close(a.logit, model(**inputs).logits.max(dim=1).values.detach())
+    assert (a.details["completeness_gap"].abs() < 1e-3 * a.logit.abs()).all()
+
+
+def padded_left(inputs):
+    return {key: x.roll(2, 1) for key, x in inputs.items()}
+
+
+def with_other_padding(inputs):
+    ids = inputs["input_ids"].clone()
+    ids[1, 4:] = 9
+    return inputs | {"input_ids": ids}
+
+
+def with_types(inputs):
+    return inputs | {"token_type_ids": torch.zeros_like(inputs["input_ids"])}
+
+
+def longer(inputs):
+    return {"input_ids": torch.full((1, 21), 5)}
+
+
+def same(inputs):
+    return inputs
+
+
+BAD = {  # families, change of inputs, method, options, parts of the message
+    "no token to leave out": (["vit"], same, "loo", {}, "model is a", "left out of texts"),
+    "embeddings of decoders": (
+        DECODERS, same, "integrated-gradients", {}, "examples [1]", "padding_side",
+    ),
+    "embeddings of images": (["vit"], same, "integrated-gradients", {}, "has no words"),
+    "padding of another id": (
+        DECODERS, with_other_padding, "attnlrp", {}, "examples [1]", "pad_token_id=0", "hides it",
+    ),
+    "left of encoders": (ENCODERS, padded_left, "cp-lrp", {}, "in examples [1]", "padding_side"),
+    "token types": (
+        ["distilbert", *DECODERS], with_types, "attnlrp", {}, "has no token types", "leave",
+    ),
+    "too long": (
+        ["bert", "electra", "albert", "distilbert", "gpt2"], longer, "attnlrp", {},
+        "text of 21 tokens", "20 positions",
+    ),
+    "too long, counted from the padding id": (
+        ["roberta"], lambda _: {"input_ids": torch.full((1, 19), 5)}, "attnlrp", {},
+        "text of 19 tokens", "18 positions",
+    ),
+    "ids for images": (
+        ["vit"], lambda _: cases.family_inputs("bert"), "attnlrp", {}, "pixel_values", "float",
+    ),
+    "images for texts": (
+        ["bert", "llama"], lambda _: cases.family_inputs("vit"), "attnlrp", {},
+        "'pixel_values'", "input_ids",
+    ),
+    "other image": (
+        ["vit"], lambda _: {"pixel_values": torch.zeros(2, 3, 6, 6)}, "attnlrp", {},
+        "(2, 3, 6, 6)", "(batch, 2, 6, 6)",
+    ),
+    "whole numbers": (
+        ["vit"], lambda _: {"pixel_values": torch.ones(1, 2, 6, 6).long()}, "attnlrp", {},
+        "dtype torch.int64",
+    ),
+    "no images": (["vit"], lambda _: {"pixel_values": torch.ones(0, 2, 6, 6)}, "attnlrp", {}, "(0"),
+}  # fmt: skip
+PLACES = [(name, family) for name, (families, *_) in BAD.items() for family in families]
+
+
+@pytest.mark.parametrize(("name", "family"), PLACES)
+def test_what_a_family_cannot_do_is_refused(name, family):
+    _, change, method, options, *parts = BAD[name]
+    model, inputs = cases.family(family)
+    contains(refused(ValueError, model, change(inputs), method, **options), *parts)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_without_padding_id_one_text_at_a_time_is_explained(name):
+    padded, inputs = cases.family(name)
+    model, _ = cases.family(name, pad_token_id=None)
+    message = refused(ValueError, model, inputs)
+    contains(message, "batch of 2 texts", "pad_token_id=None", "one text at a time")
+    one = {key: x[:1] for key, x in inputs.items()}
+    model.load_state_dict(padded.state_dict())
+    close(attribute(model, one).relevance, attribute(padded, one).relevance)
+
+
+def test_rotary_decoders_have_no_longest_text():
+    model, _ = cases.family("llama")
+    assert attribute(model, longer({})).relevance.shape == (1, 21)
+
+
+def test_the_word_share_of_an_image_is_all_but_its_positions():
+    model, inputs = cases.family("vit")
+    whole, words = (attribute(model, inputs, share=share) for share in ("embedding", "word"))
+    assert (whole.relevance - words.relevance).abs().min() > 1e-6
+    with torch.no_grad():
+        model.vit.embeddings.position_embeddings.zero_()
+    whole, words = (attribute(model, inputs, share=share) for share in ("embedding", "word"))
+    close(words.relevance, whole.relevance)

@@ -1,0 +1,139 @@
+"""Methods besides LRP on an encoder and a decoder, each against what anyone would write."""
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, WhisperForConditionalGeneration
+
+from benchmarks.architectures.measure import conditions
+from benchmarks.architectures.sizes import tiny
+from numeric import attribute
+from numeric.attribution import attribute_each
+from numeric.targets import logit, span
+from tests.support.cases import close
+from tests.support.traces import contains, refused
+
+NAMES = ["t5", "bart", "marian", "mbart", "t5gemma", "pegasus", "led"]
+TARGETS = [logit(7, at=1) - logit(8), span(1, 4)]
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    with conditions():
+        yield
+
+
+def made(name, cls=AutoModelForSeq2SeqLM):
+    torch.manual_seed(0)
+    config = tiny(name)
+    config.decoder_start_token_id = 1
+    build = getattr(cls, "from_config", cls)
+    model = build(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return model
+
+
+def texts():
+    """Two texts of 6 and 4 tokens, and 4 tokens that were written of each."""
+    drawn = torch.Generator().manual_seed(1)
+    mask = torch.ones(2, 6, dtype=torch.int64)
+    mask[1, 4:] = 0
+    ids, written = (torch.randint(10, 50, (2, n), generator=drawn) for n in (6, 4))
+    written[:, 0] = 1
+    return {"input_ids": ids * mask, "attention_mask": mask, "decoder_input_ids": written}
+
+
+def values(logits, written, target):
+    """What ``TARGETS`` say, by hand."""
+    if target is TARGETS[0]:
+        return logits[:, 1, 7] - logits[:, -1, 8]
+    return logits[:, :3].gather(2, written[:, 1:, None]).sum(dim=(1, 2))
+
+
+@torch.no_grad()
+def plain(model, batch, target, change):
+    """One forward pass per column of both texts, but that of the token that starts the decoder."""
+    columns = [(key, n) for key in KEYS for n in range(batch.get(key, torch.ones(0, 0)).shape[1])]
+    batch = batch | {"decoder_attention_mask": torch.ones_like(batch["decoder_input_ids"])}
+    run = lambda given: values(model(**given).logits, batch["decoder_input_ids"], target)
+    whole = run(batch)
+    want = whole.new_zeros(len(whole), len(columns))
+    for n, (key, column) in enumerate(columns):
+        changed = {key: x.clone() for key, x in batch.items()}
+        change(changed, key, column)
+        if (key, column) != (KEYS[1], 0):
+            want[:, n] = whole - run(changed)
+    if "input_ids" in batch:
+        want[:, : batch["input_ids"].shape[1]] *= batch["attention_mask"]
+    return want
+
+
+KEYS = ("input_ids", "decoder_input_ids")
+
+
+def hide(batch, key, column):
+    batch[key.replace("input_ids", "attention_mask")][:, column] = 0
+
+
+def replace(batch, key, column):
+    batch[key][:, column] = 7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tokens_of_both_texts_are_left_out_by_their_masks(name):
+    model, batch = made(name), texts()
+    found = attribute_each(model, batch, "loo", targets=TARGETS, batch_size=5)
+    for target, each in zip(TARGETS, found, strict=True):
+        close(each.relevance, plain(model, batch, target, hide), tolerance=1e-10)
+        left = each.relevance[:, [0, 7]].abs().min()  # a token of each text
+        assert left > 1e-6 * each.logit.abs().max()
+
+
+def test_a_token_put_in_place_is_put_into_both_texts():
+    model, batch = made("t5"), texts()
+    a = attribute(model, batch, "loo", TARGETS[0], removal=7)
+    close(a.relevance, plain(model, batch, TARGETS[0], replace))
+
+
+def test_of_a_sound_only_what_was_written_is_left_out():
+    model = made("whisper", WhisperForConditionalGeneration)
+    size = 2, model.config.num_mel_bins, 2 * model.config.max_source_positions
+    sound = torch.randn(size, generator=torch.Generator().manual_seed(0))
+    batch = {"input_features": sound, "decoder_input_ids": texts()["decoder_input_ids"]}
+    a = attribute(model, batch, "loo", TARGETS[1])
+    close(a.relevance, plain(model, batch, TARGETS[1], hide))
+    start = {key: x[:, :1] if key == "decoder_input_ids" else x for key, x in batch.items()}
+    assert not attribute(model, start, "loo").relevance.any()
+
+
+def test_what_cannot_be_left_out_is_refused():
+    message = refused(ValueError, made("fsmt"), texts(), "loo")
+    contains(message, "decoder_attention_mask changes no logit of this FSMT", "removal=")
+    batch = texts()
+    batch["attention_mask"][1, 1:] = 0
+    contains(refused(ValueError, made("t5"), batch, "loo"), "one token only in examples [1]")
+
+
+@pytest.mark.parametrize("baseline", ["zero", "pad"])
+@pytest.mark.parametrize("name", ["bart", "marian", "t5"])
+def test_the_middle_of_the_path_is_that_of_both_texts(name, baseline):
+    model, batch = made(name), texts()
+    a = attribute(model, batch, "integrated-gradients", TARGETS[0], steps=1, baseline=baseline)
+    tables = [x.get_input_embeddings() for x in (model.get_encoder(), model.get_decoder())]
+    ends = [table(batch[key]).detach() for table, key in zip(tables, KEYS, strict=True)]
+    pad = torch.tensor(model.config.pad_token_id)
+    starts = [table(pad).detach() * (baseline == "pad") for table in tables]
+    middle = [((x + y) / 2).requires_grad_() for x, y in zip(starts, ends, strict=True)]
+    named = dict(zip(("inputs_embeds", "decoder_inputs_embeds"), middle, strict=True))
+    logits = model(**named, attention_mask=batch["attention_mask"]).logits
+    value = values(logits, batch["decoder_input_ids"], TARGETS[0])
+    gradients = torch.autograd.grad(value.sum(), middle)
+    parts = [((y - x) * c).sum(dim=-1) for x, y, c in zip(starts, ends, gradients, strict=True)]
+    parts[0] = parts[0] * batch["attention_mask"]
+    close(a.relevance, torch.cat(parts, dim=1))
+
+
+def test_integrated_gradients_of_both_texts_are_complete():
+    a = attribute(made("bart"), texts(), "integrated-gradients", TARGETS[1], steps=100)
+    assert (a.details["completeness_gap"].abs() < 1e-6 * a.logit.abs()).all()

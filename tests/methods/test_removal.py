@@ -1,0 +1,131 @@
+"""Ways to remove a token, each against an explicit loop over tokens and edited inputs."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from numeric import attribute
+from numeric.methods.masking import REMOVALS
+from tests.support import cases
+
+MASK = 10  # a token id of the tiny model
+
+
+def single(batch, row):
+    """One text without its padding, as lists."""
+    n = int(batch["attention_mask"][row].sum())
+    return {key: batch[key][row, :n].tolist() for key in ("input_ids", "token_type_ids")}
+
+
+@torch.no_grad()
+def logit(model, target, **inputs):
+    tensors = {key: torch.tensor([value]) for key, value in inputs.items()}
+    return float(model(**tensors).logits[0, target])
+
+
+def by_mask(model, text, n, target):
+    kept = [int(place != n) for place in range(len(text["input_ids"]))]
+    return logit(model, target, **text, attention_mask=kept)
+
+
+def by_deletion(model, text, n, target):
+    """The classifier reads the first token, which cannot go: it is hidden from attention."""
+    if n == 0:
+        return by_mask(model, text, n, target)
+    return logit(model, target, **{key: x[:n] + x[n + 1 :] for key, x in text.items()})
+
+
+def by_token(model, text, n, target, *, token=MASK):
+    ids = text["input_ids"]
+    return logit(model, target, **text | {"input_ids": [*ids[:n], token, *ids[n + 1 :]]})
+
+
+LOOPS = {"attention-mask": by_mask, "deletion": by_deletion, MASK: by_token}
+
+
+def loop(model, batch, target, without):
+    """LOO of every text by itself."""
+    result = torch.zeros(batch["input_ids"].shape, dtype=torch.float64)
+    for row, c in enumerate(target.tolist()):
+        text = single(batch, row)
+        for n in range(len(text["input_ids"])):
+            result[row, n] = logit(model, c, **text) - without(model, text, n, c)
+    return result
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 128])
+@pytest.mark.parametrize("removal", LOOPS)
+def test_leave_one_out_is_the_loop(tiny, batch, removal, batch_size):
+    a = attribute(tiny, batch, "loo", removal=removal, batch_size=batch_size)
+    want = loop(tiny, batch, a.target, LOOPS[removal])
+    torch.testing.assert_close(a.relevance, want, rtol=1e-10, atol=1e-10)
+    given = {"removal": removal, "batch_size": batch_size}
+    assert a.options == given | {"memory": "auto", "dtype": None, "budget": None, "groups": None}
+
+
+@pytest.mark.parametrize("removal", LOOPS)
+def test_the_loop_of_another_removal_is_rejected(tiny, batch, removal):
+    a = attribute(tiny, batch, "loo", removal=removal)
+    for other, without in LOOPS.items():
+        if other != removal:
+            far = (a.relevance - loop(tiny, batch, a.target, without)).abs().max()
+            assert far > 1e-3
+
+
+def test_all_named_removals_have_a_loop_and_the_attention_mask_is_the_default(tiny, batch):
+    assert {*REMOVALS, MASK} == LOOPS.keys()
+    default = attribute(tiny, batch, "loo")
+    assert default.options["removal"] == "attention-mask"
+    same = attribute(tiny, batch, "loo", removal="attention-mask")
+    assert torch.equal(same.relevance, default.relevance)
+
+
+def test_deletion_moves_what_follows_up(tiny, batch):
+    """Without positions, deletion and attention mask are one; with them they are not."""
+    with torch.no_grad():
+        tiny.bert.embeddings.position_embeddings.weight.zero_()
+    masked, deleted = (attribute(tiny, batch, "loo", removal=removal) for removal in REMOVALS)
+    torch.testing.assert_close(masked.relevance, deleted.relevance, rtol=1e-10, atol=1e-10)
+
+
+def test_a_token_replaced_by_itself_changes_nothing(tiny, batch):
+    batch["input_ids"][0, 2] = MASK
+    relevance = attribute(tiny, batch, "loo", removal=MASK).relevance
+    assert relevance[0, 2].abs() < 1e-12
+    assert relevance[0, 1].abs() > 1e-3
+
+
+@pytest.mark.parametrize("removal", [0, 10])
+def test_the_first_and_the_last_token_id_are_allowed(tiny, batch, removal):
+    assert attribute(tiny, batch, "loo", removal=removal).relevance.abs().max() > 0
+
+
+WRONG = ["zeroing", "", "[MASK]", "Deletion", -1, 11, True, False, None, 1.0]
+
+
+@pytest.mark.parametrize("removal", WRONG, ids=repr)
+def test_a_wrong_removal_is_refused_with_what_there_is(tiny, batch, removal):
+    with pytest.raises(ValueError, match="removal=") as caught:
+        attribute(tiny, batch, "loo", removal=removal)
+    message = str(caught.value)
+    assert f"removal={removal!r}: pass one of attention-mask, deletion" in message
+    assert "(0 to 10)" in message
+
+
+def test_other_methods_have_no_removal(tiny, batch):
+    with pytest.raises(TypeError, match="'attnlrp' has no option 'removal'"):
+        attribute(tiny, batch, "attnlrp", removal="deletion")
+
+
+@pytest.mark.parametrize(
+    ("removal", "without"), [("deletion", by_deletion), (4, partial(by_token, token=4))]
+)
+def test_the_embedded_model_by_really_editing_the_ids(embedded, removal, without):
+    model, batch = embedded["sdpa"], cases.encode(cases.SENTENCES)
+    a = attribute(model, batch, "loo", removal=removal)
+    for row, c in enumerate(a.target.tolist()):
+        n = int(batch["attention_mask"][row].sum())
+        text = {"input_ids": batch["input_ids"][row, :n].tolist()}
+        want = [logit(model, c, **text) - without(model, text, place, c) for place in range(n)]
+        assert a.relevance[row, :n].tolist() == pytest.approx(want, abs=1e-9)

@@ -1,0 +1,155 @@
+"""The layers stay independent: none can borrow another's formulas."""
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import numeric
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FORBIDDEN = {
+    "axioms.graph": ("sympy", "numpy", "torch", "numeric"),
+    "axioms.kinds": ("sympy", "numpy", "torch", "numeric"),
+    "axioms.composites": ("sympy", "numpy", "torch", "numeric"),
+    "axioms.invariance.canonizers": ("sympy", "numpy", "torch", "numeric"),
+    "axioms.invariance.rewrites": ("sympy", "numpy", "torch", "numeric"),
+    "axioms.algebra.propagate": ("numpy", "torch", "numeric"),
+    "axioms.proofs.prove": ("torch", "numeric"),
+    "numeric.reference.rules": ("torch", "sympy", "axioms.algebra.rules", "numeric.fast"),
+}
+
+
+def imported_with(module: str, suspects: tuple[str, ...]) -> set[str]:
+    """Which of ``suspects`` a fresh interpreter has loaded after ``import module``."""
+    code = f"import sys, {module}; print(*(set({suspects!r}) & set(sys.modules)))"
+    fresh = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return set(fresh.stdout.split())
+
+
+@pytest.mark.parametrize("module", FORBIDDEN)
+def test_importing_a_layer_leaves_the_others_alone(module):
+    assert imported_with(module, FORBIDDEN[module]) == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "suspects", "found"),
+    [
+        ("axioms.algebra.rules, axioms.graph", ("sympy", "numpy", "torch", "numeric"), {"sympy"}),
+        # torch itself imports sympy
+        ("numeric.fast.rules", ("torch", "axioms.algebra.rules", "numeric.reference"), {"torch"}),
+    ],
+)
+def test_a_layer_imports_its_library_and_the_check_sees_it(module, suspects, found):
+    assert imported_with(module, suspects) == found
+
+
+def test_the_check_fails_on_a_module_that_does_not_exist():
+    with pytest.raises(subprocess.CalledProcessError):
+        imported_with("axioms.no_such_module", ("sympy",))
+
+
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for layer in ("axioms", "numeric", "benchmarks")
+    for path in sorted((ROOT / layer).rglob("*.py"))
+    if not path.name.startswith(("test_", "conftest"))
+}
+
+
+@cache
+def imported_by(code: str, *, ever: bool = False) -> set[str]:
+    """Modules of the project that a file imports when it is itself imported, or ``ever``."""
+    found = set()
+    tree = ast.parse(code)
+    for statement in ast.walk(tree) if ever else tree.body:
+        if isinstance(statement, ast.Import):
+            found |= {alias.name for alias in statement.names}
+        if isinstance(statement, ast.ImportFrom):
+            found |= {statement.module, *(f"{statement.module}.{a.name}" for a in statement.names)}
+    return {name for name in found if name in FILES and "." in name}
+
+
+def in_order(files, *, whole=()):
+    """Modules, each after what it imports; CycleError if there is no such order.
+
+    Packages that are ``whole`` count as one module, with all that they ever import.
+    """
+    part_of = lambda name: next((p for p in whole if name == p or name.startswith(f"{p}.")), name)
+    graph: dict[str, set[str]] = {}
+    for name, code in files.items():
+        imported = imported_by(code, ever=part_of(name) in whole)
+        graph.setdefault(part_of(name), set()).update(set(map(part_of, imported)) - {part_of(name)})
+    return list(TopologicalSorter(graph).static_order())
+
+
+ROOMS = ("sources", "running", "experiments", "commands", "cli", "speed")
+"""Of benchmarks, each of which imports only from those before it."""
+
+
+@pytest.fixture
+def files():
+    return {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
+
+
+def test_no_module_imports_itself_by_way_of_others(files):
+    in_order(files)
+    in_order(files, whole=["benchmarks.experiments.table1"])  # nor a package
+    files["benchmarks.experiments.result"] += "\nfrom benchmarks.experiments import reproduce"
+    with pytest.raises(CycleError):
+        in_order(files)
+
+
+def rooms_imported_from_below(files):
+    """Pairs of rooms of benchmarks of which the first imports the second, which is above it."""
+    place = {f"benchmarks.{room}": n for n, room in enumerate(ROOMS)}
+    for name, code in files.items():
+        room = ".".join(name.split(".")[:2])
+        others = {".".join(each.split(".")[:2]) for each in imported_by(code, ever=True)}
+        yield from ((room, o) for o in others if place.get(o, -1) > place.get(room, len(ROOMS)))
+
+
+WRONG = {
+    "sources": "from benchmarks.experiments import rows",
+    "running": "def later():\n    from benchmarks.experiments import text",
+    "experiments": "from benchmarks.speed import ratios",
+    "commands": "import benchmarks.speed.machine",
+}
+
+
+@pytest.mark.parametrize("room", WRONG)
+def test_a_room_of_benchmarks_never_imports_from_one_above_it(files, room):
+    assert set(rooms_imported_from_below(files)) == set()
+    in_order(files, whole=[f"benchmarks.{room}" for room in ROOMS])
+    files[f"benchmarks.{room}"] += f"\n{WRONG[room]}"
+    ((one, other),) = set(rooms_imported_from_below(files))
+    assert one == f"benchmarks.{room}"
+    assert other in WRONG[room].replace(" import ", ".")
+
+
+def test_what_type_checkers_read_of_numeric_is_what_is_imported():
+    body = ast.parse(FILES["numeric"].read_text(encoding="utf-8")).body
+    block, _ = [x for x in body if isinstance(x, ast.If)]
+    typed = {name.name: each.module for each in block.body for name in each.names}
+    assert typed == numeric._HOME
+    assert set(numeric.__all__) == set(typed)
+
+
+OPTIONAL = {"numeric.tools.captum", "numeric.tools.inseq"}  # which import these libraries
+
+
+def test_importing_everything_leaves_the_settings_of_matplotlib_alone():
+    code = (
+        "import importlib, matplotlib\n"
+        "before = dict(matplotlib.rcParams)\n"
+        f"for name in {sorted({*FILES} - OPTIONAL)!r}: importlib.import_module(name)\n"
+        "assert dict(matplotlib.rcParams) == before"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -1,0 +1,89 @@
+"""The site of the documentation builds without a warning, is whole, and needs no network."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import numeric
+from axioms.proofs.meanings import MEANINGS
+from tests.support.theorems import FILES, claims
+from website.pictures import COLUMNS, heat_map
+from website.reference import listed
+
+ROOT = Path(__file__).parents[2]
+LOADED = r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href|srcset)=\"?(https?:|//)[^>]*>"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def read(path):
+    return path.read_text("utf-8")
+
+
+def test_the_site_loads_nothing_from_the_network(site):
+    assert re.search(LOADED, '<script src="https://example.org/a.js">')
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 30
+    assert not [(page.name, x[0]) for page in pages for x in re.finditer(LOADED, read(page))]
+    sheets = {path.name: read(path) for path in site.rglob("*.css")}
+    assert not [name for name, text in sheets.items() if re.search(r"url\(['\"]?https?:", text)]
+
+
+def test_the_catalogue_has_every_statement_with_its_verdict_and_formulas(site):
+    page = read(site / "THEOREMS.html")
+    stated = [claim for path in FILES for claim in claims(path)]
+    for verdict in ("proved", "refuted"):
+        count = sum(claimed == verdict for *_, claimed in stated)
+        assert page.count(f'class="statement {verdict}"') == count
+    assert page.count('class="statement') == len(stated)
+    assert page.count('<div class="formula"><math') > 50
+    assert r"\varepsilon" not in page
+
+
+def test_every_theorem_has_a_meaning():
+    assert set(MEANINGS) == {number for path in FILES for number, *_ in claims(path)}
+
+
+def test_every_public_name_is_in_the_reference(site):
+    page = read(site / "reference" / "numeric.html")
+    missing = [name for name, home in numeric._HOME.items() if f'id="{home}.{name}"' not in page]
+    assert not missing
+
+
+def test_the_notebooks_are_shown_with_their_pictures(site):
+    for path in sorted((ROOT / "paper_notebooks").glob("*.ipynb")):
+        page = read(site / "notebooks" / f"{path.stem}.html")
+        pictures = re.findall(r'<img[^>]*src="([^"]+\.png)"', page)
+        assert len(pictures) == read(path).count('"image/png": ')
+        assert all((site / "notebooks" / picture).is_file() for picture in pictures)
+
+
+def test_fields_of_a_docstring_become_a_list_and_prose_does_not():
+    assert listed("One.\n\na: first\n    or so\nb, c: both") == (
+        "One.\n\n- `a`: first\n    or so\n- `b, c`: both"
+    )
+    assert (
+        listed("One thing is: another.\nRaises E: if") == "One thing is: another.\n\nRaises E: if"
+    )
+
+
+def test_the_heat_map_of_the_readme_has_a_number_for_every_token_and_method():
+    (axes,) = heat_map().axes
+    tokens = [label.get_text() for label in axes.get_yticklabels()]
+    assert tokens == ["[CLS]", "not", "a", "bad", "film", "[SEP]"]
+    numbers = [float(cell.get_text()) for cell in axes.texts]
+    assert len(numbers) == len(COLUMNS) * len(tokens)
+    rollout = numbers[-len(tokens) :]
+    assert sum(rollout) == pytest.approx(1, abs=0.005 * len(tokens))

@@ -1,0 +1,388 @@
+"""The reference's BERT: forward pass, relevance, ledger, rules per layer, leave-one-out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from transformers import BertConfig, BertForSequenceClassification
+
+from axioms import kinds
+from axioms.composites import (
+    ATTNLRP,
+    CP_LRP,
+    GRADIENT_X_INPUT,
+    Composite,
+    UnassignedOperation,
+    bypass_softmax,
+)
+from numeric.reference import bert, dispatch, rules
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "assets" / "bert12-sst2"
+SENTENCE = "a gripping , funny and sometimes too long film ."
+
+
+def tiny(**options):
+    """A random two-layer BERT with three labels, and its parameters for the reference."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=11, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=12, max_position_embeddings=9, num_labels=3, initializer_range=0.5,
+        attn_implementation="eager", **options,
+    )  # fmt: skip
+    model = BertForSequenceClassification(config).double().eval()
+    for parameter in model.parameters():  # biases and norms start at 0 and 1: nothing to see
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    return model, bert.Bert(
+        parameters={name: p.detach().numpy().copy() for name, p in model.state_dict().items()},
+        num_attention_heads=config.num_attention_heads,
+        layer_norm_eps=config.layer_norm_eps,
+        hidden_act=config.hidden_act,
+    )
+
+
+@pytest.fixture(scope="module")
+def pretrained():
+    stock = BertForSequenceClassification.from_pretrained(
+        FOLDER, dtype=torch.float64, attn_implementation="eager"
+    ).eval()
+    ids = Tokenizer.from_file(str(FOLDER / "tokenizer.json")).encode(SENTENCE).ids
+    return stock, bert.load(FOLDER), ids
+
+
+def stock_logits(stock, ids, *, types=None, keep=None):
+    batch = {"input_ids": ids, "token_type_ids": types, "attention_mask": keep}
+    tensors = {name: torch.tensor([x]).long() for name, x in batch.items() if x is not None}
+    with torch.no_grad():
+        return stock(**tensors).logits[0].numpy()
+
+
+IDS, TYPES = [2, 7, 1, 5, 7, 3], [0, 0, 0, 1, 1, 1]
+KEEP = [True, True, False, True, True, True]
+
+
+def check_forward(forward, stock, model, ids, **options):
+    types, keep = options.get("types"), options.get("keep")
+    got = forward(model, ids, token_type_ids=types, keep=keep)["classifier"]
+    np.testing.assert_allclose(got, stock_logits(stock, ids, **options), rtol=0, atol=1e-10)
+
+
+def test_the_forward_pass_is_that_of_transformers(pretrained):
+    check_forward(bert.forward, *pretrained)
+    masked = [n != 3 for n in range(len(pretrained[-1]))]
+    check_forward(bert.forward, *pretrained, keep=masked)
+
+
+@pytest.mark.parametrize("act", sorted(bert.ACTIVATIONS))
+def test_the_forward_pass_of_a_tiny_model_is_that_of_transformers(act):
+    stock_and_model = tiny(hidden_act=act, layer_norm_eps=0.25)  # so large that it matters
+    check_forward(bert.forward, *stock_and_model, IDS, types=TYPES, keep=KEEP)
+
+
+WRONG_FORWARDS = {
+    "mask ignored": lambda model, ids, *, keep, **rest: bert.forward(model, ids, **rest),
+    "types ignored": lambda model, ids, *, token_type_ids, **rest: bert.forward(model, ids, **rest),
+    "tanh form of GELU": lambda model, ids, **rest: bert.forward(
+        replace(model, hidden_act="gelu_new"), ids, **rest
+    ),
+    "heads": lambda model, ids, **rest: bert.forward(
+        replace(model, num_attention_heads=4), ids, **rest
+    ),
+    "LayerNorm epsilon": lambda model, ids, **rest: bert.forward(
+        replace(model, layer_norm_eps=1e-5), ids, **rest
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_FORWARDS)
+def test_a_wrong_forward_pass_is_rejected(wrong):
+    with pytest.raises(AssertionError):
+        check_forward(WRONG_FORWARDS[wrong], *tiny(), IDS, types=TYPES, keep=KEEP)
+
+
+# Relevance of the whole model, against an independent text: input x modified gradient.
+
+
+def scale_gradient(y, factor):
+    """y, with the gradient that passes through it multiplied by ``factor``."""
+    factor = factor.detach()
+    return y * factor + (y * (1 - factor)).detach()
+
+
+def damped(z, eps, *, halves=1):
+    """The gradient form of the stabilised denominator: z / (halves z + eps sign z)."""
+    return scale_gradient(z, z / (halves * z + eps * torch.where(z >= 0, 1.0, -1.0)))
+
+
+def modified_gradient(model, ids, types, keep, *, target, eps, value_only):
+    """Channels at the sum of embeddings, and the shares of word, position and type per token."""
+    w = {name: torch.tensor(array) for name, array in model.parameters.items()}
+    heads = model.num_attention_heads
+
+    def linear(name, x):
+        return damped(x @ w[f"{name}.weight"].T + w[f"{name}.bias"], eps)
+
+    def norm(name, x):
+        std = (x.var(-1, keepdim=True, correction=0) + model.layer_norm_eps).sqrt().detach()
+        y = (x - x.mean(-1, keepdim=True)) / std
+        return damped(y * w[f"{name}.weight"] + w[f"{name}.bias"], eps)
+
+    def slope(function, x):
+        return x * (function(x) / x).detach()
+
+    def heads_of(x):
+        return x.unflatten(-1, (heads, -1)).transpose(0, 1)
+
+    table = "bert.embeddings.{}_embeddings.weight".format
+    leaves = [w[table("word")][ids], w[table("position")][: len(ids)]]
+    leaves = [x.requires_grad_() for x in (*leaves, w[table("token_type")][types])]
+    embedded = sum(leaves)
+    embedded.retain_grad()
+    x = norm("bert.embeddings.LayerNorm", damped(embedded, eps))
+    mask = torch.where(torch.tensor(keep), 0.0, -torch.inf)
+    for layer in range(model.num_layers):
+        at = f"bert.encoder.layer.{layer}.".__add__
+        q, k, v = (
+            heads_of(linear(at(f"attention.self.{n}"), x)) for n in ("query", "key", "value")
+        )
+        z = damped(q @ k.mT / q.shape[-1] ** 0.5, eps, halves=2)
+        a = (z + mask).softmax(-1)
+        o = damped(a.detach() @ v, eps) if value_only else damped(a @ v, eps, halves=2)
+        o = linear(at("attention.output.dense"), o.transpose(0, 1).flatten(1))
+        x = norm(at("attention.output.LayerNorm"), damped(o + x, eps))
+        h = slope(torch.nn.functional.gelu, linear(at("intermediate.dense"), x))
+        x = norm(at("output.LayerNorm"), damped(linear(at("output.dense"), h) + x, eps))
+    pooled = slope(torch.tanh, linear("bert.pooler.dense", x[0]))
+    linear("classifier", pooled)[target].backward()
+    shares = [(x * x.grad).detach().numpy().sum(-1) for x in leaves]
+    # Undo the damping of the sum itself: its relevance is read before the rule of the sum.
+    before = embedded.grad * (embedded + eps * torch.where(embedded >= 0, 1.0, -1.0))
+    return before.detach().numpy(), *shares
+
+
+def check_relevance(*, composite, eps, target=1):
+    _, model = tiny()
+    options = {"target": target, "eps": eps}
+    got = bert.relevance(
+        model, IDS, composite=composite, token_type_ids=TYPES, keep=KEEP, **options
+    )
+    value_only = composite is CP_LRP
+    want = modified_gradient(model, IDS, TYPES, KEEP, value_only=value_only, **options)
+    parts = (got.channels, got.word, got.position, got.type)
+    for part, exact in zip(parts, want, strict=True):
+        np.testing.assert_allclose(part, exact, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(got.tokens, want[0].sum(-1), rtol=1e-8, atol=1e-10)
+    return got
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.25])
+@pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda c: c.name)
+def test_relevance_is_input_times_modified_gradient(composite, eps):
+    got = check_relevance(composite=composite, eps=eps)
+    np.testing.assert_array_equal(got.channels[2], 0)  # masked, so that nothing reads it
+    assert np.abs(got.tokens[KEEP]).min() > 1e-6
+
+
+@pytest.mark.parametrize("target", [0, 2])
+def test_relevance_starts_at_the_logit_that_is_asked_for(target):
+    got = check_relevance(composite=ATTNLRP, eps=0.25, target=target)
+    assert got.target == target
+
+
+def test_relevance_starts_at_the_predicted_logit_if_none_is_asked_for():
+    _, model = tiny()
+    got = bert.relevance(model, IDS, composite=ATTNLRP)
+    assert got.logit == bert.forward(model, IDS)["classifier"].max()
+
+
+def swapped(rule):
+    """Both results of a rule of two factors, doubled and zero: all relevance to the first."""
+
+    def wrong(*operands, eps):
+        first, second = rule(*operands, eps=eps)
+        return 2 * first, 0 * second
+
+    return wrong
+
+
+WRONG_RULES = {
+    (kinds.LINEAR, kinds.EPSILON): dispatch.RULES[kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS],
+    (kinds.ADD, kinds.EPSILON): lambda operands, r, *, eps: rules.equal_split(operands, r),
+    (kinds.SCORES, kinds.BILINEAR_EPSILON): swapped(
+        dispatch.RULES[kinds.SCORES, kinds.BILINEAR_EPSILON]
+    ),
+    (kinds.SOFTMAX, kinds.TAYLOR): dispatch.RULES[kinds.SOFTMAX, kinds.CONSTANT],
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): dispatch.RULES[kinds.READOUT, kinds.VALUE_ONLY],
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): dispatch.unchanged,
+    (kinds.ACTIVATION, kinds.IDENTITY): lambda r, *, eps: r / 2,
+}
+
+
+@pytest.mark.parametrize("place", WRONG_RULES, ids=str)
+@pytest.mark.parametrize("eps", [0.0, 0.25])
+def test_one_wrong_rule_in_a_whole_model_is_rejected(place, eps, monkeypatch):
+    monkeypatch.setitem(dispatch.RULES, place, WRONG_RULES[place])
+    with pytest.raises(AssertionError):
+        check_relevance(composite=ATTNLRP, eps=eps)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda z, eps: z + eps, lambda z, eps: z + 2 * eps * np.sign(z)], ids=["sign", "two"]
+)
+def test_a_wrong_stabiliser_in_a_whole_model_is_rejected(wrong, monkeypatch):
+    monkeypatch.setattr(rules, "stabilize", wrong)
+    with pytest.raises(AssertionError):
+        check_relevance(composite=ATTNLRP, eps=0.25)
+
+
+# The ledger: where relevance is lost.
+
+
+def check_ledger(got, *, conserving):
+    """Operations of the kinds ``conserving`` lose nothing, and all losses sum to the gap."""
+    first, last = got.ledger[0], got.ledger[-1]
+    assert (first.module, last.module) == ("classifier", "bert.embeddings")
+    assert first.arrived == got.logit
+    shares = (got.word + got.position + got.type).sum()
+    np.testing.assert_allclose(last.arrived, got.tokens.sum(), rtol=1e-12)
+    np.testing.assert_allclose(last.passed, shares, rtol=1e-12)
+    lost = sum(entry.arrived - entry.passed for entry in got.ledger)
+    np.testing.assert_allclose(got.logit - lost, shares, rtol=1e-9, atol=1e-9)
+    for entry in got.ledger:
+        if entry.kind in conserving:
+            np.testing.assert_allclose(entry.passed, entry.arrived, rtol=1e-7, atol=1e-7)
+
+
+CONSERVING = (kinds.ADD, kinds.SCORES, kinds.READOUT, kinds.ACTIVATION)
+NO_BIAS = Composite(
+    "every operation conserves",
+    CP_LRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS, kinds.LAYER_NORM: kinds.IDENTITY},
+)
+
+
+def test_the_ledger_adds_up(pretrained):
+    _, model, ids = pretrained
+    for composite in (ATTNLRP, CP_LRP, bypass_softmax([6, 7, 8])):
+        got = bert.relevance(model, ids, composite=composite)
+        assert len(got.ledger) == len(bert.operations(model))
+        check_ledger(got, conserving=CONSERVING)
+        check_ledger(bert.relevance(model, ids, composite=composite, eps=0.25), conserving=())
+
+
+def test_without_biases_and_deviations_the_logit_is_conserved():
+    _, model = tiny()
+    got = bert.relevance(model, IDS, composite=NO_BIAS)
+    check_ledger(got, conserving=kinds.RULES)
+    np.testing.assert_allclose(got.tokens.sum(), got.logit, rtol=1e-6)
+
+
+WRONG_LEDGERS = {
+    "softmax conserves": lambda got: check_ledger(got, conserving=(kinds.SOFTMAX,)),
+    "linear layers conserve": lambda got: check_ledger(got, conserving=(kinds.LINEAR,)),
+    "LayerNorm conserves": lambda got: check_ledger(got, conserving=(kinds.LAYER_NORM,)),
+    "a line is missing": lambda got: check_ledger(
+        replace(got, ledger=got.ledger[:5] + got.ledger[6:]), conserving=()
+    ),
+    "a share is missing": lambda got: check_ledger(replace(got, type=0 * got.type), conserving=()),
+    "starts at another logit": lambda got: check_ledger(
+        replace(got, logit=got.logit + 1e-3), conserving=()
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LEDGERS)
+def test_a_wrong_ledger_is_rejected(wrong, pretrained):
+    _, model, ids = pretrained
+    got = bert.relevance(model, ids, composite=ATTNLRP)
+    with pytest.raises(AssertionError):
+        WRONG_LEDGERS[wrong](got)
+
+
+# Which rule is used where.
+
+
+def test_overrides_reach_their_layer_and_their_module():
+    _, model = tiny()
+    relevance = lambda composite: bert.relevance(model, IDS, composite=composite).tokens
+    trunk, both = relevance(ATTNLRP), relevance(bypass_softmax([0, 1]))
+    np.testing.assert_array_equal(both, relevance(CP_LRP))
+    single = [relevance(bypass_softmax([layer])) for layer in (0, 1)]
+    module = "bert.encoder.layer.1.attention.self"
+    by_module = replace(ATTNLRP, modules={module: bypass_softmax([1]).layers[1]})
+    np.testing.assert_array_equal(relevance(by_module), single[1])
+    distinct = [trunk, both, *single]
+    for n, one in enumerate(distinct):
+        assert all(np.abs(one - other).max() > 1e-6 for other in distinct[:n])
+
+
+def test_the_gradient_is_no_rule_of_the_reference():
+    _, model = tiny()
+    with pytest.raises(UnassignedOperation, match="classifier: 'gradient' is not implemented"):
+        bert.relevance(model, IDS, composite=GRADIENT_X_INPUT)
+
+
+def test_an_operation_without_a_rule_is_named():
+    _, model = tiny()
+    rules_but = {kind: rule for kind, rule in ATTNLRP.rules.items() if kind != kinds.SOFTMAX}
+    with pytest.raises(UnassignedOperation, match=r"layer\.1\.attention\.self"):
+        bert.relevance(model, IDS, composite=Composite("no softmax", rules_but))
+
+
+def test_a_batch_is_refused():
+    _, model = tiny()
+    with pytest.raises(ValueError, match=r"\(1, 6\): pass one sentence"):
+        bert.forward(model, [IDS])
+
+
+def test_a_configuration_that_is_not_supported_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_act": "swoosh"}')
+    with pytest.raises(ValueError, match="hidden_act='swoosh'"):
+        bert.load(tmp_path)
+
+
+# Leave-one-out.
+
+
+def check_leave_one_out(leave_one_out, stock, model, ids):
+    whole = stock_logits(stock, ids)
+    target = whole.argmax()
+    masked = [[n != t for n in range(len(ids))] for t in range(len(ids))]
+    want = [whole[target] - stock_logits(stock, ids, keep=keep)[target] for keep in masked]
+    np.testing.assert_allclose(leave_one_out(model, ids), want, rtol=0, atol=1e-10)
+
+
+def test_leave_one_out_is_that_of_transformers_and_not_zero(pretrained):
+    check_leave_one_out(bert.leave_one_out, *pretrained)
+    _, model, ids = pretrained
+    assert np.abs(bert.leave_one_out(model, ids)).min() > 1e-6
+
+
+def test_leave_one_out_starts_from_the_tokens_that_are_kept():
+    _, model = tiny()
+    left = bert.leave_one_out(model, IDS, keep=KEEP, target=2, token_type_ids=TYPES)
+    logits = lambda keep: bert.forward(model, IDS, keep=keep, token_type_ids=TYPES)["classifier"]
+    logit = lambda keep: logits(keep)[2]
+    assert left[2] == 0  # it was out already
+    np.testing.assert_allclose(left[1], logit(KEEP) - logit([True, False, False, *KEEP[3:]]))
+
+
+def delete(model, ids):
+    at = [bert.forward(model, np.delete(ids, t))["classifier"] for t in range(len(ids))]
+    whole = bert.forward(model, ids)["classifier"]
+    return np.array([(whole - left)[whole.argmax()] for left in at])
+
+
+WRONG_LEAVE_ONE_OUT = {
+    "mask dropped": lambda model, ids: np.zeros(len(ids)),
+    "token deleted": delete,
+    "other class": lambda model, ids: bert.leave_one_out(model, ids, target=0),
+    "opposite sign": lambda model, ids: -bert.leave_one_out(model, ids),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LEAVE_ONE_OUT)
+def test_a_wrong_leave_one_out_is_rejected(wrong, pretrained):
+    with pytest.raises(AssertionError):
+        check_leave_one_out(WRONG_LEAVE_ONE_OUT[wrong], *pretrained)

@@ -1,0 +1,336 @@
+"""Calls of ``attribute`` that a user can mend, each with the one message that says how.
+
+A call begins with a BERT of three classes, two layers and nine positions, and its batch of two
+texts; then changes are made to it in turn.  One that names no method is refused by all.
+"""
+
+import warnings
+from functools import partial
+from operator import methodcaller
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AttentionInterface, BertForTokenClassification, BertModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, Composite, UnassignedOperation, bypass_softmax
+from tests.support import cases
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # that it is deprecated
+
+    @torch.jit.script
+    def scripted(x):
+        return x * torch.sigmoid(x)
+
+
+POOLER, LAYER = "bert.pooler.dense", "bert.encoder.layer.{}".format
+ACT = ".intermediate.intermediate_act_fn"
+
+
+# Changes of a call
+
+
+def given(*method, **arguments):
+    """Other arguments of the call; the first one, if any, is the method."""
+    return lambda call: call.update(zip(["method"], method, strict=False), **arguments)
+
+
+def put(**entries):
+    return lambda call: call["inputs"].update(entries)
+
+
+def entry(key, place, value):
+    return lambda call: call["inputs"][key].__setitem__(place, value)
+
+
+def every(change):
+    return lambda call: call.update(inputs={k: change(x) for k, x in call["inputs"].items()})
+
+
+def made(make, *arguments, **options):
+    return lambda call: call.update(model=make(*arguments, **options))
+
+
+def on(act, *paths):
+    """What is done to modules."""
+    return lambda call: [act(call["model"].get_submodule(path)) for path in paths]
+
+
+def placed(module, path):
+    return lambda call: call["model"].set_submodule(path, module.eval())
+
+
+class Own(torch.autograd.Function):
+    """Code that no torch function shows."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, c):
+        return 2 * c
+
+
+def cumulative(x):
+    return torch.cumprod(x, dim=-1)  # a function without a rule
+
+
+def then(function):
+    """What a module returns goes through a function."""
+
+    def act(module):
+        stock = module.forward
+        module.forward = lambda x: function(stock(x))
+
+    return act
+
+
+@torch.no_grad()
+def filled(place, value, module):
+    module.weight[place] = value
+
+
+compiled = methodcaller("compile", backend="eager")
+
+
+@torch.inference_mode()
+def inferring():
+    return cases.tiny_bert()
+
+
+def unmasked():
+    AttentionInterface.register("without a mask", sdpa_attention_forward)
+    return cases.tiny_bert(attn_implementation="without a mask")
+
+
+def shared(call):
+    layers = call["model"].bert.encoder.layer
+    layers[1] = layers[0]
+
+
+def without(kind, rule=None):
+    rules = {k: r for k, r in ATTNLRP.rules.items() if k != kind}
+    return Composite(f"without {kind}", rules | ({kind: rule} if rule else {}))
+
+
+HOOKS = {
+    "that scale gradients": lambda m: m.register_full_backward_hook(lambda _m, into, _: into),
+    "of the old kind": lambda m: m.register_backward_hook(lambda *_: None),
+    "before the way back": lambda m: m.register_full_backward_pre_hook(lambda _m, of: of),
+}
+
+KEYS = "; it may have input_ids, attention_mask, token_type_ids"
+NAMES = "the methods are attnlrp, cp-lrp, gradient-x-input, integrated-gradients, attention-rollout"
+AT_LEAST = ": pass a whole number of...at least 1"
+IG = "integrated-gradients"
+NO_RULE = "BertForSequenceClassification calls functions that have no propagation rule:"
+TABLE = "fast/operations.py"
+NORMS = (
+    "bert.embeddings", LAYER(0) + ".attention.output", LAYER(0) + ".output",
+    LAYER(1) + ".attention.output", LAYER(1) + ".output",
+)  # fmt: skip
+
+CALLS = {
+    # inputs
+    "an id too large": (
+        entry("input_ids", (1, 2), 11),
+        "token id out of range...first 11 at example 1, token 2; the model has 0 to 10: is this",
+    ),
+    "an id below 0": (
+        entry("input_ids", (0, 3), -1), "first -1 at example 0, token 3; ...model's own tokenizer?",
+    ),
+    "a type too large": (
+        entry("token_type_ids", (0, 1), 2), "token type...2 at example 0, token 1...0 to 1",
+    ),
+    "a long text": (
+        every(lambda x: x.repeat(1, 2)),
+        "text of 12 tokens is longer than the model's 9 positions; split or shorten it...trunc",
+    ),
+    "no tokens": (every(lambda x: x[:, :0]), "no token in examples [0, 1]; leave them out"),
+    "no examples": (every(lambda x: x[:0]), "empty batch...pass at least one text"),
+    "all masked": (entry("attention_mask", 1, 0), "no token in examples [1]; leave them out"),
+    "left padding": (every(lambda x: x.flip(1)), "masked out in examples [1]...padding_side"),
+    "a mask of 2": (entry("attention_mask", (0, 1), 2), "the value 2; it must be 0 or 1"),
+    "shapes that differ": (put(attention_mask=torch.ones(2, 5)), "(2, 5) but input_ids (2, 6)"),
+    "one text and no batch": (
+        every(lambda x: x[0]),
+        "input_ids has shape (6,); it must be (batch, token)\nattention_mask\ntoken_type_ids",
+    ),
+    "lists": (
+        every(torch.Tensor.tolist),
+        'input_ids is a list...return_tensors="pt"\nattention_mask is a list\ntoken_type_ids is a',
+    ),
+    "floats": (put(input_ids=torch.ones(2, 6)), "input_ids has dtype torch.float32; pass int64"),
+    "booleans": (put(input_ids=torch.ones(2, 6).bool()), "dtype torch.bool; pass int64"),
+    "no ids": (
+        lambda call: call["inputs"].pop("input_ids"), "no input_ids; pass the tokenizer's batch",
+    ),
+    "unknown keys": (put(labels=torch.zeros(2)), "inputs has 'labels'" + KEYS),
+    "embeddings": (put(inputs_embeds=torch.zeros(2, 6, 8)), "inputs has 'inputs_embeds'" + KEYS),
+    "a single token": (
+        (given("loo"), entry("attention_mask", (1, slice(1, None)), 0)),
+        "one token only in examples [1]: ...leave these texts out",
+    ),
+    # targets, and several mistakes at once, each in a line
+    "too many targets": (given(target=[0, 1, 2]), "3 entries for 2 examples; pass one per example"),
+    "too few targets": (given(target=[0]), "1 entries for 2 examples; pass one per example"),
+    "several keys": (
+        (on(nn.Module.train, ""), put(labels=0, token_type_ids=[[0]])),
+        "train mode: 51 modules, first (root): ...call model.eval()\n'labels'\ntoken_type_ids is a",
+    ),
+    "several values": (
+        (
+            every(lambda x: x.repeat(1, 2)), entry("input_ids", (0, 0), 99),
+            entry("token_type_ids", (0, 0), 9), entry("attention_mask", 1, 0), given(target="good"),
+        ),
+        "12 tokens\nfirst 99 at\nfirst 9 at\nno token in examples [1]\ntarget='good'",
+    ),
+    # methods and options
+    "no such method": (given("lrp"), f"unknown method 'lrp'; {NAMES}, loo, or a Composite"),
+    "no method": (given(None), f"unknown method None; {NAMES}, loo, or a Composite"),
+    "share": (given("attnlrp", share="position"), "share='position': pass one of embedding, word"),
+    "steps": (given(IG, steps=0), "steps=0" + AT_LEAST),
+    "tolerance": (
+        given(IG, tolerance=0.0),
+        "tolerance=0.0: pass a number of logits above 0, or None",
+    ),
+    "tolerance of nan": (given(IG, tolerance=float("nan")), "tolerance=nan: pass"),
+    "steps as a truth value": (given(IG, steps=True), "steps=True" + AT_LEAST),
+    "copies": (given("loo", batch_size=0), "batch_size=0" + AT_LEAST),
+    "copies as a truth value": (given(IG, batch_size=True), "batch_size=True" + AT_LEAST),
+    "baseline": (given(IG, baseline="mean"), "baseline='mean': pass one of zero, pad"),
+    "variant": (
+        given("attention-rollout", variant="raw"), "'raw': pass one of paper, abnar-zuidema",
+    ),
+    "layers that are not there": (
+        given(bypass_softmax([1, 2, 7])), "overrides layer 2, layer 7, which...layers are 0 to 1",
+    ),
+    "a module that is not there": (
+        given(Composite("typo", ATTNLRP.rules, modules={"bert.poler": {}})),
+        "composite 'typo' overrides module 'bert.poler', which the model does not have",
+    ),
+    "options of another method": (
+        given("loo", epsilon=0.1, stepz=3),
+        "'loo' has no option 'epsilon', 'stepz'; it has batch_size=128...epsilon is of attnlrp, cp",
+        TypeError,
+    ),
+    "a composite as an option": (
+        given("attnlrp", composite=ATTNLRP),
+        "no option 'composite'; it has epsilon=0.0, share='embedding'", TypeError,
+    ),
+    "no rule for norms": (
+        given(without(kinds.LAYER_NORM)),
+        "\n".join((
+            "'without layer_norm' has no rule for 5 of", *(f"{path}.LayerNorm" for path in NORMS),
+            "It has rules for", "Add an entry for: layer_norm (held-deviation",
+        )), UnassignedOperation,
+    ),
+    # models
+    "words left through NumPy": (
+        (given("attnlrp"), placed(cases.ThroughNumpy(), "dropout")),
+        "do not depend on the words in any way that torch shows",
+    ),
+    "attention without a mask": (made(unmasked), "'without a mask'...MaskInterface.register("),
+    "attention without a mask, nothing masked": (
+        (made(unmasked), every(lambda x: x[:1]), given("loo")), "'without a mask'...register(",
+    ),
+    "logits of tokens": (
+        made(cases.perturbed, BertForTokenClassification),
+        "every token has a tag: pass at\nBertForTokenClassification is logit(tag, at=column)"
+    ),
+    "no logits": (
+        made(cases.perturbed, BertModel), "is a BertModel; pass a Transformers sequence classifier",
+    ),
+    "another module": (
+        lambda call: call.update(model=nn.Sequential(call["model"])),
+        "model is a Sequential; pass a Transformers",
+    ),
+    "a name": (given(model="bert-base-uncased"), "model is a str; pass a Transformers"),
+    "compiled": (
+        lambda call: call.update(model=torch.compile(call["model"])),
+        "model is a OptimizedModule; pass model._orig_mod",
+    ),
+    "compiled in place": (
+        on(compiled, LAYER(1)), f"compiled: 1 modules, first {LAYER(1)}: ...before model.compile()",
+    ),
+    "compiled in two places": (
+        on(compiled, LAYER(1), ""), "compiled: 2 modules, first (root): ...before model.compile()",
+    ),
+    "TorchScript": (
+        lambda call: placed(torch.jit.script(nn.Linear(8, 8)), POOLER)(call),
+        f"TorchScript: 1 modules, first {POOLER}: ...before torch.jit",
+    ),
+    "train mode": (
+        on(nn.Module.train, LAYER(1) + ".output.dropout"),
+        f"train mode: 1 modules, first {LAYER(1)}.output.dropout: ...call model.eval() first",
+    ),
+    "made in inference mode": (made(inferring), "made in inference mode"),
+    "weights that are not finite": (
+        on(partial(filled, (1, 0), torch.nan), "classifier"),
+        "non-finite logits in examples [0, 1]: ...nan...check the weights",
+    ),
+    "relevance that is not finite": (  # inputs contribute exactly 0 to a logit that is all bias
+        (
+            on(partial(filled, 1, 0), "classifier"),
+            given(without(kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS), target=1),
+        ),
+        "non-finite relevance in examples [0, 1]: ...pass epsilon=1e-6",
+    ),
+    "one module with two rules": (
+        (shared, given(bypass_softmax([1]))),
+        f"'bilinear-epsilon' and 'constant' for scores of one...{LAYER(1)}.attention.self; give",
+    ),
+}  # fmt: skip
+
+for inputs in ("a fine film", ["a fine film"], torch.tensor([[1, 1]]), None):
+    says = f"inputs is a {type(inputs).__name__}; pass the tokenizer's batch, such as tokenizer("
+    CALLS[f"inputs {inputs!r}"] = given(inputs=inputs), says
+for value in (-1e9, torch.nan):
+    says = f"the value {value}; it must be 0 or 1\nno token in examples [0, 1]"
+    CALLS[f"a mask of {value}"] = put(attention_mask=torch.full((2, 6), value)), says
+for target, wrong in ((3, [3]), ([0, -1], [-1]), ([5, 7], [5, 7])):
+    says = f"target {wrong} out of range; the model has classes 0 to 2"
+    CALLS[f"target {target}"] = given(target=target), says
+for target in (1.0, torch.tensor([0.0, 1.0]), True, "positive", [None, 1], [[0, 1]], []):
+    says = f"target={target!r}: pass None, an int, or one int per example"
+    CALLS[f"target {target!r}"] = given(target=target), says
+for eps in (-1.0, torch.nan, torch.inf, "1e-6", None, True):
+    says = f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; pass eps=0"
+    for method in ("attnlrp", "cp-lrp", ATTNLRP):
+        CALLS[f"{method!s:.7} with epsilon {eps!r}"] = given(method, epsilon=eps), says
+for name, hook in HOOKS.items():
+    says = f"backward hooks on 2 modules, {LAYER(1)}.output.dense, {POOLER}: ...handle.remove()"
+    CALLS[f"hooks {name}"] = on(hook, POOLER, LAYER(1) + ".output.dense"), says
+for method in ("attnlrp", "gradient-x-input"):
+    changes = on(then(cumulative), LAYER(0) + ACT), on(then(Own.apply), LAYER(1) + ACT)
+    says = f"{NO_RULE}\ncumprod...{LAYER(0)}{ACT} (bad_calls.py\nOwnBackward\ncumprod: \n{TABLE}"
+    CALLS[f"{method} without rules"] = (given(method), *changes), says, UnassignedOperation
+    dropped = on(then(functional.dropout), LAYER(0) + ACT, "bert.embeddings.position_embeddings")
+    says = (
+        f"{NO_RULE}\ndropout that is not switched off...position_embeddings (bad_calls.py\n"
+        f"dropout that is not...{LAYER(0)}{ACT} (\npass would be...training=self.training\n{TABLE}"
+    )
+    CALLS[f"{method} with dropout"] = (given(method), dropped), says, UnassignedOperation
+    changes = on(then(scripted), LAYER(0) + ACT)
+    says = (
+        f"{NO_RULE}\na result of code that torch...{LAYER(0)}.output.dense (\n"
+        f"torch.jit run past the rules\n{TABLE}"
+    )
+    CALLS[f"{method} past TorchScript"] = (given(method), changes), says, UnassignedOperation
+    changes = on(then(scripted), "classifier")
+    says = f"{NO_RULE}\na result of code that torch...(root)\ntorch.jit run past the rules\n{TABLE}"
+    CALLS[f"{method} of a script"] = (given(method), changes), says, UnassignedOperation
+for function in (torch.log_softmax, torch.prod, torch.logsumexp):
+    last = partial(function, dim=-1)
+    changes = given("attnlrp"), on(then(lambda x, last=last: x + last(x).sum()), POOLER)
+    says = f"{NO_RULE}\n{function.__name__}...{POOLER} (...\n{function.__name__}: \n{TABLE}"
+    CALLS[function.__name__] = changes, says, UnassignedOperation
+for before in (functional.gelu, torch.square, torch.clone, torch.relu):
+    for path in (LAYER(1) + ACT, "classifier"):
+        changes = given("attnlrp"), on(then(before), path), on(then(Own.apply), path)
+        says = f"{NO_RULE}\nOwnBackward, code that torch does not show\nfast/operations.py"
+        CALLS[f"hidden behind {before.__name__} in {path}"] = changes, says, UnassignedOperation

@@ -1,0 +1,262 @@
+"""Every small change of the rules, and of the reference models, must be noticed by a test.
+
+`python -m tests.support.mutation` makes all mutants, one at a time and in this process, and lists
+those that no test notices.
+"""
+
+import ast
+import os
+import random
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import pytest
+
+from axioms.composites import ATTNLRP
+from numeric.reference import bert, linear_attention
+from tests.axioms import test_given_signs, test_gradient_messages
+from tests.layers import test_checks_can_fail, test_positional_attention
+from tests.reference import (
+    test_evaluate,
+    test_evaluate_by_hand,
+    test_reference,
+    test_reference_dispatch,
+    test_reference_linear_attention,
+)
+from tests.support.equivalent_mutants import EQUIVALENT
+from tests.support.mutants import ROOT, Mutant, applied, mutants
+
+SECONDS = 120  # of processor time for all checks of one mutant
+
+
+# The checks, those that notice most first.
+
+
+def agreement():
+    """The three implementations of every rule, at four of the points of the tests."""
+    for name, case in test_checks_can_fail.CASES.items():
+        for operands, c in test_checks_can_fail.POINTS[name][:4]:
+            test_checks_can_fail.check(case, operands, c)
+
+
+def by_kind():
+    """The table of the reference against the messages."""
+    for kind, rule in test_reference_dispatch.PLACES:
+        test_reference_dispatch.check(kind, rule)
+
+
+def model():
+    """A tiny random BERT against Transformers, and against modified gradients of another text."""
+    sentence = {"types": test_reference.TYPES, "keep": test_reference.KEEP}
+    stock_and_model = test_reference.tiny()
+    test_reference.check_forward(bert.forward, *stock_and_model, test_reference.IDS, **sentence)
+    test_reference.check_relevance(composite=ATTNLRP, eps=0.25)
+
+
+def factorizations():
+    """Both factorizations of the linear attention against central differences."""
+    for name in test_reference_linear_attention.PATHS:
+        test_reference_linear_attention.check_theorem_8(
+            linear_attention.relevance, factorization=name
+        )
+
+
+OPTIONS = [
+    "-x",
+    f"-c{os.devnull}",
+    f"--rootdir={ROOT}",
+    "--import-mode=importlib",
+    "--disable-plugin-autoload",
+    "--capture=sys",
+    "-pno:terminal",
+    "-pno:cacheprovider",
+    "-pno:faulthandler",  # process-wide: an outer pytest run may be using it
+    "-Wignore::pytest.PytestUnknownMarkWarning",
+]
+
+
+class Undecided(Exception):
+    """A check that neither passed nor failed, so that it says nothing about a mutant."""
+
+
+class BrokenCheck(Undecided):
+    """Test files that pytest could not run."""
+
+
+class TooSlow(Undecided):
+    """Checks of one mutant that took longer than SECONDS."""
+
+
+def tests(*files: str) -> Callable[[], None]:
+    """Those test files, up to the first failure, in this process."""
+
+    def run():
+        with mock.patch.dict(os.environ):
+            for setting in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+                os.environ.pop(setting, None)
+            status = pytest.main([*OPTIONS, *(str(ROOT / file) for file in files)])
+        failing = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)  # or not collected
+        if status not in (pytest.ExitCode.OK, *failing):
+            raise BrokenCheck(f"{status!r}: {', '.join(files)} could not be run")
+        assert status == pytest.ExitCode.OK
+
+    return run
+
+
+FAST = {
+    "axioms/algebra/rules.py": (
+        agreement,
+        by_kind,
+        test_gradient_messages.check_all,
+        test_given_signs.check_all,
+    ),
+    "numeric/reference/rules.py": (agreement, by_kind),
+    "numeric/reference/dispatch.py": (by_kind,),
+    "numeric/reference/bert.py": (model,),
+    "numeric/reference/linear_attention.py": (factorizations,),
+    "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
+    "numeric/reference/mapped.py": (test_evaluate_by_hand.check_all,),
+    "numeric/reference/positional.py": (test_positional_attention.check_all,),
+    "numeric/reference/positional_attention.py": (test_positional_attention.check_all,),
+}
+"""By file: the checks that notice most of its mutants, at once."""
+
+SLOW = {
+    "axioms/algebra/rules.py": (
+        "tests/axioms/test_gradient_messages.py",
+        "tests/axioms/test_given_signs.py",
+        "tests/axioms/test_symbolic_rules.py",
+        "tests/axioms/test_symbolic_sweep.py",
+        "tests/axioms/test_derive.py",
+        "axioms/theorems",
+    ),
+    "numeric/reference/rules.py": (
+        "tests/reference/test_reference_rules.py",
+        "tests/reference/test_reference.py",
+    ),
+    "numeric/reference/dispatch.py": (
+        "tests/reference/test_reference_rules.py",
+        "tests/reference/test_reference.py",
+    ),
+    "numeric/reference/bert.py": (
+        "tests/reference/test_reference.py",
+        "tests/reference/test_reference_records.py",
+    ),
+    "numeric/reference/linear_attention.py": (
+        "tests/reference/test_reference_linear_attention.py",
+        "tests/reference/test_reference_records.py",
+    ),
+    "numeric/reference/evaluate.py": (
+        "tests/reference/test_evaluate_by_hand.py",
+        "tests/reference/test_evaluate.py",
+    ),
+    "numeric/reference/mapped.py": (
+        "tests/reference/test_evaluate_by_hand.py",
+        "tests/reference/test_evaluate.py",
+    ),
+    "numeric/reference/positional.py": (
+        "tests/layers/test_positional_attention.py",
+        "tests/engine/test_positions.py",
+    ),
+    "numeric/reference/positional_attention.py": ("tests/layers/test_positional_attention.py",),
+}
+"""By file: the tests, or folders of tests, that are to notice the others."""
+
+
+def checks(mutant: Mutant) -> Iterator[Callable[[], None]]:
+    """The checks of a mutant, the fast ones first, then all tests."""
+    yield from FAST[mutant.path]
+    yield tests(*_ordered(mutant))
+
+
+def _ordered(mutant: Mutant) -> list[str]:
+    """The test files, first those that name most of the functions that the mutant can affect."""
+    tree = ast.parse((ROOT / mutant.path).read_text(encoding="utf-8"))
+    uses = {
+        top.name: {node.id for node in ast.walk(top) if isinstance(node, ast.Name)}
+        for top in tree.body
+        if isinstance(top, (ast.FunctionDef, ast.ClassDef))
+    }
+    affected = {mutant.function}
+    while more := {name for name, used in uses.items() if used & affected} - affected:
+        affected |= more
+
+    def named(path):
+        text = path.read_text(encoding="utf-8")
+        return sum(re.search(rf"\b{name}\b", text) is not None for name in affected)
+
+    places = [ROOT / place for place in SLOW[mutant.path]]
+    files = [f for p in places for f in (sorted(p.glob("test_*.py")) if p.is_dir() else [p])]
+    return [str(path.relative_to(ROOT)) for path in sorted(files, key=named, reverse=True)]
+
+
+def _alarm(*_):
+    raise TooSlow
+
+
+def noticed(mutant: Mutant) -> str:
+    """The name of the check that fails on the mutant, or '' if it survives all of them.
+
+    Raises Undecided if a check cannot be run, or takes too long.
+    """
+    start = time.process_time()
+    before = signal.signal(signal.SIGPROF, _alarm)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        with applied(mutant):
+            return next((check.__name__ for check in checks(mutant) if fails(check)), "")
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+        if time.process_time() - start >= SECONDS:  # an interrupted test looks like a failure
+            raise TooSlow(f"longer than {SECONDS} s")
+
+
+def fails(check: Callable[[], None]) -> bool:
+    """Whether a check raises anything but Undecided."""
+    try:
+        check()
+    except Undecided:
+        raise
+    except Exception:
+        return True
+    return False
+
+
+def all_mutants() -> list[Mutant]:
+    """Every mutant of every file that is not known to be equivalent."""
+    return [m for path in FAST for m in mutants(path) if m.key not in EQUIVALENT]
+
+
+def sample(count: int, *, seed: int) -> list[Mutant]:
+    """Some of them, the same ones for one seed and one implementation of the rules."""
+    return random.Random(seed).sample(all_mutants(), count)
+
+
+def main() -> int:
+    """Prints every survivor; 1 if there is one, or a check that fails without any mutant."""
+    if broken := [path for path in SLOW if fails(tests(*SLOW[path]))]:
+        sys.exit(f"without a mutant, tests fail of {', '.join(broken)}; mend them first")
+    chosen = all_mutants()
+    survivors = []
+    for n, mutant in enumerate(chosen, start=1):
+        print(f"\r{n} of {len(chosen)}, {len(survivors)} survive", end="", file=sys.stderr)
+        try:
+            verdict = "" if noticed(mutant) else "survives"
+        except Undecided as error:
+            verdict = f"undecided ({error})"
+        if verdict:
+            survivors.append(mutant)
+            print(f"\n{verdict}: {mutant}")
+    print(
+        f"\n{len(chosen)} mutants, {len(EQUIVALENT)} more are equivalent; {len(survivors)} survive"
+    )
+    return bool(survivors)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

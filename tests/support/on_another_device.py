@@ -1,0 +1,258 @@
+"""Every public computation with the model on another device.
+
+``python -m tests.support.on_another_device`` runs them.
+
+Prints a line of JSON per case, its name and what is wrong: "" where the numbers are those of the
+CPU.  It is a program of its own because ``tests.support.second_device`` changes PyTorch for good.
+"""
+
+import copy
+import json
+import warnings
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from unittest import mock
+
+import torch
+from transformers import BertForQuestionAnswering, LlamaForCausalLM
+
+from axioms.composites import ATTNLRP, CP_LRP
+from benchmarks.experiments import text
+from benchmarks.experiments.rows import Row
+from benchmarks.sources import data, models
+from numeric import attribute, attribute_each, audit, compiled, explain_generation, sweep
+from numeric.attribution import METHODS
+from numeric.evaluation.perturbation import perturbation_curves
+from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.fast.places import numbered_layers
+from numeric.inputs import prepare
+from numeric.methods import prefix
+from numeric.networks import positional_attention
+from numeric.targets import answer, log_probability, logit, span
+from tests.support import cases
+from tests.support.cases import DECODERS
+from tests.support.second_device import MIXED, PLACE, Elsewhere, There
+
+EXACT = 1e-10  # of float64
+SINGLE = 1000 * torch.finfo(torch.float32).eps  # of copies, whose errors a residual adds up
+
+
+def explained(model, inputs, method="attnlrp", **options):
+    found = attribute(model, inputs, method, **options)
+    also = [*found.details.values(), *found.inside.values()]
+    return [found.relevance, found.target, found.logit, found.residual, *also]
+
+
+def of_another_class(model, inputs, method):
+    """What a method finds of a model that no record describes."""
+    model.__class__ = type("Other", (type(model),), {})
+    return explained(model, inputs, method)
+
+
+def mixes(model, inputs):
+    return list(vars(sweep(model, inputs, [ATTNLRP, CP_LRP])).values())
+
+
+def kept(model, inputs):
+    with compiled(model, disable=True) as explain:
+        return [explain(inputs).relevance, explain(inputs, [0, 2]).relevance]
+
+
+def curves(model, inputs):
+    batch, found = prepare(model, inputs), attribute(model, inputs)
+    maps = [found.relevance, -found.relevance]
+    found = perturbation_curves(model, batch, maps, found.target, chunk=2)
+    return [curve.logits for of_map in found for curve in of_map]
+
+
+def errors(model, inputs):
+    return [torch.as_tensor(x) for x in vars(softmax_errors(model, inputs)).values()]
+
+
+def audited(model, inputs):
+    found = audit(model, {key: x[:1] for key, x in inputs.items()})
+    return [torch.as_tensor(found.relevance), torch.tensor(found.residual)]
+
+
+PAIR = (logit([0, 2]) - logit(1), log_probability(1))
+
+
+def several(model, inputs, make=None, targets=PAIR, method="attnlrp"):
+    """Maps of several targets, of ``model`` or of a head that ``make`` puts on its config."""
+    if make is not None:
+        torch.manual_seed(0)
+        config = type(model.config)(**model.config.to_dict() | {"num_labels": 2})
+        model = make(config).double().eval().to(model.device)
+    found = attribute_each(model, inputs, method, targets=targets)
+    return [x for each in found for x in (each.relevance, each.target, each.logit)]
+
+
+def shared(model, inputs):
+    """Leave-One-Out of a language model, whose copies go on behind one prefix however short."""
+    with mock.patch.object(prefix, "least", return_value=1):
+        return several(model, inputs, LlamaForCausalLM, [logit(7, at=-3)], "loo")
+
+
+def written(model, _inputs):
+    """What a language model writes of its own accord, and why."""
+    torch.manual_seed(0)
+    writer = LlamaForCausalLM(model.config).double().eval().to(model.device)
+    digits = SimpleNamespace(decode=lambda ids, **_: "".join(map(chr, ids)))
+    found = explain_generation(writer, digits, [2, 17, 41], max_new_tokens=3)
+    return [found.relevance, found.logit, found.residual]
+
+
+def measured(model, _inputs):
+    """What rows of the experiments keep of two sentences, by the embedded model."""
+    classifier = models.load(device=model.device)
+    classifier = replace(classifier, model=classifier.model.double())
+    few = data.load().first(2)
+    variants = {name: {"method": name} for name in METHODS}
+    row = Row(name="all", table="table2", dataset=few.name, model="embedded", variants=variants)
+    found = [of_text(row, classifier, few, [0, 1]) for of_text in (text.maps, text.layer_errors)]
+    columns = [column for each in found for column in each.values()]
+    return [torch.tensor(x) for column in columns for x in column if not isinstance(x, str)]
+
+
+def positional(model, _inputs):
+    """The layers of every encoding of position, of sizes of their own."""
+    found = []
+    for family in positional_attention.FAMILIES:
+        torch.manual_seed(0)
+        layer = positional_attention.PositionalAttention(family, width=8, heads=2, tokens=5)
+        x = torch.randn(2, 5, 8).double().to(model.device)
+        of = positional_attention.relevance(layer.to(model.device), x, eps=1e-3)
+        found += [of.tokens, of.onward, of.logit, *of.positions.values(), *of.absorbed.values()]
+    return found
+
+
+EVERYWHERE = {
+    "attnlrp": explained,
+    "cp-lrp": partial(explained, method="cp-lrp", target=[0, 2]),
+    "loo": partial(explained, method="loo"),
+}
+FULLY = EVERYWHERE | {
+    **{name: partial(explained, method=name) for name in METHODS if name not in EVERYWHERE},
+    "stabilised": partial(explained, epsilon=1e-3),
+    "word": partial(explained, share="word"),
+    "inside": lambda model, inputs: explained(model, inputs, at=numbered_layers(model)),
+    "signed": partial(explained, positions="signed"),
+    "absolute": partial(explained, positions="absolute"),
+    "target": partial(explained, target=torch.tensor([0, 2])),
+    "deletion": partial(explained, method="loo", removal="deletion"),
+    "replacement": partial(explained, method="loo", removal=7),
+    "copies in float32": partial(explained, method="loo", dtype="float32"),
+    **{
+        f"{name} of another class": partial(of_another_class, method=name)
+        for name in ("loo", "integrated-gradients", "attention-rollout")
+    },
+    "padding as baseline": partial(explained, method="integrated-gradients", baseline="pad"),
+    "sweep": mixes,
+    "rules kept": kept,
+    "curves": curves,
+    "softmax errors": errors,
+    "several targets": several,
+}
+
+
+def without(*names):
+    return {name: case for name, case in FULLY.items() if name not in names}
+
+
+EAGER = ("audit", "rows", "written")  # cases that need scores to be seen
+NUMBERS = ("softmax errors", *EAGER)  # cases that end in NumPy, and so on the CPU
+OF_ENCODERS = ("softmax errors",)
+OF_TEXT = (
+    "loo", "deletion", "replacement", "copies in float32", "curves", "integrated-gradients",
+    "padding as baseline", "loo of another class", "integrated-gradients of another class",
+)  # fmt: skip
+BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
+BY_FAMILY |= {
+    "bert": FULLY
+    | {"audit": audited, "rows": measured, "positional attention": positional}
+    | {"answers": partial(several, make=BertForQuestionAnswering, targets=[None, answer(1, 2)])},
+    "gpt2": without(*OF_ENCODERS) | {"audit": audited},
+    # Padding on its left makes stock eager LLaMA NaN.
+    "llama": without(*OF_ENCODERS, "attention-rollout", "attention-rollout of another class")
+    | {"audit": audited, "written": written}
+    | {
+        "next tokens": partial(several, make=LlamaForCausalLM, targets=[logit(7, at=-2), span(-2)]),
+        "shared prefix": shared,
+    },
+    "vit": without(*OF_TEXT) | {"audit": audited},
+}
+REFUSED = {
+    "sum": lambda here, there: there + here,
+    "sum in place": lambda here, there: here[0].add_(there[0]),
+    "least": lambda here, there: there.clamp(max=here[0]),
+    "concatenation": lambda here, there: torch.cat([there, here]),
+    "selection": lambda here, there: here[there > 0],
+    "assignment": lambda here, there: there.index_put_((here > 0,), here),
+    "product": lambda here, there: torch.nn.functional.linear(there[None], here[None]),
+    "numpy": lambda here, there: there.numpy(),
+}
+"""What a GPU refuses, each of two vectors, of which one is elsewhere."""
+ALLOWED = {
+    "number": lambda here, there: there * here[0],
+    "index": lambda here, there: there[here > 0],
+    "number at an index": lambda here, there: there.index_put_((here > 0,), here[0]),
+    "copy": lambda here, there: there.copy_(here),
+    "move": lambda here, there: there + here.to(there.device),
+}
+
+
+def outcome(case, name, family):
+    """ "" if a model elsewhere is as good as one here, else what is wrong."""
+    model, inputs = cases.family(family, attn_implementation="eager" if name in EAGER else "sdpa")
+    if family in DECODERS:  # padding on the left
+        inputs = {key: x.flip(1) for key, x in inputs.items()}
+    want = attempt(case, model, inputs)
+    with Elsewhere():
+        found = attempt(case, copy.deepcopy(model).to(PLACE), inputs)
+    if isinstance(want, str) or isinstance(found, str):
+        return f"{found}, and here {want}"
+    if name not in NUMBERS and not all(isinstance(x, There) for x in found):
+        return "the result is not where the model is"
+    found = [x.held if isinstance(x, There) else x for x in found]
+    tolerance = SINGLE if name == "copies in float32" else EXACT
+    close = partial(torch.allclose, rtol=0, atol=tolerance, equal_nan=True)
+    wrong = [n for n, (a, b) in enumerate(zip(want, found, strict=True)) if not close(a, b)]
+    return f"other numbers in {wrong}" if wrong else ""
+
+
+def attempt(case, *arguments):
+    """What ``case`` returns, or how it refuses."""
+    try:
+        return case(*arguments)
+    except Exception as error:  # any: each is an outcome
+        return f"{type(error).__name__}: {error}"
+
+
+def mixed(mixture):
+    """What becomes of two vectors, of which one is elsewhere."""
+    here = torch.ones(3)
+    with Elsewhere():
+        return str(attempt(mixture, here, here.to(PLACE)))
+
+
+def outcomes():
+    for name, mixture in REFUSED.items():
+        found = mixed(mixture)
+        yield f"{name} of two devices", "" if MIXED in found or "to numpy" in found else found
+    for name, mixture in ALLOWED.items():
+        found = mixed(mixture)
+        yield f"{name} for another device", "" if found.startswith("There(") else found
+    for family, of_family in BY_FAMILY.items():
+        for name, case in of_family.items():
+            yield f"{family}, {name}", outcome(case, name, family)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    for line in outcomes():
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
