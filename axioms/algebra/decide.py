@@ -9,20 +9,26 @@ What is decided is written down where ``axioms.proofs.records`` asks for it.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from math import prod
+from typing import TypeAlias
 
 import sympy as sp
 from sympy import QQ, sring
 from sympy.core.evalf import PrecisionExhausted
+from sympy.polys.rings import PolyElement
 
 from axioms.proofs.records import Unknown, answer, open_record
+
+Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
+Sides: TypeAlias = sp.Matrix | Number  # what stands on one side of an equality
+Point: TypeAlias = Mapping[sp.Symbol, Number]
 
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
 
 
-def generic(name: str, rows: int, cols: int, **assumptions) -> sp.Matrix:
+def generic(name: str, rows: int, cols: int, **assumptions: bool) -> sp.Matrix:
     """A matrix of different symbols, real unless ``assumptions`` say otherwise."""
     assumptions = assumptions or {"real": True}
     return sp.Matrix(rows, cols, lambda i, j: sp.Symbol(f"{name}{i}{j}", **assumptions))
@@ -34,7 +40,7 @@ def sign_cases(rows: int, cols: int) -> Iterator[sp.Matrix]:
         yield sp.Matrix(rows, cols, signs)
 
 
-def is_rational_function(expression) -> bool:
+def is_rational_function(expression: sp.Expr) -> bool:
     """Whether only symbols, rational numbers, sums, products and integer powers occur."""
     return all(
         part.is_Symbol
@@ -46,18 +52,18 @@ def is_rational_function(expression) -> bool:
     )
 
 
-def is_large(expression) -> bool:
+def is_large(expression: sp.Expr) -> bool:
     """Whether a rational function would have more than LARGE terms as one expanded fraction."""
     above, below = _terms(expression)
     return above + _expanded(below) > LARGE
 
 
 @cache
-def _terms(expression) -> tuple[int, Counter]:
+def _terms(expression: sp.Expr) -> tuple[int, Counter[sp.Expr]]:
     """At most how many terms its numerator expands to, and the powers in its denominator."""
     parts = [_terms(part) for part in expression.args if not part.is_Number]
     if expression.is_Add:
-        common = Counter()
+        common: Counter[sp.Expr] = Counter()
         for _, below in parts:
             common |= below
         added = sum(above * _expanded(common - below) for above, below in parts)
@@ -74,11 +80,11 @@ def _terms(expression) -> tuple[int, Counter]:
     return _expanded(scaled), Counter({expression.base: power})
 
 
-def _expanded(powers: Counter) -> int:
+def _expanded(powers: Counter[sp.Expr]) -> int:
     return prod(_terms(base)[0] ** times for base, times in powers.items())
 
 
-def lowest_terms(expression):
+def lowest_terms(expression: sp.Expr) -> sp.Expr:
     """A rational function as one fraction without common factors; what is large as it is."""
     if expression.is_Rational or not is_rational_function(expression) or is_large(expression):
         return expression
@@ -87,14 +93,14 @@ def lowest_terms(expression):
     return above.as_expr() / below.as_expr()
 
 
-def _polynomials(*expressions):
+def _polynomials(*expressions: sp.Expr) -> list[PolyElement]:
     """Each as a polynomial of one ring, which multiplies and adds faster than `expand` does."""
     symbols = set().union(*(x.free_symbols for x in expressions))
     polynomials, _ = sring([sp.S.One, *symbols], domain=QQ)
     return [polynomials.from_expr(x) for x in expressions]
 
 
-def identical(lhs, rhs) -> bool:
+def identical(lhs: Sides, rhs: Sides) -> bool:
     """Whether two rational functions, or two matrices of them, are the same.
 
     Raises ValueError outside the rational functions, where no decision would be a proof.
@@ -102,7 +108,7 @@ def identical(lhs, rhs) -> bool:
     if isinstance(lhs, sp.MatrixBase) or isinstance(rhs, sp.MatrixBase):
         if getattr(lhs, "shape", None) != getattr(rhs, "shape", None):
             raise ValueError(f"shapes differ: {lhs} and {rhs}; compare entries of equal shapes")
-        return all(identical(a, b) for a, b in zip(lhs, rhs, strict=True))
+        return all(identical(a, b) for a, b in zip(*map(sp.flatten, (lhs, rhs)), strict=True))
     lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
     same = _same(lhs, rhs)
     if same and (record := open_record()) is not None:
@@ -118,7 +124,7 @@ def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
             "and roots by symbols"
         )
     if gap.is_Rational:
-        return gap == 0
+        return bool(gap == 0)
     # One point where the two sides differ disproves the equality at once; expanding them may not.
     symbols = sorted(gap.free_symbols, key=str)
     value = gap.xreplace({x: sp.Integer(sp.prime(k + 5)) for k, x in enumerate(symbols)})
@@ -130,9 +136,9 @@ def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
     return _numerators_cancel(gap) or _polynomials(above) == [0]
 
 
-def _numerators_cancel(gap) -> bool:
+def _numerators_cancel(gap: sp.Expr) -> bool:
     """Whether the terms over each denominator add up to 0: far cheaper than one fraction."""
-    above = {}
+    above: dict[sp.Expr, sp.Expr] = {}
     for term in sp.Add.make_args(sp.expand_mul(gap)):
         numerator, denominator = sp.fraction(term)
         content, primitive = sp.expand(denominator).as_content_primitive()
@@ -140,7 +146,7 @@ def _numerators_cancel(gap) -> bool:
     return all(sp.expand(numerator) == 0 for numerator in above.values())
 
 
-def limit(side, eps: sp.Symbol):
+def limit(side: Sides, eps: sp.Symbol) -> sp.Matrix | sp.Expr:
     """What a rational function, or a matrix of them, tends to as ``eps`` -> 0 at almost all points.
 
     That is its value at 0 wherever no divisor is 0 there; ValueError for one that is 0 everywhere.
@@ -154,16 +160,16 @@ def limit(side, eps: sp.Symbol):
     return side.subs(eps, 0)
 
 
-def where(*pairs) -> dict[sp.Symbol, sp.Expr]:
+def where(*pairs: tuple[sp.Symbol, Number] | tuple[sp.Matrix, Iterable[Number]]) -> Point:
     """A point from pairs of a symbol and its value, or of a matrix of symbols and their values."""
-    point = {}
+    point: dict[sp.Symbol, Number] = {}
     for symbols, values in pairs:
         several = isinstance(symbols, sp.MatrixBase)
         point |= zip(symbols, sp.flatten(values), strict=True) if several else {symbols: values}
     return {x: sp.sympify(value) for x, value in point.items()}
 
 
-def value_at(side, point: Mapping[sp.Symbol, object]) -> sp.Expr:
+def value_at(side: Number, point: Point) -> sp.Expr:
     """The exact value of an expression at a rational point: a real number, such as 1/2 or tanh(1).
 
     Raises ValueError for a point that the symbols rule out, that leaves one of them open, or at
@@ -188,7 +194,7 @@ def value_at(side, point: Mapping[sp.Symbol, object]) -> sp.Expr:
     return value
 
 
-def differ_at(lhs, rhs, witness: Mapping) -> bool:
+def differ_at(lhs: Number, rhs: Number, witness: Point) -> bool:
     """Whether an exact rational point separates ``lhs`` from ``rhs``; errors as ``value_at``."""
     lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
     if (record := open_record()) is not None:

@@ -5,27 +5,26 @@ so that equality is decided among rational functions.  A name may hide a relatio
 root and its square, say), so what is found equal is equal, and the converse needs a witness.
 """
 
-from collections.abc import Mapping
 from math import prod
 
 import sympy as sp
 
-from axioms.algebra.decide import identical
-from axioms.algebra.propagate import evaluate
+from axioms.algebra.decide import Number, Sides, identical
+from axioms.algebra.propagate import LeafValues, evaluate
 from axioms.graph import Node
 
 
-def canonical(expression) -> sp.Expr:
+def canonical(expression: Number) -> sp.Expr:
     """One form for equal rational functions."""
     return sp.cancel(sp.together(sp.sympify(expression)))
 
 
-def named(function: str, argument) -> sp.Symbol:
+def named(function: str, argument: Number) -> sp.Symbol:
     """The value of ``function`` at ``argument`` as a symbol: equal arguments, equal symbols."""
     return sp.Symbol(f"{function}[{canonical(argument)}]", real=True)
 
 
-def _exponential(argument):
+def _exponential(argument: sp.Expr) -> sp.Expr:
     """exp(2 a - b) as exp[a]**2 / exp[b]; fractional multiples keep a name of their own."""
     factors = []
     for term in sp.Add.make_args(sp.expand(canonical(argument))):
@@ -37,7 +36,7 @@ def _exponential(argument):
     return prod(factors, start=sp.Integer(1))
 
 
-def _name(part):
+def _name(part: sp.Expr) -> sp.Expr:
     if part == sp.E:
         return named("exp", 1)
     if part.is_Pow:  # a root; E ** 3 is an exponential
@@ -51,27 +50,27 @@ def _name(part):
     return sp.Symbol(f"{part.func}[{', '.join(str(canonical(a)) for a in part.args)}]")
 
 
-def _is_opaque(part) -> bool:
+def _is_opaque(part: sp.Expr) -> bool:
     root = part.is_Pow and part.exp.is_Rational and not part.exp.is_Integer
     return root or part.is_Function or part.is_NumberSymbol or isinstance(part, sp.exp)
 
 
-def as_rational(expression) -> sp.Expr:
+def as_rational(expression: Number) -> sp.Expr:
     """The expression with everything that is not rational in it named, innermost first."""
     return sp.sympify(expression).replace(_is_opaque, _name)
 
 
-def same_value(lhs, rhs) -> bool:
+def same_value(lhs: Sides, rhs: Sides) -> bool:
     """Whether two expressions or matrices are found equal; False proves nothing by itself."""
     lhs, rhs = sp.Matrix([lhs]), sp.Matrix([rhs])
     return identical(lhs.applyfunc(as_rational), rhs.applyfunc(as_rational))
 
 
-def denoted(root: Node, point: Mapping[str, object]) -> sp.Matrix:
+def denoted(root: Node, point: LeafValues) -> sp.Matrix:
     """Value of the graph where ``point`` gives every leaf a number, a symbol or a matrix."""
     return evaluate(root, point)[root]
 
 
-def same_function(one: Node, other: Node, point: Mapping[str, object]) -> bool:
+def same_function(one: Node, other: Node, point: LeafValues) -> bool:
     """Whether two graphs are found equal at ``point``: at generic symbols, everywhere."""
     return same_value(denoted(one, point), denoted(other, point))

@@ -1,16 +1,20 @@
 """Attributions that depend on the function alone, exactly, by substitution and integration."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection
 from math import factorial
+from typing import TypeAlias
 
 import sympy as sp
 
+from axioms.algebra.decide import Point
 from axioms.proofs.records import noted
+
+Effects: TypeAlias = dict[sp.Symbol, sp.Expr]  # what each symbol of a point is given
 
 
 @noted
-def leave_one_out(f: sp.Expr, point: Mapping) -> dict:
+def leave_one_out(f: sp.Expr, point: Point) -> Effects:
     """LOO_i = f(x) - f(x with x_i = 0), for every symbol of ``point``  (paper, Sec. 2.1)."""
     return {x: f.subs(point) - f.subs({**point, x: 0}) for x in point}
 
@@ -26,7 +30,7 @@ def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
     if n < 2:
         raise ValueError(f"{n} key: leaving it out leaves no attention; pass at least 2 keys")
 
-    def readout(keys):
+    def readout(keys: list[int]) -> sp.Matrix:
         e = exp_z[:, keys]
         return e * v[keys, :] / sum(e)
 
@@ -36,14 +40,14 @@ def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
 
 
 @noted
-def shapley(f: sp.Expr, point: Mapping) -> dict:
+def shapley(f: sp.Expr, point: Point) -> Effects:
     """Shapley value of every symbol of ``point``, absent symbols being zero; 2**n evaluations."""
     n = len(point)
 
-    def worth(present):
+    def worth(present: Collection[sp.Symbol]) -> sp.Expr:
         return f.subs({x: value if x in present else 0 for x, value in point.items()})
 
-    def value(x):
+    def value(x: sp.Symbol) -> sp.Expr:
         others = [y for y in point if y != x]
         return sum(
             sp.Rational(factorial(size) * factorial(n - size - 1), factorial(n))
@@ -56,7 +60,7 @@ def shapley(f: sp.Expr, point: Mapping) -> dict:
 
 
 @noted
-def integrated_gradients(f: sp.Expr, point: Mapping) -> dict:
+def integrated_gradients(f: sp.Expr, point: Point) -> Effects:
     """Integrated Gradients of every symbol of ``point`` from the zero baseline  (App. A)."""
     t = sp.Dummy("t", positive=True)
     path = {x: t * value for x, value in point.items()}

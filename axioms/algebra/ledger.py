@@ -11,70 +11,84 @@ and what absorbs it.  With p = epsilon sign(z), and z the output, bias b include
 Theorem 25 proves every lemma, and that along any graph they add up to what the leaves miss.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias, Unpack
 
 import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.algebra.propagate import evaluate, propagate
+from axioms.algebra.decide import Number
+from axioms.algebra.propagate import LeafValues, Options, Sweep, evaluate, propagate
 from axioms.algebra.rules import stabilize
-from axioms.assignment import assigned
+from axioms.assignment import Assignment, assigned
 from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
 from axioms.composites import Composite
 from axioms.graph import MOVES, Node, topological
 from axioms.proofs.records import noted
 
+Amount: TypeAlias = Callable[[Node, Sequence[Matrix], Matrix, Matrix, Options], Matrix]
+"""What is absorbed per output entry, from a node, the values of its operands and its own, its
+relevance, and the options of the sweep."""
 
-def _per_entry(r, part, whole) -> Matrix:
+
+def _per_entry(r: Matrix, part: Matrix, whole: Matrix) -> Matrix:
     return Matrix(*r.shape, lambda j, p: r[j, p] * part[j, p] / whole[j, p])
 
 
-def _pushed(z, *, eps, sign) -> Matrix:
+def _pushed(z: Matrix, *, eps: Number, sign: Matrix | None = None) -> Matrix:
     """epsilon sign(z), entry by entry."""
 
-    def push(j, p):
+    def push(j: int, p: int) -> sp.Expr:
         s = None if sign is None else sign[j, p]
         return stabilize(z[j, p], eps=eps, sign=s) - z[j, p]
 
     return Matrix(*z.shape, push)
 
 
-def _by_stabiliser(node, xs, z, r, options):
+def _by_stabiliser(
+    node: Node, xs: Sequence[Matrix], z: Matrix, r: Matrix, options: Options
+) -> Matrix:
     p = _pushed(z, **options)
     return _per_entry(r, p, z + p)
 
 
-def _by_stabiliser_of_product(node, xs, z, r, options):
+def _by_stabiliser_of_product(
+    node: Node, xs: Sequence[Matrix], z: Matrix, r: Matrix, options: Options
+) -> Matrix:
     p = _pushed(z, **options)
     return _per_entry(r, p, len(xs) * z + p)
 
 
-def _by_stabiliser_without_bias(node, xs, z, r, options):
+def _by_stabiliser_without_bias(
+    node: Node, xs: Sequence[Matrix], z: Matrix, r: Matrix, options: Options
+) -> Matrix:
     return _by_stabiliser(node, xs, xs[0] * xs[1], r, options)
 
 
-def _by_bias(node, xs, z, r, options):
+def _by_bias(node: Node, xs: Sequence[Matrix], z: Matrix, r: Matrix, options: Options) -> Matrix:
     b = Matrix.vstack(*[xs[2]] * z.rows)
     return _per_entry(r, b, z + _pushed(z, **options))
 
 
-def _by_taylor_term(node, xs, a, r, options):
+def _by_taylor_term(
+    node: Node, xs: Sequence[Matrix], a: Matrix, r: Matrix, options: Options
+) -> Matrix:
     (z,) = xs
 
-    def absorbed(j, i):
+    def absorbed(j: int, i: int) -> sp.Expr:
         zbar = sum(a[j, k] * z[j, k] for k in range(z.cols))
         return r[j, i] * (1 - z[j, i] + zbar)
 
     return Matrix(*z.shape, absorbed)
 
 
-EQ_1 = {BIAS: _by_bias, STABILISER: _by_stabiliser}
-HALVES = {STABILISER: _by_stabiliser_of_product}
-HELD = {CONSTANT: lambda node, xs, z, r, options: r}
+EQ_1: dict[str, Amount] = {BIAS: _by_bias, STABILISER: _by_stabiliser}
+HALVES: dict[str, Amount] = {STABILISER: _by_stabiliser_of_product}
+HELD: dict[str, Amount] = {CONSTANT: lambda node, xs, z, r, options: r}
 
-LEMMAS = {
+LEMMAS: dict[tuple[str, str], dict[str, Amount]] = {
     (kinds.LINEAR, kinds.EPSILON): EQ_1,
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): {STABILISER: _by_stabiliser_without_bias},
     (kinds.ADD, kinds.EPSILON): {STABILISER: _by_stabiliser},
@@ -93,7 +107,7 @@ LEMMAS = {
 }
 """By kind and rule: what absorbs relevance, and how much of it per output entry."""
 
-PASSED_BY = {
+PASSED_BY: dict[tuple[str, str], tuple[int, ...]] = {
     (kinds.READOUT, kinds.VALUE_ONLY): (0,),
     (kinds.SCORES, kinds.CONSTANT): (0, 1),
     (kinds.SOFTMAX, kinds.CONSTANT): (0,),
@@ -101,13 +115,13 @@ PASSED_BY = {
 """The operands, by place, to which a rule sends nothing, whatever it received."""
 
 
-def _lemma(node: Node, rule: str) -> dict:
+def _lemma(node: Node, rule: str) -> dict[str, Amount]:
     """The causes that there are at this node: without a bias, none absorbs."""
     causes = LEMMAS[node.op, rule]
     return {c: amount for c, amount in causes.items() if c != BIAS or len(node.args) == 3}
 
 
-def _ruled(order: list[Node], composite: Composite) -> dict[Node, str]:
+def _ruled(order: list[Node], composite: Composite) -> Assignment:
     """Rule of every operation that hands relevance on, all of them with a lemma."""
     rules = assigned(order, composite)
     orphans = [
@@ -143,9 +157,7 @@ class Ledger:
 
 
 @noted
-def ledger(
-    root: Node, point: Mapping[str, object], composite: Composite, *, eps=0, signs=None, **options
-) -> Ledger:
+def ledger(root: Node, point: LeafValues, composite: Composite, **options: Unpack[Sweep]) -> Ledger:
     """The lemmas of every operation under ``root``, from the root to the leaves.
 
     Arguments as in ``propagate``, whose relevance is what arrives; the messages are not read.
@@ -153,12 +165,14 @@ def ledger(
     """
     order = topological(root)
     rules, values = _ruled(order, composite), evaluate(root, point)
-    received = propagate(root, point, composite, eps=eps, signs=signs, **options)
-    kept, absorbed = {}, {}
+    received = propagate(root, point, composite, **options)
+    eps, signs = options.get("eps", 0), options.get("signs") or {}
+    kept: dict[Node, sp.Expr] = {}
+    absorbed: dict[tuple[Node, str], sp.Expr] = {}
     for node in reversed(order):
         r = received[node]
         if node in rules:
-            stabiliser = {"eps": eps, "sign": (signs or {}).get(node)}
+            stabiliser: Options = {"eps": eps, "sign": signs.get(node)}
             operands = [values[arg] for arg in node.args]
             for cause, amount in _lemma(node, rules[node]).items():
                 absorbed[node, cause] = sum(amount(node, operands, values[node], r, stabiliser))
@@ -167,14 +181,14 @@ def ledger(
     return Ledger(started=sum(received[root]), kept=kept, absorbed=absorbed)
 
 
-def unknown_messages(root: Node, relevance) -> tuple[sp.Expr, list[sp.Expr]]:
+def unknown_messages(root: Node, relevance: Number) -> tuple[sp.Expr, list[sp.Expr]]:
     """The sweep with an unknown message, a symbol, to every operand of every operation.
 
     Returns what the leaves keep of ``relevance``, and what each operation does not send on.
     """
     sent: dict[Node, list[sp.Symbol]] = {}
 
-    def unknown(node, xs, r, options):
+    def unknown(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
         sent[node] = [sp.Symbol(f"m{len(sent)}_{k}", real=True) for k in range(len(xs))]
         return [Matrix([[m]]) for m in sent[node]]
 
@@ -202,7 +216,7 @@ def absorbing(root: Node, composite: Composite) -> dict[Node, set[str]]:
     reached = {root}
     for node in reversed(order):
         if node in reached and (node in rules or node.op in MOVES):
-            passed_by = PASSED_BY.get((node.op, rules.get(node)), ())
+            passed_by = PASSED_BY.get((node.op, rules.get(node, "")), ())
             reached |= {arg for k, arg in enumerate(node.args) if k not in passed_by}
     return {node: set(_lemma(node, rule)) for node, rule in rules.items() if node in reached}
 

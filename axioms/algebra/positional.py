@@ -16,15 +16,15 @@ def position(name: str) -> Node:
     return leaf(f"{POSITION} {name}")
 
 
-def _linear(x, name):
+def _linear(x: Node, name: str) -> Node:
     return Node(kinds.LINEAR, (x, parameter(name)))
 
 
-def _scores(q, k):
+def _scores(q: Node, k: Node) -> Node:
     return Node(kinds.SCORES, (q, k))
 
 
-def _activation(x):
+def _activation(x: Node) -> Node:
     return Node(kinds.ACTIVATION, (x,), attributes={"function": "reciprocal"})
 
 

@@ -3,22 +3,49 @@
 Every value is a matrix; a number or a symbol stands for a 1 x 1 matrix.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import matmul
+from typing import NotRequired, TypeAlias, TypedDict, Unpack
 
 import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.algebra import rules
-from axioms.algebra.decide import lowest_terms
+from axioms.algebra import norms, rules
+from axioms.algebra.decide import Number, lowest_terms
 from axioms.assignment import assigned
 from axioms.composites import Composite
 from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
 from axioms.proofs.records import noted
 
-ACTIVATIONS = {
+LeafValues: TypeAlias = Mapping[str, Matrix | Number]  # by the name of the leaf
+Explanation: TypeAlias = dict[str, Matrix | sp.Expr]  # relevance by the name of the input
+
+
+class Options(TypedDict):
+    """The stabiliser, and the sign of every output where the value does not tell it."""
+
+    eps: Number
+    sign: NotRequired[Matrix | None]
+
+
+MessageFunction: TypeAlias = Callable[[Node, Sequence[Matrix], Matrix, Options], Sequence[Matrix]]
+"""Relevance of the operands, from a node, their values, its relevance, and the options.
+
+Rules without a stabiliser ignore the options."""
+
+
+class Sweep(TypedDict, total=False):
+    """The options of ``propagate``, for what passes them on."""
+
+    eps: Number
+    relevance: Matrix | Number | None
+    signs: Mapping[Node, Matrix] | None
+    instead: Mapping[str, MessageFunction] | None
+
+
+ACTIVATIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {
     "relu": lambda x: sp.Max(x, 0),
     "tanh": sp.tanh,
     "silu": lambda x: x / (1 + sp.exp(-x)),
@@ -31,17 +58,17 @@ ACTIVATIONS = {
 }
 
 
-def _repeated(n):
+def _repeated(n: int) -> Matrix:
     return Matrix.hstack(sp.eye(n), sp.eye(n)[:, -1])
 
 
-def _halved(n):
+def _halved(n: int) -> Matrix:
     half = sp.Rational(1, 2)
     return Matrix.vstack(sp.diag(*[1] * (n - 1), half), sp.eye(n)[-1, :] * half)
 
 
 # what a constant is filled with -> its value from the shape (rows, columns) of its operand
-FILLS = {
+FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "zeros": sp.zeros,
     "ones": sp.ones,
     "column": lambda rows, columns: sp.ones(rows, 1),
@@ -55,31 +82,31 @@ FILLS = {
 }
 
 
-def _product(operands):
+def _product(operands: Sequence[Matrix]) -> Matrix:
     value = operands[0]
     for operand in operands[1:]:
         value = value.multiply_elementwise(operand)
     return value
 
 
-def _scale(node):
+def _scale(node: Node) -> Number:
     return node.attributes.get("scale", 1)
 
 
-def _norm_eps(node):
+def _norm_eps(node: Node) -> Number:
     return node.attributes.get("norm_eps", 0)
 
 
-def _factor(node):
+def _factor(node: Node) -> Number:
     return node.attributes.get("factor", 1)
 
 
-def _function(node):
+def _function(node: Node) -> Callable[[sp.Expr], sp.Expr]:
     return ACTIVATIONS[node.attributes["function"]]
 
 
-# kind -> value of a node from its operands
-FORWARD = {
+# kind -> value of a node, from the node and the values of its operands
+FORWARD: dict[str, Callable[..., Matrix]] = {
     TRANSPOSE: lambda node, x: x.T,
     CONSTANT: lambda node, x: sp.sympify(_factor(node)) * FILLS[node.attributes["fill"]](*x.shape),
     kinds.LINEAR: lambda node, x, w, b=None: rules.linear_map(x, w, b),
@@ -89,17 +116,17 @@ FORWARD = {
     kinds.READOUT: lambda node, a, v: a * v,
     kinds.BILINEAR: lambda node, *xs: reduce(matmul, xs),
     kinds.PRODUCT: lambda node, *xs: _product(xs),
-    kinds.LAYER_NORM: lambda node, x, w, b: rules.layer_norm(x, w, b, norm_eps=_norm_eps(node)),
-    kinds.RMS_NORM: lambda node, x, w: rules.rms_norm(x, w, norm_eps=_norm_eps(node)),
+    kinds.LAYER_NORM: lambda node, x, w, b: norms.layer_norm(x, w, b, norm_eps=_norm_eps(node)),
+    kinds.RMS_NORM: lambda node, x, w: norms.rms_norm(x, w, norm_eps=_norm_eps(node)),
     kinds.ACTIVATION: lambda node, x: x.applyfunc(_function(node)),
 }
 
 
-def _bias(operands):
+def _bias(operands: Sequence[Matrix]) -> Matrix | None:
     return operands[2] if len(operands) == 3 else None
 
 
-def _halves(node, xs, r, options):
+def _halves(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
     """Eqs. 3 and 4; the scores transpose their second factor and scale.
 
     A merged product of n matrices stabilises n o and gives one n-th to each of them.
@@ -107,73 +134,74 @@ def _halves(node, xs, r, options):
     if len(xs) > 2:
         return rules.chain_epsilon(xs, r, **options)
     if node.op != kinds.SCORES:
-        return rules.bilinear_epsilon(*xs, r, **options)
+        return rules.bilinear_epsilon(xs[0], xs[1], r, **options)
     r_q, r_k = rules.bilinear_epsilon(xs[0], xs[1].T, r, scale=_scale(node), **options)
     return r_q, r_k.T
 
 
-def _whole(node, xs, r, options):
+def _whole(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
     """Gradient x input through a product of n: what Eqs. 3 and 4 divide by n as eps -> 0."""
     return [len(xs) * part for part in _halves(node, xs, r, {"eps": 0})]
 
 
-def _nothing(node, xs, r, options):
+def _nothing(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
     return [sp.zeros(*x.shape) for x in xs]
 
 
-# (kind, rule) -> relevance of the operands, from the node n, their values xs, its relevance r,
-# and the options eps and sign, which rules without a stabiliser ignore.
-MESSAGES = {
+# (kind, rule) -> message function
+MESSAGES: dict[tuple[str, str], MessageFunction] = {
     (kinds.LINEAR, kinds.EPSILON): lambda n, xs, r, opt: rules.epsilon(
-        *xs[:2], r, bias=_bias(xs), **opt
+        xs[0], xs[1], r, bias=_bias(xs), **opt
     ),
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda n, xs, r, opt: rules.epsilon_without_bias(
-        *xs[:2], r, **opt
+        xs[0], xs[1], r, **opt
     ),
     (kinds.LINEAR, kinds.GRADIENT): lambda n, xs, r, opt: rules.epsilon(
-        *xs[:2], r, bias=_bias(xs), eps=0
+        xs[0], xs[1], r, bias=_bias(xs), eps=0
     ),
     (kinds.ADD, kinds.EPSILON): lambda n, xs, r, opt: rules.add(xs, r, **opt),
     (kinds.ADD, kinds.GRADIENT): lambda n, xs, r, opt: rules.add(xs, r, eps=0),
     (kinds.SCORES, kinds.BILINEAR_EPSILON): _halves,
     (kinds.SCORES, kinds.GRADIENT): _whole,
     (kinds.SCORES, kinds.CONSTANT): _nothing,
-    (kinds.SOFTMAX, kinds.TAYLOR): lambda n, xs, r, opt: rules.taylor(*xs, r),
-    (kinds.SOFTMAX, kinds.GRADIENT): lambda n, xs, r, opt: rules.taylor(*xs, r),
+    (kinds.SOFTMAX, kinds.TAYLOR): lambda n, xs, r, opt: rules.taylor(xs[0], r),
+    (kinds.SOFTMAX, kinds.GRADIENT): lambda n, xs, r, opt: rules.taylor(xs[0], r),
     (kinds.SOFTMAX, kinds.CONSTANT): _nothing,
     (kinds.READOUT, kinds.BILINEAR_EPSILON): _halves,
-    (kinds.READOUT, kinds.VALUE_ONLY): lambda n, xs, r, opt: rules.value_only(*xs, r, **opt),
+    (kinds.READOUT, kinds.VALUE_ONLY): lambda n, xs, r, opt: rules.value_only(
+        xs[0], xs[1], r, **opt
+    ),
     (kinds.READOUT, kinds.GRADIENT): _whole,
     (kinds.BILINEAR, kinds.BILINEAR_EPSILON): _halves,
     (kinds.BILINEAR, kinds.GRADIENT): _whole,
     (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda n, xs, r, opt: rules.equal_split(len(xs), r),
     (kinds.PRODUCT, kinds.GRADIENT): lambda n, xs, r, opt: [r] * len(xs),
-    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: rules.held_deviation(
-        *xs, r, norm_eps=_norm_eps(n), **opt
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: norms.held_deviation(
+        xs[0], xs[1], xs[2], r, norm_eps=_norm_eps(n), **opt
     ),
     (kinds.LAYER_NORM, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),
-    (kinds.LAYER_NORM, kinds.GRADIENT): lambda n, xs, r, opt: rules.layer_norm_gradient(
-        *xs, r, norm_eps=_norm_eps(n)
+    (kinds.LAYER_NORM, kinds.GRADIENT): lambda n, xs, r, opt: norms.layer_norm_gradient(
+        xs[0], xs[1], xs[2], r, norm_eps=_norm_eps(n)
     ),
-    (kinds.RMS_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: rules.held_root_mean_square(
-        *xs, r, norm_eps=_norm_eps(n), **opt
+    (kinds.RMS_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: norms.held_root_mean_square(
+        xs[0], xs[1], r, norm_eps=_norm_eps(n), **opt
     ),
-    (kinds.RMS_NORM, kinds.GRADIENT): lambda n, xs, r, opt: rules.rms_norm_gradient(
-        *xs, r, norm_eps=_norm_eps(n)
+    (kinds.RMS_NORM, kinds.GRADIENT): lambda n, xs, r, opt: norms.rms_norm_gradient(
+        xs[0], xs[1], r, norm_eps=_norm_eps(n)
     ),
     (kinds.ACTIVATION, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),
     (kinds.ACTIVATION, kinds.GRADIENT): lambda n, xs, r, opt: rules.activation_gradient(
-        *xs, _function(n), r
+        xs[0], _function(n), r
     ),
 }
 
 
-def _as_matrix(value) -> Matrix:
+def _as_matrix(value: Matrix | Number) -> Matrix:
     return Matrix(value) if isinstance(value, sp.MatrixBase) else Matrix([[value]])
 
 
 @noted
-def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
+def evaluate(root: Node, point: LeafValues) -> dict[Node, Matrix]:
     """Value of every node under ``root``, where ``point`` gives the value of each leaf by name.
 
     Raises LookupError that lists every leaf without a value and every unknown operation.
@@ -202,13 +230,13 @@ def evaluate(root: Node, point: Mapping[str, object]) -> dict[Node, Matrix]:
 @noted
 def propagate(
     root: Node,
-    point: Mapping[str, object],
+    point: LeafValues,
     composite: Composite,
     *,
-    eps=0,
-    relevance=None,
+    eps: Number = 0,
+    relevance: Matrix | Number | None = None,
     signs: Mapping[Node, Matrix] | None = None,
-    instead: Mapping[str, Callable] | None = None,
+    instead: Mapping[str, MessageFunction] | None = None,
 ) -> dict[Node, Matrix]:
     """Relevance of every node under ``root``, summed over the uses of a shared node.
 
@@ -229,9 +257,9 @@ def propagate(
             continue
         received[node] = received[node].applyfunc(lowest_terms)
         if node.op == TRANSPOSE:
-            messages = [received[node].T]
+            messages: Sequence[Matrix] = [received[node].T]
         elif node in rules:
-            options = {"eps": eps, "sign": (signs or {}).get(node)}
+            options: Options = {"eps": eps, "sign": (signs or {}).get(node)}
             rule = (instead or {}).get(node.op) or MESSAGES[node.op, rules[node]]
             messages = rule(node, [values[arg] for arg in node.args], received[node], options)
         else:
@@ -242,13 +270,15 @@ def propagate(
     return received
 
 
-def explain(root: Node, point: Mapping[str, object], composite: Composite, **options) -> dict:
+def explain(
+    root: Node, point: LeafValues, composite: Composite, **options: Unpack[Sweep]
+) -> Explanation:
     """Relevance of every input by name, summed over its leaves; options as in ``propagate``.
 
     A number or symbol comes back for a number or symbol, a matrix for a matrix.
     """
     received = propagate(root, point, composite, **options)
-    total: dict[str, object] = {}
+    total: Explanation = {}
     for node, r in received.items():
         if node.op == INPUT:
             value = r if isinstance(point[node.name], sp.MatrixBase) else r[0]

@@ -8,14 +8,19 @@ row, i key row, p value channel, r query or key channel; n is a token of a linea
 the output, for callers who split cases; without it the sign must be decidable.
 """
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import sympy as sp
 from sympy import Matrix
 
-from axioms.algebra.decide import lowest_terms
+from axioms.algebra.decide import Number, lowest_terms
 from axioms.proofs.records import noted
 
+Messages: TypeAlias = tuple[Matrix, ...]  # the relevance of every operand that receives some
 
-def sign_of(z) -> int:
+
+def sign_of(z: Number) -> int:
     """+1 where z >= 0 and -1 where z < 0, so sign(0) = +1.  Raises ValueError if undecided."""
     z = sp.sympify(z)
     if z.is_extended_nonnegative:
@@ -25,7 +30,7 @@ def sign_of(z) -> int:
     raise ValueError(f"the sign of {z} is undecided; pass sign=, one case at a time")
 
 
-def stabilize(z, *, eps, sign=None):
+def stabilize(z: Number, *, eps: Number, sign: Number | None = None) -> sp.Expr:
     """``z + eps * sign(z)``, the denominator of Eqs. 1, 3 and 4.
 
     Raises ValueError for a negative ``eps`` and ZeroDivisionError where the result is 0.
@@ -40,65 +45,91 @@ def stabilize(z, *, eps, sign=None):
     return denominator
 
 
-def shares(relevance, z, *, eps, sign=None) -> Matrix:
+def shares(relevance: Matrix, z: Matrix, *, eps: Number, sign: Matrix | None = None) -> Matrix:
     """R_j / (z_j + eps * sign(z_j)) for every output j: relevance per unit of contribution.
 
     In lowest terms, since one division here is far cheaper than a sum of fractions later.
     """
 
-    def share(j, p):
+    def share(j: int, p: int) -> sp.Expr:
         s = None if sign is None else sign[j, p]
         return lowest_terms(relevance[j, p] / stabilize(z[j, p], eps=eps, sign=s))
 
     return Matrix(*z.shape, share)
 
 
-def linear_map(x, w, bias=None) -> Matrix:
+def linear_map(x: Matrix, w: Matrix, bias: Matrix | None = None) -> Matrix:
     """z[n, j] = sum_i x[n, i] w[i, j] + bias[j]."""
     z = x * w
     return z if bias is None else z + Matrix.vstack(*[bias] * x.rows)
 
 
-def _through(x, w, share) -> Matrix:
+def through(x: Matrix, w: Matrix, share: Matrix) -> Matrix:
     """R[n, i] = sum_j x[n, i] w[i, j] share[n, j]: messages through a linear map."""
 
-    def received(n, i):
+    def received(n: int, i: int) -> sp.Expr:
         return sum(x[n, i] * w[i, j] * share[n, j] for j in range(w.cols))
 
     return Matrix(x.rows, x.cols, received)
 
 
 @noted
-def epsilon(x, w, relevance, *, eps, bias=None, sign=None):
+def epsilon(
+    x: Matrix,
+    w: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    bias: Matrix | None = None,
+    sign: Matrix | None = None,
+) -> Messages:
     """Eq. 1 with the bias in the denominator, which absorbs R_j b_j / (z_j + eps s_j)."""
-    return (_through(x, w, shares(relevance, linear_map(x, w, bias), eps=eps, sign=sign)),)
+    return (through(x, w, shares(relevance, linear_map(x, w, bias), eps=eps, sign=sign)),)
 
 
 @noted
-def epsilon_without_bias(x, w, relevance, *, eps, bias=None, sign=None):
+def epsilon_without_bias(
+    x: Matrix,
+    w: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    bias: Matrix | None = None,
+    sign: Matrix | None = None,
+) -> Messages:
     """Eq. 1 with z = x W in the denominator: the inputs share what the bias contributed too."""
     return epsilon(x, w, relevance, eps=eps, sign=sign)
 
 
-def contributions(x, w, bias=None) -> Matrix:
+def contributions(x: Matrix, w: Matrix, bias: Matrix | None = None) -> Matrix:
     """What every input, and last the bias, adds to each output of a layer of one token."""
     parts = Matrix(x.cols, w.cols, lambda i, j: x[i] * w[i, j])
     return parts if bias is None else parts.col_join(bias)
 
 
-def positive_part(c):
+def positive_part(c: sp.Expr) -> sp.Expr:
     """max(c, 0), as ``c`` itself or 0.  Raises ValueError where the sign is undecided."""
     return c if sign_of(c) > 0 else sp.Integer(0)
 
 
-def _shared(parts, inputs, relevance, *, eps, sign=None) -> Matrix:
+def _shared(
+    parts: Matrix, inputs: int, relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+) -> Matrix:
     """R[i] = sum_j parts[i, j] R_j / (z_j + eps s_j) with z_j the sum of all of ``parts[:, j]``."""
     share = shares(relevance, sp.ones(1, parts.rows) * parts, eps=eps, sign=sign)
     return (parts[:inputs, :] * share.T).T
 
 
 @noted
-def z_plus(x, w, relevance, *, eps, bias=None, part=positive_part):
+def z_plus(
+    x: Matrix,
+    w: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    bias: Matrix | None = None,
+    part: Callable[[sp.Expr], sp.Expr] = positive_part,
+) -> Messages:
     """Eq. 1 over the positive contributions alone, the bias among them, for one token.
 
     ``part`` takes the positive part, for callers who name it by a symbol.
@@ -108,7 +139,16 @@ def z_plus(x, w, relevance, *, eps, bias=None, part=positive_part):
 
 
 @noted
-def gamma(x, w, relevance, *, eps, strength, bias=None, sign=None):
+def gamma(
+    x: Matrix,
+    w: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    strength: Number,
+    bias: Matrix | None = None,
+    sign: Matrix | None = None,
+) -> Messages:
     """Eq. 1 with ``strength`` times its positive part added to every contribution, for one token.
 
     For inputs >= 0 this is the weight w + strength max(w, 0).  ``sign`` is that of the new sums.
@@ -119,7 +159,16 @@ def gamma(x, w, relevance, *, eps, strength, bias=None, sign=None):
 
 
 @noted
-def alpha_beta(x, w, relevance, *, eps, alpha, beta, bias=None):
+def alpha_beta(
+    x: Matrix,
+    w: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    alpha: Number,
+    beta: Number,
+    bias: Matrix | None = None,
+) -> Messages:
     """alpha times Eq. 1 on the positive contributions less beta times on the negative ones.
 
     For one token.  Usually alpha - beta = 1; an output without negative contributions of its own
@@ -131,14 +180,22 @@ def alpha_beta(x, w, relevance, *, eps, alpha, beta, bias=None):
 
 
 @noted
-def add(operands, relevance, *, eps, sign=None):
+def add(
+    operands: Sequence[Matrix], relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+) -> Messages:
     """Eq. 1 on a sum: every operand gets R x / (z + eps s), entry by entry."""
     share = shares(relevance, sum(operands[1:], operands[0]), eps=eps, sign=sign)
     return tuple(x.multiply_elementwise(share) for x in operands)
 
 
 @noted
-def add_by_size(operands, relevance, *, eps, size=lambda v: v * sign_of(v)):
+def add_by_size(
+    operands: Sequence[Matrix],
+    relevance: Matrix,
+    *,
+    eps: Number,
+    size: Callable[[sp.Expr], sp.Expr] = lambda v: v * sign_of(v),
+) -> Messages:
     """A sum split by size, R |x| / (sum of |x| + eps): positive shares, but not Eq. 1.
 
     ``size`` may name |x| by a symbol, or be another size >= 0, such as the positive part.
@@ -146,10 +203,10 @@ def add_by_size(operands, relevance, *, eps, size=lambda v: v * sign_of(v)):
     return add([x.applyfunc(size) for x in operands], relevance, eps=eps)
 
 
-def _bilinear(a, b, share):
+def _bilinear(a: Matrix, b: Matrix, share: Matrix) -> Messages:
     """Messages a[j, i] b[i, p] share[j, p], summed over p for ``a`` and over j for ``b``."""
 
-    def message(j, i, p):
+    def message(j: int, i: int, p: int) -> sp.Expr:
         return a[j, i] * b[i, p] * share[j, p]
 
     r_a = Matrix(*a.shape, lambda j, i: sum(message(j, i, p) for p in range(b.cols)))
@@ -158,7 +215,15 @@ def _bilinear(a, b, share):
 
 
 @noted
-def bilinear_epsilon(a, b, relevance, *, eps, scale=1, sign=None):
+def bilinear_epsilon(
+    a: Matrix,
+    b: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    scale: Number = 1,
+    sign: Matrix | None = None,
+) -> Messages:
     """Eq. 3 for ``o = a b`` and Eq. 4 for ``z = scale a b``: stabilised after the scaling.
 
     Each factor receives the sum of R o / (2 o + eps s), half of the relevance as eps -> 0.
@@ -168,7 +233,9 @@ def bilinear_epsilon(a, b, relevance, *, eps, scale=1, sign=None):
 
 
 @noted
-def chain_epsilon(factors, relevance, *, eps, sign=None):
+def chain_epsilon(
+    factors: Sequence[Matrix], relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+) -> Messages:
     """Eq. 3 for a product ``o`` of n matrices as one operation: n o + eps s in the denominator.
 
     Each factor receives the sum of R o / (n o + eps s), one nth of the relevance as eps -> 0.
@@ -176,7 +243,7 @@ def chain_epsilon(factors, relevance, *, eps, sign=None):
     n = len(factors)
     share = shares(relevance, n * sp.prod(factors[1:], factors[0]), eps=eps, sign=sign)
 
-    def received(k):
+    def received(k: int) -> Matrix:
         before = sp.prod(factors[:k], sp.eye(factors[0].rows))
         after = sp.prod(factors[k + 1 :], sp.eye(factors[k].cols))
         return factors[k].multiply_elementwise(before.T * share * after.T)
@@ -185,171 +252,53 @@ def chain_epsilon(factors, relevance, *, eps, sign=None):
 
 
 @noted
-def value_only(a, v, relevance, *, eps, sign=None):
+def value_only(
+    a: Matrix, v: Matrix, relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+) -> Messages:
     """CP-LRP's readout ``o = a v``: ``a`` is held constant, ``v`` gets all by Eq. 1."""
     _, r_v = _bilinear(a, v, shares(relevance, a * v, eps=eps, sign=sign))
     return sp.zeros(*a.shape), r_v
 
 
 @noted
-def softmax(z, *, exp_z=None) -> Matrix:
+def softmax(z: Matrix, *, exp_z: Matrix | None = None) -> Matrix:
     """A = softmax(Z), row by row; ``exp_z`` may name the exponentials by symbols."""
     e = z.applyfunc(sp.exp) if exp_z is None else exp_z
     return Matrix(*z.shape, lambda j, i: e[j, i] / sum(e[j, :]))
 
 
 @noted
-def taylor(z, relevance, *, exp_z=None):
+def taylor(z: Matrix, relevance: Matrix, *, exp_z: Matrix | None = None) -> Messages:
     """Eq. 5, R_Z[j, i] = Z[j, i] (R_A[j, i] - A[j, i] sum_i' R_A[j, i']); it does not conserve."""
     a = softmax(z, exp_z=exp_z)
 
-    def received(j, i):
+    def received(j: int, i: int) -> sp.Expr:
         return z[j, i] * (relevance[j, i] - a[j, i] * sum(relevance[j, :]))
 
     return (Matrix(*z.shape, received),)
 
 
 @noted
-def equal_split(n: int, relevance):
+def equal_split(n: int, relevance: Matrix) -> Messages:
     """R / n to each of the n factors of a product  (paper, Sec. 3.1, for n = 2)."""
     return (relevance / n,) * n
 
 
-def deviations(x, *, norm_eps) -> list:
-    """sqrt(var(x) + norm_eps) of every row, with the variance over d channels."""
-    rows = [x[n, :] for n in range(x.rows)]
-    means = [sum(row) / sp.Integer(x.cols) for row in rows]
-    variances = [
-        sum((v - m) ** 2 for v in row) / sp.Integer(x.cols)
-        for row, m in zip(rows, means, strict=True)
-    ]
-    return [sp.sqrt(variance + norm_eps) for variance in variances]
-
-
-def centring(weight, deviation) -> Matrix:
-    """The linear map x -> weight * (x - mean(x)) / deviation, as a matrix acting on rows."""
-    d = weight.cols
-    return Matrix(d, d, lambda i, k: (int(i == k) - sp.Rational(1, d)) * weight[k] / deviation)
-
-
 @noted
-def layer_norm(x, weight, bias, *, norm_eps, deviation=None) -> Matrix:
-    """LayerNorm of every row; ``deviation`` may name the standard deviations by symbols."""
-    deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
-    rows = [linear_map(x[n, :], centring(weight, s), bias) for n, s in enumerate(deviation)]
-    return Matrix.vstack(*rows)
-
-
-def _by_row(x, maps, relevance, *, eps, sign, bias=None):
-    """Eq. 1 through a linear map of its own for every row."""
-    rows = [
-        epsilon(
-            x[n, :],
-            linear,
-            relevance[n, :],
-            eps=eps,
-            bias=bias,
-            sign=None if sign is None else sign[n, :],
-        )[0]
-        for n, linear in enumerate(maps)
-    ]
-    return (Matrix.vstack(*rows),)
-
-
-@noted
-def held_deviation(x, weight, bias, relevance, *, eps, norm_eps=0, deviation=None, sign=None):
-    """LayerNorm as the linear map it is at its standard deviation, then Eq. 1.
-
-    The bias of the norm absorbs its share.
-    """
-    deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
-    maps = [centring(weight, s) for s in deviation]
-    return _by_row(x, maps, relevance, eps=eps, sign=sign, bias=bias)
-
-
-def root_mean_squares(x, *, norm_eps) -> list:
-    """sqrt(mean(x^2) + norm_eps) of every row."""
-    squares = [sum(v**2 for v in x[n, :]) / sp.Integer(x.cols) for n in range(x.rows)]
-    return [sp.sqrt(square + norm_eps) for square in squares]
-
-
-def _divided(weight, size) -> Matrix:
-    """The linear map x -> weight * x / size, as a matrix acting on rows."""
-    return sp.diag(*(w / size for w in weight))
-
-
-@noted
-def rms_norm(x, weight, *, norm_eps, rms=None) -> Matrix:
-    """RMSNorm of every row; ``rms`` may name the root mean squares by symbols."""
-    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
-    return Matrix.vstack(*[x[n, :] * _divided(weight, s) for n, s in enumerate(rms)])
-
-
-@noted
-def held_root_mean_square(x, weight, relevance, *, eps, norm_eps=0, rms=None, sign=None):
-    """RMSNorm as the linear map it is at its root mean square, then Eq. 1.
-
-    Only the stabiliser absorbs: channel k gets R_k z_k / (z_k + eps s_k).
-    """
-    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
-    maps = [_divided(weight, s) for s in rms]
-    return _by_row(x, maps, relevance, eps=eps, sign=sign)
-
-
-@noted
-def identity(relevance):
+def identity(relevance: Matrix) -> Messages:
     """R_in = R_out, for activations and as the other rule of LayerNorm."""
     return (relevance,)
 
 
 @noted
-def layer_norm_jacobian(x, weight, deviation) -> Matrix:
-    """dy[k] / dx[i] of LayerNorm at one row ``x``, the deviation moving along with x."""
-    d, mean = x.cols, sum(x) / sp.Integer(x.cols)
-
-    def slope(i, k):
-        through_deviation = (x[i] - mean) * (x[k] - mean) / (d * deviation**2)
-        return (int(i == k) - sp.Rational(1, d) - through_deviation) * weight[k] / deviation
-
-    return Matrix(d, d, slope)
-
-
-@noted
-def layer_norm_gradient(x, weight, bias, relevance, *, norm_eps=0, deviation=None):
-    """Gradient x input through LayerNorm: R[i <- k] = x_i dy_k/dx_i R_k / y_k."""
-    deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
-    y = layer_norm(x, weight, bias, norm_eps=norm_eps, deviation=deviation)
-    share = shares(relevance, y, eps=0)
-    rows = [
-        _through(x[n, :], layer_norm_jacobian(x[n, :], weight, s), share[n, :])
-        for n, s in enumerate(deviation)
-    ]
-    return (Matrix.vstack(*rows),)
-
-
-@noted
-def rms_norm_gradient(x, weight, relevance, *, norm_eps=0, rms=None):
-    """Gradient x input through RMSNorm: R[i <- k] = x_i dz_k/dx_i R_k / z_k."""
-    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
-    share = shares(relevance, rms_norm(x, weight, norm_eps=norm_eps, rms=rms), eps=0)
-
-    def slopes(row, s):
-        def slope(i, k):
-            return (int(i == k) - row[i] * row[k] / (row.cols * s**2)) * weight[k] / s
-
-        return Matrix(row.cols, row.cols, slope)
-
-    rows = [_through(x[n, :], slopes(x[n, :], s), share[n, :]) for n, s in enumerate(rms)]
-    return (Matrix.vstack(*rows),)
-
-
-@noted
-def activation_gradient(x, function, relevance):
+def activation_gradient(
+    x: Matrix, function: Callable[[sp.Expr], sp.Expr], relevance: Matrix
+) -> Messages:
     """Gradient x input through ``y = function(x)``: R_in = x y'(x) R_out / y(x)."""
     t = sp.Dummy("t", real=True)
     slope = sp.diff(function(t), t)
 
-    def received(n, i):
+    def received(n: int, i: int) -> sp.Expr:
         y = function(x[n, i])
         return x[n, i] * slope.subs(t, x[n, i]) * relevance[n, i] / stabilize(y, eps=0)
 

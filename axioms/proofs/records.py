@@ -5,12 +5,16 @@ something else: what is decided in the same way then is decided about nothing.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import sympy as sp
+
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
 
 
 class Depends(BaseException):
@@ -36,14 +40,15 @@ _RECORD: ContextVar[Record | None] = ContextVar("record", default=None)
 @contextmanager
 def recording(record: Record | None = None) -> Iterator[Record]:
     """A new record of what runs and is decided inside the block, in this context alone."""
-    token = _RECORD.set(record or Record())
+    record = record or Record()
+    token = _RECORD.set(record)
     try:
-        yield _RECORD.get()
+        yield record
     finally:
         _RECORD.reset(token)
 
 
-def disturbing(decision: str, answers: list[bool]):
+def disturbing(decision: str, answers: list[bool]) -> AbstractContextManager[Record]:
     """A block that raises Depends at the first True of ``answers`` that would now be another one.
 
     ``decision`` is the sort that counts, "identical" or "differ_at"; up to there every decision
@@ -70,28 +75,29 @@ def open_record() -> Record | None:
     return _RECORD.get()
 
 
-def noted(function: Callable) -> Callable:
+def noted(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:
     """The function, which writes its name into the record that is open when it runs."""
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
 
     @wraps(function)
-    def run(*args, **kwargs):
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Found:
         if (record := _RECORD.get()) is None:
             return function(*args, **kwargs)
         record.ran[name] = None
         if not record.disturbed:
             return function(*args, **kwargs)
         with recording():  # what it calls is left as it is
-            return _disturbed(function(*args, **kwargs))
+            disturbed: Found = _disturbed(function(*args, **kwargs))
+            return disturbed
 
     return run
 
 
-class Unknown(sp.Dummy):
+class Unknown(sp.Dummy):  # type: ignore[misc]  # SymPy has no types
     """A positive factor that nothing else has."""
 
 
-def _disturbed(found):
+def _disturbed(found: Any) -> Any:
     """What a function of the project returned, with an unknown factor at each number in it."""
     if isinstance(found, sp.MatrixBase):
         return found.applyfunc(_disturbed)
@@ -101,6 +107,6 @@ def _disturbed(found):
         return type(found)(map(_disturbed, found))
     if isinstance(found, dict):
         return {key: _disturbed(value) for key, value in found.items()}
-    if is_dataclass(found):
+    if is_dataclass(found) and not isinstance(found, type):
         return replace(found, **_disturbed(vars(found)))
     return found

@@ -14,7 +14,7 @@ import pytest
 import sympy as sp
 
 from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.rules import (
+from axioms.algebra.norms import (
     held_deviation,
     layer_norm,
     layer_norm_gradient,

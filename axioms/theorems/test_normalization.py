@@ -13,15 +13,14 @@ import pytest
 import sympy as sp
 
 from axioms.algebra.decide import differ_at, generic, identical, limit, where
-from axioms.algebra.rules import (
-    epsilon,
+from axioms.algebra.norms import (
     held_deviation,
     held_root_mean_square,
-    identity,
     layer_norm,
     rms_norm,
     rms_norm_gradient,
 )
+from axioms.algebra.rules import epsilon, identity
 
 EPS, S = sp.symbols("epsilon S", positive=True)  # S: sqrt(var(x) + norm-epsilon), held
 WIDTH = 3

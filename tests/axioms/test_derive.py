@@ -7,7 +7,7 @@ import sympy as sp
 from sympy import Matrix, Rational
 
 from axioms import kinds
-from axioms.algebra import rules
+from axioms.algebra import norms, rules
 from axioms.algebra.decide import differ_at, identical
 from axioms.derivations.derive import EPS, OUTPUT, SUM, contributions, derive
 from axioms.derivations.operations import OPERATIONS, of_theorem
@@ -74,7 +74,7 @@ def held(d):
     (x,) = factors(d)
     w, b = symbols("w", x), symbols("b", x)
     std = [sp.Symbol("std", positive=True)]
-    return rules.held_deviation(x, w, b, d.relevance, deviation=std, **stabilised(d))
+    return norms.held_deviation(x, w, b, d.relevance, deviation=std, **stabilised(d))
 
 
 # name: (the text of axioms.algebra.rules on the same symbols, arguments for a larger shape)

@@ -3,7 +3,7 @@
 import pytest
 import sympy as sp
 
-from axioms.algebra import rules
+from axioms.algebra import norms, rules
 from axioms.algebra.decide import generic
 
 E = sp.Rational(1, 4)
@@ -24,8 +24,8 @@ CASES = {
     "bilinear": (lambda **o: rules.bilinear_epsilon(X, W, R, **o), X * W),
     "value only": (lambda **o: rules.value_only(X, W, R, **o)[1:], X * W),
     "held": (
-        lambda **o: rules.held_deviation(*NORM, WIDE, deviation=STD, **o),
-        rules.layer_norm(*NORM, norm_eps=0, deviation=STD),
+        lambda **o: norms.held_deviation(*NORM, WIDE, deviation=STD, **o),
+        norms.layer_norm(*NORM, norm_eps=0, deviation=STD),
     ),
     "gamma": (lambda **o: rules.gamma(*ROW, strength=0, **o), X[:1, :] * W),
     "chain": (lambda **o: rules.chain_epsilon([X, W], R, **o), X * W),

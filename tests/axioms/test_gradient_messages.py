@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from axioms.algebra import rules
+from axioms.algebra import norms, rules
 
 
 def exact(values):
@@ -35,7 +35,7 @@ def layer_norm(x, w, b, r):
     mean = sum(x) / len(x)
     h = 16 - sum((v - mean) ** 2 for v in x) / len(x)
     norm_eps = sp.Rational(h.numerator, h.denominator)
-    return rules.layer_norm_gradient(*map(exact, (x, w, b, r)), norm_eps=norm_eps)
+    return norms.layer_norm_gradient(*map(exact, (x, w, b, r)), norm_eps=norm_eps)
 
 
 def cubic(x, r):
@@ -67,15 +67,15 @@ def check_defaults():
     """LayerNorm without a word on its stabiliser has none: at (-3, 3) the deviation is 3."""
     x, w, b, r = (sp.Matrix([v]) for v in ([-3, 3], [1, 2], [5, 7], [1, -2]))
     three = [sp.Integer(3)]
-    held = rules.held_deviation(x, w, b, r, eps=0)
-    assert held == rules.held_deviation(x, w, b, r, eps=0, deviation=three)
-    slopes = rules.layer_norm_gradient(x, w, b, r)
-    assert slopes == rules.layer_norm_gradient(x, w, b, r, deviation=three)
+    held = norms.held_deviation(x, w, b, r, eps=0)
+    assert held == norms.held_deviation(x, w, b, r, eps=0, deviation=three)
+    slopes = norms.layer_norm_gradient(x, w, b, r)
+    assert slopes == norms.layer_norm_gradient(x, w, b, r, deviation=three)
     assert held != slopes
     s = sp.Symbol("s", positive=True)  # a deviation by name, which 5 = sqrt(9 + 16) makes concrete
-    (named,) = rules.layer_norm_gradient(x, w, b, r, deviation=[s])
+    (named,) = norms.layer_norm_gradient(x, w, b, r, deviation=[s])
     assert rules.activation_gradient(x, abs, r) == (r,)  # x sign(x) / |x| = 1 on the reals
-    assert named.subs(s, 5) == rules.layer_norm_gradient(x, w, b, r, norm_eps=16)[0]
+    assert named.subs(s, 5) == norms.layer_norm_gradient(x, w, b, r, norm_eps=16)[0]
 
 
 def check_all():
@@ -95,10 +95,10 @@ def test_the_stabiliser_of_layer_norm_is_0_unless_given():
 
 
 WRONG = {
-    ("LayerNorm", "deviation held"): lambda x, w, b, r: rules.held_deviation(
+    ("LayerNorm", "deviation held"): lambda x, w, b, r: norms.held_deviation(
         *map(exact, (x, w, b, r)), eps=0, deviation=[sp.Integer(4)]
     ),
-    ("LayerNorm", "without stabiliser"): lambda x, w, b, r: rules.layer_norm_gradient(
+    ("LayerNorm", "without stabiliser"): lambda x, w, b, r: norms.layer_norm_gradient(
         *map(exact, (x, w, b, r)), norm_eps=0
     ),
     ("LayerNorm", "identity"): lambda x, w, b, r: rules.identity(exact(r)),

@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 import sympy as sp
 
-from axioms.algebra import rules
+from axioms.algebra import norms, rules
 from axioms.algebra.leave_one_out import leave_key_out
 
 EPS = Fraction(1, 4)
@@ -251,13 +251,13 @@ def test_rms_norm_by_gradient_is_input_times_derivative_row_by_row():
         return sp.nsimplify((x[n, i] * sum(shares)).subs(at))
 
     for options, norm_eps in (({}, 0), ({"norm_eps": sp.Rational(1, 2)}, sp.Rational(1, 2))):
-        (found,) = rules.rms_norm_gradient(x, w, r, **options)
+        (found,) = norms.rms_norm_gradient(x, w, r, **options)
         difference = found - sp.Matrix(2, 2, lambda n, i, e=norm_eps: expected(n, i, e))
         assert difference.applyfunc(sp.simplify) == sp.zeros(2, 2)
 
 
 def test_a_held_root_mean_square_is_that_of_the_row_without_norm_eps():
     x, w, r = sp.Matrix([[1, 7]]), sp.Matrix([[3, 5]]), sp.Matrix([[2, 4]])  # rms is 5
-    (found,) = rules.held_root_mean_square(x, w, r, eps=1)
+    (found,) = norms.held_root_mean_square(x, w, r, eps=1)
     z = [sp.Rational(3, 5), sp.Integer(7)]
     assert found == sp.Matrix([[2 * z[0] / (z[0] + 1), 4 * z[1] / (z[1] + 1)]])

@@ -75,7 +75,7 @@ def test_no_file_of_the_reference_is_left_out():
     files = (mutants.ROOT / "numeric" / "reference").glob("*.py")
     paths = {str(file.relative_to(mutants.ROOT)) for file in files}
     found = {path for path in paths if mutants.mutants(path)}
-    assert found == set(FAST) - {"axioms/algebra/rules.py"}
+    assert found == {path for path in FAST if path.startswith("numeric")}
 
 
 def test_a_failing_check_leaves_no_mutant_behind():

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from axioms import kinds
+from axioms.algebra import norms as symbolic_norms
 from axioms.algebra import rules as symbolic
 from axioms.composites import ATTNLRP
 from numeric.fast import norms
@@ -106,17 +107,17 @@ def exact_softmax(z, c):
 def exact_layer_norm(rule, x, w, b, c):
     mean = sum(x) / sp.Integer(x.cols)
     norm_eps = DEVIATION**2 - sum((v - mean) ** 2 for v in x) / sp.Integer(x.cols)
-    return rule(x, w, b, times(c, symbolic.layer_norm(x, w, b, norm_eps=norm_eps)), norm_eps)
+    return rule(x, w, b, times(c, symbolic_norms.layer_norm(x, w, b, norm_eps=norm_eps)), norm_eps)
 
 
 def exact_held(x, w, b, r, norm_eps):
-    return symbolic.held_deviation(x, w, b, r, eps=E, norm_eps=norm_eps)
+    return symbolic_norms.held_deviation(x, w, b, r, eps=E, norm_eps=norm_eps)
 
 
 def exact_held_rms(x, w, c):
     norm_eps = DEVIATION**2 - sum(v**2 for v in x) / sp.Integer(x.cols)
-    r = times(c, symbolic.rms_norm(x, w, norm_eps=norm_eps))
-    return symbolic.held_root_mean_square(x, w, r, eps=E, norm_eps=norm_eps)
+    r = times(c, symbolic_norms.rms_norm(x, w, norm_eps=norm_eps))
+    return symbolic_norms.held_root_mean_square(x, w, r, eps=E, norm_eps=norm_eps)
 
 
 # NumPy: the same in float64.

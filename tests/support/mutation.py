@@ -107,13 +107,10 @@ def tests(*files: str) -> Callable[[], None]:
     return run
 
 
+MESSAGES = (agreement, by_kind, test_gradient_messages.check_all, test_given_signs.check_all)
 FAST = {
-    "axioms/algebra/rules.py": (
-        agreement,
-        by_kind,
-        test_gradient_messages.check_all,
-        test_given_signs.check_all,
-    ),
+    "axioms/algebra/rules.py": MESSAGES,
+    "axioms/algebra/norms.py": MESSAGES,
     "numeric/reference/rules.py": (agreement, by_kind),
     "numeric/reference/dispatch.py": (by_kind,),
     "numeric/reference/bert.py": (model,),
@@ -125,15 +122,17 @@ FAST = {
 }
 """By file: the checks that notice most of its mutants, at once."""
 
+SYMBOLIC = (
+    "tests/axioms/test_gradient_messages.py",
+    "tests/axioms/test_given_signs.py",
+    "tests/axioms/test_symbolic_rules.py",
+    "tests/axioms/test_symbolic_sweep.py",
+    "tests/axioms/test_derive.py",
+    "axioms/theorems",
+)
 SLOW = {
-    "axioms/algebra/rules.py": (
-        "tests/axioms/test_gradient_messages.py",
-        "tests/axioms/test_given_signs.py",
-        "tests/axioms/test_symbolic_rules.py",
-        "tests/axioms/test_symbolic_sweep.py",
-        "tests/axioms/test_derive.py",
-        "axioms/theorems",
-    ),
+    "axioms/algebra/rules.py": SYMBOLIC,
+    "axioms/algebra/norms.py": SYMBOLIC,
     "numeric/reference/rules.py": (
         "tests/reference/test_reference_rules.py",
         "tests/reference/test_reference.py",
