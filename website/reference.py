@@ -19,7 +19,12 @@ MODULES = {
     },
     "axioms": {
         "Rules of your own": ["axioms.own_rules"],
-        "Rules and their kinds": ["axioms.kinds", "axioms.algebra.rules", "axioms.composites"],
+        "Rules and their kinds": [
+            "axioms.kinds",
+            "axioms.algebra.rules",
+            "axioms.algebra.norms",
+            "axioms.composites",
+        ],
         "Graphs and propagation": [
             "axioms.graph",
             "axioms.algebra.propagate",
@@ -36,6 +41,7 @@ MODULES = {
             "axioms.invariance.canonizers",
             "axioms.invariance.rule_sets",
             "axioms.invariance.scoreboard",
+            "axioms.invariance.witness",
         ],
         "Accounts of relevance": ["axioms.algebra.ledger", "axioms.audit"],
     },

@@ -6,14 +6,17 @@ them together leave undone: distributivity, decomposed activations, duplicated n
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from axioms import kinds
 from axioms.graph import CONSTANT, Node, constant, rebuild
 from axioms.invariance.channels import in_rows, is_fixed, repeated_row
 from axioms.invariance.rewrites import fold_linear_at
 
+Canonizer: TypeAlias = Callable[[Node], Node]
 
-def _flatten(op: str) -> Callable[[Node], Node]:
+
+def _flatten(op: str) -> Canonizer:
     """Nested operations ``op`` as one of all their operands, in the same order."""
 
     def flatten(node: Node) -> Node:

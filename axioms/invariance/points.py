@@ -3,21 +3,25 @@
 import itertools
 import random
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
 import sympy as sp
 
+Shapes: TypeAlias = Mapping[str, tuple[int, int]]  # by the name of the leaf
+LeafMatrices: TypeAlias = Mapping[str, sp.Matrix]  # a point: the value of every leaf
 
-def random_point(chance: random.Random, shapes) -> dict[str, sp.Matrix]:
+
+def random_point(chance: random.Random, shapes: Shapes) -> LeafMatrices:
     """Fractions of both signs in the given shapes, none of them 0."""
 
-    def entry(*_):
+    def entry(*_: int) -> sp.Rational:
         size = sp.Rational(chance.randint(1, 30), chance.choice((1, 1, 2, 3, 7)))
         return chance.choice((1, -1)) * size
 
     return {name: sp.Matrix(*shape, entry) for name, shape in shapes.items()}
 
 
-def moved(point: Mapping[str, sp.Matrix]) -> dict[str, sp.Matrix]:
+def moved(point: LeafMatrices) -> LeafMatrices:
     """A point nearby at which nothing cancels by accident."""
     primes = map(sp.prime, itertools.count(9))
     return {
@@ -26,7 +30,7 @@ def moved(point: Mapping[str, sp.Matrix]) -> dict[str, sp.Matrix]:
     }
 
 
-def points(shapes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, sp.Matrix]]:
+def points(shapes: Shapes) -> Iterator[LeafMatrices]:
     """Integer matrices without zeros in the given shapes, the smallest and most positive first."""
     n = sum(rows * columns for rows, columns in shapes.values())
     for level in itertools.count(n):
@@ -40,7 +44,7 @@ def points(shapes: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, sp.Matri
                     }
 
 
-def _parts_of(total, n):
+def _parts_of(total: int, n: int) -> Iterator[tuple[int, ...]]:
     """All tuples of ``n`` positive integers with the given sum."""
     if n == 1:
         yield (total,)

@@ -1,17 +1,25 @@
 """The attribution methods that the scoreboard compares, each as one function of a graph."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy as sp
 
 from axioms import kinds
 from axioms.algebra import rules
+from axioms.algebra.decide import Number
 from axioms.algebra.denotation import canonical, named
-from axioms.algebra.propagate import evaluate, explain
+from axioms.algebra.propagate import (
+    Explanation,
+    LeafValues,
+    MessageFunction,
+    Options,
+    evaluate,
+    explain,
+)
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.graph import Node
-from axioms.invariance.canonizers import canonize
+from axioms.invariance.canonizers import Canonizer, canonize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,31 +32,50 @@ class RuleSet:
 
     name: str
     composite: Composite | None = None
-    instead: Mapping[str, Callable] = field(default_factory=dict)  # as in propagate()
-    prepare: Callable[[Node], Node] | None = None
+    instead: Mapping[str, MessageFunction] = field(default_factory=dict)  # as in propagate()
+    prepare: Canonizer | None = None
 
-    def explain(self, root: Node, point: Mapping[str, object], *, eps, relevance=None) -> dict:
-        """Relevance of every input at ``point``, which may be symbolic, as is ``eps`` then."""
+    def explain(
+        self,
+        root: Node,
+        point: LeafValues,
+        *,
+        eps: Number,
+        relevance: sp.Matrix | Number | None = None,
+    ) -> Explanation:
+        """Relevance of every input at ``point``, which may be symbolic, as is ``eps`` then.
+
+        Raises ValueError without a composite.
+        """
+        if self.composite is None:
+            raise ValueError(f"{self.name!r} has no composite; pass one to explain a graph")
         root = self.prepare(root) if self.prepare else root
         signs = None
         if eps != 0 and any(sp.sympify(value).free_symbols for value in point.values()):
             values = evaluate(root, point)  # equal values share the symbol of their sign
             signs = {node: z.applyfunc(lambda v: named("sign", v)) for node, z in values.items()}
-        options = {"eps": eps, "relevance": relevance, "signs": signs, "instead": self.instead}
-        return explain(root, point, self.composite, **options)
+        return explain(
+            root,
+            point,
+            self.composite,
+            eps=eps,
+            relevance=relevance,
+            signs=signs,
+            instead=self.instead,
+        )
 
 
-def _at_least_0(function, argument, **assumption):
+def _at_least_0(function: str, argument: sp.Expr, **assumption: bool) -> sp.Symbol:
     """As ``named``, with a sign."""
     return sp.Symbol(named(function, argument).name, **assumption)
 
 
-def _absolute(value):
+def _absolute(value: sp.Expr) -> sp.Expr:
     """|value|; of a product of symbols, the product of their absolute values, which are not 0."""
     if not value.free_symbols:
         return abs(value)
 
-    def size(polynomial):
+    def size(polynomial: sp.Expr) -> sp.Expr:
         number, factors = sp.factor_list(polynomial)
         sizes = (_at_least_0("abs", f, positive=True) ** power for f, power in factors)
         return abs(number) * sp.prod(sizes)
@@ -57,7 +84,7 @@ def _absolute(value):
     return above / below
 
 
-def _positive(value):
+def _positive(value: sp.Expr) -> sp.Expr:
     """max(value, 0); a positive number in front of it stays a number."""
     if not value.free_symbols:
         return sp.Max(value, 0)
@@ -68,31 +95,37 @@ def _positive(value):
 # Rules of axioms.algebra.rules, with symbols for what the sign of a value decides.
 
 
-def absolute_split(node, xs, r, options):
+def absolute_split(
+    node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options
+) -> rules.Messages:
     """A sum passes R |x| / sum |x| to each operand x."""
     return rules.add_by_size(xs, r, eps=options["eps"], size=_absolute)
 
 
-def positive_split(node, xs, r, options):
+def positive_split(
+    node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options
+) -> rules.Messages:
     """The z+ rule on a sum: in proportion to the positive operands."""
     _nonempty(xs, options)
     return rules.add_by_size(xs, r, eps=options["eps"], size=_positive)
 
 
-def _nonempty(xs, options):
+def _nonempty(xs: Sequence[sp.Matrix], options: Options) -> None:
     """A pool of positive parts is 0 on an open set, where eps = 0 says nothing of eps -> 0."""
     if options["eps"] == 0 and any(x.free_symbols for x in xs):
         raise ZeroDivisionError("0/0 where no operand is positive; take the limit eps -> 0")
 
 
-def z_plus(node, xs, r, options):
+def z_plus(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) -> rules.Messages:
     """The z+ rule of a linear layer, token by token."""
     _nonempty(xs, options)
     x, w, *bias = xs
-    given = {"eps": options["eps"], "bias": bias[0] if bias else None, "part": _positive}
-    return (
-        sp.Matrix.vstack(*(rules.z_plus(x[n, :], w, r[n, :], **given)[0] for n in range(x.rows))),
-    )
+
+    def row(n: int) -> sp.Matrix:
+        b = bias[0] if bias else None
+        return rules.z_plus(x[n, :], w, r[n, :], eps=options["eps"], bias=b, part=_positive)[0]
+
+    return (sp.Matrix.vstack(*map(row, range(x.rows))),)
 
 
 PLAIN = {kinds.LINEAR: kinds.EPSILON, kinds.ADD: kinds.EPSILON, kinds.ACTIVATION: kinds.IDENTITY}

@@ -1,14 +1,13 @@
 """The smallest graphs in which each rewrite has something to rewrite, with shapes for leaves."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-
-import sympy as sp
 
 from axioms import kinds
 from axioms.algebra.decide import generic
 from axioms.graph import TRANSPOSE, Node, leaf, parameter
 from axioms.invariance.channels import batch_norm
+from axioms.invariance.points import LeafMatrices, Shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,31 +20,31 @@ class Template:
     """
 
     root: Node
-    generic: Mapping[str, tuple[int, int]]
-    least: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # overrides generic shapes
+    generic: Shapes
+    least: Shapes = field(default_factory=dict)  # overrides generic shapes
 
-    def symbols(self) -> dict[str, sp.Matrix]:
+    def symbols(self) -> LeafMatrices:
         """A point of different real symbols in the generic shapes."""
         return {name: generic(name, *shape) for name, shape in self.generic.items()}
 
-    def wider_shapes(self) -> dict[str, tuple[int, int]]:
+    def wider_shapes(self) -> Shapes:
         """One channel more, or two entries each way where all are alone."""
         alone = {1: 2} if set(self.generic.values()) == {(1, 1)} else {1: 1}
         return {
-            name: tuple(alone.get(size, size + 1) for size in shape)
-            for name, shape in self.generic.items()
+            name: (alone.get(rows, rows + 1), alone.get(columns, columns + 1))
+            for name, (rows, columns) in self.generic.items()
         }
 
-    def least_shapes(self) -> dict[str, tuple[int, int]]:
+    def least_shapes(self) -> Shapes:
         """Shapes in which witnesses are searched."""
         return {**self.generic, **self.least}
 
 
-def _linear(x, w, *b):
+def _linear(x: Node, w: Node, *b: Node) -> Node:
     return Node(kinds.LINEAR, (x, w, *b))
 
 
-def _activation(function, x):
+def _activation(function: str, x: Node) -> Node:
     return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
 
 
@@ -70,20 +69,20 @@ NORM = Node(kinds.LAYER_NORM, (x, g, t), attributes={"norm_eps": 1})
 NORM_SHAPES = {"x": (1, 2), "g": (1, 2), "t": (1, 2)}
 
 
-def _head(z, value, weight):
+def _head(z: str, value: str, weight: str) -> Node:
     return _linear(Node(kinds.READOUT, (leaf(z), leaf(value))), parameter(weight))
 
 
 HEADS = _head("a1", "v1", "w1") + _head("a2", "v2", "w2")
 HEAD_SHAPES = {"a1": (1, 2), "a2": (1, 2), "v1": (2, 2), "v2": (2, 2), "w1": (2, 1), "w2": (2, 1)}
-ONE = lambda names: dict.fromkeys(names, (1, 1))
+ONE: Callable[[Iterable[str]], Shapes] = lambda names: dict.fromkeys(names, (1, 1))
 
 
-def _cases(root, shapes, least=None):
+def _cases(root: Node, shapes: Shapes, least: Shapes | None = None) -> Template:
     return Template(root=root, generic=shapes, least=least or {})
 
 
-def _fold(middle=None):
+def _fold(middle: Callable[[Node], Node] | None = None) -> Node:
     inner = _linear(x, w1, d)
     return _linear(inner if middle is None else middle(inner), w2, e)
 

@@ -15,7 +15,8 @@ from axioms.algebra.denotation import as_rational
 from axioms.algebra.propagate import FORWARD
 from axioms.composites import ATTNLRP
 from axioms.invariance.rule_sets import RuleSet
-from axioms.own_rules.rules import MATRIX_PRODUCTS, NEAR_0, UNDEFINED, Rule
+from axioms.invariance.witness import NEAR_0
+from axioms.own_rules.rules import MATRIX_PRODUCTS, UNDEFINED, Rule
 
 CASES = 8  # signs in one denominator, at most, that are split into cases
 

@@ -27,7 +27,7 @@ from axioms import kinds
 from axioms.algebra.decide import is_rational_function, sign_of_number
 from axioms.algebra.denotation import named, same_value
 from axioms.algebra.rules import sign_of
-from axioms.invariance.scoreboard import NEAR_0
+from axioms.invariance.witness import NEAR_0
 
 # kind -> arguments of a rule, and how many messages it returns
 ARGUMENTS = {

@@ -30,6 +30,7 @@ from axioms.invariance.scoreboard import (
     Cell,
 )
 from axioms.invariance.templates import TEMPLATES
+from axioms.invariance.witness import differ, disagreement, in_limit, written
 from axioms.own_rules.formula import check_one_formula
 from axioms.own_rules.messages import rule_set
 from axioms.own_rules.properties import (
@@ -104,7 +105,7 @@ def tried_at_more(own: RuleSet, cell: Cell) -> Cell:
             for name, shape in template.generic.items()
         }
         at, eps = points.random_point(chance, widths), STABILISERS[cell.eps][1]
-        if witness := scoreboard.disagreement(own, cell.rewrite, template.root, at, eps):
+        if witness := disagreement(own, cell.rewrite, template.root, at, eps):
             cell = replace(cell, verdict=REFUTED, witness=witness)
     return cell
 
@@ -223,7 +224,7 @@ def _at_numbers(claim, own, kind, eps, at) -> dict[str, sp.Matrix] | None:
     try:
         return sides(eps)
     except ZeroDivisionError:
-        return scoreboard.in_limit(sides, at) if eps == 0 else None
+        return in_limit(sides, at) if eps == 0 else None
 
 
 def _tried(shapes, count):
@@ -245,13 +246,13 @@ def _witness(claim, own, kind, eps, tried) -> str:
 
     def separated(at):
         found = _at_numbers(claim, own, kind, eps, at)
-        return found if found and scoreboard.differ(*found.values()) else None
+        return found if found and differ(*found.values()) else None
 
     for at in tried:
         found = separated(at)
         if found and (eps != 0 or separated(points.moved(at))):
-            point = ", ".join(f"{name} = {scoreboard.written(m)}" for name, m in at.items())
-            return f"{point}: {' versus '.join(map(scoreboard.written, found.values()))}"
+            point = ", ".join(f"{name} = {written(m)}" for name, m in at.items())
+            return f"{point}: {' versus '.join(map(written, found.values()))}"
     return ""
 
 

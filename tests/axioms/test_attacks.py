@@ -9,8 +9,9 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.invariance import scoreboard
 from axioms.invariance.rule_sets import RULE_SETS, RuleSet
-from axioms.invariance.scoreboard import FINITE, LIMIT, REFUTED, attack, decide, disagreement
+from axioms.invariance.scoreboard import FINITE, LIMIT, REFUTED, attack, decide
 from axioms.invariance.templates import TEMPLATES
+from axioms.invariance.witness import disagreement
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SCOREBOARD.md"
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}

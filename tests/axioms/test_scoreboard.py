@@ -24,10 +24,10 @@ from axioms.invariance.scoreboard import (
     REFUTED,
     Cell,
     decide,
-    differ,
     scoreboard,
 )
 from axioms.invariance.templates import TEMPLATES
+from axioms.invariance.witness import differ
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}

@@ -10,7 +10,8 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.invariance import scoreboard
 from axioms.invariance.rule_sets import RuleSet, absolute_split, z_plus
-from axioms.invariance.scoreboard import NEAR_0, PROVED, REFUTED, STABILISERS
+from axioms.invariance.scoreboard import PROVED, REFUTED, STABILISERS
+from axioms.invariance.witness import NEAR_0
 from axioms.own_rules.messages import rule_set
 from axioms.own_rules.rules import ARGUMENTS, load, rule, sign
 from axioms.own_rules.verdicts import (
