@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from axioms.extras import need
 from benchmarks import names
 from benchmarks.commands.attribute import attribute
 from benchmarks.commands.audit import audit
@@ -102,6 +103,8 @@ def prove(
         with mendable():
             _prove_one(rules, show, latex=latex, limit=limit)
         return
+    with mendable():
+        need("lrp-axioms prove", "pytest")
     from benchmarks.experiments import reproduce, tables
 
     result = reproduce.theorems(track=track)
@@ -114,8 +117,6 @@ def prove(
 
 
 def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int):
-    from axioms.proofs import show as pages
-
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
@@ -136,6 +137,9 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         return
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")
+    need("lrp-axioms prove", "pytest")
+    from axioms.proofs import show as pages
+
     page = pages.page(show)
     text = (pages.latex if latex else pages.text)(page)
     answer(theorem=show, text=text)
@@ -204,6 +208,7 @@ def reproduce(
     where it was stopped.
     """
     with loading("the model and the texts"), mendable():
+        need("lrp-axioms reproduce", "matplotlib", "pytest", "sklearn")
         from benchmarks.experiments import reproduce as experiments
         from benchmarks.experiments.text import check
         from benchmarks.running import engines
@@ -255,6 +260,7 @@ def report(
 ):
     """Render all results of a folder, and of the folders in it, as HTML and Markdown."""
     with mendable():
+        need("lrp-axioms report", "matplotlib")
         from benchmarks.experiments import report as pages
 
         written = list(pages.write(folder))

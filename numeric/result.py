@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from axioms.extras import need
 from numeric import stored
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Attribution:
 
     def to_pandas(self) -> "DataFrame":
         """One line per token: sample, position, token, relevance; see ``lines``."""
+        need("Attribution.to_pandas", "pandas")
         import pandas as pd
 
         found = [(n, *line) for n in range(len(self.relevance)) for line in self.lines(n)]

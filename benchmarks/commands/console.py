@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from axioms.composites import UnassignedOperation
+from axioms.extras import MissingLibrary
 
 # What moves a cursor, colours a terminal, or turns the direction of writing around.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -127,7 +128,7 @@ def loading(what: str):
 
 
 @contextmanager
-def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation)):
+def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation, MissingLibrary)):
     """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
 
     ``place`` is the option that an error of the operating system is about.

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from axioms.extras import need
 from benchmarks.commands import generated
 from benchmarks.commands.console import Column, Target, check_files, console, loading, mendable
 from benchmarks.commands.output import answer, completing, note, noting, present
@@ -80,6 +81,8 @@ def explain(
         called = "line" if words[-1] == "-" else "text"
         each(texts, check_sentence, called)
         check_files(html=html, png=png)
+        if png:
+            need("--png", "matplotlib")
         if generate is not None:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)

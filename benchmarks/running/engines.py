@@ -16,6 +16,7 @@ from functools import partial
 import pyarrow as pa
 import torch
 
+from axioms.extras import need
 from benchmarks.errors import RunError
 from benchmarks.running.provenance import provenance
 from benchmarks.running.workers import Each, in_turn
@@ -59,17 +60,13 @@ def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:
     ``device``: None takes the GPUs of the cluster if it has any, one per worker, else its CPUs,
     one thread per worker.  Sums then agree bit for bit with those of one thread in this process
     on the same kind of processor.
-    Raises ValueError if Ray is not installed, no cluster answers, or it lacks the device.
+    Raises MissingLibrary without Ray, and ValueError if no cluster answers or it lacks the device.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError(
-            f"--engine ray needs Ray, which is not installed ({error}); run "
-            "`pip install 'lrp-axioms[cluster]'`, or leave --engine out"
-        ) from error
+    need("--engine ray", "ray", extra="cluster")
+    import ray
+
     if not ray.is_initialized():
         _connect(ray, address)
     gpus = int(ray.cluster_resources().get("GPU", 0))

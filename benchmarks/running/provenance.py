@@ -4,7 +4,7 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -20,8 +20,16 @@ def provenance() -> dict:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
-        **{name: version(name) for name in ("lrp-axioms", *PACKAGES)},
+        **{name: _version(name) for name in ("lrp-axioms", *PACKAGES)},
     }
+
+
+def _version(name):
+    """The version of a package; None where it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 @cache  # of the code that this process runs, whatever is checked out meanwhile

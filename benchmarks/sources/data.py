@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from axioms.extras import need
 from benchmarks.errors import UnavailableError
 from benchmarks.sources import files
 from benchmarks.sources.models import first_line
@@ -137,6 +138,7 @@ def _row(text, label):
 
 
 def _download(source):
+    need(f"data set {source.hub!r} of the Hub", "datasets")
     import datasets  # seconds, which local texts do without
 
     try:

@@ -10,6 +10,7 @@ from jinja2 import Environment
 from rich.console import RenderableType
 from rich.text import Text
 
+from axioms.extras import need
 from numeric import render
 from numeric.generation.result import Generation
 from numeric.generation.words import UNITS
@@ -88,6 +89,7 @@ def _facts(found):
 
 def png(found: Generation) -> bytes:
     """The heat map as PNG, one row per written token; what is against it has a dot."""
+    need("Generation.png", "matplotlib")
     import matplotlib as mpl
     import numpy as np
     from matplotlib.figure import Figure

@@ -5,14 +5,14 @@ Importing this package loads none of these libraries.
 
 from contextlib import contextmanager
 
+from axioms.extras import MissingLibrary
+
 
 @contextmanager
 def needed(extra: str):
-    """A block of imports; ImportError that says which extra to install if one is not there."""
+    """A block of imports; MissingLibrary that says what to install if one is not there."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ImportError(
-            f"numeric.tools.{extra} needs {error.name.partition('.')[0]}, which is not installed; "
-            f"run pip install 'lrp-axioms[{extra}]'"
-        ) from error
+        library = error.name.partition(".")[0]
+        raise MissingLibrary(f"numeric.tools.{extra}", [library], extra) from error

@@ -1,14 +1,42 @@
 """What is installed holds all that the program needs: it runs far from the repository."""
 
 import os
+import shlex
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PROGRAM = """
+import sys
+from importlib.machinery import PathFinder
+
+ABSENT = {absent!r}
+
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        here = name.partition(".")[0] not in ABSENT
+        return super().find_spec(name, path, target) if here else None
+
+    @classmethod
+    def find_distributions(cls, *context):
+        hidden = set().union(*ABSENT.values())
+        return [x for x in super().find_distributions(*context) if x.name not in hidden]
+
+sys.meta_path = [Finder if finder is PathFinder else finder for finder in sys.meta_path]
+import benchmarks.cli as c
+print(c.__file__)
+c.main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -24,27 +52,116 @@ def installed(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        (["explain", "not a bad film"], "bad"),
-        (["explain", "--generate", "2", "anna apple bert pen ; anna"], "apple"),
-        (["prove", "--show", "1"], "Theorem 1"),
-        (["plan", "embedded"], "layer_norm"),
-        (["methods"], "attnlrp"),
-    ],
-    ids=" ".join,
-)
-def test_commands_run_outside_the_repository(installed, arguments, shown, tmp_path):
+def absent(*extras):
+    """Modules that pip would not install for the core with these extras, and what they are of."""
+    wanted = list(PROJECT["dependencies"])
+    for extra in extras:
+        wanted += PROJECT["optional-dependencies"][extra]
+    kept, left = set(), list(map(Requirement, wanted))
+    while left:
+        each = left.pop()
+        key = (canonicalize_name(each.name), *sorted(each.extras))
+        if key not in kept:
+            kept.add(key)
+            needs = map(Requirement, metadata.requires(each.name) or ())
+            left += [x for x in needs if x.marker is None or _applies(x.marker, each.extras)]
+    names = {name for name, *_ in kept}
+    modules = metadata.packages_distributions().items()
+    return {module: of for module, of in modules if not names & set(map(canonicalize_name, of))}
+
+
+def _applies(marker, extras):
+    return any(marker.evaluate({"extra": extra}) for extra in {"", *extras})
+
+
+def run(installed, folder, command, *extras):
+    """A command in an environment that has no library but those of the core and of ``extras``."""
     environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
-    program = "import benchmarks.cli as c; print(c.__file__); c.main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=tmp_path,
+    program = PROGRAM.format(absent=absent(*extras))
+    return subprocess.run(
+        [sys.executable, "-c", program, *shlex.split(command)],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    assert str(installed) in done.stdout.splitlines()[0]
-    assert shown in done.stdout
+
+
+def test_the_core_has_none_of_the_libraries_of_the_paper():
+    paper = {"datasets", "matplotlib", "pandas", "pytest", "sklearn"}
+    assert paper <= set(absent())
+    assert not {*paper, "torch", "sympy"} & set(absent("paper"))
+    assert {"ruff", "hypothesis"} <= set(absent("paper"))
+
+
+RULE = """
+from axioms.own_rules import rule
+
+@rule("product")
+def halves(x, y, z, R, eps):
+    return R / 2, R / 2
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where commands run, one after the other: it has a file of texts, and one of a rule."""
+    found = tmp_path_factory.mktemp("anywhere")
+    (found / "texts.csv").write_text("text\nnot a bad film\na dull film\n", "utf-8")
+    (found / "rule.py").write_text(RULE, "utf-8")
+    return found
+
+
+CORE = {
+    "explain 'not a bad film' --layers --html why.html": "wrote why.html",
+    "explain --generate 2 'anna apple bert pen ; anna'": "apple",
+    "attribute texts.csv --method attnlrp --method loo": "wrote results",
+    "evaluate results/attribute --measure MoRF": "attnlrp",
+    "audit embedded 'a dull film'": "residual",
+    "plan embedded": "layer_norm",
+    "methods": "attnlrp",
+    "vocabulary embedded-lm": "anna",
+    "prove rule.py": "proved",
+}
+
+
+def test_the_core_alone_explains_audits_and_judges(installed, folder):
+    for command, shown in CORE.items():
+        done = run(installed, folder, command)
+        assert done.returncode == 0, done.stderr
+        assert str(installed) in done.stdout.splitlines()[0]
+        assert shown in done.stdout, command
+
+
+LACKS = {
+    "prove": "lrp-axioms prove needs pytest",
+    "prove --show 1": "lrp-axioms prove needs pytest",
+    "reproduce": "lrp-axioms reproduce needs matplotlib, pytest, sklearn",
+    "report": "lrp-axioms report needs matplotlib",
+    "explain embedded 'a dull film' --layers --png why.png": "--png needs matplotlib",
+    "explain --generate 2 'anna apple' --png why.png": "--png needs matplotlib",
+}
+
+
+@pytest.mark.parametrize("command", LACKS)
+def test_what_needs_more_names_the_line_that_installs_it(installed, folder, command):
+    done = run(installed, folder, command)
+    assert done.returncode == 2
+    (said,) = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]
+    install = 'pip install "lrp-axioms[paper]"'
+    assert said == f"error: {LACKS[command]}, not installed here; run {install}"
+
+
+PAPER = {
+    "prove --show 1": "Theorem 1",
+    "reproduce table2 --examples 2": "report.html",
+    "report": "report.md",
+    "explain embedded 'a dull film' --layers --png why.png": "wrote why.png",
+}
+
+
+def test_with_its_extra_the_paper_is_measured(installed, folder):
+    for command, shown in PAPER.items():
+        done = run(installed, folder, command, "paper")
+        assert done.returncode == 0, done.stderr
+        assert shown in done.stdout, command

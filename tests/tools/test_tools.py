@@ -138,7 +138,7 @@ def test_an_absent_library_is_named_with_what_installs_it(monkeypatch, name):
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"numeric.tools.{name}", raising=False)
-    with pytest.raises(ImportError, match=rf"needs {name}, .* pip install 'lrp-axioms\[{name}\]'"):
+    with pytest.raises(ImportError, match=rf'needs {name}, .* pip install "lrp-axioms\[{name}\]"'):
         importlib.import_module(f"numeric.tools.{name}")
 
 

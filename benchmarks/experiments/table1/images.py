@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from axioms.extras import need
 from benchmarks.errors import UnavailableError
 from benchmarks.sources.data import UNLOADABLE
 from benchmarks.sources.models import first_line
@@ -106,6 +107,7 @@ def _split(arrays, split, data_dir, origin):
 
 
 def _download():
+    need(f"data set {HUB!r} of the Hub", "datasets")
     import datasets  # seconds, which a local file does without
 
     try:

@@ -1,0 +1,19 @@
+"""Libraries that the core does without: what needs them, and the extra that installs them."""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+
+class MissingLibrary(ImportError):
+    """A library that is not installed; the message says what needs it, and what installs it."""
+
+    def __init__(self, what: str, libraries: Iterable[str], extra: str):
+        install = f'pip install "lrp-axioms[{extra}]"'
+        super().__init__(f"{what} needs {', '.join(libraries)}, not installed here; run {install}")
+
+
+def need(what: str, *libraries: str, extra: str = "paper") -> None:
+    """Raises MissingLibrary if ``what`` needs libraries of an ``extra`` that are not installed."""
+    missing = [name for name in libraries if find_spec(name) is None]
+    if missing:
+        raise MissingLibrary(what, missing, extra)
