@@ -32,6 +32,7 @@ def page(facts: Mapping) -> str:
         facts=facts,
         tokens=_tokens(facts["tokens"]),
         legend=render.LEGEND,
+        colours=render.COLOURS,
         causes=_causes(facts),
         columns=[c for c in facts["causes"] if any(c in row["seen"] for row in rows.values())],
         flow=flow(facts),
@@ -45,7 +46,7 @@ def page(facts: Mapping) -> str:
 def _tokens(tokens):
     colours = render.colours([entry["relevance"] for entry in tokens])
     return [
-        entry | {"background": f"rgb{colour}"}
+        entry | {"background": render.shade(colour)}
         for entry, colour in zip(tokens, colours, strict=True)
     ]
 

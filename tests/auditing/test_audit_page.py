@@ -1,6 +1,7 @@
 """The auditor's page in a browser: what a reader opens, reads and filters."""
 
 import json
+import re
 import shutil
 from collections import Counter
 
@@ -188,3 +189,27 @@ def test_without_scripts_layers_open_and_no_dead_filter_is_shown(address):
         assert not driver.find_element(CSS, "#filters").is_displayed()
         driver.find_element(CSS, ".stage summary").click()
         assert visible(driver, "tr.operation")
+
+
+@pytest.mark.parametrize(("scheme", "darker"), [("light", "letters"), ("dark", "paper")])
+def test_it_can_be_read_on_a_light_and_a_dark_narrow_screen(browser, address, scheme, darker):
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    screen = dict(width=420, height=900, deviceScaleFactor=1, mobile=False)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    try:
+        browser.get(address)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 420
+        for place, paint in (("body", "color"), ("#flow text", "fill"), (".token", "color")):
+            letters = browser.find_element(CSS, place).value_of_css_property(paint)
+            paper = browser.find_element(CSS, "body").value_of_css_property("background-color")
+            light = {"letters": brightness(letters), "paper": brightness(paper)}
+            assert min(light, key=light.get) == darker
+            assert abs(light["letters"] - light["paper"]) > 128
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def brightness(colour):
+    return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
