@@ -2,32 +2,37 @@
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from axioms import kinds
 from numeric.fast import norms, rules
 from numeric.fast.marks import WEIGHTS, marked
 
+AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
+"""(output, stabiliser, bias) -> the output, whose gradient is that of the rule."""
 
-def _unchanged(z, eps, bias):
+
+def _unchanged(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return z
 
 
-def _epsilon(z, eps, bias):
+def _epsilon(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return rules.epsilon(z, eps=eps)
 
 
-def _bilinear(z, eps, bias):
+def _bilinear(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return rules.bilinear_epsilon(z, eps=eps)
 
 
-def _cut(z, eps, bias):
+def _cut(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return z.detach()
 
 
-def _cut_scores(z, eps, bias):
+def _cut_scores(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return marked(z.detach(), WEIGHTS)  # what comes of it is still attention weights
 
 
-AT_OUTPUT: dict[tuple[str, str], Callable] = {
+AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
     (kinds.LINEAR, kinds.EPSILON): _epsilon,
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
         z, eps=eps, bias=bias
@@ -49,6 +54,11 @@ AT_OUTPUT: dict[tuple[str, str], Callable] = {
     (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda z, eps, bias: rules.scale(z, 0.5),
     (kinds.PRODUCT, kinds.GRADIENT): _unchanged,
 }
-"""By kind and rule, of operations whose rule acts on their output: (z, eps, bias) -> z."""
-KNOWN = {*AT_OUTPUT, *norms.RULES, *((kinds.ACTIVATION, r) for r in kinds.RULES[kinds.ACTIVATION])}
+"""By kind and rule, of operations whose rule acts on their output."""
+KNOWN = {
+    *AT_OUTPUT,
+    *norms.RULES,
+    *norms.WHERE_HELD,
+    *((kinds.ACTIVATION, rule) for rule in kinds.RULES[kinds.ACTIVATION]),
+}
 """Every kind and rule that is implemented."""

@@ -5,13 +5,18 @@ attention gives all to V.  As only these cotangents change, the model keeps its 
 epsilon acts on the scores, and spells attention out.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from axioms import kinds
 from numeric.fast import rules, value_only
-from numeric.fast.marks import carries
+from numeric.fast.marks import Args, Function, Kwargs, Tensors, carries
 from numeric.fast.refusals import RANDOM
+
+if TYPE_CHECKING:
+    from numeric.fast.propagation import Propagation
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -33,7 +38,9 @@ def shares(scores: str, softmax: str, readout: str) -> tuple[float, float, float
     return through, through, TO_VALUE[readout]
 
 
-def attention(engine, name, func, args, kwargs, carrying):
+def attention(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Tensor:
     """query, key, value: (..., head, token, channel) -> (..., head, token, channel)"""
     given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
     query, key, value = (engine.settle(given.pop(x)) for x in ARGUMENTS[:3])
@@ -49,7 +56,7 @@ def attention(engine, name, func, args, kwargs, carrying):
         with engine.again():
             return _spelled_out(query, key, value, mask, **given)
     factors = shares(*map(engine.rule, KINDS))
-    call = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)
+    call: value_only.Run = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)
     if factors == (1, 1, 1):
         return call(query, key, value)
     if all(factors):
@@ -62,7 +69,15 @@ def attention(engine, name, func, args, kwargs, carrying):
 
 
 def _spelled_out(
-    query, key, value, mask, *, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Tensor:
     """The same by its operations, each of which is looked up."""
     if enable_gqa:

@@ -1,7 +1,10 @@
 """Blocks of rules, of which the innermost alone acts, in its own thread."""
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -10,7 +13,7 @@ INNERMOST = threading.local()  # of blocks within blocks the one that acts
 
 
 @contextmanager
-def outside():
+def outside() -> Iterator[None]:
     """A block in which no block of rules that is around it has an effect.
 
     It ends all blocks within it, even one whose own end was interrupted before it began.
@@ -28,12 +31,18 @@ def outside():
 class Block(TorchFunctionMode):
     """A mode that has no effect on another block, or on a call of this project, inside of it."""
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.around, INNERMOST.block = getattr(INNERMOST, "block", None), self
-        return super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]  # of torch
+        return self
 
-    def __exit__(self, kind, error, trace):
-        super().__exit__(kind, error, trace)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # of torch
         INNERMOST.block = self.around
 
     @property

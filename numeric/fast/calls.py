@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from numeric.fast.marks import reached
+from numeric.fast.marks import Args, Function, Kwargs, reached
 from numeric.fast.operations import GRADIENT, MOVE, NOTHING, ROLES
 from numeric.fast.refusals import UNSEEN
 
@@ -32,21 +33,24 @@ class Call:
 
     name: str
     role: str | None
-    instead: Callable | None = None
+    instead: Function | None = None
     writes: bool = False
 
 
-CALLS: dict[Callable, Call] = {}
+Called = Callable[[Call, Function, Args, Kwargs], Any]
+"""Calls a function under the rules."""
+
+CALLS: dict[Function, Call] = {}
 
 
-def call_of(func: Callable) -> Call:
+def call_of(func: Function) -> Call:
     """What a torch function is, whichever of its spellings was called."""
     if func not in CALLS:
         CALLS[func] = _call(func)
     return CALLS[func]
 
 
-def _call(func):
+def _call(func: Any) -> Call:
     name = func.__name__
     if name == "__get__":  # of an attribute, most of which are sizes and the like
         name = func.__self__.__name__
@@ -64,13 +68,15 @@ def _call(func):
     return Call(name, None)
 
 
-@cache
-def foreign(backward: type) -> tuple[str, ...]:
-    """The name of an autograd function that is not of these rules, and what to do about it."""
+def _foreign(backward: type) -> tuple[str, ...]:
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
     if not issubclass(backward, BackwardCFunction) or own.startswith("numeric.fast."):
         return ()
     return backward.__name__, INSTEAD.get(own, "")
+
+
+foreign: Callable[[type], tuple[str, ...]] = cache(_foreign)
+"""The name of an autograd function that is not of these rules, and what to do about it."""
 
 
 def checkpoints() -> bool:
@@ -81,7 +87,8 @@ def checkpoints() -> bool:
 
 def scripts() -> bool:
     """Whether there are functions of TorchScript, which no function mode sees."""
-    return bool(torch.jit._state._python_cu.get_functions())
+    functions: Any = torch.jit._state._python_cu.get_functions  # whose stub forgets the list
+    return bool(functions())
 
 
 class Watch:
@@ -90,23 +97,25 @@ class Watch:
     What was made before the block began may come from anywhere.
     """
 
-    def __init__(self):
-        self.began = torch.autograd._get_sequence_nr()
+    def __init__(self) -> None:
+        self.began = torch._C._autograd._get_sequence_nr()
 
     def is_unseen(self, x: Tensor) -> bool:
         known = (y.is_leaf or hasattr(y, SEEN) for y in (x, x._base) if y is not None)
         own = x.is_leaf or foreign(type(x.grad_fn))
-        return not (own or any(known)) and x.grad_fn._sequence_nr() >= self.began
+        if own or any(known) or x.grad_fn is None:
+            return False
+        return x.grad_fn._sequence_nr() >= self.began
 
-    def note(self, out) -> None:
+    def note(self, out: object) -> None:
         for x in reached(out if isinstance(out, tuple) else (out,)):
             setattr(x if x._base is None else x._base, SEEN, True)
             setattr(x, SEEN, True)
 
-    def around(self, called: Callable, refuse: Callable) -> Callable:
+    def around(self, called: Called, refuse: Callable[[str], object]) -> Called:
         """``called``, after which all that it gave is known; all else is refused."""
 
-        def watched(call, func, args, kwargs):
+        def watched(call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
             for x in filter(self.is_unseen, reached((*args, *kwargs.values()))):
                 refuse(UNSEEN)
                 self.note(x)  # once

@@ -5,11 +5,12 @@ rules, one layer at a time: the memory of all activations but a layer's is saved
 second forward pass.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from axioms.composites import Composite
@@ -17,6 +18,9 @@ from numeric.fast import patches
 from numeric.fast.marks import carries, mark, marked
 from numeric.fast.places import numbered_layers
 from numeric.fast.propagation import Propagation
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Checkpointed(Propagation):
@@ -26,7 +30,7 @@ class Checkpointed(Propagation):
     same when they run again.
     """
 
-    def __init__(self, model: nn.Module, composite: Composite, *, eps: float = 0.0):
+    def __init__(self, model: "PreTrainedModel", composite: Composite, *, eps: float = 0.0) -> None:
         paths = numbered_layers(model)
         twin = patches.twin(model)
         # Keys and values of the first run would be there in the second.
@@ -36,7 +40,7 @@ class Checkpointed(Propagation):
             layer = twin.get_submodule(path)
             patches.set_attribute(layer, "forward", partial(self._run, path, layer.forward))
 
-    def _run(self, path, forward, *args, **kwargs):
+    def _run(self, path: str, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         parts, form = tree_flatten((args, kwargs))
         places = [n for n, x in enumerate(parts) if carries(x)]
         if not places or not torch.is_grad_enabled():
@@ -44,7 +48,7 @@ class Checkpointed(Propagation):
         xs = [self.settle(parts[n]) for n in places]
         constants = [None if n in places else x for n, x in enumerate(parts)]
 
-        def run(xs):
+        def run(xs: Sequence[Tensor]) -> tuple[list[Any], Any]:
             filled = constants.copy()
             for n, x in zip(places, xs, strict=True):
                 filled[n] = x
@@ -52,12 +56,16 @@ class Checkpointed(Propagation):
             return tree_flatten(forward(*again, **named))
 
         layer = _Layer(self, path, run)
-        outs = iter(_Again.apply(layer, *xs))
-        outs = [x if what is None else marked(next(outs), what.mark) for x, what in layer.returned]
+        found = iter(_Again.apply(layer, *xs))
+        outs = [x if what is None else marked(next(found), what.mark) for x, what in layer.returned]
         if self.watch is not None:
             with torch._C.DisableTorchFunction():  # to look at them is no operation of the model
                 self.watch.note(tuple(outs))
         return tree_unflatten(outs, layer.form)
+
+
+Parts = Callable[[Sequence[Tensor]], tuple[list[Any], Any]]
+"""What a layer gives of its inputs with relevance, in parts, and the form of the whole."""
 
 
 class _Marked(NamedTuple):
@@ -69,17 +77,21 @@ class _Marked(NamedTuple):
 class _Layer:
     """A layer of ``whole``; ``run`` gives what it returns, in parts."""
 
-    def __init__(self, whole, path, run):
+    def __init__(self, whole: Propagation, path: str, run: Parts) -> None:
         self.whole, self.path, self.run = whole, path, run
 
-    def outs(self, rules, xs):
+    def outs(self, rules: Propagation, xs: Sequence[Tensor]) -> list[Tensor]:
         """What the layer returns with relevance; all else is in ``returned`` and ``form``."""
         parts, self.form = self.run(xs)
         settled = [rules.settle(x) if carries(x) else x for x in parts]
-        self.returned = [(None, _Marked(mark(x))) if carries(x) else (x, None) for x in settled]
+        self.returned: list[tuple[Any, _Marked | None]] = [
+            (None, _Marked(mark(x))) if carries(x) else (x, None) for x in settled
+        ]
         return [x for x in settled if carries(x)]
 
-    def back(self, xs, outs, cs):
+    def back(
+        self, xs: Sequence[Tensor], outs: Sequence[Tensor], cs: Sequence[Tensor | None]
+    ) -> Sequence[Tensor | None]:
         """The cotangents of ``xs``; ``cs`` are those of ``outs``, None where nothing uses one."""
         with _Part(self.whole.model, self.whole.composite, eps=self.whole.eps) as rules:
             again = self.outs(rules, xs)
@@ -98,23 +110,25 @@ class _Layer:
 class _Part(Propagation):
     """A layer alone; the operations of the whole were checked on the way there."""
 
-    def check_operations(self):
+    def check_operations(self) -> None:
         pass
 
 
 class _Again(torch.autograd.Function):
+    apply: Callable[..., tuple[Tensor, ...]]
+
     @staticmethod
-    def forward(ctx, layer, *xs):
+    def forward(ctx: Any, layer: _Layer, *xs: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():  # as rules act on what has a gradient; the graph goes at once
-            outs = layer.outs(layer.whole, [x.detach().requires_grad_() for x in xs])
-        outs = tuple(x.detach() for x in outs)
+            found = layer.outs(layer.whole, [x.detach().requires_grad_() for x in xs])
+        outs = tuple(x.detach() for x in found)
         ctx.layer, ctx.count = layer, len(xs)
         ctx.save_for_backward(*xs, *outs)
         ctx.set_materialize_grads(False)
         return outs
 
     @staticmethod
-    def backward(ctx, *cs):
+    def backward(ctx: Any, *cs: Tensor | None) -> tuple[Tensor | None, ...]:
         xs, outs = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         with torch.enable_grad():
             return None, *ctx.layer.back([x.detach().requires_grad_() for x in xs], outs, cs)

@@ -3,42 +3,50 @@
 from collections.abc import Callable
 from functools import cache, partial
 from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from numeric.fast import norms
+from numeric.fast.marks import Args, Function, Kwargs, Tensors
+
+if TYPE_CHECKING:
+    from numeric.fast.propagation import Propagation
 
 
-def _glu(x, dim=-1):
+def _glu(x: Tensor, dim: int = -1) -> Tensor:
     a, b = x.chunk(2, dim)
     return a * b.sigmoid()
 
 
-def _addcmul(x, a, b, *, value=1):
+def _addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
     return x + value * (a * b)
 
 
-def _addcdiv(x, a, b, *, value=1):
+def _addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
     return x + value * (a / b)
 
 
-def _lerp(a, b, weight):
+def _lerp(a: Tensor, b: Tensor, weight: Tensor | float) -> Tensor:
     return a * (1 - weight) + b * weight
 
 
-def _cosine_similarity(x1, x2, dim=1, eps=1e-8):
+def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     a, b = (norms.spelled_normalize(x, dim=dim, eps=eps) for x in (x1, x2))
     return (a * b).sum(dim)
 
 
-def _and_mean(deviation, x, *args, **kwargs):
+def _and_mean(
+    deviation: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any
+) -> tuple[Tensor, Tensor]:
     first = deviation(x, *args, **kwargs)
     dim = kwargs.get("dim", args[0] if args else None)
     along = None if isinstance(dim, bool) else dim  # where it says whether it is unbiased
     return first, x.mean(along, keepdim=first.ndim == x.ndim)
 
 
-SPELLED: dict[str, Callable] = {
+SPELLED: dict[str, Function] = {
     "rms_norm": norms.spelled_rms_norm,
     "normalize": norms.spelled_normalize,
     "group_norm": norms.spelled_group_norm,
@@ -54,13 +62,15 @@ SPELLED: dict[str, Callable] = {
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def inside(engine, name, func, args, kwargs, carrying):
+def inside(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     with engine.again():
         return (SPELLED.get(name) or _entered(func))(*args, **kwargs)
 
 
 @cache
-def _entered(func):
+def _entered(func: Any) -> Function:
     """``func`` of torch without its question who overrides it, which would lead back here."""
     answers = dict.fromkeys(ASKS, lambda *_: False)
     entered = FunctionType(

@@ -1,14 +1,23 @@
 """Where words and pixels enter a model, and what is added to them before anything else happens."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from axioms import kinds
 from numeric.fast import rules
-from numeric.fast.marks import TOKEN_TYPE, is_number, mark, marked
+from numeric.fast.calls import Call
+from numeric.fast.marks import TOKEN_TYPE, Args, Function, Kwargs, Tensors, is_number, mark, marked
 from numeric.fast.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from numeric.fast.handlers import Handler
+    from numeric.fast.propagation import Propagation
 
 PIXELS = "pixel_values"
 
@@ -56,26 +65,29 @@ class Entry:
         text, and its relevance counts as lost, as that of what a model puts around the text.
         Raises ValueError for other ids.
         """
-        if _is_same(self.ids, text):
+        ids = self.ids
+        if ids is None:
+            raise ValueError(f"pixels are no tokens of a text, {tuple(text.shape)}")
+        if _is_same(ids, text):
             return x
-        if self.ids.T.equal(text):
+        if ids.T.equal(text):
             return x.transpose(0, 1)
-        if self.ids.numel() == text.numel() and self.ids.flatten().equal(text.flatten()):
+        if ids.numel() == text.numel() and ids.flatten().equal(text.flatten()):
             return x.reshape(*text.shape, -1)
         tokens = text.shape[1]
         for columns in (slice(tokens), slice(-tokens, None)):
-            if self.ids.ndim == 2 and self.ids[:, columns].equal(text):
+            if ids.ndim == 2 and ids[:, columns].equal(text):
                 return x[:, columns]
-        if self.ids.shape == text.shape and self.ids[:, 1:].equal(text[:, :-1]):
+        if ids.shape == text.shape and ids[:, 1:].equal(text[:, :-1]):
             return torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], dim=1)
         raise ValueError(
-            f"ids {tuple(self.ids.shape)} that are looked up are neither those of the text, "
+            f"ids {tuple(ids.shape)} that are looked up are neither those of the text, "
             f"{tuple(text.shape)}, nor these shifted right by one: whose relevance is whose is not "
             "known; explain a model that reads its text as it is"
         )
 
 
-def _is_same(ids, text):
+def _is_same(ids: Tensor, text: Tensor) -> bool:
     """Whether both are the same numbers; of a plain view that is known without a look at them."""
     whole = ids.shape == text.shape and ids.stride() == text.stride()
     return ids is text or (whole and ids._base is text) or ids.equal(text)
@@ -95,20 +107,23 @@ def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor
     return _of_both(found, *texts)
 
 
-def _of_both(found, source: Tensor, written: Tensor) -> Tensor:
+def _of_both(found: Sequence[tuple[Entry, Tensor]], source: Tensor, written: Tensor) -> Tensor:
     """The same of what an encoder looks up, and then a decoder.
 
     Raises ValueError for any other lookups than one of each.
     """
-    (first, x), (second, y) = found if len(found) == 2 else [(None, None)] * 2
-    if first is None or not (first.is_of(source) and second.is_of(written)):
-        listed = ", ".join(str(tuple(entry.ids.shape)) for entry, _ in found)
+    texts = source, written
+    if len(found) != 2 or not all(
+        entry.is_of(x) for (entry, _), x in zip(found, texts, strict=True)
+    ):
+        shapes = [x.ids.shape for x, _ in found if x.ids is not None]
+        listed = ", ".join(str(tuple(shape)) for shape in shapes)
         raise ValueError(
             f"lookups of ids {listed}, where one of input_ids {tuple(source.shape)} is expected "
             f"and then one of decoder_input_ids {tuple(written.shape)}: whose relevance is whose "
             "is not known; explain a model that looks its texts up as they are"
         )
-    return torch.cat([x, y], dim=1)
+    return torch.cat([x for _, x in found], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +143,7 @@ class Entries:
     comes out is where relevance is read.  ``typed``: token types are told from positions.
     """
 
-    def __init__(self, model: nn.Module, *, typed: bool):
+    def __init__(self, model: "PreTrainedModel", *, typed: bool) -> None:
         self.of = type(model).__name__
         self.pixels = getattr(model, "main_input_name", "") == PIXELS
         self.words = None if self.pixels else _words(model)
@@ -158,7 +173,7 @@ class Entries:
             )
         return self.all[0]
 
-    def begin(self, call, out: Tensor, x, *rest, **named) -> Tensor:
+    def begin(self, call: Call, out: Tensor, x: Tensor, *rest: Any, **named: Any) -> Tensor:
         """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""
         weight = rest[0] if rest else named.get("weight")
         if self.pixels and self.first is None:
@@ -176,10 +191,20 @@ class Entries:
         self._follow(embedding, entry, entry.word, None)
         return embedding
 
-    def rise(self, engine, handler, call, func, args, kwargs, carrying):
+    def rise(
+        self,
+        engine: "Propagation",
+        handler: "Handler",
+        call: Call,
+        func: Function,
+        args: Args,
+        kwargs: Kwargs,
+        carrying: Tensors,
+    ) -> Any:
         """What ``handler`` does; an entry grows by it, or has ended."""
-        found = [self.rising.get(id(y)) for y in carrying]
-        entries = {each.entry for each in found if each}
+        found = [each for y in carrying if (each := self.rising.get(id(y)))]
+        joins = len(found) < len(carrying)  # what is no part of an embedding
+        entries = {each.entry for each in found}
         if len(found) == 2 and len(entries) == 2 and call.role == ADD:
             first, second = found
             self._end(second.entry)  # token types that are looked up among words
@@ -187,7 +212,7 @@ class Entries:
             args = first.tensor, marked(second.tensor.detach(), TOKEN_TYPE)
             found, entries = [first], {first.entry}
         moves = call.role in (MOVE, CAST)
-        if None in found or len(entries) != 1 or (len(found) > 1 and not moves):
+        if joins or len(entries) != 1 or (len(found) > 1 and not moves):
             for entry in entries:
                 self._end(entry)
             return handler(engine, call.name, func, args, kwargs, carrying)
@@ -221,26 +246,26 @@ class Entries:
             entry.embedding, entry.word, entry.token_type = out, word, token_type
         return self._follow(out, entry, word, token_type)
 
-    def _follow(self, out, entry, word, token_type):
+    def _follow(self, out: Tensor, entry: Entry, word: Tensor, token_type: Tensor | None) -> Tensor:
         self.rising[id(out)] = Rising(out, entry, word, token_type)
         return out
 
-    def _end(self, entry):
+    def _end(self, entry: Entry) -> None:
         self.rising = {key: each for key, each in self.rising.items() if each.entry is not entry}
 
 
-def _with(args, new):
+def _with(args: Any, new: Mapping[int, Tensor | None]) -> Any:
     """``args`` with the tensors that ``new`` has by identity replaced, also within lists."""
     each = (_with(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args)
     return type(args)(each)
 
 
-def _words(model):
+def _words(model: "PreTrainedModel") -> nn.Module | None:
     try:
         return model.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # of models that have no such thing
         return None
 
 
-def _types(model):
+def _types(model: nn.Module) -> list[nn.Module]:
     return [m for path, m in model.named_modules() if path.endswith("token_type_embeddings")]

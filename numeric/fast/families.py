@@ -91,7 +91,7 @@ def projections(module: nn.Module) -> tuple[str, ...] | None:
 def reads(model: nn.Module) -> str | None:
     """FIRST, LAST, or None where no record says which token the head reads."""
     family = FAMILIES.get(name(type(model)))
-    return family and family.reads
+    return family.reads if family else None
 
 
 def is_causal(model: nn.Module) -> bool:

@@ -1,13 +1,20 @@
 """Gradients that code asks for under the rules, at tensors whose rule may wait for a use."""
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor
 
-from numeric.fast.marks import PRODUCT, mark
+from numeric.fast.marks import PRODUCT, Args, Function, Kwargs, mark
+
+if TYPE_CHECKING:
+    from numeric.fast.propagation import Propagation
 
 
-def differentiate(engine, func, args, kwargs):
+def differentiate(engine: "Propagation", func: Function, args: Args, kwargs: Kwargs) -> Any:
     """``func`` of tensors as they stand in the graph: the rules that waited for a use act now."""
+    asked: Args
     first, *others = args
     if func in STARTS:
         first, asked = _each(engine.end, first), (*others, kwargs.get("inputs"))
@@ -21,12 +28,12 @@ def differentiate(engine, func, args, kwargs):
     settle = lambda x: x if mark(x) == PRODUCT else engine.settle(x)
     named = {key: _each(settle, x) for key, x in kwargs.items()}
     if func is Tensor.register_hook:
-        others, named = map(_only_looks, (*others, *named.values())), {}
+        others, named = [_only_looks(hook) for hook in (*others, *named.values())], {}
     return func(*(_each(settle, x) for x in (first, *others)), **named)
 
 
-def _only_looks(hook):
-    def look(c):
+def _only_looks(hook: Callable[[Tensor], object]) -> Callable[[Tensor], None]:
+    def look(c: Tensor) -> None:
         if hook(c) is not None:
             raise ValueError(
                 f"the hook {getattr(hook, '__qualname__', hook)} of a tensor changes the gradient, "
@@ -40,11 +47,11 @@ STARTS = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
 LISTENS = {Tensor.retain_grad, Tensor.register_hook}
 
 
-def _each(function, x):
+def _each(function: Callable[[Any], Any], x: Any) -> Any:
     return type(x)(map(function, x)) if type(x) in (list, tuple) else function(x)
 
 
-def tensors(args):
+def tensors(args: Iterable[Any]) -> Iterator[Any]:
     """Arguments, and those within lists."""
     for x in args:
         yield from x if type(x) in (list, tuple) else (x,)

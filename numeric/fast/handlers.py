@@ -1,10 +1,7 @@
-"""What happens at each torch function that an activation reaches, by its role.
-
-A handler is ``(engine, name, func, args, kwargs, carrying) -> output``; ``carrying`` are the
-arguments that relevance reaches.
-"""
+"""What happens at each torch function that an activation reaches, by its role."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,8 +18,12 @@ from numeric.fast.marks import (
     PRODUCT,
     SINE,
     WEIGHTS,
+    Args,
     Chain,
+    Function,
+    Kwargs,
     Summed,
+    Tensors,
     carries,
     chained,
     cuts,
@@ -34,11 +35,19 @@ from numeric.fast.marks import (
     root_of,
 )
 
+if TYPE_CHECKING:
+    from numeric.fast.propagation import Propagation
+
+Handler = Callable[["Propagation", str, Function, Args, Kwargs, Tensors], Any]
+"""(engine, name, func, args, kwargs, carrying) -> output; relevance reaches what is carrying."""
+
 MASKED = -1e30  # what is added to scores and lies below hides them
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
-def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
+def run(
+    engine: "Propagation", func: Function, args: Args, kwargs: Kwargs, kind: str = kinds.BILINEAR
+) -> Any:
     """``func`` of arguments that are settled, and parameters whose gradients nobody asks for."""
     ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
     if not kwargs:
@@ -46,7 +55,7 @@ def run(engine, func, args, kwargs, kind: str = kinds.BILINEAR):
     return func(*ready, **{key: _ready(engine, x, kind) for key, x in kwargs.items()})
 
 
-def _ready(engine, x, kind):
+def _ready(engine: "Propagation", x: Any, kind: str) -> Any:
     if isinstance(x, Tensor):
         if x.requires_grad and is_parameter(x):
             return x.detach()
@@ -56,7 +65,14 @@ def _ready(engine, x, kind):
     return x
 
 
-def run_in_one_format(engine, func, args, kwargs, carrying, kind: str = kinds.BILINEAR):
+def run_in_one_format(
+    engine: "Propagation",
+    func: Function,
+    args: Args,
+    kwargs: Kwargs,
+    carrying: Tensors,
+    kind: str = kinds.BILINEAR,
+) -> Any:
     """``run`` of what takes one format: beside activations in float64 constants are widened."""
     if carrying[0].dtype == torch.float64:
         args = [_widened(x) for x in args]
@@ -64,14 +80,16 @@ def run_in_one_format(engine, func, args, kwargs, carrying, kind: str = kinds.BI
     return run(engine, func, args, kwargs, kind)
 
 
-def _widened(x):
+def _widened(x: Any) -> Any:
     if type(x) in (list, tuple):
         return type(x)(map(_widened, x))
     narrowed = type(x) is Tensor and x.dtype == torch.float32 and not carries(x)
     return x.detach().double() if narrowed else x
 
 
-def move(engine, name, func, args, kwargs, carrying):
+def move(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     what = mark(carrying[0])
     if what not in KEPT or len(carrying) > 1:
         return run(engine, func, args, kwargs)
@@ -82,14 +100,18 @@ def move(engine, name, func, args, kwargs, carrying):
     return out
 
 
-def dropout(engine, name, func, args, kwargs, carrying):
+def dropout(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     on = kwargs.get("training") or kwargs.get("train") or True in args[2:3]
     if on and (kwargs.get("p") or args[1:2] not in ((), (0,))):
         engine.refuse(refusals.RANDOM, name)
     return move(engine, name, func, args, kwargs, carrying) if carrying else None
 
 
-def _cast(engine, name, func, args, kwargs, carrying):
+def _cast(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     x = carrying[0]
     wanted = [y for y in (*args[1:], *kwargs.values()) if isinstance(y, torch.dtype)]
     narrows = name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
@@ -101,19 +123,23 @@ def _cast(engine, name, func, args, kwargs, carrying):
     return move(engine, name, func, args, kwargs, carrying)
 
 
-def _sum(engine, name, func, args, kwargs, carrying):
+def _sum(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     x = carrying[0]
     out = run(engine, func, args, _in_own_dtype(kwargs, x))
     return marked(out, Summed(mark(x))) if engine.asks and is_curved(x) else out
 
 
-def _in_own_dtype(kwargs, x):
+def _in_own_dtype(kwargs: Kwargs, x: Tensor) -> Kwargs:
     """The same for sums and softmax that would narrow float64."""
     drops = kwargs.get("dtype") is not None and x.dtype == torch.float64
     return {key: y for key, y in kwargs.items() if key != "dtype"} if drops else kwargs
 
 
-def _add(engine, name, func, args, kwargs, carrying):
+def _add(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     if len(carrying) == 1:
         (x,) = carrying
         other = args[1] if args[0] is x else args[0]
@@ -130,7 +156,7 @@ def _add(engine, name, func, args, kwargs, carrying):
     return engine.apply(kinds.ADD, run(engine, func, args, kwargs))
 
 
-def _one_root(carrying):
+def _one_root(carrying: Tensors) -> Tensor | None:
     """The tensor of which all are functions, entry by entry, if there is one."""
     root = root_of(carrying[0])
     if all(root_of(x) is root and mark(x) not in KEPT for x in carrying):
@@ -141,7 +167,9 @@ def _one_root(carrying):
     return None
 
 
-def _multiply(engine, name, func, args, kwargs, carrying):
+def _multiply(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     if len(carrying) > 1:
         if (root := _one_root(carrying)) is not None:
             return chained(func, args, kwargs, root, curved=True)
@@ -157,13 +185,15 @@ def _multiply(engine, name, func, args, kwargs, carrying):
     return z if mark(other) == HELD else engine.apply(kinds.LINEAR, z)
 
 
-def _scaled(func, args, kwargs, x):
+def _scaled(func: Function, args: Args, kwargs: Kwargs, x: Tensor) -> Tensor:
     if (what := mark(x)) in KEPT:
         return marked(func(*args, **kwargs), what)
     return chained(func, args, kwargs, root_of(x), curved=is_curved(x))
 
 
-def _divide(engine, name, func, args, kwargs, carrying):
+def _divide(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     a, b = args[:2]
     if not carries(b):
         return _multiply(engine, name, func, args, kwargs, carrying)
@@ -178,7 +208,9 @@ def _divide(engine, name, func, args, kwargs, carrying):
     return marked(func(a.detach() if isinstance(a, Tensor) else a, held), HELD)
 
 
-def _linear(engine, name, func, args, kwargs, carrying):
+def _linear(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Tensor:
     if len(carrying) > 1 or carrying[0] is not (args[0] if args else kwargs.get("input")):
         engine.refuse(refusals.BY_THE_INPUT, name)
     z = run_in_one_format(engine, func, args, kwargs, carrying)
@@ -191,7 +223,9 @@ def _linear(engine, name, func, args, kwargs, carrying):
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def _packed_linear(engine, name, func, args, kwargs, carrying):
+def _packed_linear(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Tensor:
     """Of torch.ao, whose weights and bias are packed for a kernel that has no gradient."""
     weight, bias = args[1].unpack()
     z = run(engine, func, args, kwargs)
@@ -199,12 +233,14 @@ def _packed_linear(engine, name, func, args, kwargs, carrying):
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def _matmul(engine, name, func, args, kwargs, carrying):
+def _matmul(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Tensor:
     added = None
     if name in ("addmm", "baddbmm"):
         added, *factors = (*args, *(kwargs[x] for x in kwargs if x in ADDED))
         if carries(added) or len(carrying) > 1:
-            return _added_product(engine, added, *factors, kwargs)
+            return _added_product(engine, added, *factors, kwargs=kwargs)
     weights = any(mark(x) == WEIGHTS for x in tensors(args))
     if len(carrying) == 1 and not weights:
         z = run_in_one_format(engine, func, args, kwargs, carrying)
@@ -215,7 +251,7 @@ def _matmul(engine, name, func, args, kwargs, carrying):
         return marked(run(engine, func, args, kwargs), PRODUCT)
     rule = engine.rule(kinds.READOUT)
     if rule == kinds.VALUE_ONLY:
-        cut = lambda x: x.detach() if mark(x) == WEIGHTS else x
+        cut: Callable[[Any], Any] = lambda x: x.detach() if mark(x) == WEIGHTS else x
         args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in args]
     z = run_in_one_format(engine, func, args, kwargs, carrying)
     return engine.apply(kinds.READOUT, z, rule=rule)
@@ -224,7 +260,9 @@ def _matmul(engine, name, func, args, kwargs, carrying):
 ADDED = ("input", "mat1", "batch1", "mat2", "batch2")
 
 
-def _added_product(engine, a, b, c, kwargs):
+def _added_product(
+    engine: "Propagation", a: Tensor, b: Tensor, c: Tensor, *, kwargs: Kwargs
+) -> Tensor:
     """beta * a + alpha * b @ c by its own operations; a constant ``a`` is a mask or a bias."""
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
     with engine.again():
@@ -235,7 +273,9 @@ def _added_product(engine, a, b, c, kwargs):
         return (a if beta == 1 else a * beta) + product
 
 
-def _function(engine, name, func, args, kwargs, carrying):
+def _function(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     x = carrying[0]
     if name == "pow" and is_number(args[-1]) and args[-1] in HALVES and not is_curved(x):
         return _deviation(engine, name, func, args, kwargs, carrying)
@@ -257,7 +297,9 @@ SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x",
 ROOTS, HALVES = ("sqrt", "rsqrt"), (0.5, -0.5)
 
 
-def _deviation(engine, name, func, args, kwargs, carrying):
+def _deviation(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Any:
     if name in ROOTS and is_curved(carrying[0]):  # of a function such as softplus, no variance
         return _function(engine, name, func, args, kwargs, carrying)
     out = run(engine, func, args, kwargs)
@@ -267,13 +309,15 @@ def _deviation(engine, name, func, args, kwargs, carrying):
     return marked(out.detach(), HELD)
 
 
-def _softmax(engine, name, func, args, kwargs, carrying):
+def _softmax(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Tensor:
     kwargs = _in_own_dtype(kwargs, carrying[0])
     z = run(engine, func, args, kwargs, kinds.SCORES)
     return marked(engine.apply(kinds.SOFTMAX, z), WEIGHTS)
 
 
-BY_ROLE: dict[str, Callable] = {
+BY_ROLE: dict[str | None, Handler] = {
     does.MOVE: move,
     does.DROPOUT: dropout,
     does.CAST: _cast,

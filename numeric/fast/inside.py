@@ -3,8 +3,9 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -22,7 +23,7 @@ class Inside:
         relevance
     """
 
-    def __init__(self, model: nn.Module, at: str | Iterable[str] | None):
+    def __init__(self, model: nn.Module, at: str | Iterable[str] | None) -> None:
         self.paths = [] if at is None else paths(model, at)
         self.model = twin(model) if self.paths else model
         self.calls: list[tuple[str, Tensor | None]] = []
@@ -32,9 +33,9 @@ class Inside:
             kept = [n for n, hook in module._forward_hooks.items() if is_of_transformers(hook)]
             module.register_forward_hook(partial(self._look, path))
             for number in kept:  # these keep for later what is looked at here
-                module._forward_hooks.move_to_end(number)
+                module._forward_hooks.move_to_end(number)  # type: ignore[attr-defined]  # OrderedDict
 
-    def _look(self, path, _module, _arguments, output):
+    def _look(self, path: str, _module: nn.Module, _arguments: Any, output: Any) -> Any:
         parts, form = tree_flatten(output)
         x = next((x for x in parts if isinstance(x, Tensor)), None)
         if not carries(x):
@@ -47,7 +48,7 @@ class Inside:
         parts = [self._cut(path, seen.clone(), x) if part is x else part for part in parts]
         return tree_unflatten(parts, form)
 
-    def _cut(self, path, copy, x):
+    def _cut(self, path: str, copy: Tensor, x: Tensor) -> Tensor:
         reason = "returns a step of a function whose rule is for the whole"
         met = partial(self.problems.setdefault, path, reason)
         return marked(copy, Cut(mark(x), met)) if type(mark(x)) is Chain else copy
@@ -56,7 +57,7 @@ class Inside:
         return [x for _, x in self.calls if x is not None]
 
     def relevance(
-        self, cotangents: Iterator, *, channels: bool, image: Sequence[int] | None
+        self, cotangents: Iterator[Tensor | None], *, channels: bool, image: Sequence[int] | None
     ) -> dict[str, Tensor]:
         """By path, or by path#0, path#1, ... of a module that is called several times.
 
@@ -64,12 +65,13 @@ class Inside:
         channels, unless these are asked for: the last axis, or that of the maps of an ``image`` of
         this height and width.  Raises ValueError that lists all modules without relevance.
         """
-        found, problems = [], self.problems
+        found: list[tuple[str, Tensor]] = []
+        problems = self.problems
         for path, x in self.calls:
             c = None if x is None else next(cotangents)
             if mark(x) == PRODUCT:
                 problems[path] = "returns a product of two activations, which its user splits"
-            elif c is not None:
+            elif x is not None and c is not None:
                 r = wide(x.detach()) * c
                 found.append((path, r if channels else r.sum(dim=_channels(r.shape, image))))
                 if not r.isfinite().all():
@@ -92,7 +94,7 @@ def _channels(shape: Sequence[int], image: Sequence[int] | None) -> int:
     if image is None or len(shape) != 4:
         return -1
     height, width = image
-    as_image = lambda rows, columns: rows * width == columns * height
+    as_image: Callable[[int, int], bool] = lambda rows, columns: rows * width == columns * height
     return -1 if as_image(*shape[1:3]) and not as_image(*shape[2:]) else 1
 
 
@@ -122,8 +124,10 @@ def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
     return list(found)
 
 
-def _numbered(found):
-    calls, seen, numbered = Counter(path for path, _ in found), Counter(), {}
+def _numbered(found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    calls = Counter(path for path, _ in found)
+    seen: Counter[str] = Counter()
+    numbered = {}
     for path, r in found:
         numbered[path if calls[path] == 1 else f"{path}#{seen[path]}"] = r
         seen[path] += 1

@@ -1,9 +1,12 @@
 """What is known of a tensor while a model runs under propagation rules, kept on the tensor."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
+
+from axioms.composites import Operation
 
 MARK = "_lrp_axioms"  # the attribute of a tensor
 
@@ -15,6 +18,16 @@ TOKEN_TYPE = "token type"  # rows of such a table
 
 PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
 """Types of most of all arguments that are no tensors, such as sizes and axes."""
+
+
+Function = Callable[..., Any]
+"""A function of torch."""
+Args = Sequence[Any]
+Kwargs = dict[str, Any]
+"""What it is called with."""
+Tensors = Sequence[Tensor]
+Key = tuple[Any, ...]
+"""The name of a function, and of each of its arguments the key or the value."""
 
 
 class Chain:
@@ -29,11 +42,19 @@ class Chain:
 
     __slots__ = ("curved", "key", "places", "replay", "root", "settled", "uses", "version")
 
-    def __init__(self, root: Tensor, replay: Callable, key: tuple, *, curved: bool, version: int):
+    def __init__(
+        self,
+        root: Tensor,
+        replay: Callable[[Tensor], Tensor],
+        key: Key,
+        *,
+        curved: bool,
+        version: int,
+    ) -> None:
         self.root, self.replay, self.key, self.curved = root, replay, key, curved
         self.version = version
         self.settled: Tensor | None = None
-        self.places: list = []  # where it was computed, if that is asked
+        self.places: Sequence[Operation] = []  # where it was computed, if that is asked
         self.uses = 0
 
     @property
@@ -66,7 +87,7 @@ class Summed:
 
     __slots__ = ("chain",)
 
-    def __init__(self, chain: Chain):
+    def __init__(self, chain: Chain) -> None:
         self.chain = chain
 
 
@@ -78,7 +99,7 @@ class Cut:
 
     __slots__ = ("chain", "met")
 
-    def __init__(self, chain: Chain, met: Callable):
+    def __init__(self, chain: Chain, met: Callable[[], object]) -> None:
         self.chain, self.met = chain, met
 
     def shifts(self) -> bool:
@@ -86,24 +107,24 @@ class Cut:
         return not self.chain.curved and bool(self.chain.replay(self.chain.root.new_zeros(1)))
 
 
-_SLOPES: dict[tuple, float] = {}
+_SLOPES: dict[Key, float] = {}
 
 
-def _leaves(key):
+def _leaves(key: Key) -> Iterator[object]:
     for x in key:
         yield from _leaves(x) if isinstance(x, tuple) else (x,)
 
 
-def mark(x) -> object:
+def mark(x: object) -> Any:
     return getattr(x, MARK, None)
 
 
-def marked(x: Tensor, what) -> Tensor:
+def marked(x: Tensor, what: object) -> Tensor:
     setattr(x, MARK, what)
     return x
 
 
-def carries(x) -> bool:
+def carries(x: object) -> TypeGuard[Tensor]:
     """Whether relevance comes to ``x``; parameters may require gradients, too."""
     return isinstance(x, Tensor) and x.requires_grad and not is_parameter(x)
 
@@ -113,7 +134,7 @@ def is_parameter(x: Tensor) -> bool:
     return x.is_leaf and type(x) is not Tensor and not is_curved(x)
 
 
-def reached(values) -> list[Tensor]:
+def reached(values: Iterable[Any]) -> list[Tensor]:
     """Those of ``values``, and of lists among them, that relevance comes to."""
     found = []
     for x in values:
@@ -131,7 +152,7 @@ def reached(values) -> list[Tensor]:
     return found
 
 
-def is_curved(x) -> bool:
+def is_curved(x: object) -> bool:
     what = getattr(x, MARK, None)
     return type(what) is Chain and what.curved
 
@@ -148,15 +169,17 @@ def cuts(x: Tensor) -> Iterator[Cut]:
         x = what.chain.root
 
 
-def is_number(x) -> bool:
+def is_number(x: object) -> bool:
     return not isinstance(x, Tensor) or x.ndim == 0
 
 
-def chained(func, args, kwargs, root: Tensor, *, curved: bool) -> Tensor:
+def chained(
+    func: Callable[..., Tensor], args: Args, kwargs: Kwargs, root: Tensor, *, curved: bool
+) -> Tensor:
     """What ``func`` gives of a chain from ``root`` and of numbers, as a longer chain."""
     steps = [_step(x, root) for x in args]
 
-    def replay(z):
+    def replay(z: Tensor) -> Tensor:
         return func(*(step(z) if callable(step) else step for step in steps), **kwargs)
 
     key = (func.__name__, *(_key(x, root) for x in args), *map(str, sorted(kwargs.items())))
@@ -169,7 +192,7 @@ def chained(func, args, kwargs, root: Tensor, *, curved: bool) -> Tensor:
     return marked(out, Chain(root, replay, key, curved=curved, version=version))
 
 
-def _step(x, root):
+def _step(x: Any, root: Tensor) -> Any:
     if x is root:
         return lambda z: z
     what = mark(x)
@@ -178,7 +201,7 @@ def _step(x, root):
     return x.detach() if isinstance(x, Tensor) else x
 
 
-def _key(x, root):
+def _key(x: Any, root: Tensor) -> Any:
     if x is root:
         return "x"
     what = mark(x)

@@ -6,18 +6,21 @@ stand for, given to a function that torch shows.
 
 import copy
 import sys
+from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from numeric.fast import patches, rules
+from numeric.fast.patches import Model
 
 LIBRARIES = {"bitsandbytes", "hqq"}
 
 
-def _four_bits(module):
+def _four_bits(module: Any) -> Tensor:
     from bitsandbytes import functional as bnb
 
     data, state = module.weight.data, module.weight.quant_state
@@ -26,27 +29,29 @@ def _four_bits(module):
         state.original_nested = False  # its scales are numbers now, and stay numbers
         data, state = bnb._convert_weight_packed_for_cpu_inverse(data, state)
         state.absmax = state.absmax.T.flatten().float()
-    return bnb.dequantize_4bit(data, state)
+    weight: Tensor = bnb.dequantize_4bit(data, state)
+    return weight
 
 
-def _eight_bits(module):
+def _eight_bits(module: Any) -> Tensor:
     from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 
-    return dequantize_bnb_weight(module.weight, module.state)
+    weight: Tensor = dequantize_bnb_weight(module.weight, module.state)
+    return weight
 
 
-WEIGHTS = {
+WEIGHTS: dict[str, Callable[[Any], Tensor]] = {
     "bitsandbytes.nn.modules.Linear4bit": _four_bits,
     "bitsandbytes.nn.modules.Linear8bitLt": _eight_bits,
     "hqq.core.quantize.HQQLinear": lambda module: module.dequantize(),
 }
-"""By class: the weight in full, (output, input)."""
+"""By class of such a library: the weight in full, (output, input)."""
 
 
 @cache
-def reader(cls: type):
-    """How to read the weights of a class of modules; None where torch shows what it computes."""
-    names = (f"{base.__module__}.{base.__qualname__}" for base in cls.__mro__)
+def reader(classes: tuple[type, ...]) -> Callable[[Any], Tensor] | None:
+    """How to read the weights of a class of modules, by itself and its bases; None if torch can."""
+    names = (f"{base.__module__}.{base.__qualname__}" for base in classes)
     return next((WEIGHTS[name] for name in names if name in WEIGHTS), None)
 
 
@@ -54,20 +59,25 @@ def modules(model: nn.Module) -> list[str]:
     """The paths of all modules whose product torch does not show."""
     if LIBRARIES.isdisjoint(sys.modules):
         return []
-    return [path for path, module in model.named_modules() if reader(type(module))]
+    return [path for path, module in model.named_modules() if reader(type(module).__mro__)]
 
 
 class Packed(Tensor):
     """The weight of such a module: ``functional.linear`` by it is what the module computes."""
 
+    module: nn.Module
+    run: Callable[[Tensor], Tensor]
+
     @staticmethod
-    def of(module: nn.Module, forward) -> Tensor:
-        weight = Tensor._make_subclass(Packed, torch.empty(0))
+    def of(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> "Packed":
+        weight: Packed = Tensor._make_subclass(Packed, torch.empty(0))
         weight.module, weight.run = module, forward
         return weight
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if func is functional.linear:
             x, weight, _ = args
             with torch.no_grad():
@@ -77,7 +87,12 @@ class Packed(Tensor):
             return func(*args, **(kwargs or {}))
 
     def dequantize(self) -> Tensor:
-        return reader(type(self.module))(self.module)
+        read = reader(type(self.module).__mro__)
+        if read is None:
+            raise LookupError(
+                f"no weight of a {type(self.module).__name__} can be read; see WEIGHTS"
+            )
+        return read(self.module)
 
 
 def check(model: nn.Module) -> None:
@@ -90,7 +105,7 @@ def check(model: nn.Module) -> None:
         )
 
 
-def shown(model: nn.Module) -> nn.Module:
+def shown(model: Model) -> Model:
     """``model``, or if it has such modules a twin that calls ``functional.linear`` in their place.
 
     What it computes is the same, rounding included.
@@ -105,6 +120,6 @@ def shown(model: nn.Module) -> nn.Module:
     return twin
 
 
-def _linear(weight, module, x):
+def _linear(weight: Packed, module: Any, x: Tensor) -> Tensor:
     bias = module.bias
     return functional.linear(x, weight, bias if bias is None else bias.detach())

@@ -1,9 +1,10 @@
 """Hooks and options are put on a twin of a model, so that the model itself is never changed."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import FunctionType, MethodType
+from typing import Any, TypeVar, cast
 
 from torch import nn
 
@@ -12,8 +13,10 @@ OWN = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
 OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
 """Where the hooks come from that stock models keep, such as after ``output_attentions=True``."""
 
+Model = TypeVar("Model", bound=nn.Module)
 
-def twin(model: nn.Module) -> nn.Module:
+
+def twin(model: Model) -> Model:
     """A model with modules of its own and the tensors of ``model``, whose parameters are frozen.
 
     Whoever runs ``model`` meanwhile, in another thread or in a hook, runs the stock model, and
@@ -45,13 +48,15 @@ def twin(model: nn.Module) -> nn.Module:
         held["_parameters"] = {name: frozen(x) for name, x in parameters}
     for module, other in twins.items():
         children = module._modules.items()
-        vars(other)["_modules"] = {name: twins.get(child) for name, child in children}
+        vars(other)["_modules"] = {
+            name: None if x is None else twins.get(x) for name, x in children
+        }
         if replaces(module):
             vars(other).update({name: _of_twin(x, twins) for name, x in vars(other).items()})
-    return twins[model]
+    return cast(Model, twins[model])
 
 
-def _of_twin(x, twins):
+def _of_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
     """A method of a module, or a partial call with one, as that of its twin."""
     if isinstance(x, nn.Module):
         return twins.get(x, x)
@@ -63,9 +68,10 @@ def _of_twin(x, twins):
     return x
 
 
-def _frozen(parameter):
-    trains = parameter is not None and parameter.requires_grad
-    return nn.Parameter(parameter, requires_grad=False) if trains else parameter
+def _frozen(parameter: nn.Parameter | None) -> nn.Parameter | None:
+    if parameter is None or not parameter.requires_grad:
+        return parameter
+    return nn.Parameter(parameter, requires_grad=False)
 
 
 def replaces(module: nn.Module) -> bool:
@@ -73,7 +79,7 @@ def replaces(module: nn.Module) -> bool:
     return "forward" in vars(module)
 
 
-def is_of_transformers(hook) -> bool:
+def is_of_transformers(hook: object) -> bool:
     return getattr(hook, "__module__", "") in OF_TRANSFORMERS
 
 
@@ -89,20 +95,20 @@ def is_altered(model: nn.Module) -> bool:
     )
 
 
-def set_attribute(module: nn.Module, name: str, value) -> None:
+def set_attribute(module: nn.Module, name: str, value: object) -> None:
     vars(module)[name] = value
 
 
-def change_output(module: nn.Module, change) -> None:
+def change_output(module: nn.Module, change: Callable[[Any], Any]) -> None:
     """``change`` may also only look: what returns None leaves the output as it is."""
     module.register_forward_hook(lambda _m, _i, output: change(output))
 
 
-def change_input(module: nn.Module, change) -> None:
+def change_input(module: nn.Module, change: Callable[[Any], Any]) -> None:
     module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:]))
 
 
-def set_option(module: nn.Module, option: str, value, configs: dict[int, object]) -> None:
+def set_option(module: nn.Module, option: str, value: object, configs: dict[int, object]) -> None:
     """One module under another value of an option, its config object left as it is.
 
     Setting it on the config, the official way, would change every model that shares the config.
@@ -115,7 +121,7 @@ def set_option(module: nn.Module, option: str, value, configs: dict[int, object]
     vars(module)["config"] = configs[id(own)]
 
 
-def set_everywhere(modules: Iterable[nn.Module], option: str, value) -> None:
+def set_everywhere(modules: Iterable[nn.Module], option: str, value: object) -> None:
     """All of ``modules`` whose config has the option under another value of it."""
     configs: dict[int, object] = {}
     for module in modules:

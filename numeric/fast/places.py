@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from types import FrameType
@@ -22,25 +22,25 @@ class Places:
     where somebody asks.
     """
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.paths: dict[int, list[str]] = {}
         self.around = 0
 
-    def _frames(self):
-        frame = sys._getframe(2)
+    def _frames(self) -> Iterator[FrameType]:
+        frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             yield frame
             frame = frame.f_back
 
-    def _running(self):
+    def _running(self) -> Iterator[nn.Module]:
         """The modules whose code is running, of this model or not, the innermost first."""
         for frame in self._frames():
             found = frame.f_locals.get("self")
             if isinstance(found, nn.Module):
                 yield found
 
-    def _at(self, module):
+    def _at(self, module: nn.Module) -> list[str]:
         """All paths of a module, which has several if the model shares it; none of another's."""
         if not self.paths:
             for path, each in self.model.named_modules(remove_duplicate=False):
@@ -64,7 +64,7 @@ class Places:
         found = next(self._running(), None)
         return found is not None and bool(self._at(found))
 
-    def operations(self, kind: str) -> list[Operation]:
+    def operations(self, kind: str) -> Sequence[Operation]:
         """The operation that is running, once for each path of its module."""
         paths, _ = self.module()
         return [Operation(kind=kind, module=path, layer=layer_of(path)) for path in paths]
@@ -100,12 +100,12 @@ class Places:
 def layer_of(path: str) -> int | None:
     """The number of the layer that a module is in, from 0; None outside of the layers."""
     found = LAYER.search(path)
-    return found and int(found[1])
+    return int(found[1]) if found else None
 
 
 def check_overrides(composite: Composite, operations: Iterable[Operation]) -> None:
     """Raises ValueError for layers and modules of ``composite`` in which there is no operation."""
-    layers = {op.layer for op in operations} - {None}
+    layers = {op.layer for op in operations if op.layer is not None}
     paths = {op.module for op in operations}
     unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]
     unknown += [f"module {path!r}" for path in composite.modules if path not in paths]
@@ -130,5 +130,5 @@ def numbered_layers(model: nn.Module) -> list[str]:
     return found
 
 
-def _is_ours(file):
+def _is_ours(file: str) -> bool:
     return "/torch/" in file or file.startswith(OURS)

@@ -5,10 +5,13 @@ During the forward pass every torch function that an activation reaches is looke
 changed, and other threads do not see the rules.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
@@ -16,7 +19,7 @@ from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import at_output, gradients, handlers, rules
 from numeric.fast.blocks import INNERMOST, Block
-from numeric.fast.calls import CALLS, Watch, call_of, checkpoints, foreign, scripts
+from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign, scripts
 from numeric.fast.entries import Entries
 from numeric.fast.marks import (
     COSINE,
@@ -24,9 +27,13 @@ from numeric.fast.marks import (
     PRODUCT,
     SINE,
     WEIGHTS,
+    Args,
     Chain,
     Cut,
+    Function,
+    Kwargs,
     Summed,
+    Tensors,
     cuts,
     is_curved,
     mark,
@@ -55,6 +62,10 @@ from numeric.fast.places import Places, check_overrides, layer_of
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, STALE, UNSEEN, Refusals
 from numeric.fast.rotary import Turned
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
 ENTRYWISE = (ADD, SUBTRACT, MULTIPLY, DIVIDE, FUNCTION, DEVIATION)
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
@@ -67,7 +78,14 @@ class Propagation(Block):
     without a rule, and ValueError for overrides of ``composite`` that no operation met.
     """
 
-    def __init__(self, model: nn.Module, composite: Composite, *, eps=0.0, turns: bool = False):
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        composite: Composite,
+        *,
+        eps: float = 0.0,
+        turns: bool = False,
+    ) -> None:
         super().__init__()
         self.model, self.composite, self.eps, self.turns = model, composite, eps, turns
         self.places = Places(model)
@@ -84,7 +102,7 @@ class Propagation(Block):
         self.plain_norms = plain and (overridden or set(chosen.values()) != {kinds.GRADIENT})
         self.clear()
 
-    def again(self):
+    def again(self) -> "_Again":
         """This mode inside a handler, where it is off, without what leaving a block checks."""
         return _Again(self)
 
@@ -94,14 +112,20 @@ class Propagation(Block):
         self.entries = Entries(self.model, typed=self.turns)
         self.turned = Turned()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.places.begin()
         if scripts():
             self.watch = Watch()
-            self._called = self.watch.around(type(self)._called.__get__(self), self.refuse)
+            called = self.watch.around(type(self)._called.__get__(self), self.refuse)
+            self._called = called  # type: ignore[assignment, method-assign]  # of one block
         return super().__enter__()
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         super().__exit__(kind, error, trace)
         held = {id(x) for chain in self.held if chain.uses == 1 for x in chain.places}
         self.recorded = [x for x in self.recorded if id(x) not in held]
@@ -117,7 +141,9 @@ class Propagation(Block):
             self.composite.assign(self.recorded, known=at_output.KNOWN)
             check_overrides(self.composite, self.recorded)
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Function, types: Any, args: Args = (), kwargs: Kwargs | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         call = CALLS.get(func) or call_of(func)
         if call.role == NOTHING or INNERMOST.block is not self:
@@ -127,7 +153,7 @@ class Propagation(Block):
                 return self._called(call, func, args, kwargs)
         return self._called(call, func, args, kwargs)
 
-    def _called(self, call, func, args, kwargs):
+    def _called(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         if call.role == GRADIENT:
             return gradients.differentiate(self, func, args, kwargs)
         carrying = reached(args)
@@ -154,18 +180,19 @@ class Propagation(Block):
             what.places = self.places.operations(kinds.ACTIVATION)
         return out
 
-    def _write(self, x, act):
+    def _write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
         """``x`` with what ``act`` computes of it, whose gradient may need what is there now."""
         with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
             value = self.settle(act())
         if is_curved(x):
-            x.requires_grad_(requires_grad=False)  # or nothing could be written to this leaf
+            # Or nothing could be written to this leaf.
+            x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # stub: mode
         return self._written(x, value)
 
-    def _written(self, x, value):
+    def _written(self, x: Tensor, value: Tensor) -> Tensor:
         return marked(x.copy_(value), None)
 
-    def _in_plain_norm(self, call):
+    def _in_plain_norm(self, call: Call) -> bool:
         """Whether a norm is running that keeps its gradient; no rule acts on its steps."""
         paths, module = self.places.module()
         given = {self.composite.rule(kinds.RMS_NORM, layer=layer_of(x), module=x) for x in paths}
@@ -174,7 +201,9 @@ class Propagation(Block):
             self.rule(kinds.RMS_NORM)
         return plain
 
-    def _act(self, call, func, args, kwargs, carrying):
+    def _act(
+        self, call: Call, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+    ) -> Any:
         handler = handlers.BY_ROLE.get(call.role)
         if handler is None:
             self.refuse(call.name)
@@ -183,7 +212,7 @@ class Propagation(Block):
             return self.entries.rise(self, handler, call, func, args, kwargs, carrying)
         return handler(self, call.name, func, args, kwargs, carrying)
 
-    def _constant(self, call, func, args, kwargs):
+    def _constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         """What no relevance reaches; it needs no gradient, though its parameters may."""
         if call.role in (SOFTMAX, CAST) and args and mark(args[0]) == WEIGHTS:
             return handlers.BY_ROLE[call.role](self, call.name, func, args, kwargs, args[:1])
@@ -205,11 +234,11 @@ class Propagation(Block):
             marked(out, COSINE if call.name == "cos" else SINE)
         return out
 
-    def refuse(self, what: str, *words) -> None:
+    def refuse(self, what: str, *words: object) -> None:
         """Notes a function without a rule; all are raised together when the block ends."""
         self.refusals.note(what, words, self.places.describe())
 
-    def rule(self, kind: str, places: list[Operation] | None = None) -> str:
+    def rule(self, kind: str, places: Sequence[Operation] | None = None) -> str:
         """The rule of the operation at ``places``, by default of the one that is running."""
         if not self.asks:
             return self.composite.rules[kind]
@@ -224,13 +253,15 @@ class Propagation(Block):
                 f"{kind} of one module, which is at {', '.join(x.module for x in places)}; give "
                 "all these places one rule, or the model several modules"
             )
-        return found if (kind, found) in at_output.KNOWN else kinds.GRADIENT  # refused at the end
+        if found is None or (kind, found) not in at_output.KNOWN:
+            return kinds.GRADIENT  # refused at the end
+        return found
 
     def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
         """The rule of an operation of this kind at its output, which may be known already."""
         return at_output.AT_OUTPUT[kind, rule or self.rule(kind)](z, self.eps, bias)
 
-    def end(self, x):
+    def end(self, x: Tensor) -> Tensor:
         """A logit as it is explained: nothing of this model's code comes after it."""
         if found := foreign(type(getattr(x, "grad_fn", None))):
             self.refuse(FOREIGN, *found)
@@ -258,13 +289,13 @@ class Propagation(Block):
         elif type(what := mark(root_of(x))) is Summed:
             self.held.append(what.chain)
 
-    def check(self, chain):
+    def check(self, chain: Chain) -> None:
         if chain.key[0] == "exp":
             self.refuse(EXPONENTIAL)
         if chain.stale:
             self.refuse(STALE, chain.key[0])
 
-    def _of_chain(self, chain, y):
+    def _of_chain(self, chain: Chain, y: Tensor) -> Tensor:
         self.check(chain)
         if self.rule(kinds.ACTIVATION, chain.places) == kinds.GRADIENT:
             return chain.replay(chain.root)
@@ -277,19 +308,21 @@ class Propagation(Block):
 
 
 class _Again(TorchFunctionMode):
-    def __init__(self, engine):
+    def __init__(self, engine: Propagation) -> None:
         super().__init__()
         self._engine = engine
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Function, types: Any, args: Args = (), kwargs: Kwargs | None = None
+    ) -> Any:
         return self._engine.__torch_function__(func, types, args, kwargs)
 
 
-def _in_order(*, input, other=None, **kwargs):
+def _in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
     """Arguments of functions of one or two tensors, which code may give by name."""
     return (input,) if other is None else (input, other), kwargs
 
 
-def _without_gradient(x):
+def _without_gradient(x: Any) -> Any:
     computed = isinstance(x, Tensor) and x.requires_grad and not x.is_leaf
     return x.detach() if computed else x

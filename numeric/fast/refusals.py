@@ -37,10 +37,10 @@ REASONS: dict[str, str] = {
 class Refusals:
     """What one forward pass met that has no rule."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.all: dict[str, str | None] = {}  # in words, with its place -> why
 
-    def note(self, what: str, words: tuple, place: str) -> None:
+    def note(self, what: str, words: tuple[object, ...], place: str) -> None:
         said = what.format(*words)
         why = REASONS.get(what) if what != FOREIGN else None  # which says what to do
         self.all[f"{said:<28} {place}"] = why and f"{said}: {why}."

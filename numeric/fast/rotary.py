@@ -5,6 +5,9 @@ half between q and the layer's (cos, sin).  Over the channels of a head q . c_q 
 cotangents c, because a rotation is linear, so that both halves can be read at q.
 """
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -12,15 +15,18 @@ from axioms import kinds
 from axioms.composites import Composite
 from numeric.fast.marks import COSINE
 
+if TYPE_CHECKING:
+    from numeric.fast.propagation import Propagation
+
 
 class Turned:
     """The queries and keys that one forward pass turns, (batch, head, token, channel), by layer."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.by_layer: dict[int | None, list[Tensor]] = {}
         self.unsplit: dict[str, None] = {}  # modules at which products do not split relevance
 
-    def note(self, engine, x: Tensor, factor: str) -> None:
+    def note(self, engine: "Propagation", x: Tensor, factor: str) -> None:
         """``x`` is multiplied by cosines or sines."""
         (place, *_) = engine.places.operations(kinds.PRODUCT)
         rule = engine.composite.rule(kinds.PRODUCT, layer=place.layer, module=place.module)
@@ -39,9 +45,13 @@ class Turned:
             )
 
     def tensors(self) -> list[Tensor]:
-        return [x for layer in sorted(self.by_layer) for x in self.by_layer[layer]]
+        return [x for _, xs in self._in_order() for x in xs]
 
-    def relevance(self, cotangents) -> Tensor | None:
+    def _in_order(self) -> list[tuple[int | None, list[Tensor]]]:
+        """By layer; what is outside of the layers comes first."""
+        return sorted(self.by_layer.items(), key=lambda item: -1 if item[0] is None else item[0])
+
+    def relevance(self, cotangents: Iterable[Tensor | None]) -> Tensor | None:
         """Of each layer's (cos, sin) by channel of q and k: (batch, layer, token, channel).
 
         ``cotangents`` of ``tensors()``, None for those that carry no relevance.
@@ -56,9 +66,9 @@ class Turned:
                 "of which stand for several tokens; pass positions=None"
             )
         cotangents, layers = iter(cotangents), []
-        for layer in sorted(self.by_layer):
+        for _, turned in self._in_order():
             parts = []
-            for x in self.by_layer[layer]:
+            for x in turned:
                 c = next(cotangents)
                 r = torch.zeros_like(x) if c is None else x.detach() * c
                 parts.append(r.transpose(1, 2).flatten(2))

@@ -6,7 +6,8 @@ backward pass of its operation after ``c`` was scaled at the operation's output,
 relevance of any tensor is ``tensor * c``.  The softmax rule (Eq. 5) is then the plain gradient.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,31 +20,35 @@ def stabilize(z: Tensor, eps: float) -> Tensor:
 
 
 class _Scale(torch.autograd.Function):
+    apply: Callable[..., tuple[Tensor, ...]]
+
     @staticmethod
-    def forward(ctx, factors, *xs):
+    def forward(ctx: Any, factors: Sequence[float | Tensor], *xs: Tensor) -> tuple[Tensor, ...]:
         ctx.factors = factors
         return tuple(x.detach() for x in xs)  # no views: code may write in them
 
     @staticmethod
-    def backward(ctx, *cs):
+    def backward(ctx: Any, *cs: Tensor) -> tuple[Tensor | None, ...]:
         return None, *(c * factor for c, factor in zip(cs, ctx.factors, strict=True))
 
 
 class _Slope(torch.autograd.Function):
+    apply: Callable[..., Tensor]
+
     @staticmethod
-    def forward(ctx, x, y, slope_at_zero):
+    def forward(ctx: Any, x: Tensor, y: Tensor, slope_at_zero: float | Tensor) -> Tensor:
         ctx.save_for_backward(_slope(x, y, slope_at_zero))
         return y.detach()
 
     @staticmethod
-    def backward(ctx, c):
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None, None]:
         return ctx.saved_tensors[0] * c, None, None
 
 
-def _slope(x, y, slope_at_zero):
+def _slope(x: Tensor, y: Tensor, slope_at_zero: float | Tensor) -> Tensor:
     if isinstance(slope_at_zero, Tensor):
-        least = torch.finfo(x.dtype).tiny * (2 / slope_at_zero.abs()).clamp(min=1)
-        return torch.where(x.abs() <= least.nan_to_num(posinf=0), slope_at_zero, y / x)
+        around = torch.finfo(x.dtype).tiny * (2 / slope_at_zero.abs()).clamp(min=1)
+        return torch.where(x.abs() <= around.nan_to_num(posinf=0), slope_at_zero, y / x)
     least = torch.finfo(x.dtype).tiny * max(1, 2 / abs(slope_at_zero)) if slope_at_zero else 0
     slope = functional.hardshrink(x, least)
     torch.div(y, slope, out=slope)
@@ -52,26 +57,37 @@ def _slope(x, y, slope_at_zero):
 
 
 class _Quantised(torch.autograd.Function):
+    apply: Callable[..., Tensor]
+
     @staticmethod
-    def forward(ctx, z, x, weight):
+    def forward(ctx: Any, z: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         ctx.weight = weight
         return z.detach()
 
     @staticmethod
-    def backward(ctx, c):
+    def backward(ctx: Any, c: Tensor) -> tuple[None, Tensor, None]:
         return None, c @ ctx.weight.dequantize().to(c.dtype), None
 
 
 class _HeldLayerNorm(torch.autograd.Function):
+    apply: Callable[..., Tensor]
+
     @staticmethod
-    def forward(ctx, x, shape, weight, bias, eps):
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        shape: Sequence[int],
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+    ) -> Tensor:
         y, _, rstd = torch.native_layer_norm(x, shape, weight, bias, eps)
         ctx.save_for_backward(rstd, weight)
         ctx.axes = tuple(range(-len(shape), 0))
         return y
 
     @staticmethod
-    def backward(ctx, c):
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None, None, None, None]:
         rstd, weight = ctx.saved_tensors
         scaled = c.clone() if weight is None else c * weight
         scaled.mul_(rstd)
@@ -126,7 +142,13 @@ def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
 
 
 def held_layer_norm(
-    x: Tensor, shape, weight: Tensor | None, bias: Tensor | None, norm_eps: float, *, eps: float
+    x: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    norm_eps: float,
+    *,
+    eps: float,
 ) -> Tensor:
     """LayerNorm as the linear map it is while its standard deviation is held, then Eq. 1.
 
@@ -145,7 +167,7 @@ def slope(x: Tensor, y: Tensor, *, slope_at_zero: float | Tensor) -> Tensor:
     return _Slope.apply(x, y, slope_at_zero)
 
 
-def identity(f, x: Tensor, *, slope_at_zero: float) -> Tensor:
+def identity(f: Callable[[Tensor], Tensor], x: Tensor, *, slope_at_zero: float) -> Tensor:
     """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x."""
     with torch.no_grad():
         y = f(x)

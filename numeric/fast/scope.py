@@ -1,16 +1,19 @@
 """The rules of a Composite on a stock model, for as long as a ``with`` block lasts."""
 
 from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from axioms.composites import Composite
 from numeric.fast.propagation import Propagation
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 
 def applied(
-    model: nn.Module, composite: Composite, *, eps: float = 0.0, turns: bool = False
+    model: "PreTrainedModel", composite: Composite, *, eps: float = 0.0, turns: bool = False
 ) -> Propagation:
     """The propagation rules of ``composite``, as a block in which ``model`` runs under them.
 
@@ -28,9 +31,10 @@ def applied(
     return Propagation(model, composite, eps=eps, turns=turns)
 
 
-def check_stabiliser(eps, dtype: torch.dtype = torch.float64) -> None:
+def check_stabiliser(eps: Any, dtype: torch.dtype = torch.float64) -> None:
     """Raises ValueError unless ``eps`` is 0 or a number that subnormal ones cannot rival."""
-    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < float("inf"):
+    real = isinstance(eps, Real) and not isinstance(eps, bool)
+    if not real or not 0 <= eps < float("inf"):
         raise ValueError(
             f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
             "pass eps=0 for the limit"

@@ -4,6 +4,9 @@ A fused kernel's backward pass finds the cotangents of Q, K and V together, in f
 Where no relevance passes the softmax that of V alone is wanted, which takes two.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,21 +14,35 @@ EXACT = (torch.float32, torch.float64)  # lower precision is the fused kernel's 
 AT_ONCE = 1 << 24  # attention weights, so that few of them stand in memory beside the graph
 
 
+Run = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""A kernel of attention: (query, key, value) -> output."""
+
+
 class _ReadOut(torch.autograd.Function):
+    apply: Callable[..., Tensor]
+
     @staticmethod
-    def forward(ctx, run, query, key, value, mask, scaling):
+    def forward(
+        ctx: Any,
+        run: Run,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        scaling: float,
+    ) -> Tensor:
         ctx.save_for_backward(query, key, mask)
         ctx.scaling = scaling
         return run(query, key, value)
 
     @staticmethod
-    def backward(ctx, c):
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor | None, ...]:
         query, key, mask = ctx.saved_tensors
         batch, heads, tokens, _ = query.shape
         step = max(1, AT_ONCE // (heads * tokens * key.shape[2]))
         if batch <= step:
-            of_value = _weights(query, key, mask, ctx.scaling).mT @ c
-            return None, None, None, of_value, None, None
+            whole = _weights(query, key, mask, ctx.scaling)
+            return None, None, None, whole.mT @ c, None, None
         of_value = []
         for start in range(0, batch, step):
             part = slice(start, start + step)
@@ -35,7 +52,7 @@ class _ReadOut(torch.autograd.Function):
         return None, None, None, torch.cat(of_value), None, None
 
 
-def _weights(query, key, mask, scaling):
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
     """softmax(scaling Q K^T + mask) in one tensor: (batch, head, token, token)."""
     q, k = query.flatten(0, 1), key.flatten(0, 1)
     scores = torch.baddbmm(q.new_zeros(()), q, k.mT, beta=0, alpha=scaling)
@@ -59,7 +76,9 @@ def knows(query: Tensor, key: Tensor, *, causal: bool | None) -> bool:
     return plain and query.device.type == "cpu" and query.dtype in EXACT
 
 
-def read_out(run, query: Tensor, key: Tensor, value: Tensor, mask, scaling: float) -> Tensor:
+def read_out(
+    run: Run, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float
+) -> Tensor:
     """``run(query, key, value)``, which gives V its cotangent, and Q and K none.
 
     query, key, value: (batch, head, token, channel) -> (batch, token, head, channel)
