@@ -14,8 +14,9 @@ from numeric.batches import Batch, made
 from numeric.fast import packed, scope
 from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
-from numeric.inputs import Modules, check_code, prepare
+from numeric.inputs import prepare
 from numeric.methods.catalogue import METHODS, Method, by_rules
+from numeric.models import Modules, check_code
 from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean

@@ -1,10 +1,12 @@
 """What a model is run on: a tokenizer's batch, images, or sounds and what was written of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 DECODER = "decoder_input_ids"
@@ -37,6 +39,13 @@ class Batch:
         return self.attention_mask.device
 
     @property
+    def ids(self) -> Tensor:
+        """The ids of a batch that is known to be of texts."""
+        if self.input_ids is None:
+            raise ValueError("the batch has no input_ids; pass that of a tokenizer")
+        return self.input_ids
+
+    @property
     def texts(self) -> list[Tensor]:
         """The ids that have relevance: the text, and behind it what a decoder has written."""
         return [x for x in (self.input_ids, self.decoder_input_ids) if x is not None]
@@ -56,7 +65,7 @@ class Batch:
         return self.decoder_input_ids, torch.ones_like(self.decoder_input_ids)
 
 
-def made(model: nn.Module, inputs: Mapping[str, Tensor]) -> Batch:
+def made(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Batch:
     """``inputs`` without structural problems as a Batch, on the device of ``model``."""
     # Copies, because what was made in inference mode cannot be saved for a backward pass.
     given = {key: _to(model, x).clone() for key, x in inputs.items() if x is not None}
@@ -69,12 +78,12 @@ def made(model: nn.Module, inputs: Mapping[str, Tensor]) -> Batch:
     return Batch(**{"attention_mask": mask} | given)
 
 
-def _to(model, x):
+def _to(model: PreTrainedModel, x: Tensor) -> Tensor:
     """``x`` where the model is; hooks that load its weights when they are used fetch it there."""
     return x if model.device.type == "meta" else x.to(model.device)
 
 
-def first_map(model: nn.Module) -> nn.Module | None:
+def first_map(model: PreTrainedModel) -> nn.Module | None:
     """The lookup of words or the map of pixels, of models that say which it is."""
     try:
         found = model.get_input_embeddings()
@@ -83,7 +92,7 @@ def first_map(model: nn.Module) -> nn.Module | None:
     return found if isinstance(found, nn.Module) else None
 
 
-def image_problems(model, inputs):
+def image_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iterator[str]:
     pixels = inputs.get(PIXELS) if isinstance(inputs, Mapping) else None
     if not isinstance(pixels, Tensor) or len(inputs) != 1:
         yield (
@@ -91,7 +100,7 @@ def image_problems(model, inputs):
             'height, width), such as image_processor(image, return_tensors="pt")'
         )
         return
-    takes = first_map(model)
+    takes: Any = first_map(model)  # of any class, whose sizes have names of their own
     size = getattr(takes, "image_size", None)  # of many models: any that their maps divide
     shape = (takes.num_channels, *size) if isinstance(size, tuple) else pixels.shape[1:]
     if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
@@ -103,7 +112,7 @@ def image_problems(model, inputs):
         yield f"{PIXELS} has dtype {pixels.dtype}; pass what the model's image processor returns"
 
 
-def sound_problems(model: nn.Module, inputs):
+def sound_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iterator[str]:
     """What is wrong with the structure of ``inputs`` of a model that writes what it hears."""
     if not isinstance(inputs, Mapping) or set(inputs) != {SOUND, DECODER}:
         yield (

@@ -1,16 +1,19 @@
 """A target of a batch: in which row of logits each of its terms stands, and how it is read."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from numeric import heads
+from numeric.batches import Batch
 from numeric.fast.rules import wide
 from numeric.heads import ANSWER, CLASSES, NEXT, TAGS
-from numeric.inputs import last, read_tokens
-from numeric.targets import OWN, answer, logit, terms
+from numeric.inputs import last
+from numeric.targets import OWN, Label, Numbers, Target, Term, answer, logit, terms
 
 PREDICTED = torch.iinfo(torch.int64).min
 """In place of a label until the logits are known."""
@@ -69,11 +72,11 @@ class Chosen:
         largest = self.read(rows).amax(dim=2).abs() * self.weight.abs()
         return (own + largest).sum(dim=1)
 
-    def to(self, device) -> "Chosen":
+    def to(self, device: torch.device) -> "Chosen":
         parts = {name: x for name, x in vars(self).items() if x is not None}
         return Chosen(**{name: x.to(device) for name, x in parts.items()})
 
-    def _places(self, rows, example):
+    def _places(self, rows: Rows, example: Tensor | None) -> tuple[Tensor, Tensor]:
         """Indices of the copies, (copy, 1), and of the rows, (copy, term)."""
         row = self.row if example is None else self.row[example]
         if rows.columns is not None:
@@ -81,19 +84,29 @@ class Chosen:
         return torch.arange(len(row), device=row.device)[:, None], row
 
 
-def placed(model, head, batch, target, faults, mask=None) -> Chosen:
+def placed(
+    model: PreTrainedModel,
+    head: str,
+    batch: Batch,
+    target: Label | Target,
+    faults: list[str],
+    mask: int | None = None,
+) -> Chosen:
     """Where the terms of ``target`` are read; what cannot be is added to ``faults``.
 
     ``mask`` is the id of the token that is to be filled in, by default that of the config.
     """
     size, device = len(batch.attention_mask), batch.device
     given = terms(target) or (answer() if head == ANSWER else logit()).terms
+    ids, _ = batch.predicting
     rows, labels = [], []
     for term in given:
         faults += _unfit(model, head, term)
         row = _row(model, head, batch, term, faults, mask)
-        own = term.label == OWN and batch.predicting[0] is not None
-        label = _own(batch, row) if own else _filled(term.label, size, device)
+        if term.label == OWN and ids is not None:
+            label = _own(ids, row)
+        else:
+            label = _filled(term.label, size, device)
         rows.append(row)
         labels.append(label)
     log = [term.log for term in given]
@@ -106,19 +119,18 @@ def placed(model, head, batch, target, faults, mask=None) -> Chosen:
     )
 
 
-def _filled(numbers, size, device):
+def _filled(numbers: Numbers | str, size: int, device: torch.device) -> Tensor:
     numbers = PREDICTED if numbers is None else 0 if numbers == OWN else numbers
     return torch.tensor(numbers, device=device).expand(size)
 
 
-def _own(batch, row):
+def _own(ids: Tensor, row: Tensor) -> Tensor:
     """The token that follows each row in the text; a row behind the text is refused elsewhere."""
-    ids, _ = batch.predicting
     following = (row + 1).clamp(0, ids.shape[1] - 1)
     return ids.gather(1, following[:, None])[:, 0].long()
 
 
-def _unfit(model, head, term):
+def _unfit(model: PreTrainedModel, head: str, term: Term) -> Iterator[str]:
     """What of a term this head does not have."""
     if term.of is not None and (head != ANSWER or term.of not in heads.ENDS):
         yield f"of={term.of!r}: " + (
@@ -137,16 +149,23 @@ def _unfit(model, head, term):
         yield "outputs that are no distribution have no log-probability: pass logit()"
 
 
-def _row(model, head, batch, term, faults, masking) -> Tensor:
+def _row(
+    model: PreTrainedModel,
+    head: str,
+    batch: Batch,
+    term: Term,
+    faults: list[str],
+    masking: int | None,
+) -> Tensor:
     """The row that a term is read from, (batch,)."""
     _, mask = batch.predicting
     nothing = mask.new_zeros(len(mask), dtype=torch.int64)
     if head == ANSWER:
-        return nothing + heads.ENDS.get(term.of, 0)
+        return nothing + heads.ENDS.get(term.of or "", 0)
     if head == CLASSES or (term.at is None and head == TAGS):
         return nothing
     if term.at is None:
-        return read_tokens(model, batch) if head == NEXT else _mask(model, batch, faults, masking)
+        return last(mask == 1) if head == NEXT else _mask(model, batch, faults, masking)
     at = nothing + torch.tensor(term.at, device=mask.device)
     row = torch.where(at < 0, last(mask == 1) + 1 + at, at)
     behind = row + (term.label == OWN)
@@ -162,12 +181,12 @@ def _row(model, head, batch, term, faults, masking) -> Tensor:
     return row.clamp(0, mask.shape[1] - 1)
 
 
-def _columns(mask):
+def _columns(mask: Tensor) -> str:
     spans = [f"{x[0]} to {x[-1]}" for row in mask if (x := (row == 1).nonzero()[:, 0].tolist())]
     return ", ".join(dict.fromkeys(spans))
 
 
-def _mask(model, batch, faults, token) -> Tensor:
+def _mask(model: PreTrainedModel, batch: Batch, faults: list[str], token: int | None) -> Tensor:
     """The one token of every example that is to be filled in."""
     token = getattr(model.config, "mask_token_id", None) if token is None else token
     if token is None:
@@ -176,7 +195,7 @@ def _mask(model, batch, faults, token) -> Tensor:
             "its column, or set model.config.mask_token_id = tokenizer.mask_token_id"
         )
         return batch.attention_mask.new_zeros(len(batch.attention_mask), dtype=torch.int64)
-    masks = batch.input_ids == token
+    masks = batch.ids == token
     if wrong := (masks.sum(dim=1) != 1).nonzero()[:, 0].tolist():
         places = {n: masks[n].nonzero()[:, 0].tolist() for n in wrong}
         faults.append(

@@ -5,13 +5,16 @@ ways, as plain operations on tensors; these are compiled.  Weights are attribute
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import RLock
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
@@ -19,14 +22,22 @@ from axioms.composites import Composite
 from numeric import heads
 from numeric.attribution import composite_of, explained
 from numeric.batches import Batch
+from numeric.chosen import Rows
 from numeric.fast.patches import is_altered
 from numeric.fast.rules import wide
 from numeric.fast.scope import check_stabiliser
 from numeric.heads import CLASSES, NEXT
-from numeric.inputs import check_model, read_tokens
+from numeric.inputs import known_tokens
 from numeric.methods.lrp import check_share, lrp
-from numeric.readout import Found, Rows
-from numeric.targets import Target
+from numeric.models import check_model
+from numeric.readout import Found, Readout, Run
+from numeric.result import Attribution
+from numeric.targets import Columns, Target
+
+Graph = Callable[..., tuple[Tensor, Tensor]]
+"""Relevance and logits, from the tensors of a batch and the target."""
+Serves = Callable[[Sequence[Tensor]], bool]
+"""Whether a graph can be used for tensors."""
 
 
 class _Whole(Batch):
@@ -36,7 +47,7 @@ class _Whole(Batch):
     a mask, for which GPUs have slower kernels.
     """
 
-    def arguments(self):
+    def arguments(self) -> dict[str, Tensor]:
         return {key: x for key, x in super().arguments().items() if key != "attention_mask"}
 
 
@@ -48,8 +59,8 @@ def compiled(
     epsilon: float = 0.0,
     share: str | None = None,
     disable: bool = False,
-    **options,
-) -> Iterator:
+    **options: Any,
+) -> Iterator[Callable[..., Attribution]]:
     """``explain(inputs, target=None)``, which is ``attribute`` by ``torch.compile``.
 
     ``method`` is "attnlrp", "cp-lrp", "gradient-x-input" or a Composite; ``epsilon`` and ``share``
@@ -79,14 +90,13 @@ def compiled(
             "disable=True, or remove them for the block"
         )
     check_stabiliser(epsilon, model.dtype)
-    used = {"epsilon": epsilon, "share": share}
+    used: dict[str, Any] = {"epsilon": epsilon, "share": share}
     run = partial(lrp, composite=composite, **used)
     graphs = None if disable else _Graphs(run, options)
-    ended = []
-
+    ended: list[bool] = []
     head = heads.kind(model)
 
-    def explain(inputs, target=None):
+    def explain(inputs: Mapping[str, Tensor], target: Columns | Target = None) -> Attribution:
         if not disable and (isinstance(target, Target) or head not in (CLASSES, NEXT)):
             raise ValueError(
                 f"target={target!r}: graphs explain a class, or a language model's next token, of "
@@ -110,13 +120,19 @@ def compiled(
 class _Graphs:
     """The graphs of one block, by shape and kind of batch."""
 
-    def __init__(self, plain, options):
+    def __init__(self, plain: Run, options: dict[str, Any]) -> None:
         self.plain, self.options = plain, {"fullgraph": True} | options
-        self.mode = "symbolic" if options.get("dynamic") else "fake"
-        self.found: dict[tuple, list[tuple[Callable, Callable]]] = {}
+        self.mode: Literal["symbolic", "fake"] = "symbolic" if options.get("dynamic") else "fake"
+        self.found: dict[tuple[object, ...], list[tuple[Serves, Graph]]] = {}
         self.turn = RLock()  # neither the tracer nor the compiler is for several threads
 
-    def run(self, model, batch, readout, target=None):
+    def run(
+        self,
+        model: PreTrainedModel,
+        batch: Batch,
+        readout: Readout,
+        target: Columns | Target = None,
+    ) -> Iterator[Found]:
         """``lrp`` by a graph, which takes the class as an input, -1 being the predicted one."""
         mask = batch.attention_mask
         target = torch.as_tensor(-1 if target is None else target, device=mask.device)
@@ -131,7 +147,9 @@ class _Graphs:
         (chosen,) = _one_row(readout).choose(rows).targets
         yield Found(relevance, chosen.target, chosen.of(rows), {})
 
-    def _graph(self, model, kind, inputs):
+    def _graph(
+        self, model: PreTrainedModel, kind: type[Batch], inputs: Mapping[str, Tensor]
+    ) -> Graph:
         tensors = list(inputs.values())
         found = self.found.setdefault((kind, *inputs), [])
         for serves, graph in found:
@@ -149,10 +167,12 @@ class _Graphs:
         found.append((_serves(traced), torch.compile(traced, **self.options)))
         return found[-1][1]
 
-    def _both_ways(self, model, kind, names, *tensors):
+    def _both_ways(
+        self, model: PreTrainedModel, kind: type[Batch], names: Sequence[str], *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
         inputs = dict(zip(names, tensors, strict=True))
         target = inputs.pop("target")
-        readout = _Traced(kind(**inputs), target)
+        readout: Any = _Traced(kind(**inputs), target)  # in place of a Readout
         (found,) = self.plain(model, readout.batch, readout)
         return found.relevance, *readout.seen
 
@@ -160,36 +180,43 @@ class _Graphs:
 class _Traced:
     """A ``Readout`` of one target, a class that is an input of the graph; it looks at no values."""
 
-    def __init__(self, batch, target):
-        self.batch, self.target, self.seen = batch, target, []
+    def __init__(self, batch: Batch, target: Tensor) -> None:
+        self.batch, self.target = batch, target
+        self.seen: list[Tensor] = []
         self.targets = [self]
 
-    def run(self, model, inputs, *, settle):
+    def run(
+        self,
+        model: PreTrainedModel,
+        inputs: dict[str, Tensor],
+        *,
+        settle: Callable[[Tensor], Tensor],
+    ) -> Rows:
         head = heads.kind(model)
         logits = settle(heads.read(model, model(**inputs), of=head))
         if head == NEXT:
             example = torch.arange(len(logits), device=logits.device)
-            logits = logits[example, read_tokens(model, self.batch)]
+            logits = logits[example, known_tokens(model, self.batch)]
         return Rows(logits, None)
 
-    def choose(self, rows):
+    def choose(self, rows: Rows) -> "_Traced":
         logits = wide(rows.logits.detach())
         self.seen.append(logits[:, None])
         given = self.target.clamp(max=logits.shape[1] - 1)  # out of range is refused behind it
         self.target = torch.where(self.target < 0, logits.argmax(dim=1), given)
         return self
 
-    def of(self, rows):
+    def of(self, rows: Rows) -> Tensor:
         return wide(rows.logits).gather(1, self.target[:, None])[:, 0]
 
 
-def _one_row(readout):
+def _one_row(readout: Readout) -> Readout:
     """The same of logits of which only the row is left that is read."""
     targets = [replace(each, row=torch.zeros_like(each.row)) for each in readout.targets]
     return replace(readout, targets=targets)
 
 
-def _serves(graph) -> Callable:
+def _serves(graph: GraphModule) -> Serves:
     """Whether the sizes of other inputs would have led to the same ``graph``."""
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     shapes = inputs[0].fake_mode.shape_env

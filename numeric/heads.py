@@ -7,6 +7,7 @@ from inspect import signature
 import torch
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
+from transformers.utils.generic import ModelOutput
 
 from numeric.fast import families
 
@@ -32,12 +33,12 @@ def kind(model: nn.Module, *, decodes: bool = False) -> str:
 
     ``decodes``: the batch has what a decoder has written, of which the next token is predicted.
     """
-    return NEXT if decodes or families.is_causal(model) else _named_by(type(model))
+    return NEXT if decodes or families.is_causal(model) else _named_by(type(model).__mro__)
 
 
 @cache
-def _named_by(model_class):
-    return _named({cls.__name__ for cls in model_class.__mro__})
+def _named_by(classes: tuple[type, ...]) -> str:
+    return _named({cls.__name__ for cls in classes})
 
 
 def kind_of(classes: Iterable[str]) -> str:
@@ -46,7 +47,7 @@ def kind_of(classes: Iterable[str]) -> str:
     return NEXT if names & families.CAUSAL else _named(names)
 
 
-def _named(names):
+def _named(names: set[str]) -> str:
     for found, (table, ending) in TABLES.items():
         if not names.isdisjoint(table.values()) or any(x.endswith(ending) for x in names):
             return found
@@ -69,7 +70,7 @@ def keeps_rows(model: nn.Module) -> bool:
     return kind(model) == NEXT and "logits_to_keep" in signature(model.forward).parameters
 
 
-def read(model: nn.Module, output, *, of: str) -> Tensor:
+def read(model: nn.Module, output: ModelOutput, *, of: str) -> Tensor:
     """The logits of a kind of head: (batch, row, class), or (batch, class) of one row per text.
 
     The rows of an answer are its ends, and its classes the tokens of the text.
@@ -80,7 +81,7 @@ def read(model: nn.Module, output, *, of: str) -> Tensor:
     return _of(model, output, "logits", 2 if of == CLASSES else 3)
 
 
-def _of(model, output, name, axes):
+def _of(model: nn.Module, output: ModelOutput, name: str, axes: int) -> Tensor:
     found = getattr(output, name, None)
     if isinstance(found, Tensor) and found.ndim == axes:
         return found

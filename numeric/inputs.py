@@ -1,58 +1,25 @@
-"""What a user passes in, checked once, before anything runs."""
+"""The inputs that a user passes in, checked once, before anything runs."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre_hooks
+from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from numeric import batches, heads
 from numeric.batches import DECODER, KEYS, PIXELS, Batch, made
-from numeric.fast import families, patches
+from numeric.fast import families
+from numeric.models import Modules, mask_problems, model_problems, modules_of
 from numeric.targets import problems as target_problems
-
-WRAPPERS = {
-    "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",
-    "torch.nn.parallel.data_parallel.DataParallel": "model.module",
-    "torch.nn.parallel.distributed.DistributedDataParallel": "model.module",
-    "peft.peft_model.PeftModel": "model.get_base_model(), which keeps adapters such as LoRA",
-}
-"""Modules around a model, by class and place of it -> what to pass instead."""
-HEAD = re.compile("For[A-Z]")
-"""In names of classes with logits, of which some say that they are their own base model."""
-Modules = list[tuple[str, nn.Module]]  # each with its path
-
-
-def check_model(model: nn.Module) -> Modules:
-    """The modules of ``model`` with their paths, for ``prepare`` to look at instead of a search.
-
-    Raises ValueError that lists all for which ``prepare`` refuses the model.
-    """
-    modules = _modules(model)
-    problems = list(_model_problems(model, modules))
-    if problems:
-        raise ValueError("\n".join(problems))
-    return modules
-
-
-def check_code(model: nn.Module) -> None:
-    """Raises ValueError unless the code of ``model`` can be seen and is the same at every run."""
-    if not isinstance(model, PreTrainedModel):
-        raise ValueError(_no_model(model, "a Transformers model"))
-    if problems := list(_code_problems(_modules(model))):
-        raise ValueError("\n".join(problems))
 
 
 def prepare(
-    model: nn.Module,
+    model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
     *,
-    targets: Sequence = (),
+    targets: Sequence[object] = (),
     modules: Modules | None = None,
 ) -> Batch:
     """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
@@ -62,9 +29,9 @@ def prepare(
     the token that the model reads, and ``targets`` that are none for any model.  ``modules`` are
     those of the model, if they are known from ``check_model``.
     """
-    modules = _modules(model) if modules is None else modules
+    modules = modules_of(model) if modules is None else modules
     structure = STRUCTURE.get(getattr(model, "main_input_name", ""), _structure_problems)
-    problems = [*_model_problems(model, modules), *structure(model, inputs)]
+    problems = [*model_problems(model, modules), *structure(model, inputs)]
     if not problems:
         batch = made(model, inputs)
         problems = [] if batch.input_ids is None else list(_value_problems(model, batch, modules))
@@ -75,21 +42,7 @@ def prepare(
     return batch
 
 
-def _modules(model):
-    """What ``named_modules()`` gives, in a third of its time."""
-    found: dict[nn.Module, str] = {}
-    waiting = [("", model)] if isinstance(model, nn.Module) else []
-    while waiting:
-        path, module = waiting.pop()
-        if module not in found:
-            found[module] = path
-            start = path and path + "."
-            inside = reversed(module._modules.items())
-            waiting += [(start + name, child) for name, child in inside if child is not None]
-    return [(path, module) for module, path in found.items()]
-
-
-def read_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
+def read_tokens(model: PreTrainedModel, batch: Batch) -> Tensor | None:
     """The token of every example whose row the model reads its logits from: (batch,).
 
     None of classifiers without a record in ``numeric.fast.families``.
@@ -102,7 +55,15 @@ def read_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
     if reads is None:
         return None
     pad = model.config.get_text_config().pad_token_id
-    return last(torch.ones_like(mask) if pad is None else batch.input_ids != pad)
+    return last(torch.ones_like(mask) if pad is None else batch.ids != pad)
+
+
+def known_tokens(model: PreTrainedModel, batch: Batch) -> Tensor:
+    """The same of a model that is known to read one token of every example."""
+    found = read_tokens(model, batch)
+    if found is None:
+        raise ValueError(f"which token a {type(model).__name__} reads is not known")
+    return found
 
 
 def last(present: Tensor) -> Tensor:
@@ -110,67 +71,7 @@ def last(present: Tensor) -> Tensor:
     return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
 
 
-def _model_problems(model, modules):
-    name = type(model).__name__
-    headless = getattr(model, "base_model", None) is model and not HEAD.search(name)
-    if not isinstance(model, PreTrainedModel) or headless:
-        yield _no_model(model, "a Transformers sequence classifier")
-        return
-    yield from _code_problems(modules)
-    if not getattr(model.config, "return_dict", True):
-        yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
-    parameters = patches.own_parameters([m for _, m in modules])
-    if [x for x in parameters if x.is_inference()]:
-        yield "model was made in inference mode and has no gradients; load it outside of that"
-
-
-def _no_model(model, wanted):
-    classes = [f"{cls.__module__}.{cls.__name__}" for cls in type(model).__mro__]
-    within = next((WRAPPERS[name] for name in classes if name in WRAPPERS), wanted)
-    return f"model is a {type(model).__name__}; pass {within}"
-
-
-def _code_problems(modules):
-    training = [path or "(root)" for path, m in modules if m.training]
-    if training:
-        yield (
-            f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
-            "relevance random; call model.eval() first"
-        )
-    compiled = [path or "(root)" for path, m in modules if m._compiled_call_impl]
-    if compiled:
-        yield (
-            f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
-            "the propagation rules; pass the model as it was before model.compile()"
-        )
-    scripted = [path or "(root)" for path, m in modules if isinstance(m, torch.jit.ScriptModule)]
-    if scripted:
-        yield (
-            f"TorchScript: {len(scripted)} modules, first {scripted[0]}: its code runs past the "
-            "propagation rules; pass the model as it was before torch.jit"
-        )
-    hooked = [path or "(root)" for path, m in modules if m._backward_hooks or m._backward_pre_hooks]
-    hooked += ["(all modules)"] * bool(_global_backward_hooks or _global_backward_pre_hooks)
-    if hooked:
-        yield (
-            f"backward hooks on {len(hooked)} modules, {', '.join(hooked)}: relevance goes back in "
-            "place of gradients, and is no more what such a hook expects; remove them for the call "
-            "(handle.remove())"
-        )
-
-
-def mask_problems(model: nn.Module):
-    """What is wrong where Transformers drops the attention mask, silently."""
-    name = model.config.get_text_config()._attn_implementation
-    if name not in ALL_MASK_ATTENTION_FUNCTIONS:
-        yield (
-            f"attention {name!r} has no mask function, without which Transformers drops "
-            f"attention_mask; call transformers.AttentionMaskInterface.register({name!r}, f), "
-            "with f such as transformers.masking_utils.eager_mask"
-        )
-
-
-def _structure_problems(model, inputs):
+def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iterator[str]:
     if not isinstance(inputs, Mapping):
         yield (
             f"inputs is a {type(inputs).__name__}; pass the tokenizer's batch, such as "
@@ -189,14 +90,14 @@ def _structure_problems(model, inputs):
             yield from _tensor_problems(key, value, ids)
 
 
-def _has_decoder(model):
+def _has_decoder(model: PreTrainedModel) -> bool:
     """Whether a model reads a text, and what a decoder has written of another one."""
     if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return False
     return DECODER in signature(model.forward).parameters
 
 
-def _tensor_problems(key, value, ids):
+def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
     if not isinstance(value, Tensor):
         yield f'{key} is a {type(value).__name__}; call the tokenizer with return_tensors="pt"'
     elif key != "attention_mask" and value.dtype not in (torch.int64, torch.int32):
@@ -209,15 +110,15 @@ def _tensor_problems(key, value, ids):
         yield f"{key} has shape {tuple(value.shape)} but input_ids {tuple(ids.shape)}"
 
 
-def _value_problems(model, batch, modules):
+def _value_problems(model: PreTrainedModel, batch: Batch, modules: Modules) -> Iterator[str]:
     limit = partial(getattr, model.config)
-    tokens, most = batch.input_ids.shape[1], _positions(model, modules)
+    tokens, most = batch.ids.shape[1], _positions(model, modules)
     if tokens > most:
         yield (
             f"text of {tokens} tokens is longer than the model's {most} positions; "
             "split or shorten it, or pass attribute what the tokenizer leaves (truncation=True)"
         )
-    yield from _range_problems("token id", batch.input_ids, limit("vocab_size", 1 << 62))
+    yield from _range_problems("token id", batch.ids, limit("vocab_size", 1 << 62))
     if batch.token_type_ids is not None and limit("type_vocab_size", None) is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
     elif batch.token_type_ids is not None:
@@ -231,7 +132,7 @@ def _value_problems(model, batch, modules):
     empty = absent.all(dim=1).nonzero()[:, 0].tolist()
     if empty:
         yield f"empty text: no token in examples {empty}; leave them out of the batch"
-    if not len(batch.input_ids):
+    if not len(batch.ids):
         yield "empty batch: input_ids has no examples; pass at least one text"
     if families.reads(model) == families.LAST:
         yield from _last_token_problems(model, batch, empty)
@@ -243,7 +144,7 @@ def _value_problems(model, batch, modules):
         )
 
 
-def _written_problems(model, batch):
+def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
     """What is wrong with what a decoder has written so far."""
     written = batch.decoder_input_ids
     if written is None:
@@ -263,12 +164,12 @@ STRUCTURE = {PIXELS: batches.image_problems, batches.SOUND: batches.sound_proble
 """By the main input of a model, where that is no text."""
 
 
-def positions(model: nn.Module) -> int:
+def positions(model: PreTrainedModel) -> int:
     """The longest text that the model has positions for: rotation has no end."""
-    return _positions(model, _modules(model))
+    return _positions(model, modules_of(model))
 
 
-def _positions(model, modules):
+def _positions(model: PreTrainedModel, modules: Modules) -> int:
     if getattr(model.config, "rope_parameters", None):
         return 1 << 62
     padding = families.padding_position([module for _, module in modules])
@@ -277,16 +178,16 @@ def _positions(model, modules):
     return (1 << 62) if most is None or most < 0 else most - taken  # XLNet says -1
 
 
-def _last_token_problems(model, batch, empty):
+def _last_token_problems(model: PreTrainedModel, batch: Batch, empty: list[int]) -> Iterator[str]:
     pad = model.config.get_text_config().pad_token_id
-    if pad is None and len(batch.input_ids) > 1:
+    if pad is None and len(batch.ids) > 1:
         yield (
-            f"batch of {len(batch.input_ids)} texts, but the config has pad_token_id=None, by "
+            f"batch of {len(batch.ids)} texts, but the config has pad_token_id=None, by "
             "which the model finds the last token of each; set model.config.pad_token_id to the "
             "tokenizer's, or pass one text at a time"
         )
         return
-    read = batch.attention_mask.gather(1, read_tokens(model, batch)[:, None])[:, 0]
+    read = batch.attention_mask.gather(1, known_tokens(model, batch)[:, None])[:, 0]
     hidden = [row for row in (read != 1).nonzero()[:, 0].tolist() if row not in empty]
     if hidden:
         yield (
@@ -295,7 +196,7 @@ def _last_token_problems(model, batch, empty):
         )
 
 
-def _range_problems(name, ids, size):
+def _range_problems(name: str, ids: Tensor, size: int) -> Iterator[str]:
     wrong = ((ids < 0) | (ids >= size)).nonzero().tolist()
     if wrong:
         example, token = wrong[0]

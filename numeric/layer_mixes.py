@@ -11,24 +11,27 @@ however many mixes there are.  Stacking them (``is_grads_batched``) was measured
 slower; on a GPU it was not.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from axioms import kinds
-from axioms.composites import Composite
+from axioms.composites import Composite, Operation
 from numeric.batches import Batch
+from numeric.chosen import Rows
 from numeric.fast import at_output, attention, families, packed, patches, scope
 from numeric.fast.blocks import outside
 from numeric.fast.places import LAYER, check_overrides
+from numeric.fast.propagation import Propagation
 from numeric.fast.rules import wide
 from numeric.inputs import prepare
 from numeric.readout import Readout
-from numeric.targets import Target
+from numeric.targets import Label, Target
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value
@@ -45,6 +48,10 @@ class Sweep:
     target: Tensor
     logit: Tensor
     residual: Tensor
+
+
+Factors = tuple[tuple[float, ...], ...]
+"""Of one layer: a factor for each part of each projection."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +96,9 @@ def sweep(
     return Sweep(relevance, chosen, logit, logit - relevance.sum(dim=2))
 
 
-def _relevance(model, batch: Batch, composites, target):
+def _relevance(
+    model: PreTrainedModel, batch: Batch, composites: Sequence[Composite], target: Label | Target
+) -> tuple[Tensor, Tensor, Tensor]:
     layers = _layers(model)
     readout = Readout.of(model, batch, [target])
     rules, cuts, rows = _forward(model, batch, layers, composites[0], readout)
@@ -105,11 +114,17 @@ def _relevance(model, batch: Batch, composites, target):
         for numbers, end, c in _descend(cuts, logit, torch.ones_like(logit), factors):
             (c,) = torch.autograd.grad(end, embedding, c, retain_graph=True)
             found |= dict.fromkeys(numbers, ((whole * c).sum(dim=-1), logit.detach()))
-    relevance, logit = zip(*(found[n] for n in range(len(composites))), strict=True)
-    return torch.stack(relevance), chosen.target, torch.stack(logit)
+    relevances, logits = zip(*(found[n] for n in range(len(composites))), strict=True)
+    return torch.stack(relevances), chosen.target, torch.stack(logits)
 
 
-def _forward(model, batch, layers, composite, readout):
+def _forward(
+    model: PreTrainedModel,
+    batch: Batch,
+    layers: Sequence[tuple[str, str]],
+    composite: Composite,
+    readout: Readout,
+) -> tuple[Propagation, list[dict[str, Cut]], Rows]:
     """One forward pass, cut at ``layers``, whose attention steps keep the plain gradient."""
     twin = patches.twin(packed.shown(model))
     with scope.applied(twin, _without_attention_step(composite)) as rules, torch.enable_grad():
@@ -119,7 +134,9 @@ def _forward(model, batch, layers, composite, readout):
     return rules, cuts, rows
 
 
-def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Iterator:
+def _descend(
+    cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors: Mapping[int, Sequence[Factors]]
+) -> Iterator[tuple[Iterable[int], Tensor, Tensor]]:
     """(numbers of composites, input of the first layer, its cotangent), depth first.
 
     ``end`` is what the layers ``cuts`` lead to and ``c`` its cotangent; ``factors`` holds, by
@@ -130,7 +147,7 @@ def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Ite
         return
     *below, layer = cuts
     entrance, *projections = layer.values()
-    parting: dict[tuple, dict] = {}
+    parting: dict[Factors, dict[int, Sequence[Factors]]] = {}
     for number, by_layer in factors.items():
         parting.setdefault(by_layer[len(below)], {})[number] = by_layer
     needed = [n for n in range(len(projections)) if any(any(f[n]) for f in parting)]
@@ -150,19 +167,19 @@ def _descend(cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors) -> Ite
         yield from _descend(below, entrance.source, *ready.pop())
 
 
-def _weigh(c, factors):
+def _weigh(c: Tensor, factors: Sequence[float]) -> Tensor:
     if len(factors) == 1:
         return c * factors[0]
     parts = zip(c.chunk(len(factors), dim=-1), factors, strict=True)
     return torch.cat([x * factor for x, factor in parts], dim=-1)
 
 
-def _cut(rules, model, layer: str, attention: str) -> dict[str, Cut]:
+def _cut(rules: Propagation, model: nn.Module, layer: str, attention: str) -> dict[str, Cut]:
     """Filled by the forward pass: the cut at the layer's input, then those at its projections."""
     module = model.get_submodule(attention)
-    places: dict = dict.fromkeys(["input", *_projections(module)])
+    places: dict[str, Any] = dict.fromkeys(["input", *_projections(module)])  # of a Cut each
 
-    def cut(name, x):
+    def cut(name: str, x: Tensor) -> Tensor:
         if places[name] is not None:
             raise _uncut(model, [attention])
         x = rules.settle(x)
@@ -177,9 +194,9 @@ def _cut(rules, model, layer: str, attention: str) -> dict[str, Cut]:
     return places
 
 
-def _projections(attention) -> list[str]:
+def _projections(attention: nn.Module) -> list[str]:
     """Names of the children that make Q, K and V, in that order; one, if it makes all three."""
-    return list(dict.fromkeys(families.projections(attention)))
+    return list(dict.fromkeys(families.projections(attention) or ()))
 
 
 def _layers(model: nn.Module) -> list[tuple[str, str]]:
@@ -199,7 +216,7 @@ def _layers(model: nn.Module) -> list[tuple[str, str]]:
     return [found[n] for n in sorted(found)]
 
 
-def _uncut(model, loose):
+def _uncut(model: nn.Module, loose: Sequence[str]) -> ValueError:
     return ValueError(
         f"{type(model).__name__} cannot be cut into layers of which each runs once: "
         + (f"see its attention at {', '.join(loose)}" if loose else "it has no attention")
@@ -207,17 +224,24 @@ def _uncut(model, loose):
     )
 
 
-def _groups(model, operations, layers, composites) -> list[tuple[Composite, dict[int, list]]]:
+def _groups(
+    model: nn.Module,
+    operations: Sequence[Operation],
+    layers: Sequence[tuple[str, str]],
+    composites: Sequence[Composite],
+) -> list[tuple[Composite, dict[int, list[Factors]]]]:
     """Composites that agree outside the attention step: one of them, and the factors of all.
 
     Factors are by number of the composite, by layer and by projection.
     """
-    groups: dict[tuple, tuple[Composite, dict]] = {}
+    groups: dict[frozenset[object], tuple[Composite, dict[int, list[Factors]]]] = {}
     for number, composite in enumerate(composites):
         rules = composite.assign(operations, known=at_output.KNOWN)
         check_overrides(composite, operations)
         steps: dict[str, dict[str, str]] = {}
-        elsewhere = [x for x in composite.rules.items() if x[0] not in attention.KINDS]
+        elsewhere: list[object] = [
+            x for x in composite.rules.items() if x[0] not in attention.KINDS
+        ]
         for operation, rule in zip(operations, rules, strict=True):
             if operation.kind in attention.KINDS:
                 steps.setdefault(operation.module, {})[operation.kind] = rule
@@ -228,7 +252,7 @@ def _groups(model, operations, layers, composites) -> list[tuple[Composite, dict
     return list(groups.values())
 
 
-def _factors(module, rules) -> tuple[tuple[float, ...], ...]:
+def _factors(module: nn.Module, rules: Mapping[str, str]) -> Factors:
     shares = attention.shares(*(rules[kind] for kind in attention.KINDS))
     if len(_projections(module)) == 1:
         return (shares,)
@@ -238,7 +262,9 @@ def _factors(module, rules) -> tuple[tuple[float, ...], ...]:
 def _without_attention_step(composite: Composite) -> Composite:
     """The same rules elsewhere; in the attention step the plain gradient."""
     plain = dict.fromkeys(attention.KINDS, kinds.GRADIENT)
-    within = lambda table: {kind: plain.get(kind, rule) for kind, rule in table.items()}
+    within: Callable[[Mapping[str, str]], dict[str, str]] = lambda table: {
+        kind: plain.get(kind, rule) for kind, rule in table.items()
+    }
     return replace(
         composite,
         rules=dict(composite.rules) | plain,

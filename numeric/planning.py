@@ -1,9 +1,10 @@
 """What LRP will do to a model: every operation that a rule acts on, in order."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from numeric.fast import packed
 from numeric.fast.at_output import KNOWN
 from numeric.fast.blocks import outside
 from numeric.fast.calls import call_of
+from numeric.fast.marks import Chain, Key
 from numeric.fast.operations import ATTENTION, FUNCTION, ROLES
 from numeric.fast.places import LAYER, Places
 from numeric.fast.propagation import Propagation
@@ -34,6 +36,10 @@ class PlannedOperation(Operation):
     rule: str | None = None  # None: there is none, and the model is refused
 
 
+Row = tuple[str, str, str, str, str]
+"""What is printed of an operation: kind, rule, function, module, line of code."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """All operations of one model in the order in which they run; ``print`` shows it on a screen.
@@ -46,7 +52,7 @@ class Plan:
     operations: tuple[PlannedOperation, ...]
     refusal: str | None
 
-    def __str__(self):
+    def __str__(self) -> str:
         head = f"{self.model} by {self.composite}: {len(self.operations)} operations"
         lacking = sum(op.rule is None for op in self.operations)
         return "\n".join([head + f", {lacking} without a rule" * bool(lacking), *_text(self)])
@@ -60,11 +66,11 @@ def plan(
     Nothing is explained, and what has no rule is listed in its place.
     Raises ValueError (bad inputs; rules for layers or modules that the model does not have).
     """
-    _, composite, _ = composite_of(composite, None)
+    _, rules, _ = composite_of(composite, None)
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         batch, refusal = prepare(model, inputs), None
         model = packed.shown(model)
-        planner = _Planner(model, composite)
+        planner = _Planner(model, rules)
         try:
             with torch.autocast(batch.device.type, enabled=False), planner:
                 for x in model(**batch.arguments()).values():
@@ -74,7 +80,7 @@ def plan(
             if error.__cause__ is not None:  # the model failed in mid-pass
                 raise
             refusal = str(error)
-    return Plan(type(model).__name__, composite.name, planner.planned, refusal)
+    return Plan(type(model).__name__, rules.name, planner.planned, refusal)
 
 
 def summary(found: Plan) -> str:
@@ -91,38 +97,46 @@ class _Lines(Places):
 
     function = ""
 
-    def operations(self, kind):
-        known = {"function": self.function, "line": self.line()}
-        return [PlannedOperation(**vars(place), **known) for place in super().operations(kind)]
+    def operations(self, kind: str) -> list[PlannedOperation]:
+        function, line = self.function, self.line()
+        places = super().operations(kind)
+        return [PlannedOperation(**vars(x), function=function, line=line) for x in places]
 
 
 class _Planner(Propagation):
-    def __init__(self, model, composite):
+    places: _Lines
+
+    def __init__(self, model: PreTrainedModel, composite: Composite) -> None:
         super().__init__(model, composite)
         self.asks, self.places = True, _Lines(model)
         self.of_place: list[tuple[Operation, PlannedOperation]] = []
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         around, self.places.function = self.places.function, call_of(func).name
         try:
             return super().__torch_function__(func, types, args, kwargs)
         finally:
             self.places.function = around
 
-    def rule(self, kind, places=None):
-        (place, *_) = places = places or self.places.operations(kind)
+    def rule(self, kind: str, places: Sequence[Operation] | None = None) -> str:
+        known = cast(Sequence[PlannedOperation], places or self.places.operations(kind))
+        place = known[0]
         if kind in (kinds.SCORES, kinds.BILINEAR) and ROLES.get(place.function) != ATTENTION:
             place = replace(place, function="matmul")  # whose user decides on its kind
         rule = self.composite.rule(kind, layer=place.layer, module=place.module)
         rule = rule if (kind, rule) in KNOWN else None
-        self.of_place.append((places[0], replace(place, rule=rule)))
-        return super().rule(kind, places)
+        self.of_place.append((known[0], replace(place, rule=rule)))
+        return super().rule(kind, known)
 
-    def _of_chain(self, chain, y):
-        chain.places = [replace(place, function=_functions(chain.key)) for place in chain.places]
+    def _of_chain(self, chain: Chain, y: Tensor) -> Tensor:
+        function = _functions(chain.key)
+        places = cast(Sequence[PlannedOperation], chain.places)
+        chain.places = [replace(place, function=function) for place in places]
         return super()._of_chain(chain, y)
 
-    def refuse(self, what, *words):
+    def refuse(self, what: str, *words: object) -> None:
         super().refuse(what, *words)
         place = self.places.operations(UNKNOWN)[0]
         self.of_place.append((place, replace(place, function=what.format(*words))))
@@ -134,22 +148,22 @@ class _Planner(Propagation):
         return tuple(op for x, op in self.of_place if op.kind == UNKNOWN or id(x) in kept)
 
 
-def _functions(key) -> str:
+def _functions(key: Key) -> str:
     """Of a chain those that are activation functions; of x * x the product."""
     names = [name for name in dict.fromkeys(_names(key)) if ROLES.get(name) == FUNCTION]
     return ", ".join(names) or key[0]
 
 
-def _names(key):
+def _names(key: Key) -> Iterator[str]:
     for part in key[1:]:
         if isinstance(part, tuple):
             yield from _names(part)
     yield key[0]
 
 
-def _text(plan):
+def _text(plan: Plan) -> Iterator[str]:
     """The operations by layer; layers that are alike are one paragraph."""
-    folded: dict[tuple, list] = {}
+    folded: dict[tuple[str, tuple[Row, ...]], list[tuple[int | None, Counter[Row]]]] = {}
     for (stem, layer), run in groupby(plan.operations, _layer):
         counts = Counter(_line(op, stem) for op in run)
         folded.setdefault((stem, tuple(counts)), []).append((layer, counts))
@@ -162,13 +176,13 @@ def _text(plan):
             yield f"  {words}  {row[-1]}{_times([counts[row] for _, counts in found])}"
 
 
-def _layer(op):
+def _layer(op: PlannedOperation) -> tuple[str, int | None]:
     """Where the layers are that an operation is in one of, and its number."""
     found = LAYER.search(op.module)
     return (op.module[: found.start(1) - 1], op.layer) if found else ("", None)
 
 
-def _line(op, stem):
+def _line(op: PlannedOperation, stem: str) -> Row:
     module = op.module.removeprefix(f"{stem}.{op.layer}").strip(".") if stem else op.module
     return (
         op.kind,
@@ -179,17 +193,17 @@ def _line(op, stem):
     )
 
 
-def _title(stem, layers):
+def _title(stem: str, layers: Sequence[int | None]) -> str:
     if not stem:
         return "outside of the layers" + f", {len(layers)} times" * (len(layers) > 1)
-    numbers = sorted(set(layers))
+    numbers = sorted({layer for layer in layers if layer is not None})
     runs = groupby(enumerate(numbers), lambda item: item[1] - item[0])
     spans = [[number for _, number in run] for _, run in runs]
     words = ", ".join(f"{s[0]} to {s[-1]}" if len(s) > 1 else str(s[0]) for s in spans)
     return f"layer{'s' * (len(numbers) > 1)} {words} of {stem}"
 
 
-def _times(counts):
+def _times(counts: Sequence[int]) -> str:
     few, many = min(counts), max(counts)
     if many == 1:
         return ""

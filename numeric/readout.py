@@ -1,17 +1,20 @@
 """Where on the output of a model the number stands that is explained, and how it is read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.utils.generic import ModelOutput
 
 from numeric import heads
 from numeric.batches import Batch
 from numeric.chosen import PREDICTED, Chosen, Rows, placed
 from numeric.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
 from numeric.inputs import prepare
+from numeric.targets import Label, Target
 
 LEGAL = {
     CLASSES: "None (the predicted class), a class, logit(class) or log_probability(class)",
@@ -49,22 +52,30 @@ class Readout:
     targets: list[Chosen]
 
     @classmethod
-    def of(cls, model, batch: Batch, targets: Sequence, *, mask: int | None = None) -> "Readout":
+    def of(
+        cls,
+        model: PreTrainedModel,
+        batch: Batch,
+        targets: Sequence[Label | Target],
+        *,
+        mask: int | None = None,
+    ) -> "Readout":
         """``mask`` is the id of the token that a masked language model fills in, if it is known."""
         decodes = batch.decoder_input_ids is not None
-        head, faults = heads.kind(model, decodes=decodes), []
-        targets = [placed(model, head, batch, target, faults, mask) for target in targets]
+        head = heads.kind(model, decodes=decodes)
+        faults: list[str] = []
+        chosen = [placed(model, head, batch, target, faults, mask) for target in targets]
         if faults:
             listed = "\n".join(dict.fromkeys(faults))
             raise ValueError(
                 f"{listed}\na target of this {type(model).__name__} is {LEGAL[head]}, and sums and "
                 "differences of these (numeric.targets)"
             )
-        return cls(head, type(model).__name__, targets)
+        return cls(head, type(model).__name__, chosen)
 
     def run(
         self,
-        model,
+        model: PreTrainedModel,
         inputs: dict[str, Tensor],
         example: Tensor | None = None,
         *,
@@ -80,19 +91,17 @@ class Readout:
 
     def columns(self, example: Tensor | None = None) -> Tensor:
         """The columns whose rows are read, by some target of some ``example``, in order."""
-        return (self.rows if example is None else self.rows[example]).unique()
+        found: Tensor = (self.rows if example is None else self.rows[example]).unique()
+        return found
 
     @property
     def rows(self) -> Tensor:
         """The columns whose rows are read of every example, by all targets: (batch, term)."""
         return torch.cat([each.row for each in self.targets], dim=1)
 
-    def to(self, device) -> "Readout":
+    def to(self, device: torch.device) -> "Readout":
         """The same for ``rows`` on another device."""
-        move = lambda each: {
-            name: x if x is None else x.to(device) for name, x in vars(each).items()
-        }
-        return replace(self, targets=[Chosen(**move(each)) for each in self.targets])
+        return replace(self, targets=[each.to(device) for each in self.targets])
 
     def choose(self, rows: Rows) -> "Readout":
         """The same with the predicted labels in place, ``rows`` being those of the whole batch.
@@ -100,7 +109,9 @@ class Readout:
         Raises ValueError for non-finite logits and for labels that the head does not have.
         """
         found = [each.read(rows).detach() for each in self.targets]
-        real = [True if each.present is None else each.present[:, None] for each in self.targets]
+        real: list[bool | Tensor] = [
+            True if each.present is None else each.present[:, None] for each in self.targets
+        ]
         for logits, among in zip(found, real, strict=True):
             self._check_finite(logits, ~logits.isfinite() & among)
         chosen = []
@@ -110,7 +121,7 @@ class Readout:
         self._check_labels(chosen, rows.logits.shape[2])
         return replace(self, targets=chosen)
 
-    def _check_finite(self, logits, broken):
+    def _check_finite(self, logits: Tensor, broken: Tensor) -> None:
         examples = broken.flatten(1).any(dim=1).nonzero()[:, 0].tolist()
         if examples:
             worst = logits[broken]
@@ -119,17 +130,21 @@ class Readout:
                 "weights, or load the model in float32"
             )
 
-    def _check_labels(self, chosen, size):
+    def _check_labels(self, chosen: Sequence[Chosen], size: int) -> None:
         """On a GPU an index out of range ends the process."""
         labels = [each.label for each in chosen]
         wrong = [x[(x < 0) | (x >= size)] for x in labels]
         if self.head == ANSWER and not any(map(len, wrong)):
-            wrong = [x[~each.present.gather(1, x)] for x, each in zip(labels, chosen, strict=True)]
+            pairs = zip(labels, (each.present for each in chosen), strict=True)
+            wrong = [x[~present.gather(1, x)] for x, present in pairs if present is not None]
         if found := torch.cat(wrong).unique().tolist():
             raise ValueError(
                 f"target {found} out of range; the model has {NOUNS[self.head]} 0 to {size - 1}"
             )
 
+
+Run = Callable[[PreTrainedModel, Batch, Readout], Iterable[Found]]
+"""A method whose options are bound: one ``Found`` for every target of the readout."""
 
 NOUNS = {
     CLASSES: "classes", NEXT: "tokens", MASKED: "tokens", TAGS: "tags",
@@ -137,7 +152,12 @@ NOUNS = {
 }  # fmt: skip
 
 
-def read(model, inputs, output, target=None) -> Tensor:
+def read(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    output: ModelOutput,
+    target: Label | Target = None,
+) -> Tensor:
     """The explained number of every example, (batch,), from a model's ``output`` on ``inputs``.
 
     For code of yours that runs the model, such as a block of ``propagation``, inside of which it is

@@ -43,5 +43,5 @@ def warn_beyond(model: PreTrainedModel, tokens: int) -> None:
 
 
 def _is_text(x: object) -> bool:
-    pair = isinstance(x, tuple | list) and len(x) == 2
-    return isinstance(x, str) or (pair and all(isinstance(part, str) for part in x))
+    parts = x if isinstance(x, tuple | list) and len(x) == 2 else [x]
+    return all(isinstance(part, str) for part in parts)

@@ -14,7 +14,7 @@ from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import families, scope
-from numeric.inputs import check_model
+from numeric.models import check_model
 from tests.support import cases
 from tests.support.cases import ALL, DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import assert_same, snapshot

@@ -1,0 +1,118 @@
+"""The model that a user passes in, checked before anything runs."""
+
+import re
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre_hooks
+from transformers import PreTrainedModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+from numeric.fast import patches
+
+WRAPPERS = {
+    "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",
+    "torch.nn.parallel.data_parallel.DataParallel": "model.module",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "model.module",
+    "peft.peft_model.PeftModel": "model.get_base_model(), which keeps adapters such as LoRA",
+}
+"""Modules around a model, by class and place of it -> what to pass instead."""
+HEAD = re.compile("For[A-Z]")
+"""In names of classes with logits, of which some say that they are their own base model."""
+Modules = list[tuple[str, nn.Module]]  # each with its path
+
+
+def check_model(model: nn.Module) -> Modules:
+    """The modules of ``model`` with their paths, for ``prepare`` to look at instead of a search.
+
+    Raises ValueError that lists all for which ``prepare`` refuses the model.
+    """
+    modules = modules_of(model)
+    problems = list(model_problems(model, modules))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return modules
+
+
+def check_code(model: nn.Module) -> None:
+    """Raises ValueError unless the code of ``model`` can be seen and is the same at every run."""
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(_no_model(model, "a Transformers model"))
+    if problems := list(_code_problems(modules_of(model))):
+        raise ValueError("\n".join(problems))
+
+
+def modules_of(model: object) -> Modules:
+    """What ``named_modules()`` gives, in a third of its time."""
+    found: dict[nn.Module, str] = {}
+    waiting = [("", model)] if isinstance(model, nn.Module) else []
+    while waiting:
+        path, module = waiting.pop()
+        if module not in found:
+            found[module] = path
+            start = path and path + "."
+            inside = reversed(module._modules.items())
+            waiting += [(start + name, child) for name, child in inside if child is not None]
+    return [(path, module) for module, path in found.items()]
+
+
+def model_problems(model: object, modules: Modules) -> Iterator[str]:
+    """What is wrong with a model, of which ``modules`` are all."""
+    name = type(model).__name__
+    headless = getattr(model, "base_model", None) is model and not HEAD.search(name)
+    if not isinstance(model, PreTrainedModel) or headless:
+        yield _no_model(model, "a Transformers sequence classifier")
+        return
+    yield from _code_problems(modules)
+    if not getattr(model.config, "return_dict", True):
+        yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
+    parameters = patches.own_parameters([m for _, m in modules])
+    if [x for x in parameters if x.is_inference()]:
+        yield "model was made in inference mode and has no gradients; load it outside of that"
+
+
+def _no_model(model: object, wanted: str) -> str:
+    classes = [f"{cls.__module__}.{cls.__name__}" for cls in type(model).__mro__]
+    within = next((WRAPPERS[name] for name in classes if name in WRAPPERS), wanted)
+    return f"model is a {type(model).__name__}; pass {within}"
+
+
+def _code_problems(modules: Modules) -> Iterator[str]:
+    training = [path or "(root)" for path, m in modules if m.training]
+    if training:
+        yield (
+            f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
+            "relevance random; call model.eval() first"
+        )
+    compiled = [path or "(root)" for path, m in modules if m._compiled_call_impl]
+    if compiled:
+        yield (
+            f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
+            "the propagation rules; pass the model as it was before model.compile()"
+        )
+    scripted = [path or "(root)" for path, m in modules if isinstance(m, torch.jit.ScriptModule)]
+    if scripted:
+        yield (
+            f"TorchScript: {len(scripted)} modules, first {scripted[0]}: its code runs past the "
+            "propagation rules; pass the model as it was before torch.jit"
+        )
+    hooked = [path or "(root)" for path, m in modules if m._backward_hooks or m._backward_pre_hooks]
+    hooked += ["(all modules)"] * bool(_global_backward_hooks or _global_backward_pre_hooks)
+    if hooked:
+        yield (
+            f"backward hooks on {len(hooked)} modules, {', '.join(hooked)}: relevance goes back in "
+            "place of gradients, and is no more what such a hook expects; remove them for the call "
+            "(handle.remove())"
+        )
+
+
+def mask_problems(model: PreTrainedModel) -> Iterator[str]:
+    """What is wrong where Transformers drops the attention mask, silently."""
+    name = model.config.get_text_config()._attn_implementation
+    if name not in ALL_MASK_ATTENTION_FUNCTIONS:
+        yield (
+            f"attention {name!r} has no mask function, without which Transformers drops "
+            f"attention_mask; call transformers.AttentionMaskInterface.register({name!r}, f), "
+            "with f such as transformers.masking_utils.eager_mask"
+        )
