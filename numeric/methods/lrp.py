@@ -109,7 +109,7 @@ def _checkpointed(model, composite, epsilon, **others):
     return Checkpointed(model, composite, eps=epsilon)
 
 
-def check_share(share):
+def check_share(share: object) -> None:
     if share not in SHARES:
         raise ValueError(f"share={share!r}: pass one of {', '.join(SHARES)}")
 
