@@ -66,24 +66,29 @@ def normalise(a, keep):
 
 
 def bootstrap_mean(values, *, seed: int, resamples: int = 2000) -> BootstrapMean:
-    """Mean of the defined values and its 95 % percentile bootstrap interval over examples.
+    """Mean of the defined values, and SciPy's 95 % percentile bootstrap interval over examples.
 
     values: (example,).  NaN values are left out and counted; if nothing is left, mean and
-    interval are NaN.  The interval covers the choice of examples, not the training.
+    interval are NaN.  A single value is its own interval.  The interval covers the choice of
+    examples, not the training.
     """
+    from scipy import stats  # slow to load, and correlations do without
+
     values = np.asarray(values, dtype=np.float64)
     defined = values[~np.isnan(values)]
     undefined = values.size - defined.size
     if defined.size == 0:
         return BootstrapMean(np.nan, np.nan, np.nan, undefined)
-    rng = np.random.default_rng(seed)
+    mean = float(defined.mean())
+    if defined.size == 1:
+        return BootstrapMean(mean, mean, mean, undefined)
     # A few resamples at a time: 25,000 examples times 2,000 resamples would fill the memory.
     at_once = max(1, AT_ONCE // defined.size)
-    sizes = [min(at_once, resamples - n) for n in range(0, resamples, at_once)]
-    drawn = (rng.integers(defined.size, size=(n, defined.size)) for n in sizes)
-    means = np.concatenate([defined[which].mean(axis=1) for which in drawn])
-    low, high = np.quantile(means, [0.025, 0.975])
-    return BootstrapMean(float(defined.mean()), float(low), float(high), undefined)
+    rng = np.random.default_rng(seed)
+    found = stats.bootstrap(
+        (defined,), np.mean, n_resamples=resamples, batch=at_once, method="percentile", rng=rng
+    )
+    return BootstrapMean(mean, *map(float, found.confidence_interval), undefined)
 
 
 def _kept(a, keep):
