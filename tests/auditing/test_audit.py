@@ -1,4 +1,4 @@
-"""The auditor's graph is the model, its ledger adds up, and its oracle is an independent text."""
+"""The auditor's graph is the model, its ledger adds up, and its oracle is independent."""
 
 from functools import cache
 from unittest import mock

@@ -1,4 +1,4 @@
-"""Relevance at what modules return: as other texts say, conserved, and of no other effect."""
+"""Relevance at what modules return: as others find it, conserved, and of no other effect."""
 
 import re
 

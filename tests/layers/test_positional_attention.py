@@ -1,4 +1,4 @@
-"""Nine ways to encode position: two texts of their rules agree, and relevance adds up.
+"""Nine ways to encode position: two implementations of their rules agree, and relevance adds up.
 
 At eps = 0 and eps = 1/4, on random float64 inputs, to 1e-10: tokens, position leaves, and what
 every operation absorbs (by formula in one text, by difference in the other).

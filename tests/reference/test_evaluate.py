@@ -1,6 +1,6 @@
 """The oracle over captured graphs is SymPy's sweep, slice by slice.
 
-All values are multiples of 1/16, so that both texts start from the same numbers.
+All values are multiples of 1/16, so that both implementations start from the same numbers.
 """
 
 from functools import cache
@@ -223,7 +223,7 @@ def test_operations_without_a_rule_are_listed():
         evaluate.propagate(order, leaves, few, np.ones((2, 2)), eps=0.0)
 
 
-# wrong texts
+# wrong implementations
 
 OTHER_RULE = {
     "linear": kinds.EPSILON_WITHOUT_BIAS,

@@ -102,7 +102,7 @@ def test_a_wrong_forward_pass_is_rejected(wrong):
         check_forward(WRONG_FORWARDS[wrong], *tiny(), IDS, types=TYPES, keep=KEEP)
 
 
-# Relevance of the whole model, against an independent text: input x modified gradient.
+# Relevance of the whole model, against an independent implementation: input x modified gradient.
 
 
 def scale_gradient(y, factor):

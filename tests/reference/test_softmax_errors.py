@@ -1,4 +1,4 @@
-"""The errors of softmax propagation against loops and real removal; wrong texts are rejected."""
+"""The errors of softmax propagation against loops and removal; wrong ones are rejected."""
 
 from dataclasses import replace
 from types import SimpleNamespace

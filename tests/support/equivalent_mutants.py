@@ -1,4 +1,4 @@
-"""Mutants that compute the same as the text itself, and why; no test can notice them."""
+"""Mutants that compute the same as the original, and why; no test can notice them."""
 
 SYMBOLIC = "axioms/algebra/rules.py"
 REFERENCE = "numeric/reference/rules.py"

@@ -1,4 +1,4 @@
-"""Mutants: small changes of the texts of the rules and of the reference, made in the syntax tree.
+"""Mutants: small changes of the rules and of the reference, made in the syntax tree.
 
 A mutant takes effect by exchanging the code of the functions and the entries of the tables in
 place, so that everything that has imported them runs the mutant too; classes and constants change

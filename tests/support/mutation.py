@@ -50,7 +50,7 @@ def by_kind():
 
 
 def model():
-    """A tiny random BERT against Transformers, and against modified gradients of another text."""
+    """A tiny random BERT against Transformers, and against independently modified gradients."""
     sentence = {"types": test_reference.TYPES, "keep": test_reference.KEEP}
     stock_and_model = test_reference.tiny()
     test_reference.check_forward(bert.forward, *stock_and_model, test_reference.IDS, **sentence)
