@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce notebooks docs pictures test test-fast lint bench baseline mutants clean
+.PHONY: setup reproduce notebooks docs pictures test test-fast lint audit bench baseline mutants clean
 
 setup: $(SETUP)
 
@@ -48,6 +48,14 @@ lint: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory audit
+
+# Known weaknesses of the pinned packages, where the service that knows them can be reached.
+OSV := import requests; requests.head("https://api.osv.dev", timeout=5)
+audit: $(SETUP)
+	@if $(BIN)/python -c '$(OSV)' 2>/dev/null; then \
+		$(BIN)/pip-audit --vulnerability-service osv --no-deps --disable-pip -r constraints.txt; \
+	else echo "pip-audit is left out: https://api.osv.dev cannot be reached"; fi
 
 # Ratios of time and memory against benchmarks/baseline.json, on an idle machine, for about
 # two hours.  Parts alone: make bench ARGS="-k sweep"
