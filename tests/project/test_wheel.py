@@ -1,6 +1,7 @@
 """What is installed holds all that the program needs: it runs far from the repository."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -110,6 +111,21 @@ def folder(tmp_path_factory):
     (found / "texts.csv").write_text("text\nnot a bad film\na dull film\n", "utf-8")
     (found / "rule.py").write_text(RULE, "utf-8")
     return found
+
+
+def test_the_wheel_states_the_licence_of_every_file_in_it(installed):
+    (about,) = installed.glob("*.dist-info")
+    names = {str(path.relative_to(about)) for path in about.rglob("*") if path.is_file()}
+    assert {"licenses/LICENSE", "licenses/benchmarks/assets/README.md"} <= names
+    assert "License-Expression: MIT AND CC0-1.0\n" in (about / "METADATA").read_text("utf-8")
+    page = (about / "licenses/benchmarks/assets/README.md").read_text("utf-8")
+    stated = re.findall(r"`([^`]+)`", page.split("\n## ")[1])
+    files = [path.relative_to(installed) for path in installed.rglob("*") if path.is_file()]
+    left = [path for path in files if about.name not in path.parts]
+    assert len(left) > 200
+    assert [x for x in left if not any(x.match(name) or name in x.parts for name in stated)] == [
+        Path("benchmarks/assets/README.md")
+    ]
 
 
 CORE = {
