@@ -5,22 +5,24 @@ because its lemma holds for whatever relevance arrives, wherever the rewrite app
 applies at a node through moves of entries, which pass relevance as it is.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from axioms import kinds
 from axioms.algebra.ledger import absorbing
 from axioms.assignment import assigned
 from axioms.causes import BIAS, STABILISER
 from axioms.composites import Composite
-from axioms.graph import INPUT, MOVES, PARAMETER, Node, topological
+from axioms.graph import INPUT, PARAMETER, Node, topological
 from axioms.invariance import scoreboard
+from axioms.invariance.places import APPLIES, BILINEAR, Applies, is_kind, operands, over
 from axioms.invariance.rule_sets import RuleSet
 
 PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
-BILINEAR = (kinds.SCORES, kinds.READOUT, kinds.BILINEAR)
 PRODUCTS = (kinds.LINEAR, *BILINEAR)
+Absorbed: TypeAlias = Mapping[tuple[Node, str], float]  # by operation and cause
 ROUNDING = 1e-9  # of the logit: what float64 may lose in a model of hundreds of operations
 
 
@@ -53,87 +55,12 @@ class Structure:
     merges: Mapping[str, int]
 
 
-def through(node: Node) -> Node:
-    """The operation whose entries ``node`` moves."""
-    while node.op in MOVES and len(node.args) == 1:
-        node = node.args[0]
-    return node
-
-
-def operands(node: Node) -> list[Node]:
-    """Those that relevance can reach, through moves."""
-    return [through(x) for x in node.args if x.op != PARAMETER]
-
-
-def _is(node, *kinds_):
-    return node.op in kinds_ and not node.attributes.get("entrywise")
-
-
-def _over(kind, *below):
-    """A node of ``kind``, and its operands of a kind in ``below`` if any are given."""
-
-    def involved(node):
-        found = [x for x in operands(node) if _is(x, *below)]
-        return [node, *found] if _is(node, kind) and (found or not below) else []
-
-    return involved
-
-
-def _several(kind):
-    return lambda node: [node] if node.op == kind and len(operands(node)) > 1 else []
-
-
-def _all_linear(node):
-    found = operands(node)
-    whole = _is(node, kinds.SCORES) and all(_is(x, kinds.LINEAR) for x in found)
-    return [node, *found] if whole else []
-
-
-def _hidden_layer(node):
-    inner = [x for x in operands(node) if x.op == kinds.ACTIVATION]
-    found = [(x, y) for x in inner for y in operands(x) if _is(y, kinds.LINEAR)]
-    return [node, *(x for pair in found for x in pair)] if _is(node, kinds.LINEAR) and found else []
-
-
-def _gelu(node):
-    is_gelu = node.op == kinds.ACTIVATION and node.attributes.get("function") == "gelu"
-    return [node] if is_gelu else []
-
-
-CHAINS = [_over(kind, *BILINEAR) for kind in BILINEAR]
-APPLIES = {
-    "commute products": _several(kinds.PRODUCT),
-    "commute sums": _several(kinds.ADD),
-    "re-associate products": _over(kinds.PRODUCT, kinds.PRODUCT),
-    "re-associate sums": _over(kinds.ADD, kinds.ADD),
-    "distribute products": _over(kinds.PRODUCT, kinds.ADD),
-    "distribute linear": _over(kinds.LINEAR, kinds.ADD),
-    "fold linear": _over(kinds.LINEAR, kinds.LINEAR),
-    "split linear": _over(kinds.LINEAR),
-    "insert identity layer": _over(kinds.LINEAR),
-    "multiply by one": _over(kinds.LINEAR),
-    "duplicate neuron": _hidden_layer,
-    "permute neurons": _hidden_layer,
-    "rescale Q and K": _all_linear,
-    "permute channels of Q and K": _all_linear,
-    "permute heads": _over(kinds.LINEAR, kinds.READOUT),
-    "factorize attention": lambda node: next(filter(None, (f(node) for f in CHAINS)), []),
-    "centre before LayerNorm": _over(kinds.LAYER_NORM),
-    "decompose LayerNorm": _over(kinds.LAYER_NORM),
-    "decompose GELU": _gelu,
-    "decompose softmax": _over(kinds.SOFTMAX),
-}
-"""By rewrite of ``axioms.invariance.rewrites``: the operations that it rewrites at a node.
-
-There are none if it does not apply there."""
-
-
 def verdicts(
     root: Node,
     composite: Composite,
     *,
     eps: float,
-    absorbed: Mapping[tuple[Node, str], float],
+    absorbed: Absorbed,
     started: float,
     missing: float,
 ) -> tuple[Verdict, ...]:
@@ -148,7 +75,14 @@ def verdicts(
     )
 
 
-def _conservation(root, composite, eps, absorbed, started, missing):
+def _conservation(
+    root: Node,
+    composite: Composite,
+    eps: float,
+    absorbed: Absorbed,
+    started: float,
+    missing: float,
+) -> tuple[Verdict, ...]:
     found = absorbing(root, composite)
     never = {STABILISER} if eps == 0 else set()
     can = {n: (causes | _of_fixed_terms(n)) - never for n, causes in found.items()}
@@ -157,7 +91,7 @@ def _conservation(root, composite, eps, absorbed, started, missing):
     where = ", ".join(f"{cause} at {k} x {op}" for (cause, op), k in sorted(counts.items()))
     tolerance = ROUNDING * max(1.0, abs(started))
     total = sum(abs(amount) for amount in absorbed.values())
-    amounts = Counter()
+    amounts: defaultdict[str, float] = defaultdict(float)
     for (node, cause), amount in absorbed.items():
         amounts[f"{cause} at {node.op}"] += amount
     shown = (f"{place} {amount:+.6g}" for place, amount in amounts.items() if amount)
@@ -187,16 +121,16 @@ def _conservation(root, composite, eps, absorbed, started, missing):
     return kept, adds_up, bound
 
 
-def _of_fixed_terms(node):
+def _of_fixed_terms(node: Node) -> set[str]:
     """A parameter keeps its share of a sum; theorem 25 lists it as a leaf, here it is no word."""
     return {BIAS} if node.op == kinds.ADD and any(x.op == PARAMETER for x in node.args) else set()
 
 
-def _counted(count, noun):
+def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _invariance(root, composite, eps):
+def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdict]:
     order = topological(root)
     carrying = assigned(order, composite)
     for name, applies in APPLIES.items():
@@ -217,29 +151,32 @@ def _invariance(root, composite, eps):
             )
 
 
+Table: TypeAlias = tuple[tuple[str, str], ...]  # kinds and their rules, in order
 MIXED = "the operations that it rewrites together have different rules for one kind"
 
 
-def _by_rules(involved: Mapping[Node, list[Node]], composite):
+def _by_rules(
+    involved: Mapping[Node, list[Node]], composite: Composite
+) -> dict[tuple[Table, bool], list[Node]]:
     """Nodes by the table of rules where they are, and whether it is that of all they involve.
 
     Lemmas are about one table; where operations of one kind have different rules none is known.
     """
-    groups: dict[tuple, list[Node]] = {}
+    groups: dict[tuple[Table, bool], list[Node]] = {}
     for node, found in involved.items():
-        table = _rules_at(node, composite)
-        is_one = all(_rules_at(x, composite).get(x.op) == table.get(x.op) for x in found)
+        table = {kind: rule for kind in kinds.RULES if (rule := _rule(kind, node, composite))}
+        is_one = all(_rule(x.op, x, composite) == table.get(x.op) for x in found)
         groups.setdefault((tuple(sorted(table.items())), is_one), []).append(node)
     return groups
 
 
-def _rules_at(node, composite):
-    overrides = composite.layers.get(node.attributes.get("layer"), {})
-    place = composite.modules.get(node.origin.module if node.origin else node.name, {})
-    return {**composite.rules, **overrides, **place}
+def _rule(kind: str, node: Node, composite: Composite) -> str | None:
+    """The rule of a kind of operation in the place of this node."""
+    module = node.origin.module if node.origin else node.name
+    return composite.rule(kind, layer=node.attributes.get("layer"), module=module)
 
 
-def _cell(rewrite, composite, eps):
+def _cell(rewrite: str, composite: Composite, eps: float) -> scoreboard.Cell:
     key = rewrite, composite.name, tuple(sorted(composite.rules.items())), eps == 0
     if key not in _CELLS:
         column = scoreboard.LIMIT if eps == 0 else scoreboard.FINITE
@@ -248,7 +185,8 @@ def _cell(rewrite, composite, eps):
     return replace(_CELLS[key], rule_set=composite.name)
 
 
-_CELLS: dict[tuple, scoreboard.Cell] = {}  # a lemma holds for every model that it is asked for
+# a lemma holds for every model that it is asked for
+_CELLS: dict[tuple[str, str, Table, bool], scoreboard.Cell] = {}
 
 
 def structure(root: Node) -> Structure:
@@ -257,23 +195,23 @@ def structure(root: Node) -> Structure:
     pairs = Counter(
         (below.op, node.op)
         for node in order
-        if _is(node, *PRODUCTS)
+        if is_kind(node, *PRODUCTS)
         for below in operands(node)
-        if _is(below, *PRODUCTS)
+        if is_kind(below, *PRODUCTS)
     )
     merges = {
-        "sums of sums": _count(_over(kinds.ADD, kinds.ADD), order),
-        "products of products": _count(_over(kinds.PRODUCT, kinds.PRODUCT), order),
-        "linear layers of linear layers": _count(_over(kinds.LINEAR, kinds.LINEAR), order),
+        "sums of sums": _count(over(kinds.ADD, kinds.ADD), order),
+        "products of products": _count(over(kinds.PRODUCT, kinds.PRODUCT), order),
+        "linear layers of linear layers": _count(over(kinds.LINEAR, kinds.LINEAR), order),
     }
     return Structure(pairs=dict(pairs), depths=depths(root), merges=merges)
 
 
-def _count(applies, order):
+def _count(applies: Applies, order: Sequence[Node]) -> int:
     return sum(bool(applies(node)) for node in order)
 
 
-def _carries(node):
+def _carries(node: Node) -> bool:
     return node.op != PARAMETER
 
 
@@ -283,9 +221,9 @@ def depths(root: Node) -> dict[str, dict[int, int]]:
     As epsilon -> 0 and without biases, relevance along a path of depth d is gradient x input
     divided by 2^d (theorem 8).
     """
-    paths: dict[Node, Counter] = {node: Counter() for node in topological(root)}
+    paths: dict[Node, Counter[int]] = {node: Counter() for node in topological(root)}
     paths[root][0] = 1
-    found: dict[str, Counter] = {}
+    found: dict[str, Counter[int]] = {}
     for node in reversed(topological(root)):
         if node.op == INPUT:
             found.setdefault(node.name, Counter()).update(paths[node])
