@@ -17,13 +17,13 @@ operations are written out again, and tests prove that the last formula of every
 message there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy as sp
 from sympy import Eq, Matrix
 
-from axioms.algebra.decide import generic, lowest_terms
+from axioms.algebra.decide import Number, generic, lowest_terms
 
 OUTPUT, SUM = "the output", "the sum of the contributions"
 EPS = sp.Symbol("epsilon", positive=True)
@@ -63,7 +63,7 @@ class Derivation:
     steps: tuple[Step, ...]
 
 
-def contributions(operation: Operation, j: int, *, at=1) -> tuple[Matrix, ...]:
+def contributions(operation: Operation, j: int, *, at: Number = 1) -> tuple[Matrix, ...]:
     """c_ij = x_i df_j/dx_i of output j, one matrix per operand; slopes are taken at ``at * x``.
 
     ``at=1`` is the observed point, on which every rule of this project rests.
@@ -72,14 +72,14 @@ def contributions(operation: Operation, j: int, *, at=1) -> tuple[Matrix, ...]:
     moved = {x: at * x for x in symbols}
     f = operation.outputs[j]
 
-    def contribution(x):
+    def contribution(x: sp.Symbol) -> sp.Expr:
         slope = sp.diff(f, x).subs(moved, simultaneous=True)
         return lowest_terms(x * slope.subs(operation.names))
 
     return tuple(operand.applyfunc(contribution) for operand in operation.operands.values())
 
 
-def derive(operation: Operation, *, denominator: str = "", at=1) -> Derivation:
+def derive(operation: Operation, *, denominator: str = "", at: Number = 1) -> Derivation:
     """The rule of ``operation``; ``denominator`` and ``at`` replace its own choices.
 
     Raises ValueError where every contribution is 0, so that there is nothing to divide by.
@@ -111,7 +111,16 @@ def derive(operation: Operation, *, denominator: str = "", at=1) -> Derivation:
     )
 
 
-def _steps(operation, denominator, outputs, first, sums, residual, divisors, messages):
+def _steps(
+    operation: Operation,
+    denominator: str,
+    outputs: Matrix,
+    first: Sequence[Matrix],
+    sums: Matrix,
+    residual: Matrix,
+    divisors: Matrix,
+    messages: Sequence[Matrix],
+) -> tuple[Step, ...]:
     """The derivation in words, with the formulas of the first output and all messages."""
     named = [Eq(symbol, part, evaluate=False) for part, symbol in operation.names.items()]
     entries = [x for operand in operation.operands.values() for x in operand]

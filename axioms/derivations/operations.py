@@ -3,6 +3,7 @@
 Tests pass larger shapes.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import sympy as sp
@@ -14,7 +15,7 @@ from axioms.derivations.derive import OUTPUT, SUM, Derivation, Operation, derive
 from axioms.derivations.roots import ROOTS
 
 
-def linear(inputs=2, outputs=1, *, rule=kinds.EPSILON) -> Operation:
+def linear(inputs: int = 2, outputs: int = 1, *, rule: str = kinds.EPSILON) -> Operation:
     """Eq. 1: a linear layer is its own expansion, and its bias is what is left over."""
     x, w, b = generic("x", 1, inputs), generic("w", inputs, outputs), generic("b", 1, outputs)
     return Operation(
@@ -27,12 +28,12 @@ def linear(inputs=2, outputs=1, *, rule=kinds.EPSILON) -> Operation:
     )
 
 
-def linear_without_bias(inputs=2, outputs=1) -> Operation:
+def linear_without_bias(inputs: int = 2, outputs: int = 1) -> Operation:
     """Eq. 1 with the bias left out of the denominator."""
     return linear(inputs, outputs, rule=kinds.EPSILON_WITHOUT_BIAS)
 
 
-def add(operands=2) -> Operation:
+def add(operands: int = 2) -> Operation:
     """Eq. 1 of a sum: linear without weights."""
     terms = {name: generic(name, 1, 1) for name in "xyuvw"[:operands]}
     return Operation(
@@ -45,7 +46,7 @@ def add(operands=2) -> Operation:
     )
 
 
-def batch_norm(inputs=2, outputs=1) -> Operation:
+def batch_norm(inputs: int = 2, outputs: int = 1) -> Operation:
     """Eq. 1 of a linear layer with the BatchNorm after it: one linear layer again."""
     shape = (1, outputs)
     folded, scale, shift = linear(inputs, outputs), generic("g", *shape), generic("t", *shape)
@@ -57,13 +58,13 @@ def batch_norm(inputs=2, outputs=1) -> Operation:
     )
 
 
-def readout(rows=1, keys=2, channels=1) -> Operation:
+def readout(rows: int = 1, keys: int = 2, channels: int = 1) -> Operation:
     """Eq. 3: each factor's contributions to O = A V are all of O, so half of them goes to each."""
     a, v = generic("a", rows, keys), generic("v", keys, channels)
     return _bilinear("O", {"a": a, "v": v}, a * v, "A and V are both variables")
 
 
-def scores(rows=1, keys=1, channels=2) -> Operation:
+def scores(rows: int = 1, keys: int = 1, channels: int = 2) -> Operation:
     """Eq. 4: as Eq. 3, for Z = Q K' scaled by a constant, so the stabiliser follows the scaling."""
     q, k = generic("q", rows, channels), generic("k", keys, channels)
     scaled = sp.Symbol("scale", positive=True) * q * k.T
@@ -71,7 +72,9 @@ def scores(rows=1, keys=1, channels=2) -> Operation:
     return _bilinear("Z", {"q": q, "k": k}, scaled, assumes)
 
 
-def _bilinear(output, operands, outputs, assumes):
+def _bilinear(
+    output: str, operands: Mapping[str, Matrix], outputs: Matrix, assumes: str
+) -> Operation:
     return Operation(
         rule=kinds.BILINEAR_EPSILON,
         operands=operands,
@@ -82,7 +85,7 @@ def _bilinear(output, operands, outputs, assumes):
     )
 
 
-def value_only(rows=1, keys=2, channels=1) -> Operation:
+def value_only(rows: int = 1, keys: int = 2, channels: int = 1) -> Operation:
     """CP-LRP's readout: expanded in V alone, O = A V is linear."""
     a, v = generic("a", rows, keys), generic("v", keys, channels)
     return Operation(
@@ -95,7 +98,7 @@ def value_only(rows=1, keys=2, channels=1) -> Operation:
     )
 
 
-def merged_attention(rows=1, keys=1, channels=2) -> Operation:
+def merged_attention(rows: int = 1, keys: int = 1, channels: int = 2) -> Operation:
     """Eq. 3 of three factors: each one's contributions to O = Q K' V are all of O."""
     q, k = generic("q", rows, channels), generic("k", keys, channels)
     v = generic("v", keys, 1)
@@ -109,7 +112,7 @@ def merged_attention(rows=1, keys=1, channels=2) -> Operation:
     )
 
 
-def softmax(keys=2) -> Operation:
+def softmax(keys: int = 2) -> Operation:
     """Eq. 5: the expansion of each attention weight around the observed logits."""
     z, e = generic("z", 1, keys), generic("e", 1, keys, positive=True)
     return Operation(
@@ -127,7 +130,7 @@ def softmax(keys=2) -> Operation:
     )
 
 
-def product(factors=2) -> Operation:
+def product(factors: int = 2) -> Operation:
     """R/n to each factor: each contributes the whole product, n times in all."""
     terms = {name: generic(name, 1, 1) for name in "xyuvw"[:factors]}
     return Operation(
@@ -157,7 +160,7 @@ def activation() -> Operation:
     )
 
 
-def held_deviation(channels=2) -> Operation:
+def held_deviation(channels: int = 2) -> Operation:
     """LayerNorm at its observed standard deviation, where it is a linear layer."""
     x, w, b = (generic(name, 1, channels) for name in "xwb")
     mean, deviation = sum(x) / sp.Integer(channels), sp.Symbol("std", positive=True)
@@ -172,7 +175,7 @@ def held_deviation(channels=2) -> Operation:
     )
 
 
-OPERATIONS = {
+OPERATIONS: dict[str, tuple[Callable[[], Operation], tuple[int, ...]]] = {
     "product": (product, (1, 2, 3, 40, 44)),
     "linear": (linear, (6, 25, 41)),
     "linear without bias": (linear_without_bias, (6,)),

@@ -12,12 +12,12 @@ rule that conserves relevance is one for some v if no weight is 0.  A bias is an
 weight it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import sympy as sp
 from sympy import Eq, Matrix
 
-from axioms.algebra.decide import generic, lowest_terms
+from axioms.algebra.decide import Number, generic, lowest_terms
 from axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
 
 GAMMA, ALPHA, BETA = sp.symbols("gamma alpha beta", positive=True)
@@ -29,11 +29,13 @@ POSITIVE = (
 )
 
 
-def _equation(name: str, value) -> Eq:
+def _equation(name: str, value: sp.Expr) -> Eq:
     return Eq(sp.Symbol(name), value, evaluate=False)
 
 
-def _equations(name: str, symbols, values) -> tuple[Eq, ...]:
+def _equations(
+    name: str, symbols: Iterable[sp.Symbol], values: Iterable[sp.Expr]
+) -> tuple[Eq, ...]:
     return tuple(_equation(f"{name}_{x}", v) for x, v in zip(symbols, values, strict=True))
 
 
@@ -48,7 +50,7 @@ def _operation(rule: str, x: Matrix, outputs: Matrix) -> Operation:
     )
 
 
-def _signed(inputs: int, outputs: int, *, bias=False) -> tuple[Matrix, Matrix]:
+def _signed(inputs: int, outputs: int, *, bias: bool = False) -> tuple[Matrix, Matrix]:
     """Positive inputs and weights of both signs: of every output all weights but one are > 0.
 
     The last of ``inputs`` is 1 if it stands for a ``bias``.
@@ -57,7 +59,7 @@ def _signed(inputs: int, outputs: int, *, bias=False) -> tuple[Matrix, Matrix]:
     if bias:
         x[inputs - 1] = 1
 
-    def weight(i, j):
+    def weight(i: int, j: int) -> sp.Symbol:
         sign = "negative" if i == (1 + j) % inputs else "positive"
         return sp.Symbol(f"w{i}{j}", **{sign: True})
 
@@ -68,7 +70,7 @@ def on_a_line(
     rule: str,
     x: Matrix,
     w: Matrix,
-    factor: Callable,
+    factor: Callable[[sp.Expr], Number],
     *,
     direction: str,
     signs: Matrix,
@@ -120,7 +122,7 @@ def on_a_line(
     )
 
 
-def z_plus(inputs=3, outputs=1, *, bias=False) -> Derivation:
+def z_plus(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Derivation:
     """The z+ rule: only inputs with a positive contribution move."""
     x, w = _signed(inputs, outputs, bias=bias)
     return on_a_line(
@@ -133,7 +135,7 @@ def z_plus(inputs=3, outputs=1, *, bias=False) -> Derivation:
     )
 
 
-def gamma(inputs=3, outputs=1, *, bias=False) -> Derivation:
+def gamma(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Derivation:
     """The gamma rule: inputs with a positive contribution move faster."""
     x, w = _signed(inputs, outputs, bias=bias)
     return on_a_line(
@@ -146,7 +148,7 @@ def gamma(inputs=3, outputs=1, *, bias=False) -> Derivation:
     )
 
 
-def split_by_size(operands=3) -> Derivation:
+def split_by_size(operands: int = 3) -> Derivation:
     """The split of a sum by absolute value: operands of either sign approach 0."""
     signs = ["positive", "negative", *["positive"] * operands][:operands]
     x = Matrix(1, operands, [sp.Symbol(f"x{i}", **{sign: True}) for i, sign in enumerate(signs)])
@@ -161,7 +163,7 @@ def split_by_size(operands=3) -> Derivation:
     )
 
 
-def alpha_beta(inputs=3, outputs=1, *, bias=False) -> Derivation:
+def alpha_beta(inputs: int = 3, outputs: int = 1, *, bias: bool = False) -> Derivation:
     """The alpha-beta rule, which is a definition: z+ on either sign, mixed."""
     x, w = _signed(inputs, outputs, bias=bias)
     outputs_of, relevance = x * w, generic("R", 1, outputs)
@@ -170,7 +172,7 @@ def alpha_beta(inputs=3, outputs=1, *, bias=False) -> Derivation:
     below = above - parts  # sizes of the negative contributions
     p, n = (sp.ones(1, inputs) * sizes for sizes in (above, below))
 
-    def received(_, i):
+    def received(_: int, i: int) -> sp.Expr:
         return sum(
             relevance[j] * ALPHA * above[i, j] / (p[j] + EPS)
             - relevance[j] * BETA * below[i, j] / (n[j] + EPS)
@@ -209,7 +211,7 @@ def alpha_beta(inputs=3, outputs=1, *, bias=False) -> Derivation:
     )
 
 
-ROOTS = {
+ROOTS: dict[str, tuple[Callable[[], Derivation], tuple[int, ...]]] = {
     "z+ of a linear layer": (z_plus, (26,)),
     "gamma rule of a linear layer": (gamma, (27,)),
     "alpha-beta rule of a linear layer": (alpha_beta, (28,)),
