@@ -5,11 +5,16 @@ A pytest plugin, with one hook: both ``pytest axioms`` and ``lrp-axioms prove`` 
 
 import inspect
 import re
+from collections.abc import Generator
+from typing import TypeAlias
 
 import pytest
+import sympy as sp
 
 from axioms.algebra.decide import apart, value_at
 from axioms.proofs.records import Depends, Record, disturbing, recording
+
+Properties: TypeAlias = list[tuple[str, object]]  # what a run of a test says of itself
 
 VERDICTS = ("proved", "refuted")
 COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a test is given
@@ -30,7 +35,7 @@ def claim(marker: pytest.Mark) -> tuple[int, str, str]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     marker = item.get_closest_marker("theorem")
     if marker is None:
         return (yield)
@@ -43,14 +48,14 @@ def pytest_runtest_call(item):
         decision = "identical" if verdict == "proved" else "differ_at"
         _needs_results(item, decision, record.answers)
     except ValueError as error:
-        found, why = [], str(error)
-    if not found:
-        pytest.fail(why, pytrace=False)
-    item.user_properties += [*found, *((RAN, name) for name in record.ran)]
-    return result
+        why = str(error)
+    else:
+        item.user_properties += [*found, *((RAN, name) for name in record.ran)]
+        return result
+    pytest.fail(why, pytrace=False)
 
 
-def proof(record: Record) -> list[tuple[str, object]]:
+def proof(record: Record) -> Properties:
     """How many identities were decided, or a ValueError that says why they are no proof."""
     if not record.identities:
         raise ValueError(
@@ -66,7 +71,7 @@ def proof(record: Record) -> list[tuple[str, object]]:
     return [(COUNT, len(general)), *((POINT, text) for text in _evaluated(record))]
 
 
-def refutation(record: Record, words: str) -> list[tuple[str, object]]:
+def refutation(record: Record, words: str) -> Properties:
     """The points that refute, evaluated again, or a ValueError that says why none does.
 
     ``words`` is what the test says of them; it must name two values that differ.
@@ -107,7 +112,7 @@ def _evaluated(record: Record) -> list[str]:
     return texts
 
 
-def _needs_to_run(record: Record):
+def _needs_to_run(record: Record) -> None:
     if not record.ran:
         raise ValueError(
             "nothing of the project ran: decide about what axioms.algebra.rules, "
@@ -115,7 +120,7 @@ def _needs_to_run(record: Record):
         )
 
 
-def _needs_results(item, decision: str, answers: list[bool]):
+def _needs_results(item: pytest.Item, decision: str, answers: list[bool]) -> None:
     """Runs the test once more, where all that the project computes is another value."""
     noted = list(item.user_properties)
     try:
@@ -133,11 +138,12 @@ def _needs_results(item, decision: str, answers: list[bool]):
     )
 
 
-def _symbols(lhs, rhs) -> set:
-    return lhs.free_symbols | rhs.free_symbols
+def _symbols(lhs: sp.Expr, rhs: sp.Expr) -> set[sp.Symbol]:
+    free: set[sp.Symbol] = lhs.free_symbols | rhs.free_symbols
+    return free
 
 
-def _equation(lhs, rhs) -> str:
+def _equation(lhs: sp.Expr, rhs: sp.Expr) -> str:
     return f"{lhs} = {rhs}"
 
 

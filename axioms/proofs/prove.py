@@ -3,9 +3,11 @@
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -39,25 +41,27 @@ class Verdict:
 class _Recorder:
     """Collects the marker and the reports of every theorem test, by test function."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.items: dict[str, list[pytest.Item]] = {}
         self.reports: dict[str, list[pytest.TestReport]] = {}
         self.unreadable: list[str] = []
 
-    def pytest_configure(self, config):
+    def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", MARKER)
 
-    def pytest_collectreport(self, report):
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.unreadable.append(f"{report.nodeid}: {report.longreprtext}")
 
-    def pytest_collection_finish(self, session):
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
             if item.get_closest_marker("theorem"):
                 self.items.setdefault(_test(item), []).append(item)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item):
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         self.reports.setdefault(_test(item), []).append(report)
         return report
@@ -148,23 +152,25 @@ def _undisturbed(paths: list[Path]) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _lies_under(module, paths: list[Path]) -> bool:
+def _lies_under(module: ModuleType, paths: list[Path]) -> bool:
     file = getattr(module, "__file__", None)
-    return bool(file) and any(Path(file).resolve().is_relative_to(path) for path in paths)
+    return file is not None and any(Path(file).resolve().is_relative_to(path) for path in paths)
 
 
-def _verdict(test, items, reports) -> Verdict:
+def _verdict(
+    test: str, items: Sequence[pytest.Item], reports: Sequence[pytest.TestReport]
+) -> Verdict:
     try:
-        number, statement, claimed = evidence.claim(items[0].get_closest_marker("theorem"))
+        number, statement, claimed = evidence.claim(next(items[0].iter_markers("theorem")))
     except ValueError as error:
         raise ValueError(f"{test}: {error}") from None
     found = _recorded(reports)
     points = found.pop(evidence.POINT)
-    error = _error(items, reports)
+    why_not = _error(items, reports)
     return Verdict(
         number=number,
         statement=statement,
-        verdict=NOT_ESTABLISHED if error else claimed,
+        verdict=NOT_ESTABLISHED if why_not else claimed,
         witness="; ".join(found["witness"] or (points[:1] if claimed == "refuted" else [])),
         method="; ".join(found["method"]),
         identities=sum(found[evidence.COUNT]),
@@ -172,13 +178,14 @@ def _verdict(test, items, reports) -> Verdict:
         ran=", ".join(found[evidence.RAN]),
         seconds=sum(report.duration for report in reports),
         test=test,
-        error=error,
+        error=why_not,
     )
 
 
-def _recorded(reports) -> dict[str, list]:
+def _recorded(reports: Sequence[pytest.TestReport]) -> dict[str, list[Any]]:
     """What the runs of one test recorded: counts of every run, and texts, each once, in order."""
-    found = {key: [] for key in ("witness", "method", evidence.COUNT, evidence.POINT, evidence.RAN)}
+    keys = ("witness", "method", evidence.COUNT, evidence.POINT, evidence.RAN)
+    found: dict[str, list[Any]] = {key: [] for key in keys}
     for report in reports:
         for key, value in report.user_properties if report.when == "call" else ():
             if key == evidence.COUNT or (key in found and value not in found[key]):
@@ -186,7 +193,7 @@ def _recorded(reports) -> dict[str, list]:
     return found
 
 
-def _error(items, reports) -> str:
+def _error(items: Sequence[pytest.Item], reports: Sequence[pytest.TestReport]) -> str:
     """What went wrong, or '' if every run of the test passed."""
     failures = [report.longreprtext for report in reports if report.failed]
     if failures:

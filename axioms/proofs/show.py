@@ -72,7 +72,7 @@ def _numbers(path: Path) -> set[int]:
         for decorator in node.decorator_list
     )
     return {
-        decorator.args[0].value
+        ast.literal_eval(decorator.args[0])
         for decorator in decorators
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith(".theorem")
     }
@@ -119,7 +119,7 @@ def text(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _formula(formula) -> str:
+def _formula(formula: sp.Basic) -> str:
     return f"{formula.lhs} = {formula.rhs}".replace("**", "^")
 
 
@@ -160,7 +160,7 @@ def formula_latex(formula: sp.Basic) -> str:
     words = {sp.Symbol(word): rf"\mathrm{{{word}}}" for word in ("sum", "rest", "slope", "scale")}
     words[sp.Symbol("scale", positive=True)] = r"\mathrm{scale}"
     words[EPS] = r"\varepsilon"
-    return sp.latex(formula, symbol_names=words)
+    return str(sp.latex(formula, symbol_names=words))
 
 
 SPECIAL = {
@@ -183,7 +183,7 @@ ESCAPES = r"->|[^\x00-\x7f]|[\\{}$&#%_^~<>|]"
 def escaped(text: str) -> str:
     """The text as LaTeX prints it; a character without an entry becomes its code point."""
 
-    def one(match):
+    def one(match: re.Match[str]) -> str:
         found = match.group()
         return SPECIAL.get(found) or rf"\texttt{{U+{ord(found):04X}}}"
 
