@@ -9,9 +9,11 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import add, mul
 from pathlib import Path
+from types import FrameType
+from typing import Any, TypeAlias
 from unittest import mock
 
 import sympy as sp
@@ -21,13 +23,14 @@ from axioms import kinds
 from axioms.own_rules.rules import (
     ARGUMENTS,
     LISTS,
-    UNDEFINED,
+    Nested,
     Rule,
     RuleError,
     flat,
     for_symbols,
     replaced,
 )
+from axioms.own_rules.signs import UNDEFINED
 
 COUNTS = (1, 2, 3)  # of inputs, where a rule takes lists
 TRIED = 10  # points of each sort
@@ -50,6 +53,9 @@ PREDICATE = Predicate.__call__
 NEXT = "a rule must be one formula: branch by sign(x), abs or sympy.Max, and keep nothing in mind"
 
 
+Values: TypeAlias = dict[sp.Symbol, sp.Expr]
+
+
 def check_one_formula(rule: Rule) -> None:
     """Raises RuleError for a rule that compares symbols, is another formula at numbers, or 0/0."""
     defined = False
@@ -63,7 +69,8 @@ def check_one_formula(rule: Rule) -> None:
             at = _with_output(rule.kind, given, dict(zip(symbols, values, strict=True)))
             expected, found = replaced(formula, at), flat(rule.formula(*replaced(given, at)))
             point = ", ".join(f"{x} = {value}" for x, value in at.items())
-            if not all(map(_agree, found, expected, [generic] * len(found))):
+            pairs = zip(found, expected, strict=True)
+            if not all(_agree(*pair, generic=generic) for pair in pairs):
                 raise RuleError(
                     f"{rule.place}: {rule.name} returns {found} at {point}, but what "
                     f"it returns for symbols is {expected} there; {NEXT}"
@@ -76,7 +83,7 @@ def check_one_formula(rule: Rule) -> None:
         )
 
 
-def _with_output(kind, given, at):
+def _with_output(kind: str, given: Sequence[Nested], at: Values) -> Values:
     """The point where the output of the operation is what it computes of the operands."""
     if kind not in OUTPUT:
         return at
@@ -86,16 +93,17 @@ def _with_output(kind, given, at):
     return {**at, **dict(zip(flat(arguments[name]), flat(values), strict=True))}
 
 
-def _dot(one, other):
+def _dot(one: Sequence[sp.Expr], other: Sequence[sp.Expr]) -> sp.Expr:
     return sum(map(mul, one, other))
 
 
-def _shares(values):
+def _shares(values: Sequence[sp.Expr]) -> list[sp.Expr]:
     sizes = [1 + abs(value) for value in values]
     return [size / sum(sizes) for size in sizes]
 
 
-OUTPUT = {  # kind -> its output, what that is computed of, and how; an activation may be any
+# kind -> its output, what that is computed of, and how; an activation may be any
+OUTPUT: dict[str, tuple[str, str, Callable[..., Nested]]] = {
     kinds.PRODUCT: ("z", "xy", mul),
     kinds.ADD: ("z", "xy", add),
     kinds.LINEAR: ("z", "xwb", lambda x, w, b: _dot(x, w) + b),
@@ -106,7 +114,7 @@ OUTPUT = {  # kind -> its output, what that is computed of, and how; an activati
 }
 
 
-def _points(count) -> Iterator[tuple[bool, list]]:
+def _points(count: int) -> Iterator[tuple[bool, list[sp.Rational]]]:
     """Whether a point is generic, and its values: small and equal ones, then any fractions."""
     chance = random.Random(0)
     small = [[sp.Integer(v)] * (count - 1) for v in (-1, 0, 1, 2)]
@@ -119,34 +127,34 @@ def _points(count) -> Iterator[tuple[bool, list]]:
         yield True, [*(chance.choice((1, -1)) * s for s in sizes), eps]
 
 
-def _agree(found, expected, generic):
+def _agree(found: sp.Expr, expected: sp.Expr, *, generic: bool) -> bool:
     undefined = [value.has(*UNDEFINED) for value in (found, expected)]
     if any(undefined):  # at single points x / x is no number, and 1 for symbols
         return all(undefined) or not generic
-    return found == expected
+    return bool(found == expected)
 
 
 @contextlib.contextmanager
-def _comparisons_refused():
+def _comparisons_refused() -> Iterator[None]:
     """In here, whatever tells symbols from numbers raises, unless SymPy or we ask."""
 
-    def check(asking, one, text, *other):
+    def check(asking: FrameType, one: object, text: str, *other: object) -> None:
         if not asking.f_code.co_filename.startswith(OURS) and getattr(one, "free_symbols", None):
             asked_for = text.format(one, *other)
             raise TypeError(f"cannot determine truth value of {asked_for}")  # as SymPy of x < y
 
-    def refused(name, method):
-        def asked(one, *other):
+    def refused(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(one: sp.Expr, *other: object) -> Any:
             check(sys._getframe(1), one, ASKED.get(name, "{}"), *other)
             return method(one, *other)
 
         return asked
 
-    def claimed(predicate, *given):  # sympy.Q.zero(x), for sympy.ask
+    def claimed(predicate: Predicate, *given: object) -> Any:  # sympy.Q.zero(x), for sympy.ask
         check(sys._getframe(1), given[0], f"{predicate} of {{}}")
         return PREDICATE(predicate, *given)
 
-    def looked_up(one, name):
+    def looked_up(one: sp.Expr, name: str) -> Any:
         if not name.startswith("__"):  # x.is_zero is None for a symbol, and x.name another
             check(sys._getframe(1), one, f"({{}}).{name}")
         return object.__getattribute__(one, name)

@@ -4,18 +4,22 @@ A claim is about one operation alone.  It is a function of ``explain``, which gi
 of the operands at a point, and of the point; it returns two lists that it says are equal.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra.propagate import Explanation
 from axioms.graph import Node, leaf, parameter
+from axioms.invariance.points import LeafMatrices, Shapes
 
-Shapes = Mapping[str, tuple[int, int]]
+Entries: TypeAlias = list[sp.Expr]
+Explain: TypeAlias = Callable[[LeafMatrices], Explanation]  # relevance of the operands at a point
 
 
-def _operation(kind, *operands, **attributes):
+def _operation(kind: str, *operands: Node, **attributes: object) -> Node:
     return Node(kind, operands, attributes=attributes)
 
 
@@ -56,10 +60,10 @@ def shapes(kind: str, count: int) -> Shapes:
 OTHER, FACTOR = "S", "c"  # a second relevance, and a positive number
 
 
-def symbols(shapes: Shapes) -> dict[str, sp.Matrix]:
+def symbols(shapes: Shapes) -> LeafMatrices:
     """A point of different real symbols: x0 and x1, or x alone; the factor c is positive."""
 
-    def entry(name, shape, k):
+    def entry(name: str, shape: tuple[int, int], k: int) -> sp.Symbol:
         assumptions = {"positive": True} if name == FACTOR else {"real": True}
         return sp.Symbol(name if shape == (1, 1) else f"{name}{k}", **assumptions)
 
@@ -73,29 +77,29 @@ def symbols(shapes: Shapes) -> dict[str, sp.Matrix]:
 class Claim:
     """Two lists that are equal if the claim holds; ``needs`` names what is no operand nor R."""
 
-    sides: Callable[[Callable, Mapping], tuple[list, list]]
+    sides: Callable[[Explain, LeafMatrices], tuple[Entries, Entries]]
     needs: str = ""
 
 
-def _listed(explanation):
+def _listed(explanation: Explanation | LeafMatrices) -> Entries:
     return [entry for messages in explanation.values() for entry in messages]
 
 
-def _conserves(explain, at):
+def _conserves(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
     return [sum(_listed(explain(at)))], [sum(at["R"])]
 
 
-def _linear(explain, at):
+def _linear(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
     both, one, other = (
         _listed(explain({**at, "R": r})) for r in (at["R"] + at[OTHER], at["R"], at[OTHER])
     )
     return both, [x + y for x, y in zip(one, other, strict=True)]
 
 
-def _reordered(explain, at):
+def _reordered(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
     """Operands and relevance in the opposite order or moved on by one, and so are the messages."""
 
-    def ordered(point, order):
+    def ordered(point: LeafMatrices, order: Callable[[Entries], Entries]) -> LeafMatrices:
         return {name: sp.Matrix(*m.shape, order(list(m))) for name, m in point.items()}
 
     found = explain(at)
@@ -104,20 +108,20 @@ def _reordered(explain, at):
     return same, [m for order in orders for m in _listed(explain(ordered(at, order)))]
 
 
-def _transposed(explain, at):
-    def swapped(point):
+def _transposed(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
+    def swapped(point: LeafMatrices) -> LeafMatrices:
         return {**point, "a": point["v"].T, "v": point["a"].T}
 
     return _listed(explain(at)), _listed(swapped(explain(swapped(at))))
 
 
-def _shifted(explain, at):
+def _shifted(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
     (c,) = at[FACTOR]
     return _listed(explain(at)), _listed(explain({**at, "z": at["z"].applyfunc(lambda z: z + c)}))
 
 
-def _rescaled(one, other):
-    def sides(explain, at):
+def _rescaled(one: str, other: str) -> Claim:
+    def sides(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
         (c,) = at[FACTOR]
         moved = {**at, one: at[one] * c, other: at[other] / c}
         return _listed(explain(at)), _listed(explain(moved))
@@ -126,11 +130,11 @@ def _rescaled(one, other):
 
 
 CONSERVES = "conserves relevance"
-GENERAL = {
+GENERAL: dict[str, Claim] = {
     CONSERVES: Claim(sides=_conserves),
     "is linear in relevance": Claim(sides=_linear, needs=OTHER),
 }
-SYMMETRIES = {
+SYMMETRIES: dict[str, dict[str, Claim]] = {
     kinds.PRODUCT: {"the same for x y and (c x) (y / c), c > 0": _rescaled("x", "y")},
     kinds.LINEAR: {"the same for inputs in another order": Claim(sides=_reordered)},
     kinds.BILINEAR: {

@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Collection
 from functools import cache
 
 from axioms.algebra.propagate import evaluate
@@ -37,18 +38,18 @@ def summary(text: str) -> list[str]:
     return [*lines, f"refuted: {refuted}"] if refuted else lines
 
 
-def _scope(rule, finding):
+def _scope(rule: Rule, finding: Finding) -> str:
     """How many inputs the rule had where a claim was decided; a witness shows its own number."""
     if rule.kind not in LISTS or finding.verdict == REFUTED:
         return ""
-    numbers = counts(rule.kind)
+    numbers: Collection[int] = counts(rule.kind)
     if finding.claim in REWRITES:
         numbers = inputs_in(finding.claim, tuple(rule_set(rule).instead))
     *first, last = map(str, sorted(numbers))
     return f", for {' and '.join(filter(None, (', '.join(first), last)))} inputs"
 
 
-def _wrapped(line, indent):
+def _wrapped(line: str, indent: str) -> list[str]:
     return textwrap.wrap(line, 80, initial_indent=indent, subsequent_indent="    ")
 
 

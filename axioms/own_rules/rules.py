@@ -16,18 +16,24 @@ The file is executed, with the rights of whoever runs the command.
 import importlib.util
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import CodeType
+from typing import Any, Protocol, TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import is_rational_function, sign_of_number
-from axioms.algebra.denotation import named, same_value
-from axioms.algebra.rules import sign_of
+from axioms.algebra.decide import is_rational_function
 from axioms.invariance.witness import NEAR_0
+from axioms.own_rules.signs import UNDEFINED, Sign, written
+
+Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entry per input
+Shape: TypeAlias = int | tuple[int | None, ...] | None
+"""How many messages, how many in each of several groups, or None for one that is no list."""
 
 # kind -> arguments of a rule, and how many messages it returns
 ARGUMENTS = {
@@ -49,8 +55,16 @@ LISTS = {  # kind -> arguments that are lists, one entry per input
     kinds.SOFTMAX: "zaR",
 }
 EPS = sp.Symbol("epsilon", positive=True)  # of proofs
-UNDEFINED = (sp.zoo, sp.nan, sp.oo)
 MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
+
+
+class Function(Protocol):
+    """A function that a user wrote."""
+
+    __name__: str
+    __code__: CodeType
+
+    def __call__(self, *arguments: Any, **options: Any) -> object: ...
 
 
 class RuleError(ValueError):
@@ -62,7 +76,7 @@ class Rule:
     """One propagation rule, called with the operands and relevance of one output."""
 
     kind: str
-    function: Callable
+    function: Function
     place: str  # file:line of its definition
 
     @property
@@ -70,7 +84,7 @@ class Rule:
         """The name of its function."""
         return self.function.__name__
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Nested) -> Nested:
         """Its messages as rational expressions, of symbols by its formula; errors as formula()."""
         if set().union(*(a.free_symbols for a in flat(arguments))) <= {NEAR_0}:
             return self._checked(_rational, self.formula(*arguments))
@@ -78,7 +92,7 @@ class Rule:
         at = dict(zip(flat(given), flat(arguments), strict=True))
         return self._checked(_rational, replaced(messages, at))
 
-    def formula(self, *arguments):
+    def formula(self, *arguments: Nested) -> Nested:
         """Its messages as it returns them; RuleError says what is wrong with them."""
         known = set().union(*(a.free_symbols for a in flat(arguments)))
         try:
@@ -89,13 +103,13 @@ class Rule:
             raise self._raised(error) from error
         return self._checked(_nested, found, _shape(self.kind, arguments), known)
 
-    def _checked(self, check, *found):
+    def _checked(self, check: Callable[..., Nested], *found: object) -> Nested:
         try:
             return check(*found)
         except _Malformed as error:
             raise RuleError(f"{self.place}: {self.name} {error}") from None
 
-    def _raised(self, error):
+    def _raised(self, error: BaseException) -> RuleError:
         frames = traceback.extract_tb(error.__traceback__)
         file = self.function.__code__.co_filename
         line = next((f.lineno for f in reversed(frames) if f.filename == file), "?")
@@ -106,7 +120,7 @@ class Rule:
 
 
 @cache
-def for_symbols(rule: Rule, count: int | None) -> tuple[list, list]:
+def for_symbols(rule: Rule, count: int | None) -> tuple[list[Nested], Nested]:
     """Symbols for the arguments of a rule, lists of ``count``, and its messages for them.
 
     A rule is asked once: no verdict rests on the names of symbols or on what it keeps in mind.
@@ -119,7 +133,7 @@ def for_symbols(rule: Rule, count: int | None) -> tuple[list, list]:
     return [*symbols, EPS], rule.formula(*symbols, EPS)
 
 
-def _next_step(error, otherwise="mend the line"):
+def _next_step(error: BaseException, otherwise: str = "mend the line") -> str:
     if isinstance(error, NameError):
         homes = {"axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
         for home, names in homes.items():
@@ -134,13 +148,13 @@ def _next_step(error, otherwise="mend the line"):
     return otherwise
 
 
-def rule(kind: str) -> Callable[[Callable], Rule]:
+def rule(kind: str) -> Callable[[Function], Rule]:
     """Marks a function as the propagation rule of one ``kind`` of operation, a key of ARGUMENTS.
 
     Raises RuleError for an unknown kind, and for a function with other arguments.
     """
 
-    def mark(function):
+    def mark(function: Function) -> Rule:
         code = function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"
         if kind not in ARGUMENTS:
@@ -159,59 +173,11 @@ def rule(kind: str) -> Callable[[Callable], Rule]:
     return mark
 
 
-class Sign(sp.Function):
-    """+1 where its argument is >= 0 and -1 where it is < 0."""
-
-    is_real = True
-
-    @classmethod
-    def eval(cls, z):
-        """A number where the sign is known; elsewhere the sign of a primitive argument."""
-        found = _sign(z)
-        return found if found.is_Number else cls(found, evaluate=False)
-
-
-def sign(z):
-    """+1 where z >= 0 and -1 where z < 0; where ``z`` is symbolic, its sign unevaluated."""
-    return Sign(sp.sympify(z))
-
-
-def _sign(z):
-    """+1, -1 or nan, or what a symbolic ``z`` has the sign of."""
-    if z.free_symbols == {NEAR_0}:
-        z = _lowest(z)
-    try:
-        return sp.Integer(sign_of(z))
-    except ValueError:
-        if z.has(*UNDEFINED):
-            return sp.nan
-        if not z.free_symbols:  # an irrational number that SymPy does not compare with 0
-            known = 0 if same_value(z, 0) else sign_of_number(z)
-            return sp.nan if known is None else sp.Integer(-1 if known < 0 else 1)
-        number, primitive = _factors(z)
-        return primitive if number > 0 else -primitive
-
-
-def _lowest(z):
-    """A number with the sign that ``z`` has at every small enough eps > 0; nan if it has none."""
-    try:
-        sides = sp.fraction(sp.cancel(_written(z)))
-        return sp.prod(sp.Poly(side, NEAR_0).EC() for side in sides)
-    except (sp.PolynomialError, ZeroDivisionError):
-        return sp.nan
-
-
-def _factors(z):
-    """The rational number in front of ``z``, and the product of all else that is not positive."""
-    number, rest = sp.factor(z).as_coeff_Mul()
-    return number, sp.Mul(*(f for f in sp.Mul.make_args(rest) if not f.is_positive))
-
-
 class _Malformed(Exception):
     """What is wrong with the value that a rule returned."""
 
 
-def _shape(kind, arguments):
+def _shape(kind: str, arguments: Sequence[Nested]) -> Shape:
     """How the messages must be nested: a number of expressions, or a tuple of such numbers."""
     operands = arguments[0]
     return {
@@ -222,18 +188,18 @@ def _shape(kind, arguments):
     }.get(kind, _count(operands))
 
 
-def flat(found) -> list:
+def flat(found: object) -> list[Any]:
     """The entries of nested lists and tuples."""
     if isinstance(found, sp.MatrixBase | list | tuple):
         return [entry for part in found for entry in flat(part)]
     return [found]
 
 
-def _count(operands):
+def _count(operands: Nested) -> int | None:
     return len(operands) if isinstance(operands, list) else None
 
 
-def _nested(found, shape, known):
+def _nested(found: object, shape: Shape, known: set[sp.Symbol]) -> Nested:
     if shape is None:
         return _expression(found, known)
     if isinstance(found, sp.MatrixBase):
@@ -247,7 +213,7 @@ def _nested(found, shape, known):
     return [_nested(part, part_shape, known) for part, part_shape in zip(found, inner, strict=True)]
 
 
-def _expression(found, known):
+def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
     if isinstance(found, (tuple, list, str)) or found is None:
         raise _Malformed(f"returned {found!r} as a message; return an expression or a number")
     try:
@@ -268,18 +234,18 @@ def _expression(found, known):
     return value.replace(sp.sign, Sign) if value.has(sp.sign) else value
 
 
-def replaced(found, values):
+def replaced(found: Nested, values: Mapping[sp.Symbol, sp.Expr]) -> Nested:
     """Nested lists of expressions with ``values`` in place of symbols."""
     if isinstance(found, list):
         return [replaced(part, values) for part in found]
     return found.xreplace(values)
 
 
-def _rational(found):
+def _rational(found: Nested) -> Nested:
     """Messages with a symbol for every sign, by which sizes and maxima are written too."""
     if isinstance(found, list):
         return [_rational(part) for part in found]
-    value = _written(found)
+    value = written(found)
     # numbers may be irrational, as the value of an exponential is; 0/0 is decided by the caller
     if not is_rational_function(_numbers_named(value)) and not value.has(*UNDEFINED):
         raise _Malformed(
@@ -288,44 +254,12 @@ def _rational(found):
     return value
 
 
-def _written(value):
-    for function, other in WRITTEN.items():
-        value = value.replace(function, other) if value.has(function) else value
-    return value
-
-
-def _numbers_named(value):
+def _numbers_named(value: sp.Expr) -> sp.Expr:
     """With a symbol for every irrational number: they are operands like others."""
     if not value.free_symbols:
         return value if value.is_Rational else sp.Dummy()
     rational = value.is_Add or value.is_Mul or value.is_Pow
     return value.func(*map(_numbers_named, value.args)) if rational else value
-
-
-def _size_of(z):
-    """|z| factor by factor, which also holds where a factor is 0."""
-    size = sp.Integer(1)
-    for factor in sp.Mul.make_args(sp.factor(z)):
-        base, power = factor.as_base_exp()
-        if base.could_extract_minus_sign():  # |x| and |-x| alike
-            base = -base
-        size *= (base * sign(base)) ** power
-    return size
-
-
-def _maximum(first, *rest):
-    for other in rest:
-        first = (first + other + _size_of(first - other)) / 2
-    return first
-
-
-WRITTEN = {  # in this order
-    sp.Min: lambda *args: -sp.Max(*(-a for a in args)),
-    sp.Max: _maximum,
-    sp.Abs: _size_of,
-    Sign: lambda z: named("sign", z),
-}
-"""Functions that a message may hold, and how they are written in a rational function."""
 
 
 def load(path: str | Path) -> list[Rule]:
@@ -336,7 +270,7 @@ def load(path: str | Path) -> list[Rule]:
     path = Path(path)
     if not path.is_file():
         raise RuleError(f"{path}: there is no such file; pass a Python file that holds rules")
-    spec = importlib.util.spec_from_loader(path.stem, loader=None, origin=str(path))
+    spec = ModuleSpec(path.stem, loader=None, origin=str(path))
     module = importlib.util.module_from_spec(spec)
     try:
         code = compile(path.read_bytes(), str(path), "exec")

@@ -6,17 +6,19 @@ operation of that kind carries relevance is then decided as the scoreboard decid
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import identical, is_large, is_rational_function
+from axioms.algebra.decide import Number, Sides, identical, is_large, is_rational_function
 from axioms.algebra.denotation import as_rational
+from axioms.algebra.propagate import Explanation
 from axioms.graph import CONSTANT, INPUT, Node, topological
 from axioms.invariance import points, scoreboard
+from axioms.invariance.points import LeafMatrices, Shapes
 from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.rule_sets import RuleSet
 from axioms.invariance.scoreboard import (
@@ -68,10 +70,11 @@ def judge(rule: Rule) -> list[Finding]:
     """
     check_one_formula(rule)
     own = rule_set(rule)
-    found = judge_claims(rule, own) + [
-        _finding(name, lambda eps, name=name: tried_at_more(own, decide(own, name, eps)))
-        for name in rewrites_of(tuple(own.instead))
-    ]
+
+    def of_rewrite(name: str) -> Finding:
+        return _finding(name, lambda eps: tried_at_more(own, decide(own, name, eps)))
+
+    found = judge_claims(rule, own) + list(map(of_rewrite, rewrites_of(tuple(own.instead))))
     check_one_formula(rule)  # still: it may have counted its calls
     return found
 
@@ -79,7 +82,7 @@ def judge(rule: Rule) -> list[Finding]:
 def judge_claims(rule: Rule, own: RuleSet) -> list[Finding]:
     """What is decided about the operation alone: conservation first."""
     found = [
-        _finding(text, lambda eps, claim=claim: _decide(claim, own, rule.kind, eps))
+        _finding(text, partial(_decide, claim, own, rule.kind))
         for text, claim in claims(rule.kind).items()
     ]
     found[0] = _with_absorbed(found[0], own, rule.kind)
@@ -101,8 +104,8 @@ def tried_at_more(own: RuleSet, cell: Cell) -> Cell:
         if cell.verdict != PROVED:
             break
         widths = {
-            name: [count if size > 1 else 1 for size in shape]
-            for name, shape in template.generic.items()
+            name: (count if rows > 1 else 1, count if columns > 1 else 1)
+            for name, (rows, columns) in template.generic.items()
         }
         at, eps = points.random_point(chance, widths), STABILISERS[cell.eps][1]
         if witness := disagreement(own, cell.rewrite, template.root, at, eps):
@@ -147,11 +150,11 @@ def _finding(text: str, decided: Callable[[str], Cell]) -> Finding:
     return Finding(claim=text, verdict=UNDECIDED, detail="no proof, and no witness was found")
 
 
-def _at(cell):
+def _at(cell: Cell) -> str:
     return f"eps {'-> 0' if cell.eps == LIMIT else '= 1/4'}, {cell.witness}"
 
 
-def same_in_every_case(lhs, rhs) -> bool:
+def same_in_every_case(lhs: Sides, rhs: Sides) -> bool:
     """Whether two expressions or matrices are equal for every case of the signs in them.
 
     False where one has no value, and proves nothing by itself.
@@ -160,7 +163,7 @@ def same_in_every_case(lhs, rhs) -> bool:
     return all(_always_zero(a - b) for a, b in zip(*sides, strict=True))
 
 
-def _always_zero(gap):
+def _always_zero(gap: sp.Expr) -> bool:
     if gap == 0 or _is_zero(gap):
         return True
     signs = sorted((s for s in gap.free_symbols if s.name.startswith("sign[")), key=str)
@@ -171,26 +174,26 @@ def _always_zero(gap):
     return all(map(_is_zero, gaps))
 
 
-def _is_zero(gap):
+def _is_zero(gap: sp.Expr) -> bool:
     return is_rational_function(gap) and not is_large(gap) and identical(gap, 0)
 
 
 # Claims are decided as the scoreboard decides rewrites: generic symbols, then small integers.
 
 
-def _point_shapes(kind, claim, count):
+def _point_shapes(kind: str, claim: Claim, count: int) -> Shapes:
     own = shapes(kind, count)
     extra = {OTHER: own["R"], FACTOR: (1, 1)}
     return {**own, **{name: extra[name] for name in claim.needs}}
 
 
-def _sides(claim: Claim, own: RuleSet, kind: str, eps, at) -> dict[str, sp.Matrix]:
+def _sides(claim: Claim, own: RuleSet, kind: str, eps: Number, at: LeafMatrices) -> Explanation:
     root = OPERATIONS[kind][0]
     left, right = claim.sides(lambda at: own.explain(root, at, eps=eps, relevance=at["R"]), at)
     return {"left": sp.Matrix([left]), "right": sp.Matrix([right])}
 
 
-def _holds(claim, own, kind, eps, at) -> bool:
+def _holds(claim: Claim, own: RuleSet, kind: str, eps: Number, at: LeafMatrices) -> bool:
     """Whether the sides are equal for symbols; in the limit of 0/0, where they are at every eps."""
     try:
         return same_in_every_case(*_sides(claim, own, kind, eps, at).values())
@@ -215,10 +218,12 @@ def _decide(claim: Claim, own: RuleSet, kind: str, eps: str) -> Cell:
     return replace(cell, verdict=REFUTED, witness=witness) if witness else cell
 
 
-def _at_numbers(claim, own, kind, eps, at) -> dict[str, sp.Matrix] | None:
+def _at_numbers(
+    claim: Claim, own: RuleSet, kind: str, eps: Number, at: LeafMatrices
+) -> Explanation | None:
     """Both sides at a point of numbers; None where one of them is undefined."""
 
-    def sides(eps, at=at):
+    def sides(eps: Number, at: LeafMatrices = at) -> Explanation:
         return _sides(claim, own, kind, eps, at)
 
     try:
@@ -227,13 +232,13 @@ def _at_numbers(claim, own, kind, eps, at) -> dict[str, sp.Matrix] | None:
         return in_limit(sides, at) if eps == 0 else None
 
 
-def _tried(shapes, count):
+def _tried(shapes: Shapes, count: int) -> Iterator[LeafMatrices]:
     """The first points, those with a negative factor left out."""
     first = itertools.islice(points.points(shapes), count)
     return (at for at in first if FACTOR not in at or at[FACTOR][0] > 0)
 
 
-def _at_more(claim, kind):
+def _at_more(claim: Claim, kind: str) -> Iterator[LeafMatrices]:
     """A random point for each of MORE numbers of inputs; a factor is positive."""
     chance = random.Random(0)
     for count in MORE if kind in LISTS else ():
@@ -241,10 +246,12 @@ def _at_more(claim, kind):
         yield {name: m.applyfunc(abs) if name == FACTOR else m for name, m in at.items()}
 
 
-def _witness(claim, own, kind, eps, tried) -> str:
+def _witness(
+    claim: Claim, own: RuleSet, kind: str, eps: Number, tried: Iterable[LeafMatrices]
+) -> str:
     """The first point of those tried where the two sides differ, as text; '' if none does."""
 
-    def separated(at):
+    def separated(at: LeafMatrices) -> Explanation | None:
         found = _at_numbers(claim, own, kind, eps, at)
         return found if found and differ(*found.values()) else None
 
@@ -256,13 +263,13 @@ def _witness(claim, own, kind, eps, tried) -> str:
     return ""
 
 
-def _with_absorbed(finding, own, kind) -> Finding:
+def _with_absorbed(finding: Finding, own: RuleSet, kind: str) -> Finding:
     """Names what takes the relevance that does not arrive: bias, stabiliser, or nothing known."""
     if finding.verdict in (PROVED, UNDECIDED):
         return finding
     claim = claims(kind)[CONSERVES]
     eps, at = STABILISERS[FINITE][0], symbols(_point_shapes(kind, claim, counts(kind)[-1]))
-    without = {"the stabiliser absorbs": (LIMIT, {})}
+    without: dict[str, tuple[str, LeafMatrices]] = {"the stabiliser absorbs": (LIMIT, {})}
     if kind == kinds.LINEAR:
         no_bias = {"b": sp.zeros(1, 1)}
         without = {"the bias absorbs": (FINITE, no_bias), **without}

@@ -13,7 +13,8 @@ from axioms.invariance.rule_sets import RuleSet, absolute_split, z_plus
 from axioms.invariance.scoreboard import PROVED, REFUTED, STABILISERS
 from axioms.invariance.witness import NEAR_0
 from axioms.own_rules.messages import rule_set
-from axioms.own_rules.rules import ARGUMENTS, load, rule, sign
+from axioms.own_rules.rules import ARGUMENTS, load, rule
+from axioms.own_rules.signs import sign
 from axioms.own_rules.verdicts import (
     IN_LIMIT,
     TRIED,
