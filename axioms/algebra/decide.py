@@ -160,7 +160,9 @@ def limit(side: Sides, eps: sp.Symbol) -> sp.Matrix | sp.Expr:
     return side.subs(eps, 0)
 
 
-def where(*pairs: tuple[sp.Symbol, Number] | tuple[sp.Matrix, Iterable[Number]]) -> Point:
+def where(
+    *pairs: tuple[sp.Symbol, Number] | tuple[sp.Matrix, Iterable[Number]],
+) -> dict[sp.Symbol, sp.Expr]:
     """A point from pairs of a symbol and its value, or of a matrix of symbols and their values."""
     point: dict[sp.Symbol, Number] = {}
     for symbols, values in pairs:

@@ -14,9 +14,10 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.algebra.decide import differ_at, generic, identical, limit
-from axioms.algebra.ledger import BIAS, LEMMAS, PASSED_BY, STABILISER, ledger, unknown_messages
+from axioms.algebra.ledger import LEMMAS, PASSED_BY, ledger, unknown_messages
 from axioms.algebra.propagate import evaluate
 from axioms.algebra.rules import alpha_beta, epsilon
+from axioms.causes import BIAS, STABILISER
 from axioms.composites import Composite
 from axioms.graph import Node, leaf, parameter
 

@@ -19,8 +19,9 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.algebra.decide import identical, lowest_terms
-from axioms.algebra.ledger import BIAS, STABILISER, TAYLOR, causes, ledger, unknown_messages
+from axioms.algebra.ledger import causes, ledger, unknown_messages
 from axioms.algebra.propagate import evaluate
+from axioms.causes import BIAS, STABILISER, TAYLOR
 from axioms.composites import ATTNLRP, CP_LRP
 from axioms.graph import Node, leaf, parameter
 

@@ -39,9 +39,9 @@ FACTS = 3
 
 def recall(norm_eps=0):
     """One head that reads facts, each a name and a thing, for a question, all after RMSNorm."""
-    norm = {"attributes": {"norm_eps": norm_eps}}
+    about = {"norm_eps": norm_eps}
     normed = {
-        name: Node(kinds.RMS_NORM, (leaf(name), parameter("norm")), **norm)
+        name: Node(kinds.RMS_NORM, (leaf(name), parameter("norm")), attributes=about)
         for name in ("facts", "question")
     }
     linear = lambda name, of: Node(kinds.LINEAR, (normed[of], parameter(name)))
@@ -169,7 +169,7 @@ def test_cp_lrp_misses_what_one_head_recalls_beside_a_constant_logit(record_prop
     "proved",
 )
 def test_gradient_x_input_finds_nothing_in_one_layer(record_property):
-    rules = GRADIENT_X_INPUT.rules | {kinds.RMS_NORM: kinds.HELD_DEVIATION}
+    rules = {**GRADIENT_X_INPUT.rules, kinds.RMS_NORM: kinds.HELD_DEVIATION}
     held = replace(GRADIENT_X_INPUT, name="norm held", rules=rules)
     h = RMS**2 - 1
     point = prompt((1, -1, -1), 0)

@@ -24,7 +24,7 @@ EPS = sp.Symbol("epsilon", positive=True)
 R, PHI = sp.Symbol("R", real=True), sp.Symbol("Phi", positive=True)
 BIAS_LEFT_OUT = Composite(
     "biases left out of the denominators",
-    ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS},
+    {**ATTNLRP.rules, kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS},
 )
 
 

@@ -71,7 +71,10 @@ def test_rescaled_projections_change_relevance_at_finite_epsilon(record_property
             epsilon(x, w, half, eps=EPS)[0] for w, half in zip(projections, halves, strict=True)
         )
         found.append(sum(part[0] for part in through))
-    assert differ_at(*found, where((x, [1]), (q, [2]), (k, [2]), (r, [9]), (SIZE, 2), (EPS, 1)))
+    before, after = found
+    assert differ_at(
+        before, after, where((x, [1]), (q, [2]), (k, [2]), (r, [9]), (SIZE, 2), (EPS, 1))
+    )
     record_property("witness", "x = 1, W_q = W_k = 2, R = 9, eps = 1: 16/3, with c = 2 26/5")
 
 
