@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -69,6 +70,7 @@ def _program(
     pass
 
 
+MORE_TABLES = [table for table in names.TABLES if table not in names.DEFAULT_TABLES]
 Model = Annotated[str, typer.Option(help="'embedded', a folder, or a Hugging Face Hub id.")]
 Device = Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")]
 
@@ -105,11 +107,11 @@ def prove(
         return
     with mendable():
         need("lrp-axioms prove", "pytest")
-    from benchmarks.experiments import reproduce, tables
+    from benchmarks.experiments import theorems
 
-    result = reproduce.theorems(track=track)
+    result = theorems.theorems(track=track)
     answer(theorems=result.rows, notes=result.notes)
-    present(*of_result(result, only=tables.EVERY))
+    present(*of_result(result, whole=True))
     failed = [row for row in result.rows if row["verdict"] == "not established"]
     for row in failed:
         problems.print(f"{row['test']}\n{row['error']}", markup=False)
@@ -153,8 +155,7 @@ def reproduce(
     tables: Annotated[
         list[str] | None,
         typer.Argument(
-            help="theorems table1 table2 figure2 time, or table1-mnist special sensitivity softmax "
-            "causes.",
+            help=f"{' '.join(names.DEFAULT_TABLES)}, or {' '.join(MORE_TABLES)}.",
             autocompletion=completing(names.TABLES),
         ),
     ] = None,
@@ -210,6 +211,7 @@ def reproduce(
     with loading("the model and the texts"), mendable():
         need("lrp-axioms reproduce", "matplotlib", "pytest", "sklearn")
         from benchmarks.experiments import reproduce as experiments
+        from benchmarks.experiments.record import Request
         from benchmarks.experiments.text import check
         from benchmarks.running import engines
         from benchmarks.running.workers import cores
@@ -225,23 +227,22 @@ def reproduce(
         texts = data.load(dataset, data_dir=local).first(examples)
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
-        needed = partial(experiments.needed_rows, curves=curves)
-        check(classifier, texts, [row for table in wanted for row in needed(table, texts)])
+        request = Request(
+            classifier=classifier,
+            data=texts,
+            output=output,
+            data_dir=data_dir,
+            longest=longest,
+            prompts=examples,
+            curves=curves,
+            engine=place,
+        )
+        needed = partial(experiments.needed_rows, request)
+        check(classifier, texts, [row for table in wanted for row in needed(table)])
     shown = bars()
     with mendable(f"--output {output}"):
-        found = experiments.reproduce(
-            classifier,
-            texts,
-            output=output,
-            wanted=wanted,
-            data_dir=data_dir,
-            engine=place,
-            workers=workers or cores(),
-            longest=longest,
-            curves=curves,
-            **({"prompts": examples} if examples else {}),
-            track=partial(track, within=shown),
-        )
+        request = replace(request, track=partial(track, within=shown))
+        found = experiments.reproduce(request, wanted=wanted, workers=workers or cores())
         results = []
         for result in each_with_bars(found, shown, total=len(wanted), description="tables"):
             alone = asked.full or len(wanted) == 1

@@ -7,3 +7,8 @@ class RunError(ValueError):
 
 class UnavailableError(FileNotFoundError):
     """A model or data set that is neither on this machine nor reachable."""
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another library says, short."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -4,6 +4,23 @@ MODELS = ("embedded", "embedded-lm")
 DATASETS = ("embedded", "sst2", "imdb")
 COMPOSITES = ("attnlrp", "cp-lrp")
 ENGINES = ("local", "ray")
-ON_TEXTS = ("table2", "special", "figure2", "sensitivity", "softmax")
+ON_TEXTS = {
+    "table2": "table2",
+    "special": "special_tokens",
+    "figure2": "figure2",
+    "sensitivity": "open_choices",
+    "softmax": "softmax_by_layer",
+}
+"""Table -> its module in ``benchmarks.experiments``, of those about maps of labelled texts."""
+EXPERIMENTS = {
+    "theorems": "theorems",
+    "table1": "table1.experiment",
+    "table1-mnist": "table1.mnist",
+    **ON_TEXTS,
+    "causes": "causes.experiment",
+    "time": "time_by_length",
+    "evaluate": "faithfulness",
+}
+"""Every table in the order of a report -> its module, which ends in a record of it."""
+TABLES = tuple(name for name in EXPERIMENTS if name != "evaluate")  # which is a command
 DEFAULT_TABLES = ("theorems", "table1", "table2", "figure2", "time")
-TABLES = ("theorems", "table1", "table1-mnist", *ON_TEXTS, "causes", "time")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.experiments.agreement import SEED
+from benchmarks.experiments.maps import SEED
 from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean
-from paper_notebooks import shown
+from paper_notebooks import output
 
 TOKENS = ("all", "content")
 
@@ -28,16 +28,16 @@ class Comparison:
         rows = []
         for tokens, gap in self.gaps.items():
             mean, share = self.means[tokens], (gap > 0)[~np.isnan(gap)].mean()
-            verdict = shown.verdict(mean, **who)
-            rows.append([f"over {tokens} tokens", shown.signed(mean), f"{share:.2f}", verdict])
-        verdict = shown.verdict(self.carried, above="favours CP-LRP", below="favours AttnLRP")
-        return [*rows, ["carried by [CLS] and [SEP]", shown.signed(self.carried), "–", verdict]]
+            verdict = output.verdict(mean, **who)
+            rows.append([f"over {tokens} tokens", output.signed(mean), f"{share:.2f}", verdict])
+        verdict = output.verdict(self.carried, above="favours CP-LRP", below="favours AttnLRP")
+        return [*rows, ["carried by [CLS] and [SEP]", output.signed(self.carried), "–", verdict]]
 
     def closer(self, tokens: str) -> str:
         """The method whose maps are closer to Leave-One-Out, or that it is undecided."""
         found = self.means[tokens]
-        verdict = shown.verdict(found, above="CP-LRP", below="AttnLRP")
-        return f"{verdict}, {shown.signed(found)}"
+        verdict = output.verdict(found, above="CP-LRP", below="AttnLRP")
+        return f"{verdict}, {output.signed(found)}"
 
 
 def compare(result) -> Comparison:

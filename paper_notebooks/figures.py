@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+
+from benchmarks.experiments.drawing import STYLE
 
 GREYS = {"all": "0.2", "content": "0.6"}
 
 
+@mpl.rc_context(STYLE)
 def gaps(found: Mapping[str, np.ndarray]) -> Figure:
     """Share of texts with at most so large an r of CP-LRP minus r of AttnLRP, by token set.
 
@@ -29,6 +33,7 @@ def gaps(found: Mapping[str, np.ndarray]) -> Figure:
     return figure
 
 
+@mpl.rc_context(STYLE)
 def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float] | None) -> Figure:
     """Gain in r when one layer alone bypasses the softmax, with intervals; crosses: the paper."""
     figure = Figure(figsize=(6.5, 2.8), layout="constrained")
@@ -51,6 +56,7 @@ def layer_gains(gains: Mapping[str, Sequence], paper: Sequence[float] | None) ->
     return figure
 
 
+@mpl.rc_context(STYLE)
 def against(points: Mapping[str, Sequence[float]], gain: Sequence[float]) -> Figure:
     """One panel per quantity: its value in every layer (numbered) against the layer's gain."""
     figure = Figure(figsize=(7.5, 2.7), layout="constrained")
@@ -65,6 +71,7 @@ def against(points: Mapping[str, Sequence[float]], gain: Sequence[float]) -> Fig
     return figure
 
 
+@mpl.rc_context(STYLE)
 def special(gaps: Mapping[str, Mapping[str, Mapping]]) -> Figure:
     """r of CP-LRP minus r of AttnLRP with special tokens left out, by data set."""
     figure = Figure(figsize=(6.5, 2.6), layout="constrained")
@@ -83,6 +90,7 @@ def special(gaps: Mapping[str, Mapping[str, Mapping]]) -> Figure:
     return figure
 
 
+@mpl.rc_context(STYLE)
 def choices(result) -> Figure:
     """r with Leave-One-Out (attention mask) of both methods under every open choice."""
     names = list(dict.fromkeys(r["choice"] for r in result.rows if r["method"] != "LOO"))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.experiments import rows
-from benchmarks.experiments.agreement import SEED
+from benchmarks.experiments.maps import SEED
 from benchmarks.experiments.result import Result
 from numeric.evaluation.correlation import BootstrapMean, bootstrap_mean
 

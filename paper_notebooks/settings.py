@@ -52,22 +52,23 @@ def _model(name: str):
 
 def classifier(settings: Settings, dataset: str):
     """The model of ``dataset``: the paper's, unless another one is given."""
-    from benchmarks.experiments import reproduce
+    from benchmarks.experiments import rows
 
-    paper = reproduce.rows.load(reproduce.LOO.format(dataset)).model
+    paper = rows.load(rows.LOO.format(dataset)).model
     return _model(settings.models.get(dataset, paper))
 
 
 def measure(settings: Settings, table: str, dataset: str):
     """One table of the text experiments as a Result; complete runs in ``results`` are only read."""
-    from benchmarks.experiments import reproduce
+    from benchmarks.experiments.record import Request, experiment
+    from benchmarks.experiments.reproduce import on_texts
 
-    return reproduce.text_table(
-        table,
-        classifier(settings, dataset),
-        texts(settings, dataset),
+    request = Request(
+        classifier=classifier(settings, dataset),
+        data=texts(settings, dataset),
         output=settings.folder(dataset),
     )
+    return on_texts(experiment(table), request)
 
 
 def colour(settings: Settings, dataset: str, *, number: int) -> tuple[list[str], dict]:

@@ -7,7 +7,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.experiments import figures
+from benchmarks.experiments import drawing
+from benchmarks.experiments import figure2 as layers
+from benchmarks.experiments.record import Request
 from benchmarks.experiments.reproduce import reproduce
 from benchmarks.sources import data, models
 from numeric import attribute, render
@@ -22,7 +24,7 @@ COLUMNS = {
     "integrated-gradients": "Integrated\nGradients",
     "attention-rollout": "attention\nrollout",
 }
-STYLE = figures.STYLE | {"font.size": 11, "axes.labelsize": 10, "svg.hashsalt": "lrp-axioms"}
+STYLE = drawing.STYLE | {"font.size": 11, "axes.labelsize": 10, "svg.hashsalt": "lrp-axioms"}
 
 
 def heat_map() -> Figure:
@@ -47,13 +49,13 @@ def heat_map() -> Figure:
 
 def figure2() -> Figure:
     """Figure 2 on the embedded model, without the paper's numbers, for a narrow page."""
-    run = {"output": RUN, "wanted": ["figure2"], "curves": False}
-    (result,) = reproduce(models.load(), data.load(), **run)
+    request = Request(classifier=models.load(), data=data.load(), output=RUN, curves=False)
+    (result,) = reproduce(request, wanted=["figure2"])
     rows = [
         {key: value for key, value in row.items() if not key.startswith("paper")}
         for row in result.rows
     ]
-    return figures.figure2(replace(result, rows=rows), narrow=True)
+    return layers.figure(replace(result, rows=rows), narrow=True)
 
 
 @mpl.rc_context(STYLE)

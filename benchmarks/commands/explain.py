@@ -122,10 +122,10 @@ def explain(
         with mendable(f"--html {html}"):
             html.write_text(render.html(first.tokens, first.relevance, **facts), "utf-8")
     if png:
-        from benchmarks.experiments.figures import layers
+        from benchmarks.commands import layer_picture
 
         with mendable(f"--png {png}"):
-            png.write_bytes(layers(found[0].maps, found[0].title))
+            png.write_bytes(layer_picture.png(found[0].maps, found[0].title))
     answer(model=model, method=method, texts=[one.facts() for one in found], wrote=[html, png])
     parts = [part for one in found for part in one.parts(console.width)]
     present(parts, parts if by_layer else summary(found), wrote=[html, png])

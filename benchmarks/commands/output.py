@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from importlib.metadata import version
@@ -109,17 +109,17 @@ def present(
         console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-def of_result(result, *, only: Mapping | None = None) -> tuple[list, list]:
+def of_result(result, *, whole: bool = False) -> tuple[list, list]:
     """An experiment's table and notes, and in short its table and the notes that fit a screen.
 
-    ``only``: rows by table, as of ``benchmarks.experiments.tables``, of the first.
+    ``whole``: the first has every row of the table.
     """
     from benchmarks.experiments import tables
 
     notes = [Padding(Text(note), (0, 0, 0, 1)) for note in result.notes]
     shortest = tables.terminal(result)
-    if only is not None:
-        return [tables.terminal(result, only=only), *notes], [shortest, *notes]
+    if whole:
+        return [tables.terminal(result, whole=True), *notes], [shortest, *notes]
     fits = height([shortest]) <= LINES - AROUND or not notes
     head = shortest if fits else Text(result.title, style="bold")
     return [shortest, *notes, Text("")], _that_fit(head, notes)

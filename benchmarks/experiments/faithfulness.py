@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.experiments import text
-from benchmarks.experiments.agreement import FEW, SEED, means
+from benchmarks.experiments.columns import number, value
+from benchmarks.experiments.maps import FEW, SEED, means
+from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.sources import files
@@ -218,3 +220,20 @@ def _notes(found, measures):
         )
     for both, keys in equal.items():
         yield f"{', '.join(keys)}: {both} are equal in every text, and no other map is better."
+
+
+EXPERIMENT = Experiment(
+    name="evaluate",
+    columns=[
+        ("method", value("method")),
+        ("r", number("r", 2)),
+        ("τ", number("tau", 2)),
+        ("MoRF", number("MoRF", 2)),
+        ("LeRF", number("LeRF", 2)),
+        ("Δ", number("Δ", 2)),
+        ("top\ndrop", number("top drop", 2)),
+        ("LDS", number("LDS", 2)),
+        ("suff.\ngain", number("soft sufficiency gain", 2)),
+        ("compr.\ngain", number("soft comprehensiveness gain", 2)),
+    ],
+)

@@ -11,7 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import tables
+from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result, read
+from benchmarks.names import EXPERIMENTS
 from benchmarks.running.provenance import provenance
 from benchmarks.running.writing import write_atomically
 from numeric.render import COLOURS
@@ -33,7 +35,7 @@ def load(folder: Path) -> list[Result]:
     Results are files that are called as their table, such as table2-sst2.json; the log names
     others.  Raises RunError for one that is broken.
     """
-    order = list(tables.COLUMNS)
+    order = list(EXPERIMENTS)
     named = re.compile(rf"({'|'.join(order)})(-.*)?")
     results = []
     for path in sorted(folder.rglob("*.json")):
@@ -65,20 +67,18 @@ def write(folder: Path) -> list[Path]:
 
 def _section(result):
     """All that is shown of a result."""
-    from benchmarks.experiments import (
-        figures,  # matplotlib, which those who only measure do without
-    )
+    from benchmarks.experiments import drawing  # matplotlib, which a broken folder does without
 
     try:
         headers, rows = tables.cells(result)
-        image = figures.png(result)
+        image = drawing.png(result)
         return {
             "result": result,
             "columns": list(zip(headers, tables.numeric(rows, len(headers)), strict=True)),
             "rows": rows,
             "image": image and base64.b64encode(image).decode(),
             "markdown": [] if result.table == "theorems" else [tables.markdown(result)],
-            "summary": list(_summary(result)),
+            "summary": list(experiment(result.table).summary(result)),
         }
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
@@ -104,23 +104,3 @@ def render(sections: Sequence[dict]) -> str:
     summary = [line for section in sections for line in section["summary"]]
     facts = {"sections": sections, "summary": summary, "provenance": provenance()}
     return template.render(colours=COLOURS, **facts)
-
-
-def _summary(result):
-    """The answers to the two questions that most readers come with."""
-    if result.table == "theorems":
-        yield from result.notes
-    if result.table == "table2":
-        for method, everything, content, *_ in tables.cells(result)[1]:
-            if method in ("AttnLRP", "CP-LRP"):
-                yield (
-                    f"{result.settings['dataset']}, {method}: r with Leave-One-Out is "
-                    f"{everything} over all tokens, {content} over content tokens."
-                )
-        yield from result.notes
-    if result.table == "time" and result.rows:
-        last = result.rows[-1]
-        yield (
-            f"Leave-One-Out takes {last['LOO / AttnLRP']:.1f} times as long as AttnLRP at "
-            f"{last['tokens']} tokens."
-        )

@@ -1,4 +1,7 @@
-"""What is measured, as data: one TOML file per row of a table, beside the paper's own numbers."""
+"""What is measured, as data: one TOML file per row of a table, beside the paper's own numbers.
+
+Methods are imported where their options are looked at, so that results are shown without them.
+"""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -7,21 +10,18 @@ from pathlib import Path
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
-from benchmarks.sources.pins import PINS
-from numeric.attribution import METHODS, resolve
-from numeric.methods.integrated_gradients import DOUBLINGS
-from numeric.methods.masking import REMOVALS
+from benchmarks.names import ON_TEXTS
+from numeric.methods.catalogue import METHODS
 
 FOLDER = Path(__file__).parents[1] / "configs"
 
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
 MASK = "[MASK]"  # as a removal: the id that the tokenizer has for it
 DTYPES = ("float32", "float64")
-MAPS = ("table2", "figure2", "sensitivity")  # tables whose rows measure relevance
-TABLES = (*MAPS, "softmax")
+ERRORS = ("softmax",)  # tables whose own rows measure errors by layer; others measure relevance
 NO_ROWS = ("sources", "table1-mnist")  # files of other modules
-BEGINNINGS = tuple(f"{table}-{dataset}" for table in TABLES for dataset in PINS["datasets"])
-"""How the names of rows begin, by which tables find them."""
+LOO, LRP = "table2-{}-loo", ("table2-{}-attnlrp", "table2-{}-cp-lrp")
+"""Rows that several tables need, by data set."""
 OPERATIONS = {"linear": kinds.LINEAR, "layer_norm": kinds.LAYER_NORM}  # whose rule a row may name
 SWEEP = {
     "front to back": lambda n, depth: range(n),
@@ -73,6 +73,8 @@ class Row:
 
     def steps(self) -> dict[str, str]:
         """Label -> number of steps in words, of the variants that sum along a path."""
+        from numeric.attribution import resolve
+
         used = {k: resolve(v.method, v.options)[2] for k, v in self.composites(1).items()}
         return {label: _steps(**options) for label, options in used.items() if "steps" in options}
 
@@ -94,6 +96,8 @@ def layers_label(layers) -> str:
 def _steps(*, steps, tolerance, **_):
     if tolerance is None:
         return f"{steps} steps"
+    from numeric.methods.integrated_gradients import DOUBLINGS
+
     most = steps * 2**DOUBLINGS
     return f"{steps} steps, and up to {most} where {tolerance} logits or more are left"
 
@@ -161,8 +165,8 @@ def _problems(found):
     for key in ("table", "dataset", "model"):
         if not isinstance(found.get(key), str):
             yield f'{key} is missing or no text; write {key} = "..."'
-    if isinstance(found.get("table"), str) and found["table"] not in TABLES:
-        yield f"table = {found['table']!r}; the tables are {', '.join(TABLES)}"
+    if isinstance(found.get("table"), str) and found["table"] not in ON_TEXTS:
+        yield f"table = {found['table']!r}; the tables are {', '.join(ON_TEXTS)}"
     for key in ("curves", "sweep"):
         if not isinstance(found.get(key, False), bool):
             yield f"{key} = {found[key]!r}; write true or false"
@@ -177,13 +181,16 @@ def _problems(found):
         return
     if variants and found.get("sweep"):
         yield "has both [variants] and sweep = true; keep one"
-    if found.get("table") in MAPS and not variants and not found.get("sweep"):
+    if found.get("table") not in ERRORS and not variants and not found.get("sweep"):
         yield "has neither [variants] nor sweep = true; add one"
     for label, options in variants.items():
         yield from _variant_problems(f"variants.{label}", options)
 
 
 def _variant_problems(place, options):
+    from numeric.attribution import resolve
+    from numeric.methods.masking import REMOVALS
+
     if not isinstance(options, dict):
         yield f"{place} is no table; write [{place}] with a method in it"
     elif options.get("method") not in METHODS:

@@ -1,6 +1,6 @@
 """What a row of the text experiments measures: relevance maps and perturbation curves, per text.
 
-Only maps are stored; every statistic is computed from them afterwards (``agreement``).
+Only maps are stored; every statistic is computed from them afterwards (``maps``).
 """
 
 import copy
@@ -14,7 +14,9 @@ import pyarrow as pa
 import torch
 
 from axioms.composites import UnassignedOperation
-from benchmarks.experiments.rows import MASK, Row, Variant
+from benchmarks.experiments.maps import GAP
+from benchmarks.experiments.rows import ERRORS, MASK, Row, Variant
+from benchmarks.names import ON_TEXTS
 from benchmarks.running import runner
 from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.progress import Track, untracked
@@ -31,7 +33,6 @@ from numeric.layer_mixes import sweep
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried
-GAP = "completeness_gap"  # of Integrated Gradients, among its details
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,13 +225,8 @@ def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[
     return columns | {key: x.ravel().tolist() for key, x in values.items()}
 
 
-MEASURES = {
-    "table2": maps,
-    "figure2": maps,
-    "sensitivity": maps,
-    "softmax": layer_errors,
-    "attribute": explained,
-}
+MEASURES = dict.fromkeys(ON_TEXTS, maps) | dict.fromkeys(ERRORS, layer_errors)
+MEASURES["attribute"] = explained
 """By table: what is computed of one shard."""
 
 

@@ -5,12 +5,17 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import numeric
+from benchmarks.experiments.columns import number, value
+from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.timing import alternate, plain_gradient, random_text
-from benchmarks.sources.models import Classifier
-from numeric import attribute
+
+if TYPE_CHECKING:
+    from benchmarks.sources.models import Classifier
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512)
 LONGEST = 128  # where nobody asks for more: beyond it Leave-One-Out takes minutes
@@ -19,9 +24,9 @@ LONG = 128  # beyond it rounds are fewer, because Leave-One-Out grows with the s
 FIT_FROM = 64  # tokens: below, the fixed cost of a call hides how time grows
 METHODS = {
     "gradient": plain_gradient,
-    "attnlrp": lambda model, inputs: attribute(model, inputs, "attnlrp").relevance,
-    "cp-lrp": lambda model, inputs: attribute(model, inputs, "cp-lrp").relevance,
-    "loo": lambda model, inputs: attribute(model, inputs, "loo").relevance,
+    "attnlrp": lambda model, inputs: numeric.attribute(model, inputs, "attnlrp").relevance,
+    "cp-lrp": lambda model, inputs: numeric.attribute(model, inputs, "cp-lrp").relevance,
+    "loo": lambda model, inputs: numeric.attribute(model, inputs, "loo").relevance,
 }
 LABELS = {"gradient": "gradient", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO"}
 
@@ -58,7 +63,7 @@ def loo_over_attnlrp(row: dict) -> list[float]:
 
 
 def lrp_versus_loo(
-    classifier: Classifier,
+    classifier: "Classifier",
     *,
     longest: int = LONGEST,
     repeats: int = REPEATS,
@@ -127,3 +132,58 @@ def growth(rows: Sequence[dict]) -> dict[str, tuple[float, float]]:
         for name in METHODS
     }
     return {name: (fit.slope, fit.stderr) for name, fit in fits.items()}
+
+
+def figure(result):
+    """Milliseconds against text length, log-log."""
+    from matplotlib.ticker import LogLocator
+
+    from benchmarks.experiments import drawing
+
+    figure = drawing.empty(6, 3.2)
+    axes = figure.subplots()
+    for label, style in {"LOO": "D-.", "AttnLRP": "o-", "CP-LRP": "s--", "gradient": "^:"}.items():
+        axes.loglog(
+            [row["tokens"] for row in result.rows],
+            [row[f"{label.lower()} ms"] for row in result.rows],
+            style,
+            color="0.2",
+            mfc="white" if label == "gradient" else "0.2",
+            ms=4,
+            label=label,
+        )
+    ticks = [row["tokens"] for row in result.rows]
+    axes.set_xticks(ticks, ticks)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("tokens in the text")
+    axes.set_ylabel("milliseconds per text (median)")
+    return drawing.with_legend(figure)
+
+
+def summary(result):
+    """How much longer Leave-One-Out takes of the longest text."""
+    for last in result.rows[-1:]:
+        yield (
+            f"Leave-One-Out takes {last['LOO / AttnLRP']:.1f} times as long as AttnLRP at "
+            f"{last['tokens']} tokens."
+        )
+
+
+EXPERIMENT = Experiment(
+    name="time",
+    run=lambda request: lrp_versus_loo(
+        request.classifier, longest=request.longest or LONGEST, track=request.track
+    ),
+    columns=[
+        ("tokens", value("tokens")),
+        ("gradient, ms", number("gradient ms", 1)),
+        ("AttnLRP, ms", number("attnlrp ms", 1)),
+        ("CP-LRP, ms", number("cp-lrp ms", 1)),
+        ("LOO, ms", number("loo ms", 1)),
+        ("LOO / AttnLRP", value("ratio")),
+    ],
+    figure=figure,
+    summary=summary,
+)

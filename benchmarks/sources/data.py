@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from axioms.extras import need
-from benchmarks.errors import UnavailableError
+from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources import files
-from benchmarks.sources.models import first_line
 from benchmarks.sources.pins import PINS
 from numeric.spelling import did_you_mean
 

@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from benchmarks.errors import UnavailableError
+from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources.pins import PINS
 from numeric import heads, targets
 from numeric.spelling import did_you_mean
@@ -325,8 +325,3 @@ def _advice(name, source, error):
         "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "
         "the model embedded (--model embedded), or download it elsewhere and pass its folder."
     )
-
-
-def first_line(error: Exception) -> str:
-    """What an error of another library says, short."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -21,6 +21,7 @@ BY_RULES = "a rule for every operation"
 class Method:
     """An attribution method, as ``attribute``, the command line and the documentation know it.
 
+    label: what tables and figures call it
     home: module and function, (model, batch, readout, options) -> one Found for every target
     needs: what a model or a text must have
     cost: passes through the model, for one text
@@ -30,6 +31,7 @@ class Method:
     """
 
     name: str
+    label: str
     home: str
     needs: str
     cost: str
@@ -59,6 +61,7 @@ def by_rules(composite: Composite) -> Method:
     """LRP with rules of one's own."""
     return Method(
         name=composite.name,
+        label=composite.name,
         home=LRP,
         composite=composite,
         needs=BY_RULES,
@@ -73,6 +76,7 @@ METHODS: dict[str, Method] = {
     for each in (
         Method(
             name="attnlrp",
+            label="AttnLRP",
             home=LRP,
             composite=ATTNLRP,
             needs=BY_RULES,
@@ -82,6 +86,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="cp-lrp",
+            label="CP-LRP",
             home=LRP,
             composite=CP_LRP,
             needs=BY_RULES,
@@ -91,6 +96,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="gradient-x-input",
+            label="gradient × input",
             home=LRP,
             composite=GRADIENT_X_INPUT,
             defaults={"share": "word"},
@@ -101,6 +107,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="integrated-gradients",
+            label="IG",
             home="numeric.methods.integrated_gradients:integrated_gradients",
             needs="embeddings in place of ids",
             cost="32 forward and backward passes (option steps)",
@@ -109,6 +116,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="attention-rollout",
+            label="rollout",
             home="numeric.methods.rollout:attention_rollout",
             needs="square attention weights of every layer",
             cost="1 forward pass",
@@ -117,6 +125,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="loo",
+            label="LOO",
             home="numeric.methods.loo:leave_one_out",
             needs="two tokens or more",
             cost="1 forward pass per token, and 1 of the whole text",

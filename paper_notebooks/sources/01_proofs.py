@@ -22,7 +22,7 @@ from axioms.graph import leaf
 from axioms.invariance import markdown, scoreboard
 from axioms.invariance.canonizers import canonize
 from axioms.proofs import prove, show
-from paper_notebooks import settings, shown
+from paper_notebooks import output, settings
 
 REDUCED = settings.load().reduced
 
@@ -52,20 +52,21 @@ maps |= {
     for name, m in models.items()
 }
 maps |= {f"LOO, {name[0]}": loo(m) for name, m in models.items()}
-shown.table(["explanation at (2, 3, 4)", *point], [[name, *r] for name, r in maps.items()])
+output.table(["explanation at (2, 3, 4)", *point], [[name, *r] for name, r in maps.items()])
 
 # %%
-figure = Figure(figsize=(6.5, 2.6), layout="constrained")
-axes = figure.subplots()
-greys = ("0.15", "0.55", "0.9")
-for n, name in enumerate(point):
-    places = [k + (n - 1) * 0.27 for k in range(len(maps))]
-    heights = [float(r[n]) for r in maps.values()]
-    axes.bar(places, heights, 0.25, color=greys[n], ec="0.15", label=name)
-axes.set_xticks(range(len(maps)), [name.replace(", ", "\n", 1) for name in maps], fontsize=7)
-axes.set_ylabel("relevance (units of y = 24)")
-axes.legend(frameon=False, ncols=3, loc="upper left")
-shown.picture(figure)
+with output.style():
+    figure = Figure(figsize=(6.5, 2.6), layout="constrained")
+    axes = figure.subplots()
+    greys = ("0.15", "0.55", "0.9")
+    for n, name in enumerate(point):
+        places = [k + (n - 1) * 0.27 for k in range(len(maps))]
+        heights = [float(r[n]) for r in maps.values()]
+        axes.bar(places, heights, 0.25, color=greys[n], ec="0.15", label=name)
+    axes.set_xticks(range(len(maps)), [name.replace(", ", "\n", 1) for name in maps], fontsize=7)
+    axes.set_ylabel("relevance (units of y = 24)")
+    axes.legend(frameon=False, ncols=3, loc="upper left")
+output.picture(figure)
 
 # %% [markdown]
 # ## The same for all inputs, not only at one point
@@ -80,7 +81,7 @@ same = {
     "as written": all(map(identical, *generic)),
     "canonized": all(map(identical, *merged)),
 }
-shown.table(["A and B, over generic x₁, x₂, x₃", "x₁", "x₂", "x₃", "same explanation"], [
+output.table(["A and B, over generic x₁, x₂, x₃", "x₁", "x₂", "x₃", "same explanation"], [
     ["A, as written", *generic[0], same["as written"]],
     ["B, as written", *generic[1], same["as written"]],
     ["A and B, canonized", *merged[0], same["canonized"]],
@@ -98,7 +99,7 @@ verdicts = prove.prove(*[prove.THEOREMS / "test_associativity.py"] if REDUCED el
 counts = {}
 for one in verdicts:
     counts[one.verdict] = counts.get(one.verdict, 0) + 1
-shown.record(
+output.record(
     f"Of {len(verdicts)} statements: "
     + ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items()))
     + ".",
@@ -107,7 +108,7 @@ shown.record(
 
 # %%
 plain = lambda text: text.replace("|", "\\|")
-shown.table(
+output.table(
     ["no.", "statement", "verdict", "witness, or method of proof"],
     [[v.label, plain(v.statement), v.verdict, plain(v.witness or v.method)] for v in verdicts],
 )
@@ -118,7 +119,7 @@ shown.table(
 # The page that `lrp-axioms prove --show 1` prints: the paper's Figure 1.
 
 # %%
-shown.say(f"```text\n{show.text(show.page('1'))}```")
+output.say(f"```text\n{show.text(show.page('1'))}```")
 
 # %% [markdown]
 # ## Which explanation survives which rewrite
@@ -133,13 +134,13 @@ shown.say(f"```text\n{show.text(show.page('1'))}```")
 few = ("commute products", "re-associate products", "factorize attention")
 rewrites = few if REDUCED else tuple(scoreboard.REWRITES)
 cells = scoreboard.scoreboard(rewrites=rewrites)
-shown.record(markdown.as_markdown(cells), cells=len(cells))
+output.record(markdown.as_markdown(cells), cells=len(cells))
 
 # %%
 marks = {}
 for cell in cells:
     marks.setdefault(cell.rule_set, []).append(cell.verdict)
-shown.say(
+output.say(
     *[
         f"- {name}: {verdicts_.count(scoreboard.PROVED)} proved, "
         f"{verdicts_.count(scoreboard.ON_TEMPLATES)} hold on the templates, "
@@ -158,7 +159,7 @@ shown.say(
 # %%
 slashed = lambda r: "/".join(map(str, r))
 (a, b), (c, d), (e, f) = (list(maps.values())[n : n + 2] for n in (0, 2, 4))
-shown.say(
+output.say(
     f"**AttnLRP explains (x₁x₂)x₃ by {slashed(a)} and x₁(x₂x₃) by {slashed(b)}, although "
     f"Leave-One-Out is {slashed(e)} for both. Canonized, both get {slashed(c)}. "
     f"All {len(verdicts)} statements are decided, and so are all {len(cells)} cells of the "

@@ -12,9 +12,9 @@
 # before any correlation was computed (`benchmarks/configs/table1-mnist.toml`); all of it is shown.
 
 # %%
+from benchmarks.experiments import drawing
 from benchmarks.experiments.table1 import mnist
-from benchmarks.experiments.table1.figures import table1_mnist
-from paper_notebooks import networks, settings, shown
+from paper_notebooks import networks, output, settings
 
 run = settings.load()
 REDUCED = run.reduced
@@ -28,11 +28,11 @@ REDUCED = run.reduced
 # %%
 images = mnist.load(data_dir=run.data_dir)
 result = mnist.sweep(images, output=run.folder("mnist"), reduced=REDUCED)
-shown.record(
+output.record(
     f"Measured: {networks.count(result)} networks, {result.settings['analysis']['images']} test "
     f"images each ({len(images.labels['train'])} training images, sha256 {images.sha256[:12]}), "
     f"{len(result.rows)} specifications; code of commit "
-    f"{', '.join(map(shown.short_commit, networks.commits(run.folder('mnist'))))}.",
+    f"{', '.join(map(output.short_commit, networks.commits(run.folder('mnist'))))}.",
     mnist=result.settings["analysis"]["images"],
     networks=networks.count(result),
 )
@@ -46,7 +46,7 @@ shown.record(
 
 # %%
 differences = networks.differences(result)
-shown.table(["explainer", "largest difference"], [[k, f"{v:.1e}"] for k, v in differences.items()])
+output.table(["explainer", "largest difference"], [[k, f"{v:.1e}"] for k, v in differences.items()])
 
 # %% [markdown]
 # ## Implementation invariance: AttnLRP
@@ -56,7 +56,7 @@ shown.table(["explainer", "largest difference"], [[k, f"{v:.1e}"] for k, v in di
 # %%
 pair = "AttnLRP L vs R"
 ranges = networks.ranges(result, pair)
-shown.table(
+output.table(
     ["network", "test accuracy", f"r, {pair}: smallest", "largest", "paper"],
     [[n, f"{a:.3f}", f"{low:.4f}", f"{high:.4f}", p] for n, a, low, high, p in ranges],
 )
@@ -68,7 +68,7 @@ shown.table(
 # accurate as the paper's (85 %).
 
 # %%
-shown.picture(table1_mnist(result))
+output.picture(drawing.draw(result))
 
 # %% [markdown]
 # ## What is reached, and what is not
@@ -76,11 +76,11 @@ shown.picture(table1_mnist(result))
 # A number counts as reached if the mean r is within the declared tolerance of it.
 
 # %%
-shown.say(*[f"- {note}" for note in result.notes])
+output.say(*[f"- {note}" for note in result.notes])
 
 # %%
 numbers = networks.reached(result)
-shown.table(
+output.table(
     ["number of Table 1", "paper", "closest r", "specifications that reach it", "of"],
     [[name, *cells] for name, cells in numbers.items()],
 )
@@ -96,7 +96,7 @@ INVARIANT = 1e-10
 found = [row for row in result.rows if row["number"] == pair]
 gap = [1 - row["r"] for row in found if row["r"] == row["r"]]
 hit = [name for name, (_, _, count, _) in numbers.items() if count]
-shown.say(
+output.say(
     f"**LOO and IG are the same map in both orders, up to {max(differences.values()):.0e}. AttnLRP "
     f"is not: 1 − r of its two maps lies between {min(gap):.1e} and {max(gap):.2f} (paper: "
     f"{1 - found[0]['paper r']:.2f}). Of the paper's {len(numbers)} numbers, some specification "

@@ -10,7 +10,7 @@
 # paper, and over content tokens alone, without [CLS] and [SEP].
 
 # %%
-from paper_notebooks import comparison, settings, shown, table2
+from paper_notebooks import comparison, output, settings, table2
 
 DATASET = "sst2"
 run = settings.load()
@@ -24,7 +24,7 @@ REDUCED = run.reduced
 
 # %%
 result = settings.measure(run, "table2", DATASET)
-shown.about(result)
+output.about(result)
 
 # %% [markdown]
 # ## Table 2, with the paper's numbers below ours
@@ -39,7 +39,7 @@ table2.table(result)
 # ## Findings, from the numbers
 
 # %%
-shown.say(*[f"- {note}" for note in result.notes])
+output.say(*[f"- {note}" for note in result.notes])
 
 # %% [markdown]
 # ## CP-LRP against AttnLRP, text by text
@@ -75,7 +75,7 @@ table2.curves(found)
 # An embedded sentence of the project, not one of the data set, explained by the same model.
 
 # %%
-shown.sentences(*settings.colour(run, DATASET, number=2))
+output.sentences(*settings.colour(run, DATASET, number=2))
 
 # %% [markdown]
 # ## Headline

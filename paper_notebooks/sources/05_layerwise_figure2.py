@@ -9,9 +9,8 @@
 # difference with an interval, over all tokens and over content tokens.
 
 # %%
-from benchmarks.experiments import tables
-from benchmarks.experiments.figures import FIGURES
-from paper_notebooks import figures, layers, settings, shown
+from benchmarks.experiments import drawing, tables
+from paper_notebooks import figures, layers, output, settings
 
 run = settings.load()
 REDUCED = run.reduced
@@ -19,7 +18,7 @@ REDUCED = run.reduced
 # %%
 results = {dataset: settings.measure(run, "figure2", dataset) for dataset in ("sst2", "imdb")}
 for result in results.values():
-    shown.about(result)
+    output.about(result)
 
 # %% [markdown]
 # ## SST-2: Figure 2
@@ -28,7 +27,7 @@ for result in results.values():
 # sum to one), the dashed red line is AttnLRP in every layer.
 
 # %%
-shown.picture(FIGURES["figure2"](results["sst2"]))
+output.picture(drawing.draw(results["sst2"]))
 
 # %% [markdown]
 # ## IMDB: Figure 2
@@ -36,7 +35,7 @@ shown.picture(FIGURES["figure2"](results["sst2"]))
 # The same; the curves remove neighbouring tokens in chunks of 16 (Appendix B.1.2).
 
 # %%
-shown.picture(FIGURES["figure2"](results["imdb"]))
+output.picture(drawing.draw(results["imdb"]))
 
 # %% [markdown]
 # ## One layer at a time
@@ -48,12 +47,12 @@ shown.picture(FIGURES["figure2"](results["imdb"]))
 # %%
 found = {dataset: layers.single(result) for dataset, result in results.items()}
 for dataset, gains in found.items():
-    shown.say(f"**{dataset}**")
-    shown.picture(figures.layer_gains(gains, layers.paper(dataset)))
+    output.say(f"**{dataset}**")
+    output.picture(figures.layer_gains(gains, layers.paper(dataset)))
 
 # %%
 for dataset, gains in found.items():
-    shown.say(
+    output.say(
         f"{dataset}: over all tokens, gain in layers {layers.named(gains['all'], 1)}, loss in "
         f"layers {layers.named(gains['all'], -1)}; over content tokens, gain in layers "
         f"{layers.named(gains['content'], 1)}, loss in layers {layers.named(gains['content'], -1)} "
@@ -68,10 +67,15 @@ for dataset, gains in found.items():
 
 # %%
 late = {dataset: layers.late_minus_early(result) for dataset, result in results.items()}
-shown.table(
+output.table(
     ["later half minus earlier half", "all tokens", "content tokens", "paper (all, sum to one)"],
     [
-        [dataset, shown.signed(by["all"]), shown.signed(by["content"]), layers.paper_late(dataset)]
+        [
+            dataset,
+            output.signed(by["all"]),
+            output.signed(by["content"]),
+            layers.paper_late(dataset),
+        ]
         for dataset, by in late.items()
     ],
 )
@@ -80,31 +84,31 @@ shown.table(
 # ## Table A3, SST-2
 
 # %%
-shown.say(tables.markdown(results["sst2"]))
+output.say(tables.markdown(results["sst2"]))
 
 # %% [markdown]
 # ## Table A3, IMDB
 
 # %%
-shown.say(tables.markdown(results["imdb"]))
+output.say(tables.markdown(results["imdb"]))
 
 # %% [markdown]
 # ## Findings, from the numbers
 
 # %%
 for dataset, result in results.items():
-    shown.say(*[f"- {dataset}: {note}" for note in result.notes])
+    output.say(*[f"- {dataset}: {note}" for note in result.notes])
 
 # %% [markdown]
 # ## Headline
 
 # %%
 halves = {"above": "the later half gains more", "below": "the earlier half gains more"}
-shown.say(
+output.say(
     "**Bypassing the softmax in one layer alone, over all tokens: "
     + "; ".join(
-        f"on {dataset}, {shown.verdict(by['all'], **halves)} ({shown.signed(by['all'])}), most in "
-        f"layer {layers.best(found[dataset]['all'])} (paper: layer {layers.paper_best(dataset)})"
+        f"on {dataset}, {output.verdict(by['all'], **halves)} ({output.signed(by['all'])}), most "
+        f"in layer {layers.best(found[dataset]['all'])} (paper: layer {layers.paper_best(dataset)})"
         for dataset, by in late.items()
     )
     + ".**"

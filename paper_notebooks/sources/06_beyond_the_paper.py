@@ -7,10 +7,10 @@
 # gains most?
 
 # %%
-from benchmarks.experiments import tables
-from benchmarks.experiments.beyond import TOKENS
-from benchmarks.experiments.figures import FIGURES
-from paper_notebooks import figures, settings, shown
+
+from benchmarks.experiments import drawing, tables
+from benchmarks.experiments.special_tokens import TOKENS
+from paper_notebooks import figures, output, settings
 
 run = settings.load()
 REDUCED = run.reduced
@@ -26,15 +26,15 @@ DATASETS = ("sst2", "imdb")
 # %%
 special = {dataset: settings.measure(run, "special", dataset) for dataset in DATASETS}
 for result in special.values():
-    shown.about(result)
-    shown.say(tables.markdown(result), *result.notes)
+    output.about(result)
+    output.say(tables.markdown(result), *result.notes)
 
 # %%
 gaps = {
     dataset: {row["tokens"]: row for row in result.rows if row["tokens"] in TOKENS}
     for dataset, result in special.items()
 }
-shown.picture(figures.special(gaps))
+output.picture(figures.special(gaps))
 
 # %% [markdown]
 # ## Choices that the text leaves open
@@ -46,14 +46,14 @@ shown.picture(figures.special(gaps))
 
 # %%
 sensitivity = settings.measure(run, "sensitivity", "sst2")
-shown.about(sensitivity)
-shown.say(tables.markdown(sensitivity))
+output.about(sensitivity)
+output.say(tables.markdown(sensitivity))
 
 # %%
-shown.picture(figures.choices(sensitivity))
+output.picture(figures.choices(sensitivity))
 
 # %%
-shown.say(*[f"- {note}" for note in sensitivity.notes])
+output.say(*[f"- {note}" for note in sensitivity.notes])
 
 # %% [markdown]
 # ## The two errors of §3.2, by layer
@@ -66,12 +66,12 @@ shown.say(*[f"- {note}" for note in sensitivity.notes])
 # %%
 softmax = {dataset: settings.measure(run, "softmax", dataset) for dataset in DATASETS}
 for result in softmax.values():
-    shown.about(result)
-    shown.picture(FIGURES["softmax"](result))
+    output.about(result)
+    output.picture(drawing.draw(result))
 
 # %%
 for result in softmax.values():
-    shown.say(tables.markdown(result))
+    output.say(tables.markdown(result))
 
 # %% [markdown]
 # ## Do the errors explain the gain?
@@ -86,10 +86,10 @@ QUANTITIES = {
     "linearization_error": "linearization error",
 }
 for dataset, result in softmax.items():
-    shown.say(f"**{dataset}**")
+    output.say(f"**{dataset}**")
     points = {name: [row[key] for row in result.rows] for key, name in QUANTITIES.items()}
-    shown.picture(figures.against(points, [row["gain all"] for row in result.rows]))
-    shown.say(*[f"- {note}" for note in result.notes])
+    output.picture(figures.against(points, [row["gain all"] for row in result.rows]))
+    output.say(*[f"- {note}" for note in result.notes])
 
 # %% [markdown]
 # ## Headline
@@ -104,7 +104,7 @@ ahead = [
     and row["choice"] == other["choice"]
 ]
 wins = sum(cp > attn for _, cp, attn in ahead)
-shown.say(
+output.say(
     "**"
     + "; ".join(
         f"on {dataset}, r of CP-LRP minus r of AttnLRP is {by['all']['gap']:+.3f} over all tokens "

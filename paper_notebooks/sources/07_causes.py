@@ -8,13 +8,13 @@
 # Which method gives these words the largest relevance?
 
 # %%
+from benchmarks.experiments import drawing
 from benchmarks.experiments.causes import measure
 from benchmarks.experiments.causes.examples import DISTANCES, examples
 from benchmarks.experiments.causes.language import TASKS
-from benchmarks.experiments.figures import FIGURES
 from benchmarks.sources import models
 from numeric.attribution import METHODS
-from paper_notebooks import settings, shown
+from paper_notebooks import output, settings
 
 REDUCED = settings.load().reduced
 COUNT = 2 if REDUCED else measure.COUNT
@@ -27,7 +27,7 @@ COUNT = 2 if REDUCED else measure.COUNT
 
 # %%
 prompts = [examples(task, "middle", 1, seed=0)[0] for task in TASKS]
-shown.table(
+output.table(
     ["task", "prompt", "answer", "causes", "carriers"],
     [
         [one.task, f"`{' '.join(one.words)}`", f"`{one.answer}`", *(
@@ -43,7 +43,7 @@ shown.table(
 # %%
 found, one = models.load(measure.MODEL), prompts[0]
 maps = {name: measure.relevances(found, [one], name)[0].tolist() for name in METHODS}
-shown.sentences(["<s>", *one.words], maps)
+output.sentences(["<s>", *one.words], maps)
 
 # %% [markdown]
 # ## All prompts
@@ -54,20 +54,20 @@ shown.sentences(["<s>", *one.words], maps)
 # %%
 result = measure.causes(count=COUNT)
 total = len(result.examples["task"])
-shown.record(f"Measured: {result.text}", prompts=total)
-shown.say(*result.notes)
+output.record(f"Measured: {result.text}", prompts=total)
+output.say(*result.notes)
 
 # %%
-shown.picture(FIGURES["causes"](result))
+output.picture(drawing.draw(result))
 
 # %%
 for name, meaning in measure.MEASURES.items():
-    shown.say(f"**{name}**: {meaning}")
+    output.say(f"**{name}**: {meaning}")
     rows = [r for r in result.rows if r["measure"] == name and r["distance"] == measure.ALL]
     cells = [
         [f"{r[m]:.2f} [{r[f'{m} low']:.2f}, {r[f'{m} high']:.2f}]" for m in METHODS] for r in rows
     ]
-    shown.table(
+    output.table(
         ["task", "chance", *METHODS],
         [[r["task"], f"{r['chance']:.2f}", *line] for r, line in zip(rows, cells, strict=True)],
     )
@@ -78,7 +78,7 @@ for name, meaning in measure.MEASURES.items():
 # %%
 pointing = next(r for r in result.rows if r["measure"] == "pointing" and r["task"] == r["distance"])
 best = max(METHODS, key=lambda method: pointing[method])
-shown.say(
+output.say(
     f"**Over all {total} prompts {best} points at a cause most often, in {pointing[best]:.2f} of "
     f"them; Leave-One-Out in {pointing['loo']:.2f}; chance is {pointing['chance']:.2f}.**"
 )

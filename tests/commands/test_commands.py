@@ -15,7 +15,6 @@ from benchmarks import names
 from benchmarks.commands import output
 from benchmarks.commands.explained import unknown
 from benchmarks.experiments.causes import measure
-from benchmarks.experiments.reproduce import TEXT
 from benchmarks.sources import data, models
 from numeric import explain
 from tests.commands.test_evaluate_command import in_file
@@ -202,7 +201,6 @@ def test_causes_are_asked_of_the_model_that_is_given(tmp_path):
 
 
 def test_names_for_help_are_those_that_the_program_knows():
-    assert list(TEXT) == list(names.ON_TEXTS)
     assert tuple(models.EMBEDDED) == names.MODELS
     assert tuple(data.DATASETS) == names.DATASETS
 

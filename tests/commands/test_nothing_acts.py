@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from transformers import ViTImageProcessorPil
 
-from benchmarks.experiments import reproduce
+from benchmarks.experiments import theorems
 from benchmarks.sources import models
 from tests.support import cases, program
 from tests.support.folders import copy, pickled, put, settings
@@ -155,7 +155,7 @@ def test_errors_show_it_too(run, arguments, tmp_path, monkeypatch):
 
 def test_markdown_shows_markup(run, small, tmp_path):
     evil = {"title": "<script>alert(1)</script>", "notes": ["![x](http://a.b/c.png)", "a\n# b"]}
-    reproduce.theorems().write(tmp_path)
+    theorems.theorems().write(tmp_path)
     settings("theorems.json", **evil)(tmp_path)
     assert run("report", tmp_path)[0] == 0
     text = (tmp_path / "report.md").read_text("utf-8")

@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from benchmarks import cli
-from benchmarks.experiments import report, reproduce, tables, text
+from benchmarks.experiments import report, reproduce, tables, text, theorems
+from benchmarks.experiments.record import Request, experiment
 from benchmarks.experiments.result import read
 from benchmarks.sources import data, models
 from tests.support import program
@@ -241,7 +242,7 @@ def test_the_model_of_the_paper_is_that_of_the_row(run, tmp_path, monkeypatch):
 
 
 def test_report_renders_the_results_of_a_folder_and_of_those_in_it(run, small, tmp_path):
-    result = reproduce.theorems()
+    result = theorems.theorems()
     (tmp_path / "inner").mkdir()
     result.write(tmp_path)
     replace(result, name="theorems-again", title="Once more: the same").write(tmp_path / "inner")
@@ -256,7 +257,7 @@ def test_report_renders_the_results_of_a_folder_and_of_those_in_it(run, small, t
 
 
 def test_other_files_beside_results_are_left_out(run, small, tmp_path):
-    reproduce.theorems().write(tmp_path)
+    theorems.theorems().write(tmp_path)
     (tmp_path / "audit.json").write_text("{")
     code, _, err = run("report", tmp_path)
     assert (code, err) == (0, f"{tmp_path / 'audit.json'} is left out: no result has such a name\n")
@@ -279,7 +280,8 @@ def test_undefined_numbers_are_null_in_json_and_a_dash_on_the_page(tmp_path, cap
     """Texts of one word have no correlation over content tokens."""
     classifier = models.load()
     texts = data.Texts("words", ("film", "dull"), (1, 0), "invented", "SST", 1)
-    result = reproduce.text_table("table2", classifier, texts, output=tmp_path)
+    request = Request(classifier=classifier, data=texts, output=tmp_path)
+    result = reproduce.on_texts(experiment("table2"), request)
     result.write(tmp_path)
     (row, *_) = program.strict_json(tmp_path / "table2-words.json")["rows"]
     assert row["r content"] is None

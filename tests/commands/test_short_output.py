@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from axioms.proofs.prove import THEOREMS
-from benchmarks.experiments import tables
+from benchmarks.experiments import tables, theorems
+from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,23 +41,24 @@ def shown(table, rows, **options):
 def test_the_theorems_that_matter_exist():
     code = "\n".join(path.read_text("utf-8") for path in THEOREMS.glob("test_*.py"))
     tests = {node.name for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)}
-    assert set(tables.MATTER) <= tests
+    assert set(theorems.MATTER) <= tests
 
 
 def test_a_terminal_has_the_theorems_that_matter_and_those_that_failed():
-    rows = [theorem(name) for name in (tables.MATTER[0], "test_other")]
+    rows = [theorem(name) for name in (theorems.MATTER[0], "test_other")]
     rows.append(theorem("test_failed", "not established"))
-    assert len(tables.cells(result("theorems", rows), only=tables.SHORTEST)[1]) == 2
+    shortest = experiment("theorems").shortest
+    assert len(tables.cells(result("theorems", rows), only=shortest)[1]) == 2
     assert len(tables.cells(result("theorems", rows))[1]) == 3
     assert "not established" in shown("theorems", rows)
-    assert "test_other" in shown("theorems", rows, only=tables.EVERY)
+    assert "test_other" in shown("theorems", rows, whole=True)
     assert "test_other" in shown("theorems", rows[1:2])  # nothing else is there to be shown
 
 
 @pytest.mark.parametrize("convert", [tables.markdown, lambda found: str(tables.cells(found))])
 def test_pages_have_every_layer_and_a_terminal_every_fourth(convert):
     rows = [layer(*where) for where in LAYERS]
-    found = tables.cells(result("figure2", rows), only=tables.SHORTEST)[1]
+    found = tables.cells(result("figure2", rows), only=experiment("figure2").shortest)[1]
     assert [row[:2] for row in found] == [
         ["–", "AttnLRP"],
         *([str(n), "front to back"] for n in (4, 8, 12)),

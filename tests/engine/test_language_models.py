@@ -10,7 +10,7 @@ import transformers
 from PIL import Image
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from benchmarks.experiments.figures import layers
+from benchmarks.commands import layer_picture
 from benchmarks.sources import models
 from numeric import attribute, explain_generation
 from numeric.layer_maps import LayerMap, short
@@ -176,7 +176,7 @@ def test_the_picture_of_layers_shows_signs_and_sizes(tmp_path):
 
     def pixels(values):
         found = LayerMap("layers", ("0",), ("$a", "b", "c"), np.array(values)[:, None])
-        (tmp_path / "a.png").write_bytes(layers([found], "a title"))
+        (tmp_path / "a.png").write_bytes(layer_picture.png([found], "a title"))
         with Image.open(tmp_path / "a.png") as picture:
             image = np.asarray(picture.convert("RGB")).reshape(-1, 3)
         colours, counts = np.unique(image, axis=0, return_counts=True)

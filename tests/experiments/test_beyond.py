@@ -10,8 +10,16 @@ from scipy.stats import pearsonr
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
-from benchmarks.experiments import beyond, reproduce, rows, text
-from benchmarks.experiments.agreement import measured
+from benchmarks.experiments import (
+    open_choices,
+    reproduce,
+    rows,
+    softmax_by_layer,
+    special_tokens,
+    text,
+)
+from benchmarks.experiments.maps import measured
+from benchmarks.experiments.record import Request, experiment
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.evaluation.correlation import bootstrap_mean
@@ -42,7 +50,7 @@ def close(got, want, *, tolerance=1e-9):
 
 @pytest.fixture(scope="module")
 def special(six_sentences):
-    return beyond.special(one_by_one.measure([LOO, *LRP], six_sentences))
+    return special_tokens.special(one_by_one.measure([LOO, *LRP], six_sentences))
 
 
 @pytest.mark.parametrize("tokens", KEPT)
@@ -84,7 +92,9 @@ def test_the_note_says_how_much_of_the_gap_the_two_tokens_carry(special, sentenc
 
 @pytest.fixture(scope="module")
 def sensitivity(six_sentences):
-    return beyond.sensitivity(one_by_one.measure([LOO, *LRP, "sensitivity-sst2"], six_sentences))
+    return open_choices.sensitivity(
+        one_by_one.measure([LOO, *LRP, "sensitivity-sst2"], six_sentences)
+    )
 
 
 @functools.cache
@@ -219,7 +229,9 @@ def test_notes_of_open_choices_name_those_with_which_cp_lrp_is_ahead(sensitivity
 
 @pytest.fixture(scope="module")
 def softmax(six_sentences):
-    return beyond.softmax(one_by_one.measure([LOO, "figure2-sst2", "softmax-sst2"], six_sentences))
+    return softmax_by_layer.softmax(
+        one_by_one.measure([LOO, "figure2-sst2", "softmax-sst2"], six_sentences)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +298,7 @@ def test_each_table_measures_the_rows_it_needs_once(monkeypatch, tmp_path):
 
     asked = []
     monkeypatch.setattr(text, "run", lambda row, *_, **__: asked.append(row.name))
-    monkeypatch.setattr(reproduce.agreement, "measured", stop)
+    monkeypatch.setattr(reproduce, "measured", stop)
     wanted = {
         "table2": {name for name in rows.names() if name.startswith("table2-imdb-")},
         "special": {"table2-imdb-loo", "table2-imdb-attnlrp", "table2-imdb-cp-lrp"},
@@ -294,8 +306,9 @@ def test_each_table_measures_the_rows_it_needs_once(monkeypatch, tmp_path):
         "softmax": {"table2-imdb-loo", "figure2-imdb", "softmax-imdb"},
     }
     texts = one_by_one.data.Texts("imdb", ("film",), (1,), "invented", "IMDB", 16)
+    request = Request(classifier=one_by_one.classifier(), data=texts, output=tmp_path)
     for table, names in wanted.items():
         asked.clear()
         with pytest.raises(Enough):
-            reproduce.text_table(table, one_by_one.classifier(), texts, output=tmp_path)
+            reproduce.on_texts(experiment(table), request)
         assert sorted(asked) == sorted(names)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.errors import RunError
-from benchmarks.experiments import agreement, figures, reproduce, rows, tables, text
+from benchmarks.experiments import drawing, maps, reproduce, rows, tables, text
+from benchmarks.experiments.record import Request
+from benchmarks.experiments.table2 import table2
 from benchmarks.sources import data
 
 TEXTS = data.Texts("six", ("dull", "warm and funny"), (0, 1), "invented", "SST", 1)
@@ -34,25 +36,25 @@ def configs(tmp_path, monkeypatch):
     return made
 
 
-def maps(seed, **curves):
+def drawn(seed, **curves):
     """Of two texts of four tokens."""
-    drawn = np.random.default_rng(seed).normal(size=(2, 4))
+    values = np.random.default_rng(seed).normal(size=(2, 4))
     everything = np.ones((2, 4), dtype=bool)
     own = dict.fromkeys(("example", "label", "tokens", "target", "logit"), np.arange(2))
     own |= dict.fromkeys(curves, np.arange(2.0))
-    return agreement.Maps(relevance=drawn, present=everything, content=everything, values=own)
+    return maps.Maps(relevance=values, present=everything, content=everything, values=own)
 
 
 def test_a_method_without_the_papers_numbers_or_curves_has_a_dash(tmp_path):
-    keys = [*agreement.CURVES.values(), *agreement.AOPC.values()]
+    keys = [*maps.CURVES.values(), *maps.AOPC.values()]
     with_curves = dict.fromkeys(keys)
-    found = agreement.Measured(
+    found = maps.Measured(
         settings={"dataset": "six", "examples": 2},
-        maps={"mine": maps(1, **with_curves), "other": maps(2), "LOO": maps(3, **with_curves)},
+        maps={"mine": drawn(1, **with_curves), "other": drawn(2), "LOO": drawn(3, **with_curves)},
         paper={"LOO": {"LeRF": 1.0}},
         chunk=1,
     )
-    result = agreement.table2(found)
+    result = table2(found)
     headers, lines = tables.cells(result)
     own, paper = lines[::2], lines[1::2]
     lerf = headers.index("LeRF")
@@ -61,7 +63,7 @@ def test_a_method_without_the_papers_numbers_or_curves_has_a_dash(tmp_path):
     assert [line[lerf] for line in paper] == ["1.00", "–", "–"]
     result.write(tmp_path)
     assert len(result.examples["LeRF"]) == len(result.examples["method"]) == 6
-    assert figures.png(result).startswith(b"\x89PNG")
+    assert drawing.png(result).startswith(b"\x89PNG")
 
 
 CP_LRP = HEAD + '[variants."CP-LRP"]\nmethod = "cp-lrp"'
@@ -83,5 +85,6 @@ def test_rows_that_cannot_be_in_one_table_are_refused_before_anything_is_measure
     added, message = REFUSED[name]
     configs("loo", "cp-lrp", **added)
     monkeypatch.setattr(text, "run", lambda *_, **__: pytest.fail("measured"))
+    request = Request(classifier=None, data=TEXTS, output=tmp_path / "out")
     with pytest.raises(RunError, match=message):
-        list(reproduce.reproduce(None, TEXTS, output=tmp_path / "out", wanted=["table2"]))
+        list(reproduce.reproduce(request, wanted=["table2"]))

@@ -8,7 +8,8 @@ import pytest
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, bypass_softmax
-from benchmarks.experiments import reproduce, rows, text
+from benchmarks.experiments import reproduce, rows
+from benchmarks.names import ON_TEXTS
 from benchmarks.sources import data
 from benchmarks.sources.pins import PINS
 from numeric.attribution import METHODS
@@ -39,10 +40,6 @@ def test_every_row_loads_and_says_what_its_name_says(name):
 def test_every_file_is_a_row_or_of_another_module():
     files = {path.stem for path in rows.FOLDER.iterdir()}
     assert files == {*TEXT, *rows.NO_ROWS}
-    assert {*rows.TABLES, "attribute"} == text.MEASURES.keys()  # the command has no file
-    assert {table for table, measure in text.MEASURES.items() if measure is text.maps} == {
-        *rows.MAPS
-    }
 
 
 def test_both_data_sets_have_all_five_rows_of_table_2():
@@ -62,7 +59,7 @@ def test_every_row_is_needed_by_a_table_and_every_table_has_its_rows():
         texts = data.Texts(dataset, ("film",), (1,), "", dataset.upper()[:4].strip("2"), 1)
         assert texts.config == dataset
         used = set()
-        for table in reproduce.TEXT:
+        for table in ON_TEXTS:
             if (table, dataset) == ("sensitivity", "imdb"):
                 with pytest.raises(ValueError, match="'sensitivity' has no row sensitivity-imdb"):
                     reproduce.needed(table, texts)

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
-from benchmarks.experiments import agreement, reproduce, rows, text
+from benchmarks.experiments import figure2, reproduce, rows, table2, text
+from benchmarks.experiments import maps as stored
+from benchmarks.experiments.record import Request, experiment
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.evaluation.correlation import BootstrapMean
@@ -31,12 +33,12 @@ def measured(six_sentences):
 
 @pytest.fixture(scope="module")
 def table(measured):
-    return agreement.table2(measured)
+    return table2.table2(measured)
 
 
 @pytest.fixture(scope="module")
 def layers(six_sentences):
-    return agreement.figure2(one_by_one.measure(["table2-sst2-loo", "figure2-sst2"], six_sentences))
+    return figure2.figure2(one_by_one.measure(["table2-sst2-loo", "figure2-sst2"], six_sentences))
 
 
 def test_shards_hold_every_text_once_sorted_by_length(monkeypatch):
@@ -200,8 +202,8 @@ def test_every_cell_of_the_sweep_stands_beside_the_papers(layers):
 
 def test_the_paper_has_no_numbers_for_a_model_of_another_depth():
     columns = rows.load("figure2-sst2").paper["single layer"]
-    assert agreement._paper_cell(columns, 2, 6) == {}
-    assert agreement._paper_cell(columns, 2, 12)["paper LeRF"] == 0.89
+    assert figure2._paper_cell(columns, 2, 6) == {}
+    assert figure2._paper_cell(columns, 2, 12)["paper LeRF"] == 0.89
 
 
 def test_notes_of_the_sweep_name_the_layers_whose_paired_interval_excludes_0(layers, sentences):
@@ -211,7 +213,7 @@ def test_notes_of_the_sweep_name_the_layers_whose_paired_interval_excludes_0(lay
             pairs = [
                 (s.r(bypass_softmax([n]), kept=kept), s.r(ATTNLRP, kept=kept)) for s in sentences
             ]
-            gaps[n + 1] = agreement.bootstrap_mean([a - b for a, b in pairs], seed=0)
+            gaps[n + 1] = table2.bootstrap_mean([a - b for a, b in pairs], seed=0)
         named = lambda ns: f"layers {', '.join(map(str, ns))}" if ns else "no layer"
         up = named([n for n in gaps if gaps[n].low > 0])
         down = named([n for n in gaps if gaps[n].high < 0])
@@ -223,7 +225,8 @@ def test_notes_of_the_sweep_name_the_layers_whose_paired_interval_excludes_0(lay
 
 def test_the_program_measures_the_same_in_float32(table, tmp_path):
     loaded = models.load()
-    result = reproduce.text_table("table2", loaded, one_by_one.TEXTS, output=tmp_path)
+    request = Request(classifier=loaded, data=one_by_one.TEXTS, output=tmp_path)
+    result = reproduce.on_texts(experiment("table2"), request)
     folders = {path.name for path in tmp_path.iterdir()}
     assert folders == {name.replace("sst2", "six") for name in TABLE2}
     assert result.name == "table2-six"
@@ -242,7 +245,7 @@ def test_rows_about_other_texts_are_not_put_in_one_table(tmp_path):
         row = rows.load(name)
         found.append(text.run(row, one_by_one.classifier(), texts, output=tmp_path))
     with pytest.raises(ValueError, match="table2-sst2-attnlrp and table2-sst2-loo are not about"):
-        agreement.measured(found)
+        stored.measured(found)
 
 
 def test_a_model_that_no_rule_covers_is_refused_before_anything_runs():
@@ -289,7 +292,7 @@ SIGN, HINGES = "The sign of that difference changes", "hinges on two tokens"
     ],
 )
 def test_notes_follow_the_sign_and_the_interval(every, inner, says):
-    notes = agreement.notes(columns(every, inner), PAPER)
+    notes = table2.notes(columns(every, inner), PAPER)
     for note, want in zip(notes, says, strict=False):
         assert want in note
     assert len(notes) == len(says) + 1
@@ -300,18 +303,18 @@ def test_notes_follow_the_sign_and_the_interval(every, inner, says):
 
 def test_a_change_of_sign_within_the_noise_is_not_mentioned():
     slightly = [(a - 0.02, b) for a, b in UNDECIDED]
-    notes = agreement.notes(columns(BETTER, slightly), PAPER)
+    notes = table2.notes(columns(BETTER, slightly), PAPER)
     assert not any(SIGN in note or HINGES in note for note in notes)
 
 
 def test_few_texts_are_said_to_be_few():
     few = lambda pairs: any(
-        "fewer than 20 texts" in note for note in agreement.notes(columns(pairs), PAPER)
+        "fewer than 20 texts" in note for note in table2.notes(columns(pairs), PAPER)
     )
     assert few(BETTER[:19])
     assert not few(BETTER)
 
 
 def test_the_paired_gap_is_cp_lrp_minus_attnlrp():
-    gap = agreement.paired_gap(columns([(0.75, 0.5), (1.0, 0.25)]), "r all")
+    gap = table2.paired_gap(columns([(0.75, 0.5), (1.0, 0.25)]), "r all")
     assert gap == BootstrapMean(0.5, 0.25, 0.75, 0)

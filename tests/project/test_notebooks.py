@@ -22,11 +22,11 @@ from sklearn.datasets import load_digits
 from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.rule_sets import RULE_SETS
 from axioms.invariance.scoreboard import STABILISERS
-from benchmarks.experiments.agreement import HINGES
 from benchmarks.experiments.causes import measure
 from benchmarks.experiments.causes.examples import DISTANCES
 from benchmarks.experiments.causes.language import TASKS
 from benchmarks.experiments.table1 import mnist
+from benchmarks.experiments.table2 import HINGES
 from benchmarks.sources import data, models
 from numeric.render import LEGEND
 from paper_notebooks import build
@@ -52,7 +52,7 @@ class InThisProcess:
             block.enter_context(mock.patch.dict(os.environ, env))
             block.enter_context(chdir(self.folder))
             block.enter_context(mpl.rc_context())
-            show = block.enter_context(mock.patch("paper_notebooks.shown.display"))
+            show = block.enter_context(mock.patch("paper_notebooks.output.display"))
             for n, cell in enumerate(code, start=1):
                 cell.execution_count = n
                 show.side_effect = partial(self.show, cell)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from benchmarks.experiments import rows, text
-from benchmarks.experiments.agreement import Measured, measured
+from benchmarks.experiments.maps import Measured, measured
 from benchmarks.sources import data, models
 from numeric import attribute
 

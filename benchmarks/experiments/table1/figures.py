@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 MARKERS = {"learned": "o", "sinusoidal": "^", "none": "s"}
 
 
-def table1_mnist(result) -> Figure:
+def strips(result) -> Figure:
     """Every specification as a dot, grouped by pooling; the paper's number as a line.
 
     Dark: networks as accurate as the paper's; open: less accurate.

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from axioms.extras import need
-from benchmarks.errors import UnavailableError
+from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources.data import UNLOADABLE
-from benchmarks.sources.models import first_line
 from benchmarks.sources.pins import PINS
 
 HUB, REVISION = PINS["images"]["mnist"].values()

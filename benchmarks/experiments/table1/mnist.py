@@ -15,6 +15,8 @@ import pyarrow as pa
 import torch
 
 from benchmarks.errors import RunError
+from benchmarks.experiments.columns import interval, number, value
+from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
@@ -168,10 +170,10 @@ def _rows(grid, key, table):
         r = {"r": mean, "r low": low, "r high": high, "r undefined": missing}
         choices = {axis: "–" for axis in ("level", "bias", "baseline", "sides")} | settings
         pair = choices.pop("pair")
-        for number, sides in _numbers(pair, grid.analysis["sides"]):
-            paper = grid.paper[number]
+        for answered, sides in _numbers(pair, grid.analysis["sides"]):
+            paper = grid.paper[answered]
             reached = abs(mean - paper) <= grid.tolerance
-            row = about | {"number": number} | choices | {"sides": sides}
+            row = about | {"number": answered} | choices | {"sides": sides}
             yield row | asdict(grid.models[key]) | r | {"paper r": paper, "reached": reached}
 
 
@@ -241,3 +243,32 @@ def _examples(tables):
         for (name, seed), table in tables.items()
     ]
     return pa.concat_tables(parts).to_pydict()
+
+
+def figure(result):
+    """The figure of the sweep, whose module loads matplotlib."""
+    from benchmarks.experiments.table1.figures import strips
+
+    return strips(result)
+
+
+EXPERIMENT = Experiment(
+    name="table1-mnist",
+    prepare=lambda request: {"images": load(data_dir=request.data_dir)},
+    run=lambda request, images: sweep(
+        images, output=request.output / "table1-mnist", track=request.track
+    ),
+    columns=[
+        ("number of the paper", value("number")),
+        ("network", lambda row: f"{row['model']}, seed {row['seed']}"),
+        ("level", value("level")),
+        ("bias", value("bias")),
+        ("baseline", value("baseline")),
+        ("maps", lambda row: f"{row['maps']}, {row['pixels']}"),
+        ("§", value("sides")),
+        ("r", interval("r")),
+        ("paper", number("paper r", 4)),
+    ],
+    short=lambda row: row["reached"],
+    figure=figure,
+)

@@ -1,4 +1,4 @@
-"""How all notebooks show things: text, figures, coloured sentences, and what was measured."""
+"""What the cells of all notebooks put out: text, figures, coloured sentences, what was measured."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import matplotlib as mpl
 from IPython.display import HTML, Image, display
 from jinja2 import Environment
 
-mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+from benchmarks.experiments.drawing import STYLE
 
 SENTENCES = Environment(autoescape=True).from_string(
     """<table>{% for method, tokens in lines %}
@@ -28,6 +28,11 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table; the first column to the left, the others to the right."""
     lines = [headers, ["---", *["--:"] * (len(headers) - 1)], *rows]
     say("\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+
+
+def style():
+    """A block in which figures are drawn like those of the experiments."""
+    return mpl.rc_context(STYLE)
 
 
 def picture(figure) -> None:

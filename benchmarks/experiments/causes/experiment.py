@@ -1,0 +1,99 @@
+"""The table of causes: its columns, one for each attribution method, and its figure."""
+
+from itertools import cycle
+
+from benchmarks.experiments.columns import number
+from benchmarks.experiments.record import Experiment
+from numeric.methods.catalogue import METHODS
+
+MORE = ("mass", "rank")
+"""What a terminal shows of all tasks together, beside the pointing game of each."""
+STYLES = (
+    ("#0072B2", "o"),
+    ("#D55E00", "s"),
+    ("#009E73", "^"),
+    ("#CC79A7", "v"),
+    ("#E69F00", "x"),
+    ("#000000", "D"),
+    ("#56B4E9", "P"),
+)
+"""Colour (Okabe and Ito's, which the colour-blind tell apart) and marker, by turn of the method."""
+
+
+def prepare(request):
+    """The model that is asked."""
+    from benchmarks.experiments.causes.measure import answering
+
+    return {"model": answering(request.classifier)}
+
+
+def run(request, model):
+    """The table, by a module that loads models, which those who only show it do without."""
+    from benchmarks.experiments.causes.measure import COUNT, causes
+
+    count = request.prompts or COUNT
+    return causes(model=model, count=count, each=request.each, track=request.track)
+
+
+def _cause(row):
+    """The task, its distance unless all are meant, and the measure unless it is pointing."""
+    task = row["task"] + f", {row['distance']}" * (row["distance"] != "all")
+    return task if row["measure"] == "pointing" else f"{row['measure']}: {task}"
+
+
+def _above_interval(key):
+    """A share with its interval in the line below, for columns that are narrow."""
+
+    def cell(row):
+        ends = (f"{row[f'{key} {end}']:.2f}".removeprefix("0") for end in ("low", "high"))
+        return f"{row[key]:.2f}\n{'–'.join(ends).replace('1.00', '1')}"
+
+    return cell
+
+
+def _narrow(label):
+    """A label that is no wider than its column."""
+    return "\n".join(label.replace("gradient ×", "grad. x").rsplit(" ", 1))
+
+
+def figure(result):
+    """The pointing game of every method against the distance of the cause, by task; with chance."""
+    import numpy as np
+
+    from benchmarks.experiments import drawing
+
+    figure = drawing.empty(8, 5)
+    methods = [each for each in METHODS.values() if each.name in result.rows[0]]
+    rows = [row for row in result.rows if row["measure"] == "pointing" and row["distance"] != "all"]
+    tasks = dict.fromkeys(row["task"] for row in rows if row["task"] != "all")
+    for axes, task in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, tasks, strict=True):
+        of_task = [row for row in rows if row["task"] == task]
+        x = np.arange(len(of_task))
+        for n, (method, (colour, marker)) in enumerate(zip(methods, cycle(STYLES))):
+            y, errors = drawing.interval(of_task, method.name)
+            style = {"color": colour, "marker": marker, "ms": 4, "lw": 1, "label": method.label}
+            axes.errorbar(x + 0.07 * (n - (len(methods) - 1) / 2), y, yerr=errors, **style)
+        axes.plot(x, [row["chance"] for row in of_task], ":", color="0.5", label="chance")
+        axes.set_xticks(x, [row["distance"] for row in of_task])
+        axes.set_title(task, fontsize=9)
+        axes.set_ylim(-0.03, 1.03)
+    figure.supxlabel("distance of the cause", fontsize=9)
+    figure.supylabel("largest relevance at a cause (share, 95 %)", fontsize=9)
+    return drawing.with_legend(figure)
+
+
+EXPERIMENT = Experiment(
+    name="causes",
+    prepare=prepare,
+    run=run,
+    columns=[
+        ("pointing\nby task", _cause),
+        ("chance", number("chance", 2)),
+        *((_narrow(each.label), _above_interval(each.name)) for each in METHODS.values()),
+    ],
+    shortest=lambda row: (
+        row["distance"] == "all"
+        and (row["measure"] == "pointing" or (row["task"] == "all" and row["measure"] in MORE))
+    ),
+    figure=figure,
+)

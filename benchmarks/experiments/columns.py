@@ -1,0 +1,30 @@
+"""How a value of a row becomes a cell: what the columns of several tables are made of."""
+
+import math
+from collections.abc import Callable
+
+DASH = "–"  # no such value
+
+Column = tuple[str, Callable[[dict], str]]
+"""A header, and how a row of a Result becomes a cell."""
+
+
+def value(key):
+    return lambda row: str(row[key])
+
+
+def number(key, digits=3):
+    return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:.{digits}f}"
+
+
+def interval(key, digits=3, *, ends=2):
+    """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
+    mean = number(key, digits)
+    end = lambda value: f"{value:.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
+
+    def cell(row):
+        low, high = row[f"{key} low"], row[f"{key} high"]
+        exact = mean(row) == DASH or low == high
+        return mean(row) if exact else f"{mean(row)} [{end(low)}, {end(high)}]"
+
+    return cell

@@ -1,0 +1,53 @@
+"""What the figures of several experiments share; each is drawn by the module of its experiment.
+
+Whoever only measures does not import this module, because matplotlib takes its time to load.
+"""
+
+import io
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.experiments.record import experiment
+
+GREYS = {"all": "0.25", "content": "0.65"}
+STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+
+
+@mpl.rc_context(STYLE)
+def draw(result) -> Figure | None:
+    """The figure of a Result, readable in greyscale, or None if its table has none."""
+    make = experiment(result.table).figure
+    return make and make(result)
+
+
+@mpl.rc_context(STYLE)
+def png(result) -> bytes | None:
+    """The figure of a Result as PNG, or None if its table has none."""
+    figure = draw(result)
+    return figure and as_png(figure)
+
+
+def as_png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, dpi=150)
+    return file.getvalue()
+
+
+def empty(width: float, height: float) -> Figure:
+    """A figure of so many inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def interval(rows, key):
+    """The means of a column, and how far below and above them their intervals reach."""
+    mean, low, high = (np.array([row[key + end] for row in rows]) for end in ("", " low", " high"))
+    return mean, np.abs([mean - low, high - mean])
+
+
+def with_legend(figure: Figure, columns: int = 5) -> Figure:
+    """Above the axes, where no data can be."""
+    handles = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=columns, frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,123 @@
+"""Figure 2 and Table A3: agreement with Leave-One-Out when some layers bypass the softmax."""
+
+from benchmarks.experiments.columns import DASH, number, value
+from benchmarks.experiments.maps import SEED, Measured, means, stacked, statistics
+from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.result import Result
+from benchmarks.experiments.rows import LOO, cells, layers_label
+from numeric.evaluation.correlation import bootstrap_mean
+
+MARKERS = {"front to back": "o", "back to front": "s", "single layer": "^"}
+LINES = {"front to back": "-", "back to front": "--", "single layer": ":"}
+
+
+def figure2(data: Measured) -> Result:
+    """Figure 2 and Table A3: agreement with LOO when some layers bypass the softmax."""
+    loo = data.maps["LOO"]
+    found = {label: statistics(maps, loo) for label, maps in data.maps.items() if maps is not loo}
+    averages = {label: means(values) for label, values in found.items()}
+    depth = max(len(label.split()) for label in found)
+    rows = [{"order": "AttnLRP", "layer": 0, "layers": 0, **averages["none"]}]
+    for (order, n), chosen in cells(depth).items():
+        row = {"order": order, "layer": n, "layers": len(chosen), **averages[layers_label(chosen)]}
+        rows.append(row | _paper_cell(data.paper.get(order, {}), n, depth))
+    return data.result(
+        "figure2",
+        title=f"Figure 2: which layers gain from bypassing the softmax, on {data.dataset}",
+        text=TEXT,
+        rows=rows,
+        examples=stacked({(label,): values for label, values in found.items()}, loo, ["layers"]),
+        notes=(*_sweep_notes(found, rows), *([] if "Δ" in rows[0] else [WITHOUT_CURVES])),
+    )
+
+
+def _paper_cell(columns, n, depth):
+    """The paper's numbers for one cell, if its model is as deep as this one."""
+    return {
+        f"paper {key}": values[n - 1] for key, values in columns.items() if len(values) == depth
+    }
+
+
+def _sweep_notes(found, rows):
+    """Which single layers gain, from intervals of the paired difference to AttnLRP."""
+    for tokens in ("all", "content"):
+        key = f"r {tokens}"
+        singles = [row["layer"] for row in rows if row["order"] == "single layer"]
+        gaps = {
+            n: bootstrap_mean(found[str(n)][key] - found["none"][key], seed=SEED) for n in singles
+        }
+        up = [str(n) for n, gap in gaps.items() if gap.low > 0]
+        down = [str(n) for n, gap in gaps.items() if gap.high < 0]
+        best = max(gaps, key=lambda n: gaps[n].mean)
+        yield (
+            f"Over {tokens} tokens, bypassing the softmax in one layer brings AttnLRP closer to "
+            f"Leave-One-Out in {_layers(up)}, and farther from it in {_layers(down)} (95 % "
+            "intervals of the paired difference exclude 0); the largest gain is "
+            f"{gaps[best].mean:+.3f} [{gaps[best].low:+.3f}, {gaps[best].high:+.3f}], in layer "
+            f"{best}."
+        )
+
+
+def _layers(numbers):
+    return f"layers {', '.join(numbers)}" if numbers else "no layer"
+
+
+def figure(result, *, narrow: bool = False):
+    """r with LOO and Δ against the layer, for the three orders; crosses: the paper (Table A3).
+
+    The panels are side by side, or below each other on a ``narrow`` page.
+    """
+    from benchmarks.experiments import drawing
+
+    figure = drawing.empty(4.4, 5.4) if narrow else drawing.empty(8, 3.4)
+    panels = {"r all": "r, all tokens", "r content": "r, content tokens", "Δ": "Δ = LeRF − MoRF"}
+    panels = {key: title for key, title in panels.items() if key in result.rows[0]}
+    paper = {"r all": "paper r all, sum to one", "Δ": "paper Δ"}
+    shape = (len(panels), 1) if narrow else (1, len(panels))
+    for axes, (key, title) in zip(figure.subplots(*shape), panels.items(), strict=True):
+        for order, marker in MARKERS.items():
+            rows = [row for row in result.rows if row["order"] == order]
+            layers = [row["layer"] for row in rows]
+            style = {"marker": marker, "ms": 4, "color": "0.2"}
+            style["mfc"] = "white" if order == "single layer" else "0.2"
+            axes.plot(layers, [row[key] for row in rows], LINES[order], label=order, **style)
+            if paper.get(key) in rows[0]:
+                theirs = [row[paper[key]] for row in rows]
+                label = "paper (BERT-base)" if order == "front to back" else None
+                axes.plot(layers, theirs, LINES[order], marker="x", ms=4, color="0.65", label=label)
+        axes.axhline(result.rows[0][key], color="tab:red", ls="--", lw=1, zorder=0, label="AttnLRP")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("layer")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.axes[0].set_ylabel("Pearson's r with Leave-One-Out")
+    if "Δ" in panels:
+        figure.axes[-1].set_ylabel("logits")
+    return drawing.with_legend(figure, columns=2 if narrow else 5)
+
+
+TEXT = (
+    "AttnLRP everywhere, except that the named layers treat attention as CP-LRP does (all "
+    "relevance to the values, none through the softmax): mean Pearson's r with Leave-One-Out, and "
+    "Δ = LeRF − MoRF. Layer n of 'front to back' means layers 1 to n, of 'back to front' layers n "
+    "to the last. The paper's numbers (Table A3) are for BERT-base and maps that sum to one."
+)
+WITHOUT_CURVES = "Δ is left out: `lrp-axioms reproduce figure2 --curves` measures it."
+
+EXPERIMENT = Experiment(
+    name="figure2",
+    rows=(LOO, "figure2-{}"),
+    run=figure2,
+    columns=[
+        ("layer", lambda row: str(row["layer"] or DASH)),
+        ("bypassed", value("order")),
+        ("count", value("layers")),
+        ("r, all\ntokens", number("r all")),
+        ("r, content\ntokens", number("r content")),
+        ("r, sum\nto one", number("r all, sum to one")),
+        ("paper", number("paper r all, sum to one", 2)),
+        ("Δ", number("Δ", 2)),
+        ("paper", number("paper Δ", 2)),
+    ],
+    shortest=lambda row: row["order"] in ("AttnLRP", "front to back") and row["layer"] % 4 == 0,
+    figure=figure,
+)

@@ -1,0 +1,150 @@
+"""Stored relevance maps of the text experiments, and what several tables compute from them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.experiments.result import Result
+from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
+
+if TYPE_CHECKING:
+    from benchmarks.experiments.text import Run
+
+SEED = 0  # of the bootstrap
+FEW = 20  # texts, below which resampling them says little about others
+CURVES = {"LeRF": "lerf mean", "MoRF": "morf mean"}
+GAP = "completeness_gap"  # of Integrated Gradients, among its details
+AOPC = {"AOPC LeRF": "lerf aopc", "AOPC MoRF": "morf aopc"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maps:
+    """What one method says of every text: (example, token) arrays, and one value per example."""
+
+    relevance: np.ndarray  # 0 at padding
+    present: np.ndarray  # bool: not padding
+    content: np.ndarray  # bool: neither special token nor padding
+    values: dict[str, np.ndarray]  # (example,): label, logit, curves, ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """All that was measured on one model and data set, by label of the method."""
+
+    settings: dict
+    maps: dict[str, Maps]
+    paper: dict[str, Mapping]  # by label, or by order of the layer sweep
+    chunk: int
+    steps: dict[str, str] = field(default_factory=dict)  # of methods that sum along a path
+    layers: pa.Table | None = None  # entropy and errors per text and layer
+    commits: tuple[str, ...] = ()  # of the code that measured
+
+    @property
+    def dataset(self) -> str:
+        return f"{self.settings['examples']} texts of {self.settings['dataset']!r}"
+
+    def result(self, table: str, **parts) -> Result:
+        """A Result of this data, with its settings."""
+        name = f"{table}-{self.settings['dataset']}"
+        settings = self.settings | {"chunk": self.chunk, "measured by commits": self.commits}
+        return Result(name=name, table=table, settings=settings, **parts)
+
+
+def measured(runs: Sequence["Run"]) -> Measured:
+    """The maps of several rows over the same texts; raises ValueError if they are not the same."""
+    maps, paper, steps, layers = {}, {}, {}, None
+    for run in runs:
+        if run.settings["dataset_sha256"] != runs[0].settings["dataset_sha256"]:
+            raise ValueError(f"{run.row.name} and {runs[0].row.name} are not about the same texts")
+        if "relevance" in run.table.column_names:
+            maps |= _by_variant(run.table)
+        else:
+            layers = run.table
+        paper |= run.row.paper
+        steps |= run.row.steps()
+    return Measured(
+        settings=runs[0].settings | {"dtype": _dtypes(runs)},
+        maps=maps,
+        paper=paper,
+        chunk=runs[0].chunk,
+        steps=steps,
+        layers=layers,
+        commits=tuple(sorted({commit for run in runs for commit in run.commits})),
+    )
+
+
+def _dtypes(runs):
+    """The dtype of all rows, or each with the rows that were measured in it."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        found.setdefault(run.settings["dtype"], []).append(run.row.name)
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{dtype}: {', '.join(names)}" for dtype, names in found.items())
+
+
+def _by_variant(table: pa.Table) -> dict[str, Maps]:
+    labels = dict.fromkeys(table["variant"].to_pylist())
+    return {label: _maps(table.filter(pc.field("variant") == label)) for label in labels}
+
+
+def _maps(table: pa.Table) -> Maps:
+    table = table.sort_by("example")
+    tokens = table["tokens"].to_numpy()
+    present = np.arange(tokens.max()) < tokens[:, None]
+    filled = {}
+    for key, dtype in (("relevance", float), ("content", bool)):
+        filled[key] = np.zeros(present.shape, dtype)
+        filled[key][present] = pc.list_flatten(table[key]).to_numpy()
+    own = [key for key in table.column_names if key not in ("variant", *filled)]
+    return Maps(present=present, values={key: table[key].to_numpy() for key in own}, **filled)
+
+
+def correlations(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
+    """Pearson r with LOO per text: over all and content tokens, raw and summing to one."""
+    a, b, found = maps.relevance, loo.relevance, {}
+    for tokens, keep in {"all": loo.present, "content": loo.content}.items():
+        found[f"r {tokens}"] = pearson(a, b, keep)
+        found[f"r {tokens}, sum to one"] = pearson(normalise(a, keep), normalise(b, keep), keep)
+    return found
+
+
+def means(values: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Mean, 95 % interval and number of undefined values of every column."""
+    row = {}
+    for key, column in values.items():
+        mean, low, high, missing = bootstrap_mean(column, seed=SEED)
+        row |= {key: mean, f"{key} low": low, f"{key} high": high, f"{key} undefined": missing}
+    return row
+
+
+def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
+    """All that a line of Table 2 averages: agreement with LOO, and the curves if measured."""
+    found = correlations(maps, loo)
+    for tokens, keep in {"all": loo.present, "content": loo.content}.items():
+        found[f"tau {tokens}"] = kendall(maps.relevance, loo.relevance, keep)
+    curves = {key: maps.values[column] for key, column in CURVES.items() if column in maps.values}
+    if curves:
+        found |= curves | {"Δ": curves["LeRF"] - curves["MoRF"]}
+        found |= {key: maps.values[column] for key, column in AOPC.items()}
+    return found
+
+
+def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> dict[str, list]:
+    """Per-text values as columns: the texts' own, and a block of lines per entry of ``found``."""
+    own = ("example", "label", "tokens", "target", "logit")
+    measured = dict.fromkeys(key for values in found.values() for key in values)
+    missing = [math.nan] * len(loo.present)  # of methods without curves
+    columns: dict[str, list] = {}
+    for where, values in found.items():
+        block = {key: [name] * len(loo.present) for key, name in zip(keys, where, strict=True)}
+        block |= {key: loo.values[key].tolist() for key in own}
+        block |= {key: values[key].tolist() if key in values else missing for key in measured}
+        for key, column in block.items():
+            columns.setdefault(key, []).extend(column)
+    return columns

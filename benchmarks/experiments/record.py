@@ -1,0 +1,61 @@
+"""What makes an experiment: a record, in which its module ends, and what it may be asked for."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.experiments.columns import Column
+from benchmarks.experiments.result import Result
+from benchmarks.names import EXPERIMENTS
+from benchmarks.running.engines import IN_PROCESS, Engine
+from benchmarks.running.progress import Track, untracked
+from benchmarks.running.workers import Each, in_turn
+
+if TYPE_CHECKING:  # who only shows results needs neither texts nor models
+    from benchmarks.sources.data import Texts
+    from benchmarks.sources.models import Classifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a user wants to be measured, and by whom; each experiment takes what it needs of it."""
+
+    classifier: "Classifier"
+    data: "Texts"
+    output: Path
+    data_dir: Path | None = None
+    longest: int | None = None  # tokens of a text that is timed; None: as the experiment says
+    prompts: int | None = None  # for each task and distance of "causes", likewise
+    curves: bool = True  # whether all mixes of Figure 2 get their curves
+    engine: Engine = IN_PROCESS  # where shards of texts are measured
+    each: Each = in_turn  # what shares out all other work
+    track: Track = untracked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One table: from which files it is computed and how, how it is shown, and what it says.
+
+    ``rows``: patterns of the files of ``configs`` by data set, whose stored maps ``run`` gets;
+    without any it gets the Request, and what ``prepare`` returned of it.  ``prepare`` runs before
+    anything is measured, and raises for what cannot be.  ``short`` and ``shortest``: which rows a
+    page and a terminal show of a long table (None: all, and the same as a page).  ``figure``: a
+    matplotlib Figure of a Result.  ``summary``: what a reader should know first, of a Result.
+    """
+
+    name: str
+    columns: Sequence[Column]
+    run: Callable[..., Result] | None = None  # None: a command of its own runs it
+    rows: tuple[str, ...] = ()
+    prepare: Callable[[Request], Mapping] = lambda request: {}
+    short: Callable[[dict], bool] | None = None
+    shortest: Callable[[dict], bool] | None = None
+    figure: Callable | None = None
+    summary: Callable[[Result], Iterable[str]] = lambda result: ()
+
+
+def experiment(name: str) -> Experiment:
+    """The record of a table, whose module is imported now."""
+    return import_module(f"benchmarks.experiments.{EXPERIMENTS[name]}").EXPERIMENT

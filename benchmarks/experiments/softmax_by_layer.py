@@ -1,0 +1,134 @@
+"""Attention entropy and the errors of §3.2 by layer, beside the gain of bypassing the softmax."""
+
+from benchmarks.experiments.columns import number, value
+from benchmarks.experiments.maps import Measured, means, statistics
+from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.result import Result
+from benchmarks.experiments.rows import LOO
+
+
+def softmax(data: Measured) -> Result:
+    """Attention entropy and the errors of §3.2 per layer, beside the gain of bypassing it there."""
+    loo, base = data.maps["LOO"], statistics(data.maps["none"], data.maps["LOO"])
+    columns = {key: data.layers[key].to_numpy() for key in data.layers.column_names}
+    layer = columns.pop("layer")
+    example = columns.pop("example")
+    rows = []
+    for n in sorted(set(layer.tolist())):
+        values = {key: column[layer == n] for key, column in columns.items()}
+        single = statistics(data.maps[str(n)], loo)
+        gains = {
+            f"gain {tokens}": single[f"r {tokens}"] - base[f"r {tokens}"]
+            for tokens in ("all", "content")
+        }
+        rows.append({"layer": n, **means(values | gains)})
+    return data.result(
+        "softmax",
+        title=f"§3.2 measured: attention and softmax errors by layer, on {data.dataset}",
+        text=TEXT,
+        rows=rows,
+        examples={"example": example.tolist(), "layer": layer.tolist()}
+        | {key: column.tolist() for key, column in columns.items()},
+        notes=tuple(_notes(rows)),
+    )
+
+
+def _notes(rows):
+    """How the errors of a layer go along with its entropy, and with what bypassing it gains."""
+    from scipy.stats import pearsonr
+
+    pick = lambda key: [row[key] for row in rows]
+    n = len(rows)
+    for key, name in (
+        ("flatness", "Flatness of attention"),
+        ("linearization_error", "Linearization error"),
+        ("structural_bias", "Structural bias"),
+    ):
+        if n < 4:
+            return
+        gains = {t: pearsonr(pick(key), pick(f"gain {t}")) for t in ("all", "content")}
+        ends = {t: g.confidence_interval() for t, g in gains.items()}
+        yield (
+            f"{name} against the gain of bypassing that layer alone, over {n} layers: r = "
+            + " and ".join(
+                f"{gains[t].statistic:+.2f} [{ends[t].low:+.2f}, {ends[t].high:+.2f}] ({t} tokens)"
+                for t in gains
+            )
+            + "."
+        )
+    if n >= 4:
+        r = pearsonr(pick("linearization_error"), pick("flatness"))
+        yield (
+            f"Linearization error against flatness, over {n} layers: r = {r.statistic:+.2f}; the "
+            "paper argues that the error is largest where attention is flat, which is "
+            f"{'what' if r.statistic > 0 else 'not what'} these layers show."
+        )
+
+
+def figure(result):
+    """By layer: flatness and the errors of §3.2, and what bypassing that layer gains."""
+    import numpy as np
+
+    from benchmarks.experiments import drawing
+
+    figure = drawing.empty(8, 3.2)
+    axes, gain = figure.subplots(1, 2)
+    layers = [row["layer"] for row in result.rows]
+    lines = {
+        "flatness": ("flatness of attention", "o-", "0.2"),
+        "structural_bias": ("structural bias", "s--", "0.2"),
+        "linearization_error": ("linearization error", "^:", "0.2"),
+        "centred_error": ("the same, centred", "v:", "0.6"),
+    }
+    for key, (label, style, grey) in lines.items():
+        axes.plot(layers, [row[key] for row in result.rows], style, color=grey, ms=4, label=label)
+    axes.set_ylabel("relative to what it should be")
+    for tokens, shift in (("all", -0.2), ("content", 0.2)):
+        mean, errors = drawing.interval(result.rows, f"gain {tokens}")
+        style = {"color": drawing.GREYS[tokens], "label": f"{tokens} tokens"}
+        gain.bar(np.array(layers) + shift, mean, 0.38, yerr=errors, **style)
+    gain.axhline(0, color="0.5", lw=0.8)
+    gain.set_ylabel("gain in r, this layer bypassed")
+    gain.legend(frameon=False, fontsize=8, loc="upper left")
+    for each in (axes, gain):
+        each.set_xlabel("layer")
+        each.xaxis.get_major_locator().set_params(integer=True)
+    return drawing.with_legend(figure)
+
+
+def _signed(key):
+    """A difference; a star where its interval excludes 0."""
+
+    def cell(row):
+        star = "*" if row[f"{key} low"] > 0 or row[f"{key} high"] < 0 else " "
+        return f"{row[key]:+.3f}{star}"
+
+    return cell
+
+
+TEXT = (
+    "Per layer, mean over texts. Flatness is the entropy of attention rows over log n (1: "
+    "uniform). Structural bias (§3.2 (1)): the part of CP-LRP's message that removing a key "
+    "cannot change, A⟨O, g⟩, against the whole message, A⟨v, g⟩ (absolute sums). Linearization "
+    "error (§3.2 (2)): Eq. 5 against the exact effect of removing the key from its row, relative. "
+    "'Centred' drops the factor z from Eq. 5. Gain: r with Leave-One-Out when this layer alone "
+    "bypasses the softmax, minus r of AttnLRP. g is the true gradient of the logit."
+)
+
+EXPERIMENT = Experiment(
+    name="softmax",
+    rows=(LOO, "figure2-{}", "softmax-{}"),
+    run=softmax,
+    columns=[
+        ("layer", value("layer")),
+        ("flatness", number("flatness", 2)),
+        ("struct.\nbias", number("structural_bias", 2)),
+        ("lin.\nerror", number("linearization_error", 2)),
+        ("centred", number("centred_error", 2)),
+        ("r Eq. 5", number("taylor_r", 2)),
+        ("r value", number("value_r", 2)),
+        ("gain, all", _signed("gain all")),
+        ("content", _signed("gain content")),
+    ],
+    figure=figure,
+)

@@ -1,0 +1,78 @@
+"""How much of CP-LRP's advantage over AttnLRP is carried by [CLS] and [SEP] alone."""
+
+import numpy as np
+
+from benchmarks.experiments.columns import interval, number
+from benchmarks.experiments.maps import SEED, Measured, means
+from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.result import Result
+from benchmarks.experiments.rows import LOO, LRP
+from numeric.evaluation.correlation import bootstrap_mean, pearson
+
+# Which tokens count, given those that are present: the first is [CLS], the last [SEP].
+TOKENS = {
+    "all": lambda present, ends: present,
+    "without [CLS]": lambda present, ends: present & ~ends[0],
+    "without [SEP]": lambda present, ends: present & ~ends[1],
+    "without both": lambda present, ends: present & ~ends[0] & ~ends[1],
+}
+
+
+def special(data: Measured) -> Result:
+    """How much of CP-LRP's advantage over AttnLRP is carried by [CLS] and [SEP] alone."""
+    loo = data.maps["LOO"]
+    places = np.arange(loo.present.shape[1])
+    last = loo.present.sum(axis=1, keepdims=True) - 1
+    ends = places == 0, places == last
+    rows, gaps = [], {}
+    for tokens, chosen in TOKENS.items():
+        keep = chosen(loo.present, ends)
+        r = {m: pearson(data.maps[m].relevance, loo.relevance, keep) for m in ("AttnLRP", "CP-LRP")}
+        gaps[tokens] = r["CP-LRP"] - r["AttnLRP"]
+        rows.append({"tokens": tokens, **means(r | {"gap": gaps[tokens]})})
+    for label in ("LOO", "AttnLRP", "CP-LRP"):
+        size = np.abs(data.maps[label].relevance)
+        for name, end in zip(("[CLS]", "[SEP]"), ends, strict=True):
+            share = (size * end).sum(axis=1) / size.sum(axis=1)
+            rows.append({"tokens": f"share of {name}", "method": label, **means({"share": share})})
+    return data.result(
+        "special",
+        title=f"[CLS] and [SEP]: what they carry of CP-LRP's advantage, on {data.dataset}",
+        text=(
+            "Mean Pearson's r with Leave-One-Out over all tokens, and with one or both special "
+            "tokens left out of the correlation; 'gap' is r of CP-LRP minus r of AttnLRP of the "
+            "same text, with its 95 % bootstrap interval. Below: the share of [CLS] and of [SEP] "
+            "in the sum of absolute relevance."
+        ),
+        rows=rows,
+        notes=tuple(_notes(gaps)),
+    )
+
+
+def _notes(gaps):
+    carried = gaps["all"] - gaps["without both"]
+    whole, kept, lost = (
+        bootstrap_mean(x, seed=SEED) for x in (gaps["all"], gaps["without both"], carried)
+    )
+    yield (
+        f"r of CP-LRP minus r of AttnLRP is {whole.mean:+.3f} over all tokens and {kept.mean:+.3f} "
+        f"[{kept.low:+.3f}, {kept.high:+.3f}] without [CLS] and [SEP]: the two tokens account for "
+        f"{lost.mean:+.3f} [{lost.low:+.3f}, {lost.high:+.3f}] of it."
+    )
+
+
+EXPERIMENT = Experiment(
+    name="special",
+    rows=(LOO, *LRP),
+    run=special,
+    columns=[
+        (
+            "tokens that count",
+            lambda row: row["tokens"] + (f", {row['method']}" if "method" in row else ""),
+        ),
+        ("share of\n|relevance|", number("share")),
+        ("r of\nAttnLRP", number("AttnLRP")),
+        ("r of\nCP-LRP", number("CP-LRP")),
+        ("gap", interval("gap")),
+    ],
+)

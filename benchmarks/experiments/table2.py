@@ -1,0 +1,166 @@
+"""Table 2: how far each method agrees with Leave-One-Out, and its perturbation curves."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from benchmarks.experiments.columns import interval, number, value
+from benchmarks.experiments.maps import FEW, GAP, SEED, Measured, means, stacked, statistics
+from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.result import Result, undefined
+from benchmarks.experiments.rows import LOO
+from numeric.evaluation.correlation import bootstrap_mean
+
+METHODS = ("LOO", "IG", "Rollout", "AttnLRP", "CP-LRP")  # in the order of the paper, before others
+PAIR = ("CP-LRP", "AttnLRP")  # whose difference is put in words
+
+
+def table2(data: Measured) -> Result:
+    """Table 2: agreement of each method with LOO, and perturbation curves."""
+    loo = data.maps["LOO"]
+    order = sorted(data.maps, key=[*METHODS, *data.maps].index)
+    found = {label: statistics(data.maps[label], loo) for label in order}
+    rows = []
+    for label, values in found.items():
+        paper = {"method": "  paper", **data.paper.get(label, {})}
+        rows += [{"method": label, **means(values)}, paper]
+    examples = stacked({(label,): values for label, values in found.items()}, loo, ["method"])
+    return data.result(
+        "table2",
+        title=f"Table 2: agreement with Leave-One-Out on {data.dataset}",
+        text=TEXT,
+        rows=rows,
+        examples=examples,
+        notes=(*notes(examples, data.paper), *_gaps(data), *undefined(rows)),
+    )
+
+
+def _gaps(data):
+    """How far a path that is summed in steps is from completeness."""
+    for label, maps in data.maps.items():
+        if GAP not in maps.values:
+            continue
+        gap = np.abs(maps.values[GAP])
+        yield (
+            f"{label} with {data.steps[label]}: its relevance and the change of the logit "
+            f"from the baseline differ by {gap.mean():.3f} logits in the mean over texts, at most "
+            f"{gap.max():.3f} (completeness gap)."
+        )
+
+
+def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[str, ...]:
+    """Which of the two LRP variants is closer to LOO, in words, from the per-text values."""
+    if not set(PAIR) <= set(columns["method"]):
+        return ()
+    gaps = {tokens: paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}
+    found = [f"Over {tokens} tokens, {_compared(gap)}." for tokens, gap in gaps.items()]
+    if len(set(columns["example"])) < FEW:
+        found.append(f"With fewer than {FEW} texts these intervals are too narrow: use more.")
+    if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
+        found.append(HINGES)
+    theirs = [paper.get(method, {}).get("r all, sum to one") for method in PAIR]
+    if None not in theirs:
+        found.append(
+            f"The paper reports {theirs[0]:.2f} for CP-LRP and {theirs[1]:.2f} for AttnLRP, over "
+            "all tokens of maps that sum to one, with BERT-base."
+        )
+    return tuple(found)
+
+
+def paired_gap(columns: Mapping[str, list], key: str):
+    """r of CP-LRP minus r of AttnLRP: mean over texts, with interval."""
+    values: dict[str, dict] = {method: {} for method in PAIR}
+    for method, example, r in zip(columns["method"], columns["example"], columns[key], strict=True):
+        values.get(method, {})[example] = r
+    ours, other = values.values()
+    return bootstrap_mean([ours[n] - other[n] for n in sorted(ours)], seed=SEED)
+
+
+def _decided(gap):
+    return gap.low > 0 or gap.high < 0
+
+
+def _compared(gap):
+    if np.isnan(gap.mean):
+        return "no text has an r for both CP-LRP and AttnLRP"
+    verdict = "the interval contains 0, so these texts do not separate the two"
+    if _decided(gap):
+        verdict = f"{'CP-LRP' if gap.mean > 0 else 'AttnLRP'} is closer to Leave-One-Out"
+    return (
+        f"r of CP-LRP minus r of AttnLRP is {gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}] "
+        f"(paired, 95 % bootstrap): {verdict}"
+    )
+
+
+def figure(result):
+    """r with LOO by method, over all and over content tokens, with the paper's marks."""
+    from benchmarks.experiments import drawing
+
+    pairs = zip(result.rows[::2], result.rows[1::2], strict=True)
+    pairs = [(row, paper) for row, paper in pairs if row["method"] != "LOO"]
+    rows = [row for row, _ in pairs]
+    figure = drawing.empty(7, 3)
+    axes = figure.subplots()
+    x = np.arange(len(rows))
+    for offset, tokens in ((-0.2, "all"), (0.2, "content")):
+        mean, errors = drawing.interval(rows, f"r {tokens}")
+        axes.bar(
+            x + offset,
+            mean,
+            0.38,
+            yerr=errors,
+            color=drawing.GREYS[tokens],
+            label=f"{tokens} tokens",
+        )
+    paper = [row.get("r all, sum to one", np.nan) for _, row in pairs]
+    axes.plot(x, paper, "D", color="white", mec="black", label="paper (BERT-base, sum to one)")
+    axes.set_xticks(x, [row["method"] for row in rows])
+    axes.set_ylabel("Pearson's r with Leave-One-Out")
+    axes.axhline(0, color="0.5", lw=0.8)
+    return drawing.with_legend(figure)
+
+
+def summary(result):
+    """r of both LRP variants, and what was found."""
+    all_tokens, content = interval("r all"), interval("r content")
+    for row in result.rows:
+        if row["method"] in ("AttnLRP", "CP-LRP"):
+            yield (
+                f"{result.settings['dataset']}, {row['method']}: r with Leave-One-Out is "
+                f"{all_tokens(row)} over all tokens, {content(row)} over content tokens."
+            )
+    yield from result.notes
+
+
+HINGES = (
+    "The sign of that difference changes once [CLS] and [SEP] are left out: which rule is closer "
+    "hinges on two tokens that carry no content."
+)
+TEXT = (
+    "Mean over texts of Pearson's r, and of Kendall's τ-b, between each method's relevance and "
+    "Leave-One-Out (token masked in the attention mask, logit of the predicted class), over all "
+    "tokens and over content tokens alone ([CLS] and [SEP] left out), with 95 % bootstrap "
+    "intervals over texts. The paper normalises every map to sum to one, which turns r around "
+    "whenever exactly one of the two sums is negative: its r belongs beside 'sum to one'. LeRF "
+    "and MoRF are the mean logit while tokens are removed, least or most relevant first; Δ = LeRF "
+    "− MoRF; AOPC is the mean drop of the logit from its start. The paper's numbers belong to "
+    "BERT-base on SST-2 or IMDB: they stand beside ours for comparison, not as a target."
+)
+
+EXPERIMENT = Experiment(
+    name="table2",
+    rows=(LOO, "table2-{}-*"),
+    run=table2,
+    columns=[
+        ("method", value("method")),
+        ("r, all\ntokens", interval("r all")),
+        ("r, content\ntokens", interval("r content")),
+        ("r, sum\nto one", number("r all, sum to one")),
+        ("τ", number("tau all", 2)),
+        ("LeRF", number("LeRF", 2)),
+        ("MoRF", number("MoRF", 2)),
+        ("Δ", number("Δ", 2)),
+    ],
+    figure=figure,
+    summary=summary,
+)

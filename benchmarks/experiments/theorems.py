@@ -1,0 +1,60 @@
+"""The theorems: what is proved or refuted of LRP's rules, by running every proof."""
+
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from axioms.proofs.prove import THEOREMS, numbered, prove
+from benchmarks.experiments.columns import value
+from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.result import Result
+from benchmarks.running.progress import Track, untracked
+from benchmarks.running.workers import Each, collected, in_turn
+
+MATTER = (
+    "test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24",
+    "test_the_softmax_rule_does_not_conserve_relevance",
+)
+"""Theorems by their tests: what the paper's two questions come to."""
+
+
+def theorems(*, folder: Path = THEOREMS, each: Each = in_turn, track: Track = untracked) -> Result:
+    """The theorem table: each statement with its verdict, from running its proof."""
+    start = time.perf_counter()
+    files = sorted(folder.glob("test_*.py"))
+    found = collected(prove, files, each=each, track=track, description="theorems")
+    verdicts = numbered(verdict for file in files for verdict in found[file])
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    return Result(
+        name="theorems",
+        table="theorems",
+        title="Theorems: what LRP rules guarantee, and what they do not",
+        text=(
+            "Each line was decided just now by exact computation: 'proved' by an identity of "
+            "rational functions over generic symbols, 'refuted' by an exact counterexample."
+        ),
+        settings={"files": [file.name for file in files]},
+        rows=[asdict(verdict) for verdict in verdicts],
+        notes=(
+            f"Of {len(verdicts)} statements about LRP rules: "
+            f"{', '.join(f'{n} {verdict}' for verdict, n in sorted(counts.items()))}.",
+        ),
+        seconds=time.perf_counter() - start,
+    )
+
+
+EXPERIMENT = Experiment(
+    name="theorems",
+    run=lambda request: theorems(each=request.each, track=request.track),
+    columns=[
+        ("no.", value("label")),
+        ("statement", value("statement")),
+        ("verdict", value("verdict")),
+        ("witness, or method of proof", lambda row: row["witness"] or row["method"]),
+    ],
+    shortest=lambda row: (
+        row["test"].endswith(MATTER) or row["verdict"] not in ("proved", "refuted")
+    ),
+    summary=lambda result: result.notes,
+)
