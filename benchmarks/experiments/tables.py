@@ -61,10 +61,10 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
         padding=(0, 1, 0, 0),
     )
     for n, (header, right) in enumerate(zip(headers, numeric(rows, len(headers)), strict=True)):
-        # Of a number: rather wrap its header.
+        # Words are wrapped where a table is too wide, numbers never.
         widths = [len(line) for row in rows if right for line in row[n].split("\n")]
-        width = max(widths, default=None)
-        table.add_column(Text(header), justify="right" if right else "left", min_width=width)
+        width, side = max(widths, default=None), "right" if right else "left"
+        table.add_column(Text(header), justify=side, min_width=width, no_wrap=right)
     for row in rows:
         table.add_row(*map(Text, row))
     return table

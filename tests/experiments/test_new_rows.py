@@ -1,13 +1,16 @@
 """A new row of Table 2 is one file: it comes after the paper's, and needs none of its numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import drawing, maps, reproduce, rows, tables, text
 from benchmarks.experiments.record import Request
 from benchmarks.experiments.table2 import table2
-from benchmarks.sources import data
+from benchmarks.sources import data, models
 
 TEXTS = data.Texts("six", ("dull", "warm and funny"), (0, 1), "invented", "SST", 1)
 
@@ -66,6 +69,34 @@ def test_a_method_without_the_papers_numbers_or_curves_has_a_dash(tmp_path):
     assert drawing.png(result).startswith(b"\x89PNG")
 
 
+def test_a_file_is_all_that_a_row_with_a_new_label_needs(configs, tmp_path):
+    """Its label is wrapped, so that a terminal of 80 columns has all numbers."""
+    configs("loo", "cp-lrp", table2_sst2_mine=STABILISED.replace("[v", "curves = false\n[v"))
+    request = Request(classifier=models.load(), data=TEXTS, output=tmp_path / "out")
+    (result,) = reproduce.reproduce(request, wanted=["table2"])
+    own, paper = result.rows[::2], result.rows[1::2]
+    assert [row["method"] for row in own] == ["LOO", "CP-LRP", "CP-LRP, ε = 1e-3"]
+    assert [list(row) for row in paper][2] == ["method"]
+    assert -1 <= own[2]["r all"] <= 1
+    assert (request.output / "table2-six.png").read_bytes().startswith(b"\x89PNG")
+    page = (request.output / "report.md").read_text("utf-8")
+    assert page.count("| CP-LRP, ε = 1e-3 |") == 1
+    shown = Console(width=80)
+    wide = replace(result, rows=[row | INTERVALS for row in result.rows])
+    with shown.capture() as captured:
+        shown.print(tables.terminal(wide), crop=False)
+    lines = captured.get().splitlines()
+    assert max(map(len, map(str.rstrip, lines))) <= 80
+    assert "1e-3" in captured.get()
+    assert sum("0.123 [.01, .45]" in line and line.rstrip().endswith("4.15") for line in lines) == 6
+
+
+INTERVALS = {
+    f"r {tokens}{key}": x
+    for tokens in ("all", "content")
+    for key, x in {"": 0.123, " low": 0.01, " high": 0.45}.items()
+}
+INTERVALS |= {"r all, sum to one": -0.123, "tau all": 0.5, "LeRF": 3.02, "MoRF": -1.13, "Δ": 4.15}
 CP_LRP = HEAD + '[variants."CP-LRP"]\nmethod = "cp-lrp"'
 REFUSED = {
     "a label twice": ({"table2_sst2_twice": CP_LRP}, "cp-lrp and table2-sst2-twice both have"),
