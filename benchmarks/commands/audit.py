@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.console import Column, Target, check_files, loading, mendable, problems
+from benchmarks.commands.explain import pair
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import COMPOSITES, MODELS
 from benchmarks.sources.files import check_sentence
@@ -23,7 +24,14 @@ def audit(
             help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
         ),
     ],
-    text: Annotated[str | None, typer.Argument(help=f'For a text model; default: "{TEXT}"')] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TEXT]",
+            help=f'For a text model; default: "{TEXT}" A question and its context for one that '
+            "finds answers.",
+        ),
+    ] = None,
     *,
     composite: Annotated[
         str,
@@ -40,20 +48,23 @@ def audit(
 ):
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
     with mendable():
-        _check(text, composite, epsilon, worst)
+        texts = texts or []
+        _check(texts, composite, epsilon, worst)
         check_files(read={"image": image}, html=html)
         with loading("the model"):
             from benchmarks.sources import models
 
             of_images = models.takes_images(model)
-            _check_input(model, text, image, of_images=of_images)
+            _check_input(model, texts, image, of_images=of_images)
             load = models.load_for_images if of_images else models.load
             classifier = load(model, attention="eager")
     with mendable(f"--image {image}" if image else ""):
-        inputs, given = _image(classifier, image) if of_images else _text(classifier, text or TEXT)
+        inputs, given = _image(classifier, image) if of_images else _text(classifier, texts)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
-        target = classifier.target(target, column, given["tokens"])
-        facts = _audited(classifier, inputs, given, composite, target, epsilon, worst)
+        from benchmarks.commands.wanted import wanted
+
+        goal = wanted(classifier, target, column, given["tokens"])
+        facts = _audited(classifier, inputs, given, composite, goal, epsilon, worst)
     if html:  # before anything is printed, which a reader may stop
         from numeric.auditing.page import page
 
@@ -65,8 +76,8 @@ def audit(
     present(terminal(facts), summary(facts), wrote=[html])
 
 
-def _check(text, composite, epsilon, worst):
-    if text is not None:
+def _check(texts, composite, epsilon, worst):
+    for text in texts:
         check_sentence(text)
         if text.endswith(".json"):
             raise ValueError(f"{text} would be audited as a text; pass --json, and > {text} behind")
@@ -81,17 +92,24 @@ def _check(text, composite, epsilon, worst):
         raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
 
 
-def _check_input(model, text, image, *, of_images):
-    if of_images and text is not None:
-        raise ValueError(f"{model} takes images, not the text {text!r}; pass --image FILE")
+def _check_input(model, texts, image, *, of_images):
+    if of_images and texts:
+        raise ValueError(f"{model} takes images, not the text {texts[0]!r}; pass --image FILE")
     if image and not of_images:
         raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
 
 
-def _text(classifier, text):
+def _text(classifier, texts):
+    if classifier.explains == "answer":
+        text = pair(texts)
+    elif len(texts) > 1:
+        raise ValueError(f"{len(texts)} texts: one is audited at a time; quote it if it is one")
+    else:
+        (text,) = texts or (TEXT,)
     inputs = classifier.tokenizer([text], return_tensors="pt")
     tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
-    return inputs, {"input": text, "tokens": tokens}
+    said = text if isinstance(text, str) else " ".join(text)
+    return inputs, {"input": said, "tokens": tokens}
 
 
 def _image(classifier, path):

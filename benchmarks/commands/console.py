@@ -30,9 +30,16 @@ SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">
 
 
 Target = Annotated[
-    int | None, typer.Option(help="Class, tag, or id of a token; default: the predicted one.")
+    str | None,
+    typer.Option(
+        help="Class or tag, by number or name; a token, by id or text; the words of an answer. "
+        "Default: what is predicted."
+    ),
 ]
-Column = Annotated[int | None, typer.Option(min=0, help="Which token's tag or prediction, from 0.")]
+Column = Annotated[
+    int | None,
+    typer.Option(min=0, help="Which token's tag or prediction, from 0; where an answer begins."),
+]
 
 
 class OutputError(OSError):

@@ -77,6 +77,7 @@ def explain(
             note_unknown,
             summary,
         )
+        from benchmarks.commands.wanted import wanted
 
         called = "line" if words[-1] == "-" else "text"
         each(texts, check_sentence, called)
@@ -110,8 +111,8 @@ def explain(
             texts = [pair(texts)]
         check_one(texts, html, png)
         at = {"at": numbered_layers(loaded.model)} if by_layer else {}
-        wanted = partial(loaded.target, target, column)
-        one = partial(explained, loaded, method=method, target=wanted, at=at, columns=columns)
+        goal = partial(wanted, loaded, target, column)
+        one = partial(explained, loaded, method=method, target=goal, at=at, columns=columns)
         with noting():
             found = each(texts, one, called)
     if html:  # before anything is printed, which a reader may stop
@@ -172,7 +173,7 @@ def pair(texts: Sequence[str]) -> tuple[str, str]:
     return question, context
 
 
-def span_of(bounds: str, target: int | None, column: int | None):
+def span_of(bounds: str, target: str | None, column: int | None):
     """The columns FIRST:END of a text, by how many tokens it has.
 
     Raises ValueError for what is no span, or none of that text, and beside another target.

@@ -61,7 +61,9 @@ def with_shared_options(command: Callable) -> Callable:
 
 
 def note(text: str) -> None:
-    """Something that a user may not expect: a line on standard error, or a note of the object."""
+    """What a user may not expect, said once: a line on standard error, or a note of the object."""
+    if text in asked.notes:
+        return
     asked.notes.append(text)
     problems.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
 

@@ -27,7 +27,7 @@ from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources.pins import PINS
-from numeric import heads, targets
+from numeric import heads
 from numeric.spelling import did_you_mean
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -55,24 +55,6 @@ class Classifier:
             return self.tokenizer.decode([target])
         return str(self.model.config.id2label.get(target, target))
 
-    def target(self, label: int | None, column: int | None, tokens: Sequence[str]):
-        """A target for ``attribute`` and ``audit``; a masked token is read at the mask.
-
-        Raises ValueError for a column that is not there, or that this head needs.
-        """
-        mask = self.tokenizer.mask_token
-        if column is None and self.explains == "masked token" and mask in tokens:
-            column = tokens.index(mask)
-        if column is None and self.explains == "tag":
-            raise ValueError(f"every token has a tag: pass --column, from 0 to {len(tokens) - 1}")
-        if column is not None and self.explains in ("class", "answer"):
-            raise ValueError(
-                f"--column {column}: the {self.explains} is of the whole text; leave it out"
-            )
-        if column is not None and column >= len(tokens):
-            raise ValueError(f"--column {column}: the columns are 0 to {len(tokens) - 1}")
-        return label if column is None else targets.logit(label, at=column)
-
     def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
         """What is explained, in words; an answer is a part of ``tokens``."""
         if isinstance(target, list) and len(target) > 1:
@@ -89,11 +71,6 @@ class ImageClassifier:
     processor: object  # called as processor(image, return_tensors="pt")
     name: str
     explains: str = "class"
-
-    def target(self, label: int | None, column: int | None, tokens: Sequence[str]) -> int | None:
-        if column is not None:
-            raise ValueError(f"--column {column} is of texts, and {self.name} takes images")
-        return label
 
     def said(self, target: int, tokens: Sequence[str]) -> str:
         return str(self.model.config.id2label.get(target, target))

@@ -1,0 +1,200 @@
+"""What is explained can be said in the words of the head: a name, a token, an answer."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertForQuestionAnswering,
+    BertForTokenClassification,
+    PreTrainedTokenizerFast,
+)
+
+from benchmarks.commands.console import asked
+from benchmarks.commands.wanted import wanted
+from numeric import attribute, explain
+from numeric.targets import answer, logit
+from tests.support import folders
+from tests.support.folders import WORDS
+
+QUESTION, CONTEXT = "a film .", "a fine film . a dull film"
+HEADS = {
+    "masked": BertForMaskedLM,
+    "tags": BertForTokenClassification,
+    "answers": BertForQuestionAnswering,
+}
+LABELS = {0: "dull", 1: "fine", 2: "fine"}
+
+
+@pytest.fixture(scope="module")
+def place(checkpoint, tmp_path_factory):
+    """One folder per head, all with the tokenizer of the tiny classifier."""
+    place = tmp_path_factory.mktemp("heads")
+    folders.copy(checkpoint, place / "classes", folders.settings(id2label=LABELS))
+    for name, head in HEADS.items():
+        torch.manual_seed(0)
+        config = BertConfig(
+            vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=12, max_position_embeddings=24, initializer_range=0.5,
+            id2label=LABELS if name == "tags" else None,
+        )  # fmt: skip
+        head(config).eval().save_pretrained(place / name)
+        AutoTokenizer.from_pretrained(checkpoint).save_pretrained(place / name)
+    return place
+
+
+@pytest.fixture
+def told(run, place, monkeypatch):
+    """A command in the folder of the heads, as the object that it prints."""
+    monkeypatch.chdir(place)
+
+    def told(*call):
+        code, out, err = run(*call, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    return told
+
+
+def model_of(name):
+    return HEADS[name].from_pretrained(name).eval()
+
+
+def words(name):
+    return AutoTokenizer.from_pretrained(name)
+
+
+SAME = {
+    "a class": (["classes", "a film", "--target", "dull"], 0),
+    "a tag": (["tags", "a film", "--column", 2, "--target", "dull"], 0),
+    "a word at the mask": (["masked", "a [MASK] film", "--target", "fine"], WORDS.index("fine")),
+    "a word in the spelling of the vocabulary": (
+        ["embedded-lm", "add 3 add 5 ;", "--target", "<s>"], 2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_name_is_the_number_that_it_stands_for(told, case):
+    (*call, name), number = SAME[case]
+    (by_name,) = told("explain", *call, name)["texts"]
+    (by_number,) = told("explain", *call, number)["texts"]
+    assert by_name == by_number
+    assert by_name["target"] == number
+
+
+@pytest.mark.parametrize("column", [None, 9])
+def test_an_answer_is_named_by_its_words_and_where_several_stand_by_its_first_column(told, column):
+    spelled, first = ("fine film", 6) if column is None else ("a", column)
+    at = [] if column is None else ["--column", column]
+    (found,) = told("explain", "answers", QUESTION, CONTEXT, "--target", spelled, *at)["texts"]
+    last = first + len(spelled.split()) - 1
+    assert found["tokens"][first : last + 1] == spelled.split()
+    want = explain(
+        model_of("answers"), words("answers"), [(QUESTION, CONTEXT)], target=answer(first, last)
+    )
+    assert found["target"] == [first, last]
+    assert found["relevance"] == want.relevance[0].tolist()
+    audited = told("audit", "answers", QUESTION, CONTEXT, "--target", spelled, *at)
+    assert audited["target"] == [first, last]
+    assert audited["logit"] == pytest.approx(want.logit.item(), rel=1e-5)
+
+
+def test_a_number_is_a_number_and_the_token_that_is_called_so_is_noted(told):
+    found = told("explain", "embedded-lm", "add 3 add 5 ;", "--target", "3")
+    assert found["texts"][0]["target"] == 3
+    assert found["notes"] == ["--target 3 is a number; what is called '3' is number 66"]
+
+
+def test_a_token_that_has_another_one_behind_a_space_is_noted():
+    vocabulary = {x: n for n, x in enumerate([*sorted(ByteLevel.alphabet()), "fi", "Ġfi"])}
+    made = Tokenizer(BPE(vocab=vocabulary, merges=[("f", "i"), ("Ġ", "fi")]))
+    made.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
+    loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, name="x")
+    for label, number, says in (
+        ("fi", 256, ["--target 'fi' is token 256; behind a space it is 257"]),
+        (" fi", 257, []),
+        ("Ġfi", 257, []),
+    ):
+        asked.begin("explain", json=False, quiet=True, full=False)
+        assert wanted(loaded, label, None, ["f"]) == number
+        assert wanted(loaded, label, None, ["f", "i"]) == number
+        assert asked.notes == says
+    with pytest.raises(ValueError, match=r"it is 2 tokens, 'i', 'f'; pass one of these, or an id"):
+        wanted(loaded, "if", None, ["f"])
+
+
+def test_one_of_several_masks_is_chosen_by_its_column(told):
+    text = "a [MASK] film [MASK] ."
+    (found,) = told("explain", "masked", text, "--column", 4, "--target", "dull")["texts"]
+    inputs = words("masked")([text], return_tensors="pt")
+    want = attribute(model_of("masked"), inputs, target=logit(WORDS.index("dull"), at=4))
+    assert found["relevance"] == want.relevance[0].tolist()
+    audited = told("audit", "masked", text, "--column", 4, "--target", "dull")
+    assert audited["logit"] == pytest.approx(want.logit.item(), rel=1e-5)
+
+
+LEGAL = "pass a number or a name: 0 (dull), 1 (fine), 2 (fine)"
+WRONG = {
+    "an unknown class": (
+        ["explain", "classes", "film", "--target", "dul"],
+        ["--target 'dul': no class has it", LEGAL, "did you mean 'dull'?"],
+    ),
+    "a name of two": (
+        ["audit", "classes", "film", "--target", "fine"],
+        ["--target 'fine': numbers 1, 2 have this name", LEGAL],
+    ),
+    "a tag, and no column of it": (
+        ["explain", "tags", "a film", "--target", "soup"],
+        ["every token has a tag: pass --column, from 0 to 3", "--target 'soup': no tag", LEGAL],
+    ),
+    "two masks": (
+        ["audit", "masked", "[MASK] [MASK] film", "--target", "fine"],
+        ["[MASK] stands at columns 1, 2 in the text: pass --column, from 0 to 4"],
+    ),
+    "no mask, and no token": (
+        ["explain", "masked", "a film", "--target", "fine film"],
+        ["[MASK] stands nowhere in the text", "it is 2 tokens, 'fine', 'film'; pass one of these"],
+    ),
+    "an unknown token": (
+        ["explain", "masked", "a [MASK]", "--target", "cinema"],
+        ["no token for it; `lrp-axioms vocabulary masked` prints those it has"],
+    ),
+    "nothing": (["explain", "masked", "a [MASK]", "--target", ""], ["no token for it"]),
+    "no such answer": (
+        ["explain", "answers", QUESTION, CONTEXT, "--target", "soup"],
+        ["--target 'soup': the answer stands nowhere in the text"],
+    ),
+    "an answer in two places": (
+        ["audit", "answers", QUESTION, CONTEXT, "--target", "film"],
+        ["the answer begins at columns 2, 7, 11; pass one of them as --column"],
+    ),
+    "a column without an answer": (
+        ["explain", "answers", QUESTION, CONTEXT, "--column", 6],
+        ["--column 6 says at which of several places an answer begins: pass its words"],
+    ),
+    "a question alone": (["audit", "answers", QUESTION], ["2 texts, not 1"]),
+    "no question": (["audit", "answers"], ["2 texts, not 0"]),
+    "texts of no question": (
+        ["audit", "classes", "film", "dull"],
+        ["2 texts: one is audited at a time"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_no_head_can_explain_is_refused_with_what_is_legal(run, place, monkeypatch, case):
+    monkeypatch.chdir(place)
+    call, says = WRONG[case]
+    code, out, err = run(*call)
+    assert (code, out) == (2, "")
+    for part in says:
+        assert part in " ".join(err.split())
