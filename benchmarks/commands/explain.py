@@ -57,6 +57,10 @@ def explain(
             autocompletion=completing(generated.UNITS),
         ),
     ] = "token",
+    budget: Annotated[
+        int | None,
+        typer.Option(help="With --method loo: at most so many forward passes for one text."),
+    ] = None,
     by_layer: Annotated[
         bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
     ] = False,
@@ -90,19 +94,19 @@ def explain(
         elif png and not by_layer:
             raise ValueError(f"--png {png} would be a picture of layers; pass --layers too")
         columns = None if span is None else span_of(span, target, column)
+        options = options_of(method, budget)
     if generate is not None:
         with mendable():
             check_one(texts, html, png)
-        options = {"by": by, "method": method, "html": html, "png": png, "device": device}
-        options["called"] = called
-        return generated.explain(model, texts, generate, **options)
+        options |= {"by": by, "method": method, "html": html, "png": png, "device": device}
+        return generated.explain(model, texts, generate, called=called, **options)
     with mendable():
         with loading("the model"):
             from benchmarks.sources import models
             from numeric.attribution import composite_of, resolve
             from numeric.fast.places import numbered_layers
 
-            composite_of(method, None) if by_layer else resolve(method, {})
+            composite_of(method, None) if by_layer else resolve(method, options)
             models.check_device(device)
             with hint_to_quote(words):
                 loaded = models.load(model, device=device)
@@ -110,9 +114,10 @@ def explain(
         if loaded.explains == "answer":
             texts = [pair(texts)]
         check_one(texts, html, png)
-        at = {"at": numbered_layers(loaded.model)} if by_layer else {}
+        options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
         goal = partial(wanted, loaded, target, column)
-        one = partial(explained, loaded, method=method, target=goal, at=at, columns=columns)
+        given = {"method": method, "target": goal, "columns": columns}
+        one = partial(explained, loaded, options=options, **given)
         with noting():
             found = each(texts, one, called)
     if html:  # before anything is printed, which a reader may stop
@@ -130,6 +135,19 @@ def explain(
     answer(model=model, method=method, texts=[one.facts() for one in found], wrote=[html, png])
     parts = [part for one in found for part in one.parts(console.width)]
     present(parts, parts if by_layer else summary(found), wrote=[html, png])
+
+
+def options_of(method: str, budget: int | None) -> dict[str, int]:
+    """Those of a method.  Raises ValueError for a budget of another one than Leave-One-Out."""
+    if budget is None:
+        return {}
+    if method != "loo":
+        raise ValueError(
+            f"--budget {budget}: only --method loo has a budget of forward passes, not {method}"
+        )
+    if budget < 1:
+        raise ValueError(f"--budget {budget}: pass a number of forward passes, at least 1")
+    return {"budget": budget}
 
 
 def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:

@@ -97,7 +97,7 @@ class Explained:
 
 
 def explained(
-    loaded, text, method: str, target, at: dict, columns: Callable[..., range] | None
+    loaded, text, method: str, target, options: dict, columns: Callable[..., range] | None
 ) -> Explained:
     """One text, or a question with its context, by ``numeric.explain``.
 
@@ -110,7 +110,7 @@ def explained(
     tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
     spanned = columns and columns(len(tokens))
     target = span(spanned.start, spanned.stop) if spanned else target(tokens)
-    a = explain(loaded.model, loaded.tokenizer, [text], method=method, target=target, **at)
+    a = explain(loaded.model, loaded.tokenizer, [text], method=method, target=target, **options)
     shifted = getattr(loaded.model.config, "is_encoder_decoder", False)
     words = lambda first, end: loaded.tokenizer.decode(ids[first:end]).strip()
     if spanned:

@@ -25,7 +25,7 @@ def check(by: str, apart: dict[str, object]) -> None:
         )
 
 
-def explain(name, texts, count, *, by, method, html, png, device, called) -> None:
+def explain(name, texts, count, *, by, method, html, png, device, called, **options) -> None:
     """Explains up to ``count`` tokens that the model ``name`` writes behind each of ``texts``."""
     with mendable():
         with loading("the model"):
@@ -37,7 +37,7 @@ def explain(name, texts, count, *, by, method, html, png, device, called) -> Non
             with hint_to_quote([name, *texts]):
                 loaded = models.load(name, device=device, writes=True)
         note_unknown(loaded, texts)
-        options = {"max_new_tokens": count, "method": method}
+        options |= {"max_new_tokens": count, "method": method}
         of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
         with noting():
             found = each(texts, of_one, called)

@@ -19,7 +19,8 @@ from transformers import (
 
 from benchmarks.commands.console import asked
 from benchmarks.commands.wanted import wanted
-from numeric import attribute, explain
+from benchmarks.sources import models
+from numeric import attribute, explain, explain_generation
 from numeric.targets import answer, logit
 from tests.support import folders
 from tests.support.folders import WORDS
@@ -61,6 +62,26 @@ def told(run, place, monkeypatch):
         return json.loads(out)
 
     return told
+
+
+def test_a_budget_of_passes_is_that_of_the_method(told):
+    text = "a fine film . a dull film . soup"
+    (found,) = told("explain", "masked", f"{text} [MASK]", "--method", "loo", "--budget", 5)[
+        "texts"
+    ]
+    of = model_of("masked"), words("masked"), [f"{text} [MASK]"]
+    want = explain(*of, method="loo", budget=5)
+    assert found["relevance"] == want.relevance[0].tolist()
+    assert len(set(found["relevance"])) < len(set(explain(*of, method="loo").relevance[0].tolist()))
+
+
+def test_a_budget_is_of_what_is_generated_too(told):
+    call = ["explain", "embedded-lm", "anna apple bert pen ; anna", "--generate", 1]
+    (found,) = told(*call, "--method", "loo", "--budget", 4)["texts"]
+    loaded = models.load("embedded-lm")
+    options = {"max_new_tokens": 1, "method": "loo", "budget": 4}
+    want = explain_generation(loaded.model, loaded.tokenizer, call[2], **options)
+    assert found["relevance"] == want.relevance.tolist()
 
 
 def model_of(name):
