@@ -188,7 +188,7 @@ def _shape(kind: str, arguments: Sequence[Nested]) -> Shape:
     }.get(kind, _count(operands))
 
 
-def flat(found: object) -> list[Any]:
+def flat(found: object) -> list[sp.Expr]:
     """The entries of nested lists and tuples."""
     if isinstance(found, sp.MatrixBase | list | tuple):
         return [entry for part in found for entry in flat(part)]
