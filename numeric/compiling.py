@@ -188,7 +188,7 @@ class _Traced:
     def run(
         self,
         model: PreTrainedModel,
-        inputs: dict[str, Tensor],
+        inputs: Mapping[str, object],
         *,
         settle: Callable[[Tensor], Tensor],
     ) -> Rows:

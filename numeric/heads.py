@@ -1,6 +1,6 @@
 """What the head of a model gives: one row of logits per text, or one per token."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from inspect import signature
 
@@ -54,7 +54,7 @@ def _named(names: set[str]) -> str:
     return CLASSES
 
 
-def run(model: nn.Module, inputs: dict[str, Tensor], rows: Tensor | None, *, of: str) -> Tensor:
+def run(model: nn.Module, inputs: Mapping[str, object], rows: Tensor | None, *, of: str) -> Tensor:
     """What ``read`` gives of one forward pass, of ``rows`` alone where every token has one.
 
     Language models that can leave the other rows out do.

@@ -76,7 +76,7 @@ class Readout:
     def run(
         self,
         model: PreTrainedModel,
-        inputs: dict[str, Tensor],
+        inputs: Mapping[str, object],
         example: Tensor | None = None,
         *,
         settle: Callable[[Tensor], Tensor] = lambda x: x,

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -13,6 +13,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from numeric.fast.marks import PRODUCT, Chain, Cut, carries, mark, marked
 from numeric.fast.patches import is_of_transformers, twin
 from numeric.fast.rules import wide
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Inside:
@@ -23,7 +26,7 @@ class Inside:
         relevance
     """
 
-    def __init__(self, model: nn.Module, at: str | Iterable[str] | None) -> None:
+    def __init__(self, model: "PreTrainedModel", at: str | Iterable[str] | None) -> None:
         self.paths = [] if at is None else paths(model, at)
         self.model = twin(model) if self.paths else model
         self.calls: list[tuple[str, Tensor | None]] = []

@@ -52,7 +52,7 @@ def by_groups(
     return relevance, {"by_token": by_token.to(relevance.dtype), "passes": passes}
 
 
-def _numbers(groups, present, budget):
+def _numbers(groups: int | Tensor | None, present: Tensor, budget: int) -> Tensor:
     """The number of the group of every token."""
     if groups is None:
         return _even(present, budget)
@@ -72,7 +72,7 @@ def _numbers(groups, present, budget):
     return (present.cumsum(dim=1) - 1) // groups
 
 
-def _even(present, budget):
+def _even(present: Tensor, budget: int) -> Tensor:
     """The number of the group of every token: groups of neighbours, all about as large.
 
     To leave out n / s groups of s tokens, and then each token of one of them, takes n / s + s
@@ -84,7 +84,7 @@ def _even(present, budget):
     return (present.cumsum(dim=1) - 1) * count // tokens.clamp(min=1)
 
 
-def _check(numbers, present, budget):
+def _check(numbers: Tensor, present: Tensor, budget: int) -> None:
     lengths = present.sum(dim=1)
     for row in (lengths > budget).nonzero()[:, 0].tolist():
         count, tokens = len(numbers[row][present[row]].unique()), int(lengths[row])
@@ -100,7 +100,7 @@ def _check(numbers, present, budget):
             )
 
 
-def _parts(numbers, among):
+def _parts(numbers: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Groups of tokens ``among`` as (part,) examples and (part, token)."""
     examples, parts = [], []
     for row, (own, here) in enumerate(zip(numbers, among, strict=True)):
@@ -110,20 +110,20 @@ def _parts(numbers, among):
     return torch.cat(examples), torch.cat(parts)
 
 
-def _opened(present, example, part, size, left):
+def _opened(present: Tensor, example: Tensor, part: Tensor, size: Tensor, left: Tensor) -> Tensor:
     """(batch, token): those of the largest groups, in their order, as far as passes are left."""
-    left, inside = left.tolist(), torch.zeros_like(present)
+    passes, inside = left.tolist(), torch.zeros_like(present)
     several = (part.sum(dim=1) > 1).tolist()
     for n in size.argsort(descending=True, stable=True).tolist():
         row = int(example[n])
-        if several[n] and left[row]:
-            tokens = part[n].nonzero()[: left[row], 0]
+        if several[n] and passes[row]:
+            tokens = part[n].nonzero()[: passes[row], 0]
             inside[row, tokens] = True
-            left[row] -= len(tokens)
+            passes[row] -= len(tokens)
     return inside
 
 
-def _spread(present, example, part, lost):
+def _spread(present: Tensor, example: Tensor, part: Tensor, lost: Tensor) -> Tensor:
     """What each part loses, in equal shares at its tokens: (target, batch, token)."""
     relevance = lost.new_zeros(lost.shape[1], *present.shape)
     shares = lost / part.sum(dim=1, keepdim=True)

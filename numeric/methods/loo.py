@@ -1,23 +1,27 @@
 """Leave-One-Out: the reference that LRP is compared with."""
 
 import copy
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
+from numeric.batches import Batch
 from numeric.methods.budget import by_groups
-from numeric.methods.masking import check, masked_logits
+from numeric.methods.masking import masked_logits
 from numeric.methods.memory_budget import AUTO
+from numeric.methods.removals import check
 from numeric.methods.shared import whole
-from numeric.readout import Found
+from numeric.readout import Found, Readout
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 def leave_one_out(
-    model,
-    batch,
-    readout,
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
     *,
     batch_size: int = 128,
     removal: str | int = "attention-mask",
@@ -25,7 +29,7 @@ def leave_one_out(
     dtype: str | None = None,
     budget: int | None = None,
     groups: int | Tensor | None = None,
-):
+) -> Iterator[Found]:
     """LOO_i = f(x) - f(x without i), token i left out by the attention mask (Sec. 2.1, 4.1).
 
     ``removal`` is "attention-mask", "deletion" or a token id to put in place (``masking``).
@@ -65,11 +69,13 @@ def leave_one_out(
             model = copy.deepcopy(model).to(getattr(torch, dtype))
             kept = whole(model, batch, readout)
     starts = torch.stack([each.of(kept.rows) for each in readout.targets]).to(logits[0].dtype)
-    options = {"batch_size": batch_size, "removal": removal, "memory": memory}
 
-    def lost(example, part):
+    def lost(example: Tensor, part: Tensor) -> Tensor:
         keep = present[example] & ~part
-        less = masked_logits(model, batch, example, keep, readout, kept=kept, **options)
+        less = masked_logits(
+            model, batch, example, keep, readout, kept=kept,
+            batch_size=batch_size, removal=removal, memory=memory,
+        )  # fmt: skip
         return starts[:, example].mT - less.to(starts.dtype)
 
     every = max(1, int(words.sum(dim=1).max())) if budget is None else budget

@@ -1,34 +1,38 @@
 """Layer-wise Relevance Propagation with any Composite, in one forward and one backward pass."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from axioms.composites import Composite
+from numeric.batches import Batch
 from numeric.fast import packed, scope
 from numeric.fast.checkpointing import Checkpointed
 from numeric.fast.entries import of_tokens
 from numeric.fast.inside import Inside
+from numeric.fast.propagation import Propagation
 from numeric.methods import positions as position_shares
-from numeric.readout import Found
+from numeric.readout import Found, Readout
 
 SHARES = ("embedding", "word")
 
 
 def lrp(
-    model,
-    batch,
-    readout,
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
     *,
     composite: Composite,
     epsilon: float = 0.0,
-    share="embedding",
+    share: str = "embedding",
     positions: str | None = None,
     at: str | Iterable[str] | None = None,
     channels: bool = False,
     checkpoint: bool = False,
-):
+) -> Iterator[Found]:
     """Relevance of each token's embedding by the rules of ``composite`` (Eqs. 1, 3, 4, 5).
 
     ``share`` is "embedding" (word + position + type, before the first LayerNorm) or "word"
@@ -56,6 +60,7 @@ def lrp(
     turns = positions is not None
     model = packed.shown(model)
     inside = Inside(model, at)
+    rules: Propagation
     if checkpoint:
         rules = _checkpointed(model, composite, epsilon, at=at, positions=positions)
     else:
@@ -75,18 +80,22 @@ def lrp(
         asked = [*embeddings, *inside.tensors(), *rules.turned.tensors()]
         logits = [each.of(rows) for each in targets]
         sums = [logit.sum() for logit in logits]
-    by_token = lambda of_entries: of_tokens(entries, of_entries, batch.texts)
+    by_token: Callable[[list[Tensor]], Tensor] = lambda of_entries: of_tokens(
+        entries, of_entries, batch.texts
+    )
     optional = turns or bool(inside.paths)
     image = None if batch.pixel_values is None else batch.pixel_values.shape[2:]
-    parts = [entry.parts() if turns or share == "word" else entry.whole() for entry in entries]
-    parts = {name: by_token([part[name] for part in parts]) for name in parts[0]}
+    apart = turns or share == "word"
+    each_in = [entry.parts() if apart else entry.whole() for entry in entries]
+    parts = {name: by_token([part[name] for part in each_in]) for name in each_in[0]}
     for each, logit, end in zip(targets, logits, sums, strict=True):
         more = end is not sums[-1]
-        found = torch.autograd.grad(end, asked, allow_unused=optional, retain_graph=more)
-        found = iter(found)
+        found = iter(torch.autograd.grad(end, asked, allow_unused=optional, retain_graph=more))
         c = by_token([next(found) for _ in entries])
-        details = {"inside": inside.relevance(found, channels=channels, image=image)}
-        if turns:
+        details: dict[str, Any] = {
+            "inside": inside.relevance(found, channels=channels, image=image)
+        }
+        if positions is not None:
             of_rotary = rules.turned.relevance(found)
             shares = position_shares.shares(parts, c, of_rotary, batch.present, positions)
             position_shares.check_found(model, shares)
@@ -98,7 +107,9 @@ def lrp(
         yield Found(relevance, each.target, logit.detach(), details)
 
 
-def _checkpointed(model, composite, epsilon, **others):
+def _checkpointed(
+    model: PreTrainedModel, composite: Composite, epsilon: float, **others: object
+) -> Checkpointed:
     given = [f"{name}={value!r}" for name, value in others.items() if value is not None]
     if given:
         raise ValueError(

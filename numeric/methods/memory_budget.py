@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from numbers import Integral
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from numeric.heads import MASKED, NEXT, kind
 
@@ -23,7 +24,7 @@ def chunks(
     *,
     batch_size: int,
     memory: int | str,
-    device,
+    device: torch.device,
     on_cpu: int = ON_CPU,
     least: int = 1,
 ) -> Iterator[Tensor]:
@@ -49,7 +50,7 @@ def chunks(
 
 
 def bytes_of_a_copy(
-    model, tokens: Tensor, *, keys: Tensor, kept: Tensor, rows: int | None = None
+    model: PreTrainedModel, tokens: Tensor, *, keys: Tensor, kept: Tensor, rows: int | None = None
 ) -> Tensor:
     """Most bytes that one copy holds at once in a forward pass without gradients, about.
 
@@ -68,7 +69,7 @@ def bytes_of_a_copy(
     return held * model.dtype.itemsize
 
 
-def bytes_with_gradients(model, tokens: Tensor, *, kept: Tensor) -> Tensor:
+def bytes_with_gradients(model: PreTrainedModel, tokens: Tensor, *, kept: Tensor) -> Tensor:
     """Most bytes that one copy holds at once in a forward pass and back to its embeddings, about.
 
     tokens: (copy,) that run   kept: (copy,) bytes that wait for the way back, ``bytes_kept``
@@ -80,7 +81,7 @@ def bytes_with_gradients(model, tokens: Tensor, *, kept: Tensor) -> Tensor:
     return kept + held * model.dtype.itemsize
 
 
-def bytes_kept(model, run: Callable[[], object]) -> int:
+def bytes_kept(model: nn.Module, run: Callable[[], object]) -> int:
     """Bytes that a forward pass keeps for the way back, beside the model's own: counted.
 
     What is kept differs with family, attention and activation, and autograd knows it.
@@ -88,7 +89,7 @@ def bytes_kept(model, run: Callable[[], object]) -> int:
     own = {x.untyped_storage().data_ptr() for x in (*model.parameters(), *model.buffers())}
     held: dict[int, int] = {}
 
-    def note(x):
+    def note(x: Tensor) -> Tensor:
         storage = x.untyped_storage()
         if storage.data_ptr() not in own:
             held[storage.data_ptr()] = storage.nbytes()
@@ -100,7 +101,7 @@ def bytes_kept(model, run: Callable[[], object]) -> int:
     return sum(held.values())
 
 
-def _sizes(model):
+def _sizes(model: PreTrainedModel) -> tuple[int, int, int]:
     """Width, width inside the MLP, and heads whose scores are spelled out.
 
     On a GPU no fused kernel takes float64, so that "sdpa" spells them out there too.
@@ -113,14 +114,14 @@ def _sizes(model):
     return width, inner, _size(config, "num_attention_heads") * spelled_out
 
 
-def _size(config, *names):
+def _size(config: PreTrainedConfig, *names: str) -> int:
     """What ``config`` says by the first of ``names`` that it knows, or 0."""
     if getattr(config, "is_heterogeneous", False):
         config = config.per_layer_config[0]
     return next((x for name in names if type(x := getattr(config, name, None)) is int), 0)
 
 
-def _budget(memory, device, on_cpu, *, largest):
+def _budget(memory: int | str, device: torch.device, on_cpu: int, *, largest: int) -> int:
     if isinstance(memory, str) and memory == AUTO:
         free = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else on_cpu
         return max(free, largest)  # one copy at a time is the least there is

@@ -5,12 +5,12 @@ rotary position, which keeps half of what turned queries and keys receive, all t
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 POSITIONS = (None, "signed", "absolute")
 
 
-def check(positions) -> None:
+def check(positions: object) -> None:
     if positions not in POSITIONS:
         raise ValueError(
             f"positions={positions!r}: pass one of {', '.join(map(repr, POSITIONS))}; only signed "
@@ -18,7 +18,9 @@ def check(positions) -> None:
         )
 
 
-def shares(embeddings: dict[str, Tensor], c: Tensor, rotary: Tensor | None, mask: Tensor, how: str):
+def shares(
+    embeddings: dict[str, Tensor], c: Tensor, rotary: Tensor | None, mask: Tensor, how: str
+) -> dict[str, Tensor]:
     """Relevance of word, position and token type, and of rotary position by layer.
 
     embeddings: by name, (batch, token, channel); c: relevance per unit of embedding, in that
@@ -35,11 +37,11 @@ def shares(embeddings: dict[str, Tensor], c: Tensor, rotary: Tensor | None, mask
     if how == "signed":
         return signed
     absolute = {name: entries[name].abs().sum(dim=-1) for name in PLACES if name in entries}
-    excess = sum((absolute[n] - signed[n]).flatten(1).sum(dim=1) for n in absolute)
-    return signed | absolute | {"excess": excess}
+    beyond = [(x - signed[name]).flatten(1).sum(dim=1) for name, x in absolute.items()]
+    return signed | absolute | {"excess": torch.stack(beyond).sum(dim=0)}
 
 
-def check_found(model, shares: dict[str, Tensor]) -> None:
+def check_found(model: nn.Module, shares: dict[str, Tensor]) -> None:
     """Raises ValueError where position has no share, because its place was not recognised."""
     if "rotary" not in shares and not shares["position"].any():
         raise ValueError(

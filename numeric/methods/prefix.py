@@ -2,13 +2,14 @@
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from numeric import heads
 from numeric.batches import Batch
-from numeric.methods.shared import first_keys, is_stock
-from numeric.readout import Readout, Rows
+from numeric.chosen import Rows
+from numeric.methods.shared import Copies, first_keys, is_stock
+from numeric.readout import Readout
 
 OF_OTHER_CODE = (
     AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError,
@@ -26,7 +27,9 @@ def least(device: torch.device) -> int:
     return ON_CPU if device.type == "cpu" else ELSEWHERE
 
 
-def shortened(model, batch: Batch, plan: dict, readout: Readout) -> DynamicCache | None:
+def shortened(
+    model: PreTrainedModel, batch: Batch, plan: Copies, readout: Readout
+) -> DynamicCache | None:
     """Leaves out of ``plan`` what copies of a causal model share with their texts.
 
     plan: by copy, as of ``masking``.  "start" becomes the first column that differs, or the last
@@ -55,12 +58,12 @@ def shortened(model, batch: Batch, plan: dict, readout: Readout) -> DynamicCache
     return cache
 
 
-def _first(x):
+def _first(x: Tensor) -> Tensor:
     """The first column of every row in which there is something, or that behind the last one."""
     return torch.where(x.any(dim=1), x.to(torch.uint8).argmax(dim=1), x.shape[1])
 
 
-def of_text(model, batch: Batch, readout: Readout) -> DynamicCache | None:
+def of_text(model: PreTrainedModel, batch: Batch, readout: Readout) -> DynamicCache | None:
     """Keys and values of every token of ``batch``, behind which copies can go on, or None.
 
     No table says which models can.  The batch runs with a cache of keys and values alone; then
@@ -77,13 +80,15 @@ def of_text(model, batch: Batch, readout: Readout) -> DynamicCache | None:
         readout.run(model, batch.arguments() | {"past_key_values": cache, "use_cache": True})
         if not cache.layers or not all(_has_all(x, batch) for x in cache.layers):
             return None
-        texts = range(len(batch.input_ids))
+        texts = range(len(batch.ids))
         return cache if all(_goes_on(model, batch, readout, cache, n) for n in texts) else None
     except OF_OTHER_CODE:
         return None
 
 
-def run(model, batch: Batch, cache: DynamicCache, part: dict, rows: Tensor) -> Rows:
+def run(
+    model: PreTrainedModel, batch: Batch, cache: DynamicCache, part: Copies, rows: Tensor
+) -> Rows:
     """What the head gives of copies that run from the first ``start`` on, of ``rows`` from there.
 
     part: "example", "start" and "end", (copy,), and "ids" and "seen", (copy, token)
@@ -101,7 +106,7 @@ def run(model, batch: Batch, cache: DynamicCache, part: dict, rows: Tensor) -> R
     return Rows(heads.run(model, inputs, rows - start, of=heads.NEXT), rows)
 
 
-def _in_chunks(model):
+def _in_chunks(model: PreTrainedModel) -> bool:
     """Whether tokens that begin a chunk see themselves alone, and nothing once they are left out.
 
     Stock attention then reads all columns of a copy, of which a shorter copy has fewer.
@@ -110,11 +115,14 @@ def _in_chunks(model):
     return "chunked_attention" in (kinds or ())
 
 
-def _has_all(layer, batch):
-    return type(layer) is DynamicLayer and layer.keys.shape[2] == batch.input_ids.shape[1]
+def _has_all(layer: object, batch: Batch) -> bool:
+    keys = layer.keys if type(layer) is DynamicLayer else None
+    return keys is not None and keys.shape[2] == batch.ids.shape[1]
 
 
-def _goes_on(model, batch, readout, cache, number):
+def _goes_on(
+    model: PreTrainedModel, batch: Batch, readout: Readout, cache: DynamicCache, number: int
+) -> bool:
     """Whether copies of a text without its middle token, and its last, are the same both ways."""
     where = torch.tensor([number], device=batch.device)
     end = readout.rows[where].amax(dim=1) + 1
@@ -125,12 +133,20 @@ def _goes_on(model, batch, readout, cache, number):
     return all(_is_same(model, batch, readout, cache, where, token, end) for token in copies)
 
 
-def _is_same(model, batch, readout, cache, where, token, end):
+def _is_same(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    cache: DynamicCache,
+    where: Tensor,
+    token: Tensor,
+    end: Tensor,
+) -> bool:
     """Whether a copy without one token is the same both ways."""
     seen = batch.attention_mask[where] == 1
     seen[0, token] = False
     rows = torch.cat([token, readout.columns(where)]).unique()
-    part = {"example": where, "ids": batch.input_ids[where], "seen": seen}
+    part = {"example": where, "ids": batch.ids[where], "seen": seen}
     whole = {"start": 0 * token, "end": 0 * token + seen.shape[1]}
     found = run(model, batch, cache, part | {"start": token, "end": end}, rows).logits
     wanted = run(model, batch, cache, part | whole, rows).logits[:, -found.shape[1] :]

@@ -1,20 +1,28 @@
 """Attention rollout: products of attention matrices, blind to values and feed-forward layers."""
 
-import torch
-from torch import Tensor
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any
 
-from numeric.batches import first_map
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from numeric.batches import Batch, first_map
+from numeric.chosen import Chosen
 from numeric.fast.blocks import Block
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
 from numeric.heads import ANSWER, CLASSES
 from numeric.inputs import read_tokens
-from numeric.readout import Found
+from numeric.readout import Found, Readout
 
 VARIANTS = ("paper", "abnar-zuidema")
 
 
-def attention_rollout(model, batch, readout, *, variant: str = "paper"):
+def attention_rollout(
+    model: PreTrainedModel, batch: Batch, readout: Readout, *, variant: str = "paper"
+) -> Iterator[Found]:
     """Product of all layers' head-averaged attention (Eq. Rollout), its row of the token read.
 
     That is [CLS] or the last token, where the logits come from.  ``variant`` is "paper" (A(l)
@@ -43,20 +51,18 @@ def attention_rollout(model, batch, readout, *, variant: str = "paper"):
         layers = _attentions(model, softmaxes.found, batch)
         if by_gradient:
             known = _row(model, states, logits[0])
-    rollout = None
-    for attention in layers:
-        wide = torch.promote_types(model.dtype, torch.float32)
-        a = attention.detach().to(wide).mean(dim=1)
-        if variant == "abnar-zuidema":
-            a = (a + torch.eye(a.shape[-1], device=a.device)) / 2
-        rollout = a if rollout is None else a @ rollout
+    wide = torch.promote_types(model.dtype, torch.float32)
+    means = (attention.detach().to(wide).mean(dim=1) for attention in layers)
+    if variant == "abnar-zuidema":
+        means = ((a + torch.eye(a.shape[-1], device=a.device)) / 2 for a in means)
+    rollout = reduce(lambda below, a: a @ below, means)
     for each, logit in zip(targets, logits, strict=True):
         row = _only(readout, each) if known is None else known
         relevance = rollout[torch.arange(len(row), device=row.device), row]
         yield Found(relevance, each.target, logit.detach(), {})
 
 
-def _only(readout, chosen):
+def _only(readout: Readout, chosen: Chosen) -> Tensor:
     """The token whose row of logits a target reads, where every token has one."""
     tokens = chosen.label if readout.head == ANSWER else chosen.row
     if (tokens != tokens[:, :1]).any():
@@ -70,24 +76,26 @@ def _only(readout, chosen):
 class _Softmaxes(Block):
     """What every softmax of a model over four axes gives, in the order of the calls."""
 
-    def __init__(self, model):
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.places = Places(model)
         self.found: list[Tensor] = []
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         if func.__name__ == "softmax" and out.ndim == 4 and self.acts and self.places.inside():
             self.found.append(out)
         return out
 
 
-def _attentions(model, found, batch):
+def _attentions(model: PreTrainedModel, found: list[Tensor], batch: Batch) -> list[Tensor]:
     """(batch, head, query, key) of every layer."""
     size, real = len(batch.attention_mask), batch.attention_mask == 1
     tokens = None if batch.input_ids is None else real.shape[1]
 
-    def fits(x):
+    def fits(x: Tensor) -> bool:
         if len(x) != size or x.shape[-2] != x.shape[-1]:
             return False
         if tokens not in (None, x.shape[-1]):
@@ -97,8 +105,8 @@ def _attentions(model, found, batch):
 
     two = getattr(model.config, "is_encoder_decoder", False)
     if two or not found or not all(map(fits, found)):
-        had = dict.fromkeys(str(tuple(x.shape)) for x in found)
-        had = ["those of an encoder and a decoder"] if two else had
+        shapes = dict.fromkeys(str(tuple(x.shape)) for x in found)
+        had = ["those of an encoder and a decoder"] if two else list(shapes)
         raise ValueError(
             f"{type(model).__name__} gives no attention weights (batch, head, token, token) that "
             f"sum to 1 in every layer, whose product to take, but {', '.join(had) or 'none'}; pass "
@@ -107,11 +115,11 @@ def _attentions(model, found, batch):
     return found
 
 
-def _needs_gradient(_module, _args, out):
+def _needs_gradient(_module: nn.Module, _args: Any, out: Any) -> Any:
     return out.requires_grad_().clone() if isinstance(out, Tensor) else out
 
 
-def _row(model, states, logit):
+def _row(model: nn.Module, states: list[Tensor], logit: Tensor) -> Tensor:
     """The token whose last state every logit is read from."""
     known = len(states) == 1 and isinstance(states[0], Tensor) and states[0].requires_grad
     (c,) = torch.autograd.grad(logit.sum(), states, allow_unused=True) if known else (None,)

@@ -2,14 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 
 from numeric.batches import Batch
+from numeric.chosen import Rows
 from numeric.fast import families
 from numeric.fast.patches import is_altered, set_attribute, twin
-from numeric.readout import Readout, Rows
+from numeric.readout import Readout
+
+Copies = dict[str, Tensor]
+"""What each of many copies runs and sees, by name: (copy,) or (copy, token)."""
 
 STOCK = ("torch.", "transformers.")
 """Where the modules of a model come from that computes what its class says."""
@@ -28,7 +33,7 @@ class Whole:
     ``first`` and ``last`` are empty where a module runs more than once, as shared layers do.
     """
 
-    model: nn.Module
+    model: PreTrainedModel
     rows: Rows
     reads: str | None = None
     first: dict[nn.Module, Tensor] = field(default_factory=dict)
@@ -36,7 +41,7 @@ class Whole:
     cache: DynamicCache | None = None
 
 
-def whole(model, batch: Batch, readout: Readout | None = None) -> Whole:
+def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) -> Whole:
     """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use."""
     reads = reads_of_stock(model)
     if reads is None:
@@ -50,7 +55,9 @@ def whole(model, batch: Batch, readout: Readout | None = None) -> Whole:
     seen: list[tuple[nn.Module, Tensor]] = []
     joins = _joins(model)
     projections = _first_projections(model)
-    note = lambda module, _, out: seen.append((module, out))
+    note: Callable[[nn.Module, Any, Tensor], None] = lambda module, _, out: seen.append(
+        (module, out)
+    )
     hooks = [module.register_forward_hook(note) for module in {*joins, *projections}]
     logits = model(**batch.arguments()).logits
     for hook in hooks:
@@ -92,30 +99,31 @@ def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]
     if kept.last is not None:
         kept.last.register_forward_pre_hook(_first_row)
     for module, table in kept.first.items() if projections else ():
-        gather = lambda _, table=table: table[place[0][:, None], place[1]]
+        gather: Callable[..., Tensor] = lambda _, table=table: table[place[0][:, None], place[1]]
         set_attribute(module, "forward", gather)
 
-    def at(where, columns):
+    def at(where: Tensor, columns: Tensor) -> None:
         place[:] = where, columns
 
     return at
 
 
-def first_keys(cache: DynamicCache, where: Tensor, tokens: int) -> DynamicCache | None:
+def first_keys(cache: DynamicCache | None, where: Tensor, tokens: int) -> DynamicCache | None:
     """The first ``tokens`` keys and values of each of the examples ``where``, by themselves."""
-    if not tokens:
+    if cache is None or not tokens:
         return None
     taken = DynamicCache()
-    for number, layer in enumerate(cache.layers):
+    layers: list[Any] = cache.layers  # of which each has keys and values
+    for number, layer in enumerate(layers):
         taken.update(layer.keys[where, :, :tokens], layer.values[where, :, :tokens], number)
     return taken
 
 
-def _first_row(_, args):
+def _first_row(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(x[:, :1] for x in args)
 
 
-def _first_projections(model):
+def _first_projections(model: nn.Module) -> set[nn.Module]:
     """Queries, keys and values of the attention module that comes first."""
     for module in model.modules():
         if names := families.projections(module):
@@ -123,6 +131,6 @@ def _first_projections(model):
     return set()
 
 
-def _joins(model):
+def _joins(model: nn.Module) -> set[nn.Module]:
     known = [(x, families.JOINS.get(families.name(type(x)))) for x in model.modules()]
     return {module.get_submodule(child) for module, child in known if child is not None}

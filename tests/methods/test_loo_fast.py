@@ -9,7 +9,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curve
 from numeric.inputs import prepare
-from numeric.methods import loo, masking
+from numeric.methods import loo, masking, removals
 from numeric.methods.shared import whole
 from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
@@ -228,7 +228,7 @@ def test_a_wrong_prefix_is_rejected(name, monkeypatch):
 @pytest.mark.parametrize("kernel", ["flash_attention_2", "kernels-community/flash-attn2"])
 def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
     tiny.config._attn_implementation = kernel
-    for removal in masking.REMOVALS:
+    for removal in removals.REMOVALS:
         with pytest.raises(ValueError, match=rf"'{kernel}' leaves .*\(\"sdpa\"\)"):
             masking.check(tiny, removal)
     masking.check(tiny, 7)  # everything stays in view

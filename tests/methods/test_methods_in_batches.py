@@ -15,7 +15,7 @@ from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare
 from numeric.methods import memory_budget
-from numeric.methods.integrated_gradients import Path
+from numeric.methods.paths import Path
 from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import assert_same, contains, refused, snapshot, watch

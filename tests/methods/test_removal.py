@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from numeric import attribute
-from numeric.methods.masking import REMOVALS
+from numeric.methods.removals import REMOVALS
 from tests.support import cases
 
 MASK = 10  # a token id of the tiny model

@@ -1,0 +1,105 @@
+"""How tokens can be removed from a text, and what must be refused: each raises ValueError."""
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from numeric.batches import DECODER_MASK, PIXELS, Batch
+from numeric.fast import families
+from numeric.methods.shared import Copies, Whole
+from numeric.models import mask_problems
+from numeric.readout import Readout
+
+REMOVALS = ("attention-mask", "deletion")
+"""How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""
+
+
+def check_something_is_left(seen: Tensor, example: Tensor) -> None:
+    """Raises ValueError that lists the examples of copies that see nothing."""
+    empty = example[~seen.any(dim=1)].unique().tolist()
+    if empty:
+        raise ValueError(
+            f"nothing is left to attend to, up to the token that is read, in examples {empty}: "
+            "leave these texts out of the batch"
+        )
+
+
+def check(model: PreTrainedModel, removal: str | int) -> None:
+    """Raises ValueError for an unknown way to remove tokens, and for attention that has another."""
+    if getattr(model, "main_input_name", "") == PIXELS:
+        raise ValueError(
+            f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
+            "model such as BertForSequenceClassification"
+        )
+    size = getattr(model.config.get_text_config(), "vocab_size", 0)
+    token = isinstance(removal, int) and not isinstance(removal, bool) and 0 <= removal < size
+    if not token and removal not in REMOVALS:
+        raise ValueError(
+            f"removal={removal!r}: pass one of {', '.join(REMOVALS)}, or the id of a token to put "
+            f"in place, such as tokenizer.mask_token_id (0 to {size - 1})"
+        )
+    kernel = str(model.config.get_text_config()._attn_implementation)
+    if not token and "flash" in kernel:  # also of the names of kernels from the Hub
+        raise ValueError(
+            f"attention {kernel!r} leaves masked tokens out as queries too, and with them the row "
+            'that the model reads; call model.set_attn_implementation("sdpa")'
+        )
+    for problem in () if token else mask_problems(model):
+        raise ValueError(problem)
+
+
+def check_effect(
+    model: PreTrainedModel,
+    batch: Batch,
+    plan: Copies,
+    readout: Readout,
+    kept: Whole,
+    logits: Tensor,
+) -> None:
+    """Raises ValueError where no copy differs from its text, or from one of two, beyond rounding.
+
+    Of what a decoder has written only what comes before some row can change it.
+    """
+    source, columns = batch.attention_mask.shape[1], plan["changed"].shape[1]
+    row = readout.rows.amax(dim=1)[plan["example"]]
+    changed = plan["changed"][:, :source].any(dim=1)
+    before = torch.arange(columns - source, device=row.device) <= row[:, None]
+    written = (plan["changed"][:, source:] & before).any(dim=1) & ~changed
+
+    def of_copies(each: list[Tensor]) -> Tensor:
+        return torch.stack(each, dim=1).to(logits.dtype)[plan["example"]]
+
+    whole = of_copies([each.of(kept.rows) for each in readout.targets])
+    size = of_copies([each.size(kept.rows) for each in readout.targets])
+    unit = torch.finfo(kept.rows.logits.dtype).eps
+    unit = 16 * unit if unit < 1e-6 else 0  # of half precision one unit may be a real change
+    same = (logits - whole).abs() <= unit * size
+    for mask, fewer in (("attention_mask", changed), (DECODER_MASK, written)):
+        if fewer.any() and same[fewer].all():
+            raise ValueError(
+                f"{mask} changes no logit of this {type(model).__name__}, which drops it; pass the "
+                "id of a token to put in place, removal=tokenizer.mask_token_id"
+            )
+
+
+def replacement(model: PreTrainedModel, batch: Batch, removal: str | int) -> int:
+    """The token to put in place.
+
+    Raises ValueError where removal may move the row that is read, or what stands there.
+    """
+    name = type(model).__name__
+    by_column = families.is_causal(model) or batch.decoder_input_ids is not None
+    if not isinstance(removal, int):
+        raise ValueError(
+            f'removal="{removal}": it is not known of a {name} which token its logits are read '
+            'from, and how it counts positions; pass removal="attention-mask" or a token id'
+        )
+    if by_column:
+        return removal
+    if model.config.is_encoder_decoder or removal == model.config.get_text_config().pad_token_id:
+        what = "the end of text" if model.config.is_encoder_decoder else "padding"
+        raise ValueError(
+            f"removal={removal}: a {name} may find the row of its logits by the id of {what}, and "
+            'would then read another; pass removal="attention-mask"'
+        )
+    return removal
