@@ -189,7 +189,7 @@ def _problems(found):
 
 def _variant_problems(place, options):
     from numeric.attribution import resolve
-    from numeric.methods.masking import REMOVALS
+    from numeric.methods.removals import REMOVALS
 
     if not isinstance(options, dict):
         yield f"{place} is no table; write [{place}] with a method in it"

@@ -8,6 +8,7 @@ What has no value is NaN: it stays visible, and `bootstrap_mean` counts it.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 AT_ONCE = 1 << 18  # values that the bootstrap draws
 
@@ -21,7 +22,7 @@ class BootstrapMean(NamedTuple):
     undefined: int  # examples left out because their value is NaN
 
 
-def pearson(a, b, keep):
+def pearson(a: ArrayLike, b: ArrayLike, keep: np.ndarray) -> np.ndarray:
     """Pearson r of every example's two maps over its kept tokens (§4.1).
 
     a, b: (example, token), any unit; keep: (example, token), bool -> (example,) float64.
@@ -30,12 +31,12 @@ def pearson(a, b, keep):
     Raises ValueError or TypeError if the shapes differ or ``keep`` is not boolean.
     """
     with np.errstate(all="ignore"):  # what is undefined ends as 0 / 0
-        a, b = _centred(a, keep), _centred(b, keep)
-        r = (a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1))
+        x, y = _centred(a, keep), _centred(b, keep)
+        r: np.ndarray = (x * y).sum(axis=-1) / np.sqrt((x**2).sum(axis=-1) * (y**2).sum(axis=-1))
     return r.clip(-1, 1)
 
 
-def kendall(a, b, keep):
+def kendall(a: ArrayLike, b: ArrayLike, keep: np.ndarray) -> np.ndarray:
     """Kendall's tau-b of every example's two maps over its kept tokens, by rank alone.
 
     Arguments, shapes and NaN as in ``pearson``.
@@ -46,13 +47,14 @@ def kendall(a, b, keep):
     return np.array(taus, dtype=float).clip(-1, 1)
 
 
-def _tau(a, b):
+def _tau(a: np.ndarray, b: np.ndarray) -> float:
     """SciPy's, which asks how probable it is too, and takes twenty times as long."""
     a, b = (np.sign(np.subtract.outer(x, x)).ravel() for x in (a, b))  # each pair, both ways round
-    return (a @ b / 2) / np.sqrt(a @ a / 2) / np.sqrt(b @ b / 2)
+    tau: float = (a @ b / 2) / np.sqrt(a @ a / 2) / np.sqrt(b @ b / 2)
+    return tau
 
 
-def normalise(a, keep):
+def normalise(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
     """Every map divided by its sum over the kept tokens, as §4.1 does before it correlates.
 
     a, keep: (example, token) -> (example, token) float64, 0 outside ``keep``.
@@ -65,7 +67,7 @@ def normalise(a, keep):
         return np.where(total == 0, np.nan, np.where(keep, a / total, 0.0))
 
 
-def bootstrap_mean(values, *, seed: int, resamples: int = 2000) -> BootstrapMean:
+def bootstrap_mean(values: ArrayLike, *, seed: int, resamples: int = 2000) -> BootstrapMean:
     """Mean of the defined values, and SciPy's 95 % percentile bootstrap interval over examples.
 
     values: (example,).  NaN values are left out and counted; if nothing is left, mean and
@@ -88,10 +90,11 @@ def bootstrap_mean(values, *, seed: int, resamples: int = 2000) -> BootstrapMean
     found = stats.bootstrap(
         (defined,), np.mean, n_resamples=resamples, batch=at_once, method="percentile", rng=rng
     )
-    return BootstrapMean(mean, *map(float, found.confidence_interval), undefined)
+    low, high = found.confidence_interval
+    return BootstrapMean(mean, float(low), float(high), undefined)
 
 
-def _kept(a, keep):
+def _kept(a: ArrayLike, keep: ArrayLike) -> np.ndarray:
     a, keep = np.asarray(a, dtype=np.float64), np.asarray(keep)
     if keep.dtype != bool:
         raise TypeError(f"keep has dtype {keep.dtype}: it must be bool; pass keep.astype(bool)")
@@ -103,7 +106,7 @@ def _kept(a, keep):
     return np.where(keep, a, 0.0)
 
 
-def _centred(a, keep):
+def _centred(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
     """Kept values less their mean, in units of the largest; 0 outside ``keep``."""
     kept = _kept(a, keep)
     # Scaled first: squares neither overflow nor vanish, and a constant map becomes all 1 or

@@ -3,74 +3,38 @@
 Every measure asks the model what happens without some tokens, which the attention mask hides.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from torch import Tensor
+from transformers import PreTrainedModel
 
-from numeric.batches import Batch
+from numeric.evaluation.asked import Asked, Measured
 from numeric.evaluation.correlation import kendall, pearson
 from numeric.evaluation.perturbation import perturbation_curves
+from numeric.evaluation.soft import SOFT, soft
 from numeric.inputs import prepare
 from numeric.methods import memory_budget
-from numeric.methods.integrated_gradients import straight_path
 from numeric.methods.loo import leave_one_out
-from numeric.methods.masking import masked_logits
 from numeric.methods.shared import whole
-from numeric.readout import Chosen, Readout, Rows
+from numeric.readout import Readout
 from numeric.spelling import did_you_mean
+from numeric.targets import Label, Target
 
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """What all measures of one batch share.
-
-    maps: name -> (batch, token), 0 at padding   present: (batch, token)
-    target: as of ``attribute``   readout: where it is read   logit: (batch,) its value
-    """
-
-    model: torch.nn.Module
-    batch: Batch
-    maps: dict[str, np.ndarray]
-    target: object
-    readout: Readout
-    logit: Tensor
-    top: int
-    subsets: int
-    samples: int
-    seed: int
-    memory: int | str
-
-    @property
-    def present(self) -> np.ndarray:
-        return (self.batch.attention_mask == 1).numpy(force=True)
-
-    def without(self, keep: np.ndarray) -> np.ndarray:
-        """Logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
-        size, copies, _ = keep.shape
-        device = self.batch.device
-        example = torch.arange(size, device=device).repeat_interleave(copies)
-        flat = torch.as_tensor(keep, device=device).flatten(0, 1)
-        options = {"batch_size": 128, "memory": self.memory}
-        found = masked_logits(self.model, self.batch, example, flat, self.readout, **options)
-        return found.numpy(force=True).astype(np.float64).reshape(size, copies)
-
-    def chance(self, row: int, number: int = 0) -> np.random.Generator:
-        """Random numbers that depend on the text and the seed, and on nothing around the text."""
-        ids = self.batch.input_ids[row][self.batch.attention_mask[row] == 1]
-        return np.random.default_rng([self.seed, number, *ids.tolist()])
+Map = Tensor | ArrayLike
+"""Relevance of every token of a batch, (batch, token), from any source."""
 
 
 def evaluate(
-    model,
+    model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
-    relevance: ArrayLike | Mapping[str, ArrayLike],
+    relevance: Map | Mapping[str, Map],
     *,
-    target=None,
+    target: Label | Target = None,
     measures: Sequence[str] | None = None,
     top: int = 3,
     subsets: int = 64,
@@ -122,7 +86,7 @@ def evaluate(
     return {name: {key: values[key] for key in wanted} for name, values in found.items()}
 
 
-def _agreement(asked):
+def _agreement(asked: Asked) -> Measured:
     """Pearson's r and Kendall's tau-b with Leave-One-Out."""
     (found,) = leave_one_out(asked.model, asked.batch, asked.readout, memory=asked.memory)
     loo, keep = found.relevance.numpy(force=True), asked.present
@@ -132,7 +96,7 @@ def _agreement(asked):
     }
 
 
-def _curves(asked):
+def _curves(asked: Asked) -> Measured:
     relevances = [torch.as_tensor(x, device=asked.batch.device) for x in asked.maps.values()]
     curves = perturbation_curves(
         asked.model, asked.batch, relevances, asked.target, memory=asked.memory
@@ -144,7 +108,7 @@ def _curves(asked):
     }
 
 
-def _top_drop(asked):
+def _top_drop(asked: Asked) -> Measured:
     """One token is always left, because attention over no token at all is not defined."""
     present = asked.present
     most = np.minimum(asked.top, present.sum(axis=1) - 1)[:, None]
@@ -159,7 +123,7 @@ def _top_drop(asked):
     return {name: {"top drop": drops[:, n]} for n, name in enumerate(asked.maps)}
 
 
-def _datamodeling(asked):
+def _datamodeling(asked: Asked) -> Measured:
     present = asked.present
     keep = np.repeat(present[:, None], asked.subsets, axis=1)
     for row, here in enumerate(present):
@@ -172,93 +136,17 @@ def _datamodeling(asked):
         logits[row] = logits[row, first[copy.ravel()]]
     ranked = rankdata(logits, axis=1)
     everywhere = np.ones_like(ranked, dtype=bool)
-    predicted = lambda x: rankdata(np.einsum("bt,bst->bs", x, keep).round(12), axis=1)
+
+    def predicted(x: np.ndarray) -> np.ndarray:
+        sums = np.einsum("bt,bst->bs", x, keep)
+        return np.asarray(rankdata(sums.round(12), axis=1))
+
     return {
         name: {"LDS": pearson(predicted(x), ranked, everywhere)} for name, x in asked.maps.items()
     }
 
 
-def _soft(asked):
-    """Each map, and its values in random order, at the same draws."""
-    with torch.no_grad():
-        path, readout, rows = straight_path(asked.model, asked.batch, asked.readout)
-        of = _log_probability(*readout.targets)
-        present, nothing = _probability(of, rows), np.empty(len(asked.logit))
-        for texts in path.groups():
-            _, at_start = path.run(texts, torch.zeros_like(asked.logit[texts]))
-            nothing[texts.numpy(force=True)] = _probability(of, at_start, texts)
-        gained = np.where(present > nothing, present - nothing, np.nan)[:, None]
-
-        def measured(shares):
-            stays = _drawn(asked, path, of, shares) - nothing[:, None]
-            goes = present[:, None] - _drawn(asked, path, of, 1 - shares)
-            parts = stays.clip(0) / gained, goes.clip(0) / gained
-            return dict(zip(SOFT, (x.clip(max=1).mean(axis=1) for x in parts), strict=True))
-
-        found = {}
-        for name, x in asked.maps.items():
-            own, shuffled = map(measured, _shares(x, asked))
-            found[name] = own | {f"{key} gain": own[key] - shuffled[key] for key in SOFT}
-    return found
-
-
-def _shares(x, asked):
-    """The map scaled to [0, 1], and the same values in random order: (batch, sample, token)."""
-    own = np.zeros((len(x), asked.samples, x.shape[1]))
-    shuffled = np.zeros_like(own)
-    for row, here in enumerate(asked.present):
-        low, high = x[row, here].min(), x[row, here].max()
-        values = (x[row, here] - low) / (high - low) if high > low else np.full(here.sum(), np.nan)
-        own[row, :, here] = values[:, None]
-        chance = asked.chance(row)
-        for sample in shuffled[row]:
-            sample[here] = chance.permutation(values)
-    return own, shuffled
-
-
-def _drawn(asked, path, of, shares):
-    """Probability of the class where entries of words are kept by ``shares``: (batch, sample)."""
-    size, samples, _ = shares.shape
-    found = np.empty(size * samples)
-    row = torch.arange(size, device=asked.batch.device).repeat_interleave(samples)
-    need = memory_budget.bytes_of_a_copy(
-        asked.model, path.length, keys=path.length, kept=path.length
-    )
-    options = {"batch_size": 128, "memory": asked.memory, "device": row.device}
-    for texts in path.groups():
-        copies = torch.isin(row, texts).nonzero()[:, 0]
-        for part in memory_budget.chunks(path.length[row[copies]], need[row[copies]], **options):
-            chosen = copies[part]
-            masks = [_entries(asked, shares, path.end.shape[-1], n) for n in chosen.tolist()]
-            alpha = torch.as_tensor(np.stack(masks), device=row.device)
-            _, rows = path.run(row[chosen], alpha.to(path.end.dtype))
-            found[chosen.numpy(force=True)] = _probability(of, rows, row[chosen])
-    return found.reshape(size, samples)
-
-
-def _entries(asked, shares, channels, copy):
-    """1 for entries that a copy keeps, else 0: (token, channel); all maps meet the same chance."""
-    row, sample = divmod(copy, shares.shape[1])
-    drawn = asked.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
-    return drawn < shares[row, sample][:, None]
-
-
-def _log_probability(chosen: Chosen) -> Chosen:
-    """Of the labels instead of their logits; ValueError unless they are only added up."""
-    if not (chosen.weight == 1).all():
-        raise ValueError(
-            "soft measures are of a probability, which a difference of targets does not have; "
-            "leave them out of `measures`"
-        )
-    return replace(chosen, log=torch.ones_like(chosen.weight, dtype=torch.bool))
-
-
-def _probability(of: Chosen, rows: Rows, example: Tensor | None = None) -> np.ndarray:
-    return of.of(rows, example).exp().numpy(force=True).astype(np.float64)
-
-
-SOFT = ("soft sufficiency", "soft comprehensiveness")
-MEASURES: dict[str, Callable[[Asked], dict]] = {
+MEASURES: dict[str, Callable[[Asked], Measured]] = {
     "r": _agreement,
     "tau": _agreement,
     "MoRF": _curves,
@@ -266,14 +154,14 @@ MEASURES: dict[str, Callable[[Asked], dict]] = {
     "Δ": _curves,
     "top drop": _top_drop,
     "LDS": _datamodeling,
-    **{name + more: _soft for name in SOFT for more in ("", " gain")},
+    **{name + more: soft for name in SOFT for more in ("", " gain")},
 }
 """By name: what computes it, by map, maybe with others."""
 LOWER = {"MoRF"}
 """Measures of which less is better."""
 
 
-def _wanted(measures):
+def _wanted(measures: Iterable[str] | None) -> list[str]:
     wanted = list(MEASURES if measures is None else measures)
     if unknown := [name for name in wanted if name not in MEASURES]:
         raise ValueError(
@@ -283,15 +171,17 @@ def _wanted(measures):
     return wanted
 
 
-def _check(**numbers):
+def _check(**numbers: object) -> None:
     wrong = [f"{key}={x!r}" for key, x in numbers.items() if type(x) is not int or x < 1]
     if wrong:
         raise ValueError(f"{', '.join(wrong)}: pass a whole number, at least 1")
 
 
-def _maps(relevance, present):
+def _maps(relevance: Map | Mapping[str, Map], present: np.ndarray) -> dict[str, np.ndarray]:
     """Each map as (batch, token) float64, 0 at padding; raises one ValueError for all."""
-    given = relevance if isinstance(relevance, Mapping) else {"relevance": relevance}
+    given: Mapping[str, Any] = (
+        relevance if isinstance(relevance, Mapping) else {"relevance": relevance}
+    )
     if not given:
         raise ValueError("relevance holds no maps; pass (batch, token), or several by name")
     found, problems = {}, []
@@ -304,7 +194,8 @@ def _maps(relevance, present):
             )
             continue
         found[name] = np.where(present, x, 0).astype(np.float64)
-        if rows := (~np.isfinite(found[name])).any(axis=1).nonzero()[0].tolist():
+        finite = np.isfinite(found[name]).all(axis=1)
+        if rows := np.flatnonzero(~finite).tolist():
             problems.append(f"{name} is not finite in examples {rows}")
     if problems:
         raise ValueError("\n".join(problems))

@@ -1,17 +1,20 @@
 """What the model does while tokens are removed in order of relevance (Sec. 4.1; Samek, 2017)."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from numeric.batches import Batch
 from numeric.methods.masking import masked_logits
 from numeric.methods.memory_budget import AUTO
 from numeric.readout import Readout
+from numeric.targets import Label, Target
 
 ORDERS = {"morf": True, "lerf": False}
 """Most relevant first, least relevant first: whether relevance falls along the order."""
@@ -38,7 +41,13 @@ class Curve:
 
 
 def perturbation_curve(
-    model, batch: Batch, relevance: Tensor, target: Tensor, *, order: str, **options
+    model: PreTrainedModel,
+    batch: Batch,
+    relevance: Tensor,
+    target: Label | Target,
+    *,
+    order: str,
+    **options: Any,
 ) -> Curve:
     """One curve of ``perturbation_curves``.
 
@@ -48,10 +57,10 @@ def perturbation_curve(
 
 
 def perturbation_curves(
-    model,
+    model: PreTrainedModel,
     batch: Batch,
     relevances: Sequence[Tensor],
-    target: Tensor,
+    target: Label | Target,
     *,
     orders: Sequence[str] = tuple(ORDERS),
     chunk: int = 1,
@@ -110,7 +119,7 @@ def perturbation_curves(
     return [[next(curves) for _ in orders] for _ in relevances]
 
 
-def _distinct(example, keep):
+def _distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:
     """Which copies differ from all before them, and which of those each copy equals."""
     bits = np.packbits(keep.numpy(force=True), axis=1)
     number = example.numpy(force=True).astype(np.int64)[:, None].view(np.uint8)
@@ -121,12 +130,13 @@ def _distinct(example, keep):
     return (torch.from_numpy(x).to(keep.device) for x in (first, copy.ravel()))
 
 
-def _in_chunks(x, chunk):
+def _in_chunks(x: Tensor, chunk: int) -> Tensor:
     """(example, token) -> (example, chunk, token), filled with zeros at the end."""
-    return nn.functional.pad(x, (0, -x.shape[1] % chunk)).unflatten(1, (-1, chunk))
+    chunks: Tensor = nn.functional.pad(x, (0, -x.shape[1] % chunk)).unflatten(1, (-1, chunk))
+    return chunks
 
 
-def _removal_step(relevance, present, *, falling):
+def _removal_step(relevance: Tensor, present: Tensor, *, falling: bool) -> Tensor:
     """The step, counted from 1, in which each chunk is removed; padding comes last."""
     key = (-relevance if falling else relevance).masked_fill(~present, torch.inf)
     return key.argsort(dim=1, stable=True).argsort(dim=1) + 1

@@ -18,20 +18,26 @@ factor Z.  A constant added to all logits of a row, or to all values and taken o
 leaves the function and L as they are, but changes S, or V.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PreTrainedModel
 
+from numeric.batches import Batch
+from numeric.chosen import Rows
 from numeric.evaluation.correlation import pearson
 from numeric.fast import families
 from numeric.fast.blocks import Block, outside
 from numeric.fast.patches import attention_implementation, twin
 from numeric.fast.places import Places
 from numeric.inputs import prepare
-from numeric.readout import Readout, Rows
+from numeric.readout import Readout
+from numeric.targets import Label, Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +102,9 @@ class _Seen:
     out: Tensor
 
 
-def softmax_errors(model: nn.Module, inputs, *, target=None) -> SoftmaxErrors:
+def softmax_errors(
+    model: PreTrainedModel, inputs: Mapping[str, Tensor], *, target: Label | Target = None
+) -> SoftmaxErrors:
     """Structural bias and linearization error of every layer (Sec. 3.2; theorems 18 to 20).
 
     ``inputs`` and ``target`` are as in ``attribute``.  The forward pass runs in the model's
@@ -110,7 +118,9 @@ def softmax_errors(model: nn.Module, inputs, *, target=None) -> SoftmaxErrors:
     )
 
 
-def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
+def row_messages(
+    model: PreTrainedModel, inputs: Mapping[str, Tensor], *, target: Label | Target = None
+) -> list[Messages]:
     """What every key of every attention row gets, by layer; arguments as in `softmax_errors`."""
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target])
@@ -120,7 +130,9 @@ def row_messages(model: nn.Module, inputs, *, target=None) -> list[Messages]:
             return [_messages(s, g, present) for s, g in zip(seen, gradients, strict=True)]
 
 
-def _observe(model, batch, target):
+def _observe(
+    model: PreTrainedModel, batch: Batch, target: Label | Target
+) -> tuple[list[_Seen], tuple[Tensor, ...]]:
     """All attention layers in the order of the forward pass, and df_c/dO of each."""
     model = twin(model)
     modules = list(model.modules())
@@ -145,17 +157,29 @@ def _observe(model, batch, target):
 class _Observer(Block):
     """Spells fused attention of a model out, and keeps what it saw."""
 
-    def __init__(self, model):
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.places = Places(model)
         self.seen: list[_Seen] = []
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         attends = func is functional.scaled_dot_product_attention
         run = self._attend if attends and self.acts and self.places.inside() else func
         return run(*args, **(kwargs or {}))
 
-    def _attend(self, query, key, value, *, attn_mask=None, scale=None, is_causal=None, **_):
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        attn_mask: Tensor | None = None,
+        scale: float | None = None,
+        is_causal: bool | None = None,
+        **_: Any,
+    ) -> Tensor:
         """query, key, value: (batch, head, token, channel)"""
         key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
         scaling = scale or query.shape[-1] ** -0.5
@@ -169,7 +193,7 @@ class _Observer(Block):
         return out
 
 
-def _messages(seen, gradient, present):
+def _messages(seen: _Seen, gradient: Tensor, present: Tensor) -> Messages:
     query, key, value, g = (
         x.detach().to(torch.promote_types(x.dtype, torch.float32))
         for x in (seen.query, seen.key, seen.value, gradient)
@@ -181,7 +205,7 @@ def _messages(seen, gradient, present):
     return Messages(keep, **{name: torch.where(keep, x, 0.0) for name, x in found.items()})
 
 
-def _refuse_lonely(keep):
+def _refuse_lonely(keep: Tensor) -> None:
     lonely = (keep.sum(dim=-1) == 1).any(dim=2).any(dim=1).nonzero()[:, 0].tolist()
     if lonely:
         raise ValueError(
@@ -190,7 +214,7 @@ def _refuse_lonely(keep):
         )
 
 
-def _exact(z, u, keys):
+def _exact(z: Tensor, u: Tensor, keys: Tensor) -> dict[str, Tensor]:
     """A and the messages of the module's docstring, from logits and values times gradient."""
     z_open = z.masked_fill(~keys, -torch.inf)
     log_sum = z_open.logsumexp(dim=-1, keepdim=True)
@@ -225,10 +249,10 @@ def errors_of(m: Messages) -> dict[str, np.ndarray]:
     entropy = torch.special.entr(m.weights).sum(dim=-1)
     squares = (m.weights * m.u**2).sum(dim=(1, 2, 3))
 
-    def total(x):
+    def total(x: Tensor) -> Tensor:
         return x.abs().sum(dim=(1, 2, 3))
 
-    def r(message, view):
+    def r(message: Tensor, view: Callable[[Tensor], Tensor]) -> np.ndarray:
         a, b, keep = (view(x).cpu().numpy() for x in (message, m.removal, m.keep))
         return pearson(a, b, keep.astype(bool))
 

@@ -1,6 +1,7 @@
 """One call for what a model writes: ``explain_generation(model, tokenizer, prompt)``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,11 +9,11 @@ from transformers import GenerationMixin, PreTrainedModel, PreTrainedTokenizerBa
 
 from axioms.composites import Composite
 from numeric.attribution import attribute_each, explained
-from numeric.batches import DECODER, SOUND
+from numeric.batches import DECODER, SOUND, Batch
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces
-from numeric.readout import Found
-from numeric.targets import log_probability, logit
+from numeric.readout import Found, Readout
+from numeric.targets import Target, log_probability, logit
 from numeric.texts import check_order, warn_beyond
 
 SCALES = {"logit": logit, "log-probability": log_probability}
@@ -27,7 +28,7 @@ def explain_generation(
     max_new_tokens: int = 20,
     method: str | Composite = "attnlrp",
     scale: str = "logit",
-    **options,
+    **options: Any,
 ) -> Generation:
     """Why a language model writes each token that it writes: relevance of all tokens before it.
 
@@ -87,7 +88,9 @@ def explain_generation(
     )
 
 
-def _check_first(model, inputs, target, whole) -> None:
+def _check_first(
+    model: PreTrainedModel, inputs: Mapping[str, Tensor], target: Target, whole: Tensor
+) -> None:
     """Raises ValueError unless the first written token has the same logit where nothing follows."""
     (alone,) = explained(model, inputs, [target], "the logit alone", _logit_alone, {})
     few_bits = getattr(model, "is_quantized", False)  # whose rounding may depend on all tokens
@@ -101,7 +104,7 @@ def _check_first(model, inputs, target, whole) -> None:
         )
 
 
-def _logit_alone(model, batch, readout):
+def _logit_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
     """A method that finds no relevance."""
     with torch.no_grad():
         rows = readout.run(model, batch.arguments())
@@ -110,7 +113,9 @@ def _logit_alone(model, batch, readout):
     yield Found(nothing, chosen.target, chosen.of(rows), {"size": chosen.size(rows)})
 
 
-def _read(model, tokenizer, prompt) -> dict[str, Tensor]:
+def _read(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str | Sequence[int] | Tensor
+) -> dict[str, Tensor]:
     """What the model reads: ids of a text, or a sound."""
     if model.main_input_name != SOUND:
         return {"input_ids": torch.tensor([_ids(tokenizer, prompt, "prompt", special=True)])}
@@ -122,7 +127,13 @@ def _read(model, tokenizer, prompt) -> dict[str, Tensor]:
     return {SOUND: prompt}
 
 
-def _ids(tokenizer, text, name, *, special) -> list[int]:
+def _ids(
+    tokenizer: PreTrainedTokenizerBase,
+    text: str | Sequence[int] | Tensor,
+    name: str,
+    *,
+    special: bool,
+) -> list[int]:
     """The ids of a text, of which there is at least one."""
     if isinstance(text, str):
         ids = tokenizer(text, add_special_tokens=special)["input_ids"]
@@ -132,11 +143,11 @@ def _ids(tokenizer, text, name, *, special) -> list[int]:
         raise ValueError(f"{name}={text!r}: pass one {name} at a time, as a text or as its ids")
     if not ids or not all(type(x) is int for x in ids):
         raise ValueError(f"{name}={text!r} has no tokens; pass a text, or the ids of one")
-    return ids
+    return list(ids)
 
 
 @torch.no_grad()
-def _written(model, read, count) -> list[int]:
+def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> list[int]:
     """What the model writes, token by token the likeliest one, behind what it began with."""
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
@@ -144,12 +155,13 @@ def _written(model, read, count) -> list[int]:
     if "input_ids" in read:
         read["attention_mask"] = torch.ones_like(read["input_ids"])
     # Not what a class makes of it, such as Whisper, which adds tokens that it did not choose.
-    generate = GenerationMixin.generate if SOUND in read else type(model).generate
+    by: Any = GenerationMixin if SOUND in read else type(model)
     greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
-    return generate(model, **read, **greedy)[0].tolist()
+    written: list[int] = by.generate(model, **read, **greedy)[0].tolist()
+    return written
 
 
-def _start(model) -> int:
+def _start(model: PreTrainedModel) -> int:
     """The token that a decoder begins with."""
     for config in (model.generation_config, model.config):
         for name in ("decoder_start_token_id", "bos_token_id"):

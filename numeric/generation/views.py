@@ -5,16 +5,18 @@ import textwrap
 import warnings
 from collections.abc import Iterator
 from importlib.resources import files
+from typing import Any
 
 from jinja2 import Environment
 from rich.console import RenderableType
 from rich.text import Text
+from torch import Tensor
 
 from axioms.extras import need
 from numeric import render
 from numeric.generation.result import Generation
 from numeric.generation.words import UNITS
-from numeric.layer_maps import LayerMap, tables
+from numeric.layer_maps import Cell, LayerMap, tables
 
 LEGEND = "Red speaks for what was written; blue, underlined, against it."
 PICTURE = "red: for the written token; blue, with a dot: against it; each row has its own scale"
@@ -36,7 +38,7 @@ def title(found: Generation) -> str:
 class _Triangle(LayerMap):
     """A map without numbers at tokens that came later, where there is no relevance at all."""
 
-    def rows(self):
+    def rows(self) -> Iterator[tuple[str, list[Cell]]]:
         for (token, cells), values in zip(super().rows(), [*self.values, None], strict=True):
             if values is not None:
                 cells = [c if x else c | {"shown": ""} for c, x in zip(cells, values, strict=True)]
@@ -75,8 +77,11 @@ def html(found: Generation) -> str:
     )
 
 
-def _facts(found):
-    rounded = lambda x: [float(f"{value:.4g}") for value in x.tolist()]
+def _facts(found: Generation) -> dict[str, Any]:
+
+    def rounded(x: Tensor) -> list[float]:
+        return [float(f"{value:.4g}") for value in x.tolist()]
+
     return {
         "tokens": found.tokens,
         "source": found.source,
@@ -98,7 +103,7 @@ def png(found: Generation) -> bytes:
     rows = each.values.T
     cells = np.array([render.colours(row) for row in rows], dtype=np.uint8)
     height, width = rows.shape
-    size = [min(2 + 0.28 * width, 40), min(2.1 + 0.28 * height, 60)]
+    size = min(2 + 0.28 * width, 40), min(2.1 + 0.28 * height, 60)
     with mpl.rc_context({"font.size": 9, "text.parse_math": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # of scripts that no font here has
         figure = Figure(figsize=size, layout="constrained")

@@ -3,16 +3,17 @@
 Importing this package loads none of these libraries.
 """
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from axioms.extras import MissingLibrary
 
 
 @contextmanager
-def needed(extra: str):
+def needed(extra: str) -> Iterator[None]:
     """A block of imports; MissingLibrary that says what to install if one is not there."""
     try:
         yield
     except ModuleNotFoundError as error:
-        library = error.name.partition(".")[0]
+        library = str(error.name).partition(".")[0]
         raise MissingLibrary(f"numeric.tools.{extra}", [library], extra) from error

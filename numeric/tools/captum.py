@@ -1,11 +1,12 @@
 """Methods of this project as attribution classes of Captum, and its records of coloured text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import numeric
 from axioms.composites import Composite
@@ -25,7 +26,9 @@ class LRP(Attribution):
     ``method`` and ``options`` are those of ``numeric.attribute``, which says what is raised.
     """
 
-    def __init__(self, model: PreTrainedModel, method: str | Composite = "attnlrp", **options):
+    def __init__(
+        self, model: PreTrainedModel, method: str | Composite = "attnlrp", **options: Any
+    ) -> None:
         resolve(method, options)
         super().__init__(model)
         self.method, self.options = method, options
@@ -36,11 +39,11 @@ class LRP(Attribution):
 
     def attribute(
         self,
-        inputs: Tensor | tuple[Tensor],
-        target=None,
-        additional_forward_args=None,
+        inputs: Tensor | tuple[Tensor, ...],
+        target: Any = None,
+        additional_forward_args: Any = None,
         return_convergence_delta: bool = False,  # noqa: FBT001, FBT002 (Captum's signature)
-    ):
+    ) -> Any:
         """Relevance of every token, (batch, token), in logits; of an image by position.
 
         ``inputs`` are ids or pixels, and ``additional_forward_args`` the further arguments of the
@@ -60,7 +63,11 @@ class LRP(Attribution):
         return True
 
     def compute_convergence_delta(
-        self, attributions, inputs, target=None, additional_forward_args=None
+        self,
+        attributions: Tensor | tuple[Tensor, ...],
+        inputs: Tensor | tuple[Tensor, ...],
+        target: Any = None,
+        additional_forward_args: Any = None,
     ) -> Tensor:
         """The sum of relevance minus the explained number, (batch,): minus the residual.
 
@@ -86,14 +93,16 @@ class LanguageModelLRP(LayerGradientXActivation):
         model: PreTrainedModel,
         method: str | Composite = "attnlrp",
         *,
-        of=log_probability,
-        **options,
-    ):
+        of: Callable[[int], Target] = log_probability,
+        **options: Any,
+    ) -> None:
         resolve(method, options)
         super().__init__(model, model.get_input_embeddings())
         self.explained, self.method, self.of, self.options = model, method, of, options
 
-    def attribute(self, inputs, target=None, additional_forward_args=None, **_) -> Tensor:
+    def attribute(
+        self, inputs: Any, target: object = None, additional_forward_args: Any = None, **_: object
+    ) -> Tensor:
         """Relevance of one token of an answer, (1, token, 1): Captum sums over the last axis.
 
         ``additional_forward_args`` are those of ``LLMGradientAttribution``: the prompt, the ids of
@@ -110,8 +119,12 @@ class LanguageModelLRP(LayerGradientXActivation):
 
 
 def records(
-    model: PreTrainedModel, tokenizer, inputs, found: numeric.Attribution, true: Sequence = ()
-) -> list:
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    inputs: Mapping[str, Tensor],
+    found: numeric.Attribution,
+    true: Sequence[object] = (),
+) -> list[Any]:
     """What ``captum.attr.visualization.visualize_text`` shows: one record per example of ``found``.
 
     Words are coloured by relevance over its largest magnitude, the score is the sum of relevance,
@@ -126,7 +139,8 @@ def records(
         logits = model(**inputs).logits
     several = getattr(model.config, "problem_type", None) == "multi_label_classification"
     probability, predicted = (logits.sigmoid() if several else logits.softmax(dim=1)).max(dim=1)
-    name = lambda label: model.config.id2label.get(int(label), label)
+    labels: Any = model.config.id2label
+    name: Callable[[Tensor], Any] = lambda label: labels.get(int(label), label)
     ids, made = inputs["input_ids"], []
     for n, present in enumerate(inputs.get("attention_mask", torch.ones_like(ids)) == 1):
         relevance = found.relevance[n][present]
@@ -146,7 +160,7 @@ def records(
     return made
 
 
-def target_of(target):
+def target_of(target: Any) -> Any:
     """A target of Captum as one of ``numeric.attribute``."""
     if isinstance(target, Tensor) and target.numel() == 1:
         return int(target)
@@ -157,14 +171,16 @@ def target_of(target):
     return target
 
 
-def _at(*indices) -> Target:
+def _at(*indices: Any) -> Target:
     if len(indices) != 2:
         raise ValueError(f"target has {len(indices)} indices; pass (column, label)")
     column, label = indices
     return logit(label, at=column)
 
 
-def _named(model, inputs, additional) -> dict:
+def _named(
+    model: PreTrainedModel, inputs: Tensor | tuple[Tensor, ...], additional: Any
+) -> dict[str, Any]:
     """Arguments by position as ``model.forward`` names them; those that are None are left out."""
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     if len(given) != 1:

@@ -1,5 +1,9 @@
 """Rules as attribution methods of inseq: importing this module registers "attnlrp" and "cp-lrp"."""
 
+from typing import Any
+
+from torch import Tensor
+
 from numeric.tools import needed
 from numeric.tools.ruled import Ruled
 
@@ -17,21 +21,24 @@ class _ByRules(FeatureAttribution, Registry):
     contrasts and of step scores, are the model's own.
     """
 
-    def __init__(self, attribution_model, *, epsilon: float = 0.0, **kwargs):
+    def __init__(self, attribution_model: Any, *, epsilon: float = 0.0, **kwargs: Any) -> None:
         self.epsilon = epsilon
         super().__init__(attribution_model, **kwargs)
 
     @set_hook
-    def hook(self, **kwargs):
+    def hook(self, **kwargs: Any) -> None:
         super().hook(**kwargs)
         model = self.attribution_model.model
         self.ruled = Ruled(model, self.method_name, epsilon=self.epsilon)
 
-    def attribute_step(self, attribute_fn_main_args, attribution_args=None):
+    def attribute_step(
+        self, attribute_fn_main_args: dict[str, Any], attribution_args: object = None
+    ) -> FeatureAttributionStepOutput:
         """Relevance of the source and of what is written so far, (batch, token), 0 at padding."""
-        whole, masks = self.attribution_model, []
+        whole: Any = self.attribution_model
+        masks: list[Tensor] = []
 
-        def under_rules(batch, **_):
+        def under_rules(batch: Any, **_: object) -> Any:
             del whole.get_forward_output  # of this object: that of its class is back
             inputs, found = _inputs(batch, encoder_decoder=whole.is_encoder_decoder)
             masks.extend(found)
@@ -61,7 +68,7 @@ class CPLRP(_ByRules):
     method_name = "cp-lrp"
 
 
-def _inputs(batch, *, encoder_decoder: bool):
+def _inputs(batch: Any, *, encoder_decoder: bool) -> tuple[dict[str, Tensor], list[Tensor]]:
     """The arguments of the model for ids, and the masks of its lookups in their order."""
     if not encoder_decoder:
         ids = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}

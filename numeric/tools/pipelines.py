@@ -1,7 +1,8 @@
 """What a pipeline of Transformers says, each of its results explained."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 from transformers import Pipeline
@@ -14,6 +15,9 @@ from numeric.generation.result import Generation
 from numeric.result import Attribution
 from numeric.targets import Target, logit
 
+Result = dict[str, Any]
+"""A result as the pipeline gives it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Explained:
@@ -24,7 +28,7 @@ class Explained:
     attribution: of a batch of this one text
     """
 
-    result: dict
+    result: Result
     tokens: list[str]
     attribution: Attribution
 
@@ -39,10 +43,10 @@ class Explained:
 
 def explain(
     pipe: Pipeline,
-    text: str | dict | list,
+    text: str | dict[str, Any] | list[dict[str, str]],
     method: str | Composite = "attnlrp",
     target: int | Target | None = None,
-    **options,
+    **options: Any,
 ) -> list[Explained] | Generation:
     """Why ``pipe`` says what it says of one ``text``: an explanation per result, in its order.
 
@@ -63,25 +67,28 @@ def explain(
     if isinstance(text, list) and not (text and isinstance(text[0], dict)):
         raise ValueError("text is a list; pass one text at a time")
     fed = _fed(pipe, text)
+    tokenizer: Any = pipe.tokenizer  # which all of these have
     if target is None and pipe.task == WRITES:
         prompt = fed["input_ids"][0].tolist()
         answer = _written(pipe, text)[len(prompt) :]
         return explain_generation(
-            pipe.model, pipe.tokenizer, prompt, answer=answer, method=method, **options
+            pipe.model, tokenizer, prompt, answer=answer, method=method, **options
         )
-    found, targets = [{}], [target]
+    found: list[Result] = [{}]
+    targets: list[Any] = [target]
     if target is None:
         found, targets = RESULTS[pipe.task](pipe, pipe(text), fed)
     inputs = {key: x for key, x in fed.items() if key not in NOTES}
-    tokens = pipe.tokenizer.convert_ids_to_tokens(fed["input_ids"][0].tolist())
-    options = {"tokenizer": pipe.tokenizer} | options
+    tokens = tokenizer.convert_ids_to_tokens(fed["input_ids"][0].tolist())
+    options = {"tokenizer": tokenizer} | options
     why = attribute_each(pipe.model, inputs, method, targets=targets, **options) if found else []
     return [Explained(x, tokens, each) for x, each in zip(found, why, strict=True)]
 
 
-def _fed(pipe, text) -> dict:
+def _fed(pipe: Pipeline, text: Any) -> dict[str, Any]:
     """What the pipeline feeds its model for one text, and notes for itself."""
-    text = Chat(text) if isinstance(text, list) else text
+    chat: Any = Chat  # which takes a list, whatever its annotation says
+    text = chat(text) if isinstance(text, list) else text
     fed = pipe.preprocess(text, **pipe._preprocess_params)
     if pipe.task == WRITES:
         return {key: fed[key] for key in ("input_ids", "attention_mask")}
@@ -93,21 +100,31 @@ def _fed(pipe, text) -> dict:
             f"the pipeline cuts this text into {len(others) + 1} parts; pass a text that its model "
             "reads at once"
         )
-    return first
+    return dict(first)
 
 
-def _classes(pipe, found, _):
-    found = _flat(found)
-    return found, [logit(pipe.model.config.label2id[x["label"]]) for x in found]
+Results = tuple[list[Result], list[Target]]
+"""The results of a pipeline, one by one, and their targets."""
 
 
-def _tags(pipe, found, fed):
+def _classes(pipe: Pipeline, found: Any, _: object) -> Results:
+    results, numbers = _flat(found), _numbers(pipe)
+    return results, [logit(numbers[x["label"]]) for x in results]
+
+
+def _numbers(pipe: Pipeline) -> Mapping[str, int]:
+    """By label of a classifier."""
+    numbers: Any = pipe.model.config.label2id
+    return dict(numbers)
+
+
+def _tags(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
     return found, [_tag(pipe, x, fed) for x in found]
 
 
-def _tag(pipe, found, fed):
+def _tag(pipe: Pipeline, found: Result, fed: dict[str, Any]) -> Target:
     if "index" in found:
-        return logit(pipe.model.config.label2id[found["entity"]], at=found["index"])
+        return logit(_numbers(pipe)[found["entity"]], at=found["index"])
     first, end = found["start"], found["end"]
     if first is None:
         raise ValueError(
@@ -115,17 +132,19 @@ def _tag(pipe, found, fed):
             "slow; pass a fast tokenizer, or aggregation_strategy='none' to the pipeline"
         )
     places = enumerate(fed["offset_mapping"][0].tolist())
-    return sum(logit(at=n) for n, (a, b) in places if first <= a < b <= end)
+    tags = (logit(at=n) for n, (a, b) in places if first <= a < b <= end)
+    return sum(tags, start=Target(()))
 
 
-def _fillings(pipe, found, fed):
-    columns = (fed["input_ids"][0] == pipe.tokenizer.mask_token_id).nonzero()[:, 0].tolist()
+def _fillings(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
+    tokenizer: Any = pipe.tokenizer
+    columns = (fed["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0].tolist()
     of_masks = [found] if len(columns) == 1 else found
     pairs = [(x, at) for at, each in zip(columns, of_masks, strict=True) for x in each]
     return [x for x, _ in pairs], [logit(x["token"], at=at) for x, at in pairs]
 
 
-def _written(pipe, text) -> list[int]:
+def _written(pipe: Pipeline, text: Any) -> list[int]:
     """The ids of the prompt and of what the pipeline writes."""
     (found, *others) = _flat(pipe(text, return_tensors=True))
     if others:
@@ -133,16 +152,21 @@ def _written(pipe, text) -> list[int]:
             f"the pipeline writes {len(others) + 1} texts; set num_return_sequences=1, or call "
             "numeric.explain_generation with each as answer"
         )
-    return found["generated_token_ids"]
+    ids: list[int] = found["generated_token_ids"]
+    return ids
 
 
-def _flat(found: list) -> list[dict]:
+def _flat(found: list[Any]) -> list[Result]:
     return [x for each in found for x in (each if isinstance(each, list) else [each])]
 
 
 WRITES = "text-generation"
-RESULTS = {"text-classification": _classes, "token-classification": _tags, "fill-mask": _fillings}
-"""Task -> the results of a pipeline, one by one, and their targets."""
+RESULTS: dict[str, Callable[[Pipeline, Any, dict[str, Any]], Results]] = {
+    "text-classification": _classes,
+    "token-classification": _tags,
+    "fill-mask": _fillings,
+}
+"""By task: how what a pipeline gives is taken apart."""
 NOTES = {
     "special_tokens_mask", "offset_mapping", "sentence", "is_last", "word_ids", "word_to_chars_map",
 }  # fmt: skip

@@ -22,7 +22,8 @@ class FromEmbeddings(nn.Module):
         self.training = model.training
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.model(inputs_embeds=x.to(self.model.dtype)).logits
+        logits: Tensor = self.model(inputs_embeds=x.to(self.model.dtype)).logits
+        return logits
 
     def embeddings(self, input_ids: Tensor) -> np.ndarray:
         """Word embeddings of texts of one length: the inputs that Quantus is given."""

@@ -1,11 +1,14 @@
 """A model that other code runs, and the relevance of whatever that code computes of its logits."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.composites import Composite
 from numeric.attribution import propagation
+from numeric.fast.propagation import Propagation
 from numeric.methods.lrp import read
 
 
@@ -23,10 +26,10 @@ class Ruled:
         self.model, self.method, self.epsilon = model, method, epsilon
         self.rules = self._block()
 
-    def _block(self):
+    def _block(self) -> Propagation:
         return propagation(self.model, self.method, epsilon=self.epsilon)
 
-    def __call__(self, **inputs):
+    def __call__(self, **inputs: Tensor) -> Any:
         """The output of the model, whose logits ``relevance`` can be asked of."""
         self.rules = self._block()
         with torch.enable_grad(), self.rules:

@@ -7,7 +7,8 @@ from scipy import stats
 
 from numeric import attribute, evaluate
 from numeric.evaluation import faithfulness
-from numeric.evaluation.faithfulness import MEASURES, Asked
+from numeric.evaluation.asked import Asked
+from numeric.evaluation.faithfulness import MEASURES
 from tests.support import cases
 
 CHANCE = np.random.default_rng(0)

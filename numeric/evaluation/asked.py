@@ -1,0 +1,58 @@
+"""What the measures of one batch of texts share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from numeric.batches import Batch
+from numeric.methods.masking import masked_logits
+from numeric.readout import Readout
+from numeric.targets import Label, Target
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What all measures of one batch share.
+
+    maps: name -> (batch, token), 0 at padding   present: (batch, token)
+    target: as of ``attribute``   readout: where it is read   logit: (batch,) its value
+    """
+
+    model: PreTrainedModel
+    batch: Batch
+    maps: dict[str, np.ndarray]
+    target: Label | Target
+    readout: Readout
+    logit: Tensor
+    top: int
+    subsets: int
+    samples: int
+    seed: int
+    memory: int | str
+
+    @property
+    def present(self) -> np.ndarray:
+        return (self.batch.attention_mask == 1).numpy(force=True)
+
+    def without(self, keep: np.ndarray) -> np.ndarray:
+        """Logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
+        size, copies, _ = keep.shape
+        device = self.batch.device
+        example = torch.arange(size, device=device).repeat_interleave(copies)
+        flat = torch.as_tensor(keep, device=device).flatten(0, 1)
+        found = masked_logits(
+            self.model, self.batch, example, flat, self.readout, batch_size=128, memory=self.memory
+        )
+        return found.numpy(force=True).astype(np.float64).reshape(size, copies)
+
+    def chance(self, row: int, number: int = 0) -> np.random.Generator:
+        """Random numbers that depend on the text and the seed, and on nothing around the text."""
+        ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]
+        return np.random.default_rng([self.seed, number, *ids.tolist()])
+
+
+Measured = dict[str, dict[str, np.ndarray]]
+"""By map and by name of a measure: one value per text."""

@@ -1,0 +1,96 @@
+"""Soft sufficiency and comprehensiveness: words kept entry by entry (Zhao and Aletras, 2023)."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from numeric.chosen import Chosen, Rows
+from numeric.evaluation.asked import Asked, Measured
+from numeric.methods import memory_budget
+from numeric.methods.paths import Path, straight_path
+
+SOFT = ("soft sufficiency", "soft comprehensiveness")
+
+
+def soft(asked: Asked) -> Measured:
+    """Each map, and its values in random order, at the same draws."""
+    with torch.no_grad():
+        path, readout, rows = straight_path(asked.model, asked.batch, asked.readout)
+        of = _log_probability(*readout.targets)
+        present, nothing = _probability(of, rows), np.empty(len(asked.logit))
+        for texts in path.groups():
+            _, at_start = path.run(texts, torch.zeros_like(asked.logit[texts]))
+            nothing[texts.numpy(force=True)] = _probability(of, at_start, texts)
+        gained = np.where(present > nothing, present - nothing, np.nan)[:, None]
+
+        def measured(shares: np.ndarray) -> dict[str, np.ndarray]:
+            stays = _drawn(asked, path, of, shares) - nothing[:, None]
+            goes = present[:, None] - _drawn(asked, path, of, 1 - shares)
+            parts = stays.clip(0) / gained, goes.clip(0) / gained
+            return dict(zip(SOFT, (x.clip(max=1).mean(axis=1) for x in parts), strict=True))
+
+        found = {}
+        for name, x in asked.maps.items():
+            own, shuffled = map(measured, _shares(x, asked))
+            found[name] = own | {f"{key} gain": own[key] - shuffled[key] for key in SOFT}
+    return found
+
+
+def _shares(x: np.ndarray, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+    """The map scaled to [0, 1], and the same values in random order: (batch, sample, token)."""
+    own = np.zeros((len(x), asked.samples, x.shape[1]))
+    shuffled = np.zeros_like(own)
+    for row, here in enumerate(asked.present):
+        low, high = x[row, here].min(), x[row, here].max()
+        values = (x[row, here] - low) / (high - low) if high > low else np.full(here.sum(), np.nan)
+        own[row, :, here] = values[:, None]
+        chance = asked.chance(row)
+        for sample in shuffled[row]:
+            sample[here] = chance.permutation(values)
+    return own, shuffled
+
+
+def _drawn(asked: Asked, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarray:
+    """Probability of the class where entries of words are kept by ``shares``: (batch, sample)."""
+    size, samples, _ = shares.shape
+    found = np.empty(size * samples)
+    row = torch.arange(size, device=asked.batch.device).repeat_interleave(samples)
+    need = memory_budget.bytes_of_a_copy(
+        asked.model, path.length, keys=path.length, kept=path.length
+    )
+    options: dict[str, Any] = {"batch_size": 128, "memory": asked.memory, "device": row.device}
+    for texts in path.groups():
+        copies = torch.isin(row, texts).nonzero()[:, 0]
+        for part in memory_budget.chunks(path.length[row[copies]], need[row[copies]], **options):
+            chosen = copies[part]
+            masks = [_entries(asked, shares, path.end.shape[-1], n) for n in chosen.tolist()]
+            alpha = torch.as_tensor(np.stack(masks), device=row.device)
+            _, rows = path.run(row[chosen], alpha.to(path.end.dtype))
+            found[chosen.numpy(force=True)] = _probability(of, rows, row[chosen])
+    return found.reshape(size, samples)
+
+
+def _entries(asked: Asked, shares: np.ndarray, channels: int, copy: int) -> np.ndarray:
+    """1 for entries that a copy keeps, else 0: (token, channel); all maps meet the same chance."""
+    row, sample = divmod(copy, shares.shape[1])
+    drawn = asked.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
+    kept: np.ndarray = drawn < shares[row, sample][:, None]
+    return kept
+
+
+def _log_probability(chosen: Chosen) -> Chosen:
+    """Of the labels instead of their logits; ValueError unless they are only added up."""
+    if not (chosen.weight == 1).all():
+        raise ValueError(
+            "soft measures are of a probability, which a difference of targets does not have; "
+            "leave them out of `measures`"
+        )
+    return replace(chosen, log=torch.ones_like(chosen.weight, dtype=torch.bool))
+
+
+def _probability(of: Chosen, rows: Rows, example: Tensor | None = None) -> np.ndarray:
+    probability: np.ndarray = of.of(rows, example).exp().numpy(force=True)
+    return probability.astype(np.float64)
