@@ -61,10 +61,11 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
         padding=(0, 1, 0, 0),
     )
     for n, (header, right) in enumerate(zip(headers, numeric(rows, len(headers)), strict=True)):
-        # Words are wrapped where a table is too wide, numbers never.
+        # Where a table is too wide, words are wrapped, and folded if they must; numbers never.
         widths = [len(line) for row in rows if right for line in row[n].split("\n")]
         width, side = max(widths, default=None), "right" if right else "left"
-        table.add_column(Text(header), justify=side, min_width=width, no_wrap=right)
+        options = {"min_width": width, "no_wrap": right, "overflow": "fold"}
+        table.add_column(Text(header), justify=side, **options)
     for row in rows:
         table.add_row(*map(Text, row))
     return table

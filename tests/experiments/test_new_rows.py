@@ -9,6 +9,7 @@ from rich.console import Console
 from benchmarks.errors import RunError
 from benchmarks.experiments import drawing, maps, reproduce, rows, tables, text
 from benchmarks.experiments.record import Request
+from benchmarks.experiments.result import Result
 from benchmarks.experiments.table2 import table2
 from benchmarks.sources import data, models
 
@@ -81,13 +82,10 @@ def test_a_file_is_all_that_a_row_with_a_new_label_needs(configs, tmp_path):
     assert (request.output / "table2-six.png").read_bytes().startswith(b"\x89PNG")
     page = (request.output / "report.md").read_text("utf-8")
     assert page.count("| CP-LRP, ε = 1e-3 |") == 1
-    shown = Console(width=80)
     wide = replace(result, rows=[row | INTERVALS for row in result.rows])
-    with shown.capture() as captured:
-        shown.print(tables.terminal(wide), crop=False)
-    lines = captured.get().splitlines()
+    lines = shown(wide).splitlines()
     assert max(map(len, map(str.rstrip, lines))) <= 80
-    assert "1e-3" in captured.get()
+    assert sum("1e-3" in line for line in lines) == 1
     assert sum("0.123 [.01, .45]" in line and line.rstrip().endswith("4.15") for line in lines) == 6
 
 
@@ -97,6 +95,21 @@ INTERVALS = {
     for key, x in {"": 0.123, " low": 0.01, " high": 0.45}.items()
 }
 INTERVALS |= {"r all, sum to one": -0.123, "tau all": 0.5, "LeRF": 3.02, "MoRF": -1.13, "Δ": 4.15}
+
+
+def shown(result):
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(tables.terminal(result), crop=False)
+    return captured.get()
+
+
+def test_a_long_word_in_a_label_is_folded_and_not_cut():
+    rows = [{"method": "x" * 30} | INTERVALS]
+    about = {"name": "table2", "table": "table2", "title": "", "text": "", "settings": {}}
+    assert shown(Result(**about, rows=rows)).count("x") == 30
+
+
 CP_LRP = HEAD + '[variants."CP-LRP"]\nmethod = "cp-lrp"'
 REFUSED = {
     "a label twice": ({"table2_sst2_twice": CP_LRP}, "cp-lrp and table2-sst2-twice both have"),
