@@ -54,7 +54,7 @@ def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
 def short(value: float) -> str:
     """A signed number in at most four characters, up to 999: +.07, -1.3, +120."""
     if abs(value) < 0.995:
-        return f"{value:+.2f}".replace("0.", ".", 1)
+        return f"{value:+z.2f}".replace("0.", ".", 1)
     return f"{value:+.{int(abs(value) < 9.95)}f}"
 
 

@@ -44,7 +44,7 @@ class Attribution:
 
     def __repr__(self) -> str:
         count, length = self.relevance.shape
-        first = ", ".join(f"{x:+.4f}" for x in self.logit[:SMALL].tolist())
+        first = ", ".join(f"{x:+z.4f}" for x in self.logit[:SMALL].tolist())
         more = ", ..." if count > SMALL else ""
         return f"Attribution({self.method}: {count} x {length} tokens, logit [{first}{more}])"
 

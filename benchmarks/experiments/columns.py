@@ -14,13 +14,13 @@ def value(key):
 
 
 def number(key, digits=3):
-    return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:.{digits}f}"
+    return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:z.{digits}f}"
 
 
 def interval(key, digits=3, *, ends=2):
     """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
     mean = number(key, digits)
-    end = lambda value: f"{value:.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
+    end = lambda value: f"{value:z.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
 
     def cell(row):
         low, high = row[f"{key} low"], row[f"{key} high"]

@@ -53,7 +53,7 @@ def _sweep_notes(found, rows):
             f"Over {tokens} tokens, bypassing the softmax in one layer brings AttnLRP closer to "
             f"Leave-One-Out in {_layers(up)}, and farther from it in {_layers(down)} (95 % "
             "intervals of the paired difference exclude 0); the largest gain is "
-            f"{gaps[best].mean:+.3f} [{gaps[best].low:+.3f}, {gaps[best].high:+.3f}], in layer "
+            f"{gaps[best].mean:+z.3f} [{gaps[best].low:+z.3f}, {gaps[best].high:+z.3f}], in layer "
             f"{best}."
         )
 

@@ -51,7 +51,8 @@ def _notes(rows):
         yield (
             f"{name} against the gain of bypassing that layer alone, over {n} layers: r = "
             + " and ".join(
-                f"{gains[t].statistic:+.2f} [{ends[t].low:+.2f}, {ends[t].high:+.2f}] ({t} tokens)"
+                f"{gains[t].statistic:+z.2f} [{ends[t].low:+z.2f}, {ends[t].high:+z.2f}] "
+                f"({t} tokens)"
                 for t in gains
             )
             + "."
@@ -59,7 +60,7 @@ def _notes(rows):
     if n >= 4:
         r = pearsonr(pick("linearization_error"), pick("flatness"))
         yield (
-            f"Linearization error against flatness, over {n} layers: r = {r.statistic:+.2f}; the "
+            f"Linearization error against flatness, over {n} layers: r = {r.statistic:+z.2f}; the "
             "paper argues that the error is largest where attention is flat, which is "
             f"{'what' if r.statistic > 0 else 'not what'} these layers show."
         )
@@ -101,7 +102,7 @@ def _signed(key):
 
     def cell(row):
         star = "*" if row[f"{key} low"] > 0 or row[f"{key} high"] < 0 else " "
-        return f"{row[key]:+.3f}{star}"
+        return f"{row[key]:+z.3f}{star}"
 
     return cell
 

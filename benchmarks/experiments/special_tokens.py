@@ -55,9 +55,9 @@ def _notes(gaps):
         bootstrap_mean(x, seed=SEED) for x in (gaps["all"], gaps["without both"], carried)
     )
     yield (
-        f"r of CP-LRP minus r of AttnLRP is {whole.mean:+.3f} over all tokens and {kept.mean:+.3f} "
-        f"[{kept.low:+.3f}, {kept.high:+.3f}] without [CLS] and [SEP]: the two tokens account for "
-        f"{lost.mean:+.3f} [{lost.low:+.3f}, {lost.high:+.3f}] of it."
+        f"r of CP-LRP minus r of AttnLRP is {whole.mean:+z.3f} over all tokens and "
+        f"{kept.mean:+z.3f} [{kept.low:+z.3f}, {kept.high:+z.3f}] without [CLS] and [SEP]: the two "
+        f"tokens account for {lost.mean:+z.3f} [{lost.low:+z.3f}, {lost.high:+z.3f}] of it."
     )
 
 

@@ -87,7 +87,7 @@ def _compared(gap):
     if _decided(gap):
         verdict = f"{'CP-LRP' if gap.mean > 0 else 'AttnLRP'} is closer to Leave-One-Out"
     return (
-        f"r of CP-LRP minus r of AttnLRP is {gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}] "
+        f"r of CP-LRP minus r of AttnLRP is {gap.mean:+z.3f} [{gap.low:+z.3f}, {gap.high:+z.3f}] "
         f"(paired, 95 % bootstrap): {verdict}"
     )
 

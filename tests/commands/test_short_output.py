@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from axioms.proofs.prove import THEOREMS
-from benchmarks.experiments import tables, theorems
+from benchmarks.experiments import columns, tables, theorems
 from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result
 
@@ -64,6 +64,18 @@ def test_pages_have_every_layer_and_a_terminal_every_fourth(convert):
         *([str(n), "front to back"] for n in (4, 8, 12)),
     ]
     assert convert(result("figure2", rows)).count("single layer") == 12
+
+
+NEAR_ZERO = {"x": -0.0004, "x low": -0.004, "x high": 0.004}
+CELLS = {
+    "0.000": columns.number("x"),
+    "0.000 [.00, .00]": columns.interval("x"),
+}
+
+
+@pytest.mark.parametrize("shown", CELLS)
+def test_what_is_rounded_to_zero_has_no_minus(shown):
+    assert CELLS[shown](NEAR_ZERO) == shown
 
 
 def test_the_sample_on_its_page_is_whole_and_fits_two_screens_of_80_columns():
