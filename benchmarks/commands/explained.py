@@ -118,12 +118,20 @@ def explained(
         why = f"the token{'s' * (len(spanned) > 1)} {said!r}"
     else:
         said = loaded.said(a.target[0].tolist(), tokens)
-        why = f"{'' if loaded.explains == 'class' else f'the {loaded.explains} '}{said!r}"
+        why = f"the {loaded.explains} {said!r}"
+        if loaded.explains == "class":
+            why = named(a.target[0].item(), said)
         for term in terms(target) if loaded.explains in READ_AT else ():
             if term.at is not None:
                 why += f" {READ_AT[loaded.explains]} {words(term.at, term.at + 1)!r}"
     maps = layer_maps(a, tokens, shifted=shifted)
     return Explained(text, tokens, a, said, f"{a.method}: why {why}?", maps)
+
+
+def named(number: int, label: str) -> str:
+    """A class by its number, and by its label unless Transformers made that of the number."""
+    known = label not in (str(number), f"LABEL_{number}")
+    return f"class {number}" + f", {label!r}" * known
 
 
 def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:

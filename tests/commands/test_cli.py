@@ -27,7 +27,7 @@ def numbers(out):
 def test_explain_prints_every_token_with_numbers_that_add_up(run):
     code, out, err = run("explain", "embedded", "A fine film.", "--method", "cp-lrp")
     assert (code, err) == (0, "")
-    assert out.startswith("cp-lrp: why 'positive'?\n[CLS] a fine film . [SEP]\n")
+    assert out.startswith("cp-lrp: why class 1, 'positive'?\n[CLS] a fine film . [SEP]\n")
     assert [token for token, _ in numbers(out)] == ["[CLS]", "a", "fine", "film", ".", "[SEP]"]
     flat = " ".join(out.split())
     logit, total, residual = map(
@@ -41,9 +41,14 @@ def test_explain_prints_every_token_with_numbers_that_add_up(run):
 def test_explain_a_chosen_class_and_leave_one_out(run):
     first = run("explain", "embedded", "a fine film", "--method", "loo", "--target", "0")[1]
     second = run("explain", "embedded", "a fine film", "--method", "loo", "--target", "1")[1]
-    assert "loo: why 'negative'?" in first
-    assert "loo: why 'positive'?" in second
+    assert "loo: why class 0, 'negative'?" in first
+    assert "loo: why class 1, 'positive'?" in second
     assert float(dict(numbers(second))["fine"]) > 0 > float(dict(numbers(first))["fine"])
+
+
+def test_a_class_without_a_name_is_its_number(run, checkpoint):
+    out = run("explain", checkpoint, "a fine film", "--target", "0")[1]
+    assert out.startswith("attnlrp: why class 0?\n")
 
 
 def test_rollout_is_not_called_a_share_of_the_logit(run):
@@ -126,7 +131,7 @@ def test_the_installed_program_runs_from_another_directory(tmp_path):
         [SCRIPT, *SENTENCE], cwd=tmp_path, env=os.environ, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "attnlrp: why 'positive'?" in done.stdout
+    assert "attnlrp: why class 1, 'positive'?" in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
