@@ -48,13 +48,14 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 </style></head>
 <body>
 <h1 style="font-size:1.1rem">{{ title }}</h1>
-<p>{% for t in tokens %}<span class="token{{ t.sign }}" title="{{ t.value }}"
+{% for s in sections %}{% if sections|length > 1 %}<h2 style="font-size:1rem">{{ s.title }}</h2>
+{% endif %}<p>{% for t in s.tokens %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
-<p><small>{{ legend }}<br>{{ caption }}</small></p>
+<p><small>{{ legend }}<br>{{ s.caption }}</small></p>
 <table><tr><th>token</th><th class="number">relevance</th></tr>
-{% for t in tokens %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
+{% for t in s.tokens %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
 {% endfor %}</table>
-{% for m in maps %}<h2 style="font-size:1rem">Layers of {{ m.where }}</h2>
+{% for m in s.maps %}<h2 style="font-size:1rem">Layers of {{ m.where }}</h2>
 <div class="wide"><table class="layers"><tr><th></th>
 {% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
 {% for token, cells in m.rows() %}<tr><th>{{ token }}</th>
@@ -62,8 +63,8 @@ style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 style="background:{{ c.shade }}">{{ c.shown }}</td>
 {% endfor %}</tr>
 {% endfor %}</table></div>
-{% endfor %}{% if maps %}<p><small>{{ layers }}</small></p>{% endif %}
-</body></html>
+{% endfor %}{% if s.maps %}<p><small>{{ layers }}</small></p>{% endif %}
+{% endfor %}</body></html>
 """
 )
 
@@ -129,15 +130,15 @@ def _table(*headers: str) -> Table:
     return table
 
 
-def html(
+def section(
     tokens: Sequence[str],
     relevance: Sequence[float],
     *,
     title: str,
     caption: str,
     maps: Sequence["LayerMap"] = (),
-) -> str:
-    """A self-contained page, with ``maps`` of ``numeric.layer_maps``; tokens are escaped."""
+) -> dict[str, object]:
+    """One text of a page, with ``maps`` of ``numeric.layer_maps``."""
     cells = [
         {
             "token": token,
@@ -147,9 +148,13 @@ def html(
         }
         for token, value, rgb in zip(tokens, relevance, colours(relevance), strict=True)
     ]
-    words = {"title": title, "caption": caption, "legend": LEGEND, "layers": LAYERS}
-    words |= {"colours": COLOURS}
-    return PAGE.render(tokens=cells, maps=maps, **words)
+    return {"tokens": cells, "title": title, "caption": caption, "maps": maps}
+
+
+def html(sections: Sequence[dict[str, object]], *, title: str) -> str:
+    """A self-contained page of texts, each a ``section``; everything in it is escaped."""
+    words = {"title": title, "legend": LEGEND, "layers": LAYERS, "colours": COLOURS}
+    return PAGE.render(sections=sections, **words)
 
 
 def heat_maps(a: "Attribution", most: int) -> str:

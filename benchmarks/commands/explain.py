@@ -12,7 +12,7 @@ import typer
 from axioms.extras import need
 from benchmarks.commands import generated
 from benchmarks.commands.console import Column, Target, check_files, console, loading, mendable
-from benchmarks.commands.output import answer, completing, note, noting, present
+from benchmarks.commands.output import answer, completing, note, noting, present, write_each
 from benchmarks.names import MODELS
 from benchmarks.sources.files import check_sentence, decoded, lines
 from numeric.methods.catalogue import METHODS
@@ -64,9 +64,16 @@ def explain(
     by_layer: Annotated[
         bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
     ] = False,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page to this file; with --generate, one for each text."),
+    ] = None,
     png: Annotated[
-        Path | None, typer.Option(help="With --layers or --generate: also write a picture of it.")
+        Path | None,
+        typer.Option(
+            help="With --layers or --generate: also write a picture of it; of several texts, files "
+            "with numbers, such as why-1.png."
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")] = "cpu",
 ):
@@ -96,8 +103,6 @@ def explain(
         columns = None if span is None else span_of(span, target, column)
         options = options_of(method, budget)
     if generate is not None:
-        with mendable():
-            check_one(texts, html, png)
         options |= {"by": by, "method": method, "html": html, "png": png, "device": device}
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():
@@ -113,7 +118,6 @@ def explain(
         note_unknown(loaded, texts)
         if loaded.explains == "answer":
             texts = [pair(texts)]
-        check_one(texts, html, png)
         options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
         goal = partial(wanted, loaded, target, column)
         given = {"method": method, "target": goal, "columns": columns}
@@ -123,18 +127,17 @@ def explain(
     if html:  # before anything is printed, which a reader may stop
         from numeric import render
 
-        (first,) = found
-        facts = {"title": first.title, "caption": first.caption, "maps": first.maps}
+        title = found[0].title if len(found) == 1 else f"{method}: {len(found)} texts"
         with mendable(f"--html {html}"):
-            html.write_text(render.html(first.tokens, first.relevance, **facts), "utf-8")
+            html.write_text(render.html([one.section() for one in found], title=title), "utf-8")
+    wrote = [html]
     if png:
         from benchmarks.commands import layer_picture
 
-        with mendable(f"--png {png}"):
-            png.write_bytes(layer_picture.png(found[0].maps, found[0].title))
-    answer(model=model, method=method, texts=[one.facts() for one in found], wrote=[html, png])
+        wrote += write_each("--png", png, found, lambda one: layer_picture.png(one.maps, one.title))
+    answer(model=model, method=method, texts=[one.facts() for one in found], wrote=wrote)
     parts = [part for one in found for part in one.parts(console.width)]
-    present(parts, parts if by_layer else summary(found), wrote=[html, png])
+    present(parts, parts if by_layer else summary(found), wrote=wrote)
 
 
 def options_of(method: str, budget: int | None) -> dict[str, int]:
@@ -172,12 +175,6 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
         if not texts:
             raise ValueError("standard input is empty; pass one text per line")
     return model, texts
-
-
-def check_one(texts: Sequence, html: Path | None, png: Path | None) -> None:
-    """Raises ValueError for several texts of which a file would hold one."""
-    if len(texts) > 1 and (html or png):
-        raise ValueError(f"--html and --png hold one text, not {len(texts)}; pass --json")
 
 
 def pair(texts: Sequence[str]) -> tuple[str, str]:

@@ -52,6 +52,11 @@ class Explained:
             f"residual {a.residual[0]:+z.4f} (absorbed or lost on the way, or not additive)."
         )
 
+    def section(self) -> dict:
+        """Its part of a page."""
+        facts = {"title": self.title, "caption": self.caption, "maps": self.maps}
+        return render.section(self.tokens, self.relevance, **facts)
+
     def facts(self) -> dict:
         a = self.attribution
         return {

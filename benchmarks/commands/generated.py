@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.commands.console import console, loading, mendable
-from benchmarks.commands.output import LINES, answer, first_lines, noting, present
+from benchmarks.commands.output import LINES, answer, first_lines, noting, present, write_each
 from numeric.spelling import did_you_mean
 
 UNITS = ("token", "word", "sentence")
@@ -41,14 +41,9 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
         of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
         with noting():
             found = each(texts, of_one, called)
-    if html:
-        with mendable(f"--html {html}"):
-            html.write_text(found[0].html(), "utf-8")
+    wrote = write_each("--html", html, found, lambda x: x.html().encode())
     found = [x if by == "token" else x.by(by) for x in found]
-    if png:
-        with mendable(f"--png {png}"):
-            png.write_bytes(found[0].png())
-    wrote = [html, png]
+    wrote += write_each("--png", png, found, lambda x: x.png())
     facts = [{"text": text} | _facts(x) for text, x in zip(texts, found, strict=True)]
     answer(model=name, method=method, by=by, texts=facts, wrote=wrote)
     parts = [part for each in found for part in _parts(each)]

@@ -20,10 +20,12 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from benchmarks.commands.console import asked, console, problems
+from benchmarks.commands.console import asked, console, mendable, problems
+from benchmarks.sources.files import some
 
 LINES = 24  # of a screen
 AROUND = 2  # lines below a table: how to see more, and the file that was written
+FILES = 3  # of which each has a line
 NOTE = 3  # lines of what a table found, where there are several tables
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a proof is not established, or a mistake of this program; 2 something "
@@ -101,14 +103,33 @@ def present(
     paths = [path for path in wrote if path]
     if not console.quiet:
         parts = list(parts)
-        if not asked.full and height(parts) > LINES - len(paths):
+        if not asked.full and height(parts) > LINES - min(len(paths), FILES):
             parts = [*short, Text("--full prints everything, --json as data.", style="dim")]
         for part in parts:
             # The console joins texts, and then their own way of wrapping is lost.
             own = {key: getattr(part, key, None) for key in ("no_wrap", "overflow")}
             console.print(part, highlight=False, crop=False, **own)
-    for path in paths:
+    for path in paths if len(paths) <= FILES else [some(paths)]:
         console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def write_each(
+    option: str, path: Path | None, items: Sequence, content: Callable[[object], bytes]
+) -> list[Path]:
+    """Writes the ``content`` of one item to ``path``; of several, each beside it with its number.
+
+    Returns the files, of which there are none without a path.
+    """
+    if path is None:
+        return []
+    paths = [path]
+    if len(items) > 1:
+        digits = len(str(len(items)))
+        paths = [path.with_stem(f"{path.stem}-{n:0{digits}}") for n in range(1, len(items) + 1)]
+    for file, item in zip(paths, items, strict=True):
+        with mendable(f"{option} {file}"):
+            file.write_bytes(content(item))
+    return paths
 
 
 def of_result(result, *, whole: bool = False) -> tuple[list, list]:

@@ -46,6 +46,14 @@ def test_explain_a_chosen_class_and_leave_one_out(run):
     assert float(dict(numbers(second))["fine"]) > 0 > float(dict(numbers(first))["fine"])
 
 
+def test_each_of_several_generated_texts_has_a_page(run, tmp_path):
+    texts = "anna apple bert pen ; anna", "anna pen ; anna"
+    code, *_ = run("explain", "embedded-lm", *texts, "--generate", 1, "--html", tmp_path / "a.html")
+    assert code == 0
+    pages = [(tmp_path / f"a-{n}.html").read_text("utf-8") for n in (1, 2)]
+    assert ["bert" in page for page in pages] == [True, False]
+
+
 def test_a_class_without_a_name_is_its_number(run, checkpoint):
     out = run("explain", checkpoint, "a fine film", "--target", "0")[1]
     assert out.startswith("attnlrp: why class 0?\n")

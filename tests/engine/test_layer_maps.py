@@ -74,6 +74,40 @@ def test_the_page_has_the_same_numbers_and_loads_nothing(run, tmp_path):
     assert "h2" not in program.Page(page).tags
 
 
+NUMBER = r"[+-]\d*\.\d+"
+SEVERAL = ("explain", "embedded", "a fine film", "dull", "--layers")
+
+
+def test_several_texts_are_one_page_and_a_picture_each(run, tmp_path):
+    page, png = tmp_path / "page.html", tmp_path / "map.png"
+    code, out, err = run(*SEVERAL, "--html", page, "--png", png)
+    assert (code, err) == (0, "")
+    found = program.Page(page)
+    titles = ["attnlrp: why class 1, 'positive'?", "attnlrp: why class 0, 'negative'?"]
+    places = [found.words.index(words) for words in ("attnlrp: 2 texts", *titles)]
+    assert places == sorted(places)
+    shown = [sorted(re.findall(NUMBER, words)) for words in found.words.split(titles[1])]
+    assert all(len(words) > 39 for words in shown)
+    of_one = [run("explain", "embedded", text, "--layers")[1] for text in SEVERAL[2:4]]
+    for words, alone in zip(shown, of_one, strict=True):
+        assert words == sorted(re.findall(NUMBER, alone))
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["map-1.png", "map-2.png", "page.html"]
+    first, second = (tmp_path / f"map-{n}.png" for n in (1, 2))
+    assert f"wrote {page}\nwrote {first}\nwrote {second}\n" in out
+    assert first.read_bytes() != second.read_bytes()
+    for text, path in zip(SEVERAL[2:4], (first, second), strict=True):
+        run("explain", "embedded", text, "--layers", "--png", png)
+        assert png.read_bytes() == path.read_bytes()
+
+
+def test_many_files_are_told_in_one_line(run, tmp_path):
+    png = tmp_path / "map.png"
+    _, out, _ = run("explain", "embedded", *["dull"] * 11, "--layers", "--png", png)
+    assert len(list(tmp_path.iterdir())) == 11
+    assert out.count("wrote ") == 1
+    assert "map-01.png, " in out
+
+
 def test_markup_in_a_token_is_shown_and_not_obeyed(run, tmp_path):
     page, text = tmp_path / "page.html", "<b> [bold]x[/bold] [/]"
     code, out, err = run("explain", "embedded", text, "--layers", "--html", page)

@@ -20,7 +20,6 @@ COMMANDS = {
     "explain model film '' -": "- stands for all texts, on standard input",
     "explain model film '' 'a\tb' ' '": "text 2: no text in ''...text 4: no text in ' '",
     f"explain model film '{LONG}'": "text 2: text of 12 tokens is longer than the model's 9 posit",
-    "explain model film cut --html x.html": "--html and --png hold one text, not 2; pass --json",
     "explain model ' '": "no text in ' '",
     f"explain model '{LONG}'": "text of 12 tokens is longer than the model's 9 positions",
     "explain model film --method magic": "unknown method 'magic'...cp-lrp",
