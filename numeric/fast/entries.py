@@ -229,6 +229,8 @@ class Entries:
             out = handler(engine, call.name, func, args, kwargs, carrying)
             if not isinstance(out, Tensor):
                 self._end(entry)
+                if call.name == "setitem" and args[0] is entry.embedding:
+                    entry.word = _put(word, *args[1:])
                 return out
             marked(out, None)  # functions of it begin here, where relevance is read
             if call.role == CAST:
@@ -252,6 +254,13 @@ class Entries:
 
     def _end(self, entry: Entry) -> None:
         self.rising = {key: each for key, each in self.rising.items() if each.entry is not entry}
+
+
+def _put(word: Tensor, where: Any, value: Any) -> Tensor:
+    """``word`` with what the model writes over some tokens, such as those that end an image."""
+    word = word.clone()
+    word[where] = value.detach() if isinstance(value, Tensor) else value
+    return word
 
 
 def _with(args: Any, new: Mapping[int, Tensor | None]) -> Any:

@@ -11,7 +11,8 @@ from tests.support.cases import close
 from tests.support.traces import contains, refused
 
 TASK = "sequence classification"
-NAMES = ["bart", "mbart", "mvp", "plbart", "t5", "mt5", "umt5"]
+NAMES = ["bart", "mbart", "mvp", "plbart", "t5", "mt5", "umt5", "t5gemma2"]
+STEP = 1e-5  # of central differences, whose error is its square times a third derivative
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,30 @@ def test_a_token_gets_the_sum_of_both_and_the_start_is_left_over(name):
     assert (a.relevance - encoder).abs().max() > 1e-3 * encoder.abs().max()
     left = a.logit - encoder.sum(dim=1) - decoder[:, 1:].sum(dim=1)
     assert torch.allclose(a.residual[0], left[0])
+
+
+def test_what_a_model_writes_over_a_word_is_that_word():
+    model, batch = made("t5gemma2")
+    batch = {key: x[:1].clone() for key, x in batch.items()}
+    batch["input_ids"][0, 2] = model.config.eoi_token_index  # the end of an image
+    a = attribute(model, batch, GRADIENT_X_INPUT, share="word")
+    factor, found = torch.ones_like(batch["input_ids"][0], dtype=torch.float64), []
+    model.get_encoder().text_model.embed_tokens.register_forward_hook(
+        lambda _m, _x, out: out * factor[:, None]
+    )
+    model.get_decoder().embed_tokens.register_forward_hook(
+        lambda _m, _x, out: torch.cat([out[:, :1], out[:, 1:] * factor[:-1, None]], dim=1)
+    )
+    for column in range(len(factor)):
+        for step in (STEP, -STEP):
+            factor[column] = 1 + step
+            with torch.no_grad():
+                found.append(model(**batch).logits[0, a.target[0]])
+        factor[column] = 1
+    up, down = torch.stack(found).view(-1, 2).T
+    want = (up - down) / (2 * STEP)
+    assert want[2].abs() > 1000 * STEP
+    assert torch.allclose(a.relevance[0], want, rtol=0, atol=STEP)
 
 
 @pytest.mark.parametrize("name", NAMES)
