@@ -13,26 +13,31 @@ def by_groups(
     *,
     budget: int,
     groups: int | Tensor | None = None,
+    needed: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """What is lost without each token, (target, batch, token), in ``budget`` passes per text.
 
     without: (copy,) examples and (copy, token) of what is left out -> (copy, target), what is lost
     present: (batch, token)   groups: neighbouring tokens each, or their numbers (batch, token)
+    needed: (batch, token) of which something must be left, by default all that is present
     A text of no more tokens than the budget gets them all.  Of any other each group is left out
     as a whole, and then the tokens of the groups one by one, the groups whose loss is the largest
     in size first and their tokens in order, until the budget is spent.  A token that is not left
     out by itself gets an equal share of what its group loses.  Without ``groups`` a text of n
-    tokens has about sqrt(n) of them, or half of the budget if that is less (``_even``).  Where the
-    groups are the same a larger budget leaves out the same tokens and more, so that the error of no
-    token grows.
+    tokens has about sqrt(n) of them, or half of the budget if that is less (``_even``), and one
+    more where one would hold all that is ``needed``.  Where the groups are the same a larger budget
+    leaves out the same tokens and more, so that the error of no token grows.
     Returns with it ``details``: "by_token" (batch, token), 1 where the token was left out by itself
     and 0 where only its group was, and "passes" (batch,).
     Raises ValueError for groups that do not fit, and for a budget that does not hold them.
     """
     if type(budget) is not int or budget < 1:
         raise ValueError(f"budget={budget!r}: pass a whole number of forward passes, at least 1")
+    needed = present if needed is None else needed
     numbers = _numbers(groups, present, budget)
-    _check(numbers, present, budget)
+    if groups is None:
+        numbers = _halved(numbers, needed)
+    _check(numbers, present, needed, budget)
     few = present.sum(dim=1, keepdim=True) <= budget
     alone = torch.arange(present.shape[1], device=present.device).expand_as(numbers)
     example, part = _parts(torch.where(few, alone, numbers), present)
@@ -84,19 +89,30 @@ def _even(present: Tensor, budget: int) -> Tensor:
     return (present.cumsum(dim=1) - 1) * count // tokens.clamp(min=1)
 
 
-def _check(numbers: Tensor, present: Tensor, budget: int) -> None:
+def _halved(numbers: Tensor, needed: Tensor) -> Tensor:
+    """The same, but where one group holds all that is needed, the first half of that is another."""
+    count = needed.sum(dim=1, keepdim=True)
+    first = needed & (needed.cumsum(dim=1) <= count // 2)
+    inside = numbers.gather(1, needed.to(torch.uint8).argmax(dim=1, keepdim=True))
+    whole = ((numbers == inside) | ~needed).all(dim=1, keepdim=True)
+    return 2 * numbers + 1 - (first & whole).long()
+
+
+def _check(numbers: Tensor, present: Tensor, needed: Tensor, budget: int) -> None:
     lengths = present.sum(dim=1)
     for row in (lengths > budget).nonzero()[:, 0].tolist():
-        count, tokens = len(numbers[row][present[row]].unique()), int(lengths[row])
+        count = len(numbers[row][present[row]].unique())
         if count > budget:
             raise ValueError(
                 f"budget={budget}: example {row} has {count} groups, each of which takes a pass; "
                 "pass a larger budget, or larger groups"
             )
-        if count == 1:
+        columns = needed[row].nonzero()[:, 0].tolist()
+        if len(columns) > 1 and len(numbers[row][needed[row]].unique()) == 1:
             raise ValueError(
-                f"groups: all {tokens} tokens of example {row} are one group, without which "
-                "there is nothing left to attend to; pass smaller groups"
+                f"groups: all {len(columns)} tokens of example {row} in columns {columns[0]} to "
+                f"{columns[-1]} are one group, without which there is nothing left to attend to; "
+                "pass smaller groups"
             )
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from numeric import heads
 from numeric.batches import Batch
 from numeric.methods.budget import by_groups
 from numeric.methods.masking import masked_logits
@@ -78,9 +79,20 @@ def leave_one_out(
         )  # fmt: skip
         return starts[:, example].mT - less.to(starts.dtype)
 
+    needed = words & _seen_first(batch, readout)
     every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
-    relevance, details = by_groups(lost, words, budget=every, groups=groups)
+    relevance, details = by_groups(lost, words, budget=every, groups=groups, needed=needed)
     for each, logit, start, own in zip(readout.targets, logits, starts, relevance, strict=True):
         found = {} if budget is None else dict(details)
         found |= {} if dtype is None else {"logit_in_dtype": start}
         yield Found(own, each.target, logit, found)
+
+
+def _seen_first(batch: Batch, readout: Readout) -> Tensor:
+    """(batch, token): what the first row that is read attends to."""
+    columns = torch.arange(batch.present.shape[1], device=batch.device)
+    if batch.decoder_input_ids is not None:
+        return (columns < batch.attention_mask.shape[1]).expand_as(batch.present)
+    if readout.head != heads.NEXT:
+        return torch.ones_like(batch.present, dtype=torch.bool)
+    return columns <= readout.rows.amin(dim=1, keepdim=True)

@@ -5,14 +5,17 @@ from itertools import pairwise
 import pytest
 import torch
 
+from benchmarks.architectures.measure import conditions
 from benchmarks.experiments import spent_passes
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.methods.budget import by_groups
-from numeric.targets import logit
+from numeric.targets import logit, span
+from tests.methods.test_methods_of_two_texts import made as two_texts
 from tests.support import cases
 from tests.support.cases import close
+from tests.support.tools import language_model
 
 NUMBERS = torch.tensor([[0, 0, 1, 1, 1, 2, 2, 2, 2, 3]])
 
@@ -142,6 +145,35 @@ def test_every_target_has_its_own_losses():
         assert alone.any()
 
 
+@pytest.mark.parametrize("read", [2, 3, 4])
+@pytest.mark.parametrize("written", [2, 6, 12])
+@pytest.mark.parametrize("budget", [3, 4, 6, 100])
+def test_a_short_source_is_never_left_out_as_a_whole(read, written, budget):
+    with conditions():
+        model = two_texts("t5")
+        ids = torch.randint(10, 50, (1, read + written), generator=torch.Generator().manual_seed(7))
+        inputs = {"input_ids": ids[:, :read], "decoder_input_ids": ids[:, read:]}
+        exact = attribute(model, inputs, "loo").relevance
+        a = attribute(model, inputs, "loo", budget=budget)
+        alone = a.details["by_token"] == 1
+        close(a.relevance[alone], exact[alone])
+        tokens = read + written - 1  # but that which starts the decoder
+        assert a.details["passes"].tolist() == [min(budget, tokens)]
+        if budget >= tokens:
+            close(a.relevance, exact)
+
+
+@pytest.mark.parametrize("budget", [3, 5, 7])
+def test_what_the_first_row_sees_is_never_left_out_as_a_whole(budget):
+    model = language_model()
+    inputs = text(tokens=20) | {"input_ids": text(tokens=20)["input_ids"] % 8}
+    exact = attribute(model, inputs, "loo", target=span(3, 20)).relevance
+    a = attribute(model, inputs, "loo", target=span(3, 20), budget=budget)
+    alone = a.details["by_token"] == 1
+    close(a.relevance[alone], exact[alone], tolerance=1e-5)
+    assert a.details["passes"].tolist() == [budget]
+
+
 WRONG = {
     "no pass": ({"budget": 0}, "budget=0: pass a whole number of forward passes, at least 1"),
     "one pass": ({"budget": 1}, "budget=1: example 0 has 2 groups, each of which takes a pass"),
@@ -150,7 +182,10 @@ WRONG = {
         {"budget": 3, "groups": NUMBERS},
         "budget=3: example 0 has 4 groups, each of which takes a pass; pass a larger budget",
     ),
-    "one group": ({"budget": 4, "groups": 16}, "all 10 tokens of example 0 are one group"),
+    "one group": (
+        {"budget": 4, "groups": 16},
+        "all 10 tokens of example 0 in columns 0 to 9 are one group",
+    ),
     "no size": ({"budget": 4, "groups": 0}, "groups=0: pass tokens per group, at least 1"),
     "another shape": (
         {"budget": 4, "groups": NUMBERS[:, 1:]},
