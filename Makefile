@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce notebooks docs pictures test test-fast lint audit bench baseline mutants clean
+.PHONY: setup reproduce notebooks docs pictures test test-fast versions lint audit bench baseline mutants clean
 
 setup: $(SETUP)
 
@@ -40,9 +40,13 @@ test: lint
 # The rules of every layer, that the layers agree, and what the program reads: in a minute.
 FAST := symbolic_rules composites reference_dispatch reference_rules reference layers_agree \
 	fast_matches_reference attribute evaluate_by_hand correlation data rows
+FAST := axioms/theorems/test_attention.py $(FAST:%=tests/*/test_%.py)
 test-fast: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal \
-		axioms/theorems/test_attention.py $(FAST:%=tests/*/test_%.py) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(FAST) $(ARGS)
+
+# The same tests with the least and the newest versions of what the package needs.
+versions: $(SETUP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.versions $(FAST) $(ARGS)
 
 lint: $(SETUP)
 	$(BIN)/ruff check .
