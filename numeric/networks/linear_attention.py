@@ -5,6 +5,7 @@ is Q(KᵀV).  The paper calls (QKᵀ)V left-associative in §3.1 and right-assoc
 this project says neither.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -12,12 +13,15 @@ from torch import Tensor, nn
 
 from numeric.fast import rules
 
+Rule = Callable[[Tensor], Tensor]
+"""What acts at the output of an operation."""
 
-def qk_first(q: Tensor, k: Tensor, v: Tensor, product) -> Tensor:
+
+def qk_first(q: Tensor, k: Tensor, v: Tensor, product: Rule) -> Tensor:
     return product(product(q @ k.mT / k.shape[-2]) @ v)
 
 
-def kv_first(q: Tensor, k: Tensor, v: Tensor, product) -> Tensor:
+def kv_first(q: Tensor, k: Tensor, v: Tensor, product: Rule) -> Tensor:
     return product(q @ product(k.mT @ v / k.shape[-2]))
 
 
@@ -34,7 +38,7 @@ class LinearAttention(nn.Module):
     The factorization is an argument of the call, so that one set of weights serves both.
     """
 
-    def __init__(self, *, tokens: int = 64, width: int = 32, classes: int = 10):
+    def __init__(self, *, tokens: int = 64, width: int = 32, classes: int = 10) -> None:
         super().__init__()
         self.direction = nn.Parameter(torch.randn(width))
         self.position = nn.Parameter(torch.randn(tokens, width))
@@ -82,7 +86,7 @@ def cotangent(
     return result
 
 
-def _rules(eps: float | None):
+def _rules(eps: float | None) -> tuple[Rule, Rule]:
     """The rule at the output of a linear map, and the rule at the output of a product."""
     if eps is None:
         return (lambda z: z), (lambda z: z)

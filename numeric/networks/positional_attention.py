@@ -17,7 +17,9 @@ class PositionalAttention(nn.Module):
     parts of even size.
     """
 
-    def __init__(self, family: str, *, width: int, heads: int, tokens: int):
+    features: Tensor  # of pairs of tokens, by which a table is spread
+
+    def __init__(self, family: str, *, width: int, heads: int, tokens: int) -> None:
         super().__init__()
         if family not in FAMILIES:
             raise ValueError(f"family={family!r}: pass one of {', '.join(FAMILIES)}")

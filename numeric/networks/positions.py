@@ -16,12 +16,19 @@ Axis letters: b example, t token, j query row, i key row, h head, r query/key ch
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from numeric.fast import rules
+
+if TYPE_CHECKING:
+    from numeric.networks.positional_attention import PositionalAttention
+
+Leaves: TypeAlias = dict[str, Tensor]
+"""What position is made of, by name."""
 
 BIAS, STABILISER, TAYLOR = "bias", "stabiliser", "Taylor term"
 
@@ -33,10 +40,10 @@ class Operations:
     eps: float
     absorbed: dict[tuple[str, str], Tensor] = field(default_factory=dict)
 
-    def _note(self, place, cause, y, amount):
+    def _note(self, place: str, cause: str, y: Tensor, amount: Callable[[Tensor], Tensor]) -> None:
         """Adds ``amount(c)`` of every example once the cotangent c of ``y`` is known."""
 
-        def add(c):
+        def add(c: Tensor) -> None:
             total = amount(c).flatten(1).sum(1)
             self.absorbed[place, cause] = self.absorbed.get((place, cause), 0) + total
 
@@ -119,32 +126,40 @@ def quarter_turn(x: Tensor) -> Tensor:
     return torch.cat([-second, first], dim=-1)
 
 
-def _from_table(op, place, leaves, features):
+def _from_table(op: Operations, place: str, leaves: Leaves, features: Tensor) -> Tensor:
     """A linear map of the position table: (b, h, m), (m, j, i) -> (b, h, j, i)."""
     return op.linear(place, torch.einsum("bhm,mji->bhji", leaves["table"], features))
 
 
-def _scores(op, q, k):
+def _scores(op: Operations, q: Tensor, k: Tensor) -> Tensor:
     return op.bilinear("scores", q @ k.mT / q.shape[-1] ** 0.5)
 
 
 # --- the stages at which position enters: (op, module, tensors, leaves) ---------------------------
 
 
-def add_to_embedding(op, _module, x, leaves):
+def add_to_embedding(
+    op: Operations, _module: "PositionalAttention", x: Tensor, leaves: Leaves
+) -> Tensor:
     return op.linear("embedding", x + leaves["table"])
 
 
-def add_to_logits(op, module, q, k, leaves):
+def add_to_logits(
+    op: Operations, module: "PositionalAttention", q: Tensor, k: Tensor, leaves: Leaves
+) -> Tensor:
     bias = _from_table(op, "table", leaves, module.features)
     return op.linear("logits", _scores(op, q, k) + bias)
 
 
-def multiply_weights(op, module, a, leaves):
+def multiply_weights(
+    op: Operations, module: "PositionalAttention", a: Tensor, leaves: Leaves
+) -> Tensor:
     return op.product(a, _from_table(op, "table", leaves, module.features))
 
 
-def map_logits(op, module, q, k, leaves):
+def map_logits(
+    op: Operations, module: "PositionalAttention", q: Tensor, k: Tensor, leaves: Leaves
+) -> Tensor:
     """S + f(S, B), f a two-layer network over the scores and biases of all heads of one pair."""
     scores = _scores(op, q, k)
     both = torch.cat([scores, _from_table(op, "table", leaves, module.features)], dim=1)
@@ -156,17 +171,21 @@ def map_logits(op, module, q, k, leaves):
     return op.linear("logits", scores + mapped)
 
 
-def rotate(op, place, x, leaves):
+def rotate(op: Operations, place: str, x: Tensor, leaves: Leaves) -> Tensor:
     """x cos + quarter_turn(x) sin: two products, half to x and half to position, and their sum."""
     cos, sin = leaves["cos"], leaves["sin"]
     return op.linear(place, op.product(x, cos) + op.product(quarter_turn(x), sin))
 
 
-def score_rotated(op, _module, q, k, leaves):
+def score_rotated(
+    op: Operations, _module: "PositionalAttention", q: Tensor, k: Tensor, leaves: Leaves
+) -> Tensor:
     return _scores(op, rotate(op, "rotated query", q, leaves), rotate(op, "rotated key", k, leaves))
 
 
-def score_along_chain(op, _module, q, k, leaves):
+def score_along_chain(
+    op: Operations, _module: "PositionalAttention", q: Tensor, k: Tensor, leaves: Leaves
+) -> Tensor:
     """q_j (1 - P_j) ... (1 - P_(i+1)) k_i, P_t = beta_t w_t w_t^T, one step of j at a time."""
     axis, strength = leaves["axis"], leaves["strength"]
     rows, moved = [], k[:, :, :0]
@@ -180,7 +199,7 @@ def score_along_chain(op, _module, q, k, leaves):
     return torch.cat(rows, dim=2)
 
 
-def angles_from_content(op, module, x):
+def angles_from_content(op: Operations, module: "PositionalAttention", x: Tensor) -> Leaves:
     """cos and sin of an angle that every token moves on by a step of its own, in (0, 1)."""
     raw = op.linear("step size", torch.einsum("btc,ch->bht", x, module.weights["step"]))
     step = rules.identity(torch.sigmoid, raw, slope_at_zero=torch.inf)
@@ -193,7 +212,7 @@ def angles_from_content(op, module, x):
     }
 
 
-def reflections_from_content(op, module, x):
+def reflections_from_content(op: Operations, module: "PositionalAttention", x: Tensor) -> Leaves:
     """Unit vectors w, their norm held, and strengths beta in (0, 2), from every token."""
     axis = op.linear("axis", torch.einsum("btc,chr->bhtr", x, module.weights["axis"]))
     raw = op.linear("strength", torch.einsum("btc,ch->bht", x, module.weights["strength"]))
@@ -207,29 +226,31 @@ def reflections_from_content(op, module, x):
 class Family:
     """Where position enters; sizes are (tokens, width, heads, channels per head)."""
 
-    leaves: Callable[..., dict[str, Tensor]] = lambda *sizes: {}  # that no token changes
-    given: Callable | None = None  # leaves that the tokens themselves give
-    weights: Callable[..., dict[str, tuple]] = lambda *sizes: {}  # shapes of what is learned
+    leaves: Callable[..., Leaves] = lambda *sizes: {}  # that no token changes
+    given: Callable[..., Leaves] | None = None  # leaves that the tokens themselves give
+    weights: Callable[..., dict[str, tuple[int, ...]]] = (
+        lambda *sizes: {}
+    )  # shapes of what is learned
     features: Callable[[int], Tensor] = one_hot
-    embed: Callable = lambda op, module, x, leaves: x
-    score: Callable = lambda op, module, q, k, leaves: _scores(op, q, k)
-    weigh: Callable = lambda op, module, a, leaves: a
+    embed: Callable[..., Tensor] = lambda op, module, x, leaves: x
+    score: Callable[..., Tensor] = lambda op, module, q, k, leaves: _scores(op, q, k)
+    weigh: Callable[..., Tensor] = lambda op, module, a, leaves: a
 
 
-def _table(rows):
+def _table(rows: Callable[[int], int]) -> Callable[[int, int, int, int], Leaves]:
     return lambda tokens, width, heads, size: {"table": torch.randn(heads, rows(tokens)).double()}
 
 
-def _turns(tokens, width, heads, size):
+def _turns(tokens: int, width: int, heads: int, size: int) -> Leaves:
     angle = angles(tokens, size).repeat(1, 2)[None]  # the same for all heads
     return {"cos": angle.cos(), "sin": angle.sin()}
 
 
-def _slopes(tokens, width, heads, size):
+def _slopes(tokens: int, width: int, heads: int, size: int) -> Leaves:
     return {"table": 2.0 ** (-8 * torch.arange(1, heads + 1).double()[:, None] / heads)}
 
 
-def _mapping(tokens, width, heads, size):
+def _mapping(tokens: int, width: int, heads: int, size: int) -> dict[str, tuple[int, ...]]:
     return {
         "inner": (2 * heads, 4 * heads),
         "inner_bias": (4 * heads,),

@@ -7,23 +7,27 @@ Parameters, operations and activations go by the module paths of Hugging Face's
 """
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import erf, expit
 
 from axioms import kinds
-from axioms.composites import Operation
+from axioms.composites import Composite, Operation
 from numeric.reference import rules
 from numeric.reference.dispatch import RULES
 
 
-def gelu_tanh(x):
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    y: np.ndarray = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return y
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "gelu": lambda x: 0.5 * x * (1 + erf(x / np.sqrt(2))),
     "gelu_new": gelu_tanh,
     "gelu_pytorch_tanh": gelu_tanh,
@@ -47,15 +51,15 @@ class Bert:
     hidden_act: str  # a key of ACTIVATIONS
 
     @property
-    def num_layers(self):
+    def num_layers(self) -> int:
         names = (name.split(".") for name in self.parameters if ".encoder.layer." in name)
         return 1 + max(int(parts[3]) for parts in names)
 
-    def linear(self, module):
+    def linear(self, module: str) -> tuple[np.ndarray, np.ndarray]:
         """Weight (in, out), as in Eq. 1, and bias of a linear layer."""
         return self.parameters[f"{module}.weight"].T, self.parameters[f"{module}.bias"]
 
-    def norm(self, module):
+    def norm(self, module: str) -> tuple[np.ndarray, np.ndarray]:
         return self.parameters[f"{module}.weight"], self.parameters[f"{module}.bias"]
 
 
@@ -84,7 +88,7 @@ class Relevance:
     outputs: dict[str, np.ndarray]  # (t, c), at the output of every linear map, norm, activation
 
 
-def load(folder):
+def load(folder: str | Path) -> Bert:
     """Reads ``config.json`` and ``model.safetensors`` of a Hugging Face model into float64.
 
     Raises ValueError if the configuration asks for something that this text does not do.
@@ -110,23 +114,29 @@ def load(folder):
     )
 
 
-def layer_paths(layer):
+def layer_paths(layer: int) -> list[str]:
     """The module paths of one layer: attention, its output, the two halves of the MLP."""
     names = ("attention.self", "attention.output", "intermediate", "output")
     return [f"bert.encoder.layer.{layer}.{name}" for name in names]
 
 
-def split_heads(x, heads):
+def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
     """(t, c) -> (h, t, c / h)"""
     return x.reshape(len(x), heads, -1).transpose(1, 0, 2)
 
 
-def merge_heads(x):
+def merge_heads(x: np.ndarray) -> np.ndarray:
     """(h, t, c / h) -> (t, c)"""
     return x.transpose(1, 0, 2).reshape(x.shape[1], -1)
 
 
-def forward(model, input_ids, *, token_type_ids=None, keep=None):
+def forward(
+    model: Bert,
+    input_ids: ArrayLike,
+    *,
+    token_type_ids: ArrayLike | None = None,
+    keep: ArrayLike | None = None,
+) -> dict[str, np.ndarray]:
     """Every activation of one sentence, by the path of the module that computes it.
 
     input_ids, token_type_ids (default 0), keep (bool, default all true): (t).  A token with
@@ -141,14 +151,14 @@ def forward(model, input_ids, *, token_type_ids=None, keep=None):
     types = np.zeros_like(input_ids) if token_type_ids is None else np.asarray(token_type_ids)
     keep = np.ones(len(input_ids), bool) if keep is None else np.asarray(keep, bool)
     heads, activation = model.num_attention_heads, ACTIVATIONS[model.hidden_act]
-    at = {}
+    at: dict[str, np.ndarray] = {}
 
-    def linear(module, x):
+    def linear(module: str, x: np.ndarray) -> np.ndarray:
         weight, bias = model.linear(module)
         at[module] = x @ weight + bias
         return at[module]
 
-    def norm(module, x):
+    def norm(module: str, x: np.ndarray) -> np.ndarray:
         at[f"{module}.sum"] = x
         weight, bias = model.norm(f"{module}.LayerNorm")
         deviation = np.sqrt(x.var(axis=-1, keepdims=True) + model.layer_norm_eps)
@@ -157,7 +167,8 @@ def forward(model, input_ids, *, token_type_ids=None, keep=None):
 
     for table, row in zip(EMBEDDINGS, (input_ids, np.arange(len(input_ids)), types), strict=True):
         at[table] = model.parameters[f"{table}.weight"][row]
-    x = norm("bert.embeddings", sum(at[table] for table in EMBEDDINGS))
+    embedding: Any = sum(at[table] for table in EMBEDDINGS)
+    x = norm("bert.embeddings", embedding)
 
     for layer in range(model.num_layers):
         attention, output, intermediate, mlp = layer_paths(layer)
@@ -177,7 +188,7 @@ def forward(model, input_ids, *, token_type_ids=None, keep=None):
     return at
 
 
-def operations(model):
+def operations(model: Bert) -> list[Operation]:
     """Every relevance-carrying operation, by kind, module path and layer."""
     listed = [
         Operation(kind=kinds.LINEAR, module="classifier"),
@@ -200,7 +211,7 @@ def operations(model):
     return listed
 
 
-def rule_names(model, composite):
+def rule_names(model: Bert, composite: Composite) -> dict[tuple[str, str], str]:
     """The rule of every operation, by kind and module path.
 
     Raises UnassignedOperation (axioms.composites) that lists those without a rule, or with one
@@ -211,7 +222,16 @@ def rule_names(model, composite):
     return {(op.kind, op.module): name for op, name in zip(places, names, strict=True)}
 
 
-def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_ids=None, keep=None):
+def relevance(
+    model: Bert,
+    input_ids: ArrayLike,
+    *,
+    composite: Composite,
+    target: int | None = None,
+    eps: float = 0.0,
+    token_type_ids: ArrayLike | None = None,
+    keep: ArrayLike | None = None,
+) -> Relevance:
     """Eqs. 1 and 3-5, as ``composite`` assigns them, from one logit down to the embeddings.
 
     input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
@@ -220,9 +240,11 @@ def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_i
     """
     names = rule_names(model, composite)
     at = forward(model, input_ids, token_type_ids=token_type_ids, keep=keep)
-    heads, ledger, outputs = model.num_attention_heads, [], {}
+    heads = model.num_attention_heads
+    ledger: list[Entry] = []
+    outputs: dict[str, np.ndarray] = {}
 
-    def through(kind, module, r, *activations):
+    def through(kind: str, module: str, r: np.ndarray, *activations: Any) -> Any:
         if kind in {kinds.LINEAR, kinds.LAYER_NORM, kinds.ACTIVATION}:  # modules of their own
             outputs[module] = r
         passed = RULES[kind, names[kind, module]](*activations, r, eps=eps)
@@ -231,10 +253,10 @@ def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_i
         ledger.append(Entry(kind, module, float(r.sum()), total))
         return passed
 
-    def linear(module, r, x):
+    def linear(module: str, r: np.ndarray, x: np.ndarray) -> Any:
         return through(kinds.LINEAR, module, r, x, *model.linear(module))
 
-    def norm(module, r):
+    def norm(module: str, r: np.ndarray) -> Any:
         path = f"{module}.LayerNorm"
         activations = at[f"{module}.sum"], *model.norm(path), model.layer_norm_eps
         return through(kinds.LAYER_NORM, path, r, *activations)
@@ -292,7 +314,14 @@ def relevance(model, input_ids, *, composite, target=None, eps=0.0, token_type_i
     )
 
 
-def leave_one_out(model, input_ids, *, target=None, token_type_ids=None, keep=None):
+def leave_one_out(
+    model: Bert,
+    input_ids: Sequence[int] | np.ndarray,
+    *,
+    target: int | None = None,
+    token_type_ids: ArrayLike | None = None,
+    keep: ArrayLike | None = None,
+) -> np.ndarray:
     """Eq. LOO: the logit minus the logit with one token masked out as a key, for each token.
 
     input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
@@ -300,7 +329,7 @@ def leave_one_out(model, input_ids, *, target=None, token_type_ids=None, keep=No
     """
     keep = np.ones(len(input_ids), bool) if keep is None else np.asarray(keep, bool)
 
-    def logits(kept):
+    def logits(kept: np.ndarray) -> np.ndarray:
         return forward(model, input_ids, token_type_ids=token_type_ids, keep=kept)["classifier"]
 
     whole = logits(keep)

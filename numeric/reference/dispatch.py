@@ -1,16 +1,20 @@
 """Which function of ``rules`` serves which kind of operation under which rule name."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from axioms import kinds
 from numeric.reference import rules
 
 
-def unchanged(*activations_and_relevance, eps):
-    return activations_and_relevance[-1]
+def unchanged(*activations_and_relevance: Any, eps: float) -> np.ndarray:
+    relevance: np.ndarray = activations_and_relevance[-1]
+    return relevance
 
 
-RULES = {
+RULES: dict[tuple[str, str], Callable[..., Any]] = {
     (kinds.LINEAR, kinds.EPSILON): rules.epsilon,
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda x, weight, bias, r, *, eps: (
         rules.epsilon_without_bias(x, weight, r, eps=eps)

@@ -3,7 +3,7 @@
 Arrays have any leading axes; values and relevance are in float64.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -16,7 +16,7 @@ from numeric.reference import mapped, rules
 from numeric.reference.dispatch import RULES
 
 
-def shown(xs):
+def shown(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Operands of a sum of logits; where one is -inf a mask hides them, and nothing arrives."""
     return [np.where(np.isneginf(x), 0.0, x) for x in xs]
 
@@ -26,22 +26,27 @@ def rows(node: Node, x: np.ndarray) -> np.ndarray:
     return x.swapaxes(node.attributes.get("axis", -1), -1)
 
 
-def _linear(node, x, weight, bias=0.0):
-    return x * weight if node.attributes.get("entrywise") else x @ weight + bias
+def _linear(
+    node: Node, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float = 0.0
+) -> np.ndarray:
+    z: np.ndarray = x * weight if node.attributes.get("entrywise") else x @ weight + bias
+    return z
 
 
-def _layer_norm(node, x, weight, bias):
+def _layer_norm(node: Node, x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = (centred**2).mean(axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + node.attributes["norm_eps"]) * weight + bias
+    y: np.ndarray = centred / np.sqrt(variance + node.attributes["norm_eps"]) * weight + bias
+    return y
 
 
-def _rms_norm(node, x, weight=1.0):
+def _rms_norm(node: Node, x: np.ndarray, weight: np.ndarray | float = 1.0) -> np.ndarray:
     square = (x**2).mean(axis=-1, keepdims=True)
-    return x / np.sqrt(square + node.attributes["norm_eps"]) * weight
+    y: np.ndarray = x / np.sqrt(square + node.attributes["norm_eps"]) * weight
+    return y
 
 
-FORWARD = {
+FORWARD: dict[str, Callable[..., np.ndarray]] = {
     kinds.LINEAR: _linear,
     kinds.ADD: lambda node, *xs: reduce(np.add, xs),
     kinds.SCORES: lambda node, q, k: node.attributes["scale"] * (q @ k.swapaxes(-1, -2)),
@@ -66,40 +71,56 @@ def forward(order: list[Node], leaves: Mapping[Node, object]) -> dict[Node, np.n
     return values
 
 
-def array(value) -> np.ndarray:
+def array(value: object) -> np.ndarray:
     return np.asarray(value, dtype=np.float64)
 
 
-def operands(node: Node, values, leaves) -> list[np.ndarray]:
+def operands(
+    node: Node, values: Mapping[Node, np.ndarray], leaves: Mapping[Node, object]
+) -> list[np.ndarray]:
     """Those of an operation; parameters are widened to float64 only while they are needed."""
     return [values[x] if x in values else array(leaves[x]) for x in node.args]
 
 
-def _of_linear(node, rule, xs, r, eps):
+def _of_linear(
+    node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
+) -> Sequence[np.ndarray]:
     if node.attributes.get("entrywise"):
         return rules.add((xs[0] * xs[1],), r, eps=eps)
     bias = xs[2] if len(xs) == 3 else np.zeros(xs[1].shape[1])
     return [rule(*xs[:2], bias, r, eps=eps)]
 
 
-def _of_scores(node, rule, xs, r, eps):
+def _of_scores(
+    node: Node,
+    rule: Callable[..., Sequence[np.ndarray]],
+    xs: Sequence[np.ndarray],
+    r: np.ndarray,
+    eps: float,
+) -> Sequence[np.ndarray]:
     return rule(*xs, node.attributes["scale"], r, eps=eps)
 
 
-def _of_softmax(node, rule, xs, r, eps):
+def _of_softmax(
+    node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
+) -> Sequence[np.ndarray]:
     return [rows(node, rule(rows(node, xs[0]), rows(node, r), eps=eps))]
 
 
-def _of_layer_norm(node, rule, xs, r, eps):
+def _of_layer_norm(
+    node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
+) -> Sequence[np.ndarray]:
     return [rule(*xs, node.attributes["norm_eps"], r, eps=eps)]
 
 
-def _of_rms_norm(node, rule, xs, r, eps):
+def _of_rms_norm(
+    node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
+) -> Sequence[np.ndarray]:
     weight = xs[1] if len(xs) == 2 else np.ones(xs[0].shape[-1])
     return [rule(xs[0], weight, node.attributes["norm_eps"], r, eps=eps)]
 
 
-MESSAGES = {
+MESSAGES: dict[str, Callable[..., Sequence[np.ndarray]]] = {
     kinds.LINEAR: _of_linear,
     kinds.ADD: lambda node, rule, xs, r, eps: rule(shown(xs), r, eps=eps),
     kinds.SCORES: _of_scores,
@@ -114,7 +135,9 @@ MESSAGES = {
 """By kind: how a rule of ``by_kind`` is given what it needs -> relevance of its operands."""
 
 
-def _messages(node, rule, xs, r, eps):
+def _messages(
+    node: Node, rule: str, xs: Sequence[np.ndarray], r: np.ndarray, eps: float
+) -> Sequence[np.ndarray]:
     eps = stabiliser(node, eps)
     try:
         if f := node.attributes.get("map"):
@@ -130,12 +153,13 @@ def stabiliser(node: Node, eps: float) -> float:
     return 0.0 if node.attributes.get("exact") else eps
 
 
-def _fit(message, shape):
+def _fit(message: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Relevance of an operand that was broadcast is summed over its copies."""
     extra = message.ndim - len(shape)
     message = message.sum(axis=tuple(range(extra)))
     axes = tuple(n for n, size in enumerate(shape) if size == 1 and message.shape[n] != 1)
-    return message.sum(axis=axes, keepdims=True)
+    fitted: np.ndarray = message.sum(axis=axes, keepdims=True)
+    return fitted
 
 
 def propagate(

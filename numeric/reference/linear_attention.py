@@ -8,7 +8,9 @@ channel; ``n`` class.  Parameters: ``query``, ``key``, ``value`` and ``classifie
 ``.weight`` (out, in) and, if it has one, ``.bias`` (out).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,19 +32,21 @@ class Relevance:
     target: int
 
 
-def linear(parameters, name):
+def linear(parameters: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, np.ndarray]:
     """Weight (in, out), as in Eq. 1, and bias of one linear layer; a missing bias is 0."""
     weight = parameters[f"{name}.weight"].T
     return weight, parameters.get(f"{name}.bias", np.zeros(weight.shape[1]))
 
 
-def project(parameters, x):
+def project(parameters: Mapping[str, np.ndarray], x: np.ndarray) -> tuple[np.ndarray, ...]:
     """q (t, r), k (t, r), v (t, p) of the embeddings x (t, c)."""
     projections = (linear(parameters, name) for name in PATHS)
     return tuple(x @ weight + bias for weight, bias in projections)
 
 
-def products(q, k, v, *, factorization):
+def products(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, *, factorization: str
+) -> tuple[np.ndarray, np.ndarray]:
     """The inner product, divided by the number of tokens, and the outer one (t, p).
 
     Raises ValueError for an unknown factorization.
@@ -56,19 +60,36 @@ def products(q, k, v, *, factorization):
     raise ValueError(f"factorization={factorization!r}: must be one of {FACTORIZATIONS}")
 
 
-def classify(parameters, q, k, v, *, factorization):
+def classify(
+    parameters: Mapping[str, np.ndarray],
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    *,
+    factorization: str,
+) -> np.ndarray:
     """Logits (n) of the three projections."""
     _, outer = products(q, k, v, factorization=factorization)
     weight, bias = linear(parameters, "classifier")
-    return outer.mean(axis=0) @ weight + bias
+    logits: np.ndarray = outer.mean(axis=0) @ weight + bias
+    return logits
 
 
-def forward(parameters, x, *, factorization):
+def forward(
+    parameters: Mapping[str, np.ndarray], x: np.ndarray, *, factorization: str
+) -> np.ndarray:
     """Logits (n) of one example of embeddings x (t, c)."""
     return classify(parameters, *project(parameters, x), factorization=factorization)
 
 
-def relevance(parameters, x, *, factorization, target=None, eps=0.0):
+def relevance(
+    parameters: Mapping[str, np.ndarray],
+    x: np.ndarray,
+    *,
+    factorization: str,
+    target: int | None = None,
+    eps: float = 0.0,
+) -> Relevance:
     """Eqs. 1 and 3 from one logit down to the embeddings.
 
     x: (t, c); target: class index, default the predicted one.  The mean over the tokens is a
@@ -95,7 +116,9 @@ def relevance(parameters, x, *, factorization, target=None, eps=0.0):
         r_k = of_k.T
 
     paths = zip(PATHS, (r_q, r_k, r_v), strict=True)
-    r_x = sum(rules.epsilon(x, *linear(parameters, name), part, eps=eps) for name, part in paths)
+    r_x: Any = sum(
+        rules.epsilon(x, *linear(parameters, name), part, eps=eps) for name, part in paths
+    )
     return Relevance(
         x=r_x, query=r_q, key=r_k, value=r_v, logit=float(logits[target]), target=target
     )

@@ -8,79 +8,91 @@ query/key channel; ``m`` feature; ``n`` hidden unit.  Parameters: ``leaves.NAME`
 made of; ``weights.NAME``, what a family has learned besides.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from numeric.reference import rules
 from numeric.reference.rules import product
 
+Down: TypeAlias = Callable[[np.ndarray], tuple[Any, ...]]
+"""From relevance of values to that of each operand, and last of the position leaves by name."""
+Step: TypeAlias = tuple[np.ndarray, Down]
+"""The values of one step of a family, and its way down."""
+
 
 @dataclass(frozen=True)
 class Setting:
     """What all families read, and the differences that all operations leave, by place."""
 
-    parameters: dict
+    parameters: Mapping[str, np.ndarray]
     heads: int
     eps: float
     absorbed: dict[str, float] = field(default_factory=dict)
 
-    def leaf(self, name):
+    def leaf(self, name: str) -> np.ndarray:
         return self.parameters[f"leaves.{name}"]
 
-    def weight(self, name):
+    def weight(self, name: str) -> np.ndarray:
         return self.parameters[f"weights.{name}"]
 
-    def handed(self, place, arrived, *messages):
+    def handed(self, place: str, arrived: np.ndarray, *messages: np.ndarray) -> Any:
         """The messages, after what they miss of ``arrived`` was put down as absorbed."""
         missing = arrived.sum() - sum(message.sum() for message in messages)
         self.absorbed[place] = self.absorbed.get(place, 0.0) + missing
         return messages if len(messages) > 1 else messages[0]
 
-    def linear(self, place, x, weight, bias, r):
+    def linear(
+        self, place: str, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float, r: np.ndarray
+    ) -> Any:
         return self.handed(place, r, rules.epsilon(x, weight, bias, r, eps=self.eps))
 
-    def add(self, place, operands, r):
+    def add(self, place: str, operands: tuple[np.ndarray, ...], r: np.ndarray) -> Any:
         return self.handed(place, r, *rules.add(operands, r, eps=self.eps))
 
-    def bilinear(self, place, a, v, r):
+    def bilinear(self, place: str, a: np.ndarray, v: np.ndarray, r: np.ndarray) -> Any:
         return self.handed(place, r, *rules.bilinear_epsilon(a, v, r, eps=self.eps))
 
-    def scores(self, q, k, r):
+    def scores(self, q: np.ndarray, k: np.ndarray, r: np.ndarray) -> Any:
         scale = 1 / np.sqrt(q.shape[-1])
         return self.handed("scores", r, *rules.scores_epsilon(q, k, r, eps=self.eps, scale=scale))
 
 
-def scored(q, k):
-    return product("hjr,hir->hji", q, k) / np.sqrt(q.shape[-1])
+def scored(q: np.ndarray, k: np.ndarray) -> np.ndarray:
+    scores: np.ndarray = product("hjr,hir->hji", q, k) / np.sqrt(q.shape[-1])
+    return scores
 
 
 # --- position tables, spread over the pairs of tokens --------------------------------------------
 
 
-def back(tokens):
+def back(tokens: int) -> np.ndarray:
     """How far key i lies behind query j; negative ahead, where attention is masked.  (j, i)"""
-    return np.subtract.outer(np.arange(tokens), np.arange(tokens))
+    behind: np.ndarray = np.subtract.outer(np.arange(tokens), np.arange(tokens))
+    return behind
 
 
-def per_distance(tokens):
-    return (back(tokens)[None] == np.arange(tokens)[:, None, None]).astype(float)
+def per_distance(tokens: int) -> np.ndarray:
+    at: np.ndarray = back(tokens)[None] == np.arange(tokens)[:, None, None]
+    return at.astype(float)
 
 
-def decay(tokens):
+def decay(tokens: int) -> np.ndarray:
     return -back(tokens)[None].astype(float)
 
 
-def waves(tokens):
+def waves(tokens: int) -> np.ndarray:
     turn = np.pi * back(tokens) / tokens
     return np.array([np.cos(turn), np.sin(turn), np.cos(2 * turn), np.sin(2 * turn)])
 
 
-def spread(table, features):
+def spread(table: np.ndarray, features: np.ndarray) -> np.ndarray:
     return product("hm,mji->hji", table, features)
 
 
-def gathered(s, table, features, r):
+def gathered(s: Setting, table: np.ndarray, features: np.ndarray, r: np.ndarray) -> Any:
     """Relevance of the table by Eq. 1, from that of its map over all pairs of tokens."""
     flat = features.reshape(len(features), -1)
     return s.linear("table", table, flat, 0.0, r.reshape(len(table), -1))
@@ -89,29 +101,31 @@ def gathered(s, table, features, r):
 # --- families: embeddings, logits, weights -------------------------------------------------------
 
 
-def plain(s, x):
+def plain(s: Setting, x: np.ndarray) -> Step:
     """Embeddings or attention weights without a position of their own."""
     return x, lambda r: (r, {})
 
 
-def summed_embedding(s, x):
-    def down(r):
+def summed_embedding(s: Setting, x: np.ndarray) -> Step:
+    def down(r: np.ndarray) -> tuple[Any, ...]:
         of_x, of_table = s.add("embedding", (x, s.leaf("table")), r)
         return of_x, {"table": of_table}
 
     return x + s.leaf("table"), down
 
 
-def plain_scores(s, q, k):
+def plain_scores(s: Setting, q: np.ndarray, k: np.ndarray) -> Step:
     return scored(q, k), lambda r: (*s.scores(q, k, r), {})
 
 
-def biased(features_of):
-    def logits(s, q, k):
+def biased(
+    features_of: Callable[[int], np.ndarray],
+) -> Callable[[Setting, np.ndarray, np.ndarray], Step]:
+    def logits(s: Setting, q: np.ndarray, k: np.ndarray) -> Step:
         table, features = s.leaf("table"), features_of(q.shape[1])
         z, bias = scored(q, k), spread(table, features)
 
-        def down(r):
+        def down(r: np.ndarray) -> tuple[Any, ...]:
             of_z, of_bias = s.add("logits", (z, bias), r)
             return *s.scores(q, k, of_z), {"table": gathered(s, table, features, of_bias)}
 
@@ -120,7 +134,7 @@ def biased(features_of):
     return logits
 
 
-def mapped(s, q, k):
+def mapped(s: Setting, q: np.ndarray, k: np.ndarray) -> Step:
     """S + f(S, B): channels of f are the heads' scores, then the heads' biases, of one pair."""
     table, features = s.leaf("table"), per_distance(q.shape[1])
     scores = scored(q, k)
@@ -129,7 +143,7 @@ def mapped(s, q, k):
     relu = (both @ inner + bias).clip(min=0)
     f = (relu @ outer).transpose(2, 0, 1)
 
-    def down(r):
+    def down(r: np.ndarray) -> tuple[Any, ...]:
         of_scores, of_f = s.add("logits", (scores, f), r)
         of_relu = s.linear("outer", relu, outer, 0.0, of_f.transpose(1, 2, 0))
         of_both = s.linear("inner", both, inner, bias, rules.identity(of_relu))
@@ -140,19 +154,19 @@ def mapped(s, q, k):
     return scores + f, down
 
 
-def quarter_turn(x):
+def quarter_turn(x: np.ndarray) -> np.ndarray:
     """(x1, x2) -> (-x2, x1), the halves of the channels."""
     half = x.shape[-1] // 2
     return np.concatenate([-x[..., half:], x[..., :half]], axis=-1)
 
 
-def turned_back(r):
+def turned_back(r: np.ndarray) -> np.ndarray:
     """Relevance to where quarter_turn took its values from: a move of entries, signs included."""
     return np.roll(r, r.shape[-1] // 2, axis=-1)
 
 
-def turned(s, x, cos, sin, place):
-    def down(r):
+def turned(s: Setting, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, place: str) -> Step:
+    def down(r: np.ndarray) -> tuple[Any, ...]:
         first, second = s.add(place, (x * cos, quarter_turn(x) * sin), r)
         of_x, of_cos = rules.equal_split((x, cos), first)
         of_turned, of_sin = rules.equal_split((quarter_turn(x), sin), second)
@@ -161,11 +175,11 @@ def turned(s, x, cos, sin, place):
     return x * cos + quarter_turn(x) * sin, down
 
 
-def rotated(s, q, k, cos, sin):
+def rotated(s: Setting, q: np.ndarray, k: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> Step:
     new_q, q_down = turned(s, q, cos, sin, "rotated query")
     new_k, k_down = turned(s, k, cos, sin, "rotated key")
 
-    def down(r):
+    def down(r: np.ndarray) -> tuple[Any, ...]:
         r_q, r_k = s.scores(new_q, new_k, r)
         (of_q, cos_q, sin_q), (of_k, cos_k, sin_k) = q_down(r_q), k_down(r_k)
         return of_q, of_k, {"cos": cos_q + cos_k, "sin": sin_q + sin_k}
@@ -173,18 +187,18 @@ def rotated(s, q, k, cos, sin):
     return scored(new_q, new_k), down
 
 
-def angles_by_place(s, q, k):
+def angles_by_place(s: Setting, q: np.ndarray, k: np.ndarray) -> Step:
     cos, sin = s.leaf("cos"), s.leaf("sin")
     z, down = rotated(s, q, k, cos, sin)
 
-    def onto_leaves(r):
+    def onto_leaves(r: np.ndarray) -> tuple[Any, ...]:
         of_q, of_k, of_leaves = down(r)
         return of_q, of_k, {name: part.sum(0, keepdims=True) for name, part in of_leaves.items()}
 
     return z, onto_leaves
 
 
-def angles_by_content(s, q, k, x):
+def angles_by_content(s: Setting, q: np.ndarray, k: np.ndarray, x: np.ndarray) -> Step:
     """The angle of a token is the sum of its own step and those of the tokens before it."""
     step = 1 / (1 + np.exp(-product("tc,ch->ht", x, s.weight("step"))))
     size = q.shape[-1]
@@ -193,7 +207,7 @@ def angles_by_content(s, q, k, x):
     return rotated(s, q, k, np.cos(angle), np.sin(angle))
 
 
-def chained(s, q, k, x):
+def chained(s: Setting, q: np.ndarray, k: np.ndarray, x: np.ndarray) -> Step:
     """score(j, i) = q_j (1 - P_j) ... (1 - P_(i+1)) k_i / sqrt(size), pair by pair."""
     axis = product("tc,chr->htr", x, s.weight("axis"))
     axis = axis / np.sqrt((axis**2).sum(axis=-1, keepdims=True))
@@ -211,7 +225,7 @@ def chained(s, q, k, x):
         for j, key in enumerate(chain, start=i):
             z[:, j, i] = product("hr,hr->h", q[:, j], key) / np.sqrt(q.shape[-1])
 
-    def down(r):
+    def down(r: np.ndarray) -> tuple[Any, ...]:
         of_q, of_k, of_step = np.zeros_like(q), np.zeros_like(k), np.zeros_like(step)
         for i in range(tokens):
             arrived = np.zeros_like(k[:, i])  # at key i after the steps up to token j
@@ -237,18 +251,18 @@ def chained(s, q, k, x):
     return z, down
 
 
-def multiplied_weights(s, a):
+def multiplied_weights(s: Setting, a: np.ndarray) -> Step:
     table, features = s.leaf("table"), per_distance(a.shape[-1])
     t = spread(table, features)
 
-    def down(r):
+    def down(r: np.ndarray) -> tuple[Any, ...]:
         of_a, of_t = rules.equal_split((a, t), r)
         return of_a, {"table": gathered(s, table, features, of_t)}
 
     return a * t, down
 
 
-PLAIN = {"embed": plain, "score": plain_scores, "weigh": plain}
+PLAIN: dict[str, Callable[..., Step]] = {"embed": plain, "score": plain_scores, "weigh": plain}
 FAMILIES = {
     "sinusoidal": PLAIN | {"embed": summed_embedding},
     "relative bias": PLAIN | {"score": biased(per_distance)},

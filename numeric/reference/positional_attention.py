@@ -5,6 +5,7 @@ the family's own: ``query``, ``key``, ``value`` and ``classifier``, each with ``
 and ``.bias`` (out).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,9 @@ class Relevance:
     logit: float
 
 
-def relevance(parameters, x, *, family, heads, eps):
+def relevance(
+    parameters: Mapping[str, np.ndarray], x: np.ndarray, *, family: str, heads: int, eps: float
+) -> Relevance:
     """Eqs. 1, 3, 4 and 5 from the logit of one example to its tokens and its position leaves.
 
     x: (t, c).  Absorbed by place: what arrived less what was handed on.
@@ -63,15 +66,15 @@ def relevance(parameters, x, *, family, heads, eps):
     )
 
 
-def _linear(parameters, name):
+def _linear(parameters: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, np.ndarray]:
     return parameters[f"{name}.weight"].T, parameters[f"{name}.bias"]
 
 
-def _split(x, heads):
+def _split(x: np.ndarray, heads: int) -> np.ndarray:
     """(t, c) -> (h, t, r)"""
     return np.stack(np.split(x, heads, axis=1))
 
 
-def _merge(x):
+def _merge(x: np.ndarray) -> np.ndarray:
     """(h, t, r) -> (t, c)"""
     return np.concatenate(x, axis=1)

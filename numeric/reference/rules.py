@@ -8,10 +8,12 @@ for any leading axes (tokens, heads).  Relevance is in units of the explained lo
 arrives, and raises ZeroDivisionError if something does: the limit does not exist there.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
-def stabilize(z, eps):
+def stabilize(z: np.ndarray | float, eps: float) -> np.ndarray:
     """``z + eps * sign(z)`` with ``sign(0) = +1``, the denominator of Eqs. 1, 3 and 4.
 
     Raises ValueError if ``eps`` is negative.
@@ -21,27 +23,38 @@ def stabilize(z, eps):
             f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be >= 0; "
             "pass eps=0 for the limit"
         )
-    return z + eps * np.where(np.asarray(z) >= 0, 1.0, -1.0)
+    stable: np.ndarray = z + eps * np.where(np.asarray(z) >= 0, 1.0, -1.0)
+    return stable
 
 
-def share(relevance, z, eps):
+def share(relevance: np.ndarray, z: np.ndarray | float, eps: float) -> np.ndarray:
     """Relevance per unit of contribution, ``R / (z + eps * sign(z))``; 0 where R is 0."""
     denominator = stabilize(z, eps)
-    lost = (denominator == 0) & (relevance != 0)
+    lost: np.ndarray = (denominator == 0) & (relevance != 0)
     if np.any(lost):
         raise ZeroDivisionError(
             f"eps={eps!r}: {np.count_nonzero(lost)} of {lost.size} outputs are exactly 0 and carry "
             "relevance, which has no limit there; pass eps > 0"
         )
-    return np.divide(relevance, denominator, out=np.zeros(lost.shape), where=denominator != 0)
+    nothing = np.zeros(lost.shape)
+    per_unit: np.ndarray = np.divide(relevance, denominator, out=nothing, where=denominator != 0)
+    return per_unit
 
 
-def product(equation, *factors):
+def product(equation: str, *factors: np.ndarray) -> np.ndarray:
     """One einsum, summed pair by pair so that the intermediate products stay small."""
-    return np.einsum(equation, *factors, optimize=True)
+    found: np.ndarray = np.einsum(equation, *factors, optimize=True)
+    return found
 
 
-def epsilon(x, weight, bias, relevance, *, eps):
+def epsilon(
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | float,
+    relevance: np.ndarray,
+    *,
+    eps: float,
+) -> np.ndarray:
     """Eq. 1 for ``z = x W + b``, with the bias in the denominator.
 
     x: (..., i)   weight: (i, j)   bias: (j)   relevance of z: (..., j)   ->   of x: (..., i)
@@ -51,7 +64,9 @@ def epsilon(x, weight, bias, relevance, *, eps):
     return product("...i,ij,...j->...i", x, weight, share(relevance, z, eps))
 
 
-def epsilon_without_bias(x, weight, relevance, *, eps):
+def epsilon_without_bias(
+    x: np.ndarray, weight: np.ndarray, relevance: np.ndarray, *, eps: float
+) -> np.ndarray:
     """Eq. 1 as printed: the denominator is ``sum_k x_k W_kj``, and the bias receives nothing.
 
     x: (..., i)   weight: (i, j)   relevance of x W + b: (..., j)   ->   of x: (..., i)
@@ -61,7 +76,9 @@ def epsilon_without_bias(x, weight, relevance, *, eps):
     return product("...i,ij,...j->...i", x, weight, share(relevance, z, eps))
 
 
-def add(operands, relevance, *, eps):
+def add(
+    operands: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
+) -> tuple[np.ndarray, ...]:
     """Eq. 1 for an elementwise sum: each operand in proportion to its (signed) value.
 
     operands: any number of (...)   relevance of the sum: (...)   ->   tuple, one per operand
@@ -71,7 +88,9 @@ def add(operands, relevance, *, eps):
     return tuple(operand * part for operand in operands)
 
 
-def bilinear_epsilon(a, v, relevance, *, eps, scale=1.0):
+def bilinear_epsilon(
+    a: np.ndarray, v: np.ndarray, relevance: np.ndarray, *, eps: float, scale: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Eq. 3 for ``O = scale * A V``; the stabiliser acts after the scaling.
 
     a: (..., j, i)   v: (..., i, p)   relevance of O: (..., j, p)   ->   of a, of v
@@ -84,7 +103,9 @@ def bilinear_epsilon(a, v, relevance, *, eps, scale=1.0):
     return of_a, of_v
 
 
-def scores_epsilon(q, k, relevance, *, eps, scale):
+def scores_epsilon(
+    q: np.ndarray, k: np.ndarray, relevance: np.ndarray, *, eps: float, scale: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Eq. 4 for ``Z = scale * Q K^T``, scale = 1/sqrt(d); the stabiliser acts after the scaling.
 
     q: (..., j, r)   k: (..., i, r)   relevance of Z: (..., j, i)   ->   of q, of k
@@ -97,7 +118,7 @@ def scores_epsilon(q, k, relevance, *, eps, scale):
     return of_q, of_k
 
 
-def value_only(a, v, relevance, *, eps):
+def value_only(a: np.ndarray, v: np.ndarray, relevance: np.ndarray, *, eps: float) -> np.ndarray:
     """CP-LRP's readout (Sec. 2.3): Eq. 1 for ``O = A V`` as a linear map of V, A held constant.
 
     a: (..., j, i)   v: (..., i, p)   relevance of O: (..., j, p)   ->   of v: (..., i, p)
@@ -107,7 +128,7 @@ def value_only(a, v, relevance, *, eps):
     return product("...ji,...ip,...jp->...ip", a, v, share(relevance, o, eps))
 
 
-def softmax(z):
+def softmax(z: np.ndarray) -> np.ndarray:
     """Row-wise softmax; a logit of -inf marks a masked key, whose weight is exactly 0.
 
     z: (..., i).  Raises ValueError if a row has no key left.
@@ -119,20 +140,22 @@ def softmax(z):
             "leave at least one key in"
         )
     weight = np.exp(z - top)
-    return weight / weight.sum(axis=-1, keepdims=True)
+    weights: np.ndarray = weight / weight.sum(axis=-1, keepdims=True)
+    return weights
 
 
-def softmax_taylor(z, relevance):
+def softmax_taylor(z: np.ndarray, relevance: np.ndarray) -> np.ndarray:
     """Eq. 5: ``R_Z = Z (R_A - A sum R_A)`` along each row; masked keys (-inf) receive 0.
 
     z: (..., i)   relevance of softmax(z): (..., i)   ->   of z: (..., i)
     Does not conserve: a row keeps ``sum_i R_A,i (z_i - sum_k A_k z_k)``.
     """
     finite = np.where(np.isneginf(z), 0.0, z)
-    return finite * (relevance - softmax(z) * relevance.sum(axis=-1, keepdims=True))
+    of_z: np.ndarray = finite * (relevance - softmax(z) * relevance.sum(axis=-1, keepdims=True))
+    return of_z
 
 
-def equal_split(factors, relevance):
+def equal_split(factors: Sequence[np.ndarray], relevance: np.ndarray) -> tuple[np.ndarray, ...]:
     """``R / n`` to each of n factors of an elementwise product (Sec. 3.1); conserves.
 
     factors: n of (...)   relevance of the product: (...)   ->   tuple, one per factor
@@ -140,7 +163,15 @@ def equal_split(factors, relevance):
     return tuple(relevance / len(factors) for _ in factors)
 
 
-def held_deviation(x, weight, bias, relevance, *, layer_norm_eps, eps):
+def held_deviation(
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    relevance: np.ndarray,
+    *,
+    layer_norm_eps: float,
+    eps: float,
+) -> np.ndarray:
     """LayerNorm with its standard deviation held constant, then Eq. 1 on what is left.
 
     x: (..., k)   weight, bias: (c)   relevance of the output: (..., c)   ->   of x: (..., k)
@@ -154,7 +185,9 @@ def held_deviation(x, weight, bias, relevance, *, layer_norm_eps, eps):
     return product("...k,kc,c,...,...c->...k", x, centre, weight, inverse, part)
 
 
-def held_root_mean_square(x, weight, relevance, *, rms_norm_eps, eps):
+def held_root_mean_square(
+    x: np.ndarray, weight: np.ndarray, relevance: np.ndarray, *, rms_norm_eps: float, eps: float
+) -> np.ndarray:
     """RMSNorm with its root mean square held constant, then Eq. 1 channel by channel.
 
     x: (..., c)   weight: (c)   relevance of the output: (..., c)   ->   of x: (..., c)
@@ -165,11 +198,11 @@ def held_root_mean_square(x, weight, relevance, *, rms_norm_eps, eps):
     return product("...c,c,...,...c->...c", x, weight, inverse, share(relevance, z, eps))
 
 
-def identity_layer_norm(relevance):
+def identity_layer_norm(relevance: np.ndarray) -> np.ndarray:
     """LayerNorm passes relevance on channel by channel, as if it were the identity; conserves."""
     return relevance
 
 
-def identity(relevance):
+def identity(relevance: np.ndarray) -> np.ndarray:
     """An elementwise activation passes relevance on unchanged; conserves."""
     return relevance
