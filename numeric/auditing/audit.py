@@ -2,29 +2,31 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.audit import Structure, Verdict, structure, verdicts
 from axioms.composites import ATTNLRP, Composite, Operation
-from axioms.graph import LEAVES, MOVE, topological
+from axioms.graph import LEAVES, MOVE, Node, topological
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
+from numeric.auditing.functions import FIXED, POSITION, TYPE, WORD
 from numeric.auditing.holding import hold
 from numeric.auditing.meanings import LOGARITHM
-from numeric.auditing.nodes import FIXED, POSITION, TYPE, WORD
+from numeric.batches import Batch
+from numeric.chosen import Chosen, Rows
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
 from numeric.fast.places import check_overrides
 from numeric.inputs import prepare
 from numeric.methods.lrp import read
-from numeric.readout import Chosen, Readout, Rows
+from numeric.readout import Readout
 from numeric.reference import evaluate
 from numeric.targets import Target
 
@@ -90,7 +92,7 @@ class Audit:
 
     def worst(self, count: int = 10) -> list[ledgers.Line]:
         """The operations that absorb or make most relevance."""
-        size = lambda line: -sum(map(abs, line.absorbed.values()))
+        size: Callable[[ledgers.Line], float] = lambda line: -sum(map(abs, line.absorbed.values()))
         return sorted(self.ledger.lines, key=size)[:count]
 
 
@@ -124,7 +126,7 @@ def audit(
     readout = Readout.of(model, batch, [target])
     captured = capture(model, batch, readout)
     own = captured.rows.logits.double()
-    (chosen,) = readout.to("cpu").choose(captured.rows._replace(logits=own)).targets
+    (chosen,) = readout.to(torch.device("cpu")).choose(captured.rows._replace(logits=own)).targets
     notes = tuple(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
     root = hold(captured.root, composite)
@@ -177,16 +179,18 @@ def _start(chosen: Chosen, rows: Rows, logits: np.ndarray) -> tuple[float, np.nd
         return float(number), (gradient * values).reshape(logits.shape).numpy()
 
 
-def _by_token(captured, found, batch):
+def _by_token(captured: Capture, found: ledgers.Ledger, batch: Batch) -> np.ndarray:
     """Relevance where ``attribute`` reads it: at the sum of embeddings, before anything else."""
-    nothing = lambda node: np.zeros(node.attributes["shape"])
-    arrived = [found.received.get(node, nothing(node)) for _, node in captured.entries]
+    nodes = [node for _, node in captured.entries]
+    nothing = [np.zeros(node.attributes["shape"]) for node in nodes]
+    arrived = map(found.received.get, nodes, nothing)
     whole = [torch.from_numpy(r) for r in arrived]
     of_token = of_tokens([entry for entry, _ in captured.entries], whole, batch.texts)
-    return read(of_token, torch.ones_like(of_token)).numpy()[0]
+    relevance: np.ndarray = read(of_token, torch.ones_like(of_token)).numpy()[0]
+    return relevance
 
 
-def _check_logits(model, error, own):
+def _check_logits(model: nn.Module, error: float, own: Tensor) -> None:
     if not error <= ROUNDING * max(1.0, float(own.abs().max())):
         raise ValueError(
             f"the operations that were recorded of {type(model).__name__} do not compute its "
@@ -195,7 +199,7 @@ def _check_logits(model, error, own):
         )
 
 
-def refuse(model) -> None:
+def refuse(model: nn.Module) -> None:
     """Raises ValueError for weights whose numbers the audit could not account for."""
     quantised = getattr(model, "is_quantized", False) or any(
         p.dtype in (torch.int8, torch.uint8) for p in model.parameters()
@@ -214,12 +218,12 @@ def refuse(model) -> None:
         )
 
 
-def _operation(node):
-    about = {"module": node.origin.module, "layer": node.attributes["layer"]}
-    return Operation(kind=node.op, **about)
+def _operation(node: Node) -> Operation:
+    module = node.origin.module if node.origin else ""
+    return Operation(kind=node.op, module=module, layer=node.attributes["layer"])
 
 
-def _one_text(batch):
+def _one_text(batch: Batch) -> None:
     size = len(batch.attention_mask)
     if size != 1:
         raise ValueError(f"the batch has {size} examples; audit one text at a time")
@@ -230,7 +234,7 @@ def _one_text(batch):
         )
 
 
-def _notes(model, order):
+def _notes(model: nn.Module, order: Sequence[Node]) -> Iterator[str]:
     """What is one thing in the model, and several in the ledger."""
     shared: dict[int, list[str]] = {}
     for path, p in model.named_parameters(remove_duplicate=False):

@@ -1,20 +1,23 @@
 """A stock model as a computation graph: which operations its code performs on this input."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.graph import LEAVES, Node, topological
 from numeric import heads
-from numeric.auditing.nodes import TYPE
+from numeric.auditing.functions import TYPE
 from numeric.auditing.recorder import Recorder
 from numeric.batches import Batch
+from numeric.chosen import Rows
 from numeric.fast.blocks import outside
 from numeric.fast.entries import Entry
-from numeric.readout import Readout, Rows
+from numeric.readout import Readout
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -31,7 +34,7 @@ class Capture:
 
     root: Node
     rows: Rows
-    values: Mapping[Node, object]
+    values: Mapping[Node, Tensor]
     entries: tuple[tuple[Entry, Node], ...]
     signatures: Mapping[int | None, str]
 
@@ -50,7 +53,7 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
     readout = readout or Readout.of(model, batch, [None])
     ends: list[Node] = []
 
-    def settle(logits):
+    def settle(logits: Tensor) -> Tensor:
         logits = recorder.settle(logits)
         ends.append(recorder.node_of(logits))
         return logits
@@ -59,22 +62,25 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
         recorder = Recorder(model)
         with torch.autocast(model.device.type, enabled=False), recorder:
             rows = _run(model, batch, readout, settle)
-    (root,) = ends
+    (root,), at = ends, rows.columns
     for leaf, entry in recorder.words.items():
         if entry not in recorder.entries.found:  # token types that are looked up among words
-            leaf.attributes["role"] = TYPE
+            about: Any = leaf.attributes  # of a leaf that nothing else knows yet
+            about["role"] = TYPE
     entries = tuple((entry, recorder.node_of(entry.embedding)) for entry in recorder.entries.found)
     values = {x: recorder.values[x].cpu() for x in topological(root) if x.op in LEAVES}
     return Capture(
         root=root,
-        rows=Rows(*(None if x is None else x.detach().cpu() for x in rows)),
+        rows=Rows(rows.logits.detach().cpu(), None if at is None else at.cpu()),
         values=values,
         entries=entries,
         signatures=_signatures(recorder.trace),
     )
 
 
-def _run(model, batch, readout, settle):
+def _run(
+    model: PreTrainedModel, batch: Batch, readout: Readout, settle: Callable[[Tensor], Tensor]
+) -> Rows:
     try:
         return readout.run(model, batch.arguments(), settle=settle)
     except heads.NoLogits:
@@ -85,9 +91,11 @@ def _run(model, batch, readout, settle):
         ) from error
 
 
-def _signatures(trace):
-    layers: dict = {}
+def _signatures(trace: Iterable[tuple[Any, ...]]) -> dict[int | None, str]:
+    layers: dict[int | None, list[list[Any]]] = {}
     for layer, *rest in trace:
         layers.setdefault(layer, []).append(rest)
-    digest = lambda rows: hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+    digest: Callable[[list[Any]], str] = lambda rows: hashlib.sha256(
+        repr(rows).encode()
+    ).hexdigest()[:16]
     return {layer: digest(rows) for layer, rows in layers.items()}

@@ -1,11 +1,11 @@
 """An audit as plain data: what is written as JSON, and what terminal and page show."""
 
 import platform
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import groupby
+from typing import Any
 
 from axioms.audit import Structure, Verdict
 from axioms.graph import Node
@@ -27,7 +27,7 @@ class Subject:
     explains: str = "class"  # or the next token of a language model
 
 
-def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict:
+def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
     """Everything known of one audit, as JSON can hold it; keys are described in docs/AUDIT.md.
 
     All amounts in logits, in full precision.  Raises ValueError unless there is one token per
@@ -83,11 +83,11 @@ def absorbed(line: ledgers.Line) -> dict[str, float]:
     return named | {ledgers.NUMERICAL: line.numerical}
 
 
-def _numbered(audit):
+def _numbered(audit: Audit) -> Iterator[tuple[ledgers.Line, int]]:
     return zip(audit.ledger.lines, range(len(audit.ledger.lines)), strict=True)
 
 
-def _operation(number, line):
+def _operation(number: int, line: ledgers.Line) -> dict[str, Any]:
     return {
         "number": number,
         "name": line.node.name,
@@ -107,20 +107,21 @@ def _place(node: Node) -> dict[str, str]:
     return {"module": origin.module if origin else "", "line": origin.line if origin else ""}
 
 
-def _sum(lines) -> dict[str, float]:
-    total: Counter = Counter()
+def _sum(lines: Iterable[ledgers.Line]) -> dict[str, float]:
+    total: dict[str, float] = {}
     for line in lines:
-        total.update(absorbed(line))
-    return dict(total)
+        for cause, amount in absorbed(line).items():
+            total[cause] = total.get(cause, 0) + amount
+    return total
 
 
-def _by_kind(lines) -> dict[str, dict[str, float]]:
+def _by_kind(lines: Sequence[ledgers.Line]) -> dict[str, dict[str, float]]:
     kinds = dict.fromkeys(line.kind for line in lines)
     table = {kind: _sum(line for line in lines if line.kind == kind) for kind in kinds}
     return dict(sorted(table.items(), key=lambda item: -sum(map(abs, item[1].values()))))
 
 
-def _stages(audit, numbers):
+def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any]]:
     """Consecutive operations of one layer, from the logit down.
 
     Operations are in an order in which relevance only moves on, so all of it that is on its way
@@ -146,13 +147,13 @@ def _stages(audit, numbers):
         arrived = passed
 
 
-def _stage_name(layer, place, count):
+def _stage_name(layer: int | None, place: int, count: int) -> str:
     if layer is not None:
         return f"layer {layer}"
     return {0: "head", count - 1: "embeddings"}.get(place, "between layers")
 
 
-def _verdict(verdict: Verdict, numbers: Mapping[Node, int]):
+def _verdict(verdict: Verdict, numbers: Mapping[Node, int]) -> dict[str, Any]:
     return {
         "statement": verdict.statement,
         "verdict": verdict.verdict,
@@ -162,7 +163,7 @@ def _verdict(verdict: Verdict, numbers: Mapping[Node, int]):
     }
 
 
-def _structure(structure: Structure):
+def _structure(structure: Structure) -> dict[str, Any]:
     return {
         "pairs": [
             {"below": below, "above": above, "count": count}

@@ -5,8 +5,9 @@ left, to the left if it absorbs and to the right if it makes relevance.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from numeric.auditing.rounding import adding_up, balance, signed
 
@@ -39,10 +40,15 @@ class Row:
     numbers: tuple[str, ...]
 
 
-def flow(facts: Mapping) -> dict:
+Scale = Callable[[float], float]
+"""From logits to where they are drawn."""
+
+
+def flow(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Rows, ticks and sizes of the drawing, in its own units; amounts are logits."""
     x = _scale(facts)
-    rows, y = [], TOP
+    rows: list[Row] = []
+    y: float = TOP
     for stage in facts["stages"]:
         rows.append(_stage(stage, x, y))
         y += rows[-1].height + GAP
@@ -63,7 +69,7 @@ def flow(facts: Mapping) -> dict:
     }
 
 
-def _range(facts):
+def _range(facts: Mapping[str, Any]) -> tuple[float, float]:
     levels = [0.0, *(stage["arrived"] for stage in facts["stages"])]
     for stage in facts["stages"]:
         level = stage["arrived"]
@@ -77,24 +83,25 @@ def _range(facts):
     return min(levels), max(levels)
 
 
-def _scale(facts):
+def _scale(facts: Mapping[str, Any]) -> Scale:
     low, high = _range(facts)
     unit = (RIGHT - LEFT - 20) / ((high - low) or 1.0)
     return lambda value: round(LEFT + 10 + (value - low) * unit, 2)
 
 
-def _ticks(low, high):
+def _ticks(low: float, high: float) -> list[float]:
     rough = ((high - low) or 1.0) / TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
     return [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _stage(stage, x, y):
+def _stage(stage: Mapping[str, Any], x: Scale, y: float) -> Row:
     arrived, shown, passed = balance(stage["arrived"], stage["absorbed"])
     seen = [cause for cause, number in shown.items() if number != signed(0)]
     height = max(2, len(seen)) * LANE
-    level, steps = stage["arrived"], []
+    level: float = stage["arrived"]
+    steps: list[Step] = []
     for cause in seen:
         after = level - stage["absorbed"][cause]
         lane = y + len(steps) * LANE
@@ -111,16 +118,16 @@ def _stage(stage, x, y):
     )
 
 
-def _step(cause, shown, start, end, y):
+def _step(cause: str, shown: str, start: float, end: float, y: float) -> Step:
     left, width = _rectangle(start, end)
     return Step(cause=cause, shown=shown, x=left, y=y, width=max(width, 1))
 
 
-def _rectangle(a, b):
+def _rectangle(a: float, b: float) -> tuple[float, float]:
     return min(a, b), round(abs(a - b), 2)
 
 
-def _ends(facts, x, y):
+def _ends(facts: Mapping[str, Any], x: Scale, y: float) -> tuple[list[Row], float]:
     """Leaves one after the other, from 0 to all that reached them."""
     parts = [leaf["relevance"] for leaf in facts["leaves"]]
     rows, level = [], 0.0

@@ -17,7 +17,7 @@ def hold(root: Node, composite: Composite) -> Node:
     """The graph in which products by numbers that ``composite`` holds are linear maps."""
     held: set[Node] = set()
 
-    def rewrite(node):
+    def rewrite(node: Node) -> Node:
         carrying = [x for x in node.args if x.op != PARAMETER]
         live = [x for x in carrying if x not in held]
         if node.op == kinds.PRODUCT and len(live) == 1 < len(carrying):
@@ -33,7 +33,7 @@ def hold(root: Node, composite: Composite) -> Node:
     return rebuild(root, rewrite)
 
 
-def _readout(node, values):
+def _readout(node: Node, values: Node) -> Node:
     """The product of what is held, as weights, and of ``values``."""
     first, second = node.args
     product = node.attributes.get("map") or Map(torch.matmul)
@@ -44,8 +44,8 @@ def _readout(node, values):
     return replace(node, op=kinds.READOUT, args=(second, first), attributes=about)
 
 
-def _holds(node, composite):
+def _holds(node: Node, composite: Composite) -> bool:
     if node.op not in (kinds.SCORES, kinds.SOFTMAX):
         return False
-    layer, module = node.attributes["layer"], node.origin.module
+    layer, module = node.attributes["layer"], node.origin.module if node.origin else ""
     return composite.rule(node.op, layer=layer, module=module) == kinds.CONSTANT

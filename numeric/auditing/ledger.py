@@ -4,8 +4,9 @@ What is absorbed is computed from the lemmas of theorem 25, not as a difference 
 they leave unexplained is listed as numerical, and is of the size of rounding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,7 +55,15 @@ class Ledger:
     received: Mapping[Node, np.ndarray]
 
 
-def ledger(order, leaves, values, composite: Composite, start: np.ndarray, *, eps: float) -> Ledger:
+def ledger(
+    order: list[Node],
+    leaves: Mapping[Node, Any],
+    values: Mapping[Node, np.ndarray],
+    composite: Composite,
+    start: np.ndarray,
+    *,
+    eps: float,
+) -> Ledger:
     """Every operation's line under the rules of ``composite``.
 
     Arguments as in ``evaluate.propagate``.  Raises LookupError that lists rules without a lemma.
@@ -78,74 +87,101 @@ def ledger(order, leaves, values, composite: Composite, start: np.ndarray, *, ep
             given = node, xs, values[node], r, evaluate.stabiliser(node, eps)
             absorbed = {c: float(f(*given).sum()) for c, f in lemma.items()}
             arrived = float(r.sum())
-            about = {"arrived": arrived, "passed": sent[node], "absorbed": absorbed}
-            lines.append(Line(node=node, rule=rules[node], **about))
+            passed, rule = sent[node], rules[node]
+            lines.append(
+                Line(node=node, rule=rule, arrived=arrived, passed=passed, absorbed=absorbed)
+            )
     ends = {node: received[node] for node in order if node.op == INPUT}
     return Ledger(started=float(start.sum()), lines=tuple(lines), leaves=ends, received=received)
 
 
-def _name(key):
+def _name(key: tuple[str, str]) -> str:
     return f"{key[0]} by {key[1]}"
 
 
-def _pushed(z, eps):
+def _pushed(z: np.ndarray, eps: float) -> np.ndarray:
     z = np.where(np.isinf(z), 0.0, z)  # a logit that a mask took out
-    return stabilize(z, eps) - z
+    pushed: np.ndarray = stabilize(z, eps) - z
+    return pushed
 
 
-def _by_stabiliser(node, xs, z, r, eps):
-    return share(r, z, eps) * _pushed(z, eps)
+Lemma = Callable[[Node, Sequence[np.ndarray], np.ndarray, np.ndarray, float], np.ndarray]
+"""(node, operands, output, relevance of the output, stabiliser) -> absorbed, by entry."""
+OfLine = TypeVar("OfLine")
+
+
+def _by_stabiliser(
+    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
+    absorbed: np.ndarray = share(r, z, eps) * _pushed(z, eps)
+    return absorbed
 
 
 @np.errstate(over="ignore")  # of logits that a mask took out
-def _by_stabiliser_of_product(node, xs, z, r, eps):
-    return share(r, 2 * z, eps) * _pushed(2 * z, eps)
+def _by_stabiliser_of_product(
+    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
+    absorbed: np.ndarray = share(r, 2 * z, eps) * _pushed(2 * z, eps)
+    return absorbed
 
 
-def _bias(node, xs):
+def _bias(node: Node, xs: Sequence[np.ndarray]) -> np.ndarray | float:
     if f := node.attributes.get("map"):
         return mapped.bias(f, xs)
     return xs[2] if len(xs) == 3 else 0.0
 
 
-def _by_stabiliser_without_bias(node, xs, z, r, eps):
+def _by_stabiliser_without_bias(
+    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
     return _by_stabiliser(node, xs, z - _bias(node, xs), r, eps)
 
 
-def _by_bias(node, xs, z, r, eps):
+def _by_bias(
+    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
     return share(r, z, eps) * _bias(node, xs)
 
 
-def _fixed(node, xs):
+def _fixed(node: Node, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
 
 
-def _by_fixed_term(node, xs, z, r, eps):
+def _by_fixed_term(
+    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
     part = share(r, z, eps)
     return sum((part * x for x in evaluate.shown(_fixed(node, xs))), np.zeros(1))
 
 
 @np.errstate(over="ignore")
-def _by_fixed_factor(node, xs, z, r, eps):
+def _by_fixed_factor(
+    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
     fixed = 2 - sum(arg.op != PARAMETER for arg in node.args)  # a map has these inside
     return share(r, 2 * z, eps) * np.where(np.isinf(z), 0.0, z) * fixed
 
 
-def _by_fixed_values(node, xs, z, r, eps):
+def _by_fixed_values(
+    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
     return share(r, z, eps) * z if len(xs) == 1 else np.zeros(1)
 
 
-def _by_taylor_term(node, xs, a, r, eps):
+def _by_taylor_term(
+    node: Node, xs: Sequence[np.ndarray], a: np.ndarray, r: np.ndarray, eps: float
+) -> np.ndarray:
     x, a, r = (evaluate.rows(node, each) for each in (xs[0], a, r))
     z = np.where(np.isneginf(x), 0.0, x)  # a hidden key has weight 0 and receives nothing
-    return r * (1 - z + (a * z).sum(axis=-1, keepdims=True))
+    absorbed: np.ndarray = r * (1 - z + (a * z).sum(axis=-1, keepdims=True))
+    return absorbed
 
 
-EQ_1 = {BIAS: _by_bias, STABILISER: _by_stabiliser}
-HALVES = {CONSTANT: _by_fixed_factor, STABILISER: _by_stabiliser_of_product}
-HELD = {CONSTANT: lambda node, xs, z, r, eps: r}
+EQ_1: dict[str, Lemma] = {BIAS: _by_bias, STABILISER: _by_stabiliser}
+HALVES: dict[str, Lemma] = {CONSTANT: _by_fixed_factor, STABILISER: _by_stabiliser_of_product}
+HELD: dict[str, Lemma] = {CONSTANT: lambda node, xs, z, r, eps: r}
 
-LEMMAS = {
+LEMMAS: dict[tuple[str, str], dict[str, Lemma]] = {
     (kinds.LINEAR, kinds.EPSILON): EQ_1,
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): {STABILISER: _by_stabiliser_without_bias},
     (kinds.ADD, kinds.EPSILON): {BIAS: _by_fixed_term, STABILISER: _by_stabiliser},
@@ -165,12 +201,11 @@ LEMMAS = {
 """By kind and rule: what absorbs relevance, per entry of the output."""
 
 
-def totals(lines, key) -> dict:
+def totals(lines: Iterable[Line], key: Callable[[Line], OfLine]) -> dict[OfLine, dict[str, float]]:
     """Absorbed relevance by ``key(line)`` and cause, of the largest total size first."""
-    table: dict = {}
+    table: dict[OfLine, dict[str, float]] = {}
     for line in lines:
         row = table.setdefault(key(line), {})
         for cause, amount in (*line.absorbed.items(), (NUMERICAL, line.numerical)):
             row[cause] = row.get(cause, 0.0) + amount
-    size = lambda item: -sum(abs(amount) for amount in item[1].values())
-    return dict(sorted(table.items(), key=size))
+    return dict(sorted(table.items(), key=lambda item: -sum(map(abs, item[1].values()))))

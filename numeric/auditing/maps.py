@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,9 @@ from numeric.fast.operations import CAST
 class _Wide(TorchFunctionMode):
     """Every number in float64 and on the CPU: operands are widened, and nothing is narrowed."""
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if call_of(func).role == CAST and args[0].is_floating_point() and _narrows(args, kwargs):
             return args[0].double()
@@ -31,7 +34,7 @@ class _Wide(TorchFunctionMode):
 GROUPED = ("grouped_mm", "_grouped_mm")
 
 
-def _by_group(rows, weights, offs=None, **options):
+def _by_group(rows: Tensor, weights: Tensor, offs: Tensor, **options: object) -> Tensor:
     """The rows of each expert by its weights; torch's own function has no float64."""
     ends = offs.tolist()
     spans = zip([0, *ends], ends, strict=False)
@@ -39,12 +42,12 @@ def _by_group(rows, weights, offs=None, **options):
     return torch.cat([*parts, rows[ends[-1] :] @ weights[-1] * 0])  # rows that are of no expert
 
 
-def _narrows(args, kwargs):
+def _narrows(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     dtypes = [getattr(x, "dtype", x) for x in (*args[1:], *kwargs.values())]
     return not any(isinstance(x, torch.dtype) and not x.is_floating_point for x in dtypes)
 
 
-def _widened(x):
+def _widened(x: Tensor) -> Tensor:
     wide = torch.complex128 if x.is_complex() else torch.float64
     return x.to("cpu", wide if x.is_complex() or x.is_floating_point() else x.dtype)
 
@@ -71,5 +74,5 @@ class Map:
         return [(torch.zeros_like(x.detach()) if g is None else g).numpy() for x, g in pairs]
 
 
-def _tensor(x):
+def _tensor(x: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(x, dtype=np.float64, order="C"))

@@ -1,29 +1,41 @@
-"""What a torch function is as a node: an operation of NumPy, or a map that torch computes.
+"""What a torch function is as a node: an operation of NumPy, or a map that torch computes."""
 
-A builder is ``(recorder, running, out, index) -> Node``; ``index`` is which of several outputs.
-"""
-
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_unflatten
 
 from axioms import kinds
-from axioms.graph import MOVE, Node
+from axioms.graph import MOVE, Node, Origin
+from numeric.auditing.functions import (
+    POSITION,
+    TYPE,
+    call,
+    composed,
+    counts,
+    fixed_leaf,
+    mapped,
+    taken_of,
+)
 from numeric.auditing.maps import Map
 from numeric.fast import operations as does
 from numeric.fast.handlers import MASKED
 from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
 from numeric.fast.norms import ARGUMENTS
 
+if TYPE_CHECKING:
+    from numeric.auditing.recorder import Recorder, Running
+
+Builder = Callable[["Recorder", "Running", Tensor, int | None], Node]
+"""(recorder, running, out, index) -> Node; ``index`` is which of several outputs."""
+
 ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
-WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
-"""Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
 MATRICES = ("matmul", "rmatmul", "mm", "bmm")
 
 
-def node(rec, running, out, index) -> Node:
+def node(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     """The node of one output."""
     row, _ = running.operands()
     carrying = [rec.node_of(x) for x in row if reached((x,))]
@@ -34,87 +46,13 @@ def node(rec, running, out, index) -> Node:
         scale = 1.0 if running.call.name in MATRICES else None
         return mapped(rec, running, out, index, op=kinds.BILINEAR, pending=True, scale=scale)
     if pending or out.is_complex():
-        return _composed(rec, running, out, index, pending)
+        return composed(rec, running, out, index, pending)
     if role == does.PACKED_LINEAR:
         rec.refuse(f"{running.call.name} by weights in few bits, whose rounding is no linear map;")
     return (KINDS.get(running.kind) or ROLES.get(role, _move))(rec, running, out, index)
 
 
-def _call(rec, running, index, taken, row, nesting):
-    """The call as a function of those of its arguments whose places are ``taken``."""
-    kept = [
-        None if k in taken else rec.keep(x) if isinstance(x, Tensor) else x
-        for k, x in enumerate(row)
-    ]
-    func, inplace = running.func, running.inplace
-
-    def function(*xs):
-        new = list(kept)
-        for k, x in zip(taken, xs, strict=True):
-            new[k] = x
-        args, kwargs = tree_unflatten(new, nesting)
-        if inplace:
-            args = (args[0].clone(), *args[1:])
-        out = func(*args, **kwargs)
-        out = args[0] if inplace else out
-        return out if index is None else out[index]
-
-    return function
-
-
-def _taken(rec, running, *, learned=False):
-    row, nesting = running.operands()
-    taken = [k for k, x in enumerate(row) if reached((x,)) or (learned and _counts(x))]
-    node_of = lambda x: rec.node_of(x) if reached((x,)) else _fixed(rec, running, x)
-    return row, nesting, taken, [node_of(row[k]) for k in taken]
-
-
-def _counts(x):
-    """Whether relevance can end in entries of a fixed tensor that are moved among others."""
-    if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0:
-        return False
-    return bool(((x != 0) & (x > MASKED)).any())
-
-
-def _fixed(rec, running, x):
-    return rec.leaf(x, WORD if running.rising else FIXED)
-
-
-def mapped(rec, running, out, index, *, op, **attributes):
-    """Any function, by torch."""
-    row, nesting, taken, of = _taken(rec, running)
-    function = Map(_call(rec, running, index, taken, row, nesting))
-    return rec.make(op, of, out.shape, map=function, **attributes)
-
-
-def _composed(rec, running, out, index, pending):
-    """A function of what is no operation by itself: one half of a product, or complex numbers."""
-    row, nesting, taken, of = _taken(rec, running)
-    function = _call(rec, running, index, taken, row, nesting)
-    if not pending:
-        return rec.make(kinds.LINEAR, of, out.shape, map=Map(function), pending=True, exact=True)
-    (inner,) = pending
-    if len(of) > 1:
-        rec.refuse(f"{running.call.name} of {len(of)} activations")
-    first = inner.attributes["map"].function
-    about = dict(inner.attributes) | {"map": Map(lambda *xs: function(first(*xs)))}
-    about["shape"] = tuple(out.shape)
-    if about.get("scale") is not None:
-        about["scale"] = _scaled(running, about["scale"])
-    if mark(out) != PRODUCT and not out.is_complex():
-        del about["pending"]
-    return replace(inner, attributes=about)
-
-
-def _scaled(running, scale):
-    """The factor of a product after one more function of it, or None if that was no scaling."""
-    numbers = [float(x) for x in running.args[:2] if is_number(x)]
-    if len(numbers) != 1 or running.call.role not in (does.MULTIPLY, does.DIVIDE):
-        return None
-    return scale * numbers[0] if running.call.role == does.MULTIPLY else scale / numbers[0]
-
-
-def product(rec, found: Node, kind: str) -> Node:
+def product(rec: "Recorder", found: Node, kind: str) -> Node:
     """A product of two activations as what its user takes it for."""
     scale = found.attributes["scale"]
     about = {key: x for key, x in found.attributes.items() if key not in ("pending", "scale")}
@@ -125,15 +63,16 @@ def product(rec, found: Node, kind: str) -> Node:
         args = args[0], _transposed(rec, args[1])
     elif scale == 1.0:
         del about["map"]
-    return rec.make(kind, args, about.pop("shape"), (found.origin, about.pop("layer")), **about)
+    where = found.origin or Origin(), about.pop("layer")
+    return rec.make(kind, args, about.pop("shape"), where, **about)
 
 
-def _transposed(rec, x):
+def _transposed(rec: "Recorder", x: Node) -> Node:
     shape = x.attributes["shape"]
     return rec.make(MOVE, (x,), (*shape[:-2], shape[-1], shape[-2]), map=Map(lambda x: x.mT))
 
 
-def _linear(rec, running, out, index):
+def _linear(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     name, row, args = running.call.name, running.operands()[0], running.args
     if running.call.role in (does.MULTIPLY, does.DIVIDE):
         return _entrywise(rec, running, out, index)
@@ -154,7 +93,9 @@ def _linear(rec, running, out, index):
     return rec.make(kinds.LINEAR, (rec.node_of(x), *fixed), out.shape)
 
 
-def _entrywise(rec, running, out, index, **attributes):
+def _entrywise(
+    rec: "Recorder", running: "Running", out: Tensor, index: int | None, **attributes: Any
+) -> Node:
     """A scaling of each entry by a number of its own, or of all by one."""
     row, _ = running.operands()
     a, b = row[:2]
@@ -165,7 +106,7 @@ def _entrywise(rec, running, out, index, **attributes):
     return rec.make(kinds.LINEAR, args, out.shape, entrywise=True, **attributes)
 
 
-def _scaling(rec, running, out, index):
+def _scaling(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     """By what is held, as the deviation of a norm is; or by a number."""
     a, b = running.operands()[0][:2]
     if is_number(b if reached((a,)) else a):
@@ -176,7 +117,7 @@ def _scaling(rec, running, out, index):
     return mapped(rec, held, out, index, op=kinds.RMS_NORM, exact=True)
 
 
-def _add(rec, running, out, index):
+def _add(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     row, _ = running.operands()
     terms = [_Term(x) for x in row[:2]]
     if running.call.role == does.SUBTRACT:
@@ -191,16 +132,16 @@ def _add(rec, running, out, index):
     return rec.make(kinds.ADD, of, out.shape, exact=exact)
 
 
-def _hides(x):
+def _hides(x: object) -> bool:
     return isinstance(x, Tensor) and not reached((x,)) and bool((x < MASKED).any())
 
 
 class _Term:
-    def __init__(self, x):
+    def __init__(self, x: Any) -> None:
         self.x, self.sign = x, 1
 
 
-def _term(rec, running, term):
+def _term(rec: "Recorder", running: "Running", term: _Term) -> Node:
     x, sign = term.x, term.sign
     if not reached((x,)):
         fixed = x if sign == 1 else sign * x
@@ -217,7 +158,7 @@ def _term(rec, running, term):
     return rec.make(kinds.LINEAR, (found, factor), x.shape, entrywise=True, exact=True)
 
 
-def _readout(rec, running, out, index):
+def _readout(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     """Of values, the second operand, by weights, the first one."""
     row, _ = running.operands()
     native = running.call.name in MATRICES and all(reached((x,)) for x in row[:2])
@@ -232,18 +173,18 @@ def _readout(rec, running, out, index):
     return replace(found, args=found.args[::-1], attributes={**found.attributes, "map": swapped})
 
 
-def _product(rec, running, out, index):
+def _product(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     return rec.make(kinds.PRODUCT, map(rec.node_of, running.operands()[0][:2]), out.shape)
 
 
-def _softmax(rec, running, out, index):
+def _softmax(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     given = dict(zip(("input", "dim"), running.args, strict=False)) | running.kwargs
     x = given["input"]
     found = rec.node_of(running.settled.get(id(x), x))
     return rec.make(kinds.SOFTMAX, (found,), out.shape, axis=given["dim"])
 
 
-def _layer_norm(rec, running, out, index):
+def _layer_norm(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     given = dict(zip(ARGUMENTS, running.args, strict=False)) | running.kwargs
     x, shape = given["input"], tuple(given["normalized_shape"])
     weight = x.new_ones(shape) if given.get("weight") is None else given["weight"]
@@ -254,19 +195,19 @@ def _layer_norm(rec, running, out, index):
     return rec.make(kinds.LAYER_NORM, args, out.shape, norm_eps=given.get("eps", 1e-5))
 
 
-def _move(rec, running, out, index):
+def _move(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     name = running.call.name.rstrip("_")
     if name == "index_put" and (running.kwargs.get("accumulate") or running.args[3:] == (True,)):
         return _sum(rec, running, out, index)
-    row, nesting, taken, of = _taken(rec, running, learned=True)
-    function = _call(rec, running, index, taken, row, nesting)
+    row, nesting, taken, of = taken_of(rec, running, learned=True)
+    function = call(rec, running, index, taken, row, nesting)
     if name in FILLS:
         nothing = [out.new_full(x.attributes["shape"], torch.nan) for x in of]
         put = ~function(*nothing).isnan()
         numbers = torch.where(put, out.detach(), 0)
-        if _counts(numbers):
-            filled = lambda *xs: torch.where(put, xs[-1], function(*xs[:-1]))
-            of = [*of, _fixed(rec, running, numbers)]
+        if counts(numbers):
+            filled: Callable[..., Tensor] = lambda *xs: torch.where(put, xs[-1], function(*xs[:-1]))
+            of = [*of, fixed_leaf(rec, running, numbers)]
             return rec.make(MOVE, of, out.shape, map=Map(filled))
     return rec.make(MOVE, of, out.shape, map=Map(function))
 
@@ -275,11 +216,11 @@ FILLS = ("constant_pad_nd", "fill", "index_fill", "masked_fill", "pad", "setitem
 """These put numbers beside what they move, in which relevance ends as in any fixed tensor."""
 
 
-def _sum(rec, running, out, index):
+def _sum(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
     return mapped(rec, running, out, index, op=kinds.LINEAR, exact=True)
 
 
-KINDS = {
+KINDS: dict[str | None, Builder] = {
     kinds.LINEAR: _linear,
     kinds.ADD: _add,
     kinds.READOUT: _readout,
@@ -288,7 +229,7 @@ KINDS = {
 }
 """By the kind of operation at whose output a rule acts."""
 
-ROLES = {
+ROLES: dict[str | None, Builder] = {
     does.MOVE: _move,
     does.SUM: _sum,
     does.ADD: _add,

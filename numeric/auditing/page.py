@@ -5,6 +5,7 @@ Geometry and rounding are here, markup is in ``page.html.j2``, and the flow is i
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -24,7 +25,7 @@ TEMPLATES = Environment(
 TEMPLATES.filters["signed"] = signed
 
 
-def page(facts: Mapping) -> str:
+def page(facts: Mapping[str, Any]) -> str:
     """The page of ``plain`` data; words of the input and of the model are escaped."""
     rows = {op["number"]: _row(op) for op in facts["operations"]}
     template = TEMPLATES.get_template("page.html.j2")
@@ -43,7 +44,7 @@ def page(facts: Mapping) -> str:
     )
 
 
-def _tokens(tokens):
+def _tokens(tokens: list[dict[str, Any]]) -> list[dict[str, Any]]:
     colours = render.colours([entry["relevance"] for entry in tokens])
     return [
         entry | {"background": render.shade(colour)}
@@ -51,7 +52,7 @@ def _tokens(tokens):
     ]
 
 
-def _causes(facts):
+def _causes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     amounts = list(facts["causes"].values())
     return [
         {"name": name, "meaning": MEANINGS[name], "shown": shown, "exact": amount}
@@ -61,13 +62,13 @@ def _causes(facts):
     ]
 
 
-def _row(op):
+def _row(op: dict[str, Any]) -> dict[str, Any]:
     arrived, shown, passed = balance(op["arrived"], op["absorbed"])
     seen = {cause: number for cause, number in shown.items() if number != signed(0)}
     return op | {"shown": shown, "seen": seen, "arrives": arrived, "passes": passed}
 
 
-def _stage(stage, rows):
+def _stage(stage: Mapping[str, Any], rows: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
     arrived, _, passed = balance(stage["arrived"], stage["absorbed"])
     return {
         "name": stage["name"],

@@ -21,7 +21,7 @@ def write_into(x: Tensor, base: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """The base after a value was written into the place of ``x``."""
     part = part_of(x, base)
 
-    def write(value, whole):
+    def write(value: Tensor, whole: Tensor) -> Tensor:
         whole = whole.clone(memory_format=torch.contiguous_format)
         part(whole).copy_(value)
         return whole

@@ -1,23 +1,37 @@
 """Records which operations the engine of propagation meets while a model runs its own code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import FrameType, TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
+from transformers import PreTrainedModel
 
 from axioms import kinds
-from axioms.composites import ATTNLRP
+from axioms.composites import ATTNLRP, Operation
 from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
 from numeric.auditing import nodes, parts
 from numeric.auditing.activations import activation
+from numeric.auditing.functions import FIXED, WORD
 from numeric.auditing.maps import Map
-from numeric.auditing.nodes import FIXED, ORIGIN, WORD
+from numeric.auditing.nodes import ORIGIN
 from numeric.fast.calls import Call
 from numeric.fast.entries import Entries, Entry
-from numeric.fast.marks import PRODUCT, Chain, is_curved, mark, reached
+from numeric.fast.marks import (
+    PRODUCT,
+    Args,
+    Chain,
+    Function,
+    Kwargs,
+    Tensors,
+    is_curved,
+    mark,
+    reached,
+)
 from numeric.fast.operations import EMBEDDING
 from numeric.fast.places import LAYER
 from numeric.fast.propagation import Propagation
@@ -37,16 +51,16 @@ class Running:
     """
 
     call: Call
-    func: Callable
-    args: tuple
-    kwargs: dict
+    func: Function
+    args: Args
+    kwargs: Kwargs
     inplace: bool
     rising: bool
     kind: str | None = None
     settled: dict[int, Tensor] = field(default_factory=dict)
     before: dict[int, Node] = field(default_factory=dict)
 
-    def operands(self) -> tuple[list, object]:
+    def operands(self) -> tuple[list[Any], Any]:
         """The arguments, in a row, as the rules use them; and how they are nested."""
         row, nesting = tree_flatten((self.args, self.kwargs))
         return [self.settled.get(id(x), x) for x in row], nesting
@@ -62,7 +76,7 @@ class Recorder(Propagation):
         back its operands are
     """
 
-    def __init__(self, model):
+    def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model, ATTNLRP)  # no rule of which cuts anything off
         self.spells = True
         named = (*model.named_parameters(), *model.named_buffers())
@@ -70,16 +84,21 @@ class Recorder(Propagation):
         self.names = {x.data_ptr(): name for name, x in named}
         self.values: dict[Node, Tensor] = {}
         self.words: dict[Node, Entry] = {}
-        self.trace: list[tuple] = []
-        self.made: dict[Node, tuple] = {}  # layer, number
+        self.trace: list[tuple[Any, ...]] = []
+        self.made: dict[Node, tuple[int | None, int]] = {}  # layer, number
         self.running: list[Running] = []
-        self.calls: dict[str, list] = {}  # of every layer, in the order of time
+        self.calls: dict[str, list[FrameType | None]] = {}  # of every layer, in the order of time
 
-    def clear(self):
+    def clear(self) -> None:
         super().clear()
         self.entries = Entries(self.model, typed=True)
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.calls.clear()  # whose frames hold on to all that they computed
         super().__exit__(kind, error, trace)
 
@@ -87,8 +106,9 @@ class Recorder(Propagation):
         """The operation that computed ``x``, which may have been written to since."""
         if self.running and id(x) in self.running[-1].before:
             return self.running[-1].before[id(x)]
-        node, version = getattr(x, NODE, (None, None))
-        if version == x._version:
+        known: tuple[Node | None, int | None] = getattr(x, NODE, (None, None))
+        node, version = known
+        if node is not None and version == x._version:
             return node
         base = x._base
         if base is None or not hasattr(base, NODE) or not parts.is_part(x, base):
@@ -104,14 +124,14 @@ class Recorder(Propagation):
         setattr(x, NODE, (node, x._version))
         return node
 
-    def rule(self, kind, places=None):
+    def rule(self, kind: str, places: Sequence[Operation] | None = None) -> str:
         return self.composite.rules[kind]
 
-    def apply(self, kind, z, bias=None, rule=""):
+    def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
         self.running[-1].kind = kind
         return z
 
-    def settle(self, x, kind=kinds.BILINEAR):
+    def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
         what = mark(x)
         if what == PRODUCT:
             y = x.view_as(x)
@@ -124,11 +144,13 @@ class Recorder(Propagation):
             self.running[-1].settled[id(x)] = y
         return y
 
-    def _of_chain(self, chain, y):
+    def _of_chain(self, chain: Chain, y: Tensor) -> Tensor:
         self.check(chain)
         return chain.replay(chain.root)
 
-    def _act(self, call, func, args, kwargs, carrying):
+    def _act(
+        self, call: Call, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+    ) -> Any:
         inplace = func.__name__ == "__setitem__" or func.__name__.rstrip("_") + "_" == func.__name__
         given, before = args, {}
         if inplace or call.writes:
@@ -154,7 +176,7 @@ class Recorder(Propagation):
             self.running.pop()
         return out
 
-    def _whole(self, x) -> tuple[Tensor | None, Node | None]:
+    def _whole(self, x: Tensor) -> tuple[Tensor | None, Node | None]:
         """What ``x`` is a part of, and the operation that computed it, before a write into it."""
         base = x._base
         if base is None or not parts.is_part(x, base):
@@ -164,19 +186,20 @@ class Recorder(Propagation):
         # What has no node is inside of a function of torch, where no code can read it again.
         return (base, self.node_of(base)) if hasattr(base, NODE) else (None, None)
 
-    def _spread(self, x):
+    def _spread(self, x: Tensor) -> None:
         """After a write into ``x``, what it is a part of is another tensor, too."""
         base, before = self.whole
         if base is None:
             return
-        write, of = parts.write_into(x, base), [self.node_of(x)]
+        write: Callable[..., Tensor] = parts.write_into(x, base)
+        of = [self.node_of(x)]
         if before is None:
             write = partial(write, whole=self.keep(base))
         else:
             of.append(before)
         self.put(base, self.make(MOVE, of, base.shape, map=Map(write)))
 
-    def _note(self, out):
+    def _note(self, out: Any) -> None:
         """A node for every output that has none; those within this function have left theirs."""
         running = self.running[-1]
         several = isinstance(out, (list, tuple))
@@ -188,14 +211,14 @@ class Recorder(Propagation):
             else:
                 self.put(x, nodes.node(self, running, x, index if several else None))
 
-    def _written(self, x, value):
+    def _written(self, x: Tensor, value: Tensor) -> Tensor:
         node = self.node_of(value)
         out = super()._written(x, value)
         self.put(out, node)
         self._spread(out)
         return out
 
-    def _constant(self, call, func, args, kwargs):
+    def _constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         out = super()._constant(call, func, args, kwargs)
         if reached((out,)) and not hasattr(out, NODE):
             origin, _ = self.origin()
@@ -206,7 +229,14 @@ class Recorder(Propagation):
             setattr(out, ORIGIN, self.origin())  # of positions, which are added to words
         return out
 
-    def make(self, op, args, shape, where=None, **attributes) -> Node:
+    def make(
+        self,
+        op: str,
+        args: Iterable[Node],
+        shape: Sequence[int],
+        where: tuple[Origin, int | None] | None = None,
+        **attributes: Any,
+    ) -> Node:
         """An operation at the place that is running, or at ``where``."""
         origin, layer = where or self.origin()
         name = self.running[-1].call.name if self.running else op
@@ -219,9 +249,19 @@ class Recorder(Propagation):
         self.trace.append((layer, attributes.get("function", name), inside, back))
         return node
 
-    def leaf(self, x, role: str, *, op=INPUT, name: str = "", origin=None) -> Node:
-        number = not isinstance(x, Tensor)
-        x = torch.tensor(x, dtype=torch.float64, device="cpu") if number else self.keep(x)
+    def leaf(
+        self,
+        x: Tensor | float,
+        role: str,
+        *,
+        op: str = INPUT,
+        name: str = "",
+        origin: Origin | None = None,
+    ) -> Node:
+        if isinstance(x, Tensor):
+            x = self.keep(x)
+        else:
+            x = torch.tensor(x, dtype=torch.float64, device="cpu")
         name = name or self.names.get(x.data_ptr(), f"fixed {len(self.values)}")
         node = Node(op, (), name, origin, {"role": role, "shape": tuple(x.shape)})
         self.values[node] = x
@@ -231,7 +271,7 @@ class Recorder(Propagation):
         """A fixed tensor as it is now, because code may write in it."""
         return x.detach() if x.data_ptr() in self.names else x.detach().clone()
 
-    def parameter(self, x) -> Node:
+    def parameter(self, x: Tensor | float) -> Node:
         return self.leaf(x, WORD, op=PARAMETER)
 
     def origin(self) -> tuple[Origin, int | None]:

@@ -37,7 +37,7 @@ def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[st
     )
 
 
-def _shares(parts, total, scale):
+def _shares(parts: Sequence[float], total: int, scale: float) -> list[int]:
     """``scale``: the largest number around, of which a float knows 15 digits or so."""
     cut = [math.floor(x * UNITS) for x in parts]
     missing = total - sum(cut)
@@ -52,6 +52,6 @@ def _shares(parts, total, scale):
     return cut
 
 
-def _written(units):
+def _written(units: int) -> str:
     sign = "-" if units < 0 else "+"  # whole numbers throughout: floats end at 16 digits
     return f"{sign}{abs(units) // UNITS}.{abs(units) % UNITS:0{DIGITS}d}"

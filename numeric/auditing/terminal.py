@@ -1,9 +1,10 @@
 """An audit for the terminal: a ledger that adds up as printed, its worst lines, its verdicts."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from rich.console import RenderableType
+from rich.console import JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +21,10 @@ BAR = 20
 STYLES = {"proved": "green", "refuted": "bold red", "bounded": "yellow", "open": "magenta"}
 
 
-def terminal(facts: Mapping) -> Iterator[RenderableType]:
+Column = tuple[str, JustifyMethod]
+
+
+def terminal(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The parts of a report on ``plain`` data, for rich; readable from 80 columns on."""
     yield from _header(facts)
     yield from _tokens(facts)
@@ -32,7 +36,7 @@ def terminal(facts: Mapping) -> Iterator[RenderableType]:
     yield from _structure(facts)
 
 
-def summary(facts: Mapping) -> Iterator[RenderableType]:
+def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     """What fits a screen: the residual by cause, what is refuted, and the count of verdicts."""
     grid = _grid()
     rows = _rows(facts)
@@ -54,11 +58,11 @@ def summary(facts: Mapping) -> Iterator[RenderableType]:
         yield Text(f"refuted: {statement}", no_wrap=True, overflow="ellipsis")
 
 
-def _heading(text):
+def _heading(text: str) -> Padding:
     return Padding(Text(text, style="bold"), (1, 0, 0, 0))
 
 
-def _table(*columns):
+def _table(*columns: Column) -> Table:
     """Columns of numbers are on the right; text is folded rather than cut."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name, justify in columns:
@@ -66,7 +70,7 @@ def _table(*columns):
     return table
 
 
-def _grid():
+def _grid() -> Table:
     """A name and what is said of it."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
@@ -74,7 +78,7 @@ def _grid():
     return grid
 
 
-def _rows(facts):
+def _rows(facts: Mapping[str, Any]) -> dict[str, str]:
     error = facts["forward_error"]
     return {
         "model": f"{facts['model']['name']} ({facts['model']['class']})",
@@ -88,7 +92,7 @@ def _rows(facts):
     }
 
 
-def _header(facts):
+def _header(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     rows = _rows(facts) | {f"note {n}": note for n, note in enumerate(facts["notes"], 1)}
     grid = _grid()
     for name, value in rows.items():
@@ -96,7 +100,7 @@ def _header(facts):
     yield grid
 
 
-def _tokens(facts):
+def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     tokens = [entry["token"] for entry in facts["tokens"]]
     relevance = [entry["relevance"] for entry in facts["tokens"]]
     words, legend, table = render.terminal(tokens, relevance)
@@ -109,7 +113,7 @@ def _tokens(facts):
         yield Text(f"{len(tokens)} positions: their numbers are in --json and --html.")
 
 
-def _causes(facts, most=None):
+def _causes(facts: Mapping[str, Any], most: int | None = None) -> Iterator[RenderableType]:
     """All causes and their sum; or the first ``most`` that can be seen in four digits."""
     causes, total = facts["causes"], facts["residual"]
     shown = adding_up(list(causes.values()), total)
@@ -130,10 +134,12 @@ def _causes(facts, most=None):
     yield table
 
 
-def _stages(facts):
+def _stages(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     rows = [(s, *balance(s["arrived"], s["absorbed"])) for s in facts["stages"]]
     causes = _shown_causes(shown for _, _, shown, _ in rows)
-    amounts = [(name.replace(" ", "\n"), "right") for name in ("arrives", *causes, "passes on")]
+    amounts: list[Column] = [
+        (name.replace(" ", "\n"), "right") for name in ("arrives", *causes, "passes on")
+    ]
     table = _table(("layer", "left"), *amounts)
     for stage, arrived, shown, passed in rows:
         table.add_row(stage["name"], arrived, *(shown.get(c, "") for c in causes), passed)
@@ -146,13 +152,13 @@ def _stages(facts):
     yield leaves
 
 
-def _shown_causes(rows):
+def _shown_causes(rows: Iterable[Mapping[str, str]]) -> list[str]:
     """Those with an amount that is seen somewhere; the others leave every row as it adds up."""
     found = {cause: None for row in rows for cause, n in row.items() if n != signed(0)}
     return list(found)
 
 
-def _kinds(facts):
+def _kinds(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     rows = {kind: {c: signed(x) for c, x in row.items()} for kind, row in facts["kinds"].items()}
     causes = _shown_causes(rows.values())
     counts = {kind: [op["kind"] for op in facts["operations"]].count(kind) for kind in rows}
@@ -165,10 +171,10 @@ def _kinds(facts):
     yield table
 
 
-def _worst(facts):
+def _worst(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not facts["worst"]:
         return
-    numbers = [(name, "right") for name in ("arrived", "absorbed", "passed")]
+    numbers: list[Column] = [(name, "right") for name in ("arrived", "absorbed", "passed")]
     table = _table(*numbers, ("operation", "left"))
     for number in facts["worst"]:
         op = facts["operations"][number]
@@ -182,11 +188,11 @@ def _worst(facts):
     yield table
 
 
-def _place(op):
+def _place(op: Mapping[str, Any]) -> str:
     return f"{op['module'] or '(the model itself)'} {op['line']}".strip()
 
 
-def _verdicts(facts):
+def _verdicts(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield _heading("Verdicts")
     grid = _grid()
     for verdict in facts["verdicts"]:
@@ -203,7 +209,7 @@ def _verdicts(facts):
     yield grid
 
 
-def _structure(facts):
+def _structure(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     found = facts["structure"]
     yield _heading("Structure")
     for pair in found["pairs"]:
@@ -221,7 +227,7 @@ def span(depths: Mapping[str, int]) -> str:
     """What lies between the shortest and the longest of paths, in words."""
     by_depth = {int(depth): paths for depth, paths in depths.items()}
     paths = sum(by_depth.values())
-    most = max(by_depth, key=by_depth.get)
+    most = max(by_depth, key=by_depth.__getitem__)
     return (
         f"{paths:.4g} paths from the logit, through {min(by_depth)} to {max(by_depth)} bilinear "
         f"products (most often {most})"

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.composites import ATTNLRP, Composite
+from axioms.graph import Origin
 from numeric.auditing.audit import Audit, audit
 from numeric.auditing.ledger import NUMERICAL
 
@@ -56,7 +57,8 @@ def _explain(found: Audit, left: Mapping[str, float], lost: float, tol: float) -
     lines += ["most of it at"]
     for line in found.worst(SHOWN):
         absorbed = ", ".join(f"{cause} {x:+.3g}" for cause, x in line.absorbed.items() if x)
-        place = line.node.origin.module or "(root)"
-        lines.append(f"  {place} ({line.node.origin.line}), {line.kind}: {absorbed or NUMERICAL}")
+        origin = line.node.origin or Origin()
+        place = f"{origin.module or '(root)'} ({origin.line})"
+        lines.append(f"  {place}, {line.kind}: {absorbed or NUMERICAL}")
     lines.append("Pass absorbing=[...] for causes that are meant to absorb.")
     return "\n".join(lines)
