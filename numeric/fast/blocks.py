@@ -33,7 +33,7 @@ class Block(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         self.around, INNERMOST.block = getattr(INNERMOST, "block", None), self
-        super().__enter__()  # type: ignore[no-untyped-call]  # of torch
+        super().__enter__()  # type: ignore[no-untyped-call]  # torch has no types here
         return self
 
     def __exit__(
@@ -42,7 +42,7 @@ class Block(TorchFunctionMode):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # of torch
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch has no types here
         INNERMOST.block = self.around
 
     @property

@@ -14,7 +14,6 @@ from numeric.fast.gradients import tensors
 from numeric.fast.marks import (
     COSINE,
     HELD,
-    PLAIN,
     PRODUCT,
     SINE,
     WEIGHTS,
@@ -29,11 +28,11 @@ from numeric.fast.marks import (
     cuts,
     is_curved,
     is_number,
-    is_parameter,
     mark,
     marked,
     root_of,
 )
+from numeric.fast.settled import run, run_in_one_format
 
 if TYPE_CHECKING:
     from numeric.fast.propagation import Propagation
@@ -43,48 +42,6 @@ Handler = Callable[["Propagation", str, Function, Args, Kwargs, Tensors], Any]
 
 MASKED = -1e30  # what is added to scores and lies below hides them
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
-
-
-def run(
-    engine: "Propagation", func: Function, args: Args, kwargs: Kwargs, kind: str = kinds.BILINEAR
-) -> Any:
-    """``func`` of arguments that are settled, and parameters whose gradients nobody asks for."""
-    ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
-    if not kwargs:
-        return func(*ready)
-    return func(*ready, **{key: _ready(engine, x, kind) for key, x in kwargs.items()})
-
-
-def _ready(engine: "Propagation", x: Any, kind: str) -> Any:
-    if isinstance(x, Tensor):
-        if x.requires_grad and is_parameter(x):
-            return x.detach()
-        return x if mark(x) is None else engine.settle(x, kind)
-    if type(x) in (list, tuple):
-        return type(x)(_ready(engine, y, kind) for y in x)
-    return x
-
-
-def run_in_one_format(
-    engine: "Propagation",
-    func: Function,
-    args: Args,
-    kwargs: Kwargs,
-    carrying: Tensors,
-    kind: str = kinds.BILINEAR,
-) -> Any:
-    """``run`` of what takes one format: beside activations in float64 constants are widened."""
-    if carrying[0].dtype == torch.float64:
-        args = [_widened(x) for x in args]
-        kwargs = {key: _widened(x) for key, x in kwargs.items()}
-    return run(engine, func, args, kwargs, kind)
-
-
-def _widened(x: Any) -> Any:
-    if type(x) in (list, tuple):
-        return type(x)(map(_widened, x))
-    narrowed = type(x) is Tensor and x.dtype == torch.float32 and not carries(x)
-    return x.detach().double() if narrowed else x
 
 
 def move(

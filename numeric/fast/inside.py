@@ -36,7 +36,7 @@ class Inside:
             kept = [n for n, hook in module._forward_hooks.items() if is_of_transformers(hook)]
             module.register_forward_hook(partial(self._look, path))
             for number in kept:  # these keep for later what is looked at here
-                module._forward_hooks.move_to_end(number)  # type: ignore[attr-defined]  # OrderedDict
+                module._forward_hooks.move_to_end(number)  # type: ignore[attr-defined]  # an OrderedDict
 
     def _look(self, path: str, _module: nn.Module, _arguments: Any, output: Any) -> Any:
         parts, form = tree_flatten(output)

@@ -61,6 +61,7 @@ from numeric.fast.operations import (
 from numeric.fast.places import Places, check_overrides, layer_of
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, STALE, UNSEEN, Refusals
 from numeric.fast.rotary import Turned
+from numeric.fast.settled import run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -169,7 +170,7 @@ class Propagation(Block):
             if found := foreign(type(x.grad_fn)):
                 self.refuse(FOREIGN, *found)
         if self.plain_norms and call.role != LAYER_NORM and self._in_plain_norm(call):
-            return handlers.run(self, func, args, kwargs)
+            return run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
         func = call.instead or func
@@ -186,7 +187,7 @@ class Propagation(Block):
             value = self.settle(act())
         if is_curved(x):
             # Or nothing could be written to this leaf.
-            x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # stub: mode
+            x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # the stub says mode
         return self._written(x, value)
 
     def _written(self, x: Tensor, value: Tensor) -> Tensor:
