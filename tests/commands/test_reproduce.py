@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from benchmarks import cli
-from benchmarks.experiments import report, reproduce, tables, text, theorems
+from benchmarks.experiments import report, reproduce, rows, tables, text, theorems
 from benchmarks.experiments.record import Request, experiment
 from benchmarks.experiments.result import read
 from benchmarks.sources import data, models
@@ -24,8 +24,8 @@ from tests.support.traces import contents
 ALL = (".json", ".parquet", ".png")
 FILES = {"table1": ALL, "table2-embedded": ALL, "figure2-embedded": ALL}
 FILES |= {"theorems": (".json",), "time": (".json", ".png")}
-METHODS_OF_TABLE_2 = ("attention-rollout", "attnlrp", "cp-lrp", "integrated-gradients", "loo")
-FOLDERS = {f"table2-embedded-{method}" for method in METHODS_OF_TABLE_2} | {"figure2-embedded-maps"}
+ROWS = [name for name in rows.names() if name.startswith("table2-sst2-")]
+FOLDERS = {name.replace("sst2", "embedded") for name in ROWS} | {"figure2-embedded-maps"}
 REPORT = {"report.html", "report.md"}
 
 
@@ -77,7 +77,7 @@ def without_time(record):
 
 
 def check_examples(columns):
-    assert sorted(columns["example"]) == sorted([0, 1, 2] * 5)
+    assert sorted(columns["example"]) == sorted([0, 1, 2] * len(ROWS))
     assert {"method", "r all", "r content", "LeRF", "MoRF", "logit", "target"} <= set(columns)
 
 

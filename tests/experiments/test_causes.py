@@ -230,7 +230,8 @@ def test_the_model_follows_another_word_in_the_place_of_a_carrier(found):
 
 
 def test_reproduce_causes_writes_a_table_a_figure_and_all_maps(run, tmp_path, monkeypatch):
-    monkeypatch.delitem(measure.METHODS, "integrated-gradients")  # which takes long
+    quick = {name: x for name, x in measure.METHODS.items() if name != "integrated-gradients"}
+    monkeypatch.setattr(measure, "METHODS", quick)
     code, out, err = run("reproduce", "causes", "--examples", 2, "--output", tmp_path)
     assert (code, err) == (0, "")
     assert max(map(len, out.replace(str(tmp_path), "").splitlines())) <= 80

@@ -116,7 +116,7 @@ COMMANDS = {
     "attribute good.txt --device meta": "device 'meta' is not available",
     "attribute good.txt --device cuda:99": "'cuda:99' is not avail",
     "attribute good.txt --method grad": "--method grad: pass attnlrp, cp-lrp",
-    "attribute good.txt --method lo": "attention-rollout, loo; did you mean 'loo'?",
+    "attribute good.txt --method lo": "attention-rollout, loo...did you mean 'loo'?",
     "attribute good.txt --method a --method b": "--method a, b: pass attnlrp, cp-lrp",
     "attribute good.txt --engine spark": "--engine 'spark': the engines are local, ray",
     "attribute good.txt --address here:1": "--address here:1 would be ignored; pass --engine ray",

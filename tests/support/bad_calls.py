@@ -16,6 +16,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation, bypass_softmax
+from numeric.methods.catalogue import METHODS
 from tests.support import cases
 
 with warnings.catch_warnings():
@@ -124,7 +125,7 @@ HOOKS = {
 }
 
 KEYS = "; it may have input_ids, attention_mask, token_type_ids"
-NAMES = "the methods are attnlrp, cp-lrp, gradient-x-input, integrated-gradients, attention-rollout"
+NAMES = f"the methods are {', '.join(METHODS)}"
 AT_LEAST = ": pass a whole number of...at least 1"
 IG = "integrated-gradients"
 NO_RULE = "BertForSequenceClassification calls functions that have no propagation rule:"
@@ -190,8 +191,8 @@ CALLS = {
         "12 tokens\nfirst 99 at\nfirst 9 at\nno token in examples [1]\ntarget='good'",
     ),
     # methods and options
-    "no such method": (given("lrp"), f"unknown method 'lrp'; {NAMES}, loo, or a Composite"),
-    "no method": (given(None), f"unknown method None; {NAMES}, loo, or a Composite"),
+    "no such method": (given("lrp"), f"unknown method 'lrp'; {NAMES}, or a Composite"),
+    "no method": (given(None), f"unknown method None; {NAMES}, or a Composite"),
     "share": (given("attnlrp", share="position"), "share='position': pass one of embedding, word"),
     "steps": (given(IG, steps=0), "steps=0" + AT_LEAST),
     "tolerance": (
