@@ -138,7 +138,8 @@ def _datamodeling(asked: Asked) -> Measured:
     everywhere = np.ones_like(ranked, dtype=bool)
 
     def predicted(x: np.ndarray) -> np.ndarray:
-        sums = np.einsum("bt,bst->bs", x, keep)
+        size = np.abs(x).max(axis=1, keepdims=True)  # the unit is the map's own
+        sums = np.einsum("bt,bst->bs", np.divide(x, size, where=size > 0, out=0 * x), keep)
         return np.asarray(rankdata(sums.round(12), axis=1))
 
     return {

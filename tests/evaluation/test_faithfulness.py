@@ -141,11 +141,13 @@ def test_a_text_has_the_values_that_it_has_alone_and_maps_those_that_they_have_a
 def test_the_other_sign_turns_around_what_ranks(tiny, batch):
     x = random_map(batch)
     measures = ["r", "tau", "MoRF", "LeRF", "LDS"]
-    up, down, larger = (
-        evaluate(tiny, batch, factor * x, measures=measures)["relevance"] for factor in (1, -1, 3)
+    up, down, *others = (
+        evaluate(tiny, batch, factor * x, measures=measures)["relevance"]
+        for factor in (1, -1, 3, 1e-30, 1e300)
     )
     for key in measures:
-        np.testing.assert_allclose(larger[key], up[key], err_msg=key, **CLOSE)
+        for other in others:
+            np.testing.assert_allclose(other[key], up[key], err_msg=key, **CLOSE)
     for key in ("r", "tau", "LDS"):
         np.testing.assert_allclose(down[key], -up[key], **CLOSE)
     np.testing.assert_allclose(down["MoRF"], up["LeRF"], **CLOSE)
