@@ -62,8 +62,8 @@ def evaluate(
         Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
-    Logits for all but the soft measures.  NaN where a measure is undefined, as r is of a constant
-    map, and soft measures are where words do not raise the probability.
+    Logits for all but the soft measures.  NaN where a measure is undefined, as r, LDS and the soft
+    measures are of a constant map, and the latter also where words do not raise the probability.
     Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
     """
     batch = prepare(model, inputs, targets=[target])

@@ -29,7 +29,9 @@ def soft(asked: Asked) -> Measured:
         def measured(shares: np.ndarray) -> dict[str, np.ndarray]:
             stays = _drawn(asked, path, of, shares) - nothing[:, None]
             goes = present[:, None] - _drawn(asked, path, of, 1 - shares)
-            parts = stays.clip(0) / gained, goes.clip(0) / gained
+            constant = np.isnan(shares).any(axis=(1, 2))[:, None]  # which has no scale
+            of_each = np.where(constant, np.nan, gained)
+            parts = stays.clip(0) / of_each, goes.clip(0) / of_each
             return dict(zip(SOFT, (x.clip(max=1).mean(axis=1) for x in parts), strict=True))
 
         found = {}

@@ -161,6 +161,18 @@ def test_other_families_are_measured(name):
     assert all(np.isfinite(found[key]).all() for key in ("r", "Δ", "LDS", "top drop"))
 
 
+def test_what_a_constant_map_has_no_value_of_is_nan(tiny, batch):
+    x = random_map(batch)
+    x[0] = 0.25
+    alone = {key: batch[key][1:] for key in batch}
+    measures = [name for name in MEASURES if "soft" in name] + ["r", "tau", "LDS"]
+    found = evaluate(tiny, batch, x, measures=measures)["relevance"]
+    of_other = evaluate(tiny, alone, x[1:], measures=measures)["relevance"]
+    for name in measures:
+        assert np.isnan(found[name][0]), name
+        np.testing.assert_allclose(found[name][1:], of_other[name], err_msg=name, **CLOSE)
+
+
 WRONG = {
     "shape": (
         {"relevance": np.zeros((1, 2))},
