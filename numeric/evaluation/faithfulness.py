@@ -67,9 +67,11 @@ def evaluate(
     Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
     """
     batch = prepare(model, inputs, targets=[target])
+    if batch.decoder_input_ids is not None:
+        raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
     maps = _maps(relevance, (batch.attention_mask == 1).numpy(force=True))
     wanted = _wanted(measures)
-    _check(top=top, subsets=subsets, samples=samples)
+    _check(seed, top=top, subsets=subsets, samples=samples)
     with torch.inference_mode(mode=False), torch.autocast(batch.device.type, enabled=False):
         readout = Readout.of(model, batch, [target])
         with torch.no_grad():
@@ -163,7 +165,8 @@ LOWER = {"MoRF"}
 
 
 def _wanted(measures: Iterable[str] | None) -> list[str]:
-    wanted = list(MEASURES if measures is None else measures)
+    named = [measures] if isinstance(measures, str) else measures
+    wanted = list(MEASURES if named is None else named)
     if unknown := [name for name in wanted if name not in MEASURES]:
         raise ValueError(
             f"unknown measure {', '.join(map(repr, unknown))}; the measures are "
@@ -172,10 +175,24 @@ def _wanted(measures: Iterable[str] | None) -> list[str]:
     return wanted
 
 
-def _check(**numbers: object) -> None:
+def _check(seed: object, **numbers: object) -> None:
     wrong = [f"{key}={x!r}" for key, x in numbers.items() if type(x) is not int or x < 1]
-    if wrong:
-        raise ValueError(f"{', '.join(wrong)}: pass a whole number, at least 1")
+    problems = [f"{', '.join(wrong)}: pass a whole number, at least 1"] if wrong else []
+    if type(seed) is not int or seed < 0:
+        problems.append(f"seed={seed!r}: pass a whole number, at least 0")
+    if problems:
+        raise ValueError("\n".join(problems))
+
+
+def _table(x: Any) -> np.ndarray:
+    """``x`` as NumPy has it; rows of different lengths are no numbers."""
+    if isinstance(x, Tensor):
+        wide = x.detach() if x.is_complex() else x.detach().double()
+        return np.asarray(wide.numpy(force=True))
+    try:
+        return np.asarray(x)
+    except ValueError:
+        return np.asarray(None)
 
 
 def _maps(relevance: Map | Mapping[str, Map], present: np.ndarray) -> dict[str, np.ndarray]:
@@ -187,14 +204,14 @@ def _maps(relevance: Map | Mapping[str, Map], present: np.ndarray) -> dict[str, 
         raise ValueError("relevance holds no maps; pass (batch, token), or several by name")
     found, problems = {}, []
     for name, x in given.items():
-        x = x.detach().double().numpy(force=True) if isinstance(x, Tensor) else np.asarray(x)
-        if x.shape != present.shape or not np.issubdtype(x.dtype, np.number):
+        table = _table(x)
+        if table.shape != present.shape or table.dtype.kind not in "biuf":
             problems.append(
-                f"{name} is {x.dtype} of shape {x.shape}; pass numbers (batch, token), here "
-                f"{present.shape}"
+                f"{name} is {table.dtype} of shape {table.shape}; pass numbers (batch, token), "
+                f"here {present.shape}"
             )
             continue
-        found[name] = np.where(present, x, 0).astype(np.float64)
+        found[name] = np.where(present, table, 0).astype(np.float64)
         finite = np.isfinite(found[name]).all(axis=1)
         if rows := np.flatnonzero(~finite).tolist():
             problems.append(f"{name} is not finite in examples {rows}")

@@ -1,5 +1,7 @@
 """``evaluate``: every measure against one forward pass of the stock model at a time."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from numeric.evaluation import faithfulness
 from numeric.evaluation.asked import Asked
 from numeric.evaluation.faithfulness import MEASURES
 from tests.support import cases
+from tests.support.tools import translator
 
 CHANCE = np.random.default_rng(0)
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
@@ -186,6 +189,15 @@ WRONG = {
     ),
     "measure": ({"measures": ["AOPC", "r"]}, "unknown measure 'AOPC'; the measures are r, tau"),
     "numbers": ({"top": 0, "samples": 2.0}, "top=0, samples=2.0: pass a whole number, at least 1"),
+    "complex numbers": ({"relevance": [[1j]]}, "relevance is complex128 of shape (1, 1); pass"),
+    "complex tensor": ({"relevance": torch.zeros(2, 6) * 1j}, "relevance is complex64 of shape"),
+    "rows of two lengths": ({"relevance": [[1.0], [1.0, 2.0]]}, "of shape (); pass numbers"),
+    "a result": (
+        {"relevance": SimpleNamespace(relevance=1)},
+        "relevance is object of shape (); pass numbers",
+    ),
+    "seed": ({"seed": -1, "top": 0}, "top=0: pass...\nseed=-1: pass a whole number, at least 0"),
+    "no seed": ({"seed": None}, "seed=None: pass a whole number, at least 0"),
     "target": ({"target": 7}, "target [7] out of range"),
 }
 
@@ -205,6 +217,20 @@ def test_a_map_that_is_not_finite_is_named_with_its_examples(tiny, batch):
     x[1, 0] = np.nan
     with pytest.raises(ValueError, match=r"relevance is not finite in examples \[1\]"):
         evaluate(tiny, batch, x)
+
+
+def test_a_measure_may_be_given_by_itself(tiny, batch):
+    x = random_map(batch)
+    found = evaluate(tiny, batch, x, measures="tau")["relevance"]
+    want = evaluate(tiny, batch, x, measures=["tau"])["relevance"]
+    assert list(found) == ["tau"]
+    np.testing.assert_array_equal(found["tau"], want["tau"])
+
+
+def test_two_texts_are_refused():
+    ids = torch.tensor([[7, 8, 9]])
+    with pytest.raises(ValueError, match="decoder_input_ids: the measures are of one text"):
+        evaluate(translator(), {"input_ids": ids, "decoder_input_ids": ids}, [[1.0, 2.0, 3.0]])
 
 
 def test_every_measure_is_said_in_the_docs():
