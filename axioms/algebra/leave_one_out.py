@@ -40,6 +40,18 @@ def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
 
 
 @noted
+def mask_relevance(exp_z: sp.Matrix, v: sp.Matrix, c: sp.Matrix) -> sp.Matrix:
+    """A_i / (1 - A_i) <v_i - O, c> of one attention row, for every key i: relevance of its mask.
+
+    exp_z and v are as in ``leave_key_out``, and c[p, 0] is the gradient of the logit at the
+    row's output O; the result is [i, 0].
+    """
+    a = exp_z / sum(exp_z)
+    o = a * v
+    return sp.Matrix([a[i] / (1 - a[i]) * ((v[i, :] - o) * c)[0] for i in range(v.rows)])
+
+
+@noted
 def shapley(f: sp.Expr, point: Point) -> Effects:
     """Shapley value of every symbol of ``point``, absent symbols being zero; 2**n evaluations."""
     n = len(point)

@@ -92,5 +92,10 @@ MEANINGS = {
     "nothing, although the answer depends on it.",
     53: "A word that acts only by drawing attention to itself receives nothing from CP-LRP, and "
     "from AttnLRP an amount that depends on its logit.",
+    54: "Relevance of the attention mask is Leave-One-Out in one layer, and the first derivative "
+    "by the mask in a stack. Shifted values do not change it, and it does not conserve.",
+    55: "Across two layers it misses Leave-One-Out by little where the token itself is attended "
+    "to little, provided that the token's own row does not count.",
+    56: "What CP-LRP leaves out of Leave-One-Out is known for every key, and can turn its sign.",
 }
 """By number of the theorem."""

@@ -1,0 +1,188 @@
+"""Mask relevance: how far one backward pass sees what leaving a token out does.
+
+Leaving token j out takes key j from every row of every attention layer.  The mask relevance of j
+is the sum over layers, heads and rows i of A_ij / (1 - A_ij) <v_j - O_i, c_i>, where c_i is the
+gradient of the logit at O_i (theorem 20 for one row).
+
+Main statements
+  54  it is leave-one-out in one attention layer that is read linearly; without the factor
+      1 / (1 - A_ij) it is the derivative of the logit by the mask of j, in any stack of layers
+  54  it does not see a shift of all values, and is 0 where all values are equal; it does not
+      conserve: the relevances of one row, each weighted by 1 - A_j, sum to 0
+  55  two layers, the second with given weights A: leave-one-out minus mask relevance is A_j times
+      a mean of the effects D_i on the other rows, so at most A_j max |D_i|
+  55  row j itself must not count before the last layer: it would add A_j D_j, an effect that
+      ends where nothing reads token j
+  56  what value-only attention (CP-LRP) leaves out of leave-one-out is A_j (A_j v_j - O)/(1 - A_j)
+"""
+
+import pytest
+import sympy as sp
+
+from axioms.algebra.decide import differ_at, generic, identical, value_at, where
+from axioms.algebra.leave_one_out import leave_key_out, mask_relevance
+from axioms.algebra.rules import value_only
+
+N, P = 3, 2  # keys and channels
+E, V, C = generic("e", 1, N, positive=True), generic("v", N, P), generic("c", P, 1)
+A, O = E / sum(E), E * V / sum(E)
+ONE = sp.ones(1, 1)
+
+
+@pytest.mark.theorem(
+    54,
+    "In one attention layer whose outputs are read by any linear map, the mask relevance of a key, "
+    "summed over all rows, is what leaving the key out takes from the logit.",
+    "proved",
+)
+def test_mask_relevance_is_leave_one_out_in_one_layer(record_property):
+    rows = [generic(f"e{n}", 1, N, positive=True) for n in "ab"]
+    read = [generic(f"c{n}", P, 1) for n in "ab"]
+    found = sum(map(mask_relevance, rows, [V, V], read), sp.zeros(N, 1))
+    effect = sum((leave_key_out(e, V) * c for e, c in zip(rows, read, strict=True)), sp.zeros(N, 1))
+    assert identical(found, effect)
+    record_property("method", f"cancel over 2 rows of {N} generic keys with {P} channels")
+
+
+@pytest.mark.theorem(
+    54,
+    "The derivative of a row's output by the mask of key j, on which its logits and values may "
+    "depend as well, is A_j (v_j - O) plus what comes through these: so in a stack of layers mask "
+    "relevance without its factors 1/(1 - A_ij), over all rows, is the derivative of the logit.",
+    "proved",
+)
+def test_without_its_factor_it_is_the_derivative_by_the_mask(record_property):
+    m, values = sp.Symbol("m", positive=True), V[:, :1]
+    steeper, moved = generic("s", 1, N), generic("w", N, 1)  # slopes by the mask
+
+    def row(mask, below):
+        """The row at a mask of the last key, where the layers below have another one."""
+        exp_z = (E + (below - 1) * steeper).copy()
+        exp_z[N - 1] *= mask  # a mask multiplies the exponential of its key
+        return (exp_z * (values + (below - 1) * moved))[0] / sum(exp_z)
+
+    derivative = sp.diff(row(m, m), m).subs(m, 1)
+    through_the_row_below = sp.diff(row(1, m), m).subs(m, 1)
+    own = mask_relevance(E, values, ONE)[N - 1] * (1 - A[N - 1])
+    assert identical(own, A[N - 1] * (values[N - 1] - O[0]))
+    assert identical(derivative, own + through_the_row_below)
+    record_property("method", f"cancel over {N} generic keys, and generic slopes of all of them")
+
+
+@pytest.mark.theorem(
+    54,
+    "Adding a constant to every value of a row changes no mask relevance.",
+    "proved",
+)
+def test_mask_relevance_does_not_see_a_shift_of_the_values(record_property):
+    shift = sp.ones(N, 1) * generic("b", 1, P)
+    assert identical(mask_relevance(E, V + shift, C), mask_relevance(E, V, C))
+    record_property("method", f"cancel over {N} generic keys and a generic shift of {P} channels")
+
+
+@pytest.mark.theorem(
+    54,
+    "Where all values of a row are equal to v, the mask relevance of every key is 0, whatever the "
+    "attention weights, and its value-only relevance is A_i v.",
+    "proved",
+)
+def test_equal_values_have_no_mask_relevance(record_property):
+    v = V[0, 0] * sp.ones(N, 1)
+    masks, by_value = mask_relevance(E, v, ONE), value_only(A, v, A * v, eps=0)[1]
+    assert identical(masks, sp.zeros(N, 1))
+    assert identical(by_value - masks, V[0, 0] * A.T)
+    record_property("method", f"cancel over {N} generic attention weights and a generic value")
+
+
+@pytest.mark.theorem(
+    54,
+    "The mask relevances of the keys of one row, each weighted by 1 - A_j, sum to 0.",
+    "proved",
+)
+def test_weighted_mask_relevances_cancel(record_property):
+    found = mask_relevance(E, V, C)
+    assert identical(sum((1 - A[j]) * found[j] for j in range(N)), 0)
+    record_property("method", f"cancel over {N} generic keys")
+
+
+@pytest.mark.theorem(54, "The mask relevances of the keys of one row sum to its output.", "refuted")
+def test_mask_relevance_does_not_conserve(record_property):
+    found = mask_relevance(E[:, :2], V[:2, :1], ONE)
+    output = (E[:, :2] * V[:2, :1])[0] / sum(E[:, :2])
+    assert differ_at(sum(found), output, where((E[:, :2], [1, 1]), (V[:2, :1], [1, 3])))
+    record_property("witness", "A = 1/2 each, v = (1, 3): -1 and 1 sum to 0, and the output is 2")
+
+
+H, D = generic("h", N, 1), generic("d", N, 1)  # states, and what leaving token j out takes of them
+HELD = E / sum(E)  # given attention weights of a second layer, which reads the states
+
+
+def without(j):
+    """The row of the second layer, and the row where the text has no token j."""
+    others = [i for i in range(N) if i != j]
+    left = sum(E[i] * (H[i] - D[i]) for i in others) / sum(E[i] for i in others)
+    return (HELD * H)[0], left, others
+
+
+@pytest.mark.theorem(
+    55,
+    "In two attention layers, the second with given weights A, leave-one-out of token j minus its "
+    "mask relevance over the rows i != j of the first is A_j times the mean of the effects D_i on "
+    "these rows, weighted by A_i/(1 - A_j): it is at most A_j max |D_i|.",
+    "proved",
+)
+def test_the_error_across_two_layers_is_of_second_order(record_property):
+    for j in range(N):
+        whole, left, others = without(j)
+        # row i of the first layer is read with the gradient A_i, and gives A_i D_i (theorem 20)
+        found = mask_relevance(E, H, ONE)[j] + sum(HELD[i] * D[i] for i in others)
+        weights = [HELD[i] / (1 - HELD[j]) for i in others]
+        mean = sum(w * D[i] for w, i in zip(weights, others, strict=True))
+        assert identical(whole - left - found, HELD[j] * mean)
+        assert identical(sum(weights), 1)
+    record_property("method", f"cancel over {N} generic tokens; the weights of the mean sum to 1")
+
+
+@pytest.mark.theorem(
+    55,
+    "There, counting row j of the first layer too adds A_j D_j to the mask relevance of token j, "
+    "although leave-one-out does not depend on D_j.",
+    "proved",
+)
+def test_the_own_row_of_a_token_must_not_count(record_property):
+    for j in range(N):
+        whole, left, _ = without(j)
+        assert identical(sp.diff(whole - left, D[j]), 0)
+        exp_z, v, c = generic("f", 1, N, positive=True), generic("v", N, 1), HELD[:, j]
+        own = mask_relevance(exp_z, v, c)[j]  # of row j, which is read with the gradient A_j
+        assert identical(own, HELD[j] * leave_key_out(exp_z, v)[j])
+    record_property("method", f"cancel over {N} generic tokens, and a derivative by D_j")
+
+
+@pytest.mark.theorem(
+    56,
+    "Leave-one-out of key j minus its value-only relevance A_j v_j, the part that CP-LRP leaves "
+    "out by bypassing the softmax, is A_j (A_j v_j - O)/(1 - A_j).",
+    "proved",
+)
+def test_what_bypassing_the_softmax_leaves_out(record_property):
+    v, output = V[:, :1], O[0]
+    by_value = value_only(A, v, A * v, eps=0)[1]
+    loo = leave_key_out(E, v)
+    for j in range(N):
+        assert identical(loo[j] - by_value[j], A[j] * (A[j] * v[j] - output) / (1 - A[j]))
+    record_property("method", f"cancel over {N} generic keys")
+
+
+@pytest.mark.theorem(
+    56,
+    "Value-only relevance has the sign of leave-one-out.",
+    "refuted",
+)
+def test_value_only_can_have_the_wrong_sign(record_property):
+    v = V[:, :1]
+    point = where((E, [1, 1, 1]), (v, [1, 2, 6]))
+    by_value, loo = value_only(A, v, A * v, eps=0)[1][0], leave_key_out(E, v)[0]
+    assert differ_at(by_value, loo, point)
+    assert value_at(by_value * loo, point) < 0
+    record_property("witness", "A = 1/3 each, v = (1, 2, 6): 1/3 for the first key versus -1")
