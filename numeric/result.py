@@ -87,12 +87,20 @@ class Attribution:
     @classmethod
     def load(cls, path: str | Path) -> "Attribution":
         """What ``save`` wrote.  Raises ValueError for any other file."""
-        tensors, facts = stored.read(path, "attribution")
+        return stored.read(path, "attribution", cls._of)
+
+    @classmethod
+    def _of(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> "Attribution":
         given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
         for group in GROUPS:
             given[group] = {key: tensors[f"{group}/{key}"] for key in facts[group]}
         of_options = [key for key in tensors if key.startswith("options/")]
         options = {key.removeprefix("options/"): tensors[key] for key in of_options}
         tokens = facts["tokens"] and tuple(map(tuple, facts["tokens"]))
+        shapes = [tuple(given[name].shape) for name in TENSORS]
+        count = shapes[0][:1]
+        fits = len(shapes[0]) == 2 and [x[:1] for x in shapes] == 4 * [count]
+        fits = fits and (not tokens or {(len(tokens), len(x)) for x in tokens} == {shapes[0]})
+        stored.check(fits, f"tensors of shapes {shapes} beside its tokens")
         options = facts["options"] | options
         return cls(**given, method=facts["method"], options=options, tokens=tokens)

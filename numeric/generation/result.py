@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 import torch
 from rich.console import RenderableType
@@ -82,8 +83,16 @@ class Generation:
     @classmethod
     def load(cls, path: str | Path) -> "Generation":
         """What ``save`` wrote.  Raises ValueError for any other file."""
-        tensors, facts = stored.read(path, "generation")
-        return cls(**{**tensors, **facts, "tokens": tuple(facts["tokens"])})
+        return stored.read(path, "generation", cls._of)
+
+    @classmethod
+    def _of(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> "Generation":
+        found = cls(**{**tensors, **facts, "tokens": tuple(facts["tokens"])})
+        shapes = [tuple(tensors[name].shape) for name in TENSORS]
+        written = (len(found.logit),)
+        fits = shapes == [(*written, len(found.tokens)), written, written]
+        stored.check(fits, f"tensors of shapes {shapes} beside {len(found.tokens)} tokens")
+        return found
 
     def terminal(self, width: int = 80) -> Iterable[RenderableType]:
         """A heat map for rich, in as many tables of at most ``width`` characters as it needs."""

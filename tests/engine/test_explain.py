@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM
 
@@ -157,6 +158,51 @@ def test_any_other_file_is_refused_by_name(found, tmp_path):
     found.save(tmp_path / "mine")
     with pytest.raises(ValueError, match=r"mine holds no generation; call Attribution\.load"):
         Generation.load(tmp_path / "mine")
+
+
+SPOILED = {
+    "no facts": lambda about, _: about.pop("facts"),
+    "half of the facts": lambda about, _: about.update(facts=about["facts"][:9]),
+    "facts that are a list": lambda about, _: about.update(facts="[]"),
+    "no fact": lambda about, _: about.update(facts="{}"),
+    "no relevance": lambda _, tensors: tensors.pop("relevance"),
+    "one logit": lambda _, tensors: tensors.update(logit=torch.zeros(7)),
+    "relevance of no text": lambda _, tensors: tensors.update(relevance=torch.zeros(3)),
+    "fewer tokens": lambda _, tensors: tensors.update(
+        relevance=tensors["relevance"][:, 1:].clone()
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", [Attribution, Generation])
+@pytest.mark.parametrize("name", SPOILED)
+def test_a_file_that_was_changed_is_refused(found, tmp_path, name, kind):
+    made = found if kind is Attribution else generation()
+    about, tensors = stored_by(made, tmp_path / "mine")
+    SPOILED[name](about, tensors)
+    save_file(tensors, tmp_path / "spoiled", about)
+    with pytest.raises(ValueError, match=r"spoiled: the \w+ in it was changed or is incomplete"):
+        kind.load(tmp_path / "spoiled")
+
+
+def test_a_file_of_another_version_is_refused_by_its_number(found, tmp_path):
+    about, tensors = stored_by(found, tmp_path / "mine")
+    save_file(tensors, tmp_path / "newer", about | {"format": "lrp-axioms attribution 2"})
+    says = r"newer holds no attribution of version 1, but attribution of version 2; read it with"
+    with pytest.raises(ValueError, match=says):
+        Attribution.load(tmp_path / "newer")
+
+
+def stored_by(made, path):
+    """The header and the tensors of what ``save`` writes."""
+    made.save(path)
+    with safe_open(path, framework="pt") as file:
+        return file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+
+
+def generation():
+    numbers = torch.arange(8.0).view(2, 4), torch.ones(2), torch.zeros(2)
+    return Generation(*numbers, tuple("abcd"), 0, "Model", "attnlrp")
 
 
 def test_an_option_that_is_no_data_is_refused_and_nothing_is_written(found, tmp_path):
