@@ -171,6 +171,8 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
     if "-" in texts:
         if texts != ["-"]:
             raise ValueError("- stands for all texts, on standard input; pass no other text")
+        if sys.stdin is None:  # as after <&-
+            raise ValueError("standard input is closed; pass one text per line")
         texts = lines(decoded(sys.stdin.buffer.read()))
         if not texts:
             raise ValueError("standard input is empty; pass one text per line")

@@ -147,6 +147,9 @@ def test_lines_of_standard_input_are_explained_as_texts_are(run, monkeypatch):
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
         assert says in run("explain", "embedded", "-")[2]
+    monkeypatch.setattr(sys, "stdin", None)
+    code, _, err = run("explain", "embedded", "-")
+    assert (code, err) == (2, "error: standard input is closed; pass one text per line\n")
 
 
 def test_many_texts_fit_a_screen_and_those_left_out_are_counted(run):
