@@ -10,6 +10,7 @@ ON_TEXTS = {
     "figure2": "figure2",
     "sensitivity": "open_choices",
     "softmax": "softmax_by_layer",
+    "tradeoff": "trade_off",
 }
 """Table -> its module in ``benchmarks.experiments``, of those about maps of labelled texts."""
 EXPERIMENTS = {

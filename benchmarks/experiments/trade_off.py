@@ -1,0 +1,109 @@
+"""How close to Leave-One-Out a method comes for so many passes through the model."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.experiments.columns import interval, number, value
+from benchmarks.experiments.maps import Measured, correlations, means
+from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.result import Result, undefined
+from benchmarks.experiments.rows import LOO, LRP
+
+FAMILIES = {"AttnLRP": "o", "CP-LRP": "s", "Rollout": "x", "IG": "v", "LOO": "D"}
+"""First word of a label -> its marker."""
+PASSES = {"AttnLRP": 2, "CP-LRP": 2, "Rollout": 1}  # forward and backward passes count one each
+
+
+def passes(label: str, tokens: np.ndarray) -> np.ndarray:
+    """How many passes the method of ``label`` takes for texts of so many ``tokens``: (text,).
+
+    Raises ValueError for a label that says neither its steps nor its budget.
+    """
+    family, _, option = label.partition(", ")
+    spent = re.fullmatch(r"(?:budget )?(\d+)(?: steps)?", option)
+    if family in PASSES:
+        return np.full(len(tokens), PASSES[family])
+    if label == "LOO":
+        return tokens + 1  # one of the whole text
+    if family == "LOO" and spent:
+        return np.minimum(tokens, int(spent[1])) + 1
+    if family == "IG" and spent:
+        return np.full(len(tokens), 2 * int(spent[1]))
+    raise ValueError(f"nothing is known of the passes of {label!r}; call it such as 'IG, 8 steps'")
+
+
+def trade_off(data: Measured) -> Result:
+    """r with Leave-One-Out beside the passes that a text takes, for every method and setting."""
+    loo = data.maps["LOO"]
+    rows = []
+    for label, maps in data.maps.items():
+        found = {"passes": passes(label, loo.values["tokens"])} | correlations(maps, loo)
+        rows.append({"method": label, **means(found)})
+    rows.sort(key=lambda row: (row["passes"], row["method"]))
+    return data.result(
+        "tradeoff",
+        title=f"What a pass buys: agreement with Leave-One-Out by cost, on {data.dataset}",
+        text=(
+            "Mean Pearson's r with Leave-One-Out over texts, with 95 % bootstrap intervals, beside "
+            "the passes through the model that a text takes in the mean: forward and backward "
+            "passes count one each, and what IG spends on its completeness gap is left out. "
+            "'LOO, budget k' spends k passes on groups of tokens and then on single tokens; 'IG, "
+            "n steps' sums n gradients."
+        ),
+        rows=rows,
+        notes=(*_notes(rows), *undefined(rows)),
+    )
+
+
+def _notes(rows: list[dict]) -> Iterator[str]:
+    for tokens in ("all", "content"):
+        best: list[dict] = []
+        for row in rows:
+            if not best or row[f"r {tokens}"] > best[-1][f"r {tokens}"]:
+                best.append(row)
+        said = (f"{x['method']} ({x['passes']:.0f} passes, {x[f'r {tokens}']:.2f})" for x in best)
+        yield f"Over {tokens} tokens nothing cheaper is closer than: {'; '.join(said)}."
+
+
+def figure(result: Result):
+    """r against passes, on a logarithmic axis; lines join the settings of one method."""
+    from benchmarks.experiments import drawing
+
+    made = drawing.empty(8, 3.4)
+    for axes, tokens in zip(made.subplots(1, 2, sharey=True), ("all", "content"), strict=True):
+        for family, marker in FAMILIES.items():
+            rows = [row for row in result.rows if row["method"].split(",")[0] == family]
+            mean, reach = drawing.interval(rows, f"r {tokens}")
+            axes.errorbar(
+                [row["passes"] for row in rows],
+                mean,
+                yerr=reach,
+                marker=marker,
+                ms=5,
+                lw=1,
+                color="0.2",
+                mfc="white" if family == "LOO" else "0.2",
+                label=family,
+            )
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_title(f"{tokens} tokens", fontsize=9)
+        axes.set_xlabel("passes through the model per text (mean)")
+    made.axes[0].set_ylabel("Pearson's r with Leave-One-Out")
+    return drawing.with_legend(made)
+
+
+EXPERIMENT = Experiment(
+    name="tradeoff",
+    rows=(LOO, *LRP, "table2-{}-attention-rollout", "tradeoff-{}"),
+    run=trade_off,
+    columns=[
+        ("method", value("method")),
+        ("passes", number("passes", 1)),
+        ("r, all\ntokens", interval("r all")),
+        ("r, content\ntokens", interval("r content")),
+    ],
+    figure=figure,
+)

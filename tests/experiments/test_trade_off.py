@@ -1,0 +1,50 @@
+"""Agreement with Leave-One-Out by cost: passes are counted right, and r is of the same maps."""
+
+import numpy as np
+import pytest
+
+from benchmarks.experiments import trade_off
+from benchmarks.experiments.rows import LOO, LRP
+from numeric import attribute
+from tests.support import one_by_one
+
+
+@pytest.fixture(scope="module")
+def found(six_sentences):
+    rows = [LOO, *LRP, "table2-{}-attention-rollout", "tradeoff-{}"]
+    return trade_off.trade_off(
+        one_by_one.measure([row.format("sst2") for row in rows], six_sentences)
+    )
+
+
+def test_every_setting_has_a_row_in_the_order_of_its_cost(found):
+    methods = {row["method"] for row in found.rows}
+    assert methods >= {"AttnLRP", "CP-LRP", "Rollout", "LOO", "IG, 2 steps", "LOO, budget 4"}
+    cost = [row["passes"] for row in found.rows]
+    assert cost == sorted(cost)
+
+
+def test_r_and_passes_of_a_budget_are_those_of_attribute(found):
+    model = one_by_one.classifier().model
+    passes, r = [], []
+    for sentence in one_by_one.sentences():
+        target = sentence.target
+        exact = attribute(model, sentence.inputs, "loo", target)
+        a = attribute(model, sentence.inputs, "loo", target, budget=8)
+        r.append(np.corrcoef(a.relevance[0], exact.relevance[0])[0, 1])
+        passes.append(int(a.details["passes"]) + 1)  # and the whole text
+    (row,) = (row for row in found.rows if row["method"] == "LOO, budget 8")
+    assert row["r all"] == pytest.approx(np.mean(r), abs=1e-12)
+    assert row["passes"] == pytest.approx(np.mean(passes))
+
+
+@pytest.mark.parametrize("label", ["IG", "LOO, deletion", "mine"])
+def test_a_method_of_unknown_cost_is_refused(label):
+    with pytest.raises(ValueError, match="nothing is known of the passes of"):
+        trade_off.passes(label, np.array([5]))
+
+
+def test_the_figure_has_every_row_twice(found):
+    figure = trade_off.figure(found)
+    points = [len(line[0].get_xdata()) for axes in figure.axes for line in axes.containers]
+    assert sum(points) == 2 * len(found.rows)
