@@ -29,7 +29,7 @@ notebooks: $(SETUP)
 docs: $(SETUP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 
-# The pictures of README, from the embedded model; takes a minute.
+# The pictures of README and docs, from the embedded model; takes minutes.
 pictures: $(SETUP)
 	$(BIN)/python -m website.pictures
 

@@ -1,4 +1,4 @@
-"""``make pictures``: the pictures of README, from the embedded model and sentences."""
+"""``make pictures``: pictures of README and docs, from the embedded model and sentences."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +7,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.experiments import drawing
+from benchmarks.experiments import drawing, trade_off
 from benchmarks.experiments import figure2 as layers
 from benchmarks.experiments.record import Request
 from benchmarks.experiments.reproduce import reproduce
+from benchmarks.experiments.result import Result
 from benchmarks.sources import data, models
 from numeric import attribute, render
 
@@ -49,8 +50,7 @@ def heat_map() -> Figure:
 
 def figure2() -> Figure:
     """Figure 2 on the embedded model, without the paper's numbers, for a narrow page."""
-    request = Request(classifier=models.load(), data=data.load(), output=RUN, curves=False)
-    (result,) = reproduce(request, wanted=["figure2"])
+    result = _measured("figure2")
     rows = [
         {key: value for key, value in row.items() if not key.startswith("paper")}
         for row in result.rows
@@ -58,10 +58,21 @@ def figure2() -> Figure:
     return layers.figure(replace(result, rows=rows), narrow=True)
 
 
+def tradeoff() -> Figure:
+    """Agreement with Leave-One-Out by passes through the embedded model."""
+    return trade_off.figure(_measured("tradeoff"))
+
+
+def _measured(table: str) -> Result:
+    request = Request(classifier=models.load(), data=data.load(), output=RUN, curves=False)
+    (result,) = reproduce(request, wanted=[table])
+    return result
+
+
 @mpl.rc_context(STYLE)
 def main() -> None:
-    """Writes both as SVG, on white, so that they can be read on a dark page too."""
-    for name, draw in {"heatmap": heat_map, "figure2": figure2}.items():
+    """Writes all as SVG, on white, so that they can be read on a dark page too."""
+    for name, draw in {"heatmap": heat_map, "figure2": figure2, "tradeoff": tradeoff}.items():
         path = IMAGES / f"{name}.svg"
         draw().savefig(path, metadata={"Date": None})
         print(f"wrote {path.relative_to(IMAGES.parents[1])}")
