@@ -63,7 +63,7 @@ def _notes(rows: list[dict]) -> Iterator[str]:
         for row in rows:
             if not best or row[f"r {tokens}"] > best[-1][f"r {tokens}"]:
                 best.append(row)
-        said = (f"{x['method']} ({x['passes']:.0f} passes, {x[f'r {tokens}']:.2f})" for x in best)
+        said = (f"{x['method']} ({x['passes']:.1f} passes, {x[f'r {tokens}']:.2f})" for x in best)
         yield f"Over {tokens} tokens nothing cheaper is closer than: {'; '.join(said)}."
 
 
