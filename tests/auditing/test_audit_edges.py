@@ -14,12 +14,8 @@ from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import Node, leaf, parameter
 from numeric import attribute, audit
 from tests.support import cases
+from tests.support.audits import eager
 from tests.support.traces import assert_same, contains, snapshot
-
-
-def eager(name="bert", **options):
-    model, inputs = cases.family(name, attn_implementation="eager", **options)
-    return model, {key: x[:1] for key, x in inputs.items()}
 
 
 def both(model, inputs, composite=ATTNLRP, **options):

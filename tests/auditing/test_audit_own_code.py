@@ -1,0 +1,148 @@
+"""Code of a user's own, put into a model, is audited as it computes, or refused by name."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
+from numeric import attribute, audit
+from tests.support.audits import audit_of, eager, with_graph
+
+
+class Fusing(nn.Module):
+    """Code that calls the fused kernel itself, whatever the model is set to."""
+
+    def forward(self, x):
+        return nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+class Learned(nn.Module):
+    """Attention by a query that is a parameter: its scores are a linear map of the keys."""
+
+    def __init__(self):
+        super().__init__()
+        self.query = nn.Parameter(torch.linspace(-1, 1, 24, dtype=torch.float64).expand(1, 6, 24))
+
+    def forward(self, x):
+        return nn.functional.scaled_dot_product_attention(self.query, x, x)
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+class Writing(nn.Module):
+    """Code that writes into parts of tensors, and into what it has used before."""
+
+    def forward(self, x):
+        whole = torch.zeros_like(x)
+        first = whole[..., :7]
+        first.copy_(x[..., :7] * 2)
+        whole[..., 7:] += x[..., 7:].relu()
+        before = first + 1.0
+        first.mul_(3.0)
+        whole[:, 1].add_(before.mean())
+        return whole + first.sum()
+
+
+class Routed(nn.Module):
+    """Products by what a softmax gave, on either side; by CP-LRP they are linear maps."""
+
+    def forward(self, x):
+        best, _ = x.softmax(dim=1).topk(3, dim=-1)
+        mixed = torch.einsum("btk,bsk->bts", best, x[..., :3]).softmax(dim=-2) @ x
+        turned = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (12, 2))) * (1 + 2j))
+        return best[..., :1] * x + mixed + x.mT.softmax(dim=-1).mT.roll(1, 1) * turned.flatten(-2)
+
+
+class Fixed(nn.Module):
+    """Numbers beside what is moved, sums that look like moves, and attention to fixed values."""
+
+    def forward(self, x):
+        numbers = torch.where(x > 0.5, x, 0.5).masked_fill(x > 2, 1.5)
+        padded = nn.functional.pad(x[..., :-1], (0, 1), value=1.0)
+        first, third = torch.tensor([0, 0]), torch.tensor([2, 2])
+        added = x.index_put((first, third), x[0, :2], accumulate=True)
+        pieces = nn.functional.unfold(added[:, None], (3, 3), padding=1)
+        folded = nn.functional.fold(pieces, added.shape[1:], (3, 3), padding=1)[:, 0]
+        values = torch.linspace(-1, 1, 24 * 24, dtype=x.dtype).view(24, 24)
+        hidden = torch.ones(6, 6, dtype=torch.bool).triu(1)
+        attended = (x @ x.mT).masked_fill(hidden, -torch.inf).softmax(dim=-1) @ x
+        return numbers + padded + folded + torch.softmax(input=x, dim=-1) @ values + attended
+
+
+class InPlace(nn.Module):
+    """Operators that write into what they read, before and after others read it."""
+
+    def forward(self, x):
+        whole = x.clone()
+        first, second = whole[..., :12], whole[..., 12:]
+        first += second
+        second *= first
+        gated = nn.functional.glu(torch.cat([whole, x], dim=-1))
+        gated **= 2
+        curved = x.relu()
+        curved /= x.new_full((24,), 3.0)
+        shifted = gated + 1.0
+        gated.mul_(2.0)
+        return torch.add(input=shifted.relu(), other=torch.mul(input=curved, other=gated))
+
+
+def with_activation(module):
+    model, inputs = eager()
+    for layer in model.bert.encoder.layer:
+        layer.intermediate.intermediate_act_fn = module.eval()
+    return model, inputs
+
+
+@cache
+def captured(module):
+    """A model with an activation, its example and its graph, once for all tests."""
+    return with_graph(*with_activation(module()))
+
+
+@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing, Routed, Fixed, InPlace])
+@pytest.mark.parametrize("epsilon", [0.0, 0.25])
+@pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda c: c.name)
+def test_code_of_a_users_own_is_audited_as_it_is(module, composite, epsilon):
+    model, inputs, _ = captured(module)
+    found = audit_of(captured(module), composite, epsilon)
+    assert found.forward_error < 1e-12
+    a = attribute(model, inputs, composite, target=1, epsilon=epsilon)
+    np.testing.assert_allclose(found.relevance, a.relevance[0].numpy(), rtol=1e-8, atol=1e-10)
+    assert abs(sum(found.by_cause().values()) - found.residual) <= 1e-9
+    assert max(abs(line.numerical) for line in found.ledger.lines) <= 1e-9
+
+
+class Strange(nn.Module):
+    """Two functions that no rule covers, as an activation."""
+
+    def forward(self, x):
+        return torch.erfinv(x.tanh()) * torch.logcumsumexp(x, dim=-1)
+
+
+def test_all_operations_without_a_rule_are_listed_at_once():
+    with pytest.raises(UnassignedOperation, match="have no propagation rule") as caught:
+        audit(*with_activation(Strange()))
+    for text in ("erfinv", "logcumsumexp", "layer.0.intermediate", "test_audit_own_code.py:"):
+        assert text in str(caught.value)
+
+
+class Late(nn.Module):
+    """Code that reads a function of a tensor only after it wrote into that tensor."""
+
+    def forward(self, x):
+        y = x + x.flip(1)
+        z = y.relu()
+        y.zero_()
+        return z + x
+
+
+@pytest.mark.parametrize("explain", [attribute, audit])
+def test_a_function_that_is_read_after_a_write_into_its_input_is_refused(explain):
+    with pytest.raises(UnassignedOperation, match="relu, whose input is written to before"):
+        explain(*with_activation(Late()))

@@ -1,0 +1,26 @@
+"""Models as the auditor takes them, and audits of a graph that was captured before."""
+
+from unittest import mock
+
+from axioms.composites import ATTNLRP
+from numeric import audit
+from numeric.auditing.capture import capture
+from numeric.inputs import prepare
+from tests.support import cases
+
+
+def eager(name="bert", **options):
+    """A family whose attention is spelled out, and its first example."""
+    model, inputs = cases.family(name, attn_implementation="eager", **options)
+    return model, {key: x[:1] for key, x in inputs.items()}
+
+
+def with_graph(model, inputs):
+    return model, inputs, capture(model, prepare(model, inputs))
+
+
+def audit_of(captured, composite=ATTNLRP, epsilon=0.0):
+    """The audit of class 1 of what was captured before: most of an audit is capturing."""
+    model, inputs, graph = captured
+    with mock.patch("numeric.auditing.audit.capture", return_value=graph):
+        return audit(model, inputs, composite, target=1, epsilon=epsilon)
