@@ -87,8 +87,7 @@ def test_the_embedded_model_in_the_limit(embedded, reference, name, sentences, a
     check(embedded[attention], reference, cases.encode(sentences), COMPOSITES[name])
 
 
-@pytest.mark.parametrize("eps", [1e-6, 1e-2, 0.25])
-@pytest.mark.parametrize("name", COMPOSITES)
+@pytest.mark.parametrize(("name", "eps"), list(zip(COMPOSITES, [1e-6, 1e-2, 0.25], strict=True)))
 def test_the_embedded_model_at_finite_epsilon(embedded, reference, name, eps):
     check(embedded["sdpa"], reference, cases.encode(cases.SENTENCES), COMPOSITES[name], eps=eps)
 
@@ -105,7 +104,7 @@ def tiny_check(composite, *, eps, batch=None, **options):
     check(model, cases.reference_of(model), batch, composite, eps=eps)
 
 
-@pytest.mark.parametrize("eps", [0.0, 1e-6, 1e-2, 0.25])
+@pytest.mark.parametrize("eps", [0.0, 1e-2])
 @pytest.mark.parametrize("composite", TINY_COMPOSITES, ids=lambda c: c.name)
 def test_every_variant_of_the_rules(composite, eps):
     tiny_check(composite, eps=eps)
