@@ -11,7 +11,6 @@ from numeric import attribute
 from numeric.attribution import METHODS
 from tests.support import cases
 
-LRP = ("attnlrp", "cp-lrp", "gradient-x-input")
 HALVES = [torch.float16, torch.bfloat16]
 every_method = pytest.mark.parametrize("method", METHODS)
 
@@ -195,19 +194,6 @@ def test_gradient_x_input_is_autograd_on_the_words(tiny, batch):
         close(a.relevance, want)
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 128])
-def test_leave_one_out_is_the_loop(tiny, batch, batch_size):
-    a = attribute(tiny, batch, "loo", batch_size=batch_size)
-    want = torch.zeros_like(a.relevance)
-    for row, token in batch["attention_mask"].nonzero().tolist():
-        one = single(batch, row)
-        one["attention_mask"] = one["attention_mask"].clone()
-        one["attention_mask"][0, token] = 0
-        with torch.no_grad():
-            want[row, token] = a.logit[row] - tiny(**one).logits[0, a.target[row]]
-    close(a.relevance, want)
-
-
 @pytest.mark.parametrize("baseline", ["zero", "pad"])
 def test_integrated_gradients_are_complete(tiny, batch, baseline):
     fine, coarse = (
@@ -240,14 +226,6 @@ def test_rollout_is_the_product_of_mean_attentions(tiny, batch):
     assert (paper - residual).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("method", LRP)
-@pytest.mark.parametrize("epsilon", [0.0, 0.25])
-def test_the_rules_do_not_change_the_logit(tiny, batch, method, epsilon):
-    with torch.no_grad():
-        want = tiny(**batch).logits.max(dim=1).values
-    close(attribute(tiny, batch, method, epsilon=epsilon).logit, want)
-
-
 def test_a_causal_model_is_explained_too(batch):
     model = cases.tiny_bert(is_decoder=True)
     for method in ("attnlrp", "cp-lrp"):
@@ -255,18 +233,3 @@ def test_a_causal_model_is_explained_too(batch):
         assert (a[:, 1:] == 0).all()  # the first token, which is read, sees no other
         assert (a[:, 0] != 0).all()
         close(attribute(model, batch, method, epsilon=1e-13).relevance, a, tolerance=1e-7)
-
-
-def test_integrated_gradients_take_other_classifiers():
-    from transformers import DistilBertConfig, DistilBertForSequenceClassification
-
-    torch.manual_seed(0)
-    config = DistilBertConfig(
-        vocab_size=11, dim=8, n_layers=1, n_heads=2, hidden_dim=12, max_position_embeddings=9
-    )
-    model = DistilBertForSequenceClassification(config).eval()
-    batch = cases.tiny_batch()
-    del batch["token_type_ids"]
-    a = attribute(model, batch, "integrated-gradients")
-    assert a.details["completeness_gap"].abs().max() < 1e-5
-    assert (a.relevance[batch["attention_mask"] == 1] != 0).all()

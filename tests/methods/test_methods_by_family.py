@@ -29,12 +29,12 @@ def replaced(model, ids, token, target):
     return logit_of(model, target, input_ids=ids.index_fill(1, torch.tensor([token]), 7))
 
 
-REMOVALS = {"attention-mask": masked, "deletion": deleted, 7: replaced}
+REMOVALS = {"deletion": deleted, 7: replaced}
 
 
-@pytest.mark.parametrize("removal", REMOVALS)
+@pytest.mark.parametrize("removal", REMOVALS)  # by the mask: test_loo_fast.py
 @pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
-def test_leave_one_out_is_the_plain_loop(name, removal):
+def test_a_token_deleted_or_replaced_is_the_plain_loop(name, removal):
     model, inputs = cases.family(name)
     a = attribute(model, inputs, "loo", removal=removal)
     for row, length in ((0, 6), (1, 4)):
