@@ -1,0 +1,212 @@
+"""Hooks and replaced forwards: what they compute is looked up like all else."""
+
+import copy
+from functools import partial
+from types import MethodType
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from numeric import attribute, compiled, plan
+from tests.support import cases
+from tests.support.traces import contains, refused
+from tests.support.uses import BY_RULES, USES, assert_alike, case, put, relevance
+
+MIX = 0.3 * torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+PLACES = {"bert": "bert.encoder.layer.1.attention", "llama": "model.layers.0.mlp"}
+WEIGHED = {"bert": "bert.encoder.layer.1", "llama": "model.norm"}
+
+
+def mixed(x):
+    return functional.gelu(x @ MIX) + x
+
+
+def mixed_first(x):
+    return (mixed(x[0]), *x[1:]) if isinstance(x, tuple) else mixed(x)
+
+
+class After(nn.Module):
+    """What the hooks below compute, as a module of the model."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *args, **kwargs):
+        return mixed_first(self.inner(*args, **kwargs))
+
+
+class Before(After):
+    def forward(self, x, *args, **kwargs):
+        return self.inner(mixed(x), *args, **kwargs)
+
+
+def own_then_mixed(module, *args, **kwargs):
+    return mixed_first(type(module).forward(module, *args, **kwargs))
+
+
+def by_hook(module):
+    module.register_forward_hook(lambda _m, _i, out: mixed_first(out))
+
+
+def by_method(module):
+    module.forward = MethodType(own_then_mixed, module)
+
+
+def by_partial(module):
+    module.forward = partial(own_then_mixed, module)
+
+
+def by_pre_hook(module):
+    module.register_forward_pre_hook(
+        lambda _m, args, named: ((mixed(args[0]), *args[1:]), named), with_kwargs=True
+    )
+
+
+def by_function(module):
+    forward = module.forward
+    module.forward = lambda *args, **kwargs: mixed_first(forward(*args, **kwargs))
+
+
+ALTERED = {
+    "hook": (by_hook, After), "method": (by_method, After), "partial": (by_partial, After),
+    "pre-hook": (by_pre_hook, Before),
+}  # fmt: skip
+
+
+# Those run one pass with other rules; an audit takes long.
+LIKE_ATTNLRP = {"cp-lrp", "gradient-x-input", "finite epsilon", "audit"}
+ALL = [(use, way) for use in USES for way in ALTERED if way == "hook" or use not in LIKE_ATTNLRP]
+
+
+@pytest.mark.parametrize(("use", "way"), ALL)
+@pytest.mark.parametrize("name", PLACES)
+def test_a_hook_is_explained_as_the_module_that_computes_the_same(name, way, use):
+    alter, made = ALTERED[way]
+    model, inputs = case(name)
+    want = USES[use](put(copy.deepcopy(model), PLACES[name], made), inputs)
+    plain = USES[use](model, inputs)
+    alter(model.get_submodule(PLACES[name]))
+    assert_alike(USES[use](model, inputs), want)
+    if use != "attention-rollout":  # which does not see what comes behind the last attention
+        assert (plain - want).abs().max() > 1e-3 * want.abs().max()
+
+
+@pytest.mark.parametrize("use", USES)
+def test_hooks_that_only_look_change_nothing(use):
+    model, inputs = case("bert")
+    want, seen = USES[use](model, inputs), []
+    for module in model.modules():
+        module.register_forward_hook(lambda *given: seen.append(len(given)))
+        module.register_forward_pre_hook(lambda *given: seen.append(len(given)))
+    assert_alike(USES[use](model, inputs), want, rtol=1e-12)
+    assert seen
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_to_ask_about_gradients_where_none_are_wanted_changes_nothing(name):
+    model, inputs = case(name)
+    want = relevance(model, inputs)
+    for module in model.modules():
+
+        @module.register_forward_pre_hook
+        def asks(_module, args):
+            with torch.no_grad():
+                assert all(hasattr(x, "requires_grad") for x in args if isinstance(x, Tensor))
+
+    assert torch.equal(relevance(model, inputs), want)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_leave_one_out_of_a_model_with_hooks_is_that_of_each_text_alone(name):
+    """Hooks that go by the number of a token, or act on logits, are wrong on a part of the text."""
+    model, inputs = case(name)
+    mask = inputs["attention_mask"]
+    weights = torch.linspace(0.5, 2, mask.shape[1], dtype=torch.float64)[:, None]
+
+    def tripled(_module, _args, output):
+        output.logits = 3 * output.logits
+
+    model.get_submodule(WEIGHED[name]).register_forward_hook(lambda _m, _i, out: out * weights)
+    model.register_forward_hook(tripled)
+    found = attribute(model, inputs, "loo", 1)
+    for token in range(mask.shape[1]):
+        hidden = torch.where(torch.arange(mask.shape[1]) == token, 0, mask)
+        without = model(**inputs | {"attention_mask": hidden}).logits[:, 1].detach()
+        want = (found.logit - without) * mask[:, token]
+        torch.testing.assert_close(found.relevance[:, token], want)
+
+
+@pytest.mark.parametrize("method", ["attention-rollout", "sweep"])
+def test_a_function_in_place_of_a_forward_is_refused_where_a_copy_of_the_modules_runs(method):
+    model, inputs = case("bert")
+    by_function(model.bert.encoder.layer[1])
+    with pytest.raises(ValueError, match=r"replaced forward of 1 modules, bert.encoder.layer.1"):
+        USES[method](model, inputs)
+
+
+@pytest.mark.parametrize("use", [*BY_RULES, "audit", "loo", "integrated-gradients"])
+def test_a_function_in_place_of_a_forward_is_explained_where_the_model_itself_runs(use):
+    model, inputs = case("llama")
+    want = USES[use](put(copy.deepcopy(model), PLACES["llama"], After), inputs)
+    by_function(model.get_submodule(PLACES["llama"]))
+    assert_alike(USES[use](model, inputs), want)
+
+
+@pytest.mark.parametrize("way", ALTERED)
+@pytest.mark.parametrize("name", PLACES)
+def test_relevance_at_a_module_is_that_of_what_its_forward_returns(name, way):
+    """Which is what its hooks are given."""
+    alter, made = ALTERED[way]
+    model, inputs = case(name)
+    path = PLACES[name]
+    wrapped = put(copy.deepcopy(model), path, made)
+    (want,) = attribute(
+        wrapped, inputs, target=1, at=path + ".inner" * (way == "hook")
+    ).inside.values()
+    alter(model.get_submodule(path))
+    (found,) = attribute(model, inputs, target=1, at=path).inside.values()
+    assert_alike(found, want)
+
+
+def test_the_plan_names_what_a_hook_computes():
+    model, inputs = cases.family("bert")
+    before = plan(model, inputs).operations
+    by_hook(model.get_submodule(PLACES["bert"]))
+    added = plan(model, inputs).operations[len(before) :]
+    assert len(plan(model, inputs).operations) - len(before) == len(added) == 3
+
+
+def test_a_graph_is_not_compiled_of_hooks_which_would_run_but_once(batch):
+    model = cases.tiny_bert()
+    by_method(model.bert.encoder.layer[0])
+    with pytest.raises(ValueError, match="pass disable=True"), compiled(model):
+        pass
+
+
+def test_a_hook_of_a_tensor_may_look_at_relevance_and_not_change_it(batch):
+    model = cases.tiny_bert()
+    want, seen = relevance(model, batch), []
+    dense = model.bert.encoder.layer[0].output.dense
+    look = dense.register_forward_hook(lambda _m, _i, out: out.register_hook(seen.append) and None)
+    assert torch.equal(relevance(model, batch), want)
+    assert len(seen) == 1
+    look.remove()
+    for change in (
+        lambda out: out.register_hook(lambda c: 2 * c),
+        lambda out: out.register_hook(hook=torch.zeros_like),
+    ):
+        hook = dense.register_forward_hook(lambda _m, _i, out: change(out) and None)  # noqa: B023
+        contains(refused(ValueError, model, batch), "of a tensor changes the gradient")
+        hook.remove()
+
+
+@pytest.mark.parametrize("use", ["attnlrp", "cp-lrp", "integrated-gradients", "sweep"])
+def test_a_hook_of_a_parameter_is_never_called(batch, use):
+    model = cases.tiny_bert()
+    want = USES[use](model, batch)
+    for parameter in model.parameters():
+        parameter.register_hook(torch.zeros_like)
+    assert torch.equal(USES[use](model, batch), want)

@@ -1,0 +1,48 @@
+"""All uses of a model, by name, and models on which to compare them."""
+
+from functools import partial
+
+import torch
+
+from axioms.composites import ATTNLRP, CP_LRP
+from numeric import attribute, audit, sweep
+from numeric.attribution import METHODS
+from tests.support import cases
+
+BY_RULES = ["attnlrp", "cp-lrp", "gradient-x-input"]
+
+
+def relevance(model, inputs, method="attnlrp", **options):
+    return attribute(model, inputs, method, 1, **options).relevance
+
+
+def swept(model, inputs):
+    return sweep(model, inputs, [ATTNLRP, CP_LRP], 1).relevance
+
+
+def audited(model, inputs):
+    return torch.tensor(audit(model, {key: x[:1] for key, x in inputs.items()}, target=1).relevance)
+
+
+USES = {method: partial(relevance, method=method) for method in METHODS}
+USES |= {"finite epsilon": partial(relevance, epsilon=0.25), "sweep": swept, "audit": audited}
+
+
+def case(name):
+    """A model and a batch that every method takes, of a decoder without padding."""
+    model, inputs = cases.family(name)
+    if name == "llama":
+        inputs = {key: x[:, :4] for key, x in inputs.items()}
+    return model, inputs
+
+
+def assert_alike(got, want, rtol=1e-9):
+    assert got.isfinite().all()
+    assert (got - want).abs().max() <= rtol * want.abs().max()
+
+
+def put(model, path, make):
+    parent, _, name = path.rpartition(".")
+    child = model.get_submodule(path)
+    setattr(model.get_submodule(parent), name, make(child))
+    return model.eval()
