@@ -1,5 +1,6 @@
 """Libraries that the core does without: what needs them, and the extra that installs them."""
 
+import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 
@@ -14,6 +15,6 @@ class MissingLibrary(ImportError):
 
 def need(what: str, *libraries: str, extra: str = "paper") -> None:
     """Raises MissingLibrary if ``what`` needs libraries of an ``extra`` that are not installed."""
-    missing = [name for name in libraries if find_spec(name) is None]
+    missing = [x for x in libraries if sys.modules.get(x) is None and find_spec(x) is None]
     if missing:
         raise MissingLibrary(what, missing, extra)
