@@ -1,6 +1,8 @@
 """What ``lrp-axioms explain --generate`` says of texts that a language model goes on with."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -41,7 +43,9 @@ def explain(name, texts, count, *, by, method, html, png, device, called, **opti
         of_one = lambda text: explain_generation(loaded.model, loaded.tokenizer, text, **options)
         with noting():
             found = each(texts, of_one, called)
-    wrote = write_each("--html", html, found, lambda x: x.html().encode())
+    title = Path(name).resolve().name if Path(name).is_dir() else name
+    found = [replace(x, model=title) for x in found]
+    wrote = write_each("--html", html, found, lambda x: x.html(by).encode())
     found = [x if by == "token" else x.by(by) for x in found]
     wrote += write_each("--png", png, found, lambda x: x.png())
     facts = [{"text": text} | _facts(x) for text, x in zip(texts, found, strict=True)]

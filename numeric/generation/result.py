@@ -100,11 +100,15 @@ class Generation:
 
         return terminal(self, width)
 
-    def html(self) -> str:
-        """A self-contained page, on which a written token shows what it was written because of."""
+    def html(self, unit: str = "token") -> str:
+        """A self-contained page, on which a written token shows what it was written because of.
+
+        It opens on tokens, or on the ``unit`` "word" or "sentence".
+        Raises ValueError for another unit.
+        """
         from numeric.generation.views import html
 
-        return html(self)
+        return html(self, unit)
 
     def png(self) -> bytes:
         """The heat map as a picture."""

@@ -60,10 +60,12 @@ def terminal(found: Generation, width: int) -> Iterator[RenderableType]:
     yield Text(f"{SCALES} {render.LEGEND.replace('the class', 'it')}", style="dim")
 
 
-def html(found: Generation) -> str:
-    """A self-contained page; every text in it is escaped."""
+def html(found: Generation, unit: str = "token") -> str:
+    """A self-contained page that opens on a unit; every text in it is escaped."""
     template = files("numeric.generation").joinpath("page.html").read_text("utf-8")
-    maps = {"token": found} | {unit: found.by(unit) for unit in UNITS}
+    maps = {"token": found} | {name: found.by(name) for name in UNITS}
+    if unit not in maps:
+        raise ValueError(f"unit={unit!r}: pass one of {', '.join(maps)}")
     return (
         Environment(autoescape=True)
         .from_string(template)
@@ -72,7 +74,8 @@ def html(found: Generation) -> str:
             scale=found.scale,
             legend=LEGEND,
             colours=render.COLOURS,
-            maps={unit: _facts(each) for unit, each in maps.items()},
+            maps={name: _facts(each) for name, each in maps.items()},
+            opened=unit,
         )
     )
 

@@ -1,6 +1,7 @@
 """The commands explain what the head predicts that a folder's config names."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -76,10 +77,11 @@ def test_explain_generates_and_shows_every_unit_in_the_terminal(run, folder, by,
     files = "--html", tmp_path / "a.html", "--png", tmp_path / "a.png"
     code, out, err = run("explain", folder, TEXT, "--generate", "3", "--by", by, *files)
     assert (code, err) == (0, "")
-    assert out.startswith("attnlrp: why LlamaForCausalLM wrote ")
+    assert out.startswith(f"attnlrp: why {folder.name} wrote ")
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     found = explain_generation(model, tokenizer, TEXT, max_new_tokens=3)
+    found = replace(found, model=folder.name)
     want = found if by == "token" else found.by(by)
     assert out.index("sum") > 0
     brief = run("explain", folder, TEXT * 6, "--generate", "3", "--by", by)[1]
@@ -89,7 +91,7 @@ def test_explain_generates_and_shows_every_unit_in_the_terminal(run, folder, by,
         assert f"{value:+z.4f}" in out
     for value in want.relevance.sum(dim=1).tolist():
         assert short(value) in out
-    assert (tmp_path / "a.html").read_text("utf-8") == found.html()
+    assert (tmp_path / "a.html").read_text("utf-8") == found.html(by)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.format == "PNG"
 

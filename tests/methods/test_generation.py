@@ -302,6 +302,15 @@ def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):
     assert found._repr_html_().startswith("<iframe")
 
 
+@pytest.mark.parametrize("unit", ["token", "word", "sentence"])
+def test_a_page_opens_on_the_unit_that_is_asked_for(found, unit):
+    page = found.html(unit)
+    assert re.findall(r'value="(\w+)" checked', page) == [unit]
+    assert f'draw("{unit}");' in page
+    with pytest.raises(ValueError, match="unit='line': pass one of token, word, sentence"):
+        found.html("line")
+
+
 def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
     texts = ("<i>", *found.tokens[1:])
     found = dataclasses.replace(found, tokens=texts)
