@@ -14,7 +14,7 @@ from benchmarks.commands import generated
 from benchmarks.commands.console import Column, Target, check_files, console, loading, mendable
 from benchmarks.commands.output import answer, completing, note, noting, present, write_each
 from benchmarks.names import MODELS
-from benchmarks.sources.files import check_sentence, decoded, lines
+from benchmarks.sources.files import check_sentence, decoded, lines, some
 from numeric.methods.catalogue import METHODS
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
@@ -164,7 +164,7 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
             raise ValueError(f"{model!r} is a model; pass a text behind it")
         note(f"no model is given: {default} is used")
         model, texts = default, words
-    elif re.search(r"\s", model) and not Path(model).exists():
+    elif is_text(model):
         raise ValueError(
             f"{model!r} is no model, and several texts need one before them: pass {default} first"
         )
@@ -173,10 +173,18 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
             raise ValueError("- stands for all texts, on standard input; pass no other text")
         if sys.stdin is None:  # as after <&-
             raise ValueError("standard input is closed; pass one text per line")
-        texts = lines(decoded(sys.stdin.buffer.read()))
+        given = lines(decoded(sys.stdin.buffer.read()))
+        texts = [text for text in given if text.strip()]
+        if blank := [n for n, text in enumerate(given, start=1) if not text.strip()]:
+            note(f"blank lines of standard input are skipped, and not counted: {some(blank)}")
         if not texts:
             raise ValueError("standard input is empty; pass one text per line")
     return model, texts
+
+
+def is_text(model: str) -> bool:
+    """Whether what stands in a model's place can only be a text."""
+    return bool(re.search(r"\s", model)) and not Path(model).exists()
 
 
 def pair(texts: Sequence[str]) -> tuple[str, str]:

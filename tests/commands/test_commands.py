@@ -143,13 +143,23 @@ def test_lines_of_standard_input_are_explained_as_texts_are(run, monkeypatch):
     for raw, says in (
         (b"", "standard input is empty"),
         (b"fine\n\xff", "line 2 is not UTF-8"),
-        (b"a\n\nb", "line 2: no"),
+        (b"\n \n", "standard input is empty"),
+        (b"fine\na\0b", "line 2: a NUL"),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
         assert says in run("explain", "embedded", "-")[2]
     monkeypatch.setattr(sys, "stdin", None)
     code, _, err = run("explain", "embedded", "-")
     assert (code, err) == (2, "error: standard input is closed; pass one text per line\n")
+
+
+def test_blank_lines_of_standard_input_are_skipped_and_noted(run, monkeypatch):
+    given = io.TextIOWrapper(io.BytesIO(b"a good film\n\ndull\n  \n"))
+    monkeypatch.setattr(sys, "stdin", given)
+    code, out, err = run("explain", "embedded", "-")
+    says = "blank lines of standard input are skipped, and not counted: 2, 4"
+    assert (code, err) == (0, f"note: {says}\n")
+    assert out == run("explain", "embedded", "a good film", "dull")[1]
 
 
 def test_many_texts_fit_a_screen_and_those_left_out_are_counted(run):
