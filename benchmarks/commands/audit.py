@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.console import Column, Target, check_files, loading, mendable, problems
-from benchmarks.commands.explain import pair
+from benchmarks.commands.explain import is_text, pair
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import COMPOSITES, MODELS
 from benchmarks.sources.files import check_sentence
@@ -49,6 +49,8 @@ def audit(
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
     with mendable():
         texts = texts or []
+        if is_text(model):
+            raise ValueError(f"{model!r} is a text, and the model is missing: pass embedded first")
         _check(texts, composite, epsilon, worst)
         check_files(read={"image": image}, html=html)
         with loading("the model"):
