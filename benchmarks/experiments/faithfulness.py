@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.experiments import text
 from benchmarks.experiments.columns import number, value
-from benchmarks.experiments.maps import FEW, SEED, means
+from benchmarks.experiments.maps import SEED, means, too_few
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
@@ -201,8 +201,7 @@ def _notes(found, measures):
     """By measure, which map is first, and how far ahead of the next."""
     if len(found) < 2:
         return
-    if len(next(iter(found.values()))[measures[0]]) < FEW:
-        yield f"With fewer than {FEW} texts these intervals are too narrow: use more."
+    yield from too_few(len(next(iter(found.values()))[measures[0]]))
     equal: dict[str, list[str]] = {}
     for key in (key for key in measures if f"{key} gain" not in measures):
         first, second = sorted(found, key=lambda method: -_good(found[method], key))[:2]

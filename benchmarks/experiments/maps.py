@@ -135,6 +135,12 @@ def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
     return found
 
 
+def too_few(texts: int) -> list[str]:
+    """What is said of intervals over so few texts; nothing from ``FEW`` on."""
+    said = f"With fewer than {FEW} texts these intervals are too narrow: use more."
+    return [said] if texts < FEW else []
+
+
 def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> dict[str, list]:
     """Per-text values as columns: the texts' own, and a block of lines per entry of ``found``."""
     own = ("example", "label", "tokens", "target", "logit")

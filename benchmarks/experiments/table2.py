@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from benchmarks.experiments.columns import interval, number, value
-from benchmarks.experiments.maps import FEW, GAP, SEED, Measured, means, stacked, statistics
+from benchmarks.experiments.maps import GAP, SEED, Measured, means, stacked, statistics, too_few
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO
@@ -54,8 +54,7 @@ def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[st
         return ()
     gaps = {tokens: paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}
     found = [f"Over {tokens} tokens, {_compared(gap)}." for tokens, gap in gaps.items()]
-    if len(set(columns["example"])) < FEW:
-        found.append(f"With fewer than {FEW} texts these intervals are too narrow: use more.")
+    found += too_few(len(set(columns["example"])))
     if all(map(_decided, gaps.values())) and gaps["all"].mean * gaps["content"].mean < 0:
         found.append(HINGES)
     theirs = [paper.get(method, {}).get("r all, sum to one") for method in PAIR]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.experiments.columns import interval, number, value
-from benchmarks.experiments.maps import Measured, correlations, means
+from benchmarks.experiments.maps import Measured, correlations, means, too_few
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO, LRP
@@ -53,7 +53,7 @@ def trade_off(data: Measured) -> Result:
             "n steps' sums n gradients."
         ),
         rows=rows,
-        notes=(*_notes(rows), *undefined(rows)),
+        notes=(*_notes(rows), *too_few(len(loo.present)), *undefined(rows)),
     )
 
 
@@ -63,8 +63,10 @@ def _notes(rows: list[dict]) -> Iterator[str]:
         for row in rows:
             if not best or row[f"r {tokens}"] > best[-1][f"r {tokens}"]:
                 best.append(row)
-        said = (f"{x['method']} ({x['passes']:.1f} passes, {x[f'r {tokens}']:.2f})" for x in best)
-        yield f"Over {tokens} tokens nothing cheaper is closer than: {'; '.join(said)}."
+        said = (
+            f"{x['method']} (r {x[f'r {tokens}']:.2f} in {x['passes']:.1f} passes)" for x in best
+        )
+        yield f"Best for their cost, over {tokens} tokens: {', '.join(said)}."
 
 
 def figure(result: Result):

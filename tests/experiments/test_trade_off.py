@@ -1,5 +1,7 @@
 """Agreement with Leave-One-Out by cost: passes are counted right, and r is of the same maps."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,22 @@ def test_every_setting_has_a_row_in_the_order_of_its_cost(found):
     assert methods >= {"AttnLRP", "CP-LRP", "Rollout", "LOO", "IG, 2 steps", "LOO, budget 4"}
     cost = [row["passes"] for row in found.rows]
     assert cost == sorted(cost)
+
+
+def test_notes_name_what_nothing_cheaper_beats_and_that_the_texts_are_few(found):
+    for note, tokens in zip(found.notes, ("all", "content"), strict=False):
+        head, _, listed = note.partition(": Rollout")
+        assert head == f"Best for their cost, over {tokens} tokens"
+        pattern = r"(\w[^()]*) \(r (-?[\d.]+) in ([\d.]+) passes\)"
+        named = re.findall(pattern, f"Rollout{listed}")
+        rows = {row["method"]: row for row in found.rows}
+        assert len(named) == note.count(" passes)")
+        for method, r, passes in named:
+            row = rows[method]
+            assert (r, passes) == (f"{row[f'r {tokens}']:.2f}", f"{row['passes']:.1f}")
+            cheaper = [x for x in found.rows if x["passes"] < row["passes"]]
+            assert all(x[f"r {tokens}"] < row[f"r {tokens}"] for x in cheaper)
+    assert found.notes[2] == "With fewer than 20 texts these intervals are too narrow: use more."
 
 
 def test_r_and_passes_of_a_budget_are_those_of_attribute(found):
