@@ -199,7 +199,10 @@ def measure(item: tuple[str, str], *, columns=tuple(COLUMNS), catch=Exception) -
 def reason(error: Exception) -> str:
     """What an error says, with its type where its own words may not be enough."""
     plain = isinstance(error, (Unfit, UnassignedOperation, TimeoutError, ValueError))
-    return str(error) if plain else f"{type(error).__name__}: {error}"
+    said = str(error)
+    if isinstance(error, ImportError):  # which goes on to say how to install it
+        said = said.partition(". ")[0]
+    return said if plain else f"{type(error).__name__}: {said}"
 
 
 @contextmanager
