@@ -167,9 +167,11 @@ def _problems(target: object, size: int) -> Iterator[str]:
     if target is not None and not terms:
         row = _tensor(target)
         if not _is_row(row):
+            name = f"; the number of a class is model.config.label2id[{target!r}]"
             yield (
                 f"target={target!r}: pass None, an int, or one int per example, such as the id of "
                 "a token, or a target such as numeric.targets.logit(7, at=3)"
+                f"{name * isinstance(target, str)}"
             )
         elif row.ndim and len(row) != size:
             yield f"target has {len(row)} entries for {size} examples; pass one per example"

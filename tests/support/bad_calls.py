@@ -298,6 +298,7 @@ for target, wrong in ((3, [3]), ([0, -1], [-1]), ([5, 7], [5, 7])):
     CALLS[f"target {target}"] = given(target=target), says
 for target in (1.0, torch.tensor([0.0, 1.0]), True, "positive", [None, 1], [[0, 1]], []):
     says = f"target={target!r}: pass None, an int, or one int per example"
+    says += f"...model.config.label2id[{target!r}]" * isinstance(target, str)
     CALLS[f"target {target!r}"] = given(target=target), says
 for eps in (-1.0, torch.nan, torch.inf, "1e-6", None, True):
     says = f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; pass eps=0"
