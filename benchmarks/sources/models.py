@@ -299,6 +299,6 @@ def _advice(name, source, error):
     if getattr(error, "filename", None):
         return what + "Point HF_HOME at a folder that can be written: downloads are kept there."
     return what + (
-        "It was looked for as a local folder and on the Hugging Face Hub. Without a network, use "
-        "the model embedded (--model embedded), or download it elsewhere and pass its folder."
+        "It was looked for as a local folder and on the Hugging Face Hub. Without a network, pass "
+        "embedded as the model, or download it elsewhere and pass its folder."
     )

@@ -177,7 +177,8 @@ def test_offline_a_cached_hub_id_loads_and_others_name_what_works_without_networ
     assert digests == [models.load(str(checkpoint)).sha256] * 3
     for message, name in ((other, "someone/other"), (wrong, "someone/tiny-bert"), (main, PINNED)):
         assert message.startswith(f"model '{name}' could not be loaded")
-        assert "--model embedded" in message
+        assert "pass embedded as the model" in message
+        assert "--model" not in message
     assert "'stanfordnlp/sst2'" in dataset
     assert "--data-dir" in dataset
     assert "--dataset embedded" in dataset
