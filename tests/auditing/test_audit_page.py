@@ -177,6 +177,7 @@ def test_every_table_has_headers_and_every_drawing_a_description(opened):
     for table in opened.find_elements(CSS, "table"):
         assert table.find_elements(CSS, "thead th[scope=col]")
         assert table.find_element(CSS, "caption").get_attribute("textContent").strip()
+    assert not opened.find_element(CSS, ".hint").is_displayed()  # all of it fits this screen
     drawing = opened.find_element(CSS, "#flow")
     assert drawing.get_attribute("role") == "img"
     assert "layer 1: arrives" in opened.find_element(CSS, "#flow-text").get_attribute("textContent")
@@ -200,6 +201,7 @@ def test_it_can_be_read_on_a_light_and_a_dark_narrow_screen(browser, address, sc
     try:
         browser.get(address)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 420
+        assert browser.find_element(CSS, ".hint").is_displayed()
         for place, paint in (("body", "color"), ("#flow text", "fill"), (".token", "color")):
             letters = browser.find_element(CSS, place).value_of_css_property(paint)
             paper = browser.find_element(CSS, "body").value_of_css_property("background-color")
