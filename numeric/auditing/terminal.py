@@ -56,6 +56,8 @@ def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     refuted = [v["statement"] for v in facts["verdicts"] if v["verdict"] == "refuted"]
     for statement in refuted[:MOST_REFUTED]:
         yield Text(f"refuted: {statement}", no_wrap=True, overflow="ellipsis")
+    if len(refuted) > MOST_REFUTED:
+        yield Text(f"and {len(refuted) - MOST_REFUTED} more that are refuted")
 
 
 def _heading(text: str) -> Padding:

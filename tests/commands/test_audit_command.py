@@ -1,6 +1,7 @@
 """`lrp-axioms audit` writes what the auditor shows; what a user can mend is one message."""
 
 import json
+import re
 
 import pytest
 
@@ -34,6 +35,14 @@ def test_a_text_in_the_place_of_the_model_is_called_one(run):
     code, _, err = run("audit", "not a bad film")
     says = "'not a bad film' is a text, and the model is missing: pass embedded first"
     assert (code, err) == (2, f"error: {says}\n")
+
+
+def test_a_summary_counts_the_refuted_statements_that_it_leaves_out(run):
+    out = run("audit", "embedded")[1]
+    named = out.count("\nrefuted: ")
+    (counted,), (left,) = re.findall(r"(\d+) refuted", out), re.findall(r"and (\d+) more", out)
+    assert int(counted) == named + int(left) > named
+    assert run("audit", "embedded", "--full")[1].count("\nrefuted ") == int(counted)
 
 
 @pytest.fixture(scope="module")
