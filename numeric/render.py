@@ -51,7 +51,7 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 {% for s in sections %}{% if sections|length > 1 %}<h2 style="font-size:1rem">{{ s.title }}</h2>
 {% endif %}<p>{% for t in s.tokens %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
-<p><small>{{ legend }}<br>{{ s.caption }}</small></p>
+<p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
 <table><tr><th>token</th><th class="number">relevance</th></tr>
 {% for t in s.tokens %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
 {% endfor %}</table>
@@ -88,6 +88,11 @@ LEGEND = "Red speaks for the class; blue, underlined, against it."
 LAYERS = "In logits, behind each layer; each column has its own scale; emb: embeddings."
 
 
+def legend(explained: str) -> str:
+    """What the colours say where a tag, a token or a target is ``explained``, or a class."""
+    return LEGEND.replace("class", explained)
+
+
 def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
     """An RGB background per token: white at 0, full red or blue at the largest magnitude."""
     values = np.asarray(relevance, dtype=float)
@@ -104,7 +109,9 @@ def shade(rgb: tuple[int, int, int]) -> str:
     return f"rgb(var(--{name}) / {(255 - min(rgb)) / 255:.2f})"
 
 
-def terminal(tokens: Sequence[str], relevance: Sequence[float]) -> tuple[Text, Text, Table]:
+def terminal(
+    tokens: Sequence[str], relevance: Sequence[float], legend: str = LEGEND
+) -> tuple[Text, Text, Table]:
     """The sentence with coloured backgrounds, its legend, and a table of the numbers, for rich."""
     words = []
     table = _table("token", "relevance")
@@ -112,7 +119,7 @@ def terminal(tokens: Sequence[str], relevance: Sequence[float]) -> tuple[Text, T
         against = "underline " if value < 0 else ""
         words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
         table.add_row(Text(token), f"{value:+z.4f}")
-    return Text(" ").join(words), Text(LEGEND, style="dim"), table
+    return Text(" ").join(words), Text(legend, style="dim"), table
 
 
 def largest(tokens: Sequence[str], relevance: Sequence[float], count: int) -> Table:
@@ -136,6 +143,7 @@ def section(
     *,
     title: str,
     caption: str,
+    legend: str = LEGEND,
     maps: Sequence["LayerMap"] = (),
 ) -> dict[str, object]:
     """One text of a page, with ``maps`` of ``numeric.layer_maps``."""
@@ -148,12 +156,13 @@ def section(
         }
         for token, value, rgb in zip(tokens, relevance, colours(relevance), strict=True)
     ]
-    return {"tokens": cells, "title": title, "caption": caption, "maps": maps}
+    facts = {"title": title, "caption": caption, "legend": legend, "maps": maps}
+    return {"tokens": cells, **facts}
 
 
 def html(sections: Sequence[dict[str, object]], *, title: str) -> str:
     """A self-contained page of texts, each a ``section``; everything in it is escaped."""
-    words = {"title": title, "legend": LEGEND, "layers": LAYERS, "colours": COLOURS}
+    words = {"title": title, "layers": LAYERS, "colours": COLOURS}
     return PAGE.render(sections=sections, **words)
 
 
@@ -169,8 +178,7 @@ def heat_maps(a: "Attribution", most: int) -> str:
     ]
     left = max(0, len(a.relevance) - most)
     more = f" {left} more samples are not shown." if left else ""
-    legend = LEGEND.replace("class", "target")
-    return CELLS.render(method=a.method, samples=samples, legend=legend, more=more)
+    return CELLS.render(method=a.method, samples=samples, legend=legend("target"), more=more)
 
 
 def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:

@@ -14,10 +14,12 @@ from benchmarks.errors import UnavailableError
 from benchmarks.sources.files import some
 from numeric import render
 from numeric.layer_maps import LayerMap, layer_maps, terminal
+from numeric.methods.catalogue import METHODS
 from numeric.result import Attribution
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
+ROLLOUT = "attention-rollout"
 READ_AT = {"tag": "of", "next token": "behind"}
 """How what is explained stands to the token at whose column it is read."""
 
@@ -27,6 +29,7 @@ class Explained:
     """A text with the relevance of its tokens.
 
     said: the class, tag or token that is explained, in words
+    legend: what the colours say
     """
 
     text: str | tuple[str, str]
@@ -34,6 +37,7 @@ class Explained:
     attribution: Attribution
     said: str
     title: str
+    legend: str
     maps: list[LayerMap]
 
     @property
@@ -43,19 +47,21 @@ class Explained:
     @property
     def caption(self) -> str:
         a = self.attribution
-        if a.method == "attention-rollout":
+        if a.method == ROLLOUT:
             return (
                 "Shares of attention, which are not logits: they sum to 1 whatever the model says."
             )
+        conserves = METHODS[a.method].conserves
         return (
             f"Logit {a.logit[0]:+z.4f} = relevance of the tokens {sum(self.relevance):+z.4f} + "
-            f"residual {a.residual[0]:+z.4f} (absorbed or lost on the way, or not additive)."
+            f"residual {a.residual[0]:+z.4f}. Does {a.method} conserve relevance? "
+            f"{conserves[0].upper()}{conserves[1:]}."
         )
 
     def section(self) -> dict:
         """Its part of a page."""
-        facts = {"title": self.title, "caption": self.caption, "maps": self.maps}
-        return render.section(self.tokens, self.relevance, **facts)
+        facts = {"title": self.title, "caption": self.caption, "legend": self.legend}
+        return render.section(self.tokens, self.relevance, maps=self.maps, **facts)
 
     def facts(self) -> dict:
         a = self.attribution
@@ -81,13 +87,13 @@ class Explained:
     def parts(self, width: int) -> Iterator[RenderableType]:
         """Everything, for a terminal."""
         yield Text(self.title, style="bold")
-        yield from render.terminal(self.tokens, self.relevance)
+        yield from render.terminal(self.tokens, self.relevance, self.legend)
         yield Text(self.caption)
         yield from terminal(self.maps, width)
 
     def short(self) -> Iterator[RenderableType]:
         """What fits a screen: the beginning of a long text, and the tokens with most relevance."""
-        words, legend, _ = render.terminal(self.tokens, self.relevance)
+        words, legend, _ = render.terminal(self.tokens, self.relevance, self.legend)
         yield first_lines(Text(self.title, style="bold"), 2)
         yield first_lines(words, WORDS)
         yield legend
@@ -130,7 +136,11 @@ def explained(
             if term.at is not None:
                 why += f" {READ_AT[loaded.explains]} {words(term.at, term.at + 1)!r}"
     maps = layer_maps(a, tokens, shifted=shifted)
-    return Explained(text, tokens, a, said, f"{a.method}: why {why}?", maps)
+    title = f"{a.method}: why {why}?"
+    legend = render.legend("target" if spanned else loaded.explains)
+    if method == ROLLOUT:
+        title, legend = f"{ROLLOUT}: where the model attends", "Red: the larger share of attention."
+    return Explained(text, tokens, a, said, title, legend, maps)
 
 
 def named(number: int, label: str) -> str:
@@ -147,7 +157,7 @@ def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
     most = (LINES - 3) // 2
     for each in found[:most]:
         yield from each.line()
-    yield Text(render.LEGEND, style="dim")
+    yield Text(found[0].legend, style="dim")
     if len(found) > most:
         yield Text(f"{len(found) - most} more texts", style="dim")
 

@@ -32,7 +32,7 @@ def page(facts: Mapping[str, Any]) -> str:
     return template.render(
         facts=facts,
         tokens=_tokens(facts["tokens"]),
-        legend=render.LEGEND,
+        legend=render.legend(facts["explains"]),
         colours=render.COLOURS,
         causes=_causes(facts),
         columns=[c for c in facts["causes"] if any(c in row["seen"] for row in rows.values())],

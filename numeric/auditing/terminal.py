@@ -105,7 +105,8 @@ def _header(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     tokens = [entry["token"] for entry in facts["tokens"]]
     relevance = [entry["relevance"] for entry in facts["tokens"]]
-    words, legend, table = render.terminal(tokens, relevance)
+    said = render.legend(facts["explains"])
+    words, legend, table = render.terminal(tokens, relevance, said)
     yield _heading("Relevance of the whole embedding, in logits")
     yield words
     yield legend

@@ -32,7 +32,9 @@ def test_explain_prints_every_token_with_numbers_that_add_up(run):
     flat = " ".join(out.split())
     logit, total, residual = map(
         float,
-        re.search(r"Logit (\S+) = relevance of the tokens (\S+) \+ residual (\S+) ", flat).groups(),
+        re.search(
+            r"Logit (\S+) = relevance of the tokens (\S+) \+ residual (\S+)\. ", flat
+        ).groups(),
     )
     assert logit == pytest.approx(total + residual, abs=2e-4)
     assert total == pytest.approx(sum(float(value) for _, value in numbers(out)), abs=1e-3)
@@ -64,6 +66,16 @@ def test_rollout_is_not_called_a_share_of_the_logit(run):
     assert sum(float(value) for _, value in numbers(out)) == pytest.approx(1, abs=1e-3)
     assert "not logits" in out
     assert "residual" not in out
+    assert out.startswith("attention-rollout: where the model attends\n")
+    assert "Red: the larger share of attention." in out
+    assert "class" not in out
+
+
+@pytest.mark.parametrize("method", set(METHODS) - {"attention-rollout"})
+def test_beside_the_residual_stands_what_the_method_conserves(run, method):
+    out = " ".join(run("explain", "embedded", "a fine film", "--method", method)[1].split())
+    says = METHODS[method].conserves
+    assert f"Does {method} conserve relevance? {says[0].upper()}{says[1:]}." in out
 
 
 NASTY = "<script>alert(1)</script> [bold]fine[/bold] & [/] 映画 🎬 \\"

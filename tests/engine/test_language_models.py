@@ -65,6 +65,7 @@ def test_explain_takes_a_span_of_the_text_itself(run, folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     said = tokenizer.decode(tokenizer(TEXT)["input_ids"][2:4]).strip()
     assert out.startswith(f"attnlrp: why the tokens {said!r}?\n")
+    assert "Red speaks for the target; " in out
     assert run("explain", folder, TEXT, "--span", "2:99")[0] == 2
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     inputs = tokenizer([TEXT], return_tensors="pt")
@@ -103,6 +104,7 @@ def test_audit_names_it_in_the_terminal_on_the_page_and_in_the_file(
     code, out, _ = run("audit", folder, TEXT, "--html", tmp_path / "a.html")
     assert code == 0
     assert f"next token  {token} ({word})" in out
+    assert "Red speaks for the next token; " in (tmp_path / "a.html").read_text()
     assert f"<dt>next token</dt><dd>{token} ({word})</dd>" in (tmp_path / "a.html").read_text()
     facts = json.loads(run("audit", folder, TEXT, "--json")[1])
     assert (facts["explains"], facts["target"], facts["label"]) == ("next token", token, word)
