@@ -48,7 +48,8 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 </style></head>
 <body>
 <h1 style="font-size:1.1rem">{{ title }}</h1>
-{% for s in sections %}{% if sections|length > 1 %}<h2 style="font-size:1rem">{{ s.title }}</h2>
+{% for s in sections %}{% if sections|length > 1 %}
+<h2 style="font-size:1rem">{{ loop.index }}. {{ s.title }}</h2>
 {% endif %}<p>{% for t in s.tokens %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
@@ -64,7 +65,8 @@ style="background:{{ c.shade }}">{{ c.shown }}</td>
 {% endfor %}</tr>
 {% endfor %}</table></div>
 {% endfor %}{% if s.maps %}<p><small>{{ layers }}</small></p>{% endif %}
-{% endfor %}</body></html>
+{% endfor %}{% if made %}<p><small>{{ made }}</small></p>
+{% endif %}</body></html>
 """
 )
 
@@ -160,9 +162,12 @@ def section(
     return {"tokens": cells, **facts}
 
 
-def html(sections: Sequence[dict[str, object]], *, title: str) -> str:
-    """A self-contained page of texts, each a ``section``; everything in it is escaped."""
-    words = {"title": title, "layers": LAYERS, "colours": COLOURS}
+def html(sections: Sequence[dict[str, object]], *, title: str, made: str = "") -> str:
+    """A self-contained page of texts, each a ``section``; everything in it is escaped.
+
+    ``made`` is its last line: of what, and with what.
+    """
+    words = {"title": title, "made": made, "layers": LAYERS, "colours": COLOURS}
     return PAGE.render(sections=sections, **words)
 
 

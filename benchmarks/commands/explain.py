@@ -85,6 +85,7 @@ def explain(
             each,
             explained,
             hint_to_quote,
+            made,
             note_unknown,
             summary,
         )
@@ -129,7 +130,8 @@ def explain(
 
         title = found[0].title if len(found) == 1 else f"{method}: {len(found)} texts"
         with mendable(f"--html {html}"):
-            html.write_text(render.html([one.section() for one in found], title=title), "utf-8")
+            sections, last = [one.section() for one in found], made(model, found[0].attribution)
+            html.write_text(render.html(sections, title=title, made=last), "utf-8")
     wrote = [html]
     if png:
         from benchmarks.commands import layer_picture

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -19,6 +21,7 @@ from numeric.result import Attribution
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
+SPEED = ("batch_size", "memory")  # options that change nothing else
 ROLLOUT = "attention-rollout"
 READ_AT = {"tag": "of", "next token": "behind"}
 """How what is explained stands to the token at whose column it is read."""
@@ -141,6 +144,17 @@ def explained(
     if method == ROLLOUT:
         title, legend = f"{ROLLOUT}: where the model attends", "Red: the larger share of attention."
     return Explained(text, tokens, a, said, title, legend, maps)
+
+
+def made(model: str, a: Attribution) -> str:
+    """Of which model and how, with which version and when: the last line of a page."""
+    told = {name: x for name, x in a.options.items() if name not in SPEED and x is not False}
+    plain = {name: x for name, x in told.items() if isinstance(x, str | int | float)}
+    options = ", ".join(f"{name} {x}" for name, x in plain.items())
+    return (
+        f"Model {model}; method {a.method}{f' ({options})' * bool(options)}; made by lrp-axioms "
+        f"{version('lrp-axioms')} on {date.today().isoformat()}."
+    )
 
 
 def named(number: int, label: str) -> str:

@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,19 @@ def test_beside_the_residual_stands_what_the_method_conserves(run, method):
     out = " ".join(run("explain", "embedded", "a fine film", "--method", method)[1].split())
     says = METHODS[method].conserves
     assert f"Does {method} conserve relevance? {says[0].upper()}{says[1:]}." in out
+
+
+def test_a_page_says_of_what_and_with_what_it_was_made(run, tmp_path):
+    page, program_version = tmp_path / "a.html", version("lrp-axioms")
+    texts = "a fine film", "dull"
+    run("explain", "embedded", *texts, "--method", "loo", "--budget", 3, "--html", page)
+    words = " ".join(program.Page(page).words.split())
+    said = re.search(
+        r"Model embedded; method loo \((.+)\); made by lrp-axioms (\S+) on (\S+)\.$", words
+    )
+    assert "budget 3" in said[1].split(", ")
+    assert (said[2], date.fromisoformat(said[3])) == (program_version, date.today())
+    assert re.findall(r"(\d)\. loo: why class (\d)", words) == [("1", "1"), ("2", "0")]
 
 
 NASTY = "<script>alert(1)</script> [bold]fine[/bold] & [/] 映画 🎬 \\"
