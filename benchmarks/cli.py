@@ -64,7 +64,10 @@ def _version(wanted: bool):  # noqa: FBT001 as Typer calls it
 def _program(
     *,
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it, and end.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ):
     pass
@@ -97,7 +100,7 @@ def prove(
     ] = None,
     latex: Annotated[bool, typer.Option(help="With --show: print LaTeX.")] = False,
     limit: Annotated[
-        int, typer.Option(min=1, help="With a file: seconds for each rule, then it is ended.")
+        int, typer.Option(min=1, help="With a file: seconds for each rule, then it is stopped.")
     ] = 600,
 ):
     """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""
@@ -180,7 +183,7 @@ def reproduce(
         typer.Option(help="Only the first N texts, and N prompts of every task of causes."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="As of explain; default: cpu, or the GPUs of a cluster.")
+        str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")
     ] = None,
     output: Annotated[Path, typer.Option(help="Where results are written.")] = Path("results"),
     engine: Annotated[

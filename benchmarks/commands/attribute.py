@@ -19,7 +19,7 @@ def attribute(
         typer.Argument(help="One text per line (.txt), or .csv, .tsv, .jsonl, .parquet; or .gz."),
     ],
     *,
-    column: Annotated[str, typer.Option(help="Where texts are, in a file of columns.")] = "text",
+    column: Annotated[str, typer.Option(help="Column that holds the texts.")] = "text",
     model: Annotated[
         str,
         typer.Option(help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)),
@@ -27,15 +27,15 @@ def attribute(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="As of explain; may be given again. Default: attnlrp.",
+            help="As in explain; may be given again. Default: attnlrp.",
             autocompletion=completing(METHODS),
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option(help="Folder for the Parquet files; a stopped run goes on there.")
+        Path, typer.Option(help="Folder for the Parquet files; a stopped run resumes there.")
     ] = Path("results/attribute"),
     device: Annotated[
-        str | None, typer.Option(help="As of explain; default: cpu, or the GPUs of a cluster.")
+        str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")
     ] = None,
     engine: Annotated[str, typer.Option(help="'local', or 'ray': by a Ray cluster.")] = "local",
     address: Annotated[

@@ -16,7 +16,7 @@ def evaluate(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Parquet with text and relevance (a list), and maybe method and target; or a "
+            help="Parquet with text and relevance (a list), and optionally method and target; or a "
             "folder of such files, as `attribute` writes them."
         ),
     ],
@@ -28,11 +28,11 @@ def evaluate(
     measure: Annotated[
         list[str] | None, typer.Option(help=f"{SOME}; may be given again. Default: all.")
     ] = None,
-    output: Annotated[Path, typer.Option(help="Folder for the result, as of reproduce.")] = Path(
+    output: Annotated[Path, typer.Option(help="Folder for the result, as in reproduce.")] = Path(
         "results"
     ),
-    seed: Annotated[int, typer.Option(min=0, help="Of the random subsets.")] = 0,
-    device: Annotated[str, typer.Option(help="As of explain.")] = "cpu",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random subsets.")] = 0,
+    device: Annotated[str, typer.Option(help="As in explain.")] = "cpu",
 ):
     """Rank methods by how faithful their maps are to a model, with paired intervals."""
     with mendable():

@@ -48,7 +48,7 @@ def explain(
     ] = None,
     generate: Annotated[
         int | None,
-        typer.Option(help="Explain up to so many tokens that a language model goes on with."),
+        typer.Option(help="Generate up to N tokens and explain each."),
     ] = None,
     by: Annotated[
         str,
@@ -59,7 +59,7 @@ def explain(
     ] = "token",
     budget: Annotated[
         int | None,
-        typer.Option(help="With --method loo: at most so many forward passes for one text."),
+        typer.Option(help="With --method loo: at most N forward passes for one text."),
     ] = None,
     by_layer: Annotated[
         bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
