@@ -208,8 +208,8 @@ def reproduce(
 ):
     """Prove the theorems, and measure Tables 1 and 2, Figure 2 and time; write a report.
 
-    TABLES names what to measure; some experiments are not in the paper.  Run the command again to
-    go on where it was interrupted.
+    TABLES names what to measure; some experiments are not in the paper.
+    Run the command again to go on where it was interrupted.
     """
     with loading("the model and the texts"), mendable():
         need("lrp-axioms reproduce", "matplotlib", "pytest", "sklearn")

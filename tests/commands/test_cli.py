@@ -1,5 +1,6 @@
 """The command line: what it prints and writes, and one message for what a user can mend."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -126,6 +127,17 @@ def test_wide_letters_survive_in_terminal_and_page(run, tmp_path, monkeypatch):
 def test_help_names_every_method(run):
     flat = "".join(run("explain", "--help")[1].split())
     assert all(method in flat for method in METHODS)
+
+
+def test_no_sentence_of_a_help_is_broken_in_its_middle():
+    """Typer keeps the line breaks of all paragraphs but the first."""
+    kept = {}
+    for each in cli.app.registered_commands:
+        later = inspect.cleandoc(each.callback.__doc__).split("\n\n")[1:]
+        kept[each.callback.__name__] = [line for x in later for line in x.splitlines()]
+    assert "reproduce" in kept
+    assert [line for lines in kept.values() for line in lines if not line.endswith(".")] == []
+    assert all(len(line) < 79 for lines in kept.values() for line in lines)
 
 
 # Refusals
