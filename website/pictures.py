@@ -40,7 +40,7 @@ def heat_map() -> Figure:
     axes.imshow(cells.swapaxes(0, 1), aspect="auto", interpolation="nearest")
     for x, column in enumerate(found):
         for y, value in enumerate(column):
-            axes.text(x, y, f"{value:+.2f}", ha="center", va="center", color="black")
+            axes.text(x, y, f"{value:+z.2f}", ha="center", va="center", color="black")
     axes.set_xticks(range(len(COLUMNS)), COLUMNS.values())
     axes.set_yticks(range(len(tokens)), tokens, fontsize=12)
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
