@@ -187,7 +187,7 @@ def propagation(
             output = model(**inputs, output_hidden_states=True)
             x, logit = output.hidden_states[1], output.logits[0, 1]
             (gradient,) = torch.autograd.grad(logit, x)
-        relevance = (x * gradient).sum(-1)  # of every token behind the first layer, in logits
+        relevance = (x * gradient).sum(-1)  # of every token after the first layer, in logits
 
     Take logits, and ask for gradients, inside the block: a rule at the end of a model, such as
     that of a soft cap on logits, acts when these are used.  Gradients reach back to the embeddings

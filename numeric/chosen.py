@@ -173,7 +173,7 @@ def _row(
     present = [mask.gather(1, x.clamp(0, mask.shape[1] - 1)[:, None])[:, 0] for x in (row, behind)]
     absent = (~inside | (present[0] != 1) | (present[1] != 1)).nonzero()[:, 0].tolist()
     if absent:
-        what = "a token, and one behind it," if term.label == OWN else "a token"
+        what = "a token, and one after it," if term.label == OWN else "a token"
         faults.append(
             f"at={term.at!r}: there is not {what} in examples {absent}; the columns of tokens are "
             f"{_columns(mask)}"

@@ -87,7 +87,7 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 
 
 LEGEND = "Red speaks for the class; blue, underlined, against it."
-LAYERS = "In logits, behind each layer; each column has its own scale; emb: embeddings."
+LAYERS = "In logits, after each layer; each column has its own scale; emb: embeddings."
 
 
 def legend(explained: str) -> str:

@@ -107,7 +107,7 @@ def span(first: int, end: int | None = None, *, each: Callable[..., Target] = lo
     if type(first) is not int or type(last) is not int or first == 0 or not first < last:
         raise ValueError(
             f"span({first!r}, {end!r}): pass the first column, at least 1, because nothing "
-            "precedes column 0, and the one behind the last; or a negative one, such as span(-3)"
+            "precedes column 0, and the one after the last; or a negative one, such as span(-3)"
         )
     return reduce(add, (each(OWN, at=column - 1) for column in range(first, last)))
 

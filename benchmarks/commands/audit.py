@@ -82,7 +82,7 @@ def _check(texts, composite, epsilon, worst):
     for text in texts:
         check_sentence(text)
         if text.endswith(".json"):
-            raise ValueError(f"{text} would be audited as a text; pass --json, and > {text} behind")
+            raise ValueError(f"{text} would be audited as a text; pass --json, and > {text} after")
     if composite not in COMPOSITES:
         meant = did_you_mean([composite], COMPOSITES)
         raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}{meant}")

@@ -163,7 +163,7 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
     model, *texts = words
     if not texts:
         if model in MODELS or (model and Path(model).is_dir()):
-            raise ValueError(f"{model!r} is a model; pass a text behind it")
+            raise ValueError(f"{model!r} is a model; pass a text after it")
         note(f"no model is given: {default} is used")
         model, texts = default, words
     elif is_text(model):
@@ -217,7 +217,7 @@ def span_of(bounds: str, target: str | None, column: int | None):
         if not 1 <= start < stop <= count:
             raise ValueError(
                 f"--span {bounds}: the columns are 1 to {count - 1}; pass FIRST:END, with END "
-                "behind the last one"
+                "after the last one"
             )
         return range(start, stop)
 

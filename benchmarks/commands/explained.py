@@ -23,7 +23,7 @@ TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
 SPEED = ("batch_size", "memory")  # options that change nothing else
 ROLLOUT = "attention-rollout"
-READ_AT = {"tag": "of", "next token": "behind"}
+READ_AT = {"tag": "of", "next token": "after"}
 """How what is explained stands to the token at whose column it is read."""
 
 

@@ -86,7 +86,7 @@ def _token(loaded, name):
     tokenizer = loaded.tokenizer
     if found := _alone(tokenizer, name):
         if (behind := _alone(tokenizer, f" {name}")) not in ([], found):
-            note(f"--target {name!r} is token {found[0]}; behind a space it is {behind[0]}")
+            note(f"--target {name!r} is token {found[0]}; after a space it is {behind[0]}")
         return found[0]
     spelled, unknown = _ids(tokenizer, name), tokenizer.unk_token_id
     if not spelled or unknown in spelled:

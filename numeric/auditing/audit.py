@@ -67,7 +67,7 @@ class Audit:
     notes: tuple[str, ...] = field(default=())
 
     def by_cause(self) -> dict[str, float]:
-        """The whole residual by cause: what operations absorbed, and leaves that are no words."""
+        """The whole residual by cause: what operations absorbed, and leaves that are not words."""
         found: dict[str, float] = {}
         for line in self.ledger.lines:
             for cause, amount in line.absorbed.items():

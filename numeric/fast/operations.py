@@ -110,7 +110,7 @@ TABLE: dict[str, Role] = {
         segment_reduce grid_sample""",
         (Case(
             "always", "It is shared in proportion to what each entry adds, without a stabiliser.",
-            "This is Eq. 1 in the limit, in which such a map and the layer behind it give the same "
+            "This is Eq. 1 in the limit, in which such a map and the layer after it give the same "
             "explanation as one layer.", theorems=(6, 11),
         ),),
     ),

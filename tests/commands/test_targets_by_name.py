@@ -141,7 +141,7 @@ def test_a_token_that_has_another_one_behind_a_space_is_noted():
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
     loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, name="x")
     for label, number, says in (
-        ("fi", 256, ["--target 'fi' is token 256; behind a space it is 257"]),
+        ("fi", 256, ["--target 'fi' is token 256; after a space it is 257"]),
         (" fi", 257, []),
         ("Ġfi", 257, []),
     ):

@@ -278,7 +278,7 @@ WRONG = {  # architecture, task, target, what is said
         "at=9: there is not a token in examples [0, 1]", "at=6", "[1]; ", "0 to 7, 0 to 5",
         "only question answering has ends", "a target of this GPT2LMHeadModel is None, a token",
     ),
-    "nothing behind": ("gpt2", NEXT, span(4, 7), "at=5: there is not a token, and one behind"),
+    "nothing behind": ("gpt2", NEXT, span(4, 7), "at=5: there is not a token, and one after"),
     "tokens": ("gpt2", NEXT, [7, 99999], "target [99999] out of range; the model has tokens 0 to"),
     "counts": (
         "gpt2", NEXT, logit([1, 2, 3], at=[1]), "label has 3 entries for 2", "at has 1 entries for",

@@ -11,8 +11,8 @@ COMMANDS = {
     "--colou": "No such option: --colou",
     # explain
     "explain": "Missing argument '[MODEL] TEXT'",
-    "explain model": "'model' is a model; pass a text behind it",
-    "explain embedded-lm --span 1:2": "'embedded-lm' is a model; pass a text behind it",
+    "explain model": "'model' is a model; pass a text after it",
+    "explain embedded-lm --span 1:2": "'embedded-lm' is a model; pass a text after it",
     "explain model ''": "no text in ''",
     "explain ''": "no text in ''",
     "explain embedded-lm 'anna apple' --span 5:9": "--span 5:9: the columns are 1 to 2",
