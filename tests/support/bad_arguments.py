@@ -70,7 +70,7 @@ COMMANDS = {
     "explain Embedded film": "unknown model 'Embedded'; did you mean 'embedded'",
     "explain textattack/bert-base-uncased-SST2 film": "did you mean 'textattack/bert-base-uncased-",
     "explain 'a fine film' film": "'a fine film' is no model...pass embedded first",
-    "audit 'a model'": "model 'a model' could not be loaded",
+    "audit 'a model'": "'a model' is a text, and the model is missing: pass embedded first",
     "explain vit film": "Unrecognized configuration class",
     "explain model \udcff": "pass a sentence in UTF-8",
     # audit
