@@ -74,7 +74,7 @@ def test_rollout_is_not_called_a_share_of_the_logit(run):
     assert "class" not in out
 
 
-@pytest.mark.parametrize("method", set(METHODS) - {"attention-rollout"})
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"attention-rollout"}))
 def test_beside_the_residual_stands_what_the_method_conserves(run, method):
     out = " ".join(run("explain", "embedded", "a fine film", "--method", method)[1].split())
     says = METHODS[method].conserves
