@@ -187,7 +187,7 @@ def test_an_interrupted_run_goes_on_where_it_was_stopped(run, tmp_path, monkeypa
     assert (code, err) == (0, "")
     mine, other = (program.strict_json(f / "special-embedded.json") for f in (tmp_path, whole))
     assert without_time(mine) == without_time(other)
-    assert "An interrupted run goes on" in " ".join(run("reproduce", "--help")[1].split())
+    assert "Run the command again to go on" in " ".join(run("reproduce", "--help")[1].split())
 
 
 def spoil(path):
