@@ -113,15 +113,15 @@ def test_mask_relevance_does_not_conserve(record_property):
     record_property("witness", "A = 1/2 each, v = (1, 3): -1 and 1 sum to 0, and the output is 2")
 
 
-H, D = generic("h", N, 1), generic("d", N, 1)  # states, and what leaving token j out takes of them
-HELD = E / sum(E)  # given attention weights of a second layer, which reads the states
+# A second layer reads the states H with given attention weights A; leaving token j out of the first
+# takes D of them.
+H, D = generic("h", N, 1), generic("d", N, 1)
 
 
-def without(j):
-    """The row of the second layer, and the row where the text has no token j."""
-    others = [i for i in range(N) if i != j]
-    left = sum(E[i] * (H[i] - D[i]) for i in others) / sum(E[i] for i in others)
-    return (HELD * H)[0], left, others
+def effect(j):
+    """Leave-one-out of token j: the row of the second layer, less the row of what is left of H."""
+    left = (A * (H - D))[0] - leave_key_out(E, H - D)[j]
+    return (A * H)[0] - left
 
 
 @pytest.mark.theorem(
@@ -133,12 +133,12 @@ def without(j):
 )
 def test_the_error_across_two_layers_is_of_second_order(record_property):
     for j in range(N):
-        whole, left, others = without(j)
+        others = [i for i in range(N) if i != j]
         # row i of the first layer is read with the gradient A_i, and gives A_i D_i (theorem 20)
-        found = mask_relevance(E, H, ONE)[j] + sum(HELD[i] * D[i] for i in others)
-        weights = [HELD[i] / (1 - HELD[j]) for i in others]
+        found = mask_relevance(E, H, ONE)[j] + sum(A[i] * D[i] for i in others)
+        weights = [A[i] / (1 - A[j]) for i in others]
         mean = sum(w * D[i] for w, i in zip(weights, others, strict=True))
-        assert identical(whole - left - found, HELD[j] * mean)
+        assert identical(effect(j) - found, A[j] * mean)
         assert identical(sum(weights), 1)
     record_property("method", f"cancel over {N} generic tokens; the weights of the mean sum to 1")
 
@@ -151,11 +151,10 @@ def test_the_error_across_two_layers_is_of_second_order(record_property):
 )
 def test_the_own_row_of_a_token_must_not_count(record_property):
     for j in range(N):
-        whole, left, _ = without(j)
-        assert identical(sp.diff(whole - left, D[j]), 0)
-        exp_z, v, c = generic("f", 1, N, positive=True), generic("v", N, 1), HELD[:, j]
+        assert identical(sp.diff(effect(j), D[j]), 0)
+        exp_z, v, c = generic("f", 1, N, positive=True), generic("v", N, 1), A[:, j]
         own = mask_relevance(exp_z, v, c)[j]  # of row j, which is read with the gradient A_j
-        assert identical(own, HELD[j] * leave_key_out(exp_z, v)[j])
+        assert identical(own, A[j] * leave_key_out(exp_z, v)[j])
     record_property("method", f"cancel over {N} generic tokens, and a derivative by D_j")
 
 

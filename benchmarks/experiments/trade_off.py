@@ -21,16 +21,14 @@ def passes(label: str, tokens: np.ndarray) -> np.ndarray:
 
     Raises ValueError for a label that says neither its steps nor its budget.
     """
-    family, _, option = label.partition(", ")
-    spent = re.fullmatch(r"(?:budget )?(\d+)(?: steps)?", option)
-    if family in PASSES:
-        return np.full(len(tokens), PASSES[family])
+    if label in PASSES:
+        return np.full(len(tokens), PASSES[label])
     if label == "LOO":
         return tokens + 1  # one of the whole text
-    if family == "LOO" and spent:
-        return np.minimum(tokens, int(spent[1])) + 1
-    if family == "IG" and spent:
-        return np.full(len(tokens), 2 * int(spent[1]))
+    if found := re.fullmatch(r"LOO, budget (\d+)", label):
+        return np.minimum(tokens, int(found[1])) + 1
+    if found := re.fullmatch(r"IG, (\d+) steps", label):
+        return np.full(len(tokens), 2 * int(found[1]))
     raise ValueError(f"nothing is known of the passes of {label!r}; call it such as 'IG, 8 steps'")
 
 
