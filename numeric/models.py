@@ -19,7 +19,7 @@ WRAPPERS = {
 }
 """Modules around a model, by class and place of it -> what to pass instead."""
 HEAD = re.compile("For[A-Z]")
-"""In names of classes with logits, of which some say that they are their own base model."""
+"""Parts of the names of classes with logits; some of these say that they are their own base."""
 Modules = list[tuple[str, nn.Module]]  # each with its path
 
 

@@ -149,7 +149,7 @@ class _Planner(Propagation):
 
 
 def _functions(key: Key) -> str:
-    """Of a chain those that are activation functions; of x * x the product."""
+    """The activation functions of a chain; for x * x, the product."""
     names = [name for name in dict.fromkeys(_names(key)) if ROLES.get(name) == FUNCTION]
     return ", ".join(names) or key[0]
 

@@ -23,7 +23,7 @@ COLOURS = """\
   :root { --ink: #eee; --paper: #17171a; --dim: #a5a5b0; --line: #444;
     --for: 235 70 70; --against: 90 140 255; }
 }"""
-"""Of all pages, light and dark: of letters, paper and lines, and of what speaks for and against."""
+"""The colours of all pages, light and dark: letters, paper, lines, and relevance of each sign."""
 
 PAGE = Environment(autoescape=True).from_string(
     """<!doctype html>

@@ -12,7 +12,7 @@ from torch import Tensor
 
 KINDS = ("attribution", "generation")
 VERSION = 1
-"""Of the files: what is read is what was written."""
+"""The version of the files that are written."""
 Stored = TypeVar("Stored")
 
 

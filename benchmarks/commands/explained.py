@@ -147,7 +147,7 @@ def explained(
 
 
 def made(model: str, a: Attribution) -> str:
-    """Of which model and how, with which version and when: the last line of a page."""
+    """The last line of a page: the model, the method, the version and the date."""
     told = {name: x for name, x in a.options.items() if name not in SPEED and x is not False}
     plain = {name: x for name, x in told.items() if isinstance(x, str | int | float)}
     options = ", ".join(f"{name} {x}" for name, x in plain.items())

@@ -101,7 +101,7 @@ def _token(loaded, name):
 
 
 def _alone(tokenizer, text):
-    """In a list, the one token that spells a text, or that the vocabulary calls so, if any."""
+    """The one token that spells a text, or that the vocabulary calls so, in a list; or nothing."""
     spelled = _ids(tokenizer, text)
     alone = spelled[0] if len(spelled) == 1 else tokenizer.convert_tokens_to_ids(text)
     unknown = tokenizer.unk_token_id if text != tokenizer.unk_token else None

@@ -46,7 +46,7 @@ def remove_drafts(folder: Path) -> None:
 
 
 def _abandoned(pid, host, changed):
-    """Of another machine's processes nothing is known here, but none writes a file for a day."""
+    """Whether the writer is gone; one on another machine is taken for gone after a day."""
     if host == platform.node() and os.name == "posix":  # elsewhere, signal 0 is no question
         try:
             os.kill(pid, 0)

@@ -37,7 +37,7 @@ UNITS = {name: torch.finfo(getattr(torch, name)).eps for name in ("bfloat16", "f
 
 @pytest.fixture
 def sizes(timed):
-    """Of the model; skips where times would be those of a CPU."""
+    """The sizes of the model; skips where times would be those of a CPU."""
     if timed and DEVICE == "cpu":
         pytest.skip("bfloat16 is timed on a GPU, and this machine has none")
     yield {} if timed else SMALL

@@ -107,7 +107,7 @@ def _entrywise(
 
 
 def _scaling(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
-    """By what is held, as the deviation of a norm is; or by a number."""
+    """A division by what is held, such as the deviation of a norm, or by a number."""
     a, b = running.operands()[0][:2]
     if is_number(b if reached((a,)) else a):
         return _entrywise(rec, running, out, index, exact=True)
@@ -159,7 +159,7 @@ def _term(rec: "Recorder", running: "Running", term: _Term) -> Node:
 
 
 def _readout(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:
-    """Of values, the second operand, by weights, the first one."""
+    """A readout of values, the second operand, by weights, the first one."""
     row, _ = running.operands()
     native = running.call.name in MATRICES and all(reached((x,)) for x in row[:2])
     if native and mark(row[0]) == WEIGHTS:

@@ -84,7 +84,7 @@ def _entries(asked: Asked, shares: np.ndarray, channels: int, copy: int) -> np.n
 
 
 def _log_probability(chosen: Chosen) -> Chosen:
-    """Of the labels instead of their logits; ValueError unless they are only added up."""
+    """The target as log-probabilities; ValueError unless it only adds logits up."""
     if not (chosen.weight == 1).all():
         raise ValueError(
             "soft measures are of a probability, which a difference of targets does not have; "

@@ -69,7 +69,7 @@ Parts = Callable[[Sequence[Tensor]], tuple[list[Any], Any]]
 
 
 class _Marked(NamedTuple):
-    """Of a tensor that a layer returns with relevance: what is known of it."""
+    """What is known of a tensor that a layer returns with relevance."""
 
     mark: object
 

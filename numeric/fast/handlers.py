@@ -183,7 +183,7 @@ def _linear(
 def _packed_linear(
     engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
 ) -> Tensor:
-    """Of torch.ao, whose weights and bias are packed for a kernel that has no gradient."""
+    """A linear layer of torch.ao, which packs weights and bias for a kernel without gradient."""
     weight, bias = args[1].unpack()
     z = run(engine, func, args, kwargs)
     z = rules.quantised(z, engine.settle(carrying[0]), weight)

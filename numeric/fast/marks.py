@@ -130,7 +130,7 @@ def carries(x: object) -> TypeGuard[Tensor]:
 
 
 def is_parameter(x: Tensor) -> bool:
-    """Of tensors that require gradients; a leaf that is a plain tensor is an input of the user."""
+    """Whether a tensor that requires a gradient is a parameter; a plain leaf is a user's input."""
     return x.is_leaf and type(x) is not Tensor and not is_curved(x)
 
 

@@ -134,5 +134,5 @@ def attention_implementation(modules: Iterable[nn.Module], name: str) -> None:
 
 
 def own_parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
-    """Of all modules of a root what its ``parameters()`` gives, much faster; some several times."""
+    """All parameters of a root, much faster than ``parameters()``; shared ones come repeatedly."""
     return [x for module in modules for x in module._parameters.values() if x is not None]

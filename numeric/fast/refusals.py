@@ -31,7 +31,7 @@ REASONS: dict[str, str] = {
     "lstm": "its kernel hides the gates, whose products share relevance",
     "gru": "its kernel hides the gates, whose products share relevance",
 }
-"""Of what is refused by name: why."""
+"""Why something is refused, by its name."""
 
 
 class Refusals:

@@ -19,7 +19,7 @@ from numeric.readout import Readout
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """From the baseline to the words of every text, straight; what else is put in stays."""
+    """A straight path from the baseline to the words of every text; all other inputs stay fixed."""
 
     model: PreTrainedModel
     reads: str | None  # the token that the head reads, of a known family
@@ -56,7 +56,7 @@ class Path:
         return words, self.rows(text, given, rest)
 
     def rows(self, text: Tensor, words: Tensor, rest: dict[str, Tensor]) -> Rows:
-        """Of known decoders from the last column, as their code reads it where there are no ids."""
+        """Decoders read the last column, as Transformers does when given `inputs_embeds`."""
         if self.reads == families.LAST:
             model: Any = self.model  # of a known family, whose head is its score
             out = model.base_model(inputs_embeds=words, use_cache=False, **rest)

@@ -34,7 +34,7 @@ class Explained:
 
     @property
     def relevance(self) -> Tensor:
-        """Of every token, (token,), in logits."""
+        """The relevance of every token, (token,), in logits."""
         return self.attribution.relevance[0]
 
     def _repr_html_(self) -> str:
