@@ -1,10 +1,10 @@
 """Blocks of rules, of which the innermost alone acts, in its own thread."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -45,6 +45,22 @@ class Block(TorchFunctionMode):
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch has no types here
         INNERMOST.block = self.around
 
+    def again(self) -> TorchFunctionMode:
+        """This mode inside a handler, where it is off, without what leaving a block checks."""
+        return _Again(self)
+
     @property
     def acts(self) -> bool:
         return INNERMOST.block is self
+
+
+class _Again(TorchFunctionMode):
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self._block = block
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        act: Any = self._block.__torch_function__
+        return act(func, types, args, kwargs)

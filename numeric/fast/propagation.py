@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import at_output, gradients, handlers, rules
+from numeric.fast import operations as does
 from numeric.fast.blocks import INNERMOST, Block
 from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign, scripts
 from numeric.fast.entries import Entries
@@ -41,23 +41,6 @@ from numeric.fast.marks import (
     reached,
     root_of,
 )
-from numeric.fast.operations import (
-    ADD,
-    CAST,
-    COMPOSITE,
-    DEVIATION,
-    DIVIDE,
-    DROPOUT,
-    EMBEDDING,
-    FUNCTION,
-    GRADIENT,
-    LAYER_NORM,
-    LINEAR,
-    MULTIPLY,
-    NOTHING,
-    SOFTMAX,
-    SUBTRACT,
-)
 from numeric.fast.places import Places, check_overrides, layer_of
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, STALE, UNSEEN, Refusals
 from numeric.fast.rotary import Turned
@@ -67,7 +50,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-ENTRYWISE = (ADD, SUBTRACT, MULTIPLY, DIVIDE, FUNCTION, DEVIATION)
+ENTRYWISE = (does.ADD, does.SUBTRACT, does.MULTIPLY, does.DIVIDE, does.FUNCTION, does.DEVIATION)
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
 
@@ -102,10 +85,6 @@ class Propagation(Block):
         plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
         self.plain_norms = plain and (overridden or set(chosen.values()) != {kinds.GRADIENT})
         self.clear()
-
-    def again(self) -> "_Again":
-        """This mode inside a handler, where it is off, without what leaving a block checks."""
-        return _Again(self)
 
     def clear(self) -> None:
         """Forgets the last forward pass."""
@@ -147,7 +126,7 @@ class Propagation(Block):
     ) -> Any:
         kwargs = kwargs or {}
         call = CALLS.get(func) or call_of(func)
-        if call.role == NOTHING or INNERMOST.block is not self:
+        if call.role == does.NOTHING or INNERMOST.block is not self:
             return func(*args, **kwargs)
         if checkpoints():  # the rules hold on the way there alone, and nothing may run again
             with saved_tensors_hooks(lambda x: x.detach(), lambda x: x):
@@ -155,7 +134,7 @@ class Propagation(Block):
         return self._called(call, func, args, kwargs)
 
     def _called(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
-        if call.role == GRADIENT:
+        if call.role == does.GRADIENT:
             return gradients.differentiate(self, func, args, kwargs)
         carrying = reached(args)
         if kwargs:
@@ -169,7 +148,7 @@ class Propagation(Block):
         for x in carrying:
             if found := foreign(type(x.grad_fn)):
                 self.refuse(FOREIGN, *found)
-        if self.plain_norms and call.role != LAYER_NORM and self._in_plain_norm(call):
+        if self.plain_norms and call.role != does.LAYER_NORM and self._in_plain_norm(call):
             return run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
@@ -198,7 +177,7 @@ class Propagation(Block):
         paths, module = self.places.module()
         given = {self.composite.rule(kinds.RMS_NORM, layer=layer_of(x), module=x) for x in paths}
         plain = "Norm" in type(module).__name__ and given == {kinds.GRADIENT}
-        if plain and call.role in (DEVIATION, COMPOSITE):
+        if plain and call.role in (does.DEVIATION, does.COMPOSITE):
             self.rule(kinds.RMS_NORM)
         return plain
 
@@ -215,9 +194,9 @@ class Propagation(Block):
 
     def _constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         """What no relevance reaches; it needs no gradient, though its parameters may."""
-        if call.role in (SOFTMAX, CAST) and args and mark(args[0]) == WEIGHTS:
+        if call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS:
             return handlers.BY_ROLE[call.role](self, call.name, func, args, kwargs, args[:1])
-        if call.role == DROPOUT:
+        if call.role == does.DROPOUT:
             handlers.dropout(self, call.name, func, args, kwargs, [])
         out = func(*args, **kwargs)
         if type(out) in (list, tuple):
@@ -225,7 +204,7 @@ class Propagation(Block):
         if not isinstance(out, Tensor):
             return out
         out = _without_gradient(out)
-        enters = call.role == EMBEDDING or (call.role == LINEAR and self.entries.pixels)
+        enters = call.role == does.EMBEDDING or (call.role == does.LINEAR and self.entries.pixels)
         if enters and not self.places.in_another_run():
             return self.entries.begin(call, out, *args, **kwargs)
         for x in args:
@@ -306,17 +285,6 @@ class Propagation(Block):
             return chain.root * chain.root.detach()
         y = y.detach()  # or the graph would keep it
         return rules.slope(chain.root, y, slope_at_zero=chain.slope_at_zero())
-
-
-class _Again(TorchFunctionMode):
-    def __init__(self, engine: Propagation) -> None:
-        super().__init__()
-        self._engine = engine
-
-    def __torch_function__(
-        self, func: Function, types: Any, args: Args = (), kwargs: Kwargs | None = None
-    ) -> Any:
-        return self._engine.__torch_function__(func, types, args, kwargs)
 
 
 def _in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
