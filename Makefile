@@ -38,7 +38,7 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 # The rules of every layer, that the layers agree, and what the program reads: in a minute.
-FAST := symbolic_rules composites reference_dispatch reference_rules reference layers_agree \
+FAST := symbolic_rules composites evaluate reference_rules reference layers_agree \
 	fast_matches_reference attribute evaluate_by_hand correlation data rows
 FAST := axioms/theorems/test_attention.py $(FAST:%=tests/*/test_%.py)
 test-fast: lint

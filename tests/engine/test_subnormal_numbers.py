@@ -133,3 +133,19 @@ def test_a_stabiliser_that_subnormal_numbers_could_rival_is_refused(dtype, eps):
     model = cases.tiny_bert().to(getattr(torch, dtype))
     message = refused(ValueError, model, cases.tiny_batch(), epsilon=eps)
     contains(message, f"eps={eps}", dtype, "at least", "pass eps=0 for the limit")
+
+
+def test_the_slope_is_that_of_float64_at_every_number_of_float16():
+    bits = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16)
+    x = bits.view(torch.float16)
+    x = x[x.isfinite() & (x.abs() >= torch.finfo(torch.float16).tiny)]
+    for f, at_zero in [*ACTIVATIONS.values(), (torch.relu, 0.0)]:
+        half, double = (slopes(f, at_zero, x.to(dtype)) for dtype in (torch.float16, torch.float64))
+        torch.testing.assert_close(half.double(), double, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("eps", [0.1, 1e-6, 1e-12])
+def test_the_stabiliser_keeps_all_digits_of_float64(eps):
+    z = torch.tensor([0.0, -0.0, 3.0, -3.0], dtype=torch.float64)
+    want = torch.tensor([eps, eps, 3 + eps, -3 - eps], dtype=torch.float64)
+    assert torch.equal(rules.stabilize(z, eps), want)

@@ -252,16 +252,6 @@ def test_rotary_decoders_may_be_padded_on_the_left(name):
     close(left[1].roll(-2), right[1], tolerance=SINGLE)  # angles are computed in float32
 
 
-@pytest.mark.parametrize("method", COMPOSITES)
-@pytest.mark.parametrize("name", ALL)
-def test_sdpa_and_eager_attention_agree(name, method):
-    fused, eager = (
-        attribute(*cases.family(name, attn_implementation=kernel), method).relevance
-        for kernel in ("sdpa", "eager")
-    )
-    close(eager, fused, tolerance=1e-10 if name in (*ENCODERS, "gpt2") else SINGLE)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_lower_precision_gives_about_the_same(name):
     model, inputs = cases.family(name)

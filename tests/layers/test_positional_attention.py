@@ -5,18 +5,15 @@ every operation absorbs (by formula in one text, by difference in the other).
 """
 
 import inspect
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, fields
 from functools import cache
-from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
-from numeric.fast import rules
-from numeric.networks import positions as positional
 from numeric.networks.positional_attention import PositionalAttention, relevance
-from numeric.networks.positions import FAMILIES, Operations
+from numeric.networks.positions import FAMILIES
 from numeric.reference import positional as reference_positional
 from numeric.reference import positional_attention as reference
 
@@ -41,13 +38,6 @@ def embeddings():
 def by_place(absorbed):
     places = dict.fromkeys(place for place, _ in absorbed)
     return {p: sum(part for (place, _), part in absorbed.items() if place == p) for p in places}
-
-
-def check_the_texts_agree(family, eps, relevance=relevance):
-    """Raises unless the fast implementation returns what the slow one gives, for every example."""
-    got = relevance(layer(family), embeddings(), eps=eps)
-    for n in range(len(embeddings())):
-        check_example(got, n, family, eps)
 
 
 def check_example(got, n, family, eps):
@@ -80,77 +70,9 @@ def check_all():
 @pytest.mark.parametrize("eps", [0.0, 0.25])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_modified_gradients_are_the_messages(family, eps):
-    check_the_texts_agree(family, eps)
-
-
-def whole(op, *factors):
-    """Every factor of a product with all of its relevance: gradient x input."""
-    y = factors[0]
-    for factor in factors[1:]:
-        y = y * factor
-    return y
-
-
-def position_held(op, *factors):
-    """All to the first factor."""
-    y = factors[0]
-    for factor in factors[1:]:
-        y = y * rules.scale(factor, torch.tensor(0.0))  # no cotangent, yet a path for it
-    return y
-
-
-def unhalved(op, place, o):
-    return rules.epsilon(o, eps=op.eps)
-
-
-def patched(name, function):
-    def wrong(model, x, *, eps):
-        with mock.patch.object(Operations, name, function):
-            return relevance(model, x, eps=eps)
-
-    return wrong
-
-
-def absolute(model, x, *, eps):
-    got = relevance(model, x, eps=eps)
-    return replace(got, positions={name: part.abs() for name, part in got.positions.items()})
-
-
-def position_with_the_tokens(model, x, *, eps):
-    got = relevance(model, x, eps=eps)
-    return replace(got, tokens=got.tokens + got.onward)
-
-
-def key_left_out(model, x, *, eps):
-    """Only the query's turn counts for position."""
-
-    def rotate(op, place, x, leaves):
-        held = leaves if "query" in place else {n: leaf.detach() for n, leaf in leaves.items()}
-        return ROTATE(op, place, x, held)
-
-    with mock.patch.object(positional, "rotate", rotate):
-        return relevance(model, x, eps=eps)
-
-
-ROTATE = positional.rotate
-PRODUCTS = ["toeplitz", "rotary", "contextual rotary", "householder"]
-WRONG = {
-    "absolute values": (absolute, list(FAMILIES)),
-    "gradient at products": (patched("product", whole), PRODUCTS),
-    "position held": (patched("product", position_held), PRODUCTS),
-    "scores not halved": (patched("bilinear", unhalved), list(FAMILIES)),
-    "other eps": (lambda model, x, *, eps: relevance(model, x, eps=eps + 1e-4), list(FAMILIES)),
-    "position handed on": (position_with_the_tokens, BY_CONTENT),
-    "no position of keys": (key_left_out, ["rotary", "contextual rotary"]),
-}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "family"), [(name, f) for name, (_, families) in WRONG.items() for f in families]
-)
-def test_a_wrong_share_of_position_is_rejected(wrong, family):
-    with pytest.raises(AssertionError):
-        check_the_texts_agree(family, 0.25, WRONG[wrong][0])
+    got = relevance(layer(family), embeddings(), eps=eps)
+    for n in range(len(embeddings())):
+        check_example(got, n, family, eps)
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.25])
@@ -162,12 +84,6 @@ def test_tokens_positions_and_what_is_absorbed_add_up_to_the_logit(family, eps):
     assert causes == {"bias", "Taylor term"} | ({"stabiliser"} if eps else set())
     for part in got.positions.values():
         assert part.abs().max() > 1e-6
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_with_absolute_values_of_position_the_sums_do_not_add_up(family):
-    got = absolute(layer(family), embeddings(), eps=0.0)
-    assert got.gap.abs().max() > 1e-6  # signed ones do to 1e-10
 
 
 @pytest.mark.parametrize("family", FAMILIES)

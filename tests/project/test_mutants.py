@@ -43,7 +43,7 @@ def test_a_mutant_acts_on_all_who_imported_the_rule_and_is_undone():
         assert dispatch.RULES["product", "equal-split"]((2, 3), 6, eps=0) == (6, 6)
     assert rules.equal_split((2, 3), 6) == (3, 3)
     assert dispatch.RULES["product", "equal-split"] is before
-    assert mutation.by_kind() is None
+    assert mutation.agreement() is None
 
 
 def test_a_mutant_of_a_default_and_of_a_table_acts_too():

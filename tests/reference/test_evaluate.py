@@ -116,7 +116,7 @@ def relevance_by_sympy(name, eps):
     return [np.stack(parts) for parts in zip(*found, strict=True)]
 
 
-def check(name, eps, *, composite=None, propagated=evaluate.propagate):
+def check(name, eps):
     """Raises AssertionError unless values, relevance, and what is sent are those of SymPy."""
     graph = graph_of(name, float)
     order, values = topological(graph), values_of(name)
@@ -125,8 +125,7 @@ def check(name, eps, *, composite=None, propagated=evaluate.propagate):
         evaluate.forward(order, leaves)[graph], values_by_sympy(name), **CLOSE
     )
     start, sent = start_of(name), {}
-    composite = composite or composite_of(name)
-    got = propagated(order, leaves, composite, start, eps=float(eps), sent=sent)
+    got = evaluate.propagate(order, leaves, composite_of(name), start, eps=float(eps), sent=sent)
     want = relevance_by_sympy(name, eps)
     inputs = [x for x in graph.args if x.op == INPUT]
     for x, message in zip(inputs, want, strict=True):
@@ -174,13 +173,13 @@ def network_by_sympy(eps):
     return [(dense(values[node]), dense(got[node])) for node in topological(graph)]
 
 
-def check_network(eps, *, propagated=evaluate.propagate):
+def check_network(eps):
     """Raises AssertionError unless values and relevance of every node are those of SymPy."""
     order = topological(network(permuted, float))
     leaves = {node: POINT[node.name] for node in order if node.name}
     values = evaluate.forward(order, leaves)
     start = sixteenths((2, 2), seed=5)
-    got = propagated(order, leaves, ATTNLRP, start, eps=float(eps))
+    got = evaluate.propagate(order, leaves, ATTNLRP, start, eps=float(eps))
     for node, (value, relevance) in zip(order, network_by_sympy(eps), strict=True):
         if node in values:
             np.testing.assert_allclose(values[node], value, **CLOSE)
@@ -208,85 +207,9 @@ def test_values_that_are_known_are_not_computed_again():
         evaluate.propagate(order, leaves, ATTNLRP, np.ones((2, 2)), eps=0.0, values=values)
 
 
-def test_relevance_at_the_last_operation_is_what_it_started_with():
-    order = topological(network(permuted, float))
-    leaves = {node: POINT[node.name] for node in order if node.name}
-    got = evaluate.propagate(order, leaves, ATTNLRP, np.ones((2, 2)), eps=0.25)
-    np.testing.assert_array_equal(got[order[-1]], np.ones((2, 2)))
-
-
 def test_operations_without_a_rule_are_listed():
     order = topological(network(permuted, float))
     leaves = {node: POINT[node.name] for node in order if node.name}
     few = Composite("few", {kinds.LINEAR: kinds.EPSILON})
     with pytest.raises(UnassignedOperation, match="no rule for 4 of 5"):
         evaluate.propagate(order, leaves, few, np.ones((2, 2)), eps=0.0)
-
-
-# wrong implementations
-
-OTHER_RULE = {
-    "linear": kinds.EPSILON_WITHOUT_BIAS,
-    "linear, bias outside": kinds.EPSILON,
-    "scores": kinds.CONSTANT,
-    "softmax": kinds.CONSTANT,
-    "readout": kinds.VALUE_ONLY,
-    "readout, values only": kinds.BILINEAR_EPSILON,
-    "LayerNorm": kinds.IDENTITY,
-    "LayerNorm as identity": kinds.HELD_DEVIATION,
-}
-
-
-@pytest.mark.parametrize("name", OTHER_RULE)
-def test_another_rule_is_rejected(name):
-    with pytest.raises(AssertionError):
-        check(name, EPS[1], composite=Composite("wrong", {CASES[name][0]: OTHER_RULE[name]}))
-
-
-def other_eps(*arguments, eps, **options):
-    return evaluate.propagate(*arguments, eps=eps + 1e-6, **options)
-
-
-def negated(order, leaves, composite, start, **options):
-    return evaluate.propagate(order, leaves, composite, -start, **options)
-
-
-def last_use_only(order, leaves, composite, start, *, eps, **options):
-    """Each node keeps what its first user in the order hands it."""
-    got = {order[-1]: start}
-    for node in reversed(order):
-        if node not in got or not node.args:
-            continue
-        operands = list(dict.fromkeys(node.args))
-        values = evaluate.forward(order, leaves)
-        inner = {x: Node(INPUT if x in values else "parameter") for x in operands}
-        root = Node(node.op, tuple(inner[x] for x in node.args), attributes=node.attributes)
-        given = {inner[x]: values[x] if x in values else leaves[x] for x in operands}
-        small = evaluate.propagate([*given, root], given, composite, got[node], eps=eps)
-        for x in operands:
-            if x in values:
-                got.setdefault(x, small[inner[x]])
-    return got
-
-
-STABILISED = [
-    "linear",
-    "sum of three",
-    "scores",
-    "readout",
-    "matrix product",
-    "LayerNorm",
-    "RMSNorm",
-]
-
-
-@pytest.mark.parametrize("name", STABILISED)
-def test_another_eps_is_rejected(name):
-    with pytest.raises(AssertionError):
-        check(name, EPS[1], propagated=other_eps)
-
-
-@pytest.mark.parametrize("wrong", [other_eps, negated, last_use_only])
-def test_a_wrong_sweep_is_rejected(wrong):
-    with pytest.raises(AssertionError):
-        check_network(EPS[1], propagated=wrong)

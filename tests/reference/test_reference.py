@@ -1,13 +1,10 @@
 """The reference's BERT: forward pass, relevance, ledger, rules per layer, leave-one-out."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
-from transformers import BertConfig, BertForSequenceClassification
 
 from axioms import kinds
 from axioms.composites import (
@@ -18,38 +15,20 @@ from axioms.composites import (
     UnassignedOperation,
     bypass_softmax,
 )
-from numeric.reference import bert, dispatch, rules
-
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "assets" / "bert12-sst2"
-SENTENCE = "a gripping , funny and sometimes too long film ."
+from numeric.reference import bert
+from tests.support import cases
 
 
 def tiny(**options):
     """A random two-layer BERT with three labels, and its parameters for the reference."""
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=11, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=12, max_position_embeddings=9, num_labels=3, initializer_range=0.5,
-        attn_implementation="eager", **options,
-    )  # fmt: skip
-    model = BertForSequenceClassification(config).double().eval()
-    for parameter in model.parameters():  # biases and norms start at 0 and 1: nothing to see
-        parameter.data += 0.2 * torch.randn_like(parameter)
-    return model, bert.Bert(
-        parameters={name: p.detach().numpy().copy() for name, p in model.state_dict().items()},
-        num_attention_heads=config.num_attention_heads,
-        layer_norm_eps=config.layer_norm_eps,
-        hidden_act=config.hidden_act,
-    )
+    stock = cases.tiny_bert(attn_implementation="eager", **options)
+    return stock, cases.reference_of(stock)
 
 
 @pytest.fixture(scope="module")
 def pretrained():
-    stock = BertForSequenceClassification.from_pretrained(
-        FOLDER, dtype=torch.float64, attn_implementation="eager"
-    ).eval()
-    ids = Tokenizer.from_file(str(FOLDER / "tokenizer.json")).encode(SENTENCE).ids
-    return stock, bert.load(FOLDER), ids
+    ids = cases.encode(cases.SENTENCES[:1])["input_ids"][0].tolist()
+    return cases.load_embedded("eager"), bert.load(cases.EMBEDDED), ids
 
 
 def stock_logits(stock, ids, *, types=None, keep=None):
@@ -63,43 +42,22 @@ IDS, TYPES = [2, 7, 1, 5, 7, 3], [0, 0, 0, 1, 1, 1]
 KEEP = [True, True, False, True, True, True]
 
 
-def check_forward(forward, stock, model, ids, **options):
+def check_forward(stock, model, ids, **options):
     types, keep = options.get("types"), options.get("keep")
-    got = forward(model, ids, token_type_ids=types, keep=keep)["classifier"]
+    got = bert.forward(model, ids, token_type_ids=types, keep=keep)["classifier"]
     np.testing.assert_allclose(got, stock_logits(stock, ids, **options), rtol=0, atol=1e-10)
 
 
 def test_the_forward_pass_is_that_of_transformers(pretrained):
-    check_forward(bert.forward, *pretrained)
+    check_forward(*pretrained)
     masked = [n != 3 for n in range(len(pretrained[-1]))]
-    check_forward(bert.forward, *pretrained, keep=masked)
+    check_forward(*pretrained, keep=masked)
 
 
 @pytest.mark.parametrize("act", sorted(bert.ACTIVATIONS))
 def test_the_forward_pass_of_a_tiny_model_is_that_of_transformers(act):
     stock_and_model = tiny(hidden_act=act, layer_norm_eps=0.25)  # so large that it matters
-    check_forward(bert.forward, *stock_and_model, IDS, types=TYPES, keep=KEEP)
-
-
-WRONG_FORWARDS = {
-    "mask ignored": lambda model, ids, *, keep, **rest: bert.forward(model, ids, **rest),
-    "types ignored": lambda model, ids, *, token_type_ids, **rest: bert.forward(model, ids, **rest),
-    "tanh form of GELU": lambda model, ids, **rest: bert.forward(
-        replace(model, hidden_act="gelu_new"), ids, **rest
-    ),
-    "heads": lambda model, ids, **rest: bert.forward(
-        replace(model, num_attention_heads=4), ids, **rest
-    ),
-    "LayerNorm epsilon": lambda model, ids, **rest: bert.forward(
-        replace(model, layer_norm_eps=1e-5), ids, **rest
-    ),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_FORWARDS)
-def test_a_wrong_forward_pass_is_rejected(wrong):
-    with pytest.raises(AssertionError):
-        check_forward(WRONG_FORWARDS[wrong], *tiny(), IDS, types=TYPES, keep=KEEP)
+    check_forward(*stock_and_model, IDS, types=TYPES, keep=KEEP)
 
 
 # Relevance of the whole model, against an independent implementation: input x modified gradient.
@@ -197,46 +155,6 @@ def test_relevance_starts_at_the_predicted_logit_if_none_is_asked_for():
     assert got.logit == bert.forward(model, IDS)["classifier"].max()
 
 
-def swapped(rule):
-    """Both results of a rule of two factors, doubled and zero: all relevance to the first."""
-
-    def wrong(*operands, eps):
-        first, second = rule(*operands, eps=eps)
-        return 2 * first, 0 * second
-
-    return wrong
-
-
-WRONG_RULES = {
-    (kinds.LINEAR, kinds.EPSILON): dispatch.RULES[kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS],
-    (kinds.ADD, kinds.EPSILON): lambda operands, r, *, eps: rules.equal_split(operands, r),
-    (kinds.SCORES, kinds.BILINEAR_EPSILON): swapped(
-        dispatch.RULES[kinds.SCORES, kinds.BILINEAR_EPSILON]
-    ),
-    (kinds.SOFTMAX, kinds.TAYLOR): dispatch.RULES[kinds.SOFTMAX, kinds.CONSTANT],
-    (kinds.READOUT, kinds.BILINEAR_EPSILON): dispatch.RULES[kinds.READOUT, kinds.VALUE_ONLY],
-    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): dispatch.unchanged,
-    (kinds.ACTIVATION, kinds.IDENTITY): lambda r, *, eps: r / 2,
-}
-
-
-@pytest.mark.parametrize("place", WRONG_RULES, ids=str)
-@pytest.mark.parametrize("eps", [0.0, 0.25])
-def test_one_wrong_rule_in_a_whole_model_is_rejected(place, eps, monkeypatch):
-    monkeypatch.setitem(dispatch.RULES, place, WRONG_RULES[place])
-    with pytest.raises(AssertionError):
-        check_relevance(composite=ATTNLRP, eps=eps)
-
-
-@pytest.mark.parametrize(
-    "wrong", [lambda z, eps: z + eps, lambda z, eps: z + 2 * eps * np.sign(z)], ids=["sign", "two"]
-)
-def test_a_wrong_stabiliser_in_a_whole_model_is_rejected(wrong, monkeypatch):
-    monkeypatch.setattr(rules, "stabilize", wrong)
-    with pytest.raises(AssertionError):
-        check_relevance(composite=ATTNLRP, eps=0.25)
-
-
 # The ledger: where relevance is lost.
 
 
@@ -276,28 +194,6 @@ def test_without_biases_and_deviations_the_logit_is_conserved():
     got = bert.relevance(model, IDS, composite=NO_BIAS)
     check_ledger(got, conserving=kinds.RULES)
     np.testing.assert_allclose(got.tokens.sum(), got.logit, rtol=1e-6)
-
-
-WRONG_LEDGERS = {
-    "softmax conserves": lambda got: check_ledger(got, conserving=(kinds.SOFTMAX,)),
-    "linear layers conserve": lambda got: check_ledger(got, conserving=(kinds.LINEAR,)),
-    "LayerNorm conserves": lambda got: check_ledger(got, conserving=(kinds.LAYER_NORM,)),
-    "a line is missing": lambda got: check_ledger(
-        replace(got, ledger=got.ledger[:5] + got.ledger[6:]), conserving=()
-    ),
-    "a share is missing": lambda got: check_ledger(replace(got, type=0 * got.type), conserving=()),
-    "starts at another logit": lambda got: check_ledger(
-        replace(got, logit=got.logit + 1e-3), conserving=()
-    ),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_LEDGERS)
-def test_a_wrong_ledger_is_rejected(wrong, pretrained):
-    _, model, ids = pretrained
-    got = bert.relevance(model, ids, composite=ATTNLRP)
-    with pytest.raises(AssertionError):
-        WRONG_LEDGERS[wrong](got)
 
 
 # Which rule is used where.
@@ -345,18 +241,14 @@ def test_a_configuration_that_is_not_supported_is_refused(tmp_path):
 # Leave-one-out.
 
 
-def check_leave_one_out(leave_one_out, stock, model, ids):
+def test_leave_one_out_is_that_of_transformers_and_not_zero(pretrained):
+    stock, model, ids = pretrained
     whole = stock_logits(stock, ids)
     target = whole.argmax()
     masked = [[n != t for n in range(len(ids))] for t in range(len(ids))]
     want = [whole[target] - stock_logits(stock, ids, keep=keep)[target] for keep in masked]
-    np.testing.assert_allclose(leave_one_out(model, ids), want, rtol=0, atol=1e-10)
-
-
-def test_leave_one_out_is_that_of_transformers_and_not_zero(pretrained):
-    check_leave_one_out(bert.leave_one_out, *pretrained)
-    _, model, ids = pretrained
-    assert np.abs(bert.leave_one_out(model, ids)).min() > 1e-6
+    np.testing.assert_allclose(bert.leave_one_out(model, ids), want, rtol=0, atol=1e-10)
+    assert np.abs(want).min() > 1e-6
 
 
 def test_leave_one_out_starts_from_the_tokens_that_are_kept():
@@ -366,23 +258,3 @@ def test_leave_one_out_starts_from_the_tokens_that_are_kept():
     logit = lambda keep: logits(keep)[2]
     assert left[2] == 0  # it was out already
     np.testing.assert_allclose(left[1], logit(KEEP) - logit([True, False, False, *KEEP[3:]]))
-
-
-def delete(model, ids):
-    at = [bert.forward(model, np.delete(ids, t))["classifier"] for t in range(len(ids))]
-    whole = bert.forward(model, ids)["classifier"]
-    return np.array([(whole - left)[whole.argmax()] for left in at])
-
-
-WRONG_LEAVE_ONE_OUT = {
-    "mask dropped": lambda model, ids: np.zeros(len(ids)),
-    "token deleted": delete,
-    "other class": lambda model, ids: bert.leave_one_out(model, ids, target=0),
-    "opposite sign": lambda model, ids: -bert.leave_one_out(model, ids),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_LEAVE_ONE_OUT)
-def test_a_wrong_leave_one_out_is_rejected(wrong, pretrained):
-    with pytest.raises(AssertionError):
-        check_leave_one_out(WRONG_LEAVE_ONE_OUT[wrong], *pretrained)

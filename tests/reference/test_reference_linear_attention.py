@@ -4,7 +4,6 @@ In ``qk_first`` the paths through q, k, v carry 1/4, 1/4, 1/2 of gradient x inpu
 ``kv_first`` 1/2, 1/4, 1/4; the gradient here is a central difference of the forward pass.
 """
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -44,10 +43,10 @@ def central_difference(f, x, *, h=1e-5):
 PATHS = {"qk_first": (1 / 4, 1 / 4, 1 / 2), "kv_first": (1 / 2, 1 / 4, 1 / 4)}
 
 
-def check_theorem_8(relevance, *, factorization):
+def check_theorem_8(factorization):
     """Each path carries gradient x input over 2 to the number of products above it."""
     parameters, x = linear_network()
-    got = relevance(parameters, x, factorization=factorization, target=2)
+    got = linear_attention.relevance(parameters, x, factorization=factorization, target=2)
     projections = linear_attention.project(parameters, x)
     of_x = np.zeros_like(x)
     for n, name in enumerate(linear_attention.PATHS):
@@ -64,7 +63,7 @@ def check_theorem_8(relevance, *, factorization):
 
 @pytest.mark.parametrize("factorization", PATHS)
 def test_a_path_under_d_products_carries_gradient_times_input_over_two_to_the_d(factorization):
-    check_theorem_8(linear_attention.relevance, factorization=factorization)
+    check_theorem_8(factorization)
 
 
 def test_the_two_factorizations_are_one_function_and_two_explanations():
@@ -138,35 +137,3 @@ def test_at_finite_eps_every_message_is_stabilised_after_the_division_by_t(facto
 def test_an_unknown_factorization_is_refused():
     with pytest.raises(ValueError, match=r"='left': must be one of \('qk_first', 'kv_first'\)"):
         linear_attention.forward(*linear_network(), factorization="left")
-
-
-def other_factorization(parameters, x, *, factorization, target):
-    (name,) = set(PATHS) - {factorization}
-    return linear_attention.relevance(parameters, x, factorization=name, target=target)
-
-
-def every_path(factor):
-    def wrong(parameters, x, **options):
-        got = linear_attention.relevance(parameters, x, **options)
-        parts = {name: factor(getattr(got, name)) for name in ("x", "query", "key", "value")}
-        return replace(got, **parts)
-
-    return wrong
-
-
-WRONG_LINEAR_ATTENTION = {
-    "other factorization": other_factorization,
-    "other class": lambda parameters, x, *, factorization, target: linear_attention.relevance(
-        parameters, x, factorization=factorization, target=0
-    ),
-    "not halved": every_path(lambda r: 2 * r),
-    "shares of tokens permuted": every_path(lambda r: r[::-1]),
-    "finite eps": partial(linear_attention.relevance, eps=1e-3),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_LINEAR_ATTENTION)
-@pytest.mark.parametrize("factorization", PATHS)
-def test_a_wrong_linear_attention_is_rejected(wrong, factorization):
-    with pytest.raises(AssertionError):
-        check_theorem_8(WRONG_LINEAR_ATTENTION[wrong], factorization=factorization)

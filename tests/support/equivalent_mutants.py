@@ -97,6 +97,12 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "an exchange of two axes is symmetric",
     (
         EVALUATE,
+        "rows",
+        "x.swapaxes(node.attributes.get('axis', -1), -1) -> "
+        "x.swapaxes(-1, node.attributes.get('axis', -1))",
+    ): "an exchange of two axes is symmetric",
+    (
+        EVALUATE,
         "propagate",
         "received[order[-1]] + start -> start",
     ): "the last operation has received 0 before",
