@@ -28,11 +28,9 @@ from axioms.theorems.test_conservation import check_lemma
 EPS = Rational(1, 4)
 LINEAR = (kinds.LINEAR, kinds.EPSILON)
 OUTSIDE = (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS)
-NORM = (kinds.LAYER_NORM, kinds.HELD_DEVIATION)
 READOUT = (kinds.READOUT, kinds.BILINEAR_EPSILON)
 VALUE_ONLY = (kinds.READOUT, kinds.VALUE_ONLY)
 SOFTMAX = (kinds.SOFTMAX, kinds.TAYLOR)
-IDENTITY = (kinds.ACTIVATION, kinds.IDENTITY)
 
 
 def times(factor, lemma):
@@ -48,22 +46,11 @@ def crossed(lemma):
 
 
 WRONG_LEMMAS = {
-    **{f"{key}: twice": (key, times(2, lemma)) for key, lemma in LEMMAS.items() if lemma},
-    **{f"{key}: turned": (key, times(-1, lemma)) for key, lemma in LEMMAS.items() if lemma},
-    **{f"{key}: nothing": (key, {}) for key, lemma in LEMMAS.items() if lemma},
-    **{
-        f"{key}: everything": (key, LEMMAS[kinds.SOFTMAX, kinds.CONSTANT])
-        for key, lemma in LEMMAS.items()
-        if CONSTANT not in lemma
-    },
     "a linear layer without its bias": (LINEAR, {STABILISER: LEMMAS[LINEAR][STABILISER]}),
     "a linear layer without its stabiliser": (LINEAR, {BIAS: LEMMAS[LINEAR][BIAS]}),
-    "a bias that is not in the denominator": (OUTSIDE, LEMMAS[LINEAR]),
     "a bias that is called a stabiliser": (LINEAR, crossed(LEMMAS[LINEAR])),
-    "LayerNorm without its bias": (NORM, {STABILISER: LEMMAS[NORM][STABILISER]}),
-    "LayerNorm's bias called a stabiliser": (NORM, crossed(LEMMAS[NORM])),
+    "a bias that is not in the denominator": (OUTSIDE, LEMMAS[LINEAR]),
     "Eq. 3 with the stabiliser of Eq. 1": (READOUT, LEMMAS[VALUE_ONLY]),
-    "Eq. 1 with the stabiliser of Eq. 3": (VALUE_ONLY, LEMMAS[READOUT]),
     "a softmax that conserves": (SOFTMAX, {}),
 }
 
@@ -73,46 +60,6 @@ def test_a_wrong_lemma_is_rejected(name):
     key, lemma = WRONG_LEMMAS[name]
     with mock.patch.dict(LEMMAS, {key: lemma}), pytest.raises(AssertionError):
         check_lemma(*key, 2)
-
-
-def changed(key, change):
-    """The rule, with a change to its messages."""
-
-    def rule(node, xs, r, options):
-        return change([*propagate.MESSAGES[key](node, xs, r, options)])
-
-    return rule
-
-
-CHANGES = {
-    "doubled": lambda messages: [2 * m for m in messages],
-    "turned": lambda messages: [-m for m in messages],
-    "limit": lambda messages: [m.subs(sp.Symbol("epsilon", positive=True), 0) for m in messages],
-    "last operand only": lambda messages: [0 * m for m in messages[:-1]] + messages[-1:],
-    "first entry only": lambda messages: [
-        sp.Matrix(*m.shape, [m[0], *[0] * (len(m) - 1)]) for m in messages
-    ],
-}
-SINGLE = (kinds.LINEAR, kinds.LAYER_NORM, kinds.RMS_NORM, kinds.SOFTMAX)
-ONE_MESSAGE = [key for key in LEMMAS if key[0] in SINGLE]
-ONE_MESSAGE += [VALUE_ONLY, IDENTITY]
-SAME = {  # what changes no message
-    *((key, "last operand only") for key in ONE_MESSAGE),
-    *((key, "limit") for key in LEMMAS if STABILISER not in LEMMAS[key]),
-    *((key, change) for key in LEMMAS if CONSTANT in LEMMAS[key] for change in CHANGES),
-}
-WRONG_RULES = [pair for pair in itertools.product(LEMMAS, CHANGES) if pair not in SAME]
-
-
-@pytest.mark.parametrize(("key", "change"), WRONG_RULES)
-def test_a_wrong_rule_is_rejected(key, change):
-    with pytest.raises(AssertionError):
-        check_lemma(*key, 2, instead={key[0]: changed(key, CHANGES[change])})
-
-
-@pytest.mark.parametrize(("key", "change"), sorted(SAME))
-def test_what_is_called_the_same_rule_balances(key, change):
-    check_lemma(*key, 2, instead={key[0]: changed(key, CHANGES[change])})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Random graphs in which a rewrite applies, and points for them.
+
+Each is a template of the rewrite with random graphs for its inputs, inside of a larger graph, so
+that what is drawn for one rewrite does not depend on which others there are.
+"""
+
+import operator
+
+import sympy as sp
+from hypothesis import strategies as st
+
+from axioms import kinds
+from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, leaf, parameter, rebuild, topological
+from axioms.invariance.templates import TEMPLATES
+
+W, B = parameter("w"), parameter("b")
+
+
+def linear(*operands):
+    return Node(kinds.LINEAR, operands)
+
+
+def relu(x):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
+
+
+ONE = (relu, lambda x: linear(x, W, B), lambda x: Node(TRANSPOSE, (x,)))
+TWO = (operator.mul, operator.add, operator.matmul)
+AROUND = (
+    lambda x, _: x,
+    lambda x, y: x * y,
+    lambda x, y: y + x,
+    lambda x, _: linear(x, W, B),
+    lambda x, y: Node(kinds.SCORES, (x, y)),
+)
+leaves = st.sampled_from([leaf("x"), leaf("y")])
+inputs = leaves | st.one_of(
+    *(st.builds(f, leaves) for f in ONE), *(st.builds(f, leaves, leaves) for f in TWO)
+)
+
+
+def shape(node):
+    """Inputs and weights are square; biases, scales and shifts are rows."""
+    return (2, 2) if node.op == INPUT or node.name.startswith("w") else (1, 2)
+
+
+@st.composite
+def graphs(draw, rewrite, *, entries):
+    """A graph in which the rewrite applies, and a point with such entries."""
+    root = draw(st.sampled_from(TEMPLATES[rewrite])).root
+    inner = {node.name: draw(inputs) for node in topological(root) if node.op == INPUT}
+    graph = rebuild(root, lambda node: inner[node.name] if node.op == INPUT else node)
+    graph = draw(st.sampled_from(AROUND))(graph, draw(leaves))
+    shapes = {node.name: shape(node) for node in topological(graph) if node.op in LEAVES}
+    return graph, draw(points(shapes, entries=entries))
+
+
+def points(shapes, *, entries):
+    """A matrix for every leaf, by name."""
+
+    def matrix(rows, columns):
+        size = rows * columns
+        drawn = st.lists(entries, min_size=size, max_size=size)
+        return drawn.map(lambda values: sp.Matrix(rows, columns, values))
+
+    return st.fixed_dictionaries({name: matrix(*shape) for name, shape in shapes.items()})
+
+
+def picked(found, number):
+    """One of several, by a number that was drawn before it was known how many there are."""
+    return found[number % len(found)]
