@@ -173,7 +173,10 @@ def _checked(
         relevance = relevance * (batch.present == 1)
     residual = logit - relevance.sum(dim=1)
     inside: Any = details.pop("inside", {})  # which is no tensor, but has some
-    return Attribution(relevance, chosen, logit, residual, name, used, details, inside)
+    model_name = type(model).__name__
+    return Attribution(
+        relevance, chosen, logit, residual, name, used, details, inside, model=model_name
+    )
 
 
 def propagation(

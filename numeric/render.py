@@ -3,9 +3,12 @@
 What speaks against it is also underlined, for eyes and printers without colour.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import Environment
@@ -50,11 +53,11 @@ th, td { padding: 0 1rem 0 0; text-align: left; }
 <h1 style="font-size:1.1rem">{{ title }}</h1>
 {% for s in sections %}{% if sections|length > 1 %}
 <h2 style="font-size:1rem">{{ loop.index }}. {{ s.title }}</h2>
-{% endif %}<p>{% for t in s.tokens %}<span class="token{{ t.sign }}" title="{{ t.value }}"
+{% endif %}<p>{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
 style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
 <p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
 <table><tr><th>token</th><th class="number">relevance</th></tr>
-{% for t in s.tokens %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
+{% for t in s.cells() %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
 {% endfor %}</table>
 {% for m in s.maps %}<h2 style="font-size:1rem">Layers of {{ m.where }}</h2>
 <div class="wide"><table class="layers"><tr><th></th>
@@ -86,8 +89,39 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 """A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
 
 
+SPEED = ("batch_size", "memory")  # options that change nothing else
 LEGEND = "Red speaks for the class; blue, underlined, against it."
 LAYERS = "In logits, after each layer; each column has its own scale; emb: embeddings."
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One text with the relevance of its tokens, as pages, pictures and terminals show it.
+
+    caption: what the relevance adds up to
+    legend: what the colours say
+    maps: its relevance in the layers of the model
+    """
+
+    tokens: Sequence[str]
+    relevance: Sequence[float]
+    title: str
+    caption: str
+    legend: str = LEGEND
+    maps: Sequence["LayerMap"] = ()
+
+    def cells(self) -> Iterator[dict[str, str]]:
+        """What a page shows of every token."""
+        colour = colours(self.relevance)
+        for token, value, rgb in zip(self.tokens, self.relevance, colour, strict=True):
+            sign = " against" if value < 0 else ""
+            shown = {"value": f"{value:+z.4f}", "background": shade(rgb), "sign": sign}
+            yield {"token": token} | shown
+
+    def terminal(self) -> tuple[Text, Text, Text, Table, Text]:
+        """The title, the coloured text, its legend, the numbers, and the caption, for rich."""
+        words, legend, table = terminal(self.tokens, self.relevance, self.legend)
+        return Text(self.title, style="bold"), words, legend, table, Text(self.caption)
 
 
 def legend(explained: str) -> str:
@@ -139,36 +173,23 @@ def _table(*headers: str) -> Table:
     return table
 
 
-def section(
-    tokens: Sequence[str],
-    relevance: Sequence[float],
-    *,
-    title: str,
-    caption: str,
-    legend: str = LEGEND,
-    maps: Sequence["LayerMap"] = (),
-) -> dict[str, object]:
-    """One text of a page, with ``maps`` of ``numeric.layer_maps``."""
-    cells = [
-        {
-            "token": token,
-            "value": f"{value:+z.4f}",
-            "background": shade(rgb),
-            "sign": " against" if value < 0 else "",
-        }
-        for token, value, rgb in zip(tokens, relevance, colours(relevance), strict=True)
-    ]
-    facts = {"title": title, "caption": caption, "legend": legend, "maps": maps}
-    return {"tokens": cells, **facts}
-
-
-def html(sections: Sequence[dict[str, object]], *, title: str, made: str = "") -> str:
-    """A self-contained page of texts, each a ``section``; everything in it is escaped.
+def html(sections: Sequence[Section], *, title: str, made: str) -> str:
+    """A self-contained page of texts; everything in it is escaped.
 
     ``made`` is its last line: of what, and with what.
     """
     words = {"title": title, "made": made, "layers": LAYERS, "colours": COLOURS}
     return PAGE.render(sections=sections, **words)
+
+
+def made(model: str, method: str, options: Mapping[str, Any]) -> str:
+    """The last line of a page or picture: the model, the method, the version and the date."""
+    told = {name: x for name, x in options.items() if name not in SPEED and x is not False}
+    plain = [f"{name} {x}" for name, x in told.items() if isinstance(x, str | int | float)]
+    what = f"Model {model}; method {method}" if model else f"Method {method}"
+    more = f" ({', '.join(plain)})" if plain else ""
+    program = f"lrp-axioms {version('lrp-axioms')}"
+    return f"{what}{more}; made by {program} on {date.today().isoformat()}."
 
 
 def heat_maps(a: "Attribution", most: int) -> str:

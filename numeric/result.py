@@ -1,9 +1,11 @@
 """What a method found: relevance of every token, and its forms."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import RenderableType
 from torch import Tensor
 
 from axioms.extras import need
@@ -30,6 +32,7 @@ class Attribution:
     inside: relevance at what modules return that were asked for (``at``), by path, in the order in
         which they return: (batch, token), or (batch, token, channel)
     tokens: where a tokenizer was given, the token in every column of each example, None at padding
+    model: the name of its class, or whatever it is to be called on pages and pictures
     """
 
     relevance: Tensor
@@ -41,6 +44,7 @@ class Attribution:
     details: dict[str, Tensor]
     inside: dict[str, Tensor] = field(default_factory=dict)
     tokens: tuple[tuple[str | None, ...], ...] | None = None
+    model: str = ""
 
     def __repr__(self) -> str:
         count, length = self.relevance.shape
@@ -80,7 +84,10 @@ class Attribution:
             named = getattr(self, group).items()
             tensors |= {f"{group}/{key}": x for key, x in named if isinstance(x, Tensor)}
         plain = {key: x for key, x in self.options.items() if not isinstance(x, Tensor)}
-        facts: dict[str, Any] = {"method": self.method, "options": plain, "tokens": self.tokens}
+        facts: dict[str, Any] = {
+            name: getattr(self, name) for name in ("method", "model", "tokens")
+        }
+        facts["options"] = plain
         facts |= {group: list(getattr(self, group)) for group in GROUPS}
         stored.write(path, "attribution", tensors, facts)
 
@@ -102,5 +109,23 @@ class Attribution:
         fits = len(shapes[0]) == 2 and [x[:1] for x in shapes] == 4 * [count]
         fits = fits and (not tokens or {(len(tokens), len(x)) for x in tokens} == {shapes[0]})
         stored.check(fits, f"tensors of shapes {shapes} beside its tokens")
-        options = facts["options"] | options
-        return cls(**given, method=facts["method"], options=options, tokens=tokens)
+        options, model = facts["options"] | options, facts.get("model", "")
+        return cls(**given, method=facts["method"], options=options, tokens=tokens, model=model)
+
+    def terminal(self, width: int = 80) -> Iterable[RenderableType]:
+        """Every text for rich: its tokens coloured, and their numbers."""
+        from numeric import views
+
+        return views.terminal(self, width)
+
+    def html(self) -> str:
+        """A self-contained page of all texts, with colours and numbers."""
+        from numeric import views
+
+        return views.page(views.sections(self), self)
+
+    def png(self) -> bytes:
+        """All texts as a picture, every token on its colour and above its number."""
+        from numeric import pictures, views
+
+        return pictures.texts(views.sections(self), made=views.made(self))

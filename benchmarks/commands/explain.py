@@ -71,8 +71,8 @@ def explain(
     png: Annotated[
         Path | None,
         typer.Option(
-            help="With --layers or --generate: also write a picture of it; of several texts, files "
-            "with numbers, such as why-1.png."
+            help="Also write a picture to this file, with --layers of layers; for several texts, "
+            "files with numbers, such as why-1.png."
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="'cpu', 'cuda', 'cuda:1', 'mps'.")] = "cpu",
@@ -85,7 +85,6 @@ def explain(
             each,
             explained,
             hint_to_quote,
-            made,
             note_unknown,
             summary,
         )
@@ -99,8 +98,6 @@ def explain(
         if generate is not None:
             apart = {"--target": target, "--column": column, "--span": span, "--layers": by_layer}
             generated.check(by, apart)
-        elif png and not by_layer:
-            raise ValueError(f"--png {png} would be a picture of layers; pass --layers too")
         columns = None if span is None else span_of(span, target, column)
         options = options_of(method, budget)
     if generate is not None:
@@ -121,22 +118,18 @@ def explain(
             texts = [pair(texts)]
         options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
         goal = partial(wanted, loaded, target, column)
-        given = {"method": method, "target": goal, "columns": columns}
+        given = {"model": model, "method": method, "target": goal, "columns": columns}
         one = partial(explained, loaded, options=options, **given)
         with noting():
             found = each(texts, one, called)
-    if html:  # before anything is printed, which a reader may stop
-        from numeric import render
-
-        title = found[0].title if len(found) == 1 else f"{method}: {len(found)} texts"
-        with mendable(f"--html {html}"):
-            sections, last = [one.section() for one in found], made(model, found[0].attribution)
-            html.write_text(render.html(sections, title=title, made=last), "utf-8")
     wrote = [html]
-    if png:
-        from benchmarks.commands import layer_picture
+    if html:  # before anything is printed, which a reader may stop
+        from numeric import views
 
-        wrote += write_each("--png", png, found, lambda one: layer_picture.png(one.maps, one.title))
+        with mendable(f"--html {html}"):
+            page = views.page([one.section for one in found], found[0].attribution)
+            html.write_text(page, "utf-8")
+    wrote += write_each("--png", png, found, lambda one: one.png())
     answer(model=model, method=method, texts=[one.facts() for one in found], wrote=wrote)
     parts = [part for one in found for part in one.parts(console.width)]
     present(parts, parts if by_layer else summary(found), wrote=wrote)

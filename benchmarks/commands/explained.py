@@ -3,9 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import date
-from importlib.metadata import version
+from dataclasses import dataclass, replace
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,15 +12,12 @@ from axioms.composites import UnassignedOperation
 from benchmarks.commands.output import LINES, first_lines, note
 from benchmarks.errors import UnavailableError
 from benchmarks.sources.files import some
-from numeric import render
-from numeric.layer_maps import LayerMap, layer_maps, terminal
-from numeric.methods.catalogue import METHODS
+from numeric import pictures, render, views
+from numeric.layer_maps import layer_maps, terminal
 from numeric.result import Attribution
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
-SPEED = ("batch_size", "memory")  # options that change nothing else
-ROLLOUT = "attention-rollout"
 READ_AT = {"tag": "of", "next token": "after"}
 """How what is explained stands to the token at whose column it is read."""
 
@@ -32,39 +27,13 @@ class Explained:
     """A text with the relevance of its tokens.
 
     said: the class, tag or token that is explained, in words
-    legend: what the colours say
+    section: what is shown of it
     """
 
     text: str | tuple[str, str]
-    tokens: list[str]
     attribution: Attribution
     said: str
-    title: str
-    legend: str
-    maps: list[LayerMap]
-
-    @property
-    def relevance(self) -> list[float]:
-        return self.attribution.relevance[0].tolist()
-
-    @property
-    def caption(self) -> str:
-        a = self.attribution
-        if a.method == ROLLOUT:
-            return (
-                "Shares of attention, which are not logits: they sum to 1 whatever the model says."
-            )
-        conserves = METHODS[a.method].conserves
-        return (
-            f"Logit {a.logit[0]:+z.4f} = relevance of the tokens {sum(self.relevance):+z.4f} + "
-            f"residual {a.residual[0]:+z.4f}. Does {a.method} conserve relevance? "
-            f"{conserves[0].upper()}{conserves[1:]}."
-        )
-
-    def section(self) -> dict:
-        """Its part of a page."""
-        facts = {"title": self.title, "caption": self.caption, "legend": self.legend}
-        return render.section(self.tokens, self.relevance, maps=self.maps, **facts)
+    section: render.Section
 
     def facts(self) -> dict:
         a = self.attribution
@@ -74,8 +43,8 @@ class Explained:
             "said": self.said,
             "logit": a.logit[0].item(),
             "residual": a.residual[0].item(),
-            "tokens": self.tokens,
-            "relevance": self.relevance,
+            "tokens": self.section.tokens,
+            "relevance": self.section.relevance,
             "layers": [
                 {
                     "where": m.where,
@@ -83,39 +52,52 @@ class Explained:
                     "tokens": m.tokens,
                     "values": m.values.tolist(),
                 }
-                for m in self.maps
+                for m in self.section.maps
             ],
         }
 
     def parts(self, width: int) -> Iterator[RenderableType]:
         """Everything, for a terminal."""
-        yield Text(self.title, style="bold")
-        yield from render.terminal(self.tokens, self.relevance, self.legend)
-        yield Text(self.caption)
-        yield from terminal(self.maps, width)
+        yield from self.section.terminal()
+        yield from terminal(self.section.maps, width)
 
     def short(self) -> Iterator[RenderableType]:
         """What fits a screen: the beginning of a long text, and the tokens with most relevance."""
-        words, legend, _ = render.terminal(self.tokens, self.relevance, self.legend)
-        yield first_lines(Text(self.title, style="bold"), 2)
+        title, words, legend, _, caption = self.section.terminal()
+        yield first_lines(title, 2)
         yield first_lines(words, WORDS)
         yield legend
-        yield render.largest(self.tokens, self.relevance, TOP)
-        yield Text(self.caption)
+        yield render.largest(self.section.tokens, self.section.relevance, TOP)
+        yield caption
+
+    def png(self) -> bytes:
+        """A picture of its layers, where they are asked for, or of its tokens."""
+        shown, made = self.section, views.made(self.attribution)
+        if shown.maps:
+            legend = f"{shown.legend.replace('underlined', 'with a dot')} {render.LAYERS}"
+            return pictures.maps(shown.maps, title=shown.title, legend=legend, made=made)
+        return pictures.texts([shown], made=made)
 
     def line(self) -> Iterator[RenderableType]:
         """One of several texts, in two lines."""
         a = self.attribution
         yield first_lines(Text(f"{self.said!r}: logit {a.logit[0]:+z.4f}", style="bold"), 1)
-        yield first_lines(render.terminal(self.tokens, self.relevance)[0], 1)
+        yield first_lines(self.section.terminal()[1], 1)
 
 
 def explained(
-    loaded, text, method: str, target, options: dict, columns: Callable[..., range] | None
+    loaded,
+    text,
+    model: str,
+    method: str,
+    target,
+    options: dict,
+    columns: Callable[..., range] | None,
 ) -> Explained:
     """One text, or a question with its context, by ``numeric.explain``.
 
-    Its target is ``target`` of its tokens, or the span of its ``columns``.
+    ``model`` is what the user calls it.  What is explained is ``target`` of the tokens, or the span
+    of their ``columns``.
     """
     from numeric import explain
     from numeric.targets import span, terms
@@ -139,22 +121,9 @@ def explained(
             if term.at is not None:
                 why += f" {READ_AT[loaded.explains]} {words(term.at, term.at + 1)!r}"
     maps = layer_maps(a, tokens, shifted=shifted)
-    title = f"{a.method}: why {why}?"
-    legend = render.legend("target" if spanned else loaded.explains)
-    if method == ROLLOUT:
-        title, legend = f"{ROLLOUT}: where the model attends", "Red: the larger share of attention."
-    return Explained(text, tokens, a, said, title, legend, maps)
-
-
-def made(model: str, a: Attribution) -> str:
-    """The last line of a page: the model, the method, the version and the date."""
-    told = {name: x for name, x in a.options.items() if name not in SPEED and x is not False}
-    plain = {name: x for name, x in told.items() if isinstance(x, str | int | float)}
-    options = ", ".join(f"{name} {x}" for name, x in plain.items())
-    return (
-        f"Model {model}; method {a.method}{f' ({options})' * bool(options)}; made by lrp-axioms "
-        f"{version('lrp-axioms')} on {date.today().isoformat()}."
-    )
+    explains = "target" if spanned else loaded.explains
+    section = views.section(a, 0, why=why, explains=explains, maps=maps)
+    return Explained(text, replace(a, model=model), said, section)
 
 
 def named(number: int, label: str) -> str:
@@ -171,7 +140,7 @@ def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
     most = (LINES - 3) // 2
     for each in found[:most]:
         yield from each.line()
-    yield Text(found[0].legend, style="dim")
+    yield Text(found[0].section.legend, style="dim")
     if len(found) > most:
         yield Text(f"{len(found) - most} more texts", style="dim")
 

@@ -1,8 +1,6 @@
 """A generated text and its relevance on a screen, on a page, and as a picture."""
 
-import io
 import textwrap
-import warnings
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
@@ -12,14 +10,16 @@ from rich.console import RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from axioms.extras import need
-from numeric import render
+from numeric import pictures, render
 from numeric.generation.result import Generation
 from numeric.generation.words import UNITS
 from numeric.layer_maps import Cell, LayerMap, tables
 
 LEGEND = "Red speaks for what was written; blue, underlined, against it."
-PICTURE = "red: for the written token; blue, with a dot: against it; each row has its own scale"
+PICTURE = (
+    "Rows: what was written. Columns: what was read before it. Red speaks for the written token; "
+    "blue, with a dot, against it. Each row has its own scale."
+)
 TITLE = 60  # characters of what was written, in a title
 SCALES = "In logits; each column, a written token, has its own scale."
 
@@ -73,6 +73,7 @@ def html(found: Generation, unit: str = "token") -> str:
             title=title(found),
             scale=found.scale,
             legend=LEGEND,
+            made=made(found),
             colours=render.COLOURS,
             maps={name: _facts(each) for name, each in maps.items()},
             opened=unit,
@@ -97,30 +98,12 @@ def _facts(found: Generation) -> dict[str, Any]:
 
 def png(found: Generation) -> bytes:
     """The heat map as PNG, one row per written token; what is against it has a dot."""
-    need("Generation.png", "matplotlib")
-    import matplotlib as mpl
-    import numpy as np
-    from matplotlib.figure import Figure
+    title = f"{found.method}: why each token was written"
+    split = found.source or found.first
+    return pictures.maps(
+        [heat_map(found)], title=title, legend=PICTURE, made=made(found), split=split
+    )
 
-    each = heat_map(found)
-    rows = each.values.T
-    cells = np.array([render.colours(row) for row in rows], dtype=np.uint8)
-    height, width = rows.shape
-    size = min(2 + 0.28 * width, 40), min(2.1 + 0.28 * height, 60)
-    with mpl.rc_context({"font.size": 9, "text.parse_math": False}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # of scripts that no font here has
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
-        axes.imshow(cells, aspect="auto", interpolation="nearest")
-        axes.plot(*np.argwhere(rows < 0).T[::-1], ".", color="black", markersize=2)
-        axes.set_xticks(range(width), each.tokens, rotation=90)
-        axes.set_yticks(range(height), each.columns)
-        axes.set_xlabel("read")
-        axes.set_ylabel("written")
-        axes.set_title(f"{found.method}: why each token was written")
-        figure.supxlabel(PICTURE, fontsize=7)
-        if found.source:
-            axes.axvline(found.source - 0.5, color="black", linewidth=0.8)
-        file = io.BytesIO()
-        figure.savefig(file, dpi=150)
-    return file.getvalue()
+
+def made(found: Generation) -> str:
+    return render.made(found.model, found.method, {})

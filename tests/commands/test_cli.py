@@ -56,6 +56,8 @@ def test_each_of_several_generated_texts_has_a_page(run, tmp_path):
     code, *_ = run("explain", "embedded-lm", *texts, "--generate", 1, "--html", tmp_path / "a.html")
     assert code == 0
     pages = [(tmp_path / f"a-{n}.html").read_text("utf-8") for n in (1, 2)]
+    made = f"Model embedded-lm; method attnlrp; made by lrp-axioms {version('lrp-axioms')} on "
+    assert all(made in page for page in pages)
     assert ["bert" in page for page in pages] == [True, False]
 
 
@@ -84,7 +86,9 @@ def test_beside_the_residual_stands_what_the_method_conserves(run, method):
 def test_a_page_says_of_what_and_with_what_it_was_made(run, tmp_path):
     page, program_version = tmp_path / "a.html", version("lrp-axioms")
     texts = "a fine film", "dull"
-    run("explain", "embedded", *texts, "--method", "loo", "--budget", 3, "--html", page)
+    files = "--html", page, "--png", tmp_path / "a.png"
+    run("explain", "embedded", *texts, "--method", "loo", "--budget", 3, *files)
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["a-1.png", "a-2.png", "a.html"]
     words = " ".join(program.Page(page).words.split())
     said = re.search(
         r"Model embedded; method loo \((.+)\); made by lrp-axioms (\S+) on (\S+)\.$", words
@@ -113,7 +117,10 @@ def test_markup_in_a_text_is_shown_and_not_obeyed(run, tmp_path):
 def test_wide_letters_survive_in_terminal_and_page(run, tmp_path, monkeypatch):
     """The embedded vocabulary has no such letters; this one spells its pieces with them."""
     loaded, odd = models.load(), ["映画", "🎬", "[bold]", "<b>"]
-    monkeypatch.setattr(loaded.tokenizer, "convert_ids_to_tokens", lambda _: [*odd, ".", "."])
+    ids = loaded.tokenizer("a fine film .")["input_ids"]
+    spelled = dict(zip(ids, [*odd, ".", "."], strict=True))
+    read = lambda ids: [spelled[x] for x in ids] if type(ids) is list else spelled[ids]
+    monkeypatch.setattr(loaded.tokenizer, "convert_ids_to_tokens", read)
     monkeypatch.setattr(models, "load", lambda *_, **__: loaded)
     page = tmp_path / "page.html"
     code, out, _ = run("explain", "embedded", "a fine film .", "--html", page)

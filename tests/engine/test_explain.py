@@ -1,9 +1,13 @@
 """``explain``, and what an Attribution shows, gives to pandas, and keeps in a file."""
 
+import io
 import re
+from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
+from rich.console import Console
 from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM
@@ -11,6 +15,7 @@ from transformers import BertConfig, BertForMaskedLM
 from benchmarks.sources import models
 from numeric import Attribution, attribute, explain
 from numeric.generation.result import Generation
+from numeric.render import colours
 from numeric.targets import logit
 from tests.support import cases
 from tests.support.program import Page
@@ -103,6 +108,46 @@ def test_a_notebook_shows_some_of_many_samples_and_says_so(found):
     assert many._repr_html_().count("<strong>") == 20
     assert "3 more samples are not shown" in many._repr_html_()
     assert ">13</span>" in many._repr_html_()  # the position, where no token is known
+
+
+def colours_of(picture):
+    """The colours of at least as many points as a token has."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    assert image.width <= 840  # points, of which a page of 420 pixels shows two as one
+    return {colour for count, colour in image.getcolors(1 << 24) if count > 300}
+
+
+def test_all_forms_show_every_token_its_number_and_with_what_it_was_made(found, tmp_path):
+    page = tmp_path / "why.html"
+    page.write_text(found.html(), "utf-8")
+    console = Console(width=40)
+    with console.capture() as said:
+        console.print(*found.terminal(40), sep="\n")
+    assert max(map(len, said.get().splitlines())) <= 40
+    assert Page(page).loads == []
+    for words in (Page(page).words, said.get()):
+        for n, target in enumerate(found.target.tolist()):
+            assert f"attnlrp: why target {target}?" in words
+            for _, token, value in found.lines(n):
+                assert re.search(rf"{re.escape(token)}\s*{re.escape(f'{value:+z.4f}')}", words)
+    assert "Model BertForSequenceClassification; method attnlrp (" in Page(page).words
+    assert "b" not in Page(page).tags
+    shown = colours_of(found.png())
+    for n in range(3):
+        assert {*colours([value for *_, value in found.lines(n)])} <= shown
+
+
+def test_a_picture_holds_letters_without_a_font_and_words_without_an_end(found):
+    odd, values = ("映画", "$x$", "\n", "", "b" * 999), torch.linspace(-1, 1, 5)
+    given = {"relevance": values[None], "tokens": (odd,), "target": torch.tensor([1])}
+    given |= {name: torch.zeros(1) for name in ("logit", "residual")}
+    assert {*colours(values.tolist())} <= colours_of(replace(found, **given).png())
+
+
+def test_attention_rollout_says_that_its_shares_are_no_logits(loaded):
+    page = explain(loaded.model, loaded.tokenizer, TEXTS[0], method="attention-rollout").html()
+    assert "Shares of attention, which are not logits" in page
+    assert "where the model attends" in page
 
 
 SHAPES = {"relevance": 1, "target": 0, "logit": 0, "residual": 0}

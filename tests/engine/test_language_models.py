@@ -11,9 +11,8 @@ import transformers
 from PIL import Image
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from benchmarks.commands import layer_picture
 from benchmarks.sources import models
-from numeric import attribute, explain_generation
+from numeric import attribute, explain_generation, pictures
 from numeric.layer_maps import LayerMap, short
 from numeric.targets import span
 from tests.support import cases
@@ -177,7 +176,8 @@ def test_the_picture_of_layers_shows_signs_and_sizes(tmp_path):
 
     def pixels(values):
         found = LayerMap("layers", ("0",), ("$a", "b", "c"), np.array(values)[:, None])
-        (tmp_path / "a.png").write_bytes(layer_picture.png([found], "a title"))
+        words = {"title": "a title", "legend": "a legend", "made": ""}
+        (tmp_path / "a.png").write_bytes(pictures.maps([found], **words))
         with Image.open(tmp_path / "a.png") as picture:
             image = np.asarray(picture.convert("RGB")).reshape(-1, 3)
         colours, counts = np.unique(image, axis=0, return_counts=True)
