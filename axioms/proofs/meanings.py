@@ -97,5 +97,10 @@ MEANINGS = {
     55: "Across two layers it misses Leave-One-Out by little where the token itself is attended "
     "to little, provided that the token's own row does not count.",
     56: "What CP-LRP leaves out of Leave-One-Out is known for every key, and can turn its sign.",
+    57: "Replacing an activation before a norm has the effect that coefficients with the deviation "
+    "held predict if the patch turns it, and that the gradient predicts if the patch stretches it. "
+    "Which one is closer is decided by the change of length and of direction.",
+    58: "Equal split predicts the removal of both factors of a product, and half of a patch of one "
+    "factor.",
 }
 """By number of the theorem."""
