@@ -131,7 +131,8 @@ def _ends(facts: Mapping[str, Any], x: Scale, y: float) -> tuple[list[Row], floa
     """Leaves one after the other, from 0 to all that reached them."""
     parts = [leaf["relevance"] for leaf in facts["leaves"]]
     rows, level = [], 0.0
-    for leaf, number in zip(facts["leaves"], adding_up(parts, sum(parts)), strict=True):
+    shown = adding_up(parts, sum(parts), facts["causes"].values())
+    for leaf, number in zip(facts["leaves"], shown, strict=True):
         after = level + leaf["relevance"]
         rows.append(
             Row(

@@ -53,12 +53,11 @@ def _tokens(tokens: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _causes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    amounts = list(facts["causes"].values())
+    ends = [leaf["relevance"] for leaf in facts["leaves"]]
+    shown = adding_up(list(facts["causes"].values()), facts["residual"], ends)
     return [
-        {"name": name, "meaning": MEANINGS[name], "shown": shown, "exact": amount}
-        for (name, amount), shown in zip(
-            facts["causes"].items(), adding_up(amounts, facts["residual"]), strict=True
-        )
+        {"name": name, "meaning": MEANINGS[name], "shown": number, "exact": amount}
+        for (name, amount), number in zip(facts["causes"].items(), shown, strict=True)
     ]
 
 

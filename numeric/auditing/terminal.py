@@ -119,7 +119,8 @@ def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _causes(facts: Mapping[str, Any], most: int | None = None) -> Iterator[RenderableType]:
     """All causes and their sum; or the first ``most`` that can be seen in four digits."""
     causes, total = facts["causes"], facts["residual"]
-    shown = adding_up(list(causes.values()), total)
+    ends = [leaf["relevance"] for leaf in facts["leaves"]]
+    shown = adding_up(list(causes.values()), total, ends)
     table = _table(("logits", "right"), ("", "left"), ("cause", "left"))
     top = max(map(abs, causes.values()), default=0.0) or 1.0
     rows = list(zip(causes.items(), shown, strict=True))
@@ -150,7 +151,8 @@ def _stages(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield table
     leaves = _table(("logits", "right"), ("ends in", "left"))
     parts = [leaf["relevance"] for leaf in facts["leaves"]]
-    for leaf, number in zip(facts["leaves"], adding_up(parts, sum(parts)), strict=True):
+    numbers = adding_up(parts, sum(parts), facts["causes"].values())
+    for leaf, number in zip(facts["leaves"], numbers, strict=True):
         leaves.add_row(number, Text(f"{leaf['role']}: {leaf['name']}"))
     yield leaves
 

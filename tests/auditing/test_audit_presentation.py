@@ -227,6 +227,30 @@ def test_rounded_parts_sum_to_the_rounded_total_and_none_moves_by_a_digit(parts,
     assert "-0.0000" not in shown
 
 
+@given(st.lists(st.floats(-50, 50), min_size=2, max_size=9, unique=True), st.data())
+def test_a_part_of_two_sums_reads_the_same_in_both(parts, data):
+    own, *both = data.draw(st.permutations(parts))
+    for others in ([own], [own, 0.33333, -20.00005]):
+        whole = [*others, *both]
+        shown = adding_up(whole, sum(whole), both)
+        assert sum(map(Fraction, shown)) == Fraction(signed(sum(whole)))
+        assert shown[len(others) :] == [signed(part) for part in both]
+        most = (len(both) + 2) / UNITS
+        assert all(abs(float(s) - x) < most for s, x in zip(shown, whole, strict=True))
+
+
+def test_what_ends_in_positions_is_one_number_in_the_terminal_and_on_the_page(seen, tmp_path):
+    facts = seen[1]
+    (tmp_path / "a.html").write_text(page(facts), "utf-8")
+    words = program.Page(tmp_path / "a.html").words
+    for cause, amount in facts["causes"].items():
+        if cause.endswith(" embedding"):
+            role = cause.removesuffix(" embedding")
+            lines = [line for line in printed(facts).splitlines() if f" {role}" in line]
+            assert {x for line in lines for x in re.findall(NUMBER, line)} == {signed(amount)}
+            assert f"ends in {role}: {signed(amount)}" in words
+
+
 @pytest.mark.parametrize(("parts", "total"), [([1.0], 1.001), ([1.0, 2.0], 2.9), ([], 0.5)])
 def test_parts_that_do_not_add_up_are_not_made_to(parts, total):
     with pytest.raises(ValueError, match="do not sum to"):
