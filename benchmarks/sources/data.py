@@ -4,7 +4,7 @@ import hashlib
 import json
 import reprlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from axioms.extras import need
@@ -25,6 +25,7 @@ class Source:
     split: str
     text: str  # name of the text column
     files: list[str]  # in --data-dir; the first that exists is read
+    training: list[str]  # the same for the split "train"
     paper: str  # the block of Table 2 it answers
     chunk: int = 1  # tokens removed per step of a perturbation curve (Appendix B.1.2)
 
@@ -62,9 +63,10 @@ DATASETS = ("embedded", *SOURCES)
 UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
 
 
-def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
+def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool = False) -> Texts:
     """The data set ``name``: from ``data_dir`` if given, else from the Hub ("embedded": neither).
 
+    ``training``: the texts that models learn from, in place of those that they are judged by.
     Texts lose the blanks at their ends, which SST-2 has after each.
     Raises ValueError for an unknown name or a broken file, UnavailableError for a missing one.
     """
@@ -74,6 +76,10 @@ def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
                 f"--data-dir {data_dir} would be ignored: the embedded sentences come with the "
                 f"program; leave it out, or pass --dataset {' or '.join(SOURCES)}"
             )
+        if training:
+            raise ValueError(
+                f"the embedded sentences are no texts to learn from; pass {' or '.join(SOURCES)}"
+            )
         return _texts(name, _read(EMBEDDED, "sentence"), "embedded", "SST", 1)
     if name not in SOURCES:
         raise ValueError(
@@ -81,6 +87,8 @@ def load(name: str = "embedded", *, data_dir: Path | None = None) -> Texts:
             f"{did_you_mean([name], DATASETS)}"
         )
     source = SOURCES[name]
+    if training:
+        source = replace(source, split="train", files=source.training)
     if data_dir is not None:
         path = _find(source, Path(data_dir))
         found, origin = _read(path, source.text), path.name

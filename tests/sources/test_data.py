@@ -51,6 +51,16 @@ def test_sst2_is_read_from_a_folder_packed_or_not(tmp_path, packed):
     assert texts.origin == ("sst2_dev.tsv.gz" if packed else "sst2_dev.tsv")
 
 
+def test_texts_to_learn_from_are_not_those_to_be_judged_by(tmp_path):
+    sst2(tmp_path, tsv())
+    (tmp_path / "sst2_train.tsv").write_text(tsv(ROWS[:1]), encoding="utf-8")
+    texts = data.load("sst2", data_dir=tmp_path, training=True)
+    assert (texts.texts, texts.origin) == (("the soup was warm",), "sst2_train.tsv")
+    assert data.load("sst2", data_dir=tmp_path).origin == "sst2_dev.tsv.gz"
+    with pytest.raises(ValueError, match="the embedded sentences are no texts to learn from"):
+        data.load(training=True)
+
+
 def test_quotes_in_sst2_belong_to_the_text(tmp_path):
     sst2(tmp_path, tsv([('he said "no', 0), ('"yes" was mine', 1)]))
     assert data.load("sst2", data_dir=tmp_path).texts == ('he said "no', '"yes" was mine')
