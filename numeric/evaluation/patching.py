@@ -1,0 +1,272 @@
+"""Activation patching, and what coefficients of one backward pass predict of it.
+
+Patching replaces what a module returns at one token of the clean run by what it returns there in a
+corrupted run; its effect is what the explained number loses.  The coefficients of a composite are
+R/x, relevance per unit of activation, which are the gradient where no rule acts; times the
+change of the activation they predict every effect from one backward pass.  Which coefficients of a
+norm are closer is known from its input in both runs (theorem 57).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from axioms.composites import GRADIENT_X_INPUT, Composite
+from numeric.batches import Batch
+from numeric.fast import scope
+from numeric.fast.blocks import outside
+from numeric.fast.patches import twin
+from numeric.fast.places import numbered_layers
+from numeric.inputs import prepare
+from numeric.readout import Readout
+from numeric.targets import Label, Target
+
+RESIDUAL, ATTENTION, MLP = PLACES = ("residual stream", "attention output", "MLP output")
+PARTS = (
+    ("attention.output.dense", "output.dense"),  # BERT and what is built like it
+    ("self_attn", "mlp"),  # LLaMA, Qwen, Gemma, Phi
+    ("self_attn", "fc2"),  # OPT
+    ("attn", "mlp"),  # GPT-2, ModernBERT
+    ("attention", "ffn.lin2"),  # DistilBERT
+    ("attention", "mlp"),  # GPT-NeoX
+)
+"""Inside a layer: what attention adds to the residual stream, and what the MLP adds."""
+ByPlace: TypeAlias = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Patched:
+    """One pair of runs; every array is (layer, token), by kind of place, in float64.
+
+    effect: the explained number of the clean run less that of the patched run
+    predicted: by composite, its coefficients times clean less corrupted activations
+    keep: bool, where both runs differ and the explained number depends on the place
+    length: of what the next norm gets, patched by clean deviation; NaN where no norm follows
+    cosine: of what the next norm gets, patched and clean, likewise
+    """
+
+    effect: ByPlace
+    predicted: dict[str, ByPlace]
+    keep: ByPlace
+    length: ByPlace
+    cosine: ByPlace
+
+    def held_is_closer(self) -> ByPlace:
+        """Where theorem 57 says that holding the deviation predicts the next norm better."""
+        return {
+            place: self.cosine[place] * (1 + abs(self.length[place] - 1)) < 1
+            for place in self.effect
+        }
+
+
+def places(model: nn.Module) -> dict[str, list[str]]:
+    """The paths of all layers, of their attention outputs, and of their MLP outputs.
+
+    Raises ValueError for a model whose layers have none of ``PARTS``.
+    """
+    layers = numbered_layers(model)
+    known = {path for path, _ in model.named_modules()}
+    for attention, mlp in PARTS:
+        paths = [[f"{layer}.{part}" for layer in layers] for part in (attention, mlp)]
+        if known.issuperset(paths[0] + paths[1]):
+            return dict(zip(PLACES, [layers, *paths], strict=True))
+    listed = ", ".join(f"{attention} and {mlp}" for attention, mlp in PARTS)
+    raise ValueError(
+        f"{type(model).__name__}: its layers, such as {layers[0]}, have none of {listed}, so that "
+        "it is not known where attention and MLP write; pass paths, such as "
+        "paths={'residual stream': [...]}"
+    )
+
+
+def patching(
+    model: PreTrainedModel,
+    clean: Mapping[str, Tensor],
+    corrupted: Mapping[str, Tensor] | None,
+    composites: Mapping[str, Composite],
+    *,
+    target: Label | Target = None,
+    paths: Mapping[str, Sequence[str]] | None = None,
+    size: float = 1.0,
+) -> Patched:
+    """The effect of patching every place and token of one text, and what is predicted of it.
+
+    ``clean`` and ``corrupted`` are batches of one text with the same number of tokens; None in
+    place of the latter patches with zeros, where the prediction is the relevance itself.
+    ``target`` is read in the clean run, as in ``attribute``.  ``paths``: by kind of place, one
+    module per layer, by default ``places(model)``.  ``size``: the part of the change that is made.
+    Takes a forward pass per composite and one per place, of as many copies as there are tokens.
+    Raises ValueError for what ``attribute`` refuses, for more than one text, for texts of
+    different lengths, and for modules that return no (token, channel) or are called several times.
+    """
+    paths = places(model) if paths is None else paths
+    flat = [path for of_place in paths.values() for path in of_place]
+    with outside():
+        batch = prepare(model, clean, targets=[target])
+        other = None if corrupted is None else prepare(model, corrupted)
+        _check(batch, other)
+        text = _Text(model, batch, Readout.of(model, batch, [target]), torch.zeros(()))
+        text, x, norms = text.seen(flat)
+        there = {} if other is None else text.seen(flat, other)[1]
+        change = {path: size * (x[path] - there.get(path, 0)) for path in flat}
+        slopes = {name: text.coefficients(flat, rules) for name, rules in composites.items()}
+        plain = text.coefficients(flat, GRADIENT_X_INPUT)
+        keep = {path: change[path].any(dim=1) & plain[path].any(dim=1) for path in flat}
+        found = {
+            path: text.patched(path, x[path] - change[path], keep[path], norms.get(path))
+            for path in flat
+        }
+
+    def by_place(values: Callable[[str], Tensor]) -> ByPlace:
+        return {
+            place: torch.stack([values(path) for path in of_place]).double().cpu().numpy()
+            for place, of_place in paths.items()
+        }
+
+    return Patched(
+        effect=by_place(lambda path: found[path][0]),
+        predicted={
+            name: by_place(lambda path, c=c: (c[path] * change[path]).sum(dim=1))  # type: ignore[misc]
+            for name, c in slopes.items()
+        },
+        keep={place: x.astype(bool) for place, x in by_place(keep.__getitem__).items()},
+        length=by_place(lambda path: found[path][1]),
+        cosine=by_place(lambda path: found[path][2]),
+    )
+
+
+def _check(batch: Batch, other: Batch | None) -> None:
+    shapes = [tuple(x.ids.shape) for x in (batch, other) if x is not None]
+    if shapes[0][0] != 1 or len({*shapes}) > 1:
+        raise ValueError(
+            f"input_ids of shapes {' and '.join(map(str, shapes))}: pass one clean text, and one "
+            "corrupted text of as many tokens"
+        )
+    masks = [x.attention_mask for x in (batch, other) if x is not None]
+    if not all(mask.all() for mask in masks):
+        raise ValueError("the texts have padding, at which nothing can be patched; leave it out")
+
+
+Norm: TypeAlias = tuple[str, Tensor]  # its path, and what it gets in the clean run
+
+
+@dataclass(frozen=True, eq=False)
+class _Text:
+    """Runs of twins of a model, which have hooks of their own, on one text."""
+
+    model: PreTrainedModel
+    batch: Batch
+    readout: Readout
+    number: Tensor  # that is explained
+
+    def seen(
+        self, paths: Sequence[str], batch: Batch | None = None
+    ) -> tuple["_Text", dict[str, Tensor], dict[str, Norm]]:
+        """This with its number and predicted labels, what modules return, (token, channel), and by
+        module the norm that is called next."""
+        model, outputs, awaiting = twin(self.model), {}, list[str]()
+        norms: dict[str, Norm] = {}
+
+        def look(path: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+            if path in outputs:
+                raise ValueError(
+                    f"{path} is called several times, in layers that share it; no call "
+                    "of it can be patched alone; pass other paths"
+                )
+            outputs[path] = self._by_token(path, output)[0]
+            awaiting.append(path)
+
+        def meet(path: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            given = _centred(module, inputs[0]).reshape(self.batch.ids.shape[1], -1)
+            norms.update(dict.fromkeys(awaiting, (path, given)))
+            awaiting.clear()
+
+        for path, module in model.named_modules():
+            if path in paths:
+                module.register_forward_hook(partial(look, path))
+            if "Norm" in type(module).__name__:
+                module.register_forward_pre_hook(partial(meet, path))
+        with torch.no_grad():
+            rows = self.readout.run(model, (batch or self.batch).arguments())
+        readout = self.readout.choose(rows)
+        return replace(self, readout=readout, number=readout.targets[0].of(rows)[0]), outputs, norms
+
+    def coefficients(self, paths: Sequence[str], composite: Composite) -> dict[str, Tensor]:
+        """Relevance per unit of what the modules return: (token, channel)."""
+        model, outputs = twin(self.model), dict[str, Tensor]()
+
+        def look(path: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+            outputs[path] = _first(output)
+
+        for path in paths:
+            model.get_submodule(path).register_forward_hook(partial(look, path))
+        with torch.enable_grad(), scope.applied(model, composite) as rules:
+            rows = self.readout.run(model, self.batch.arguments(), settle=rules.end)
+            (chosen,) = self.readout.targets
+            xs = [outputs[path] for path in paths]
+            found = torch.autograd.grad(chosen.of(rows)[0], xs, materialize_grads=True)
+        return {path: self._by_token(path, c)[0] for path, c in zip(paths, found, strict=True)}
+
+    def patched(
+        self, path: str, by: Tensor, keep: Tensor, norm: Norm | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What the explained number loses where each kept token is patched, and 0 elsewhere; and
+        length and cosine of what the next norm gets, NaN elsewhere.  All are (token,)."""
+        tokens = keep.nonzero()[:, 0]
+        copies = torch.arange(len(tokens), device=by.device)
+        effect = by.new_zeros(len(by))
+        length, cosine = by.new_full((2, len(by)), torch.nan)
+        if not len(tokens):
+            return effect, length, cosine
+        model, met = twin(self.model), list[Tensor]()
+
+        def patch(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+            x = self._by_token(path, output, len(tokens)).clone()
+            x[copies, tokens] = by[tokens]
+            x = x.reshape(_first(output).shape)
+            return x if isinstance(output, Tensor) else (x, *output[1:])
+
+        def meet(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            given = _centred(module, inputs[0]).reshape(len(tokens), len(by), -1)
+            met.append(given[copies, tokens])
+
+        model.get_submodule(path).register_forward_hook(patch)
+        if norm is not None:
+            model.get_submodule(norm[0]).register_forward_pre_hook(meet)
+        arguments = {
+            key: x.expand(len(tokens), *x.shape[1:]) for key, x in self.batch.arguments().items()
+        }
+        (chosen,), example = self.readout.targets, torch.zeros_like(tokens)
+        with torch.no_grad():
+            rows = self.readout.run(model, arguments, example)
+        effect[tokens] = self.number - chosen.of(rows, example)
+        if norm is not None:
+            before, after = norm[1][tokens], met[-1]
+            length[tokens] = after.norm(dim=1) / before.norm(dim=1)
+            cosine[tokens] = nn.functional.cosine_similarity(after, before)
+        return effect, length, cosine
+
+    def _by_token(self, path: str, output: Any, copies: int = 1) -> Tensor:
+        """What a module returns, (copy, token, channel); ValueError for what has other axes."""
+        x, tokens = _first(output), self.batch.ids.shape[1]
+        if tuple(x.shape[:-1]) not in ((copies, tokens), (copies * tokens,)):
+            raise ValueError(
+                f"{path} returns a tensor of shape {tuple(x.shape)}, which is not (batch, token, "
+                "channel): no token of it can be patched; pass other paths"
+            )
+        return x.reshape(copies, tokens, -1)
+
+
+def _first(output: Any) -> Tensor:
+    found: Tensor = output if isinstance(output, Tensor) else output[0]
+    return found
+
+
+def _centred(norm: nn.Module, x: Tensor) -> Tensor:
+    """What a norm divides by its size."""
+    return x - x.mean(dim=-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
