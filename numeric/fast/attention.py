@@ -5,13 +5,15 @@ attention gives all to V.  As only these cotangents change, the model keeps its 
 epsilon acts on the scores, and spells attention out.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
 
 from axioms import kinds
 from numeric.fast import rules, value_only
+from numeric.fast.attended import Fused
 from numeric.fast.marks import Args, Function, Kwargs, Tensors, carries
 from numeric.fast.refusals import RANDOM
 
@@ -52,18 +54,35 @@ def attention(
         narrow = query.dtype == torch.float64 and mask.is_floating_point()
         mask = mask.detach().double() if narrow else mask.detach()
     fixed = not all(map(carries, (query, key, value)))  # products by it are linear maps
-    if engine.spells or biased or fixed:
+    odd = engine.attended is not None and query.ndim != 4
+    if engine.spells or biased or fixed or odd:
         with engine.again():
             return _spelled_out(query, key, value, mask, **given)
     factors = shares(*map(engine.rule, KINDS))
-    call: value_only.Run = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)
+    out = _by_factors(factors, func, query, key, value, attn_mask=mask, **given)
+    if engine.attended is not None:
+        q, k, v = (x.detach() for x in (query, key, value))
+        place = engine.places.describe()
+        engine.attended.append(Fused(get_gradient_edge(out), q, k, v, mask, given, place))
+    return out
+
+
+def _by_factors(
+    factors: tuple[float, float, float],
+    func: Function,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    **given: Any,
+) -> Tensor:
+    call: value_only.Run = lambda q, k, v: func(q, k, v, **given)
     if factors == (1, 1, 1):
         return call(query, key, value)
     if all(factors):
         return call(*rules.scale_each((query, key, value), factors))
     value = rules.scale(value, factors[2])
     if value_only.knows(query, key, causal=given.get("is_causal")):
-        scaling = given.get("scale") or query.shape[-1] ** -0.5
+        scaling, mask = given.get("scale") or query.shape[-1] ** -0.5, given["attn_mask"]
         return value_only.read_out(call, query.detach(), key.detach(), value, mask, scaling)
     return call(query.detach(), key.detach(), value)
 

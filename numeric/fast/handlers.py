@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
 
 from axioms import kinds
 from numeric.fast import attention, norms, refusals, rules
 from numeric.fast import operations as does
+from numeric.fast.attended import Explicit
 from numeric.fast.composite_functions import inside
 from numeric.fast.gradients import tensors
 from numeric.fast.marks import (
@@ -23,6 +25,7 @@ from numeric.fast.marks import (
     Kwargs,
     Summed,
     Tensors,
+    Weights,
     carries,
     chained,
     cuts,
@@ -211,7 +214,11 @@ def _matmul(
         cut: Callable[[Any], Any] = lambda x: x.detach() if mark(x) == WEIGHTS else x
         args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in args]
     z = run_in_one_format(engine, func, args, kwargs, carrying)
-    return engine.apply(kinds.READOUT, z, rule=rule)
+    z = engine.apply(kinds.READOUT, z, rule=rule)
+    for what in map(mark, tensors(args)):
+        if type(what) is Weights:
+            what.readouts.append(get_gradient_edge(z))
+    return z
 
 
 ADDED = ("input", "mat1", "batch1", "mat2", "batch2")
@@ -271,7 +278,12 @@ def _softmax(
 ) -> Tensor:
     kwargs = _in_own_dtype(kwargs, carrying[0])
     z = run(engine, func, args, kwargs, kinds.SCORES)
-    return marked(engine.apply(kinds.SOFTMAX, z), WEIGHTS)
+    out = engine.apply(kinds.SOFTMAX, z)
+    if engine.attended is None:
+        return marked(out, WEIGHTS)
+    seen = Explicit.of(out, args, kwargs, engine.places.describe())
+    engine.attended.append(seen)
+    return marked(out, Weights.of(seen.readouts))
 
 
 BY_ROLE: dict[str | None, Handler] = {

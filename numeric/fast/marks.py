@@ -5,6 +5,7 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from axioms.composites import Operation
 
@@ -28,6 +29,18 @@ Kwargs = dict[str, Any]
 Tensors = Sequence[Tensor]
 Key = tuple[Any, ...]
 """The name of a function, and of each of its arguments the key or the value."""
+
+
+class Weights(str):
+    """The mark WEIGHTS of what one softmax gave, with the list of all products that read it."""
+
+    readouts: list[GradientEdge]
+
+    @classmethod
+    def of(cls, readouts: list[GradientEdge]) -> "Weights":
+        what = cls(WEIGHTS)
+        what.readouts = readouts
+        return what
 
 
 class Chain:

@@ -18,6 +18,7 @@ from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import at_output, gradients, handlers, rules
 from numeric.fast import operations as does
+from numeric.fast.attended import Attended
 from numeric.fast.blocks import INNERMOST, Block
 from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign, scripts
 from numeric.fast.entries import Entries
@@ -42,7 +43,7 @@ from numeric.fast.marks import (
     root_of,
 )
 from numeric.fast.places import Places, check_overrides, layer_of
-from numeric.fast.refusals import EXPONENTIAL, FOREIGN, STALE, UNSEEN, Refusals
+from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSEEN, Refusals
 from numeric.fast.rotary import Turned
 from numeric.fast.settled import run
 
@@ -74,6 +75,7 @@ class Propagation(Block):
         self.model, self.composite, self.eps, self.turns = model, composite, eps, turns
         self.places = Places(model)
         self.watch: Watch | None = None
+        self.attended: list[Attended] | None = None  # every softmax, for those who ask
         self.spells = bool(eps)  # attention that is fused, so that rules act inside of it
         chosen = composite.rules
         complete = len(chosen) == len(kinds.RULES) and at_output.KNOWN.issuperset(chosen.items())
@@ -136,6 +138,9 @@ class Propagation(Block):
     def _called(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         if call.role == does.GRADIENT:
             return gradients.differentiate(self, func, args, kwargs)
+        attends = self.attended is not None and call.role in (does.SOFTMAX, does.ATTENTION)
+        if attends and not torch.is_grad_enabled():
+            self.refuse(NO_GRADIENT, call.name)
         carrying = reached(args)
         if kwargs:
             carrying += reached(kwargs.values())

@@ -9,6 +9,7 @@ OF_THE_BATCH = "{} by the statistics of the batch"
 EXPONENTIAL = "exp, outside of a softmax"
 STALE = "{}, whose input is written to before its output is read"
 FOREIGN = "{}, code that torch does not show{}"
+NO_GRADIENT = "{} where gradients are switched off"
 UNSEEN = "a result of code that torch does not show"
 _LOGARITHM = (
     "it adds −log Σ exp to every logit, of which no share belongs to one; let the model return "
@@ -23,6 +24,7 @@ REASONS: dict[str, str] = {
     "(theorem 44); call torch.softmax",
     STALE: "the rule of a function needs its input and its output as they were",
     FOREIGN: "its gradient is its author's, and is no rule",
+    NO_GRADIENT: "nothing says what its weights are to the logit",
     UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",
     "prod": "R/n to each of n factors (theorem 5) is implemented for two factors at a time",
     "cumprod": "each factor is in products of many degrees, which share differently (theorem 12)",

@@ -41,18 +41,18 @@ class _ReadOut(torch.autograd.Function):
         batch, heads, tokens, _ = query.shape
         step = max(1, AT_ONCE // (heads * tokens * key.shape[2]))
         if batch <= step:
-            whole = _weights(query, key, mask, ctx.scaling)
+            whole = weights(query, key, mask, ctx.scaling)
             return None, None, None, whole.mT @ c, None, None
         of_value = []
         for start in range(0, batch, step):
             part = slice(start, start + step)
             seen = None if mask is None else mask[part] if len(mask) == batch else mask
-            weights = _weights(query[part], key[part], seen, ctx.scaling)
-            of_value.append(weights.mT @ c[part])
+            own = weights(query[part], key[part], seen, ctx.scaling)
+            of_value.append(own.mT @ c[part])
         return None, None, None, torch.cat(of_value), None, None
 
 
-def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
+def weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
     """softmax(scaling Q K^T + mask) in one tensor: (batch, head, token, token)."""
     q, k = query.flatten(0, 1), key.flatten(0, 1)
     scores = torch.baddbmm(q.new_zeros(()), q, k.mT, beta=0, alpha=scaling)
@@ -61,10 +61,10 @@ def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float) ->
         scores.masked_fill_(~mask, -torch.inf)
     elif mask is not None:
         scores.add_(mask)
-    weights = torch.softmax(scores, dim=-1, out=scores)
+    found = torch.softmax(scores, dim=-1, out=scores)
     if mask is not None and mask.dtype == torch.bool:
-        weights.masked_fill_(~mask.any(dim=-1, keepdim=True), 0)  # padding that sees nothing
-    return weights
+        found.masked_fill_(~mask.any(dim=-1, keepdim=True), 0)  # padding that sees nothing
+    return found
 
 
 def knows(query: Tensor, key: Tensor, *, causal: bool | None) -> bool:

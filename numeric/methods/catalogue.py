@@ -106,6 +106,15 @@ METHODS: dict[str, Method] = {
             source="Shrikumar et al. 2016, arXiv 1605.01713",
         ),
         Method(
+            name="mask-relevance",
+            label="mask relevance",
+            home="numeric.methods.mask_relevance:mask_relevance",
+            needs="attention by softmax from tokens to tokens, and nothing else between these",
+            cost=ONE_PASS,
+            conserves="no: each is about the change of the logit without one token",
+            source="theorems 54 and 55 of this project",
+        ),
+        Method(
             name="integrated-gradients",
             label="IG",
             home="numeric.methods.integrated_gradients:integrated_gradients",

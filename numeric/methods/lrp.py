@@ -70,12 +70,7 @@ def lrp(
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
         targets = readout.choose(rows).targets
         entries = rules.entries.found
-        if not rows.logits.requires_grad:
-            raise ValueError(
-                f"the logits of {type(model).__name__} do not depend on the words in any way that "
-                "torch shows: some module detaches its input, or leaves torch; explain a model "
-                "that does not"
-            )
+        check_gradient(model, rows.logits)
         embeddings = [entry.embedding for entry in entries]
         asked = [*embeddings, *inside.tensors(), *rules.turned.tensors()]
         logits = [each.of(rows) for each in targets]
@@ -118,6 +113,16 @@ def _checkpointed(
         )
     scope.check_stabiliser(epsilon, model.dtype)
     return Checkpointed(model, composite, eps=epsilon)
+
+
+def check_gradient(model: PreTrainedModel, logits: Tensor) -> None:
+    """Raises ValueError for logits that have no gradient."""
+    if not logits.requires_grad:
+        raise ValueError(
+            f"the logits of {type(model).__name__} do not depend on the words in any way that "
+            "torch shows: some module detaches its input, or leaves torch; explain a model "
+            "that does not"
+        )
 
 
 def check_share(share: object) -> None:

@@ -102,7 +102,7 @@ UNKNOWN = {
 def test_what_the_short_way_does_not_know_goes_through_the_fused_kernel(
     qkv, why, factors, monkeypatch
 ):
-    monkeypatch.delattr(value_only, "_weights")
+    monkeypatch.delattr(value_only, "weights")
     (q, k, v), c = qkv
     dtype, options = UNKNOWN[why]
     groups = 2 if "enable_gqa" in options else 1
@@ -142,8 +142,8 @@ def test_the_comparison_notices_factors_that_are_left_out(monkeypatch):
 def test_stock_bert_takes_the_short_way_under_cp_lrp(monkeypatch):
     model, inputs = cases.tiny_bert(), cases.tiny_batch()
     taken = []
-    weights = value_only._weights
-    monkeypatch.setattr(value_only, "_weights", lambda *a: taken.append(1) or weights(*a))
+    weights = value_only.weights
+    monkeypatch.setattr(value_only, "weights", lambda *a: taken.append(1) or weights(*a))
     attribute(model, inputs, "cp-lrp")
     assert len(taken) == model.config.num_hidden_layers
 

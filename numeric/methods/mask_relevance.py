@@ -1,0 +1,198 @@
+"""Mask relevance: what leaving a token out as a key of attention changes, by one backward pass."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
+from transformers import PreTrainedModel
+
+from axioms import kinds
+from axioms.composites import GRADIENT_X_INPUT, Composite
+from numeric.batches import Batch
+from numeric.fast import packed, scope
+from numeric.fast.attended import Attended
+from numeric.fast.entries import Entry, of_tokens
+from numeric.heads import CLASSES
+from numeric.methods.lrp import check_gradient
+from numeric.methods.shared import reads_of_stock
+from numeric.readout import Found, Readout
+
+HELD = {kinds.LAYER_NORM: kinds.HELD_DEVIATION, kinds.RMS_NORM: kinds.HELD_DEVIATION}
+GRADIENTS = {
+    "true": GRADIENT_X_INPUT,
+    "held": Composite("gradient, deviations held", {**GRADIENT_X_INPUT.rules, **HELD}),
+}
+"""By ``deviations``: the rules whose gradient reaches the outputs of attention."""
+INSTEAD = 'pass another method, such as "loo" or "attnlrp"'
+
+
+def mask_relevance(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    *,
+    deviations: str = "true",
+    own: bool = False,
+    slope: bool = False,
+    heads: bool = False,
+) -> Iterator[Found]:
+    """R_j, the sum over layers, heads and rows i != j of A_ij / (1 - A_ij) <G_i, v_j - o_i>.
+
+    A_ij are the attention weights of row i, v_j the values, o_i = sum_j A_ij v_j and G_i the
+    gradient of the logit at o_i.  In one layer that is read linearly this is Leave-One-Out by the
+    attention mask (theorem 54); across layers it is its first order (theorem 55).  In logits.
+    ``slope=True`` leaves the factor 1 / (1 - A_ij) out; with ``own=True``, by which rows i = j
+    count, it is the derivative of the logit by the mask of token j (theorem 54).
+    ``deviations`` is "true", or "held" for gradients that take the deviations of norms for
+    constants.  With ``heads=True`` the details hold "heads", (batch, layer, head, token), whose sum
+    over layers and heads is the relevance; layers with fewer heads than others have zeros there.
+    A row that attends to nothing but key j has nothing left without it, and counts 0.  Where
+    A_ij > 1/2, 1 - A_ij is the sum of all other weights, which needs no limit.
+    It does not conserve (theorem 54).  What a token's embedding does to its own row is no effect of
+    a mask, and not in it.
+    Raises ValueError for inputs that are no text, for an encoder with a decoder, and for a model
+    whose tokens meet in another way than by a softmax over all of them.
+    """
+    if deviations not in GRADIENTS:
+        raise ValueError(f"deviations={deviations!r}: pass one of {', '.join(GRADIENTS)}")
+    _check_text(model, batch)
+    known = reads_of_stock(model) is not None
+    model = packed.shown(model)
+    rules = scope.applied(model, GRADIENTS[deviations])
+    rules.attended = []
+    with torch.enable_grad():
+        with rules:
+            rows = readout.run(model, batch.arguments(), settle=rules.end)
+        check_gradient(model, rows.logits)
+        targets = readout.choose(rows).targets
+        logits = [each.of(rows) for each in targets]
+        ends = [logit.sum() for logit in logits]
+    layers, others = _layers(model, batch, rules.attended)
+    if not known or others:
+        most = 1 if readout.head == CLASSES else targets[0].row.shape[1]
+        edges = [edge for layer in layers for edge in layer.readouts]
+        _check_paths(model, batch, edges, rules.entries.found, ends[0], most, others)
+    for each, logit, end in zip(targets, logits, ends, strict=True):
+        asked = [layer.asked for layer in layers]
+        more = end is not ends[-1]
+        cs = torch.autograd.grad(end, asked, allow_unused=True, retain_graph=more)
+        found = [
+            _of_layer(layer, c, batch, own=own, slope=slope)
+            for layer, c in zip(layers, cs, strict=True)
+        ]
+        relevance = torch.stack([x.sum(dim=1) for x in found]).sum(dim=0)
+        details = {"heads": _stacked(found)} if heads else {}
+        yield Found(relevance, each.target, logit.detach(), details)
+
+
+def _check_text(model: PreTrainedModel, batch: Batch) -> None:
+    name = type(model).__name__
+    if batch.input_ids is None:
+        raise ValueError(f"{name} reads no text, and has no mask of tokens; {INSTEAD}")
+    if model.config.is_encoder_decoder:
+        raise ValueError(f"{name} attends to two texts, in an encoder and a decoder; {INSTEAD}")
+
+
+def _layers(
+    model: PreTrainedModel, batch: Batch, attended: Sequence[Attended]
+) -> tuple[list[Attended], str]:
+    """All attention from each token of the text to every token, and in words what else there is."""
+    count, tokens = batch.ids.shape
+    layers: list[Attended] = []
+    others: dict[str, None] = {}
+    for x in attended:
+        shape = x.shape(count)
+        if x.readouts and shape is not None and shape[2] == tokens <= shape[3]:
+            layers.append(x)
+        elif x.readouts:  # a softmax over experts weighs no values
+            others[f"\n  {x.place}: weights {x.size}"] = None
+    listed = "".join(others)
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no attention by a softmax from each of {tokens} tokens to "
+            f"all of them{', but' if others else ''}{listed}\n{INSTEAD}"
+        )
+    return layers, listed
+
+
+def _check_paths(
+    model: PreTrainedModel,
+    batch: Batch,
+    edges: Sequence[GradientEdge],
+    entries: list[Entry],
+    end: Tensor,
+    most: int,
+    others: str,
+) -> None:
+    """Raises ValueError unless 1 to ``most`` tokens reach the logit when ``edges`` are cut."""
+    hooks = [edge.node.register_prehook(_nothing) for edge in edges]
+    embeddings = [entry.embedding for entry in entries]
+    try:
+        cs = torch.autograd.grad(
+            end, embeddings, allow_unused=True, materialize_grads=True, retain_graph=True
+        )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    counts = of_tokens(entries, list(cs), batch.texts).ne(0).any(dim=-1).sum(dim=1)
+    wrong = counts[(counts == 0) | (counts > most)].tolist()
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]} tokens of a text reach the logit of {type(model).__name__} beside its "
+            f"attention to all tokens, where only those that are read should, 1 to {most}: what "
+            "means, convolutions, recurrences and other attention take from a token is no effect "
+            f"of these masks{others}\n{INSTEAD}"
+        )
+
+
+def _nothing(cs: tuple[Tensor | None, ...]) -> tuple[None, ...]:
+    return (None,) * len(cs)
+
+
+def _of_layer(layer: Attended, c: Tensor | None, batch: Batch, *, own: bool, slope: bool) -> Tensor:
+    """(batch, head, token): what one layer loses without each token, in logits.
+
+    Raises ValueError where more is read than the tokens: sinks behind them have no values.
+    """
+    count, tokens = batch.ids.shape
+    if c is None:  # the logit is read before it
+        _, heads, *_ = layer.shape(count) or layer.size
+        return torch.zeros(count, heads, tokens, device=batch.device)
+    parts = []
+    for first, weights, effects in layer.rows(c, count):
+        if effects[..., tokens:].any():
+            raise ValueError(
+                f"{layer.place} attends to {weights.shape[-1]} keys that have values, where the "
+                f"text has {tokens} tokens; {INSTEAD}"
+            )
+        parts.append(_of_rows(weights, effects, first, own=own, slope=slope))
+    return torch.stack(parts).sum(dim=0)[..., :tokens]
+
+
+def _of_rows(weights: Tensor, effects: Tensor, first: int, *, own: bool, slope: bool) -> Tensor:
+    """The same of some rows, from row ``first``; both are (batch, head, row, key).
+
+    effects: <G_i, v_j>, the gradient of the logit by each weight
+    """
+    mean = (weights * effects).sum(dim=-1, keepdim=True)  # <G_i, o_i>
+    if slope:
+        found = weights * (effects - mean)
+    else:
+        top, at = weights.max(dim=-1, keepdim=True)
+        rest = weights.scatter(-1, at, 0)  # each at most 1/2
+        found = rest / (1 - rest) * (effects - mean)
+        left = rest.sum(dim=-1, keepdim=True)
+        mean_of_rest = (rest * effects).sum(dim=-1, keepdim=True) / left
+        without = top * (effects.gather(-1, at) - mean_of_rest)
+        found.scatter_(-1, at, without.where(left > 0, 0))
+    if not own:
+        found.diagonal(first, dim1=-2, dim2=-1).zero_()
+    return found.sum(dim=-2)
+
+
+def _stacked(found: Sequence[Tensor]) -> Tensor:
+    """(batch, layer, head, token)"""
+    most = max(x.shape[1] for x in found)
+    pad = torch.nn.functional.pad
+    return torch.stack([pad(x, (0, 0, 0, most - x.shape[1])) for x in found], dim=1)

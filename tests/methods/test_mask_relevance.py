@@ -1,0 +1,139 @@
+"""Mask relevance is what its formula says, in NumPy and by differences of the masks themselves."""
+
+import numpy as np
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from benchmarks.architectures.build import build, inputs
+from benchmarks.architectures.measure import conditions
+from numeric import attribute
+from tests.support.cases import close
+
+CLASSES, CAUSAL = "sequence classification", "causal language modelling"
+METHOD = "mask-relevance"
+ANY = [
+    ("deberta-v2", CLASSES), ("roberta", CLASSES), ("mpnet", CLASSES), ("modernbert", CLASSES),
+    ("xlnet", CAUSAL), ("gpt2", CAUSAL), ("llama", CAUSAL), ("gemma2", CAUSAL), ("opt", CAUSAL),
+    ("gpt_oss", CAUSAL), ("mpt", CAUSAL), ("mixtral", CAUSAL),
+]  # fmt: skip
+"""Biases of position inside the scores, windows, shared keys, soft caps, sinks, routers."""
+
+
+def made(name, task):
+    with conditions():
+        model = build(name, task)
+    return model, inputs(model, task)
+
+
+class Watched(TorchFunctionMode):
+    """Every attention of a pass: its weights, values and outputs, and where it multiplies a key.
+
+    A fused kernel is spelled out.  ``scale`` multiplies exp of the score of the key ``column``.
+    """
+
+    def __init__(self, tokens, *, column=0, scale=1.0):
+        super().__init__()
+        self.tokens, self.column, self.scale = tokens, column, scale
+        self.found = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            return self._fused(*args, **kwargs)
+        if name != "softmax":
+            return func(*args, **kwargs)
+        z = args[0] if args else kwargs.pop("input")
+        if z.ndim < 3 or z.shape[-1] < self.tokens or z.shape[-2] != self.tokens:
+            return func(z, *args[1:], **kwargs)
+        return self._weights(z)
+
+    def _weights(self, z):
+        at = torch.zeros_like(z)
+        at[..., self.column] = np.log(self.scale)
+        self.found.append(torch.softmax(z + at, dim=-1))
+        return self.found[-1]
+
+    def _fused(self, q, k, v, *, attn_mask=None, scale=None, **given):
+        causal = given.get("is_causal")
+        groups = q.shape[1] // k.shape[1]
+        k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+        z = q @ k.mT * (scale or q.shape[-1] ** -0.5)
+        hidden = ~torch.ones(z.shape[-2:], dtype=torch.bool).tril() if causal else None
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            hidden = ~attn_mask
+        z = z if hidden is None else z.masked_fill(hidden, torch.finfo(z.dtype).min)
+        z = z if attn_mask is None or attn_mask.dtype == torch.bool else z + attn_mask
+        return self._weights(z) @ v
+
+
+def read(model, batch, target, *, watched):
+    """The explained logits, (batch,)."""
+    with conditions(), watched:
+        logits = model(**batch).logits
+    rows = torch.arange(len(logits))
+    if logits.ndim == 3:
+        return logits[rows, batch["attention_mask"].sum(dim=1) - 1, target]
+    return logits[rows, target]
+
+
+@pytest.mark.parametrize(("name", "task"), [("bert", CLASSES), *ANY])
+def test_without_its_factor_it_is_the_derivative_by_the_masks(name, task):
+    """By central differences of the mask of one token in all layers."""
+    model, batch = made(name, task)
+    with conditions():
+        a = attribute(model, batch, METHOD, slope=True, own=True)
+    tokens, step = batch["input_ids"].shape[1], 1e-4
+    want = torch.zeros_like(a.relevance)
+    with torch.no_grad():
+        for column in range(tokens):
+            ends = [
+                read(
+                    model, batch, a.target,
+                    watched=Watched(tokens, column=column, scale=1 + sign * step),
+                )
+                for sign in (1, -1)
+            ]  # fmt: skip
+            want[:, column] = (ends[0] - ends[1]) / (2 * step)
+    close(a.relevance, want * batch["attention_mask"], tolerance=1e-6)
+
+
+def by_loops(weights, gradient, *, own, slope):
+    """Of one head: <G_i, v_j> is the gradient of the logit by weight A_ij."""
+    total = np.zeros(weights.shape[1])
+    for i, (a, effect) in enumerate(zip(weights, gradient, strict=True)):
+        for j in range(len(a)):
+            if i == j and not own:
+                continue
+            others = sum(a[k] for k in range(len(a)) if k != j)
+            mean = sum(a[k] * effect[k] for k in range(len(a)))
+            if others > 0:
+                total[j] += a[j] * (effect[j] - mean) / (1 if slope else others)
+    return total
+
+
+@pytest.mark.parametrize("options", [{}, {"own": True}, {"slope": True}], ids=str)
+@pytest.mark.parametrize(("name", "task"), [("bert", CLASSES), *ANY])
+def test_it_is_the_formula_in_loops(name, task, options):
+    model, batch = made(name, task)
+    with conditions():
+        a = attribute(model, batch, METHOD, heads=True, **options)
+    watched = Watched(tokens := batch["input_ids"].shape[1])
+    logits = read(model, batch, a.target, watched=watched)
+    layers = watched.found
+    gradients = torch.autograd.grad(logits.sum(), layers)
+    form = (len(logits), -1, *layers[0].shape[-2:])
+    want = [
+        [
+            [
+                by_loops(*head, own=options.get("own", False), slope=options.get("slope", False))
+                for head in zip(*text, strict=True)
+            ]
+            for text in zip(*(x.detach().reshape(form).numpy() for x in layer), strict=True)
+        ]
+        for layer in zip(layers, gradients, strict=True)
+    ]
+    want = torch.tensor(np.array(want)).transpose(0, 1)[..., :tokens]
+    close(a.details["heads"], want, tolerance=1e-9)
+    close(a.relevance, want.sum(dim=(1, 2)) * batch["attention_mask"], tolerance=1e-9)
