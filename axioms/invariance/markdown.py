@@ -1,6 +1,21 @@
-"""The scoreboard as a page: the table, and the witnesses of what it refutes."""
+"""The scoreboard as a page: the table, and the witnesses of what it refutes.
 
-from axioms.invariance.scoreboard import NOT_APPLICABLE, ON_TEMPLATES, OPEN, PROVED, REFUTED, Cell
+``python -m axioms.invariance.markdown`` computes them and writes them into docs/SCOREBOARD.md.
+"""
+
+from pathlib import Path
+
+from axioms.invariance.scoreboard import (
+    NOT_APPLICABLE,
+    ON_TEMPLATES,
+    OPEN,
+    PROVED,
+    REFUTED,
+    Cell,
+    scoreboard,
+)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "SCOREBOARD.md"
 
 SHORT = {PROVED: "✓", ON_TEMPLATES: "(✓)", REFUTED: "✗", NOT_APPLICABLE: "–", OPEN: "?"}
 
@@ -32,3 +47,17 @@ def witnesses(cells: tuple[Cell, ...]) -> str:
         lines += [f"- {'; '.join(who)}: {witness}."]
         last = rewrite
     return "\n".join(lines).strip()
+
+
+def filled(page: str, cells: tuple[Cell, ...]) -> str:
+    """``page`` with the table and the witnesses of ``cells`` between its markers."""
+    for name, part in {"scoreboard": as_markdown(cells), "witnesses": witnesses(cells)}.items():
+        start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+        before, _, rest = page.partition(start)
+        page = before + start + part + end + rest.partition(end)[2]
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text("utf-8"), scoreboard()), "utf-8")
+    print(PAGE)
