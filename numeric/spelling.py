@@ -4,15 +4,22 @@ import difflib
 from collections.abc import Iterable
 
 
+def closest(word: object, known: Iterable[str], *, alike: float = 0.6) -> str | None:
+    """The name in ``known`` that is closest to a word, None if none is ``alike`` enough: 0 to 1.
+
+    Upper and lower case are one.
+    """
+    names = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=alike)
+    return names[found[0]] if found else None
+
+
 def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float = 0.6) -> str:
     """The names in ``known`` that are closest to those ``given``: "; did you mean 'cp-lrp'?".
 
-    Empty where none is ``alike`` enough, from 0 to 1.  Upper and lower case are one.
+    Empty where none is ``alike`` enough, as for ``closest``.
     """
-    names = {name.lower(): name for name in known}
-    meant = dict.fromkeys(
-        repr(names[found])
-        for word in given
-        for found in difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=alike)
-    )
+    known = [*known]
+    found = (closest(word, known, alike=alike) for word in given)
+    meant = dict.fromkeys(repr(name) for name in found if name is not None)
     return f"; did you mean {', '.join(meant)}?" if meant else ""

@@ -93,10 +93,12 @@ def _token(loaded, name):
         raise ValueError(
             f"--target {name!r}: the tokenizer has no token for it; `lrp-axioms vocabulary "
             f"{loaded.name}` prints those it has, and an id is legal, too"
+            f"{did_you_mean([name], _words(tokenizer))}"
         )
     listed = some([repr(x) for x in tokenizer.convert_ids_to_tokens(spelled)])
     raise ValueError(
         f"--target {name!r}: it is {len(spelled)} tokens, {listed}; pass one of these, or an id"
+        f"{did_you_mean([name], _words(tokenizer), alike=0.8)}"
     )
 
 
@@ -106,6 +108,12 @@ def _alone(tokenizer, text):
     alone = spelled[0] if len(spelled) == 1 else tokenizer.convert_tokens_to_ids(text)
     unknown = tokenizer.unk_token_id if text != tokenizer.unk_token else None
     return [] if alone is None or alone == unknown else [alone]
+
+
+def _words(tokenizer) -> list[str]:
+    """The tokens of a vocabulary without the signs that stand for a space."""
+    special = {*tokenizer.all_special_tokens}
+    return [token.lstrip("Ġ▁ ") for token in tokenizer.get_vocab() if token not in special]
 
 
 def _answer(loaded, words, column, tokens) -> Target | None:

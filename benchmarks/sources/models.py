@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from transformers.utils import logging
 from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources.pins import PINS
 from numeric import heads
-from numeric.spelling import did_you_mean
+from numeric.spelling import closest, did_you_mean
 
 ASSETS = Path(__file__).parents[1] / "assets"
 EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}
@@ -279,12 +280,25 @@ def _source(name):
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UnavailableError(
             f"model folder {name!r} does not exist; pass an existing folder, a Hub id such as "
-            "textattack/bert-base-uncased-SST-2, or 'embedded'"
+            f"textattack/bert-base-uncased-SST-2, or 'embedded'{_hint(name)}"
         )
     meant = did_you_mean([name], [*EMBEDDED, *PINS["models"]], alike=0.8)
     if meant and name not in PINS["models"]:  # the Hub would be asked for half a minute
         raise UnavailableError(f"unknown model {name!r}{meant}")
     return name
+
+
+def _hint(name):
+    """A question after the folder that a misspelt path may mean."""
+    found = Path()
+    for part in Path(name).expanduser().parts:
+        if not (found / part).is_dir():
+            beside = found.iterdir() if os.access(found, os.R_OK) else ()
+            part = closest(part, [x.name for x in beside if x.is_dir()])
+            if part is None:
+                return ""
+        found /= part
+    return f"; did you mean {str(found)!r}?" if (found / "config.json").is_file() else ""
 
 
 def _advice(name, source, error):
@@ -300,5 +314,5 @@ def _advice(name, source, error):
         return what + "Point HF_HOME at a folder that can be written: downloads are kept there."
     return what + (
         "It was looked for as a local folder and on the Hugging Face Hub. Without a network, pass "
-        "embedded as the model, or download it elsewhere and pass its folder."
+        f"embedded as the model, or download it elsewhere and pass its folder{_hint(name) or '.'}"
     )

@@ -189,6 +189,10 @@ WRONG = {
         ["explain", "masked", "a [MASK]", "--target", "cinema"],
         ["no token for it; `lrp-axioms vocabulary masked` prints those it has"],
     ),
+    "a token that is misspelt": (
+        ["explain", "masked", "a [MASK]", "--target", "fime"],
+        ["did you mean 'fine'?"],
+    ),
     "nothing": (["explain", "masked", "a [MASK]", "--target", ""], ["no token for it"]),
     "no such answer": (
         ["explain", "answers", QUESTION, CONTEXT, "--target", "soup"],

@@ -65,6 +65,7 @@ COMMANDS = {
     "explain taken film": "model 'taken' is a file; pass the folder that it is in",
     "explain empty film": "model folder 'empty' has no config.json",
     "explain '' film": "model folder '' has no config.json",
+    "explain ./modle film": "model folder './modle' does not exist...; did you mean 'model'?",
     "explain embeded film": "did you mean 'embedded'...quote it: \"embeded film\"",
     "explain Embedded film": "unknown model 'Embedded'; did you mean 'embedded'",
     "explain textattack/bert-base-uncased-SST2 film": "did you mean 'textattack/bert-base-uncased-",
