@@ -1,7 +1,5 @@
 """Models by name: the embedded classifier, a folder, or an id on the Hugging Face Hub."""
 
-import hashlib
-import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -27,6 +25,7 @@ from transformers import (
 from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError, first_line
+from benchmarks.sources import digests
 from benchmarks.sources.pins import PINS
 from numeric import heads
 from numeric.spelling import closest, did_you_mean
@@ -104,9 +103,9 @@ def load(
         model.to(device),
         tokenizer,
         name,
-        sha256=digest(model),
-        tokenizer_sha256=tokenizer_digest(tokenizer),
-        config_sha256=config_digest(model.config),
+        sha256=digests.of_model(model),
+        tokenizer_sha256=digests.of_tokenizer(tokenizer),
+        config_sha256=digests.of_config(model.config),
     )
 
 
@@ -230,39 +229,6 @@ def vocabulary(name: str) -> list[str]:
     with _loading(name) as source:
         known = AutoTokenizer.from_pretrained(source, trust_remote_code=False).get_vocab()
     return sorted(known, key=known.get)
-
-
-def digest(model: torch.nn.Module) -> str:
-    """SHA-256 over names and values of all parameters and buffers, whatever file they came from."""
-    sha = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        sha.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        sha.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return sha.hexdigest()
-
-
-def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 over how texts become tokens; cut and padded is anew in every call."""
-    if tokenizer.is_fast:
-        rules = json.loads(tokenizer.backend_tokenizer.to_str())
-        rules = {key: rules[key] for key in rules if key not in ("truncation", "padding")}
-    else:
-        places = ("name_or_path", "vocab_file", "merges_file")  # where it was read from
-        given = {key: str(x) for key, x in tokenizer.init_kwargs.items() if key not in places}
-        rules = {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab(), "init": given}
-    sides = [tokenizer.padding_side, tokenizer.truncation_side]
-    return _sha256([rules, tokenizer.special_tokens_map, sides])
-
-
-def config_digest(config: PreTrainedConfig) -> str:
-    """SHA-256 over all settings of a model, except where it was read from, by whom, and in what."""
-    told = json.loads(config.to_json_string())
-    other = ("_name_or_path", "transformers_version", "dtype")
-    return _sha256({key: value for key, value in told.items() if key not in other})
-
-
-def _sha256(value):
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _source(name):

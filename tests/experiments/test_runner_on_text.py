@@ -11,7 +11,7 @@ import torch
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
 from benchmarks.running import engines
-from benchmarks.sources import data, models
+from benchmarks.sources import data, digests, models
 from tests.support.traces import contents
 
 
@@ -28,7 +28,7 @@ def other_weights(classifier):
     model = models.load().model
     with torch.no_grad():
         model.classifier.bias[0] += 1e-6
-    return replace(classifier, model=model, sha256=models.digest(model))
+    return replace(classifier, model=model, sha256=digests.of_model(model))
 
 
 def other_tokenizer(classifier):
@@ -38,7 +38,7 @@ def other_tokenizer(classifier):
     tokenizer = copy.deepcopy(classifier.tokenizer)
     tokenizer._tokenizer = type(tokenizer._tokenizer).from_str(json.dumps(rules))
     return replace(
-        classifier, tokenizer=tokenizer, tokenizer_sha256=models.tokenizer_digest(tokenizer)
+        classifier, tokenizer=tokenizer, tokenizer_sha256=digests.of_tokenizer(tokenizer)
     )
 
 
@@ -48,7 +48,7 @@ def other_config(classifier):
     config.hidden_act = "relu"
     model = type(classifier.model)(config).eval()
     model.load_state_dict(classifier.model.state_dict())
-    return replace(classifier, model=model, config_sha256=models.config_digest(config))
+    return replace(classifier, model=model, config_sha256=digests.of_config(config))
 
 
 CHANGED = {

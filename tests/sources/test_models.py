@@ -16,7 +16,7 @@ from transformers import (
     BertModel,
 )
 
-from benchmarks.sources import models
+from benchmarks.sources import digests, models
 from benchmarks.sources.pins import PINS
 from tests.support import cases
 from tests.support.folders import WORDS
@@ -47,18 +47,18 @@ def test_a_folder_gives_its_model_and_tokenizer(checkpoint):
 
 def test_digest_is_of_the_weights_whatever_the_file_and_sees_one_of_them_change(checkpoint):
     first, second = models.load(str(checkpoint)), models.load(str(checkpoint))
-    assert first.sha256 == second.sha256 == models.digest(first.model)
+    assert first.sha256 == second.sha256 == digests.of_model(first.model)
     with torch.no_grad():
         second.model.classifier.bias[0] += 1e-6
-    assert models.digest(second.model) != first.sha256
-    assert models.digest(first.model.double()) != first.sha256
+    assert digests.of_model(second.model) != first.sha256
+    assert digests.of_model(first.model.double()) != first.sha256
 
 
 def test_the_digest_of_a_tokenizer_is_of_how_texts_become_tokens(checkpoint, editable):
     first = models.load(str(checkpoint))
     assert models.load(str(editable)).tokenizer_sha256 == first.tokenizer_sha256  # elsewhere
     first.tokenizer(["a fine film"], padding=True, truncation=True, max_length=4)
-    assert models.tokenizer_digest(first.tokenizer) == first.tokenizer_sha256
+    assert digests.of_tokenizer(first.tokenizer) == first.tokenizer_sha256
     path = editable / "tokenizer.json"
     path.write_text(path.read_text().replace('"dull"', '"limp"'))
     others = [
@@ -67,8 +67,8 @@ def test_the_digest_of_a_tokenizer_is_of_how_texts_become_tokens(checkpoint, edi
         AutoTokenizer.from_pretrained(checkpoint, mask_token="[UNK]"),
         AutoTokenizer.from_pretrained(checkpoint, truncation_side="left"),
     ]
-    digests = {first.tokenizer_sha256, *map(models.tokenizer_digest, others)}
-    assert len(digests) == 1 + len(others)
+    found = {first.tokenizer_sha256, *map(digests.of_tokenizer, others)}
+    assert len(found) == 1 + len(others)
 
 
 def test_the_digest_of_a_config_is_of_what_the_model_computes_not_of_where_it_was(checkpoint):
@@ -76,7 +76,7 @@ def test_the_digest_of_a_config_is_of_what_the_model_computes_not_of_where_it_wa
     config = first.model.config
     same = [{"_name_or_path": "elsewhere"}, {"transformers_version": "5"}, {"dtype": "float64"}]
     other = [{"hidden_act": "relu"}, {"layer_norm_eps": 1e-5}, {"id2label": {0: "x", 1: "y"}}]
-    change = lambda new: models.config_digest(type(config).from_dict(config.to_dict() | new))
+    change = lambda new: digests.of_config(type(config).from_dict(config.to_dict() | new))
     assert {*map(change, same)} == {first.config_sha256}
     assert len({first.config_sha256, *map(change, other)}) == 1 + len(other)
 

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.experiments import rows, text
 from benchmarks.experiments.maps import Measured, measured
-from benchmarks.sources import data, models
+from benchmarks.sources import data, digests, models
 from numeric import attribute
 
 PHRASES = (
@@ -39,7 +39,7 @@ TEXTS = data.Texts("six", PHRASES, LABELS, "invented", "SST", 1)
 def classifier() -> models.Classifier:
     """The embedded one in float64."""
     loaded = models.load()
-    return replace(loaded, model=loaded.model.double(), sha256=models.digest(loaded.model))
+    return replace(loaded, model=loaded.model.double(), sha256=digests.of_model(loaded.model))
 
 
 def measure(names, output) -> Measured:

@@ -1,0 +1,75 @@
+"""``lrp-axioms prove``: every verdict, one theorem in full, or the verdicts on your own rules."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from axioms.extras import need
+from benchmarks.commands.console import asked, console, mendable, problems, track
+from benchmarks.commands.output import answer, first_lines, of_result, present
+
+
+def prove(
+    *,
+    rules: Annotated[
+        Path | None,
+        typer.Argument(help="A Python file of your own rules, to judge these; it is executed."),
+    ] = None,
+    show: Annotated[
+        str | None, typer.Option(help="Only this theorem, such as 10, or statement, such as 10b.")
+    ] = None,
+    latex: Annotated[bool, typer.Option(help="With --show: print LaTeX.")] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, help="With a file: seconds for each rule, then it is stopped.")
+    ] = 600,
+):
+    """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""
+    if rules or show is not None or latex:
+        with mendable():
+            _prove_one(rules, show, latex=latex, limit=limit)
+        return
+    with mendable():
+        need("lrp-axioms prove", "pytest")
+    from benchmarks.experiments import theorems
+
+    result = theorems.theorems(track=track)
+    answer(theorems=result.rows, notes=result.notes)
+    present(*of_result(result, whole=True))
+    failed = [row for row in result.rows if row["verdict"] == "not established"]
+    for row in failed:
+        problems.print(f"{row['test']}\n{row['error']}", markup=False)
+    raise typer.Exit(code=bool(failed))
+
+
+def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int):
+    if rules and (show is not None or latex):
+        raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
+    if rules:
+        from axioms.own_rules import report as verdict_report
+        from benchmarks.commands.judging import judged
+
+        texts = []
+        for n, text in enumerate(judged(rules, limit)):
+            if asked.full:
+                console.out("\n" * (n > 0) + text, highlight=False, end="")
+            else:
+                head, *lines = verdict_report.summary(text)
+                present([Text(head, style="bold"), *(first_lines(Text(x), 4) for x in lines)])
+            texts.append(text)
+        if not asked.full:
+            present([Text("--full prints every verdict and its witness.", style="dim")])
+        answer(rules=texts)
+        return
+    if show is None:
+        raise ValueError("--latex prints one theorem; pass its number as --show N too")
+    need("lrp-axioms prove", "pytest")
+    from axioms.proofs import show as pages
+
+    page = pages.page(show)
+    text = (pages.latex if latex else pages.text)(page)
+    answer(theorem=show, text=text)
+    console.out(text, highlight=False, end="")
+    if any(verdict.error for verdict in page.verdicts):
+        raise typer.Exit(code=1)

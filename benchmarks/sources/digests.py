@@ -1,0 +1,40 @@
+"""Digests of all that the answers of a model depend on."""
+
+import hashlib
+import json
+
+import torch
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+
+def of_model(model: torch.nn.Module) -> str:
+    """SHA-256 over names and values of all parameters and buffers, whatever file they came from."""
+    sha = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        sha.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        sha.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def of_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 over how texts become tokens; cut and padded is anew in every call."""
+    if tokenizer.is_fast:
+        rules = json.loads(tokenizer.backend_tokenizer.to_str())
+        rules = {key: rules[key] for key in rules if key not in ("truncation", "padding")}
+    else:
+        places = ("name_or_path", "vocab_file", "merges_file")  # where it was read from
+        given = {key: str(x) for key, x in tokenizer.init_kwargs.items() if key not in places}
+        rules = {"class": type(tokenizer).__name__, "vocab": tokenizer.get_vocab(), "init": given}
+    sides = [tokenizer.padding_side, tokenizer.truncation_side]
+    return _sha256([rules, tokenizer.special_tokens_map, sides])
+
+
+def of_config(config: PreTrainedConfig) -> str:
+    """SHA-256 over all settings of a model, except where it was read from, by whom, and in what."""
+    told = json.loads(config.to_json_string())
+    other = ("_name_or_path", "transformers_version", "dtype")
+    return _sha256({key: value for key, value in told.items() if key not in other})
+
+
+def _sha256(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
