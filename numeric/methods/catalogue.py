@@ -141,6 +141,16 @@ METHODS: dict[str, Method] = {
             conserves="no: each is the change of the logit without one token",
             source="Li et al. 2016, arXiv 1612.08220",
         ),
+        Method(
+            name="budgeted-loo",
+            label="budgeted LOO",
+            home="numeric.methods.budgeted_loo:budgeted_loo",
+            needs="two tokens or more, and what mask relevance needs",
+            cost="2 forward passes, 1 backward pass, and 1 forward pass for each of 4 tokens "
+            "(option budget)",
+            conserves="no: each is the change of the logit without one token, or its first order",
+            source="this project, after Li et al. 2016",
+        ),
     )
 }
 

@@ -1,7 +1,8 @@
 """Leave-One-Out: the reference that LRP is compared with."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -49,6 +50,47 @@ def leave_one_out(
     Nothing makes these differences add up to the logit; ``residual`` says by how much they do not.
     Raises ValueError for a text of one token, without which there is nothing to attend to.
     """
+    texts = losses(
+        model, batch, readout, batch_size=batch_size, removal=removal, memory=memory, dtype=dtype
+    )
+    words = texts.words
+    needed = words & _seen_first(batch, texts.readout)
+    every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
+    relevance, details = by_groups(texts.without, words, budget=every, groups=groups, needed=needed)
+    targets = texts.readout.targets
+    for each, logit, start, own in zip(targets, texts.logits, texts.starts, relevance, strict=True):
+        found = {} if budget is None else dict(details)
+        found |= {} if dtype is None else {"logit_in_dtype": start}
+        yield Found(own, each.target, logit, found)
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """What every target loses when tokens are left out.
+
+    words: (batch, token), all that is left out   readout: with the targets that were chosen
+    logits: (batch,) of each target   starts: (target, batch), from which the losses are taken
+    without: (copy,) examples and (copy, token) of what is left out -> (copy, target), in logits
+    """
+
+    words: Tensor
+    readout: Readout
+    logits: list[Tensor]
+    starts: Tensor
+    without: Callable[[Tensor, Tensor], Tensor]
+
+
+def losses(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    *,
+    batch_size: int,
+    removal: str | int,
+    memory: int | str,
+    dtype: str | None = None,
+) -> Losses:
+    """Runs the texts as they are; options and errors are those of ``leave_one_out``."""
     check(model, removal)
     present = batch.present == 1
     words = present.clone()  # all that is left out
@@ -71,7 +113,7 @@ def leave_one_out(
             kept = whole(model, batch, readout)
     starts = torch.stack([each.of(kept.rows) for each in readout.targets]).to(logits[0].dtype)
 
-    def lost(example: Tensor, part: Tensor) -> Tensor:
+    def without(example: Tensor, part: Tensor) -> Tensor:
         keep = present[example] & ~part
         less = masked_logits(
             model, batch, example, keep, readout, kept=kept,
@@ -79,13 +121,7 @@ def leave_one_out(
         )  # fmt: skip
         return starts[:, example].mT - less.to(starts.dtype)
 
-    needed = words & _seen_first(batch, readout)
-    every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
-    relevance, details = by_groups(lost, words, budget=every, groups=groups, needed=needed)
-    for each, logit, start, own in zip(readout.targets, logits, starts, relevance, strict=True):
-        found = {} if budget is None else dict(details)
-        found |= {} if dtype is None else {"logit_in_dtype": start}
-        yield Found(own, each.target, logit, found)
+    return Losses(words, readout, logits, starts, without)
 
 
 def _seen_first(batch: Batch, readout: Readout) -> Tensor:

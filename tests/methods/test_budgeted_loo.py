@@ -1,0 +1,138 @@
+"""Leave-One-Out of a few tokens, mask relevance of the others, and what is said of the errors."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from benchmarks.sources import models
+from numeric import attribute
+from numeric.attribution import attribute_each
+from numeric.targets import logit
+from tests.support import cases
+from tests.support.cases import close
+
+TEXTS = [
+    "The plot is thin, but the acting is a quiet joy and it lasts",
+    "not a bad film",
+    "Nobody laughed, and the second half of it was worse than the first.",
+]
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return models.load("embedded")
+
+
+@pytest.fixture(scope="module")
+def inputs(classifier):
+    return classifier.tokenizer(TEXTS, return_tensors="pt", padding=True)
+
+
+@pytest.fixture(scope="module")
+def exact(classifier, inputs):
+    return attribute(classifier.model, inputs, "loo").relevance
+
+
+@pytest.fixture(scope="module")
+def first_order(classifier, inputs):
+    return attribute(classifier.model, inputs, "mask-relevance", heads=True)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "llama"])
+def test_a_budget_of_all_tokens_is_leave_one_out(name):
+    model, inputs = cases.family(name)[0], cases.family_inputs(name)
+    want = attribute(model, inputs, "loo")
+    found = attribute(model, inputs, "budgeted-loo", budget=inputs["input_ids"].shape[1])
+    close(found.relevance, want.relevance)
+    assert (found.details["passes"] == inputs["attention_mask"].sum(dim=1)).all()
+    assert (found.details["error"] == 0).all()
+
+
+def test_tokens_of_most_flow_are_left_out_and_the_others_keep_their_mask_relevance(
+    classifier, inputs, exact, first_order
+):
+    flow = first_order.details["heads"].abs().sum(dim=(1, 2))
+    for budget in (1, 3, 5):
+        found = attribute(classifier.model, inputs, "budgeted-loo", budget=budget)
+        alone = found.details["by_token"] == 1
+        want = torch.zeros_like(alone)
+        for row, own in enumerate(flow):
+            want[row, own.argsort(descending=True)[:budget]] = True
+        assert torch.equal(alone, want)
+        close(found.relevance, torch.where(alone, exact, first_order.relevance), tolerance=1e-5)
+        assert found.details["passes"].tolist() == [budget] * 3
+
+
+def test_a_text_shorter_than_the_budget_is_exact_beside_longer_ones(classifier, inputs, exact):
+    found = attribute(classifier.model, inputs, "budgeted-loo", budget=6)
+    assert found.details["passes"].tolist() == [6, 6, 6]
+    found = attribute(classifier.model, inputs, "budgeted-loo", budget=10)
+    assert found.details["passes"].tolist() == [10, 6, 10]
+    close(found.relevance[1], exact[1], tolerance=1e-5)
+
+
+def test_an_error_is_the_flow_of_a_token_by_the_errors_of_those_left_out(
+    classifier, inputs, exact, first_order
+):
+    flow = first_order.details["heads"].abs().sum(dim=(1, 2))
+    found = attribute(classifier.model, inputs, "budgeted-loo", budget=3)
+    for row in range(3):
+        alone = found.details["by_token"][row] == 1
+        missed = (exact - first_order.relevance)[row, alone].square().sum().sqrt()
+        ratio = missed / flow[row, alone].square().sum().sqrt()
+        want = torch.where(alone, 0.0, 2 * ratio * flow[row])
+        close(found.details["error"][row], want, tolerance=1e-4)
+
+
+def test_tokens_are_left_out_until_no_error_is_larger_than_the_tolerance(classifier, inputs):
+    passes = []
+    for tolerance in (10.0, 0.3, 0.1, 0.03, 0.0):
+        found = attribute(classifier.model, inputs, "budgeted-loo", tolerance=tolerance)
+        assert (found.details["error"] <= tolerance).all()
+        passes.append(found.details["passes"])
+    assert passes[0].tolist() == [4, 4, 4]
+    assert all((fewer <= more).all() for fewer, more in pairwise(passes))
+    assert torch.equal(passes[-1], inputs["attention_mask"].sum(dim=1))
+    assert (passes[2] > passes[0]).any()
+
+
+def test_a_budget_ends_what_a_tolerance_asks_for(classifier, inputs):
+    found = attribute(classifier.model, inputs, "budgeted-loo", tolerance=0.0, budget=5)
+    assert found.details["passes"].tolist() == [5, 5, 5]
+    assert (found.details["error"] > 0).any(dim=1).tolist() == [True] * 3
+
+
+def test_padding_changes_nothing(classifier, inputs):
+    together = attribute(classifier.model, inputs, "budgeted-loo", budget=3)
+    for row, text in enumerate(TEXTS):
+        own = classifier.tokenizer([text], return_tensors="pt")
+        alone = attribute(classifier.model, own, "budgeted-loo", budget=3).relevance[0]
+        close(together.relevance[row, : len(alone)], alone, tolerance=1e-4)
+        assert (together.relevance[row, len(alone) :] == 0).all()
+
+
+def test_every_target_has_its_own_losses_at_the_same_tokens(classifier, inputs, exact):
+    found = attribute_each(
+        classifier.model, inputs, "budgeted-loo", targets=[logit(0), logit(1)], budget=3
+    )
+    alone = found[0].details["by_token"] == 1
+    assert torch.equal(found[0].details["by_token"], found[1].details["by_token"])
+    for n, each in enumerate(found):
+        want = attribute(classifier.model, inputs, "loo", target=n).relevance
+        close(each.relevance[alone], want[alone], tolerance=1e-5)
+
+
+WRONG = {
+    "no pass": ({"budget": 0}, "budget=0: pass None or a number of forward passes, at least 1"),
+    "half a pass": ({"budget": 1.5}, "budget=1.5: pass None or a number of forward passes"),
+    "less than no error": ({"tolerance": -0.1}, "tolerance=-0.1: pass None or an error in logits"),
+    "no number": ({"tolerance": "small"}, "tolerance='small': pass None or an error in logits"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_named(classifier, inputs, name):
+    options, says = WRONG[name]
+    with pytest.raises(ValueError, match=says.replace("'", "'")):
+        attribute(classifier.model, inputs, "budgeted-loo", **options)
