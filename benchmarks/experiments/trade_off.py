@@ -11,9 +11,18 @@ from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO, LRP
 
-FAMILIES = {"AttnLRP": "o", "CP-LRP": "s", "Rollout": "x", "IG": "v", "LOO": "D"}
-"""First word of a label -> its marker."""
-PASSES = {"AttnLRP": 2, "CP-LRP": 2, "Rollout": 1}  # forward and backward passes count one each
+FAMILIES = {
+    "AttnLRP": "o",
+    "CP-LRP": "s",
+    "Mask relevance": "^",
+    "Rollout": "x",
+    "IG": "v",
+    "Budgeted LOO": "P",
+    "LOO": "D",
+}
+"""What a label begins with -> its marker."""
+PASSES = {"AttnLRP": 2, "CP-LRP": 2, "Mask relevance": 2, "Rollout": 1}
+"""Forward and backward passes count one each."""
 
 
 def passes(label: str, tokens: np.ndarray) -> np.ndarray:
@@ -27,6 +36,8 @@ def passes(label: str, tokens: np.ndarray) -> np.ndarray:
         return tokens + 1  # one of the whole text
     if found := re.fullmatch(r"LOO, budget (\d+)", label):
         return np.minimum(tokens, int(found[1])) + 1
+    if found := re.fullmatch(r"Budgeted LOO, (\d+)", label):
+        return np.minimum(tokens, int(found[1])) + 1 + PASSES["Mask relevance"]
     if found := re.fullmatch(r"IG, (\d+) steps", label):
         return np.full(len(tokens), 2 * int(found[1]))
     raise ValueError(f"nothing is known of the passes of {label!r}; call it such as 'IG, 8 steps'")
@@ -47,8 +58,9 @@ def trade_off(data: Measured) -> Result:
             "Mean Pearson's r with Leave-One-Out over texts, with 95 % bootstrap intervals, beside "
             "the passes through the model that a text takes in the mean: forward and backward "
             "passes count one each, and what IG spends on its completeness gap is left out. "
-            "'LOO, budget k' spends k passes on groups of tokens and then on single tokens; 'IG, "
-            "n steps' sums n gradients."
+            "'LOO, budget k' spends k passes on groups of tokens and then on single tokens, and "
+            "'Budgeted LOO, k' on the k tokens that mask relevance is least sure of; 'IG, n "
+            "steps' sums n gradients."
         ),
         rows=rows,
         notes=(*_notes(rows), *too_few(len(loo.present)), *undefined(rows)),
@@ -97,7 +109,14 @@ def figure(result: Result):
 
 EXPERIMENT = Experiment(
     name="tradeoff",
-    rows=(LOO, *LRP, "table2-{}-attention-rollout", "tradeoff-{}"),
+    rows=(
+        LOO,
+        *LRP,
+        "table2-{}-attention-rollout",
+        "table2-{}-mask-relevance",
+        "tradeoff-{}",
+        "tradeoff-{}-budgeted-loo",
+    ),
     run=trade_off,
     columns=[
         ("method", value("method")),
