@@ -142,7 +142,7 @@ def test_relevance_is_in_float32_or_the_wider_dtype_of_the_model(tiny, batch, me
     a = attribute(tiny.to(dtype), batch, method, 0)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     tensors = (a.relevance, a.logit, a.residual, *a.details.values())
-    assert {x.dtype for x in tensors} == {wide}
+    assert {x.dtype for x in tensors if x.is_floating_point()} == {wide}  # others are counts
     rounding = 100 * torch.finfo(dtype).eps * want.relevance.abs().max().item()
     torch.testing.assert_close(a.relevance.double(), want.relevance, rtol=0, atol=rounding)
 
