@@ -19,6 +19,7 @@ EXPERIMENTS = {
     "table1-mnist": "table1.mnist",
     **ON_TEXTS,
     "causes": "causes.experiment",
+    "patching": "patching.experiment",
     "time": "time_by_length",
     "evaluate": "faithfulness",
 }

@@ -1,0 +1,1 @@
+"""LRP against activation patching: what coefficients predict of activations that are replaced."""

@@ -1,0 +1,98 @@
+"""Pairs of texts that differ in one word, and the logits that tell them apart."""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.experiments.causes.examples import examples
+from benchmarks.experiments.causes.language import NO_ANSWER, TASKS, VOCABULARY, replacements
+from benchmarks.sources.models import Classifier
+from numeric.targets import Target, logit
+
+SEED = 3 * 10**6  # of the prompts; those of training, of its accuracy and of "causes" are others
+DISTANCES = ("near", "middle")
+OPPOSITES = (
+    "good bad", "great awful", "wonderful dreadful", "brilliant dull", "lovely ugly",
+    "clever stupid", "funny boring", "best worst", "love hate", "beautiful ugly",
+    "finest poorest", "marvellous terrible", "splendid wretched", "tender cold", "fresh stale",
+    "never always", "moving boring", "better worse", "gripping tedious", "happy sad",
+)  # fmt: skip
+OPPOSITE = {b: a for a, b in map(str.split, OPPOSITES)} | dict(map(str.split, OPPOSITES))
+"""Of a word that says what someone thinks; where one has several, the last that is listed."""
+Inputs = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A text, the same with another word and with that word masked, and what is explained."""
+
+    text: str
+    clean: Inputs
+    other: Inputs
+    masked: Inputs | None  # None: the tokenizer has no mask
+    target: Target
+
+
+def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterator[Pair]:
+    """The first ``count`` texts of a classifier in which a word has an opposite of as many tokens.
+
+    Explained is the logit of the class that is predicted of the text, less that of the class that
+    comes second.
+    """
+    found = 0
+    for text in texts:
+        words = [word for word in re.finditer(r"[a-z]+", text) if word[0] in OPPOSITE]
+        if not words or found == count:
+            continue
+        start, end = words[0].span()
+        clean, other = (
+            _encoded(classifier, text[:start] + word + text[end:])
+            for word in (words[0][0], OPPOSITE[words[0][0]])
+        )
+        if clean["input_ids"].shape != other["input_ids"].shape:
+            continue
+        mask, masked = classifier.tokenizer.mask_token_id, None
+        if mask is not None:
+            differ = clean["input_ids"] != other["input_ids"]
+            masked = clean | {"input_ids": clean["input_ids"].masked_fill(differ, mask)}
+        with torch.inference_mode():
+            first, second = classifier.model(**clean).logits[0].topk(2).indices.tolist()
+        found += 1
+        yield Pair(text, clean, other, masked, logit(first) - logit(second))
+
+
+def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator[Pair]:
+    """``count`` prompts of the language of causes, in which another word carries another answer.
+
+    All tasks and distances in turn.  Explained is the logit of the answer less that of the other
+    answer.  ``right``: only prompts of which the model answers both right, of four times as many.
+    """
+    rng = random.Random(SEED)
+    cells = [(task, distance) for task in TASKS for distance in DISTANCES]
+    each = -(-4 * count // len(cells))
+    drawn = [examples(task, distance, each, seed=SEED) for task, distance in cells]
+    found = 0
+    for example in (of_cell[n] for n in range(each) for of_cell in drawn):
+        carrier = rng.choice(sorted(example.carriers))
+        others = replacements(example.task, example.words, carrier)
+        words, answer = rng.choice([x for x in others if x[1] not in (NO_ANSWER, example.answer)])
+        clean, other = (_encoded(asked, " ".join(x)) for x in (example.words, words))
+        first, second = (VOCABULARY.index(x) for x in (example.answer, answer))
+        if right and [_predicted(asked, x) for x in (clean, other)] != [first, second]:
+            continue
+        yield Pair(" ".join(example.words), clean, other, None, logit(first) - logit(second))
+        found += 1
+        if found == count:
+            return
+
+
+def _encoded(asked: Classifier, text: str) -> Inputs:
+    return dict(asked.tokenizer(text, return_tensors="pt", return_token_type_ids=False))
+
+
+def _predicted(asked: Classifier, inputs: Inputs) -> int:
+    with torch.inference_mode():
+        return int(asked.model(**inputs).logits[0, -1].argmax())
