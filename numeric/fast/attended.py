@@ -1,12 +1,13 @@
 """What one forward pass attends to: every softmax, so that its weights can be had behind it.
 
 A fused kernel keeps no weights; they are computed again from its queries and keys, a few rows at a
-time.  Gradients are asked for at edges of the graph, because code may write into a tensor.
+time.  Gradients are asked for at edges of the graph, because code may write into a tensor.  Another
+pass can run with lower scores.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,18 +17,33 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from numeric.fast import rules, value_only
 from numeric.fast.marks import Args, Kwargs
 
-Rows = Iterator[tuple[int, Tensor, Tensor]]
-"""First row, and weights and their gradients of the rows from there: (batch, head, row, key)."""
+
+@dataclass(frozen=True, eq=False)
+class Damping:
+    """What is added to the scores of some calls.
+
+    added: (batch, token, token), for the first keys; all others stay as they are
+    calls: which softmaxes and fused calls of the pass, counted from 0
+    """
+
+    added: Tensor
+    calls: frozenset[int]
+
+    def of(self, call: int, keys: int) -> Tensor | None:
+        """(batch, token, key), or None where nothing is added."""
+        if call not in self.calls:
+            return None
+        return torch.nn.functional.pad(self.added, (0, keys - self.added.shape[-1]))
 
 
 @dataclass(frozen=True, eq=False)
 class Fused:
     """A call of a fused kernel; queries, keys and values are (batch, head, token, channel).
 
-    asked: the output, whose gradient ``rows`` needs
+    asked: the output, whose gradient ``effects`` needs
     """
 
-    asked: GradientEdge
+    asked: GradientEdge | None
     query: Tensor
     key: Tensor
     value: Tensor
@@ -42,25 +58,34 @@ class Fused:
 
     @property
     def readouts(self) -> list[GradientEdge]:
-        return [self.asked]
+        return [self.asked] if self.asked else []
+
+    def without_graph(self) -> "Fused":
+        """The same, with nothing of its pass but what gives the weights."""
+        return replace(self, asked=None)
 
     def shape(self, batch: int) -> tuple[int, ...] | None:
         """(batch, head, row, key), or None for weights of another form."""
         return self.size if len(self.query) == batch else None
 
-    def rows(self, c: Tensor, batch: int) -> Rows:
-        """``c``: the gradient of the output."""
-        query, key, value, c = map(rules.wide, (self.query, self.key, self.value, c))
-        groups = query.shape[1] // key.shape[1]
-        key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
+    def weights(self, batch: int) -> Iterator[tuple[slice, Tensor]]:
+        """Weights of some rows at a time, (batch, head, row, key), and which rows they are."""
+        query, key = rules.wide(self.query), self._of_each_head(self.key)
         scaling = self.given.get("scale") or query.shape[-1] ** -0.5
         heads, count, keys = *query.shape[1:3], key.shape[2]
         step = max(1, value_only.AT_ONCE // (batch * heads * keys))
         for first in range(0, count, step):
             part = slice(first, min(first + step, count))
             mask = self._mask(part, keys)
-            weights = value_only.weights(query[:, :, part], key, mask, scaling)
-            yield first, weights, c[:, :, part] @ value.mT
+            yield part, value_only.weights(query[:, :, part], key, mask, scaling)
+
+    def effects(self, c: Tensor, batch: int, rows: slice) -> Tensor:
+        """<G_i, v_j>, the gradient of the logit by the weights; ``c`` is that by the output."""
+        return rules.wide(c)[:, :, rows] @ self._of_each_head(self.value).mT
+
+    def _of_each_head(self, x: Tensor) -> Tensor:
+        groups = self.query.shape[1] // x.shape[1]
+        return rules.wide(x).repeat_interleave(groups, dim=1)
 
     def _mask(self, rows: slice, keys: int) -> Tensor | None:
         mask = self.mask
@@ -77,13 +102,13 @@ class Fused:
 class Explicit:
     """A softmax that a model calls itself.
 
-    asked: what it gave, whose gradient ``rows`` needs
+    asked: what it gave, whose gradient ``effects`` needs
     last: whether it is taken over the last axis
     readouts: products of its weights and values; none if it is no attention
     """
 
-    asked: GradientEdge
-    weights: Tensor
+    asked: GradientEdge | None
+    values: Tensor
     last: bool
     place: str
     readouts: list[GradientEdge] = field(default_factory=list)
@@ -96,7 +121,11 @@ class Explicit:
 
     @property
     def size(self) -> tuple[int, ...]:
-        return tuple(self.weights.shape)
+        return tuple(self.values.shape)
+
+    def without_graph(self) -> "Explicit":
+        """The same, with nothing of its pass but the weights."""
+        return replace(self, asked=None, readouts=[])
 
     def shape(self, batch: int) -> tuple[int, ...] | None:
         """(batch, head, row, key), or None for weights of another form."""
@@ -105,10 +134,16 @@ class Explicit:
         heads = first // batch * math.prod(between)
         return (batch, heads, row, key) if fits and self.last else None
 
-    def rows(self, c: Tensor, batch: int) -> Rows:
-        """``c``: the gradient of the weights."""
-        form = (batch, -1, *self.size[-2:])
-        yield 0, rules.wide(self.weights).reshape(form), rules.wide(c).reshape(form)
+    def weights(self, batch: int) -> Iterator[tuple[slice, Tensor]]:
+        """All weights, (batch, head, row, key)."""
+        yield slice(0, self.size[-2]), self._by_head(self.values, batch)
+
+    def effects(self, c: Tensor, batch: int, rows: slice) -> Tensor:
+        """The gradient of the logit by the weights, which is ``c``."""
+        return self._by_head(c, batch)
+
+    def _by_head(self, x: Tensor, batch: int) -> Tensor:
+        return rules.wide(x).reshape(batch, -1, *self.size[-2:])
 
 
 Attended = Fused | Explicit

@@ -58,6 +58,8 @@ def attention(
     if engine.spells or biased or fixed or odd:
         with engine.again():
             return _spelled_out(query, key, value, mask, **given)
+    if engine.damping is not None:
+        mask, given = _damped(engine, query, key, mask, given)
     factors = shares(*map(engine.rule, KINDS))
     out = _by_factors(factors, func, query, key, value, attn_mask=mask, **given)
     if engine.attended is not None:
@@ -65,6 +67,23 @@ def attention(
         place = engine.places.describe()
         engine.attended.append(Fused(get_gradient_edge(out), q, k, v, mask, given, place))
     return out
+
+
+def _damped(
+    engine: "Propagation", query: Tensor, key: Tensor, mask: Tensor | None, given: Kwargs
+) -> tuple[Tensor | None, Kwargs]:
+    """Mask and other arguments that lower the scores of this call."""
+    added = engine.lowered(key.shape[2])
+    if added is None:
+        return mask, given
+    added = added[:, None].to(query.dtype)
+    if given.get("is_causal"):
+        mask = torch.ones(added.shape[-2:], dtype=torch.bool, device=query.device).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        added = added.where(mask, torch.finfo(added.dtype).min)
+    elif mask is not None:
+        added = added + mask
+    return added, given | {"is_causal": False}
 
 
 def _by_factors(

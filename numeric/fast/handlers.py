@@ -277,6 +277,8 @@ def _softmax(
     engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
 ) -> Tensor:
     kwargs = _in_own_dtype(kwargs, carrying[0])
+    if engine.damping is not None:
+        args, kwargs = _lowered(engine, *args, **kwargs)
     z = run(engine, func, args, kwargs, kinds.SCORES)
     out = engine.apply(kinds.SOFTMAX, z)
     if engine.attended is None:
@@ -284,6 +286,18 @@ def _softmax(
     seen = Explicit.of(out, args, kwargs, engine.places.describe())
     engine.attended.append(seen)
     return marked(out, Weights.of(seen.readouts))
+
+
+def _lowered(
+    engine: "Propagation", input: Tensor, *args: Any, **kwargs: Any
+) -> tuple[Args, Kwargs]:
+    """The arguments of a softmax over ``input`` with the scores that its damping leaves."""
+    added = engine.lowered(input.shape[-1])
+    if added is None:
+        return (input, *args), kwargs
+    z = engine.settle(input, kinds.SCORES)
+    by_text = z.reshape(len(added), -1, *z.shape[-2:])
+    return ((by_text + added[:, None].to(z.dtype)).reshape(z.shape), *args), kwargs
 
 
 BY_ROLE: dict[str | None, Handler] = {

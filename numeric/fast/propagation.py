@@ -18,7 +18,7 @@ from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.fast import at_output, gradients, handlers, rules
 from numeric.fast import operations as does
-from numeric.fast.attended import Attended
+from numeric.fast.attended import Attended, Damping
 from numeric.fast.blocks import INNERMOST, Block
 from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign, scripts
 from numeric.fast.entries import Entries
@@ -76,6 +76,7 @@ class Propagation(Block):
         self.places = Places(model)
         self.watch: Watch | None = None
         self.attended: list[Attended] | None = None  # every softmax, for those who ask
+        self.damping: Damping | None = None  # of their scores, while they are noted
         self.spells = bool(eps)  # attention that is fused, so that rules act inside of it
         chosen = composite.rules
         complete = len(chosen) == len(kinds.RULES) and at_output.KNOWN.issuperset(chosen.items())
@@ -245,6 +246,12 @@ class Propagation(Block):
     def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
         """The rule of an operation of this kind at its output, which may be known already."""
         return at_output.AT_OUTPUT[kind, rule or self.rule(kind)](z, self.eps, bias)
+
+    def lowered(self, keys: int) -> Tensor | None:
+        """What is added to the scores of the next softmax, (batch, token, key), if anything."""
+        if self.damping is None or self.attended is None:
+            return None
+        return self.damping.of(len(self.attended), keys)
 
     def end(self, x: Tensor) -> Tensor:
         """A logit as it is explained: nothing of this model's code comes after it."""

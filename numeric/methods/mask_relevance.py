@@ -1,6 +1,9 @@
 """Mask relevance: what leaving a token out as a key of attention changes, by one backward pass."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,9 +13,11 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, Composite
 from numeric.batches import Batch
+from numeric.chosen import Rows
 from numeric.fast import packed, scope
-from numeric.fast.attended import Attended
+from numeric.fast.attended import Attended, Damping
 from numeric.fast.entries import Entry, of_tokens
+from numeric.fast.propagation import Propagation
 from numeric.heads import CLASSES
 from numeric.methods.lrp import check_gradient
 from numeric.methods.shared import reads_of_stock
@@ -36,6 +41,7 @@ def mask_relevance(
     own: bool = False,
     slope: bool = False,
     heads: bool = False,
+    midpoint: int = 0,
 ) -> Iterator[Found]:
     """R_j, the sum over layers, heads and rows i != j of A_ij / (1 - A_ij) <G_i, v_j - o_i>.
 
@@ -47,6 +53,9 @@ def mask_relevance(
     ``deviations`` is "true", or "held" for gradients that take the deviations of norms for
     constants.  With ``heads=True`` the details hold "heads", (batch, layer, head, token), whose sum
     over layers and heads is the relevance; layers with fewer heads than others have zeros there.
+    ``midpoint=g`` takes the gradient where masks are a half, in g more forward passes and a
+    backward pass each: one halves exp of the scores of every g-th token in all rows but the token's
+    own, and gives the relevance of these tokens; ``midpoint=1`` halves all of them together.
     A row that attends to nothing but key j has nothing left without it, and counts 0.  Where
     A_ij > 1/2, 1 - A_ij is the sum of all other weights, which needs no limit.
     It does not conserve (theorem 54).  What a token's embedding does to its own row is no effect of
@@ -56,34 +65,103 @@ def mask_relevance(
     """
     if deviations not in GRADIENTS:
         raise ValueError(f"deviations={deviations!r}: pass one of {', '.join(GRADIENTS)}")
+    _check_midpoint(midpoint, slope=slope)
     _check_text(model, batch)
     known = reads_of_stock(model) is not None
     model = packed.shown(model)
-    rules = scope.applied(model, GRADIENTS[deviations])
-    rules.attended = []
-    with torch.enable_grad():
-        with rules:
-            rows = readout.run(model, batch.arguments(), settle=rules.end)
-        check_gradient(model, rows.logits)
-        targets = readout.choose(rows).targets
-        logits = [each.of(rows) for each in targets]
-        ends = [logit.sum() for logit in logits]
-    layers, others = _layers(model, batch, rules.attended)
+    composite = GRADIENTS[deviations]
+    rules, seen, rows = _run(model, batch, readout, composite)
+    check_gradient(model, rows.logits)
+    readout = readout.choose(rows)
+    logits = [each.of(rows) for each in readout.targets]
+    calls, others = _calls(model, batch, seen)
+    layers = [seen[n] for n in calls]
     if not known or others:
-        most = 1 if readout.head == CLASSES else targets[0].row.shape[1]
+        most = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
         edges = [edge for layer in layers for edge in layer.readouts]
-        _check_paths(model, batch, edges, rules.entries.found, ends[0], most, others)
-    for each, logit, end in zip(targets, logits, ends, strict=True):
-        asked = [layer.asked for layer in layers]
-        more = end is not ends[-1]
-        cs = torch.autograd.grad(end, asked, allow_unused=True, retain_graph=more)
-        found = [
-            _of_layer(layer, c, batch, own=own, slope=slope)
-            for layer, c in zip(layers, cs, strict=True)
-        ]
-        relevance = torch.stack([x.sum(dim=1) for x in found]).sum(dim=0)
-        details = {"heads": _stacked(found)} if heads else {}
-        yield Found(relevance, each.target, logit.detach(), details)
+        _check_paths(model, batch, edges, rules.entries.found, logits[0].sum(), most, others)
+    passes: Iterable[_Pass] = [_Pass(logits, layers)]
+    if midpoint:
+        passes = _halved(model, batch, readout, composite, calls=calls, count=midpoint)
+        layers = [layer.without_graph() for layer in layers]
+        logits = [logit.detach() for logit in logits]
+        del rules, seen, rows
+    found: list[list[Any]] = [[0] * len(layers) for _ in logits]
+    for each in passes:
+        for of_target, cs in zip(found, each.gradients(), strict=True):
+            for n, c in enumerate(cs):
+                part = _of_layer(layers[n], each.layers[n], c, batch, own=own, slope=slope)
+                of_target[n] = of_target[n] + part * each.chosen
+    for target, logit, of_layers in zip(readout.targets, logits, found, strict=True):
+        relevance = torch.stack([x.sum(dim=1) for x in of_layers]).sum(dim=0)
+        details = {"heads": _stacked(of_layers)} if heads else {}
+        yield Found(relevance, target.target, logit.detach(), details)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """The logits of every target, the attention that led to them, and which tokens it is for."""
+
+    logits: list[Tensor]
+    layers: list[Attended]
+    chosen: Tensor | float = 1.0  # (batch, 1, token)
+
+    def gradients(self) -> Iterator[tuple[Tensor | None, ...]]:
+        """Of every target, by layer."""
+        asked: list[Any] = [layer.asked for layer in self.layers]
+        for logit in self.logits:
+            more = logit is not self.logits[-1]
+            yield torch.autograd.grad(logit.sum(), asked, allow_unused=True, retain_graph=more)
+
+
+def _run(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    composite: Composite,
+    damping: Damping | None = None,
+) -> tuple[Propagation, list[Attended], Rows]:
+    rules = scope.applied(model, composite)
+    seen: list[Attended] = []
+    rules.attended, rules.damping = seen, damping
+    with torch.enable_grad(), rules:
+        rows = readout.run(model, batch.arguments(), settle=rules.end)
+    return rules, seen, rows
+
+
+def _halved(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    composite: Composite,
+    *,
+    calls: Sequence[int],
+    count: int,
+) -> Iterator[_Pass]:
+    """Passes in which the masks of every ``count``-th token are a half, but in its own row."""
+    places = batch.present.cumsum(dim=1) - 1
+    dtype = torch.promote_types(model.dtype, torch.float32)
+    others = 1 - torch.eye(places.shape[1], device=places.device, dtype=dtype)
+    for n in range(count):
+        chosen = (places % count == n)[:, None]
+        damping = Damping(chosen * others * math.log(0.5), frozenset(calls))
+        _, seen, rows = _run(model, batch, readout, composite, damping)
+        with torch.enable_grad():
+            logits = [each.of(rows) for each in readout.targets]
+        yield _Pass(logits, [seen[call] for call in calls], chosen)
+
+
+def _check_midpoint(midpoint: object, *, slope: bool) -> None:
+    if type(midpoint) is not int or midpoint < 0:
+        raise ValueError(
+            f"midpoint={midpoint!r}: pass 0 for the gradient at whole masks, or the number of "
+            "passes at half masks, such as 1"
+        )
+    if midpoint and slope:
+        raise ValueError(
+            f"slope=True is the derivative at whole masks, and midpoint={midpoint} takes it at "
+            "half masks: leave one of them out"
+        )
 
 
 def _check_text(model: PreTrainedModel, batch: Batch) -> None:
@@ -94,26 +172,26 @@ def _check_text(model: PreTrainedModel, batch: Batch) -> None:
         raise ValueError(f"{name} attends to two texts, in an encoder and a decoder; {INSTEAD}")
 
 
-def _layers(
+def _calls(
     model: PreTrainedModel, batch: Batch, attended: Sequence[Attended]
-) -> tuple[list[Attended], str]:
-    """All attention from each token of the text to every token, and in words what else there is."""
+) -> tuple[list[int], str]:
+    """Which attend from each token of the text to every token, and in words what others do."""
     count, tokens = batch.ids.shape
-    layers: list[Attended] = []
+    calls: list[int] = []
     others: dict[str, None] = {}
-    for x in attended:
+    for n, x in enumerate(attended):
         shape = x.shape(count)
         if x.readouts and shape is not None and shape[2] == tokens <= shape[3]:
-            layers.append(x)
+            calls.append(n)
         elif x.readouts:  # a softmax over experts weighs no values
             others[f"\n  {x.place}: weights {x.size}"] = None
     listed = "".join(others)
-    if not layers:
+    if not calls:
         raise ValueError(
             f"{type(model).__name__} has no attention by a softmax from each of {tokens} tokens to "
             f"all of them{', but' if others else ''}{listed}\n{INSTEAD}"
         )
-    return layers, listed
+    return calls, listed
 
 
 def _check_paths(
@@ -150,8 +228,12 @@ def _nothing(cs: tuple[Tensor | None, ...]) -> tuple[None, ...]:
     return (None,) * len(cs)
 
 
-def _of_layer(layer: Attended, c: Tensor | None, batch: Batch, *, own: bool, slope: bool) -> Tensor:
+def _of_layer(
+    layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, *, own: bool, slope: bool
+) -> Tensor:
     """(batch, head, token): what one layer loses without each token, in logits.
+
+    ``ran`` is the same layer in the pass in which its gradient was taken.
 
     Raises ValueError where more is read than the tokens: sinks behind them have no values.
     """
@@ -160,13 +242,14 @@ def _of_layer(layer: Attended, c: Tensor | None, batch: Batch, *, own: bool, slo
         _, heads, *_ = layer.shape(count) or layer.size
         return torch.zeros(count, heads, tokens, device=batch.device)
     parts = []
-    for first, weights, effects in layer.rows(c, count):
+    for rows, weights in layer.weights(count):
+        effects = ran.effects(c, count, rows)
         if effects[..., tokens:].any():
             raise ValueError(
                 f"{layer.place} attends to {weights.shape[-1]} keys that have values, where the "
                 f"text has {tokens} tokens; {INSTEAD}"
             )
-        parts.append(_of_rows(weights, effects, first, own=own, slope=slope))
+        parts.append(_of_rows(weights, effects, rows.start, own=own, slope=slope))
     return torch.stack(parts).sum(dim=0)[..., :tokens]
 
 
