@@ -1,7 +1,5 @@
 """What is said to hold is attacked at random exact points in wider shapes; a witness refutes it."""
 
-from pathlib import Path
-
 import pytest
 import sympy as sp
 
@@ -9,37 +7,29 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.invariance import scoreboard
 from axioms.invariance.rule_sets import RULE_SETS, RuleSet
-from axioms.invariance.scoreboard import FINITE, LIMIT, REFUTED, attack, decide
+from axioms.invariance.scoreboard import LIMIT, REFUTED, attack, decide
 from axioms.invariance.templates import TEMPLATES
 from axioms.invariance.witness import disagreement
+from tests.support.scoreboard import marks
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SCOREBOARD.md"
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
 
 
-def published():
-    """(rewrite, rule set, regime) of every check mark of the document, one per set of rules."""
-    table = DOCUMENT.read_text().split("<!-- scoreboard -->")[1].split("<!-- /scoreboard -->")[0]
-    head, _, *rows = (
-        [cell.strip() for cell in line.strip("| ").split("|")]
-        for line in table.strip().splitlines()
-    )
+def published(rewrite):
+    """(rule set, regime) of every check mark of a rewrite, one for equal rules."""
     found = {}
-    for rewrite, *marks in rows:
-        for name, mark in zip(head[1:], marks, strict=True):
-            both = mark.split(" / ")  # one mark stands for both regimes
-            for eps, shown in ((LIMIT, both[0]), (FINITE, both[-1])):
-                key = (rewrite, eps, *scoreboard._rules_in_use(BY_NAME[name], rewrite))
-                if "✓" in shown:
-                    found.setdefault(key, (rewrite, name, eps))
+    for name, rule_set in BY_NAME.items():
+        for eps, mark in marks(name)[rewrite].items():
+            if "✓" in mark and rule_set.composite:
+                rules = scoreboard._rules_in_use(rule_set, rewrite)
+                found.setdefault((eps, *rules), (rule_set, eps))
     return list(found.values())
 
 
 @pytest.mark.parametrize("rewrite", TEMPLATES)
 def test_no_random_point_in_wider_shapes_refutes_a_check_mark(rewrite):
-    for other, name, eps in published():
-        if other == rewrite and BY_NAME[name].composite:
-            assert not attack(BY_NAME[name], rewrite, eps, tries=4), (name, eps)
+    for rule_set, eps in published(rewrite):
+        assert not attack(rule_set, rewrite, eps, tries=4), (rule_set.name, eps)
 
 
 def squares_of_weights(node, xs, r, options):

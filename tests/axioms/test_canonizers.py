@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import permutations
-from pathlib import Path
 
 import pytest
 import sympy as sp
@@ -20,17 +19,9 @@ from axioms.invariance.channels import in_rows
 from axioms.invariance.rewrites import REWRITES, bracketings
 from axioms.invariance.scoreboard import FINITE, LIMIT
 from tests.support.random_graphs import graphs, linear, picked, points, relu
+from tests.support.scoreboard import marks
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SCOREBOARD.md"
 EPS = {LIMIT: sp.Integer(0), FINITE: sp.Rational(1, 4)}
-
-
-def marks(column):
-    """Rewrite -> its marks by regime in a column of the scoreboard, which is tested elsewhere."""
-    table = DOCUMENT.read_text().split("scoreboard -->")[1]
-    head, _, *rows = (line.strip("| ").split(" | ") for line in table.strip().splitlines()[:-1])
-    cells = {row[0]: row[head.index(column)].split(" / ") for row in rows}
-    return {name: dict(zip(EPS, mark * 2, strict=False)) for name, mark in cells.items()}
 
 
 CLAIMED = marks("AttnLRP, canonized")

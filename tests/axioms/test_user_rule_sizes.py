@@ -4,7 +4,7 @@ import pytest
 
 from axioms.invariance import scoreboard
 from axioms.invariance.scoreboard import PROVED, REFUTED
-from axioms.own_rules import rule, sign
+from axioms.own_rules import rule
 from axioms.own_rules.messages import rule_set
 from axioms.own_rules.report import text
 from axioms.own_rules.verdicts import (
@@ -15,16 +15,7 @@ from axioms.own_rules.verdicts import (
     judge_claims,
     tried_at_more,
 )
-
-
-@rule("linear")
-def with_bias(x, w, b, z, R, eps):
-    return [xi * wi * R / (z + eps * sign(z)) for xi, wi in zip(x, w, strict=True)]
-
-
-@rule("product")
-def halves(x, y, z, R, eps):
-    return R / 2, R / 2
+from tests.support.own_rules import halves, with_bias
 
 
 @rule("bilinear")

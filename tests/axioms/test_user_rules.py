@@ -24,6 +24,34 @@ from axioms.own_rules.verdicts import (
     judge_claims,
     rewrites_of,
 )
+from tests.support.own_rules import (
+    above_a_hundred,
+    above_a_threshold,
+    alpha_beta,
+    alpha_beta_less_bias,
+    by_names,
+    by_size,
+    clamped_above,
+    eq3,
+    eq5,
+    gamma,
+    gradient,
+    halves,
+    hidden_zero,
+    identity,
+    none,
+    nothing,
+    passed_on,
+    positive,
+    positive_weights,
+    shares,
+    undefined,
+    unstabilised,
+    value_only,
+    w_square,
+    with_bias,
+    without_bias,
+)
 
 
 @cache
@@ -38,87 +66,6 @@ def claimed(own):
 
 def at(own, claim):
     return next(finding for finding in judged(own) if claim in finding.claim)
-
-
-@rule("linear")
-def without_bias(x, w, b, z, R, eps):
-    u = z - b
-    return [xi * wi * R / (u + eps * sign(u)) for xi, wi in zip(x, w, strict=True)]
-
-
-@rule("linear")
-def unstabilised(x, w, b, z, R, eps):
-    return [xi * wi * R / z for xi, wi in zip(x, w, strict=True)]
-
-
-@rule("softmax")
-def eq5(z, a, R, eps):
-    return [zi * (r - ai * sum(R)) for zi, ai, r in zip(z, a, R, strict=True)]
-
-
-@rule("softmax")
-def passed_on(z, a, R, eps):
-    return R
-
-
-@rule("bilinear")
-def eq3(a, v, o, R, eps):
-    each = [x * y * R / (2 * o + eps * sign(o)) for x, y in zip(a, v, strict=True)]
-    return each, each
-
-
-@rule("activation")
-def identity(x, y, slope, R, eps):
-    return R
-
-
-@rule("activation")
-def gradient(x, y, slope, R, eps):
-    return x * slope * R / y
-
-
-@rule("add")
-def shares(x, y, z, R, eps):
-    part = R / (z + eps * sign(z))
-    return x * part, y * part
-
-
-@rule("product")
-def halves(x, y, z, R, eps):
-    return R / 2, R / 2
-
-
-@rule("linear")
-def with_bias(x, w, b, z, R, eps):
-    return [xi * wi * R / (z + eps * sign(z)) for xi, wi in zip(x, w, strict=True)]
-
-
-@rule("scores")
-def nothing(q, k, z, R, eps):
-    return [0] * len(q), [0] * len(k)
-
-
-@rule("softmax")
-def none(z, a, R, eps):
-    return [0] * len(z)
-
-
-@rule("readout")
-def value_only(a, v, o, R, eps):
-    share = R / (o + eps * sign(o))
-    return [0] * len(a), [x * y * share for x, y in zip(a, v, strict=True)]
-
-
-@rule("add")
-def by_size(x, y, z, R, eps):
-    share = R / (abs(x) + abs(y) + eps)
-    return abs(x) * share, abs(y) * share
-
-
-@rule("linear")
-def positive(x, w, b, z, R, eps):
-    up = [sp.Max(xi * wi, 0) for xi, wi in zip(x, w, strict=True)]
-    return [part * R / (sum(up) + sp.Max(b, 0) + eps) for part in up]
 
 
 def with_rule(kind, name):
@@ -185,37 +132,6 @@ def test_only_rewrites_in_which_a_kind_carries_relevance_concern_it():
     assert rewrites_of((kinds.BILINEAR,)) == ["factorize attention"]
     assert rewrites_of((kinds.SOFTMAX,)) == ["decompose softmax"]
     assert "commute sums" not in rewrites_of((kinds.PRODUCT,))
-
-
-@rule("product")
-def clamped_above(x, y, z, R, eps):
-    return R / 2, R * sp.Max(eps, 1) / 2
-
-
-@rule("product")
-def by_names(x, y, z, R, eps):
-    """Even for the symbols of rewrites, and at the small numbers that are tried."""
-    gap = 0 if str(x).startswith(("a", "b")) else sp.Max(x - 10**6, 0)
-    return R / 2 + gap, R / 2 - gap
-
-
-@rule("product")
-def undefined(x, y, z, R, eps):
-    return R * (z - x * y) / (z - x * y), 0
-
-
-@rule("softmax")
-def hidden_zero(z, a, R, eps):
-    """0/0 everywhere, because the attention a row pays adds up to 1."""
-    gap = sum(a) - 1
-    return [r * gap / (gap**2 + gap) for r in R]
-
-
-@rule("product")
-def above_a_threshold(x, y, z, R, eps):
-    """Keeps all relevance at every eps tried, and half of it in the limit."""
-    half = R * (3 + sign(eps - sp.Rational(1, 10**31))) / 8
-    return half, half
 
 
 KNOWN = {  # claims that no rewrite of the scoreboard makes
@@ -333,46 +249,6 @@ def test_maxima_are_decided():
 
     assert claimed(positive_part)[0].verdict == PROVED
     assert decide(rule_set(positive_part), "commute sums", scoreboard.LIMIT).verdict == REFUTED
-
-
-@rule("linear")
-def alpha_beta(x, w, b, z, R, eps):
-    parts = [*(xi * wi for xi, wi in zip(x, w, strict=True)), b]
-    up, down = ([sp.Max(s * part, 0) for part in parts] for s in (1, -1))
-    above, below = (R / (sum(side) + eps) for side in (up, down))
-    return [2 * u * above - d * below for u, d in zip(up[:-1], down[:-1], strict=True)]
-
-
-@rule("linear")
-def gamma(x, w, b, z, R, eps):
-    parts = [c + sp.Max(c, 0) / 4 for c in (*(p * q for p, q in zip(x, w, strict=True)), b)]
-    total = sum(parts)
-    return [c * R / (total + eps * sign(total)) for c in parts[:-1]]
-
-
-@rule("linear")
-def positive_weights(x, w, b, z, R, eps):
-    up = [sp.Max(xi * wi, 0) for xi, wi in zip(x, w, strict=True)]
-    return [part * R / (sum(up) + eps) for part in up]
-
-
-@rule("linear")
-def alpha_beta_less_bias(x, w, b, z, R, eps):
-    c = [xi * wi for xi, wi in zip(x, w, strict=True)]
-    up, down = ([sp.Max(s * part, 0) for part in c] for s in (1, -1))
-    above, below = (R / (sum(side) + eps) for side in (up, down))
-    return [2 * u * above - d * below for u, d in zip(up, down, strict=True)]
-
-
-@rule("linear")
-def above_a_hundred(x, w, b, z, R, eps):
-    up = [sp.Max(xi * wi + 100, 0) for xi, wi in zip(x, w, strict=True)]
-    return [part * R / (sum(up) + eps) for part in up]
-
-
-@rule("linear")
-def w_square(x, w, b, z, R, eps):
-    return [wi**2 * R / sum(v**2 for v in w) for wi in w]
 
 
 @pytest.mark.parametrize(

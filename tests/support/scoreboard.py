@@ -1,0 +1,12 @@
+"""The marks of docs/SCOREBOARD.md, which a test of its own compares with what is computed."""
+
+from axioms.invariance.markdown import PAGE
+from axioms.invariance.scoreboard import FINITE, LIMIT
+
+
+def marks(column):
+    """Rewrite -> its mark in the limit and at a finite epsilon, for which one mark may stand."""
+    table = PAGE.read_text("utf-8").split("scoreboard -->")[1]
+    head, _, *rows = (line.strip("| ").split(" | ") for line in table.strip().splitlines()[:-1])
+    cells = {row[0]: row[head.index(column)].split(" / ") for row in rows}
+    return {name: {LIMIT: mark[0], FINITE: mark[-1]} for name, mark in cells.items()}
