@@ -23,21 +23,11 @@ from benchmarks.architectures.measure import without_shifts
 from benchmarks.sources import models
 from numeric import attribute, audit, compiled, propagation, sweep
 from numeric.attribution import METHODS
-from tests.support import cases, folders, traces
+from tests.support import cases, folders
 from tests.support.bad_arguments import COMMANDS
-from tests.support.bad_calls import (
-    ACT,
-    CALLS,
-    HOOKS,
-    LAYER,
-    POOLER,
-    made,
-    on,
-    placed,
-    then,
-    unmasked,
-)
+from tests.support.bad_calls import CALLS, HOOKS
 from tests.support.bad_folders import MODELS, RESULTS
+from tests.support.changes import ACT, LAYER, POOLER, made, on, placed, then, unmasked
 from tests.support.traces import assert_same, said, snapshot
 
 
@@ -224,8 +214,3 @@ def test_a_message_that_says_something_else_is_noticed(message):
     said("target=3: an int", "target=3...int")
     with pytest.raises(AssertionError):
         said(message, "target=3...int")
-
-
-def test_a_call_that_is_not_refused_is_noticed(tiny, batch):
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        traces.refused(ValueError, tiny, batch)

@@ -13,7 +13,7 @@ def errors(request):
     return {method: values[:, 0] for method, values in measured(*request.param(12)).items()}
 
 
-def assert_no_more_than_twice_a_gradient(errors):
+def test_rules_lose_at_most_twice_what_a_gradient_loses_to_bfloat16(errors):
     """A rule adds one rounded factor at most to an operation on its way back.
 
     These are twice as many roundings at most, which at worst add up.
@@ -21,16 +21,6 @@ def assert_no_more_than_twice_a_gradient(errors):
     gradient = np.median(errors["gradient-x-input"])
     for method in ("attnlrp", "cp-lrp"):
         assert 0 < np.median(errors[method]) <= 2 * gradient
-
-
-def test_rules_lose_no_more_to_bfloat16_than_a_gradient(errors):
-    assert_no_more_than_twice_a_gradient(errors)
-
-
-@pytest.mark.parametrize("method", ["attnlrp", "cp-lrp"])
-def test_a_tenth_too_much_is_more_than_rounding(errors, method):
-    with pytest.raises(AssertionError):
-        assert_no_more_than_twice_a_gradient(errors | {method: errors[method] + 0.1})
 
 
 def test_differences_are_those_of_the_formulas():

@@ -15,7 +15,7 @@ from numeric import attribute, audit
 from numeric.fast.operations import ROLES, TABLE
 from numeric.fast.refusals import REASONS
 from tests.support import cases
-from tests.support.bad_calls import ACT, LAYER, on, then
+from tests.support.changes import ACT, LAYER, on, then
 
 CASES = [case for role in TABLE.values() for case in role.cases]
 

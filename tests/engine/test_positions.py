@@ -19,8 +19,7 @@ from numeric.methods import positions
 from numeric.reference import positional, rules
 from tests.support import cases
 
-ADDED = ["bert", "roberta", "electra", "albert", "distilbert", "gpt2", "vit"]
-TURNED = ["llama", "mistral", "qwen2", "qwen3"]
+ADDED = [*cases.ENCODERS, "gpt2", "vit"]
 TYPED = ["bert", "roberta", "electra", "albert"]
 
 
@@ -40,7 +39,7 @@ def check_shares_add_up(name, explain):
 signed = partial(attribute, positions="signed")
 
 
-@pytest.mark.parametrize("name", [*ADDED, *TURNED])
+@pytest.mark.parametrize("name", [*ADDED, *cases.ROTARY])
 def test_without_biases_the_signed_shares_add_up_to_the_logit(name):
     check_shares_add_up(name, signed)
 
@@ -102,7 +101,7 @@ def test_at_a_finite_epsilon_the_shares_of_the_sum_are_stabilised(epsilon):
 # rotary position
 
 
-def by_messages(model, batch, *, turned=positional.rotated):
+def by_messages(model, batch):
     """Relevance of (cos, sin) by token for one layer of LLaMA, from that of its readout.
 
     (batch, token): Eqs. 3 to 5 and the turn, example by example in NumPy.
@@ -124,10 +123,10 @@ def by_messages(model, batch, *, turned=positional.rotated):
         hook.remove()
     readouts = (kept["o"] * c).detach().numpy()
     named = zip(kept["x"].detach().numpy(), readouts, batch["attention_mask"].numpy(), strict=True)
-    return np.stack([_one(attention, x, r, mask, turned) for x, r, mask in named])
+    return np.stack([_one(attention, x, r, mask) for x, r, mask in named])
 
 
-def _one(attention, x, r, mask, turned):
+def _one(attention, x, r, mask):
     size = attention.head_dim
     q, k, v = (
         (x @ part.weight.detach().numpy().T + part.bias.detach().numpy())
@@ -139,7 +138,7 @@ def _one(attention, x, r, mask, turned):
     angle = np.outer(np.arange(len(x)), 10000.0 ** (-np.arange(0, size, 2) / size))
     angle = np.concatenate([angle, angle], axis=1)
     s = positional.Setting({}, len(q), 0.0)
-    z, down = turned(s, q, k, np.cos(angle), np.sin(angle))
+    z, down = positional.rotated(s, q, k, np.cos(angle), np.sin(angle))
     z = np.where(np.tri(len(x), dtype=bool) & (mask == 1), z, -np.inf)
     r = r.reshape(len(x), -1, size).transpose(1, 0, 2)
     r_a, _ = rules.bilinear_epsilon(rules.softmax(z), v, r, eps=0.0)
@@ -147,54 +146,16 @@ def _one(attention, x, r, mask, turned):
     return (leaves["cos"] + leaves["sin"]).sum(axis=(0, 2)) * mask
 
 
-def check_rotary(turned, attention="eager"):
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_rotary_position_receives_what_messages_through_the_turn_say(attention):
     model, batch = cases.family("llama", num_hidden_layers=1, attn_implementation=attention)
     got = signed(model, batch).details["rotary"]
     assert got.shape == (2, 1, 6)
     # cos and sin pass through float32 in the stock model
-    want = by_messages(model, batch, turned=turned)
-    np.testing.assert_allclose(got[:, 0], want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got[:, 0], by_messages(model, batch), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_rotary_position_receives_what_messages_through_the_turn_say(attention):
-    check_rotary(positional.rotated, attention)
-
-
-def other_way(s, q, k, cos, sin):
-    return positional.rotated(s, q, k, cos, -sin)
-
-
-def no_keys(s, q, k, cos, sin):
-    z, down = positional.rotated(s, q, k, cos, sin)
-    _, queries = positional.turned(s, q, cos, sin, "rotated query")
-    new_k, _ = positional.turned(s, k, cos, sin, "rotated key")
-    new_q, _ = positional.turned(s, q, cos, sin, "rotated query")
-
-    def of_queries(r):
-        _, of_cos, of_sin = queries(s.scores(new_q, new_k, r)[0])
-        return {"cos": of_cos, "sin": of_sin}
-
-    return z, lambda r: (*down(r)[:2], of_queries(r))
-
-
-def whole(s, q, k, cos, sin):
-    z, down = positional.rotated(s, q, k, cos, sin)
-    return z, lambda r: (*down(r)[:2], {n: 2 * part for n, part in down(r)[2].items()})
-
-
-def absolute_leaves(s, q, k, cos, sin):
-    z, down = positional.rotated(s, q, k, cos, sin)
-    return z, lambda r: (*down(r)[:2], {n: abs(part) for n, part in down(r)[2].items()})
-
-
-@pytest.mark.parametrize("wrong", [other_way, no_keys, whole, absolute_leaves])
-def test_a_wrong_share_of_rotary_position_is_rejected(wrong):
-    with pytest.raises(AssertionError):
-        check_rotary(wrong)
-
-
-@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("name", cases.ROTARY)
 def test_what_rotary_position_keeps_reaches_no_word(name):
     model, batch = cases.family(name)
     got = signed(model, batch)
@@ -208,13 +169,13 @@ def test_what_rotary_position_keeps_reaches_no_word(name):
     assert (got.relevance - fixed.relevance).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("name", cases.ROTARY)
 def test_value_only_attention_sends_rotary_position_nothing(name):
     model, batch = cases.family(name)
     assert not signed(model, batch, "cp-lrp").details["rotary"].any()
 
 
-@pytest.mark.parametrize("name", [*ADDED, *TURNED])
+@pytest.mark.parametrize("name", [*ADDED, *cases.ROTARY])
 def test_the_excess_of_absolute_values_is_reported(name):
     model, batch = cases.family(name)
     one, other = signed(model, batch), attribute(model, batch, positions="absolute")

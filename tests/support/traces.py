@@ -88,6 +88,17 @@ def refused(error, model, batch, method="attnlrp", **options):
     return str(caught.value)
 
 
+NOTHING = "returns nothing that relevance reaches by these rules"
+
+
+def listed(model, batch, method, at):
+    """The modules without relevance that one error lists, each with its reason."""
+    first, *lines, last = refused(ValueError, model, batch, method, at=at).splitlines()
+    assert first == "no relevance can be read at these modules:"
+    assert last == "leave them out"
+    return dict(line.split(maxsplit=1) for line in lines)
+
+
 def contains(message, *parts):
     for part in parts:
         assert part in message, message
