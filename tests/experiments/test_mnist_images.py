@@ -4,7 +4,6 @@ import io
 import pickle
 import struct
 import zipfile
-from contextlib import suppress
 
 import datasets
 import numpy as np
@@ -96,9 +95,9 @@ def test_a_missing_file_is_refused_with_its_path(tmp_path):
         images.load(data_dir=tmp_path)
 
 
-def zipped(path, kind=zipfile.ZIP_STORED, **members):
+def zipped(path, **members):
     """The arrays as ``numpy.savez`` writes them, some replaced by other bytes."""
-    with zipfile.ZipFile(path, "w", kind) as file:
+    with zipfile.ZipFile(path, "w") as file:
         for name, content in (arrays() | members).items():
             raw = io.BytesIO()
             if isinstance(content, bytes):
@@ -109,42 +108,22 @@ def zipped(path, kind=zipfile.ZIP_STORED, **members):
     return path.read_bytes()
 
 
-def header(text):
-    """The start of an array, as it says."""
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
-
-
-def array(path):
-    np.save(path, arrays()["x_train"])
+def one_array(path):
+    np.save(path, np.zeros(3))
     return path.with_suffix(".npz.npy").read_bytes()
 
 
-def flipped(raw, place):
-    return raw[:place] + bytes([raw[place] ^ 0x55]) + raw[place + 1 :]
-
-
-def in_directory(raw, place):
-    return flipped(raw, raw.index(b"PK\x01\x02") + place)
-
-
-OBJECTS = "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}"
-HUGE = "{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 28, 28)}"
+OBJECTS = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}"
 SPOILT = {
-    "the first half": lambda path: zipped(path)[:5000],
-    "three bytes": lambda path: zipped(path)[:3],
     "nothing": lambda path: b"",
-    "no archive": lambda path: b"no archive",
+    "the first half": lambda path: zipped(path)[:5000],
     "a pickle": lambda path: pickle.dumps({"x_train": 1}),
-    "one array": array,
-    "objects": lambda path: zipped(path, x_train=header(OBJECTS)),
-    "an array beyond all memory": lambda path: zipped(path, x_train=header(HUGE)),
-    "half a header": lambda path: zipped(path, x_train=header("{'descr': '|u1',")),
-    "a compression that is none": lambda path: in_directory(zipped(path), 10),
-    "a locked archive": lambda path: in_directory(zipped(path), 8),
-    "a broken deflate": lambda path: flipped(zipped(path, zipfile.ZIP_DEFLATED), 200),
-    "a broken bzip2": lambda path: flipped(zipped(path, zipfile.ZIP_BZIP2), 200),
-    "a broken lzma": lambda path: flipped(zipped(path, zipfile.ZIP_LZMA), 60),
+    "objects": lambda path: zipped(
+        path, x_train=b"\x93NUMPY\x01\x00" + struct.pack("<H", len(OBJECTS)) + OBJECTS
+    ),
+    "one array": one_array,
 }  # fmt: skip
+"""Of each way in which NumPy fails one: whatever it raises is told in the same words."""
 
 
 @pytest.mark.parametrize("name", SPOILT)
@@ -154,16 +133,6 @@ def test_a_spoilt_file_is_refused_with_its_path_and_the_next_step(tmp_path, name
     with pytest.raises(ValueError, match=r"is truncated or broken \(.+\); get the file") as caught:
         images.load(data_dir=tmp_path)
     assert str(path) in str(caught.value)
-
-
-def test_no_byte_of_the_directory_or_of_a_header_gives_an_error_that_is_no_message(tmp_path):
-    path = tmp_path / "mnist.npz"
-    whole = zipped(path)
-    places = [*range(0, 180, 3), *range(len(whole) - 300, len(whole), 5)]
-    for place in places:
-        path.write_bytes(flipped(whole, place))
-        with suppress(ValueError):  # some bytes mean nothing
-            images.load(data_dir=tmp_path)
 
 
 BROKEN = {

@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import pearsonr
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, bypass_softmax
+from axioms.composites import ATTNLRP, CP_LRP
 from benchmarks.experiments import (
     open_choices,
     reproduce,
     rows,
-    softmax_by_layer,
     special_tokens,
     text,
 )
@@ -23,7 +21,6 @@ from benchmarks.experiments.record import Request, experiment
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.evaluation.correlation import bootstrap_mean
-from numeric.evaluation.softmax_errors import softmax_errors
 from tests.support import one_by_one
 from tests.support.one_by_one import CONTENT, mean
 
@@ -222,68 +219,6 @@ def test_notes_of_open_choices_name_those_with_which_cp_lrp_is_ahead(sensitivity
         ).groups()
         assert set(said.split("; ")) == (ahead or {"none"})
         assert set(rest.split("; ")) == (set(CHANGES) - ahead or {"none"})
-
-
-# Softmax errors
-
-
-@pytest.fixture(scope="module")
-def softmax(six_sentences):
-    return softmax_by_layer.softmax(
-        one_by_one.measure([LOO, "figure2-sst2", "softmax-sst2"], six_sentences)
-    )
-
-
-@pytest.fixture(scope="module")
-def errors(sentences):
-    """By sentence: all errors, (1, layer) each."""
-    return [vars(softmax_errors(s.model, s.inputs)) for s in sentences]
-
-
-def test_rows_are_means_of_what_one_sentence_at_a_time_gives(softmax, errors):
-    assert [row["layer"] for row in softmax.rows] == list(range(1, 13))
-    for row in softmax.rows:
-        for key in errors[0]:
-            values = [found[key][0, row["layer"] - 1] for found in errors]
-            close(row[key], mean(values), tolerance=1e-8)
-            assert row[f"{key} undefined"] == np.isnan(values).sum()
-            assert row[f"{key} low"] <= row[key] <= row[f"{key} high"]
-
-
-@pytest.mark.parametrize("layer", [1, 7, 12])
-def test_the_gain_is_that_of_bypassing_this_layer_alone(softmax, sentences, layer):
-    alone = bypass_softmax([layer - 1])
-    for tokens, kept in (("all", slice(None)), ("content", CONTENT)):
-        want = [s.r(alone, kept=kept) - s.r(ATTNLRP, kept=kept) for s in sentences]
-        close(softmax.rows[layer - 1][f"gain {tokens}"], mean(want))
-
-
-def test_per_text_errors_stand_beside_their_own_text_and_layer(softmax, errors):
-    columns = softmax.examples
-    places = list(zip(columns["example"], columns["layer"], strict=True))
-    assert sorted(places) == [(n, layer) for n in range(6) for layer in range(1, 13)]
-    for n, (example, layer) in enumerate(places):
-        want = errors[example]["linearization_error"][0, layer - 1]
-        close(columns["linearization_error"][n], want, tolerance=1e-8)
-
-
-def test_notes_of_softmax_are_correlations_over_the_layers(softmax):
-    column = lambda key: [row[key] for row in softmax.rows]
-    names = {
-        "flatness": "Flatness of attention",
-        "linearization_error": "Linearization error",
-        "structural_bias": "Structural bias",
-    }
-    for note, (key, name) in zip(softmax.notes, names.items(), strict=False):
-        assert note.startswith(f"{name} against the gain of bypassing that layer alone, over 12")
-        for tokens in ("all", "content"):
-            r = pearsonr(column(key), column(f"gain {tokens}"))
-            low, high = r.confidence_interval()
-            assert f"{r.statistic:+.2f} [{low:+.2f}, {high:+.2f}] ({tokens} tokens)" in note
-    r = pearsonr(column("linearization_error"), column("flatness")).statistic
-    assert f"r = {r:+.2f};" in softmax.notes[3]
-    assert ("which is what" in softmax.notes[3]) == (r > 0)
-    assert len(softmax.notes) == 4
 
 
 # All tables
