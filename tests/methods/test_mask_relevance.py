@@ -27,14 +27,15 @@ def made(name, task):
 
 
 class Watched(TorchFunctionMode):
-    """Every attention of a pass: its weights, values and outputs, and where it multiplies a key.
+    """The weights of every attention of a pass, whose fused kernels are spelled out.
 
-    A fused kernel is spelled out.  ``scale`` multiplies exp of the score of the key ``column``.
+    ``scale`` multiplies exp of the score of the key ``column``.  ``held``: the deviations of
+    LayerNorms are constants.
     """
 
-    def __init__(self, tokens, *, column=0, scale=1.0):
+    def __init__(self, tokens, *, column=0, scale=1.0, held=False):
         super().__init__()
-        self.tokens, self.column, self.scale = tokens, column, scale
+        self.tokens, self.column, self.scale, self.held = tokens, column, scale, held
         self.found = []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -42,6 +43,8 @@ class Watched(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name == "scaled_dot_product_attention":
             return self._fused(*args, **kwargs)
+        if name == "layer_norm" and self.held:
+            return _held(*args, **kwargs)
         if name != "softmax":
             return func(*args, **kwargs)
         z = args[0] if args else kwargs.pop("input")
@@ -66,6 +69,11 @@ class Watched(TorchFunctionMode):
         z = z if hidden is None else z.masked_fill(hidden, torch.finfo(z.dtype).min)
         z = z if attn_mask is None or attn_mask.dtype == torch.bool else z + attn_mask
         return self._weights(z) @ v
+
+
+def _held(x, _shape, weight, bias, eps):
+    deviation = (x.var(dim=-1, correction=0, keepdim=True) + eps).sqrt().detach()
+    return (x - x.mean(dim=-1, keepdim=True)) / deviation * weight + bias
 
 
 def read(model, batch, target, *, watched):
@@ -113,27 +121,32 @@ def by_loops(weights, gradient, *, own, slope):
     return total
 
 
-@pytest.mark.parametrize("options", [{}, {"own": True}, {"slope": True}], ids=str)
-@pytest.mark.parametrize(("name", "task"), [("bert", CLASSES), *ANY])
+OPTIONS = [{}, {"own": True}, {"slope": True}]
+LOOPS = [(*each, options) for each in [("bert", CLASSES), *ANY] for options in OPTIONS]
+LOOPS += [(name, CLASSES, {"deviations": "held"}) for name in ("bert", "gpt2")]
+
+
+@pytest.mark.parametrize(("name", "task", "options"), LOOPS, ids=str)
 def test_it_is_the_formula_in_loops(name, task, options):
     model, batch = made(name, task)
     with conditions():
         a = attribute(model, batch, METHOD, heads=True, **options)
-    watched = Watched(tokens := batch["input_ids"].shape[1])
+    rest = dict(options)
+    held = rest.pop("deviations", "true") == "held"
+    watched = Watched(tokens := batch["input_ids"].shape[1], held=held)
     logits = read(model, batch, a.target, watched=watched)
     layers = watched.found
     gradients = torch.autograd.grad(logits.sum(), layers)
-    form = (len(logits), -1, *layers[0].shape[-2:])
     want = [
-        [
-            [
-                by_loops(*head, own=options.get("own", False), slope=options.get("slope", False))
-                for head in zip(*text, strict=True)
-            ]
-            for text in zip(*(x.detach().reshape(form).numpy() for x in layer), strict=True)
-        ]
-        for layer in zip(layers, gradients, strict=True)
+        by_loops(weights, gradient, **{"own": False, "slope": False} | rest)
+        for weights, gradient in zip(_rows(layers), _rows(gradients), strict=True)
     ]
-    want = torch.tensor(np.array(want)).transpose(0, 1)[..., :tokens]
+    want = torch.tensor(np.array(want)).view(len(layers), len(logits), -1, layers[0].shape[-1])
+    want = want.transpose(0, 1)[..., :tokens]  # sinks are behind the tokens
     close(a.details["heads"], want, tolerance=1e-9)
     close(a.relevance, want.sum(dim=(1, 2)) * batch["attention_mask"], tolerance=1e-9)
+
+
+def _rows(layers):
+    """Of every layer, text and head, in that order."""
+    return [each for x in layers for each in x.detach().flatten(0, -3).numpy()]
