@@ -36,7 +36,7 @@ def reproduce(
         str,
         typer.Option(
             help="'embedded', 'paper' (its BERT-base, from the Hub), a folder, a Hub id. For "
-            "causes 'embedded' is 'embedded-lm'.",
+            "causes 'embedded' is 'embedded-lm', for patching both.",
             autocompletion=completing((*names.MODELS, "paper")),
         ),
     ] = "embedded",
@@ -49,7 +49,9 @@ def reproduce(
     ] = None,
     examples: Annotated[
         int | None,
-        typer.Option(help="Only the first N texts, and N prompts of every task of causes."),
+        typer.Option(
+            help="The first N texts, N prompts of every task of causes, N pairs of patching."
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")

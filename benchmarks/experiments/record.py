@@ -27,7 +27,9 @@ class Request:
     output: Path
     data_dir: Path | None = None
     longest: int | None = None  # tokens of a text that is timed; None: as the experiment says
-    prompts: int | None = None  # for each task and distance of "causes", likewise
+    prompts: int | None = (
+        None  # of each task and distance of "causes", pairs of "patching", likewise
+    )
     curves: bool = True  # whether all mixes of Figure 2 get their curves
     engine: Engine = IN_PROCESS  # where shards of texts are measured
     each: Each = in_turn  # what shares out all other work

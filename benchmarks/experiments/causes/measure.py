@@ -39,7 +39,7 @@ SHARES = ("pointing", "signed", "carrier")  # of prompts: the others are means
 ALL = "all"
 
 
-def answering(classifier: models.Classifier) -> str:
+def answering(classifier: models.Classifier, table: str = "causes") -> str:
     """The model that is asked: in place of the embedded classifier the embedded language model.
 
     Raises ValueError for any other model that does not read and write words of the language.
@@ -51,7 +51,7 @@ def answering(classifier: models.Classifier) -> str:
     words = [word for word in VOCABULARY if word not in (*SPECIAL, *known)]
     if words or tokenizer.convert_ids_to_tokens(tokenizer(" ".join(text)).input_ids)[1:] != [*text]:
         raise ValueError(
-            f"table 'causes' asks a language model that begins with <s> and has every word of its "
+            f"table {table!r} asks a language model that begins with <s> and has every word of its "
             f"language as a token, and {classifier.name!r} is none; leave --model out, or pass a "
             "folder of `python -m benchmarks.experiments.causes.train FOLDER`"
         )

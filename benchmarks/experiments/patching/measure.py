@@ -6,15 +6,13 @@ from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
-import torch
-from transformers import OPTConfig, OPTForCausalLM
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
 from benchmarks.errors import UnavailableError
-from benchmarks.experiments.causes.language import VOCABULARY
 from benchmarks.experiments.causes.measure import answering
 from benchmarks.experiments.patching.pairs import Pair, of_prompts, of_texts
+from benchmarks.experiments.patching.train import network
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn
@@ -24,8 +22,8 @@ from numeric.evaluation.correlation import bootstrap_mean, pearson
 from numeric.evaluation.patching import PLACES, Patched, patching
 
 COUNT = 8  # pairs of every model
-RANDOM = {"random, pre-norm": True, "random, post-norm": False}
-"""Models of one architecture with random weights -> whether norms come before attention and MLP."""
+RANDOM = {"random, pre-norm": "before", "random, post-norm": "after"}
+"""Models of one architecture with random weights -> where its norms are."""
 WORD, TENTH, MASK, ZEROS = "another word", "a tenth of it", "[MASK]", "zeros"
 CORRUPTED = {
     WORD: "patched is what the run of the text with the other word has there",
@@ -60,7 +58,7 @@ def asked(classifier: models.Classifier) -> tuple[str, ...]:
         return ("embedded", "embedded-lm", *RANDOM)
     if classifier.explains == "class":
         return (classifier.name,)
-    return (answering(classifier),)
+    return (answering(classifier, table="patching"),)
 
 
 def measured(
@@ -74,9 +72,8 @@ def measured(
     """The table of all ``RULES`` on at most ``count`` pairs of every model and corruption."""
     start = time.perf_counter()
     cells = [(name, kind) for name in names for kind in CORRUPTED if _has(name, kind)]
-    texts = replace(data, labels=())
     found = collected(
-        partial(cell, count, texts), cells, each=each, track=track, description="patching"
+        partial(cell, count, data), cells, each=each, track=track, description="patching"
     )
     columns: dict[str, list] = {}
     for of_cell in found.values():
@@ -126,14 +123,7 @@ def model(name: str) -> models.Classifier:
 
 def with_random_weights(name: str) -> models.Classifier:
     """A small OPT with weights of the size of trained ones, which reads the language of causes."""
-    torch.manual_seed(0)
-    config = OPTConfig(
-        vocab_size=len(VOCABULARY), hidden_size=64, word_embed_proj_dim=64, ffn_dim=128,
-        num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=64, dropout=0.0,
-        activation_function="gelu", init_std=0.15, do_layer_norm_before=RANDOM[name],
-        pad_token_id=0, bos_token_id=2, eos_token_id=3,
-    )  # fmt: skip
-    found = OPTForCausalLM(config).eval()
+    found = network(norms=RANDOM[name], seed=0, init_std=0.15).eval()
     return replace(models.load("embedded-lm"), model=found, name=name, sha256=models.digest(found))
 
 
