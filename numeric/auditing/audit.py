@@ -16,9 +16,9 @@ from axioms.composites import ATTNLRP, Composite, Operation
 from axioms.graph import LEAVES, MOVE, Node, topological
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
-from numeric.auditing.functions import FIXED, POSITION, TYPE, WORD
+from numeric.auditing.functions import WORD
 from numeric.auditing.holding import hold
-from numeric.auditing.meanings import LOGARITHM
+from numeric.auditing.meanings import LOGARITHM, OF_LEAVES
 from numeric.batches import Batch
 from numeric.chosen import Chosen, Rows
 from numeric.fast import scope
@@ -30,12 +30,6 @@ from numeric.readout import Readout
 from numeric.reference import evaluate
 from numeric.targets import Target
 
-OF_LEAVES = {
-    POSITION: "position embedding",
-    TYPE: "token type embedding",
-    FIXED: "fixed entries",
-}
-"""By role of a leaf that is no word: what the relevance that it receives is called."""
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 
 

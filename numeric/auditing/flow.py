@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from numeric.auditing.rounding import adding_up, balance, signed
+from numeric.auditing.rounding import accounts, balance, signed
 
 LEFT, RIGHT, WIDTH = 110, 700, 960  # labels, drawing, numbers
 TOP, LANE, GAP = 46, 9, 9
@@ -129,10 +129,8 @@ def _rectangle(a: float, b: float) -> tuple[float, float]:
 
 def _ends(facts: Mapping[str, Any], x: Scale, y: float) -> tuple[list[Row], float]:
     """Leaves one after the other, from 0 to all that reached them."""
-    parts = [leaf["relevance"] for leaf in facts["leaves"]]
     rows, level = [], 0.0
-    shown = adding_up(parts, sum(parts), facts["causes"].values())
-    for leaf, number in zip(facts["leaves"], shown, strict=True):
+    for leaf, number in zip(facts["leaves"], accounts(facts)[1], strict=True):
         after = level + leaf["relevance"]
         rows.append(
             Row(

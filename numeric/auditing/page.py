@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from numeric import render
 from numeric.auditing.flow import flow
 from numeric.auditing.meanings import MEANINGS
-from numeric.auditing.rounding import adding_up, balance, signed
+from numeric.auditing.rounding import accounts, balance, by_kind, signed
 from numeric.auditing.terminal import span
 
 TEMPLATES = Environment(
@@ -35,6 +35,7 @@ def page(facts: Mapping[str, Any]) -> str:
         legend=render.legend(facts["explains"]),
         colours=render.COLOURS,
         causes=_causes(facts),
+        kinds=by_kind(facts),
         columns=[c for c in facts["causes"] if any(c in row["seen"] for row in rows.values())],
         flow=flow(facts),
         stages=[_stage(stage, rows) for stage in facts["stages"]],
@@ -53,11 +54,9 @@ def _tokens(tokens: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _causes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    ends = [leaf["relevance"] for leaf in facts["leaves"]]
-    shown = adding_up(list(facts["causes"].values()), facts["residual"], ends)
     return [
-        {"name": name, "meaning": MEANINGS[name], "shown": number, "exact": amount}
-        for (name, amount), number in zip(facts["causes"].items(), shown, strict=True)
+        {"name": name, "meaning": MEANINGS[name], "shown": shown, "exact": facts["causes"][name]}
+        for name, shown in accounts(facts)[0].items()
     ]
 
 

@@ -1,10 +1,16 @@
 """Numbers as they are shown: rounded so that what adds up does so in the digits that are seen."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from numeric.auditing.functions import WORD
+from numeric.auditing.meanings import OF_LEAVES
 
 DIGITS = 4
 UNITS = 10**DIGITS
+Key = TypeVar("Key")
+OFF = 2  # digits by which a part may be off so that all sums that it is in add up
 SUMS_TO = 10**9  # causes add up to a residual to one part in so many
 
 
@@ -13,20 +19,42 @@ def signed(number: float) -> str:
     return _written(round(number * UNITS))
 
 
-def adding_up(parts: Sequence[float], total: float, elsewhere: Collection[float] = ()) -> list[str]:
-    """``parts`` rounded so that as written they sum to ``signed(total)``; none moves by a digit.
+def accounts(facts: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Every cause of the residual, and what ends in every leaf, as written.
 
-    Those cut off most are rounded up first; of numbers so large that floats are coarser than the
-    digits, the largest takes the difference.  Parts that stand in a sum ``elsewhere``, too, are
-    rounded to the nearest digit, so that they read the same there; another part may move by a
-    digit for each of them.  Raises ValueError if the parts do not sum to ``total``.
+    The causes add up to the residual, the leaves to what the last layer passes on, and what ends in
+    words is the logit minus the residual, where other leaves can take the difference.  A number
+    of two sums reads the same in both, and is off by less than three digits.
     """
-    units = {n: round(x * UNITS) for n, x in enumerate(parts) if x in elsewhere}
-    others = [n for n in range(len(parts)) if n not in units] or [*units]
-    missing = round(total * UNITS) - sum(x for n, x in units.items() if n not in others)
-    shares = _shares([parts[n] for n in others], missing, abs(total * UNITS), len(units))
-    units |= dict(zip(others, shares, strict=True))
-    return [_written(units[n]) for n in range(len(parts))]
+    leaves, amounts = facts["leaves"], facts["causes"]
+    logit, residual = (round(facts[name] * UNITS) for name in ("logit", "residual"))
+    words = {n: x["relevance"] for n, x in enumerate(leaves) if x["role"] == WORD}
+    others = {n: x["relevance"] for n, x in enumerate(leaves) if n not in words}
+    passed = round(sum(leaf["relevance"] for leaf in leaves) * UNITS)
+    received = (logit - residual if others else passed) if words else 0
+    scale = max(map(abs, (logit, residual, passed)))
+    ends = _by_key(words, received, scale) | _by_key(others, passed - received, scale)
+    causes: dict[str, int] = {}
+    for n in others:
+        name = OF_LEAVES[leaves[n]["role"]]
+        causes[name] = causes.get(name, 0) + ends[n]
+    absorbed = {name: x for name, x in amounts.items() if name not in causes}
+    causes |= _by_key(absorbed, residual - sum(causes.values()), scale)
+    return {name: _written(causes[name]) for name in amounts}, [
+        _written(ends[n]) for n in range(len(leaves))
+    ]
+
+
+def by_kind(facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """What each kind of operation absorbed by cause, as written: kinds add up to the causes."""
+    found: dict[str, dict[str, str]] = {kind: {} for kind in facts["kinds"]}
+    for cause, shown in accounts(facts)[0].items():
+        column = {kind: row[cause] for kind, row in facts["kinds"].items() if cause in row}
+        if column:
+            total = round(float(shown) * UNITS)
+            for kind, units in _by_key(column, total, abs(total)).items():
+                found[kind][cause] = _written(units)
+    return found
 
 
 def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[str, str], str]:
@@ -44,10 +72,14 @@ def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[st
     )
 
 
+def _by_key(amounts: Mapping[Key, float], total: int, scale: int) -> dict[Key, int]:
+    return dict(zip(amounts, _shares([*amounts.values()], total, abs(scale), OFF), strict=True))
+
+
 def _shares(parts: Sequence[float], total: int, scale: float, off: int = 0) -> list[int]:
     """``scale``: the largest number around, of which a float knows 15 digits or so.
 
-    off: units by which ``parts`` may miss ``total`` because others were rounded before
+    off: units by which ``parts`` may miss ``total``, because others were rounded before
     """
     cut = [math.floor(x * UNITS) for x in parts]
     missing = total - sum(cut)

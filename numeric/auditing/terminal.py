@@ -11,7 +11,7 @@ from rich.text import Text
 
 from numeric import render
 from numeric.auditing.meanings import MEANINGS
-from numeric.auditing.rounding import adding_up, balance, signed
+from numeric.auditing.rounding import accounts, balance, by_kind, signed
 
 MOST_TOKENS = 40  # longer inputs are coloured only; their numbers are in the other forms
 MOST_PLACES = 2
@@ -119,14 +119,14 @@ def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _causes(facts: Mapping[str, Any], most: int | None = None) -> Iterator[RenderableType]:
     """All causes and their sum; or the first ``most`` that can be seen in four digits."""
     causes, total = facts["causes"], facts["residual"]
-    ends = [leaf["relevance"] for leaf in facts["leaves"]]
-    shown = adding_up(list(causes.values()), total, ends)
+    shown, _ = accounts(facts)
     table = _table(("logits", "right"), ("", "left"), ("cause", "left"))
     top = max(map(abs, causes.values()), default=0.0) or 1.0
-    rows = list(zip(causes.items(), shown, strict=True))
+    rows = list(shown.items())
     if most is not None:
         rows = [row for row in rows if row[1] != signed(0)][:most]
-    for (cause, amount), number in rows:
+    for cause, number in rows:
+        amount = causes[cause]
         bar = ("█" if amount > 0 else "░") * round(BAR * abs(amount) / top)
         said = Text.assemble((cause, "bold"), f": {MEANINGS[cause]}")
         if number == signed(0) and amount:
@@ -150,9 +150,8 @@ def _stages(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield _heading("By layer, from the logit down: arrives = absorbed by each cause + passes on")
     yield table
     leaves = _table(("logits", "right"), ("ends in", "left"))
-    parts = [leaf["relevance"] for leaf in facts["leaves"]]
-    numbers = adding_up(parts, sum(parts), facts["causes"].values())
-    for leaf, number in zip(facts["leaves"], numbers, strict=True):
+    _, ends = accounts(facts)
+    for leaf, number in zip(facts["leaves"], ends, strict=True):
         leaves.add_row(number, Text(f"{leaf['role']}: {leaf['name']}"))
     yield leaves
 
@@ -164,7 +163,7 @@ def _shown_causes(rows: Iterable[Mapping[str, str]]) -> list[str]:
 
 
 def _kinds(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
-    rows = {kind: {c: signed(x) for c, x in row.items()} for kind, row in facts["kinds"].items()}
+    rows = by_kind(facts)
     causes = _shown_causes(rows.values())
     counts = {kind: [op["kind"] for op in facts["operations"]].count(kind) for kind in rows}
     table = _table(

@@ -17,7 +17,7 @@ from axioms.composites import ATTNLRP, CP_LRP
 from numeric.auditing.audit import audit
 from numeric.auditing.data import Subject, plain
 from numeric.auditing.page import page
-from numeric.auditing.rounding import UNITS, adding_up, balance, signed
+from numeric.auditing.rounding import UNITS, accounts, balance, by_kind, signed
 from numeric.auditing.terminal import terminal
 from tests.support import cases, program
 
@@ -215,28 +215,60 @@ def test_a_token_too_few_is_an_error(seen):
 # Rounding
 
 
-@given(st.lists(st.floats(-50, 50), min_size=1, max_size=9), st.sampled_from([1, 1e12, 1e30]))
-def test_rounded_parts_sum_to_the_rounded_total_and_none_moves_by_a_digit(parts, size):
-    parts = [size * part for part in parts]
-    total = sum(parts)
-    shown = adding_up(parts, total)
-    assert sum(map(Fraction, shown)) == Fraction(signed(total))  # Decimal has 28 digits
-    coarse = 1e-14 * max(map(abs, parts))  # of floats, which is less than a digit up to 1e9
-    most = (1 + 1e-6) / UNITS + coarse
-    assert all(abs(float(s) - x) < most for s, x in zip(shown, parts, strict=True))
-    assert "-0.0000" not in shown
+AMOUNT = st.floats(-50, 50)
 
 
-@given(st.lists(st.floats(-50, 50), min_size=2, max_size=9, unique=True), st.data())
-def test_a_part_of_two_sums_reads_the_same_in_both(parts, data):
-    own, *both = data.draw(st.permutations(parts))
-    for others in ([own], [own, 0.33333, -20.00005]):
-        whole = [*others, *both]
-        shown = adding_up(whole, sum(whole), both)
-        assert sum(map(Fraction, shown)) == Fraction(signed(sum(whole)))
-        assert shown[len(others) :] == [signed(part) for part in both]
-        most = (len(both) + 2) / UNITS
-        assert all(abs(float(s) - x) < most for s, x in zip(shown, whole, strict=True))
+@given(
+    st.lists(AMOUNT, min_size=1, max_size=2),
+    st.lists(st.tuples(st.sampled_from(["position", "token type"]), AMOUNT), max_size=3),
+    st.lists(AMOUNT, min_size=1, max_size=6),
+    st.sampled_from([1, 1e12, 1e30]),
+)
+def test_all_numbers_of_an_audit_add_up_and_none_moves_by_three_digits(words, ends, absorbed, size):
+    facts = of_leaves([("word", x) for x in words] + ends, absorbed, size)
+    causes, leaves = accounts(facts)
+    passed = sum(leaf["relevance"] for leaf in facts["leaves"])
+    number = lambda text: Fraction(text)  # Decimal has 28 digits
+    assert sum(map(number, causes.values())) == number(signed(facts["residual"]))
+    assert sum(map(number, leaves)) == number(signed(passed))
+    if ends:
+        received = number(signed(facts["logit"])) - number(signed(facts["residual"]))
+        assert sum(map(number, leaves[: len(words)])) == received
+    for role in dict(ends):
+        shown = [
+            number(x) for (r, _), x in zip(ends, leaves[len(words) :], strict=True) if r == role
+        ]
+        assert sum(shown) == number(causes[f"{role} embedding"])
+    amounts = [*facts["causes"].values(), *(leaf["relevance"] for leaf in facts["leaves"])]
+    coarse = 1e-14 * size * 500  # of floats, which is less than a digit up to 1e9
+    most = (3 + 1e-6) / UNITS + coarse
+    written = [*causes.values(), *leaves]
+    several = max(1, len(ends))  # of which one cause is the sum
+    assert all(abs(float(s) - x) < several * most for s, x in zip(written, amounts, strict=True))
+    assert "-0.0000" not in written
+
+
+def test_kinds_of_operations_add_up_to_the_causes(seen):
+    facts = seen[1]
+    causes, _ = accounts(facts)
+    kinds = by_kind(facts)
+    assert kinds.keys() == facts["kinds"].keys()
+    for cause in {cause for row in kinds.values() for cause in row}:
+        column = [Decimal(row[cause]) for row in kinds.values() if cause in row]
+        assert sum(column) == Decimal(causes[cause])
+
+
+def of_leaves(leaves, absorbed, size=1.0):
+    """What an audit says of leaves, by role, and of what operations absorbed."""
+    causes = {f"cause {n}": size * x for n, x in enumerate(absorbed)}
+    for role, x in leaves:
+        if role != "word":
+            name = f"{role} embedding"
+            causes[name] = causes.get(name, 0.0) + size * x
+    residual = sum(causes.values())
+    logit = residual + sum(size * x for role, x in leaves if role == "word")
+    found = [{"role": role, "relevance": size * x} for role, x in leaves]
+    return {"logit": logit, "residual": residual, "causes": causes, "leaves": found}
 
 
 def test_what_ends_in_positions_is_one_number_in_the_terminal_and_on_the_page(seen, tmp_path):
@@ -247,14 +279,16 @@ def test_what_ends_in_positions_is_one_number_in_the_terminal_and_on_the_page(se
         if cause.endswith(" embedding"):
             role = cause.removesuffix(" embedding")
             lines = [line for line in printed(facts).splitlines() if f" {role}" in line]
-            assert {x for line in lines for x in re.findall(NUMBER, line)} == {signed(amount)}
-            assert f"ends in {role}: {signed(amount)}" in words
+            (shown,) = {x for line in lines for x in re.findall(NUMBER, line)}
+            assert float(shown) == pytest.approx(amount, abs=2 / UNITS)
+            assert f"ends in {role}: {shown}" in words
 
 
-@pytest.mark.parametrize(("parts", "total"), [([1.0], 1.001), ([1.0, 2.0], 2.9), ([], 0.5)])
-def test_parts_that_do_not_add_up_are_not_made_to(parts, total):
+@pytest.mark.parametrize("name", ["logit", "residual"])
+def test_parts_that_do_not_add_up_are_not_made_to(name):
+    facts = of_leaves([("word", 1.0), ("position", 2.0)], [0.5])
     with pytest.raises(ValueError, match="do not sum to"):
-        adding_up(parts, total)
+        accounts(facts | {name: facts[name] + 0.001})
 
 
 def test_a_balance_hands_on_what_the_next_one_starts_with():
