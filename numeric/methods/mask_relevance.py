@@ -20,7 +20,7 @@ from numeric.fast.entries import Entry, of_tokens
 from numeric.fast.propagation import Propagation
 from numeric.heads import CLASSES
 from numeric.methods.lrp import check_gradient
-from numeric.methods.shared import reads_of_stock
+from numeric.methods.shared import is_stock
 from numeric.readout import Found, Readout
 
 HELD = {kinds.LAYER_NORM: kinds.HELD_DEVIATION, kinds.RMS_NORM: kinds.HELD_DEVIATION}
@@ -29,6 +29,11 @@ GRADIENTS = {
     "held": Composite("gradient, deviations held", {**GRADIENT_X_INPUT.rules, **HELD}),
 }
 """By ``deviations``: the rules whose gradient reaches the outputs of attention."""
+CHECKED: set[tuple[object, ...]] = set()
+"""Class, config and places of attention of models whose tokens meet nowhere else.
+
+To find that out takes a second backward pass.  A model with code of its own is checked every time.
+"""
 INSTEAD = 'pass another method, such as "loo" or "attnlrp"'
 
 
@@ -67,19 +72,22 @@ def mask_relevance(
         raise ValueError(f"deviations={deviations!r}: pass one of {', '.join(GRADIENTS)}")
     _check_midpoint(midpoint, slope=slope)
     _check_text(model, batch)
-    known = reads_of_stock(model) is not None
+    stock = is_stock(model)
     model = packed.shown(model)
     composite = GRADIENTS[deviations]
     rules, seen, rows = _run(model, batch, readout, composite)
     check_gradient(model, rows.logits)
     readout = readout.choose(rows)
-    logits = [each.of(rows) for each in readout.targets]
+    with torch.enable_grad():
+        logits = [each.of(rows) for each in readout.targets]
     calls, others = _calls(model, batch, seen)
     layers = [seen[n] for n in calls]
-    if not known or others:
+    code = type(model), repr(vars(model.config)), tuple(x.place for x in layers)
+    if not stock or others or code not in CHECKED:
         most = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
         edges = [edge for layer in layers for edge in layer.readouts]
-        _check_paths(model, batch, edges, rules.entries.found, logits[0].sum(), most, others)
+        _check_paths(model, batch, edges, rules.entries.found, logits[0], most, others)
+        CHECKED.update([code] if stock else [])
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
         passes = _halved(model, batch, readout, composite, calls=calls, count=midpoint)
@@ -111,7 +119,9 @@ class _Pass:
         asked: list[Any] = [layer.asked for layer in self.layers]
         for logit in self.logits:
             more = logit is not self.logits[-1]
-            yield torch.autograd.grad(logit.sum(), asked, allow_unused=True, retain_graph=more)
+            yield torch.autograd.grad(
+                logit, asked, torch.ones_like(logit), allow_unused=True, retain_graph=more
+            )
 
 
 def _run(
@@ -199,7 +209,7 @@ def _check_paths(
     batch: Batch,
     edges: Sequence[GradientEdge],
     entries: list[Entry],
-    end: Tensor,
+    logit: Tensor,
     most: int,
     others: str,
 ) -> None:
@@ -208,7 +218,12 @@ def _check_paths(
     embeddings = [entry.embedding for entry in entries]
     try:
         cs = torch.autograd.grad(
-            end, embeddings, allow_unused=True, materialize_grads=True, retain_graph=True
+            logit,
+            embeddings,
+            torch.ones_like(logit),
+            allow_unused=True,
+            materialize_grads=True,
+            retain_graph=True,
         )
     finally:
         for hook in hooks:
