@@ -76,6 +76,7 @@ def mask_relevance(
     model = packed.shown(model)
     composite = GRADIENTS[deviations]
     rules, seen, rows = _run(model, batch, readout, composite)
+    entries = rules.entries.found
     check_gradient(model, rows.logits)
     readout = readout.choose(rows)
     with torch.enable_grad():
@@ -86,14 +87,14 @@ def mask_relevance(
     if not stock or others or code not in CHECKED:
         most = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
         edges = [edge for layer in layers for edge in layer.readouts]
-        _check_paths(model, batch, edges, rules.entries.found, logits[0], most, others)
+        _check_paths(model, batch, edges, entries, logits[0], most, others)
         CHECKED.update([code] if stock else [])
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
         passes = _halved(model, batch, readout, composite, calls=calls, count=midpoint)
         layers = [layer.without_graph() for layer in layers]
         logits = [logit.detach() for logit in logits]
-        del rules, seen, rows
+        del rules, seen, rows, entries
     found: list[list[Any]] = [[0] * len(layers) for _ in logits]
     for each in passes:
         for of_target, cs in zip(found, each.gradients(), strict=True):
