@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from numeric.batches import Batch
+from numeric.fast.blocks import outside
 from numeric.methods.masking import masked_logits
 from numeric.methods.memory_budget import AUTO
 from numeric.readout import Readout
@@ -104,15 +105,16 @@ def perturbation_curves(
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
         keeps.append(present[example] & (step_of[example] > step[:, None]))
     first, copy = _distinct(example.repeat(len(keeps)), torch.cat(keeps))
-    (values,) = masked_logits(
-        model,
-        batch,
-        example.repeat(len(keeps))[first],
-        torch.cat(keeps)[first],
-        Readout.of(model, batch, [target]),
-        batch_size=batch_size,
-        memory=memory,
-    ).mT
+    with outside():  # no rules of a block around this call are to see the copies
+        (values,) = masked_logits(
+            model,
+            batch,
+            example.repeat(len(keeps))[first],
+            torch.cat(keeps)[first],
+            Readout.of(model, batch, [target]),
+            batch_size=batch_size,
+            memory=memory,
+        ).mT
     logits = values.new_full((len(keeps), len(present), len(steps)), torch.nan)
     logits[:, example, step] = values[copy].unflatten(0, (len(keeps), -1))
     curves = map(Curve, logits)
