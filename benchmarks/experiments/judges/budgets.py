@@ -104,32 +104,40 @@ def _agreement(maps, texts):
 
 def calibration(name: str, classifier: models.Classifier, texts: data.Texts) -> Iterator[str]:
     """By tolerance: passes and shares of tokens and texts, with intervals over texts."""
-    for tolerance in (None, *TOLERANCES):
-        values = {key: [] for key in ("passes", "of tokens", "tokens", "texts", "largest")}
-        for shard in text.shards(classifier, texts):
-            inputs, _ = text.in_batch(classifier, texts, shard)
-            exact = attribute(classifier.model, inputs, "loo")
-            found = attribute(
-                classifier.model, inputs, "budgeted-loo", exact.target, tolerance=tolerance
-            )
-            missed = (found.relevance - exact.relevance).abs()
-            lengths = inputs["attention_mask"].sum(dim=1)
-            left = (inputs["attention_mask"] == 1) & (found.details["by_token"] == 0)
-            within = ((missed <= found.details["error"]) & left).sum(dim=1) / left.sum(dim=1)
-            values["passes"] += found.details["passes"].tolist()
-            values["of tokens"] += (found.details["passes"] / lengths).tolist()
-            values["tokens"] += within.tolist()  # NaN where all were left out
-            allowed = found.details["error"].amax(dim=1) if tolerance is None else tolerance
-            values["texts"] += (missed.amax(dim=1) <= allowed).double().tolist()
-            values["largest"] += missed.amax(dim=1).tolist()
-        row = means({key: np.array(column) for key, column in values.items()})
-        shown = [name, "none" if tolerance is None else str(tolerance)]
-        yield f"| {' | '.join([*shown, *(interval(key)(row) for key in values)])} |"
+    found: dict[float | None, list[dict[str, Tensor]]] = {t: [] for t in (None, *TOLERANCES)}
+    for shard in text.shards(classifier, texts):
+        inputs, _ = text.in_batch(classifier, texts, shard)
+        exact = attribute(classifier.model, inputs, "loo")
+        for tolerance, seen in found.items():
+            options = {"target": exact.target, "tolerance": tolerance}
+            less = attribute(classifier.model, inputs, "budgeted-loo", **options)
+            seen.append(_judged(less, exact.relevance, inputs["attention_mask"] == 1, tolerance))
+    for tolerance, seen in found.items():
+        row = means({key: torch.cat([x[key] for x in seen]).double().numpy() for key in seen[0]})
+        shown = [name, str(tolerance), *(interval(key)(row) for key in seen[0])]
+        yield f"| {' | '.join(shown)} |"
+
+
+def _judged(found, exact, present, tolerance):
+    """Of every text, in the order of ``HEAD``; NaN where all tokens were left out."""
+    error, passes = found.details["error"], found.details["passes"]
+    missed = (found.relevance - exact).abs()
+    guessed = present & (found.details["by_token"] == 0)
+    within = ((missed <= error) & guessed).sum(dim=1) / guessed.sum(dim=1)
+    largest = missed.amax(dim=1)
+    allowed = error.amax(dim=1) if tolerance is None else tolerance
+    return {
+        "passes": passes,
+        "of all": passes / present.sum(dim=1),
+        "within": within,
+        "texts": largest <= allowed,
+        "largest": largest,
+    }
 
 
 HEAD = (
     "| model | tolerance | tokens left out | of all | errors within their estimate "
-    "| texts within tolerance | largest error |\n|---|--:|--:|--:|--:|--:|--:|"
+    "| texts within the tolerance | largest error |\n|---|--:|--:|--:|--:|--:|--:|"
 )
 
 
