@@ -8,11 +8,6 @@ Main statements
   47  multiplied into the weights, position receives a quarter of the readout's relevance, even
       where it is 1 everywhere
   48  a linear map of scores and biases explains as the bias that it amounts to
-  49  a chain of steps k <- k - P k leaves out steps that do nothing; as a chain of products it
-      gives a key that is n steps away R/2^n, even where every step does nothing
-  50  rotary position receives half at every angle, also at 0; measured from angle 0 it receives
-      nothing there, and still conserves
-That the signed sums of rotary position conserve, and absolute ones do not, is theorem 22.
 """
 
 import pytest
@@ -24,7 +19,7 @@ from axioms.algebra.decide import differ_at, generic, identical, limit, where
 from axioms.algebra.ledger import causes, ledger, unknown_messages
 from axioms.algebra.positional import FAMILIES, POSITION
 from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import add, bilinear_epsilon, equal_split, taylor
+from axioms.algebra.rules import add, taylor
 from axioms.causes import STABILISER
 from axioms.composites import ATTNLRP
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
@@ -235,137 +230,3 @@ def test_a_linear_map_of_logits_explains_as_the_bias_that_it_is(record_property)
     for name in ("scores", "position table"):
         assert identical(one[name], other[name])
     record_property("method", "cancel over generic scores, table, weights and relevance")
-
-
-@pytest.mark.theorem(
-    49,
-    "A step of k <- k + k N gives N half of what k N is of the sum, and k the rest, as epsilon -> "
-    "0; where N = 0 it receives exactly nothing, in a chain of any length.",
-    "proved",
-)
-def test_steps_that_do_nothing_receive_nothing(record_property):
-    k, r, n = generic("k", 1, 2), generic("r", 1, 2), generic("n", 2, 2)
-    away = k * n
-    of_k, of_away = add((k, away), r, eps=0)
-    more, of_n = bilinear_epsilon(k, n, of_away, eps=0)
-    moved = k + away
-    part = sum(r[i] * away[i] / moved[i] for i in range(2)) / 2
-    assert identical(sum(of_n), part)
-    assert identical(sum(of_k) + sum(more), sum(r) - part)
-    thirds = equal_split(3, of_n)  # beta, w and w: no relevance is lost on the way
-    assert identical(sum(sum(third) for third in thirds), part)
-
-    # With N = 0 the sum is k and a product that is 0, whose relevance R 0/k is 0.
-    nothing = sp.zeros(1, 2)
-    of_k, of_away = add((k, nothing), r, eps=0)
-    assert identical(of_k, r)
-    assert identical(of_away, nothing)
-    record_property("method", "cancel over a generic key and step; induction on the chain")
-
-
-def products(steps):
-    """k H_1 ... H_n, one matrix product after the other."""
-    key = leaf("k")
-    for step in range(steps):
-        key = key @ positional.position(f"step {step}")
-    return key
-
-
-@pytest.mark.theorem(
-    49,
-    "As a chain of n matrix products with half to each factor, a key n steps away keeps R/2^n of "
-    "its relevance, whatever the steps.",
-    "proved",
-)
-@pytest.mark.parametrize("steps", [1, 2, 3])
-def test_a_chain_of_products_takes_a_half_with_every_step(steps, record_property):
-    key = products(steps)
-    point = symbols(key)
-    r = arriving(key, point)
-    found = explain(key, point, ATTNLRP, relevance=r)
-    assert identical(sum(found["k"]), sum(r) / 2**steps)
-    for step in range(steps):  # the last one is the first to take its half
-        assert identical(sum(found[f"position step {step}"]), sum(r) / 2 ** (steps - step))
-    record_property("method", "induction by theorem 7; up to 3 steps by cancel over generic steps")
-
-
-@pytest.mark.theorem(
-    49,
-    "In that chain, steps by the identity matrix, which move no key, receive nothing.",
-    "refuted",
-)
-def test_a_chain_of_identities_takes_all_but_a_power_of_two(record_property):
-    steps, k = 3, sp.Symbol("k", positive=True)
-    chain = products(steps)
-    ones = {name: k if name == "k" else 1 for name in leaves(chain)}
-    assert identical(evaluate(chain, ones)[chain][0], k)
-    found = explain(chain, ones, ATTNLRP)
-    assert identical(found.pop("k"), k / 2**steps)
-    assert differ_at(sum(found.values()), 0, {k: 1})
-
-    same = leaf("k")
-    for step in range(steps):
-        same = same + same @ positional.position(f"step {step}")
-    still = {name: k if name == "k" else 0 for name in leaves(same)}
-    # 0 in the limit: the product of k and 0 is 0, where the rule needs a stabiliser
-    found = explain(same, still, ATTNLRP, eps=EPS)
-    assert identical(sum(found.values()), found["k"])
-    record_property("witness", "k = 1, 3 steps of 1: 7/8 of 1, not 0; as sums, with steps of 0: 0")
-
-
-def turned(q, cos, sin, r, *, from_zero):
-    """Relevance of q and of position from that of the turned q.
-
-    ``from_zero``: q + q (cos - 1) + q' sin, so that position is what differs from angle 0.
-    """
-    other = sp.Matrix([[-q[1], q[0]]])
-    factors = [(q, cos - int(from_zero)), (other, sin)]
-    terms = [x * factor for x, factor in factors]
-    own, *parts = add(([q] if from_zero else [sp.zeros(1, 2)]) + terms, r, eps=0)
-    halves = [equal_split(2, part) for part in parts]
-    return sum(own) + sum(sum(h[0]) for h in halves), sum(sum(h[1]) for h in halves)
-
-
-@pytest.mark.theorem(
-    50,
-    "Rotary position receives half of the relevance of the turned query as epsilon -> 0, whatever "
-    "the angle: so its total says nothing of what position did, and only its spread over tokens "
-    "and layers does.",
-    "proved",
-)
-def test_rotary_position_receives_half_at_every_angle(record_property):
-    q, r = generic("q", 1, 2), generic("r", 1, 2)
-    cos, sin = sp.symbols("cos sin", real=True)
-    of_q, of_position = turned(q, cos, sin, r, from_zero=False)
-    assert identical(of_position, sum(r) / 2)
-    assert identical(of_q, sum(r) / 2)
-    record_property("method", "cancel over a generic query, cos, sin and relevance")
-
-
-@pytest.mark.theorem(
-    50,
-    "At angle 0, where the query is not turned, rotary position receives nothing.",
-    "refuted",
-)
-def test_rotary_position_receives_half_at_angle_zero(record_property):
-    q, r = generic("q", 1, 2), generic("r", 1, 2)
-    of_q, of_position = turned(q, sp.Integer(1), sp.Integer(0), r, from_zero=False)
-    assert identical(of_q, of_position)
-    assert differ_at(of_position, 0, where((q, [2, 3]), (r, [1, 1])))
-    record_property("witness", "q = (2, 3), R = (1, 1): position 1, not 0, and query 1")
-
-
-@pytest.mark.theorem(
-    50,
-    "Written as q + q (cos - 1) + q' sin, rotary position receives nothing at angle 0, and query "
-    "and position still receive all relevance at every angle.",
-    "proved",
-)
-def test_measured_from_angle_zero_rotary_position_vanishes_there(record_property):
-    q, r = generic("q", 1, 2), generic("r", 1, 2)
-    cos, sin = sp.symbols("cos sin", real=True)
-    of_q, of_position = turned(q, cos, sin, r, from_zero=True)
-    assert identical(of_q + of_position, sum(r))
-    assert identical(of_position.subs({cos: 1, sin: 0}), 0)
-    assert not identical(of_position, 0)
-    record_property("method", "cancel over a generic query, cos, sin and relevance")

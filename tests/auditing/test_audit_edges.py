@@ -1,17 +1,14 @@
 """What is unusual is audited right, or refused with value, place and next step."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from axioms import audit as decisions
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
-from axioms.graph import Node, leaf, parameter
 from numeric import attribute, audit
 from tests.support import cases
 from tests.support.audits import eager
@@ -215,15 +212,6 @@ def test_autocast_does_not_reach_the_audit():
     assert found.forward_error < 1e-5
 
 
-def test_audits_in_two_threads_are_those_of_one():
-    model, inputs = eager()
-    want = audit(model, inputs, target=1)
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda _: audit(model, inputs, target=1), range(4)))
-    for one in found:
-        np.testing.assert_array_equal(one.relevance, want.relevance)
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_padding_on_the_left_of_a_decoder_is_refused(name):
     model, inputs = eager(name)
@@ -286,38 +274,3 @@ def test_an_interrupt_leaves_the_model_as_it_was():
         audit(model, inputs)
     assert_same(before, snapshot(model))
     assert model.config.to_dict() == config
-
-
-def graph_of_two_linear_layers():
-    """b = W2 (W1 x), as a captured graph has it: by module, the lower one called first."""
-    x = leaf("x")
-    for name in ("lower", "upper"):
-        x = Node(kinds.LINEAR, (x, parameter(f"W of {name}")), name)
-    return x
-
-
-def test_a_lemma_of_one_table_is_not_claimed_where_two_rules_meet():
-    root = graph_of_two_linear_layers()
-    below = {"lower": {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}}
-    options = {"eps": 0.0, "absorbed": {}, "started": 1.0, "missing": 0.0}
-    found = {}
-    for name, modules in (("one", {}), ("two", below)):
-        composite = Composite(name, ATTNLRP.rules, modules=modules)
-        for verdict in decisions.verdicts(root, composite, **options):
-            found[name, verdict.statement.partition(" at these")[0]] = verdict
-    fold = "invariant under: fold linear"
-    assert found["one", fold].verdict == decisions.PROVED
-    assert found["two", fold].verdict == decisions.OPEN
-    assert "different rules" in found["two", fold].reason
-
-
-def test_a_fixed_term_of_a_sum_absorbs():
-    root = Node(kinds.ADD, (leaf("x"), parameter("one")), "sum")
-    options = {"eps": 0.0, "started": 3.0, "missing": 1.0}
-    hands_on, adds_up, _ = decisions.verdicts(
-        root, ATTNLRP, absorbed={(root, "bias"): 1.0}, **options
-    )[:3]
-    assert hands_on.verdict == decisions.REFUTED
-    assert hands_on.nodes == (root,)
-    assert "bias at add" in hands_on.witness
-    assert adds_up.verdict == decisions.PROVED

@@ -1,7 +1,5 @@
 """Every family is explained as its equations say, unmodified, at the limit epsilon = 0."""
 
-import importlib
-
 import pytest
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
@@ -13,8 +11,7 @@ from benchmarks.architectures.build import CAUSAL, build, inputs
 from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.attribution import METHODS
-from numeric.fast import families, scope
-from numeric.models import check_model
+from numeric.fast import scope
 from tests.support import cases
 from tests.support.cases import ALL, DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import assert_same, snapshot
@@ -276,34 +273,3 @@ def test_one_layer_may_have_rules_of_its_own(name):
     close(results[0], attribute(model, inputs, ATTNLRP).relevance)
     close(results[3], attribute(model, inputs, CP_LRP).relevance)
     assert min((a - b).abs().max() for a in results for b in results if a is not b) > 1e-3
-
-
-def test_positions_that_are_counted_from_padding_are_found_at_any_depth():
-    model, inputs = cases.family("roberta")
-    ids = inputs["input_ids"]
-    within = torch.nn.ModuleDict({"classifier": model})
-    found = families.position_ids(within, ids)
-    assert found.equal(families.position_ids(model, ids))
-    assert (found != torch.arange(ids.shape[1])).any()
-    assert families.position_ids(cases.family("bert")[0], ids) is None
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_modules_come_as_torch_names_them_shared_ones_once(name):
-    model, _ = cases.family(name)
-    model.again = next(model.children())
-    assert check_model(model) == list(model.named_modules())
-
-
-@pytest.mark.parametrize("name", [*families.FAMILIES, *families.ATTENTION, *families.JOINS])
-def test_what_is_known_is_known_of_a_class_of_transformers(name):
-    model, _, cls = name.partition(".")
-    module = importlib.import_module(f"transformers.models.{model}.modeling_{model}")
-    assert families.name(getattr(module, cls)) == name
-
-
-def test_a_subclass_is_not_what_it_is_made_from():
-    model, _ = cases.family("bert")
-    mine = type("BertForSequenceClassification", (type(model),), {"__module__": "mine"})
-    assert families.reads(model) == families.FIRST
-    assert families.name(mine) == ""
