@@ -59,10 +59,13 @@ class Patched:
 
     def held_is_closer(self) -> ByPlace:
         """Where theorem 57 says that holding the deviation predicts the next norm better."""
-        return {
-            place: self.cosine[place] * (1 + abs(self.length[place] - 1)) < 1
-            for place in self.effect
-        }
+        return {place: _held_is_closer(self.length[place], k) for place, k in self.cosine.items()}
+
+
+def _held_is_closer(length: np.ndarray, cosine: np.ndarray) -> np.ndarray:
+    u = 1 + abs(length - 1)
+    closer: np.ndarray = (1 - u * cosine) * (1 - (2 - u) * cosine) > 0
+    return closer
 
 
 def places(model: nn.Module) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from benchmarks.experiments.patching.experiment import LABELS
 from benchmarks.experiments.patching.measure import MASK, RANDOM, RULES, WORD, ZEROS
 from benchmarks.experiments.patching.pairs import OPPOSITE, of_prompts, of_texts
 from benchmarks.experiments.patching.train import RATES, network, train
-from benchmarks.sources import data, models
+from benchmarks.sources import data, digests, models
 from numeric.evaluation.patching import ATTENTION, MLP, PLACES, RESIDUAL, Patched
 from numeric.readout import read
 from numeric.targets import logit
@@ -131,7 +131,7 @@ def test_every_model_corruption_and_place_has_a_row_of_the_mean_over_its_pairs(r
             values = [result.examples[rule][n] for n in same]
             assert row[rule] == pytest.approx(np.mean(values))
             assert row[f"{rule} low"] <= row[rule] <= row[f"{rule} high"]
-    one, two = (models.digest(measure.model(name).model) for name in RANDOM)
+    one, two = (digests.of_model(measure.model(name).model) for name in RANDOM)
     assert one != two
 
 

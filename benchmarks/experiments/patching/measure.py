@@ -16,7 +16,7 @@ from benchmarks.experiments.patching.train import network
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn
-from benchmarks.sources import models
+from benchmarks.sources import digests, models
 from benchmarks.sources.data import Texts
 from numeric.evaluation.correlation import bootstrap_mean, pearson
 from numeric.evaluation.patching import PLACES, Patched, patching
@@ -124,7 +124,9 @@ def model(name: str) -> models.Classifier:
 def with_random_weights(name: str) -> models.Classifier:
     """A small OPT with weights of the size of trained ones, which reads the language of causes."""
     found = network(norms=RANDOM[name], seed=0, init_std=0.15).eval()
-    return replace(models.load("embedded-lm"), model=found, name=name, sha256=models.digest(found))
+    return replace(
+        models.load("embedded-lm"), model=found, name=name, sha256=digests.of_model(found)
+    )
 
 
 def cell(count: int, data: Texts, which: tuple[str, str]) -> dict[str, list]:
