@@ -140,7 +140,7 @@ class Propagation(Block):
         if call.role == does.GRADIENT:
             return gradients.differentiate(self, func, args, kwargs)
         attends = self.attended is not None and call.role in (does.SOFTMAX, does.ATTENTION)
-        if attends and not torch.is_grad_enabled():
+        if attends and not torch.is_grad_enabled() and not self.places.in_another_run():
             self.refuse(NO_GRADIENT, call.name)
         carrying = reached(args)
         if kwargs:
