@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge
 from transformers import PreTrainedModel
 
 from axioms import kinds
@@ -16,9 +15,9 @@ from numeric.batches import Batch
 from numeric.chosen import Rows
 from numeric.fast import packed, scope
 from numeric.fast.attended import Attended, Damping
-from numeric.fast.entries import Entry, of_tokens
 from numeric.fast.propagation import Propagation
 from numeric.heads import CLASSES
+from numeric.methods import meetings
 from numeric.methods.lrp import check_gradient
 from numeric.methods.shared import is_stock
 from numeric.readout import Found, Readout
@@ -29,12 +28,6 @@ GRADIENTS = {
     "held": Composite("gradient, deviations held", {**GRADIENT_X_INPUT.rules, **HELD}),
 }
 """By ``deviations``: the rules whose gradient reaches the outputs of attention."""
-CHECKED: set[tuple[object, ...]] = set()
-"""Class, config and places of attention of models whose tokens meet nowhere else.
-
-To find that out takes a second backward pass.  A model with code of its own is checked every time.
-"""
-INSTEAD = 'pass another method, such as "loo" or "attnlrp"'
 
 
 def mask_relevance(
@@ -71,7 +64,7 @@ def mask_relevance(
     if deviations not in GRADIENTS:
         raise ValueError(f"deviations={deviations!r}: pass one of {', '.join(GRADIENTS)}")
     _check_midpoint(midpoint, slope=slope)
-    _check_text(model, batch)
+    meetings.check_text(model, batch)
     stock = is_stock(model)
     model = packed.shown(model)
     composite = GRADIENTS[deviations]
@@ -81,14 +74,12 @@ def mask_relevance(
     readout = readout.choose(rows)
     with torch.enable_grad():
         logits = [each.of(rows) for each in readout.targets]
-    calls, others = _calls(model, batch, seen)
+    calls, others = meetings.of_all_tokens(model, batch, seen)
     layers = [seen[n] for n in calls]
-    code = type(model), repr(vars(model.config)), tuple(x.place for x in layers)
-    if not stock or others or code not in CHECKED:
-        most = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
-        edges = [edge for layer in layers for edge in layer.readouts]
-        _check_paths(model, batch, edges, entries, logits[0], most, others)
-        CHECKED.update([code] if stock else [])
+    if not stock or others or meetings.code(model, layers) not in meetings.KNOWN:
+        read = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
+        meetings.check(model, batch, layers, entries, logits[0], read=read, others=others)
+        meetings.KNOWN.update([meetings.code(model, layers)] if stock else [])
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
         passes = _halved(model, batch, readout, composite, calls=calls, count=midpoint)
@@ -175,75 +166,6 @@ def _check_midpoint(midpoint: object, *, slope: bool) -> None:
         )
 
 
-def _check_text(model: PreTrainedModel, batch: Batch) -> None:
-    name = type(model).__name__
-    if batch.input_ids is None:
-        raise ValueError(f"{name} reads no text, and has no mask of tokens; {INSTEAD}")
-    if model.config.is_encoder_decoder:
-        raise ValueError(f"{name} attends to two texts, in an encoder and a decoder; {INSTEAD}")
-
-
-def _calls(
-    model: PreTrainedModel, batch: Batch, attended: Sequence[Attended]
-) -> tuple[list[int], str]:
-    """Which attend from each token of the text to every token, and in words what others do."""
-    count, tokens = batch.ids.shape
-    calls: list[int] = []
-    others: dict[str, None] = {}
-    for n, x in enumerate(attended):
-        shape = x.shape(count)
-        if x.readouts and shape is not None and shape[2] == tokens <= shape[3]:
-            calls.append(n)
-        elif x.readouts:  # a softmax over experts weighs no values
-            others[f"\n  {x.place}: weights {x.size}"] = None
-    listed = "".join(others)
-    if not calls:
-        raise ValueError(
-            f"{type(model).__name__} has no attention by a softmax from each of {tokens} tokens to "
-            f"all of them{', but' if others else ''}{listed}\n{INSTEAD}"
-        )
-    return calls, listed
-
-
-def _check_paths(
-    model: PreTrainedModel,
-    batch: Batch,
-    edges: Sequence[GradientEdge],
-    entries: list[Entry],
-    logit: Tensor,
-    most: int,
-    others: str,
-) -> None:
-    """Raises ValueError unless 1 to ``most`` tokens reach the logit when ``edges`` are cut."""
-    hooks = [edge.node.register_prehook(_nothing) for edge in edges]
-    embeddings = [entry.embedding for entry in entries]
-    try:
-        cs = torch.autograd.grad(
-            logit,
-            embeddings,
-            torch.ones_like(logit),
-            allow_unused=True,
-            materialize_grads=True,
-            retain_graph=True,
-        )
-    finally:
-        for hook in hooks:
-            hook.remove()
-    counts = of_tokens(entries, list(cs), batch.texts).ne(0).any(dim=-1).sum(dim=1)
-    wrong = counts[(counts == 0) | (counts > most)].tolist()
-    if wrong:
-        raise ValueError(
-            f"{wrong[0]} tokens of a text reach the logit of {type(model).__name__} beside its "
-            f"attention to all tokens, where only those that are read should, 1 to {most}: what "
-            "means, convolutions, recurrences and other attention take from a token is no effect "
-            f"of these masks{others}\n{INSTEAD}"
-        )
-
-
-def _nothing(cs: tuple[Tensor | None, ...]) -> tuple[None, ...]:
-    return (None,) * len(cs)
-
-
 def _of_layer(
     layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, *, own: bool, slope: bool
 ) -> Tensor:
@@ -263,7 +185,7 @@ def _of_layer(
         if effects[..., tokens:].any():
             raise ValueError(
                 f"{layer.place} attends to {weights.shape[-1]} keys that have values, where the "
-                f"text has {tokens} tokens; {INSTEAD}"
+                f"text has {tokens} tokens; {meetings.INSTEAD}"
             )
         parts.append(_of_rows(weights, effects, rows.start, own=own, slope=slope))
     return torch.stack(parts).sum(dim=0)[..., :tokens]

@@ -1,0 +1,98 @@
+"""Where the tokens of a text meet in a model: in attention that is known, or in another way."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from numeric.batches import Batch
+from numeric.fast.attended import Attended
+from numeric.fast.entries import Entry, of_tokens
+
+Code = tuple[type, str, tuple[str, ...]]
+"""Class, config and places of attention of a model."""
+KNOWN: set[Code] = set()
+"""Those whose tokens meet nowhere else.
+
+To find that out takes a second backward pass.  A model with code of its own is checked every time.
+"""
+INSTEAD = 'pass another method, such as "loo" or "attnlrp"'
+
+
+def check_text(model: PreTrainedModel, batch: Batch) -> None:
+    name = type(model).__name__
+    if batch.input_ids is None:
+        raise ValueError(f"{name} reads no text, and has no mask of tokens; {INSTEAD}")
+    if model.config.is_encoder_decoder:
+        raise ValueError(f"{name} attends to two texts, in an encoder and a decoder; {INSTEAD}")
+
+
+def of_all_tokens(
+    model: PreTrainedModel, batch: Batch, attended: Sequence[Attended]
+) -> tuple[list[int], str]:
+    """Which attend from each token of the text to every token, and in words what others do."""
+    count, tokens = batch.ids.shape
+    calls: list[int] = []
+    others: dict[str, None] = {}
+    for n, x in enumerate(attended):
+        shape = x.shape(count)
+        if x.readouts and shape is not None and shape[2] == tokens <= shape[3]:
+            calls.append(n)
+        elif x.readouts:  # a softmax over experts weighs no values
+            others[f"\n  {x.place}: weights {x.size}"] = None
+    listed = "".join(others)
+    if not calls:
+        raise ValueError(
+            f"{type(model).__name__} has no attention by a softmax from each of {tokens} tokens to "
+            f"all of them{', but' if others else ''}{listed}\n{INSTEAD}"
+        )
+    return calls, listed
+
+
+def code(model: PreTrainedModel, layers: Sequence[Attended]) -> Code:
+    return type(model), repr(vars(model.config)), tuple(x.place for x in layers)
+
+
+def check(
+    model: PreTrainedModel,
+    batch: Batch,
+    layers: Sequence[Attended],
+    entries: list[Entry],
+    logit: Tensor,
+    *,
+    read: int,
+    others: str,
+) -> None:
+    """Raises ValueError unless 1 to ``read`` tokens reach the logit when ``layers`` are cut.
+
+    others: what else attends, in words
+    """
+    edges = [edge for layer in layers for edge in layer.readouts]
+    hooks = [edge.node.register_prehook(_nothing) for edge in edges]
+    embeddings = [entry.embedding for entry in entries]
+    try:
+        cs = torch.autograd.grad(
+            logit,
+            embeddings,
+            torch.ones_like(logit),
+            allow_unused=True,
+            materialize_grads=True,
+            retain_graph=True,
+        )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    counts = of_tokens(entries, list(cs), batch.texts).ne(0).any(dim=-1).sum(dim=1)
+    wrong = counts[(counts == 0) | (counts > read)].tolist()
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]} tokens of a text reach the logit of {type(model).__name__} beside its "
+            f"attention to all tokens, where only those that are read should, 1 to {read}: what "
+            "means, convolutions, recurrences and other attention take from a token is no effect "
+            f"of these masks{others}\n{INSTEAD}"
+        )
+
+
+def _nothing(cs: tuple[Tensor | None, ...]) -> tuple[None, ...]:
+    return (None,) * len(cs)
