@@ -125,6 +125,7 @@ SYMBOLIC = (
     "tests/axioms/test_symbolic_rules.py",
     "tests/axioms/test_symbolic_sweep.py",
     "tests/axioms/test_derive.py",
+    "tests/axioms/test_roots.py",
     "axioms/theorems",
 )
 SLOW = {
