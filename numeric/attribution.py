@@ -38,7 +38,7 @@ def attribute(
     ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
     processor's, (batch, channel, height, width).  With ``decoder_input_ids`` of an encoder with a
     decoder, columns of targets are those of the decoder, and relevance has the tokens of both
-    texts, one behind the other.
+    texts, one after the other.
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
     None (what the model predicts), a class, or one class per example; of a language model, causal
     or masked, a token; or a ``Target`` of ``numeric.targets``: a label at a column, a span, an

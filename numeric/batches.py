@@ -47,7 +47,7 @@ class Batch:
 
     @property
     def texts(self) -> list[Tensor]:
-        """The ids that have relevance: the text, and behind it what a decoder has written."""
+        """The ids that have relevance: the text, and after it what a decoder has written."""
         return [x for x in (self.input_ids, self.decoder_input_ids) if x is not None]
 
     @property

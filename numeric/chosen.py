@@ -125,7 +125,7 @@ def _filled(numbers: Numbers | str, size: int, device: torch.device) -> Tensor:
 
 
 def _own(ids: Tensor, row: Tensor) -> Tensor:
-    """The token that follows each row in the text; a row behind the text is refused elsewhere."""
+    """The token that follows each row in the text; a row after the text is refused elsewhere."""
     following = (row + 1).clamp(0, ids.shape[1] - 1)
     return ids.gather(1, following[:, None])[:, 0].long()
 

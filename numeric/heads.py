@@ -31,7 +31,7 @@ class NoLogits(ValueError):
 def kind(model: nn.Module, *, decodes: bool = False) -> str:
     """The kind of head, by the class of ``model`` or one that it is derived from.
 
-    ``decodes``: the batch has what a decoder has written, of which the next token is predicted.
+    ``decodes``: the batch has what a decoder has written, whose next token is predicted.
     """
     return NEXT if decodes or families.is_causal(model) else _named_by(type(model).__mro__)
 

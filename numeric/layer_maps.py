@@ -15,7 +15,7 @@ from torch import Tensor
 from numeric import render
 from numeric.result import Attribution
 
-CELL = 5  # characters, of which four are a number
+CELL = 5  # characters, four of them for a number
 Cell = dict[str, str]
 
 
@@ -62,7 +62,7 @@ def layer_maps(a: Attribution, tokens: Sequence[str], *, shifted: bool = False) 
     """The maps of all stacks of layers that ``a`` holds of one text.
 
     Where there is one stack, its first column is the sum of the embeddings.  ``shifted``: decoders
-    read the text behind a token that starts it, and not its last one.
+    read the text after a token that starts it, without its last token.
     """
     stacks: dict[tuple[str, int], dict[str, Tensor]] = {}
     for path, relevance in a.inside.items():

@@ -58,7 +58,7 @@ def modules_of(model: object) -> Modules:
 
 
 def model_problems(model: object, modules: Modules) -> Iterator[str]:
-    """What is wrong with a model, of which ``modules`` are all."""
+    """What is wrong with a model, all of whose modules are ``modules``."""
     name = type(model).__name__
     headless = getattr(model, "base_model", None) is model and not HEAD.search(name)
     if not isinstance(model, PreTrainedModel) or headless:

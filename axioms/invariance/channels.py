@@ -23,7 +23,7 @@ def repeated_row(node: Node) -> Node | None:
 
 
 def is_fixed(node: Node) -> bool:
-    """Whether it is part of the model: no input reaches it, but for the shape of a constant."""
+    """Whether it is part of the model: no input reaches it, except for the shape of a constant."""
     seen, waiting = set(), [node]
     while waiting:
         part = waiting.pop()

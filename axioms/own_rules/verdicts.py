@@ -93,7 +93,7 @@ def decide(own: RuleSet, rewrite: str, eps: str) -> Cell:
     """The scoreboard's cell of one rewrite, where signs may be split into cases."""
     try:
         return scoreboard.decide(own, rewrite, eps, same=same_in_every_case, points_tried=TRIED)
-    except ZeroDivisionError:  # undefined for generic symbols, hence almost everywhere
+    except ZeroDivisionError:  # undefined for generic symbols, and so almost everywhere
         return Cell(rule_set=own.name, rewrite=rewrite, eps=eps, verdict=OPEN)
 
 

@@ -133,7 +133,7 @@ def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
     )
 
 
-# LaTeX, of which only the base format is needed
+# LaTeX; a document needs only the base format
 
 
 def latex(page: Page) -> str:

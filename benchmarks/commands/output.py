@@ -118,7 +118,7 @@ def write_each(
 ) -> list[Path]:
     """Writes the ``content`` of one item to ``path``; of several, each beside it with its number.
 
-    Returns the files, of which there are none without a path.
+    Returns the files; without a path there are none.
     """
     if path is None:
         return []

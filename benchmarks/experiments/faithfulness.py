@@ -81,6 +81,8 @@ def _lines(path):
     from pyarrow import parquet
 
     advice = "pass a Parquet file with text and relevance, such as `lrp-axioms attribute` writes"
+    if not path.exists():
+        raise ValueError(f"{path}: there is no such file or folder; {advice}")
     if path.suffix != ".parquet":
         raise ValueError(f"{path} is no Parquet file; {advice}")
     try:

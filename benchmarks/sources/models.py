@@ -26,6 +26,7 @@ from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources import digests
+from benchmarks.sources.files import some
 from benchmarks.sources.pins import PINS
 from numeric import heads
 from numeric.spelling import closest, did_you_mean
@@ -219,8 +220,8 @@ def _check_weights(name, info, config):
         )
     if info["missing_keys"]:
         raise ValueError(
-            f"model {name!r} has no weights for {', '.join(sorted(info['missing_keys']))}: they "
-            "would be random; pass a checkpoint that was fine-tuned, or a language model"
+            f"model {name!r} has no weights for {some(sorted(info['missing_keys']))}: they would "
+            "be random; pass a checkpoint that was fine-tuned, or a language model"
         )
 
 

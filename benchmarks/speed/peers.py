@@ -44,7 +44,7 @@ def by_us(method, **options):
 
 
 def by_lxt(model, inputs):
-    """AttnLRP by lxt's explicit operators, of which this spells out a BERT without padding.
+    """AttnLRP by lxt's explicit operators, with which this spells out a BERT without padding.
 
     What lxt 2.1 patches into stock models (``lxt.efficient``) fails under Transformers 5.
     """

@@ -23,7 +23,7 @@ from numeric import attribute
 from numeric.methods import prefix
 
 AT_ONCE = (1, 4, 16)
-"""Captum's ``perturbations_per_eval``: its default, and larger ones, of which the best counts."""
+"""Captum's ``perturbations_per_eval``: its default, and larger ones, the best of which counts."""
 TEXTS = {
     "1 text of 32 tokens": [32],
     "8 texts of 32 tokens": [32] * 8,

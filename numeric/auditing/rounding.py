@@ -77,7 +77,7 @@ def _by_key(amounts: Mapping[Key, float], total: int, scale: int) -> dict[Key, i
 
 
 def _shares(parts: Sequence[float], total: int, scale: float, off: int = 0) -> list[int]:
-    """``scale``: the largest number around, of which a float knows 15 digits or so.
+    """``scale``: the largest number around; a float knows about 15 of its digits.
 
     off: units by which ``parts`` may miss ``total``, because others were rounded before
     """

@@ -1,4 +1,4 @@
-"""What one forward pass attends to: every softmax, so that its weights can be had behind it.
+"""What one forward pass attends to: every softmax, so that its weights can be had afterwards.
 
 A fused kernel keeps no weights; they are computed again from its queries and keys, a few rows at a
 time.  Gradients are asked for at edges of the graph, because code may write into a tensor.  Another

@@ -1,4 +1,4 @@
-"""Blocks of rules, of which the innermost alone acts, in its own thread."""
+"""Blocks of rules: only the innermost one acts, in its own thread."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch.overrides import TorchFunctionMode
 
-INNERMOST = threading.local()  # of blocks within blocks the one that acts
+INNERMOST = threading.local()  # the block that acts, where blocks are nested
 
 
 @contextmanager

@@ -67,14 +67,14 @@ ATTENTION = {family.attention: family.projections for family in FAMILIES.values(
 """Attention modules, and the children whose outputs are Q, K and V.
 
 What comes between these and the scores (the norms of Qwen3, rotation, shared heads) multiplies
-a cotangent by a matrix, so a factor may act before it as well as behind it.  Each module calls the
+a cotangent by a matrix, so a factor may act before it as well as after it.  Each module calls the
 attention that its own ``config`` names, once, with nothing but these three.
 """
 
 JOINS = dict(family.join for family in FAMILIES.values() if family.join)
 
 CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
-"""Names of the classes that are language models, of which every token predicts the next."""
+"""Names of the classes that are language models, in which every token predicts the next."""
 
 
 def name(cls: type) -> str:

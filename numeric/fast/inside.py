@@ -93,7 +93,7 @@ class Inside:
 
 def _channels(shape: Sequence[int], image: Sequence[int] | None) -> int:
     """The axis of channels: of an image's map (batch, channel, height, width) the first behind the
-    batch, unless only the two axes behind the batch have the image's proportions."""
+    batch, unless only the two axes after the batch have the image's proportions."""
     if image is None or len(shape) != 4:
         return -1
     height, width = image

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from torch import nn
 
 OWN = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
-"""Tables of a module, beside parameters and children, of which a twin has its own."""
+"""Tables of a module that a twin has of its own, beside parameters and children."""
 OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
 """Where the hooks come from that stock models keep, such as after ``output_attentions=True``."""
 

@@ -131,7 +131,7 @@ class Propagation(Block):
         call = CALLS.get(func) or call_of(func)
         if call.role == does.NOTHING or INNERMOST.block is not self:
             return func(*args, **kwargs)
-        if checkpoints():  # the rules hold on the way there alone, and nothing may run again
+        if checkpoints():  # the rules hold in the forward pass alone, and nothing may run again
             with saved_tensors_hooks(lambda x: x.detach(), lambda x: x):
                 return self._called(call, func, args, kwargs)
         return self._called(call, func, args, kwargs)

@@ -134,7 +134,7 @@ def _ids(
     *,
     special: bool,
 ) -> list[int]:
-    """The ids of a text, of which there is at least one."""
+    """The ids of a text that has at least one."""
     if isinstance(text, str):
         ids = tokenizer(text, add_special_tokens=special)["input_ids"]
     else:
@@ -148,7 +148,7 @@ def _ids(
 
 @torch.no_grad()
 def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> list[int]:
-    """What the model writes, token by token the likeliest one, behind what it began with."""
+    """What the model writes, token by token the likeliest one, after what it began with."""
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}

@@ -46,7 +46,7 @@ class _Triangle(LayerMap):
 
 
 def heat_map(found: Generation) -> LayerMap:
-    """Context by what was written; a last token, of which nothing was written, is left out."""
+    """Context by what was written, without a last token after which nothing was written."""
     count = len(found.tokens) - int(not found.relevance[:, -1].any())
     context = tuple(map(shown, found.tokens[:count]))
     values = found.relevance[:, :count].mT.double().numpy()

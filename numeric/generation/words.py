@@ -1,4 +1,4 @@
-"""Tokens as pieces of text, and which of them are one word or one sentence."""
+"""Tokens as pieces of text, and how they are grouped into words and sentences."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from transformers import PreTrainedTokenizerBase
 
 UNFINISHED = "\ufffd"
-"""What a decoder gives for a character of which some bytes are still to come."""
+"""What a decoder gives for a character some of whose bytes are still to come."""
 BEFORE = 4  # tokens that are decoded with each, because its text depends on what precedes it
 
 UNITS = {
@@ -22,7 +22,7 @@ UNITS = {
 def pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """The text of every token as it stands in the whole text, spaces included.
 
-    Of a character of several tokens the last one has it, and the others have none.
+    Where several tokens spell one character, the last one has it, and the others are empty.
     """
 
     def decode(part: Sequence[int]) -> str:

@@ -36,7 +36,7 @@ def integrated_gradients(
     """Gradient along the straight path from ``baseline`` to the word embeddings, x difference.
 
     Position and type embeddings stay in place: on a path that scales the whole sum the
-    LayerNorm behind it would hold every gradient at zero.  LLaMA and T5 add nothing to words,
+    LayerNorm after it would hold every gradient at zero.  LLaMA and T5 add nothing to words,
     and their RMSNorm does just that to a path from "zero": expect a gap.
     With ``decoder_input_ids`` the words of both texts leave the baseline together.
     ``baseline`` is "zero" or "pad" (the [PAD] embedding); ``steps`` are Gauss-Legendre nodes.

@@ -47,7 +47,7 @@ def masked_logits(
     the token whose row the classifier reads stays as a query even when removed, and is never
     deleted.  Encoders
     project queries, keys and values of the first layer once per text, and run the last one
-    behind its attention for one row; decoders keep what comes before the first removed token.
+    after its attention for one row; decoders keep what comes before the first removed token.
     Copies of like length run together, at most ``batch_size`` of them and what ``memory`` holds:
     bytes, or "auto" (``chunks``).  ``kept`` is ``whole(model, batch)``, if that is known.
     Logits come in float32 or wider.
@@ -200,7 +200,7 @@ def _run_encoder(kept: Whole, batch: Batch, part: Copies, at: At) -> Tensor:
 
 
 def _run_decoder(kept: Whole, batch: Batch, part: Copies, _at: At) -> Tensor:
-    """Queries come last, behind the cache, so that the row that is read is the last column."""
+    """Queries come last, after the cache, so that the row that is read is the last column."""
     model: Any = kept.model  # of a known family, whose head is its score
     width = int(part["runs"].max())
     back = part["query"].to(torch.uint8).argsort(dim=1, stable=True)[:, -width:]

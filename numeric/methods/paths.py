@@ -64,7 +64,7 @@ class Path:
         return self.readout.run(self.model, self.texts(words) | rest, text)
 
     def texts(self, words: Tensor) -> dict[str, Tensor]:
-        """The words of an encoder and those of a decoder, which lie one behind the other."""
+        """The words of an encoder and those of a decoder, one after the other."""
         if not self.source:
             return {"inputs_embeds": words}
         read, written = words[:, : self.source], words[:, self.source :]
@@ -157,7 +157,7 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
 
 
 def _is_quantised(module: nn.Module) -> bool:
-    """Whether weights of a module are in few bits, of which torch.ao packs and torchao wraps."""
+    """Whether weights of a module are in few bits: torch.ao packs them, and torchao wraps them."""
     own = module._parameters.values()
     packed = type(module).__module__.startswith("torch.ao.nn.quantized")
     return (packed and hasattr(module, "weight")) or any(

@@ -59,7 +59,7 @@ def shortened(
 
 
 def _first(x: Tensor) -> Tensor:
-    """The first column of every row in which there is something, or that behind the last one."""
+    """The first column of every row in which there is something, or the one after the last."""
     return torch.where(x.any(dim=1), x.to(torch.uint8).argmax(dim=1), x.shape[1])
 
 
@@ -109,7 +109,7 @@ def run(
 def _in_chunks(model: PreTrainedModel) -> bool:
     """Whether tokens that begin a chunk see themselves alone, and nothing once they are left out.
 
-    Stock attention then reads all columns of a copy, of which a shorter copy has fewer.
+    Stock attention then reads all columns of a copy, and a shorter copy has fewer.
     """
     kinds = getattr(model.config.get_text_config(), "layer_types", None)
     return "chunked_attention" in (kinds or ())

@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_used_is_an_error_and_status_2(name, lines, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["none.parquet"], "cannot be read"),
+        (["none.parquet"], "none.parquet: there is no such file or folder"),
         (["maps.csv"], "maps.csv is no Parquet file; pass a Parquet file with text and relevance"),
         (["empty"], "empty holds no Parquet files"),
         (["maps.parquet", "--measure", "AOPC"], "unknown measure 'AOPC'; the measures are r, tau"),
@@ -169,6 +169,7 @@ def test_a_file_that_cannot_be_used_is_an_error_and_status_2(name, lines, tmp_pa
 def test_a_bad_argument_is_an_error_and_status_2(arguments, says, lines, tmp_path, monkeypatch):
     in_file(tmp_path, lines)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "maps.csv").touch()
     monkeypatch.chdir(tmp_path)
     ended = run(*arguments)
     assert ended.exit_code == 2

@@ -20,7 +20,7 @@ class Example:
     words: Words
     answer: str
     causes: frozenset[int]  # in the text: what carries the answer, and what leads to it
-    carriers: frozenset[int]  # of these, the words that another answer would need changed
+    carriers: frozenset[int]  # those that must change for another answer
     question: int  # where it starts
 
     @property
@@ -164,7 +164,7 @@ def _of_others(example, rng):
 
 
 def _copied_on(example, _rng):
-    """The words behind the answer, which now is a last word with a known successor itself."""
+    """The words after the answer, which now is a last word with a known successor itself."""
     *listed, _ = example.words
     rest = listed[max(example.carriers) + 1 :]
     return (([], word) for word in rest)

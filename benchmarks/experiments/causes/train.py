@@ -100,7 +100,7 @@ def correct(model, prompts) -> torch.Tensor:
     ids = [torch.tensor([ID["<s>"], *map(ID.get, prompt.words)]) for prompt in prompts]
     padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=ID["<pad>"])
     last = torch.tensor([len(row) - 1 for row in ids])
-    with torch.no_grad():  # padding comes behind the row that is read, which cannot see it
+    with torch.no_grad():  # padding comes after the row that is read, which cannot see it
         logits = model(input_ids=padded).logits[torch.arange(len(ids)), last]
     return (logits.argmax(dim=1) == torch.tensor([ID[prompt.answer] for prompt in prompts])).float()
 
