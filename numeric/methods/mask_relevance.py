@@ -1,7 +1,7 @@
 """Mask relevance: what leaving a token out as a key of attention changes, by one backward pass."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,11 @@ GRADIENTS = {
     "held": Composite("gradient, deviations held", {**GRADIENT_X_INPUT.rules, **HELD}),
 }
 """By ``deviations``: the rules whose gradient reaches the outputs of attention."""
+Part = Callable[[Tensor, Tensor], Tensor]
+"""(weights, effects) of some rows -> what each entry gives, all (batch, head, row, key).
+
+effects: <G_i, v_j>, the gradient of the logit by each weight
+"""
 
 
 def mask_relevance(
@@ -39,6 +44,7 @@ def mask_relevance(
     own: bool = False,
     slope: bool = False,
     heads: bool = False,
+    bypassed: bool = False,
     midpoint: int = 0,
 ) -> Iterator[Found]:
     """R_j, the sum over layers, heads and rows i != j of A_ij / (1 - A_ij) <G_i, v_j - o_i>.
@@ -51,6 +57,8 @@ def mask_relevance(
     ``deviations`` is "true", or "held" for gradients that take the deviations of norms for
     constants.  With ``heads=True`` the details hold "heads", (batch, layer, head, token), whose sum
     over layers and heads is the relevance; layers with fewer heads than others have zeros there.
+    With ``bypassed=True`` they hold "bypassed", (batch, token): the relevance less its value-only
+    part, the sum of A_ij <G_i, v_j>, which is what bypassing the softmax leaves out (theorem 56).
     ``midpoint=g`` takes the gradient where masks are a half, in g more forward passes and a
     backward pass each: one halves exp of the scores of every g-th token in all rows but the token's
     own, and gives the relevance of these tokens; ``midpoint=1`` halves all of them together.
@@ -86,15 +94,21 @@ def mask_relevance(
         layers = [layer.without_graph() for layer in layers]
         logits = [logit.detach() for logit in logits]
         del rules, seen, rows, entries
-    found: list[list[Any]] = [[0] * len(layers) for _ in logits]
+    parts: list[Part] = [_slope if slope else _left_out, *[torch.mul] * bypassed]
+    found: list[list[list[Any]]] = [[[0] * len(layers) for _ in parts] for _ in logits]
     for each in passes:
         for of_target, cs in zip(found, each.gradients(), strict=True):
-            for n, c in enumerate(cs):
-                part = _of_layer(layers[n], each.layers[n], c, batch, own=own, slope=slope)
-                of_target[n] = of_target[n] + part * each.chosen
-    for target, logit, of_layers in zip(readout.targets, logits, found, strict=True):
-        relevance = torch.stack([x.sum(dim=1) for x in of_layers]).sum(dim=0)
-        details = {"heads": _stacked(of_layers)} if heads else {}
+            for of_part, part in zip(of_target, parts, strict=True):
+                for n, c in enumerate(cs):
+                    own_layer = _of_layer(layers[n], each.layers[n], c, batch, part, own=own)
+                    of_part[n] = of_part[n] + own_layer * each.chosen
+    for target, logit, of_parts in zip(readout.targets, logits, found, strict=True):
+        relevance, *by_value = (
+            torch.stack([x.sum(dim=1) for x in of_layers]).sum(dim=0) for of_layers in of_parts
+        )
+        details = {"heads": _stacked(of_parts[0])} if heads else {}
+        if bypassed:
+            details["bypassed"] = relevance - by_value[0]
         yield Found(relevance, target.target, logit.detach(), details)
 
 
@@ -167,7 +181,7 @@ def _check_midpoint(midpoint: object, *, slope: bool) -> None:
 
 
 def _of_layer(
-    layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, *, own: bool, slope: bool
+    layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, part: Part, *, own: bool
 ) -> Tensor:
     """(batch, head, token): what one layer loses without each token, in logits.
 
@@ -187,29 +201,29 @@ def _of_layer(
                 f"{layer.place} attends to {weights.shape[-1]} keys that have values, where the "
                 f"text has {tokens} tokens; {meetings.INSTEAD}"
             )
-        parts.append(_of_rows(weights, effects, rows.start, own=own, slope=slope))
+        found = part(weights, effects)
+        if not own:
+            found.diagonal(rows.start, dim1=-2, dim2=-1).zero_()
+        parts.append(found.sum(dim=-2))
     return torch.stack(parts).sum(dim=0)[..., :tokens]
 
 
-def _of_rows(weights: Tensor, effects: Tensor, first: int, *, own: bool, slope: bool) -> Tensor:
-    """The same of some rows, from row ``first``; both are (batch, head, row, key).
+def _left_out(weights: Tensor, effects: Tensor) -> Tensor:
+    top, at = weights.max(dim=-1, keepdim=True)
+    rest = weights.scatter(-1, at, 0)  # each at most 1/2
+    found = rest / (1 - rest) * (effects - _mean(weights, effects))
+    left = rest.sum(dim=-1, keepdim=True)
+    without = top * (effects.gather(-1, at) - _mean(rest, effects) / left)
+    return found.scatter_(-1, at, without.where(left > 0, 0))
 
-    effects: <G_i, v_j>, the gradient of the logit by each weight
-    """
-    mean = (weights * effects).sum(dim=-1, keepdim=True)  # <G_i, o_i>
-    if slope:
-        found = weights * (effects - mean)
-    else:
-        top, at = weights.max(dim=-1, keepdim=True)
-        rest = weights.scatter(-1, at, 0)  # each at most 1/2
-        found = rest / (1 - rest) * (effects - mean)
-        left = rest.sum(dim=-1, keepdim=True)
-        mean_of_rest = (rest * effects).sum(dim=-1, keepdim=True) / left
-        without = top * (effects.gather(-1, at) - mean_of_rest)
-        found.scatter_(-1, at, without.where(left > 0, 0))
-    if not own:
-        found.diagonal(first, dim1=-2, dim2=-1).zero_()
-    return found.sum(dim=-2)
+
+def _slope(weights: Tensor, effects: Tensor) -> Tensor:
+    return weights * (effects - _mean(weights, effects))
+
+
+def _mean(weights: Tensor, effects: Tensor) -> Tensor:
+    """<G_i, o_i> of weights that sum to 1."""
+    return (weights * effects).sum(dim=-1, keepdim=True)
 
 
 def _stacked(found: Sequence[Tensor]) -> Tensor:

@@ -111,6 +111,18 @@ def test_a_key_that_has_nearly_all_the_weight_needs_no_limit():
     close(attribute(model, batch, METHOD, own=True).relevance, want)
 
 
+def test_what_bypassing_the_softmax_leaves_out_is_that_of_theorem_56():
+    """A_j (A_j v_j - o) / (1 - A_j) of the row that is read, by its formula."""
+    model, batch = OneForSequenceClassification(by_matmul), texts()
+    found = attribute(model, batch, METHOD, own=True, bypassed=True)
+    with torch.no_grad():
+        z, v = model.scores(model.words(batch["input_ids"]), batch["attention_mask"] == 0)
+        a = z.softmax(dim=-1)[:, :, 0, :, None]  # of the first row
+        left_out = a * (a * v - (a * v).sum(dim=2, keepdim=True)) / (1 - a)
+        want = left_out.transpose(1, 2).flatten(2) @ model.head.weight[found.target][:, :, None]
+    close(found.details["bypassed"], want[:, :, 0])
+
+
 def test_a_row_that_attends_to_one_key_alone_counts_0():
     model, batch = OneForSequenceClassification(fused), texts()
     batch["attention_mask"][1] = torch.tensor([1, 0, 0, 0, 0, 0])
