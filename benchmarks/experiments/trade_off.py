@@ -36,6 +36,8 @@ def passes(label: str, tokens: np.ndarray) -> np.ndarray:
         return tokens + 1  # one of the whole text
     if found := re.fullmatch(r"LOO, budget (\d+)", label):
         return np.minimum(tokens, int(found[1])) + 1
+    if found := re.fullmatch(r"Mask relevance, midpoint (\d+)", label):
+        return np.full(len(tokens), 1 + 2 * int(found[1]))
     if found := re.fullmatch(r"Budgeted LOO, (\d+)", label):
         return np.minimum(tokens, int(found[1])) + 1 + PASSES["Mask relevance"]
     if found := re.fullmatch(r"IG, (\d+) steps", label):
@@ -58,6 +60,7 @@ def trade_off(data: Measured) -> Result:
             "Mean Pearson's r with Leave-One-Out over texts, with 95 % bootstrap intervals, beside "
             "the passes through the model that a text takes in the mean: forward and backward "
             "passes count one each, and what IG spends on its completeness gap is left out. "
+            "'Mask relevance, midpoint g' takes g gradients at half masks; "
             "'LOO, budget k' spends k passes on groups of tokens and then on single tokens, and "
             "'Budgeted LOO, k' on the k tokens that mask relevance is least sure of; 'IG, n "
             "steps' sums n gradients."
@@ -115,6 +118,7 @@ EXPERIMENT = Experiment(
         "table2-{}-attention-rollout",
         "table2-{}-mask-relevance",
         "tradeoff-{}",
+        "tradeoff-{}-mask-relevance",
         "tradeoff-{}-budgeted-loo",
     ),
     run=trade_off,

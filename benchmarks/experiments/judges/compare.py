@@ -19,6 +19,7 @@ ROWS = (
     rows.LOO,
     *rows.LRP,
     "table2-{}-mask-relevance",
+    "tradeoff-{}-mask-relevance",
     "tradeoff-{}-budgeted-loo",
 )
 """Those of the table "tradeoff" that take few passes, and exact Leave-One-Out."""
