@@ -37,30 +37,26 @@ class Pair:
 
 
 def of_texts(classifier: Classifier, texts: Sequence[str], count: int) -> Iterator[Pair]:
-    """The first ``count`` texts of a classifier in which a word has an opposite of as many tokens.
+    """The ``count`` shortest texts in which a word has an opposite of as many tokens.
 
     Explained is the logit of the class that is predicted of the text, less that of the class that
     comes second.
     """
-    found = 0
+    found = []
     for text in texts:
-        words = [word for word in re.finditer(r"[a-z]+", text) if word[0] in OPPOSITE]
-        if not words or found == count:
-            continue
-        start, end = words[0].span()
-        clean, other = (
-            _encoded(classifier, text[:start] + word + text[end:])
-            for word in (words[0][0], OPPOSITE[words[0][0]])
-        )
-        if clean["input_ids"].shape != other["input_ids"].shape:
-            continue
-        mask, masked = classifier.tokenizer.mask_token_id, None
-        if mask is not None:
-            differ = clean["input_ids"] != other["input_ids"]
-            masked = clean | {"input_ids": clean["input_ids"].masked_fill(differ, mask)}
+        word = next((x for x in re.finditer(r"[a-z]+", text) if x[0] in OPPOSITE), None)
+        if word is not None:
+            changed = text[: word.start()] + OPPOSITE[word[0]] + text[word.end() :]
+            clean, other = (_encoded(classifier, x) for x in (text, changed))
+            if clean["input_ids"].shape == other["input_ids"].shape:
+                found.append((text, clean, other))
+    found.sort(key=lambda x: x[1]["input_ids"].shape[1])
+    mask = classifier.tokenizer.mask_token_id
+    for text, clean, other in found[:count]:
+        differ = clean["input_ids"] != other["input_ids"]
+        masked = mask and clean | {"input_ids": clean["input_ids"].masked_fill(differ, mask)}
         with torch.inference_mode():
             first, second = classifier.model(**clean).logits[0].topk(2).indices.tolist()
-        found += 1
         yield Pair(text, clean, other, masked, logit(first) - logit(second))
 
 
