@@ -7,6 +7,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.batches import Batch
+from numeric.heads import CLASSES
+from numeric.inputs import read_tokens
 from numeric.methods.loo import losses
 from numeric.methods.mask_relevance import mask_relevance
 from numeric.methods.memory_budget import AUTO
@@ -28,12 +30,13 @@ def budgeted_loo(
 ) -> Iterator[Found]:
     """LOO_i of up to ``budget`` tokens, and mask relevance R_i of all others (theorem 55).
 
-    The tokens are those with the largest flow, the sum over layers and heads of the size of what
-    the mask of a token changes there, before anything cancels: where much cancels, the first order
-    that R_i is says least.  As many tokens as the text has make it Leave-One-Out by the attention
-    mask.  ``details`` hold "by_token" (batch, token), 1 where a token was left out, "passes"
-    (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE`` times
-    the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.
+    The first is the token whose row is read, if that is one: what its mask changes in its own row
+    is not in R_i.  Then come those with the largest flow, the sum over layers and heads of the size
+    of what the mask of a token changes there, before anything cancels: where much cancels, the
+    first order that R_i is says least.  As many tokens as the text has make it Leave-One-Out by the
+    attention mask.  ``details`` hold "by_token" (batch, token), 1 where a token was left out,
+    "passes" (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``
+    times the ratio of |LOO - R| to the flow of those that were left out, in root mean squares.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and then at most as many as before.  ``budget=None``
     is all tokens then, and ``FIRST`` without it.
@@ -50,8 +53,9 @@ def budgeted_loo(
     flow = torch.stack([x.details["heads"].abs().sum(dim=(1, 2)) for x in found]).to(wide)
     if budget is None:
         budget = FIRST if tolerance is None else guess.shape[2]
+    first = _read(model, batch, texts.readout)
     relevance, error, exact = _by_rounds(
-        texts.without, texts.words, guess, flow, budget=budget, tolerance=tolerance
+        texts.without, texts.words, guess, flow, first, budget=budget, tolerance=tolerance
     )
     by_token = exact.to(wide)
     for each, logit, own, unsure in zip(
@@ -68,19 +72,32 @@ def _check(budget: int | None, tolerance: float | None) -> None:
         raise ValueError(f"tolerance={tolerance!r}: pass None or an error in logits, at least 0")
 
 
+def _read(model: PreTrainedModel, batch: Batch, readout: Readout) -> Tensor:
+    """(batch, token): the one token whose row the logit is read from, or none."""
+    known = read_tokens(model, batch) if readout.head == CLASSES else readout.rows
+    if known is None:
+        return torch.zeros_like(batch.present, dtype=torch.bool)
+    known = known.reshape(len(known), -1)
+    first = known[:, :1]
+    columns = torch.arange(batch.present.shape[1], device=batch.device)
+    return (columns == first) & (known == first).all(dim=1, keepdim=True)
+
+
 def _by_rounds(
     without: Callable[[Tensor, Tensor], Tensor],
     words: Tensor,
     guess: Tensor,
     flow: Tensor,
+    first: Tensor,
     *,
     budget: int,
     tolerance: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Relevance and its error, (target, batch, token), and which tokens were left out.
 
-    guess, flow: (target, batch, token)
+    guess, flow: (target, batch, token)   first: (batch, token), what comes before all others
     """
+    order = flow.amax(dim=0).masked_fill(first, torch.inf)
     relevance, exact = guess.clone(), torch.zeros_like(words)
     while True:
         error = _errors(relevance - guess, flow, exact)
@@ -89,7 +106,7 @@ def _by_rounds(
         if tolerance is not None:
             wanted &= (error > tolerance).any(dim=0)
             count = count.minimum(known.clamp(min=FIRST))
-        chosen = _largest(flow.amax(dim=0), wanted, count)
+        chosen = _largest(order, wanted, count)
         if not chosen.any():
             return relevance, error, exact
         example, token = chosen.nonzero(as_tuple=True)

@@ -49,7 +49,7 @@ def test_a_budget_of_all_tokens_is_leave_one_out(name):
     assert (found.details["error"] == 0).all()
 
 
-def test_tokens_of_most_flow_are_left_out_and_the_others_keep_their_mask_relevance(
+def test_what_is_read_and_tokens_of_most_flow_are_left_out_and_the_others_keep_their_relevance(
     classifier, inputs, exact, first_order
 ):
     flow = first_order.details["heads"].abs().sum(dim=(1, 2))
@@ -57,11 +57,18 @@ def test_tokens_of_most_flow_are_left_out_and_the_others_keep_their_mask_relevan
         found = attribute(classifier.model, inputs, "budgeted-loo", budget=budget)
         alone = found.details["by_token"] == 1
         want = torch.zeros_like(alone)
-        for row, own in enumerate(flow):
+        for row, own in enumerate(flow.index_fill(1, torch.tensor([0]), torch.inf)):  # [CLS]
             want[row, own.argsort(descending=True)[:budget]] = True
         assert torch.equal(alone, want)
         close(found.relevance, torch.where(alone, exact, first_order.relevance), tolerance=1e-5)
         assert found.details["passes"].tolist() == [budget] * 3
+
+
+def test_the_last_token_comes_first_where_it_is_read():
+    model, inputs = cases.family("llama")[0], cases.family_inputs("llama")
+    found = attribute(model, inputs, "budgeted-loo", budget=1)
+    last = inputs["attention_mask"].sum(dim=1) - 1
+    assert found.details["by_token"].argmax(dim=1).tolist() == last.tolist()
 
 
 def test_a_text_shorter_than_the_budget_is_exact_beside_longer_ones(classifier, inputs, exact):

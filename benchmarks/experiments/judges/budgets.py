@@ -19,26 +19,28 @@ from benchmarks.experiments.maps import means
 from benchmarks.sources import data, models
 from numeric import attribute
 from numeric.evaluation.correlation import pearson
+from numeric.inputs import prepare, read_tokens
 
 WORDS, SEED = 8, 0  # the least words of a training phrase that is like a sentence; of their order
 BUDGETS = (4, 8)
 TOLERANCES = (0.2, 0.1, 0.05)  # logits
 Parts = dict[str, Tensor]
-"""Of one text: its tokens' "loo", "R", by "heads" (layer, head, token), and which are "content"."""
+"""Of one text: "loo" and "R" of its tokens, R by "heads" (layer, head, token), which tokens are
+"content", and which one is "read"."""
 
 ORDERS: dict[str, Callable[[Parts], Tensor]] = {
     "flow by head": lambda x: x["heads"].abs().sum(dim=(0, 1)),
     "flow by layer": lambda x: x["heads"].sum(dim=1).abs().sum(dim=0),
     "size of R": lambda x: x["R"].abs(),
-    "[CLS], size of R": lambda x: _first(x["R"].abs()),
-    "[CLS], flow by head": lambda x: _first(x["heads"].abs().sum(dim=(0, 1))),
+    "what is read, size of R": lambda x: _first(x, x["R"].abs()),
+    "what is read, flow by head": lambda x: _first(x, x["heads"].abs().sum(dim=(0, 1))),
 }
 """Tokens with the largest values are left out."""
 
 
-def _first(size):
-    """The first token before all others."""
-    return size.index_fill(0, torch.tensor([0]), torch.inf)
+def _first(x, size):
+    """The token that is read before all others."""
+    return size.index_fill(0, x["read"], torch.inf)
 
 
 def _rescaled(x: Parts, exact: Tensor) -> Tensor:
@@ -59,12 +61,14 @@ def parts(classifier: models.Classifier, texts: data.Texts) -> Iterator[Parts]:
         inputs, special = text.in_batch(classifier, texts, shard)
         loo = attribute(classifier.model, inputs, "loo")
         found = attribute(classifier.model, inputs, "mask-relevance", loo.target, heads=True)
+        read = read_tokens(classifier.model, prepare(classifier.model, inputs))
         for n, real in enumerate(inputs["attention_mask"] == 1):
             yield {
                 "loo": loo.relevance[n, real],
                 "R": found.relevance[n, real],
                 "heads": found.details["heads"][n, ..., real],
                 "content": ~special[n, real],
+                "read": read[n],
             }
 
 
