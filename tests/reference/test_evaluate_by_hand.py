@@ -91,18 +91,13 @@ def check_hidden_logits():
     np.testing.assert_array_equal([back[logits], back[mask]], [[1, 4], [0, 0]])
 
 
-def shared_and_broadcast():
-    """x + x + b over tokens: b has one entry per channel, and no axis of examples."""
-    x, b = leaf("x"), leaf("b")
-    return x, b, one(kinds.ADD, [x, x, b], kinds.EPSILON)
-
-
 def check_broadcast(eps=0.25):
-    """What is used twice receives two shares; what was broadcast, the sum over its copies."""
+    """Of x + x + b, x receives two shares, and b, which was broadcast, the sum over its copies."""
     x, r = sixteenths((2, 3, 4), seed=1), sixteenths((2, 3, 4), seed=3)
     for shape in ((4,), (1, 4), (3, 1), (1, 3, 1), (1, 1, 1), (2, 1, 4), (3, 4)):
         b = sixteenths(shape, seed=2)
-        node, other, (order, composite) = shared_and_broadcast()
+        node, other = leaf("x"), leaf("b")
+        order, composite = one(kinds.ADD, [node, node, other], kinds.EPSILON)
         leaves, sent = {node: x, other: b}, {}
         got = evaluate.propagate(order, leaves, composite, r, eps=eps, sent=sent)
         of_x, of_b = np.zeros(x.shape), np.zeros((1,) * (3 - b.ndim) + shape)
@@ -122,16 +117,12 @@ def check_broadcast(eps=0.25):
 
 MOVES = {
     "reshape": (
-        lambda x: x.reshape(3, 2),
-        [(2, 3)],
-        [[0, 1], [2, 3], [4, 5]],
-        [[[0, 1, 2], [3, 4, 5]]],
+        lambda x: x.reshape(3, 2), [(2, 3)],
+        [[0, 1], [2, 3], [4, 5]], [[[0, 1, 2], [3, 4, 5]]],
     ),
     "broadcast": (
-        lambda x: x.expand(2, 3),
-        [(2, 1)],
-        [[0, 0, 0], [1, 1, 1]],
-        [[[0 + 1 + 2], [3 + 4 + 5]]],
+        lambda x: x.expand(2, 3), [(2, 1)],
+        [[0, 0, 0], [1, 1, 1]], [[[0 + 1 + 2], [3 + 4 + 5]]],
     ),
     "permute": (
         lambda x: x.permute(2, 0, 1),
@@ -151,7 +142,7 @@ MOVES = {
         [[0, 2, 3, 6], [1, 4, 5, 7]],
         [[[0], [4]], [[1, 2], [5, 6]], [[3], [7]]],
     ),
-}
+}  # fmt: skip
 
 
 def check_move(name):
@@ -188,7 +179,6 @@ def check_moved_parameter():
 
 
 # maps that torch computes, by the same rules as plain products
-
 
 WEIGHT, BIAS = sixteenths((3, 5), seed=5), sixteenths((5,), seed=6)
 SAME = {
