@@ -5,7 +5,7 @@ import gzip
 import pytest
 import torch
 
-from benchmarks.experiments.judges import train
+from benchmarks.experiments.judges import budgets, compare, train
 from benchmarks.sources import models
 from numeric import explain
 
@@ -67,3 +67,45 @@ def test_padding_changes_no_logit(shape):
     alone = torch.cat([train.logits(model, [x], words.pad_token_id) for x in ids])
     together = train.logits(model, ids, words.pad_token_id)
     assert torch.allclose(alone, together, atol=1e-5)
+
+
+def test_models_are_asked_side_by_side(trained, tmp_path, capsys):
+    names = ["roberta-s0", "llama-s0"]
+    compare.main(
+        [
+            *(str(trained / "first" / name) for name in names),
+            *("--dataset", "sst2", "--data-dir", str(trained), "--examples", "2"),
+            *("--output", str(tmp_path), "--curves"),
+        ]
+    )
+    lines = [
+        [x.strip() for x in line.split("|")[1:-1]] for line in capsys.readouterr().out.split("\n")
+    ]
+    assert lines[0] == ["method", "passes", "tokens", *names]
+    assert ["LOO", "8.0", "all", "1.000", "1.000"] in lines  # 5 and 9 tokens, and the whole text
+    assert {"Mask relevance", "Budgeted LOO, 4"} < {line[0] for line in lines if line}
+    faithful = [line for line in lines if line[:1] == ["llama-s0"]]
+    assert {line[1] for line in faithful} >= {"LOO", "AttnLRP", "CP-LRP", "Mask relevance"}
+
+
+PARTS = {
+    "loo": torch.tensor([1.0, 2.0, 3.0, 4.0]),
+    "R": torch.tensor([0.5, 1.0, -1.5, 0.0]),
+    "heads": torch.tensor([[[0.5, 1.0, -1.5, 3.0]], [[0.0, 0.0, 0.0, -3.0]]]),
+    "content": torch.tensor([False, True, True, False]),
+    "read": torch.tensor(0),
+}
+
+
+@pytest.mark.parametrize(
+    ("order", "fill", "want"),
+    [
+        ("flow by head", "as it is", [0.5, 1.0, 3.0, 4.0]),
+        ("size of R", "as it is", [0.5, 2.0, 3.0, 0.0]),
+        ("what is read, flow by head", "as it is", [1.0, 1.0, -1.5, 4.0]),
+        ("what is read, size of R", "by least squares", [1.0, -1.6, 3.0, 0.0]),
+    ],
+)
+def test_a_budget_goes_to_what_comes_first(order, fill, want):
+    found = budgets.with_budget(PARTS, order, fill, 2)
+    assert torch.allclose(found, torch.tensor(want))
