@@ -34,7 +34,13 @@ from paper_notebooks import build
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "paper_notebooks"
 NAMES = build.names()
-TEXTS = ("03_table2_sst", "04_table2_imdb", "05_layerwise_figure2", "06_beyond_the_paper")
+TEXTS = (
+    "03_table2_sst",
+    "04_table2_imdb",
+    "05_layerwise_figure2",
+    "06_beyond_the_paper",
+    "08_remedy",
+)
 EXAMPLES = {"sst2": 2, "imdb": 2}
 THEOREM = re.compile(r"^@pytest\.mark\.theorem\(", re.MULTILINE)
 
@@ -140,6 +146,7 @@ def full_sizes():
         "05_layerwise_figure2": texts,
         "06_beyond_the_paper": texts,
         "07_causes": {"prompts": measure.COUNT * len(TASKS) * len(DISTANCES)},
+        "08_remedy": {"sst2": texts["sst2"]},
     }
 
 
@@ -169,6 +176,7 @@ def strange_texts(made):
     """Output that is neither a number, a table, a figure, nor the embedded sentence."""
     embedded = set(re.findall(r"\w+", data.load("embedded").texts[2].lower()))
     embedded |= {"cls", "sep", "leave", "one", "out", "attnlrp", "cp", "lrp"}
+    embedded |= {"mask", "relevance", "midpoint", "1", "budgeted", "loo", "4"}
     for n, output in build.outputs(made):
         if output.output_type == "stream":
             yield f"cell {n} prints {output.text!r}"
