@@ -15,7 +15,7 @@ from numeric.fast import packed, scope
 from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.inputs import prepare
-from numeric.methods.catalogue import METHODS, Method, by_rules
+from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
 from numeric.models import Modules, check_code
 from numeric.readout import Found, Readout
 from numeric.result import Attribution
@@ -212,10 +212,9 @@ def composite_of(method: str | Composite, share: str | None) -> tuple[str, Compo
     """
     found = _method(method)
     if found is None or found.composite is None:
-        names = [each.name for each in METHODS.values() if each.composite]
         raise ValueError(
-            f"method {method!r} has no rules; pass {', '.join(names)}, or a Composite"
-            f"{did_you_mean([method], names)}"
+            f"method {method!r} has no rules; pass {', '.join(WITH_RULES)}, or a Composite"
+            f"{did_you_mean([method], WITH_RULES)}"
         )
     own = found.defaults.get("share", "embedding")
     return found.name, found.composite, own if share is None else share

@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.commands.console import console, loading, mendable, track
+from benchmarks.commands.console import check_names, console, loading, mendable, track
 from benchmarks.commands.output import answer, completing
 from benchmarks.names import MODELS
 from benchmarks.sources import files
 from numeric.methods.catalogue import METHODS
-from numeric.spelling import did_you_mean
 
 
 def attribute(
@@ -54,10 +53,7 @@ def attribute(
             from benchmarks.sources import data, models
 
             chosen = list(dict.fromkeys(method or ["attnlrp"]))
-            unknown = [name for name in chosen if name not in METHODS]
-            if unknown:
-                meant = did_you_mean(unknown, METHODS)
-                raise ValueError(f"--method {', '.join(unknown)}: pass {', '.join(METHODS)}{meant}")
+            check_names("--method", chosen, METHODS)
             place = engines.named(engine, address=address, device=device)
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             models.check_device(device)

@@ -6,12 +6,19 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.commands.console import Column, Target, check_files, loading, mendable, problems
+from benchmarks.commands.console import (
+    Column,
+    Target,
+    check_files,
+    check_names,
+    loading,
+    mendable,
+    problems,
+)
 from benchmarks.commands.explain import is_text, pair
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import COMPOSITES, MODELS
 from benchmarks.sources.files import check_sentence
-from numeric.spelling import did_you_mean
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
 PATTERN = "a small fixed pattern of this program (no --image was given)"
@@ -83,9 +90,7 @@ def _check(texts, composite, epsilon, worst):
         check_sentence(text)
         if text.endswith(".json"):
             raise ValueError(f"{text} would be audited as a text; pass --json, and > {text} after")
-    if composite not in COMPOSITES:
-        meant = did_you_mean([composite], COMPOSITES)
-        raise ValueError(f"--composite {composite!r}: pass {' or '.join(COMPOSITES)}{meant}")
+    check_names("--composite", [composite], COMPOSITES)
     if not 0 <= epsilon < math.inf:
         raise ValueError(
             f"--epsilon {epsilon}: the stabiliser must be finite and >= 0; pass 0 for the limit"

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from axioms.composites import UnassignedOperation
 from axioms.extras import MissingLibrary
+from numeric.spelling import did_you_mean
 
 # What moves a cursor, colours a terminal, or turns the direction of writing around.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -121,6 +122,16 @@ def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path 
             raise ValueError(f"--{option} {path} is a folder; pass a file in it")
         if path and not path.parent.is_dir():
             raise ValueError(f"--{option} {path}: there is no folder {path.parent}; make it first")
+        if path and option == "png" and path.suffix.lower() != ".png":
+            raise ValueError(f"--png {path}: pictures are written as PNG alone; pass NAME.png")
+
+
+def check_names(option: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises ValueError that lists all ``given`` names that are not ``known``."""
+    if unknown := [name for name in given if name not in known]:
+        raise ValueError(
+            f"{option} {', '.join(unknown)}: pass {', '.join(known)}{did_you_mean(unknown, known)}"
+        )
 
 
 @contextmanager

@@ -11,11 +11,19 @@ import typer
 
 from axioms.extras import need
 from benchmarks.commands import generated
-from benchmarks.commands.console import Column, Target, check_files, console, loading, mendable
+from benchmarks.commands.console import (
+    Column,
+    Target,
+    check_files,
+    check_names,
+    console,
+    loading,
+    mendable,
+)
 from benchmarks.commands.output import answer, completing, note, noting, present, write_each
 from benchmarks.names import MODELS
 from benchmarks.sources.files import check_sentence, decoded, lines, some
-from numeric.methods.catalogue import METHODS
+from numeric.methods.catalogue import METHODS, WITH_RULES
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
 
@@ -100,16 +108,18 @@ def explain(
             generated.check(by, apart)
         columns = None if span is None else span_of(span, target, column)
         options = options_of(method, budget)
+        if by_layer:
+            check_names("--layers --method", [method], WITH_RULES)
+        else:
+            check_names("--method", [method], METHODS)
     if generate is not None:
         options |= {"by": by, "method": method, "html": html, "png": png, "device": device}
         return generated.explain(model, texts, generate, called=called, **options)
     with mendable():
         with loading("the model"):
             from benchmarks.sources import models
-            from numeric.attribution import composite_of, resolve
             from numeric.fast.places import numbered_layers
 
-            composite_of(method, None) if by_layer else resolve(method, options)
             models.check_device(device)
             with hint_to_quote(words):
                 loaded = models.load(model, device=device)

@@ -8,9 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.commands.console import console, loading, mendable
+from benchmarks.commands.console import check_names, console, loading, mendable
 from benchmarks.commands.output import LINES, answer, first_lines, noting, present, write_each
-from numeric.spelling import did_you_mean
 
 UNITS = ("token", "word", "sentence")
 CAUSES = 4  # of a written token, in a summary
@@ -18,8 +17,7 @@ CAUSES = 4  # of a written token, in a summary
 
 def check(by: str, apart: dict[str, object]) -> None:
     """Raises ValueError for an unknown unit, and for options that are of given texts, ``apart``."""
-    if by not in UNITS:
-        raise ValueError(f"--by {by}: pass {', '.join(UNITS)}{did_you_mean([by], UNITS)}")
+    check_names("--by", [by], UNITS)
     given = [name for name, value in apart.items() if value not in (None, False)]
     if given:
         raise ValueError(

@@ -8,13 +8,11 @@ from rich.text import Text
 
 from axioms.composites import UnassignedOperation
 from benchmarks.commands.audit import TEXT, picture
-from benchmarks.commands.console import loading, mendable, problems
+from benchmarks.commands.console import check_names, loading, mendable, problems
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import MODELS
 from benchmarks.sources.files import check_sentence
-from numeric.methods.catalogue import METHODS
-
-BY_RULES = [each.name for each in METHODS.values() if each.composite]
+from numeric.methods.catalogue import WITH_RULES
 
 
 def plan(
@@ -31,13 +29,14 @@ def plan(
             "--composite",
             "--method",
             help="attnlrp, cp-lrp or gradient-x-input.",
-            autocompletion=completing(BY_RULES),
+            autocompletion=completing(WITH_RULES),
         ),
     ] = "attnlrp",
     text: Annotated[str | None, typer.Option(help=f'To run it on; default: "{TEXT}"')] = None,
 ):
     """List every operation that a rule acts on, by layer, and what has no rule."""
     with mendable():
+        check_names("--composite", [composite], WITH_RULES)
         if text is not None:
             check_sentence(text)
         with loading("the model"):

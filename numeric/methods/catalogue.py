@@ -154,6 +154,8 @@ METHODS: dict[str, Method] = {
     )
 }
 
+WITH_RULES = tuple(each.name for each in METHODS.values() if each.composite)
+
 
 def table(methods: Mapping[str, Method] = METHODS) -> str:
     """The methods as a table of Markdown, for the documentation."""

@@ -203,4 +203,4 @@ def test_the_command_says_what_has_no_rule_and_fails(run, monkeypatch):
     contains(err, "error: BertForSequenceClassification calls functions that have no", "cumprod")
     code, out, err = run("plan", "embedded", "--method", "loo")
     assert (code, out) == (2, "")
-    contains(err, "method 'loo' has no rules; pass attnlrp")
+    contains(err, "--composite loo: pass attnlrp")
