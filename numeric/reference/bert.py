@@ -1,8 +1,8 @@
-"""A whole BERT sequence classifier, embeddings to logits: forward pass, relevance, leave-one-out.
+"""A whole BERT sequence classifier, embeddings to logits: its forward pass and leave-one-out.
 
 One sentence at a time, without padding, in float64.  Axis letters: ``t`` token, ``c`` channel,
 ``h`` head, ``j`` query row, ``i`` key row, ``r`` query/key channel, ``p`` value channel.
-Parameters, operations and activations go by the module paths of Hugging Face's
+Parameters and activations go by the module paths of Hugging Face's
 ``BertForSequenceClassification``; a linear weight is stored (out, in) as there.
 """
 
@@ -16,10 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf, expit
 
-from axioms import kinds
-from axioms.composites import Composite, Operation
 from numeric.reference import rules
-from numeric.reference.dispatch import RULES
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
@@ -63,35 +60,10 @@ class Bert:
         return self.parameters[f"{module}.weight"], self.parameters[f"{module}.bias"]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One line of the ledger: total relevance that reached an operation, and that left it."""
-
-    kind: str
-    module: str
-    arrived: float
-    passed: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Relevance:
-    """Relevance, in logits, at the sum of the embeddings, before the first LayerNorm."""
-
-    tokens: np.ndarray  # (t)
-    channels: np.ndarray  # (t, c), which ``tokens`` sums
-    word: np.ndarray  # (t), the shares of the three operands of the sum
-    position: np.ndarray  # (t)
-    type: np.ndarray  # (t)
-    logit: float
-    target: int
-    ledger: tuple[Entry, ...]  # from the classifier down to the sum of the embeddings
-    outputs: dict[str, np.ndarray]  # (t, c), at the output of every linear map, norm, activation
-
-
 def load(folder: str | Path) -> Bert:
     """Reads ``config.json`` and ``model.safetensors`` of a Hugging Face model into float64.
 
-    Raises ValueError if the configuration asks for something that this text does not do.
+    Raises ValueError if the configuration asks for something that is not implemented here.
     """
     from safetensors.numpy import load_file
 
@@ -186,132 +158,6 @@ def forward(
     at["bert.pooler.activation"] = np.tanh(linear("bert.pooler.dense", x[0]))
     linear("classifier", at["bert.pooler.activation"])
     return at
-
-
-def operations(model: Bert) -> list[Operation]:
-    """Every relevance-carrying operation, by kind, module path and layer."""
-    listed = [
-        Operation(kind=kinds.LINEAR, module="classifier"),
-        Operation(kind=kinds.ACTIVATION, module="bert.pooler.activation"),
-        Operation(kind=kinds.LINEAR, module="bert.pooler.dense"),
-        Operation(kind=kinds.LAYER_NORM, module="bert.embeddings.LayerNorm"),
-        Operation(kind=kinds.ADD, module="bert.embeddings"),
-    ]
-    for layer in range(model.num_layers):
-        attention, output, intermediate, mlp = layer_paths(layer)
-        places = [
-            *((kind, attention) for kind in (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)),
-            *((kinds.LINEAR, f"{attention}.{name}") for name in ("query", "key", "value")),
-            *((kinds.LINEAR, f"{module}.dense") for module in (output, intermediate, mlp)),
-            *((kinds.ADD, module) for module in (output, mlp)),
-            *((kinds.LAYER_NORM, f"{module}.LayerNorm") for module in (output, mlp)),
-            (kinds.ACTIVATION, f"{intermediate}.intermediate_act_fn"),
-        ]
-        listed += [Operation(kind=kind, module=path, layer=layer) for kind, path in places]
-    return listed
-
-
-def rule_names(model: Bert, composite: Composite) -> dict[tuple[str, str], str]:
-    """The rule of every operation, by kind and module path.
-
-    Raises UnassignedOperation (axioms.composites) that lists those without a rule, or with one
-    that is none on relevance, such as "gradient".
-    """
-    places = operations(model)
-    names = composite.assign(places, known=RULES)
-    return {(op.kind, op.module): name for op, name in zip(places, names, strict=True)}
-
-
-def relevance(
-    model: Bert,
-    input_ids: ArrayLike,
-    *,
-    composite: Composite,
-    target: int | None = None,
-    eps: float = 0.0,
-    token_type_ids: ArrayLike | None = None,
-    keep: ArrayLike | None = None,
-) -> Relevance:
-    """Eqs. 1 and 3-5, as ``composite`` assigns them, from one logit down to the embeddings.
-
-    input_ids, token_type_ids, keep: (t), as in ``forward``; target: class index, default the
-    predicted one.  Not conserved: see the ledger, whose differences sum to what is lost.
-    Raises what ``rule_names`` raises.
-    """
-    names = rule_names(model, composite)
-    at = forward(model, input_ids, token_type_ids=token_type_ids, keep=keep)
-    heads = model.num_attention_heads
-    ledger: list[Entry] = []
-    outputs: dict[str, np.ndarray] = {}
-
-    def through(kind: str, module: str, r: np.ndarray, *activations: Any) -> Any:
-        if kind in {kinds.LINEAR, kinds.LAYER_NORM, kinds.ACTIVATION}:  # modules of their own
-            outputs[module] = r
-        passed = RULES[kind, names[kind, module]](*activations, r, eps=eps)
-        parts = passed if isinstance(passed, tuple) else (passed,)
-        total = sum(float(part.sum()) for part in parts)
-        ledger.append(Entry(kind, module, float(r.sum()), total))
-        return passed
-
-    def linear(module: str, r: np.ndarray, x: np.ndarray) -> Any:
-        return through(kinds.LINEAR, module, r, x, *model.linear(module))
-
-    def norm(module: str, r: np.ndarray) -> Any:
-        path = f"{module}.LayerNorm"
-        activations = at[f"{module}.sum"], *model.norm(path), model.layer_norm_eps
-        return through(kinds.LAYER_NORM, path, r, *activations)
-
-    logits = at["classifier"]
-    target = int(logits.argmax()) if target is None else target
-    r = np.zeros_like(logits)
-    r[target] = logits[target]
-    r = linear("classifier", r, at["bert.pooler.activation"])
-    r = through(kinds.ACTIVATION, "bert.pooler.activation", r)
-
-    # inputs[l] is what layer l reads; the last one is what the pooler reads, at [CLS] alone.
-    inputs = [at["bert.embeddings.LayerNorm"]]
-    inputs += [at[f"{layer_paths(layer)[-1]}.LayerNorm"] for layer in range(model.num_layers)]
-    first_row = linear("bert.pooler.dense", r, inputs[-1][0])
-    r = np.zeros_like(inputs[-1])
-    r[0] = first_row
-
-    for layer in reversed(range(model.num_layers)):
-        attention, output, intermediate, mlp = layer_paths(layer)
-        x, middle = inputs[layer], at[f"{output}.LayerNorm"]
-
-        r = norm(mlp, r)
-        r, skip = through(kinds.ADD, mlp, r, (at[f"{mlp}.dense"], middle))
-        activation = f"{intermediate}.intermediate_act_fn"
-        r = through(kinds.ACTIVATION, activation, linear(f"{mlp}.dense", r, at[activation]))
-        r = linear(f"{intermediate}.dense", r, middle) + skip
-
-        r = norm(output, r)
-        r, skip = through(kinds.ADD, output, r, (at[f"{output}.dense"], x))
-        r = linear(f"{output}.dense", r, merge_heads(at[f"{attention}.readout"]))
-        paths = [f"{attention}.{name}" for name in ("query", "key", "value")]
-        q, k, v = (split_heads(at[path], heads) for path in paths)
-        weights, scores = at[f"{attention}.weights"], at[f"{attention}.scores"]
-        r_weights, r_v = through(kinds.READOUT, attention, split_heads(r, heads), weights, v)
-        r_scores = through(kinds.SOFTMAX, attention, r_weights, scores)
-        r_q, r_k = through(kinds.SCORES, attention, r_scores, q, k, q.shape[-1] ** -0.5)
-        r = skip
-        for path, part in zip(paths, (r_q, r_k, r_v), strict=True):
-            r = r + linear(path, merge_heads(part), x)
-
-    r = norm("bert.embeddings", r)
-    operands = tuple(at[table] for table in EMBEDDINGS)
-    word, position, types = through(kinds.ADD, "bert.embeddings", r, operands)
-    return Relevance(
-        tokens=r.sum(axis=-1),
-        channels=r,
-        word=word.sum(axis=-1),
-        position=position.sum(axis=-1),
-        type=types.sum(axis=-1),
-        logit=float(logits[target]),
-        target=target,
-        ledger=tuple(ledger),
-        outputs=outputs,
-    )
 
 
 def leave_one_out(

@@ -12,7 +12,7 @@ from benchmarks.architectures.build import CAUSAL, IMAGES, build, inputs
 from benchmarks.architectures.measure import conditions, without_shifts
 from numeric import attribute, audit, propagation
 from numeric.fast.places import numbered_layers
-from numeric.reference import bert
+from numeric.reference import bert_relevance
 from tests.layers.test_fast_matches_reference import rows
 from tests.support import cases
 from tests.support.cases import close
@@ -36,7 +36,7 @@ def readable(model, inputs, *arguments):
 def test_in_bert_it_is_that_of_the_numpy_text_channel_by_channel(tiny, batch, composite, eps):
     reference, options = cases.reference_of(tiny), {"composite": composite, "eps": eps}
     for row, n, arguments in rows(batch):
-        want = bert.relevance(reference, target=1, **options, **arguments).outputs
+        want = bert_relevance.relevance(reference, target=1, **options, **arguments).outputs
         if composite is CP_LRP:  # gives them nothing
             want = {path: r for path, r in want.items() if not path.endswith(("query", "key"))}
         found = attribute(tiny, batch, composite, 1, epsilon=eps, at=want, channels=True).inside

@@ -10,7 +10,7 @@ import pytest
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.reference import bert
+from numeric.reference import bert, bert_relevance
 from tests.support import cases
 
 MIX = bypass_softmax(range(6, 12))
@@ -55,7 +55,9 @@ def check(model, reference, batch, composite, *, eps=0.0, target=None):
     whole = attribute(model, batch, composite, **options)
     word = attribute(model, batch, composite, share="word", **options)
     for row, n, arguments in rows(batch):
-        want = bert.relevance(reference, composite=composite, target=target, eps=eps, **arguments)
+        want = bert_relevance.relevance(
+            reference, composite=composite, target=target, eps=eps, **arguments
+        )
         assert whole.target[row] == want.target
         close(whole.logit[row], want.logit)
         close(whole.relevance[row, :n], want.tokens * arguments["keep"])

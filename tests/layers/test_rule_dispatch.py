@@ -12,7 +12,7 @@ from numeric import compiled
 from numeric.fast import at_output, attention
 from numeric.fast.propagation import Propagation
 from numeric.layer_mixes import sweep
-from numeric.reference import bert, dispatch, evaluate
+from numeric.reference import bert_relevance, dispatch, evaluate
 from tests.support import cases
 from tests.support.traces import assert_same, contains, refused, snapshot
 
@@ -113,7 +113,7 @@ def test_a_composite_that_was_changed_after_it_was_made_is_refused():
 
 
 def in_numpy(composite):
-    bert.rule_names(cases.reference_of(cases.tiny_bert()), composite)
+    bert_relevance.rule_names(cases.reference_of(cases.tiny_bert()), composite)
 
 
 def over_a_graph(run):

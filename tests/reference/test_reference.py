@@ -15,7 +15,7 @@ from axioms.composites import (
     UnassignedOperation,
     bypass_softmax,
 )
-from numeric.reference import bert
+from numeric.reference import bert, bert_relevance
 from tests.support import cases
 
 
@@ -123,7 +123,7 @@ def modified_gradient(model, ids, types, keep, *, target, eps, value_only):
 def check_relevance(*, composite, eps, target=1):
     _, model = tiny()
     options = {"target": target, "eps": eps}
-    got = bert.relevance(
+    got = bert_relevance.relevance(
         model, IDS, composite=composite, token_type_ids=TYPES, keep=KEEP, **options
     )
     value_only = composite is CP_LRP
@@ -151,7 +151,7 @@ def test_relevance_starts_at_the_logit_that_is_asked_for(target):
 
 def test_relevance_starts_at_the_predicted_logit_if_none_is_asked_for():
     _, model = tiny()
-    got = bert.relevance(model, IDS, composite=ATTNLRP)
+    got = bert_relevance.relevance(model, IDS, composite=ATTNLRP)
     assert got.logit == bert.forward(model, IDS)["classifier"].max()
 
 
@@ -183,15 +183,17 @@ NO_BIAS = Composite(
 def test_the_ledger_adds_up(pretrained):
     _, model, ids = pretrained
     for composite in (ATTNLRP, CP_LRP, bypass_softmax([6, 7, 8])):
-        got = bert.relevance(model, ids, composite=composite)
-        assert len(got.ledger) == len(bert.operations(model))
+        got = bert_relevance.relevance(model, ids, composite=composite)
+        assert len(got.ledger) == len(bert_relevance.operations(model))
         check_ledger(got, conserving=CONSERVING)
-        check_ledger(bert.relevance(model, ids, composite=composite, eps=0.25), conserving=())
+        check_ledger(
+            bert_relevance.relevance(model, ids, composite=composite, eps=0.25), conserving=()
+        )
 
 
 def test_without_biases_and_deviations_the_logit_is_conserved():
     _, model = tiny()
-    got = bert.relevance(model, IDS, composite=NO_BIAS)
+    got = bert_relevance.relevance(model, IDS, composite=NO_BIAS)
     check_ledger(got, conserving=kinds.RULES)
     np.testing.assert_allclose(got.tokens.sum(), got.logit, rtol=1e-6)
 
@@ -201,7 +203,7 @@ def test_without_biases_and_deviations_the_logit_is_conserved():
 
 def test_overrides_reach_their_layer_and_their_module():
     _, model = tiny()
-    relevance = lambda composite: bert.relevance(model, IDS, composite=composite).tokens
+    relevance = lambda composite: bert_relevance.relevance(model, IDS, composite=composite).tokens
     trunk, both = relevance(ATTNLRP), relevance(bypass_softmax([0, 1]))
     np.testing.assert_array_equal(both, relevance(CP_LRP))
     single = [relevance(bypass_softmax([layer])) for layer in (0, 1)]
@@ -216,14 +218,14 @@ def test_overrides_reach_their_layer_and_their_module():
 def test_the_gradient_is_no_rule_of_the_reference():
     _, model = tiny()
     with pytest.raises(UnassignedOperation, match="classifier: 'gradient' is not implemented"):
-        bert.relevance(model, IDS, composite=GRADIENT_X_INPUT)
+        bert_relevance.relevance(model, IDS, composite=GRADIENT_X_INPUT)
 
 
 def test_an_operation_without_a_rule_is_named():
     _, model = tiny()
     rules_but = {kind: rule for kind, rule in ATTNLRP.rules.items() if kind != kinds.SOFTMAX}
     with pytest.raises(UnassignedOperation, match=r"layer\.1\.attention\.self"):
-        bert.relevance(model, IDS, composite=Composite("no softmax", rules_but))
+        bert_relevance.relevance(model, IDS, composite=Composite("no softmax", rules_but))
 
 
 def test_a_batch_is_refused():

@@ -5,14 +5,14 @@ from dataclasses import FrozenInstanceError, fields
 import pytest
 
 from axioms.composites import ATTNLRP
-from numeric.reference import bert, linear_attention
+from numeric.reference import bert_relevance, linear_attention
 from tests.reference.test_reference import IDS, tiny
 from tests.reference.test_reference_linear_attention import linear_network
 
 
 def records():
     _, model = tiny()
-    got = bert.relevance(model, IDS, composite=ATTNLRP)
+    got = bert_relevance.relevance(model, IDS, composite=ATTNLRP)
     linear = linear_attention.relevance(*linear_network(), factorization="qk_first")
     return {"Bert": model, "bert": got, "Entry": got.ledger[0], "linear attention": linear}
 
@@ -61,4 +61,4 @@ def test_the_operations_are_listed_layer_by_layer_as_errors_name_them():
         for kind, module in map(str.split, LAYER.splitlines()):
             want.append((kind, f"bert.encoder.layer.{layer}.{module}", layer))
     _, model = tiny()
-    assert [(op.kind, op.module, op.layer) for op in bert.operations(model)] == want
+    assert [(op.kind, op.module, op.layer) for op in bert_relevance.operations(model)] == want

@@ -3,6 +3,7 @@
 SYMBOLIC = "axioms/algebra/rules.py"
 REFERENCE = "numeric/reference/rules.py"
 BERT = "numeric/reference/bert.py"
+BERT_RELEVANCE = "numeric/reference/bert_relevance.py"
 EVALUATE = "numeric/reference/evaluate.py"
 MAPPED = "numeric/reference/mapped.py"
 POSITIONAL = "numeric/reference/positional.py"
@@ -56,13 +57,13 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (BERT, "merge_heads", "-1 -> -2 in x.transpose(1, 0, 2).reshape(x.shape[1], -1)"): REST,
     (BERT, "forward", "-1 -> 1 in x.var(axis=-1, keepdims=True)"): LAST_OF_TWO,
     (BERT, "forward", "-1 -> 1 in x.mean(axis=-1, keepdims=True)"): LAST_OF_TWO,
-    (BERT, "relevance", "-1 -> 1 in r.sum(axis=-1)"): LAST_OF_TWO,
-    (BERT, "relevance", "-1 -> 1 in word.sum(axis=-1)"): LAST_OF_TWO,
-    (BERT, "relevance", "-1 -> 1 in position.sum(axis=-1)"): LAST_OF_TWO,
-    (BERT, "relevance", "-1 -> 1 in types.sum(axis=-1)"): LAST_OF_TWO,
-    (BERT, "relevance", "-1 -> 1 in np.zeros_like(inputs[-1])"): SHAPE,
-    (BERT, "relevance", "-1 -> -2 in np.zeros_like(inputs[-1])"): SHAPE,
-    (BERT, "relevance", "-1 -> -0 in np.zeros_like(inputs[-1])"): SHAPE,
+    (BERT_RELEVANCE, "relevance", "-1 -> 1 in r.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT_RELEVANCE, "relevance", "-1 -> 1 in word.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT_RELEVANCE, "relevance", "-1 -> 1 in position.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT_RELEVANCE, "relevance", "-1 -> 1 in types.sum(axis=-1)"): LAST_OF_TWO,
+    (BERT_RELEVANCE, "relevance", "-1 -> 1 in np.zeros_like(inputs[-1])"): SHAPE,
+    (BERT_RELEVANCE, "relevance", "-1 -> -2 in np.zeros_like(inputs[-1])"): SHAPE,
+    (BERT_RELEVANCE, "relevance", "-1 -> -0 in np.zeros_like(inputs[-1])"): SHAPE,
     (
         MAPPED,
         "_weighed",

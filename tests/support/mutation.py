@@ -111,6 +111,7 @@ FAST = {
     "numeric/reference/rules.py": (agreement, test_evaluate.check_all),
     "numeric/reference/dispatch.py": (test_evaluate.check_all,),
     "numeric/reference/bert.py": (model,),
+    "numeric/reference/bert_relevance.py": (model,),
     "numeric/reference/linear_attention.py": (factorizations,),
     "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
     "numeric/reference/mapped.py": (test_evaluate_by_hand.check_all,),
@@ -128,6 +129,10 @@ SYMBOLIC = (
     "tests/axioms/test_roots.py",
     "axioms/theorems",
 )
+BERT = (
+    "tests/reference/test_reference.py",
+    "tests/reference/test_reference_records.py",
+)
 SLOW = {
     "axioms/algebra/rules.py": SYMBOLIC,
     "axioms/algebra/norms.py": SYMBOLIC,
@@ -139,10 +144,8 @@ SLOW = {
         "tests/reference/test_evaluate.py",
         "tests/reference/test_reference.py",
     ),
-    "numeric/reference/bert.py": (
-        "tests/reference/test_reference.py",
-        "tests/reference/test_reference_records.py",
-    ),
+    "numeric/reference/bert.py": BERT,
+    "numeric/reference/bert_relevance.py": BERT,
     "numeric/reference/linear_attention.py": (
         "tests/reference/test_reference_linear_attention.py",
         "tests/reference/test_reference_records.py",
