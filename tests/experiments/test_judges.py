@@ -5,7 +5,7 @@ import gzip
 import pytest
 import torch
 
-from benchmarks.experiments.judges import budgets, compare, train
+from benchmarks.experiments.judges import budgets, compare, train, variants
 from benchmarks.sources import models
 from numeric import explain
 
@@ -86,6 +86,21 @@ def test_models_are_asked_side_by_side(trained, tmp_path, capsys):
     assert {"Mask relevance", "Budgeted LOO, 4"} < {line[0] for line in lines if line}
     faithful = [line for line in lines if line[:1] == ["llama-s0"]]
     assert {line[1] for line in faithful} >= {"LOO", "AttnLRP", "CP-LRP", "Mask relevance"}
+
+
+def test_variants_are_compared_on_training_sentences(trained, monkeypatch, capsys):
+    monkeypatch.setattr(budgets, "WORDS", 6)
+    folder = str(trained / "first" / "roberta-s0")
+    variants.main([folder, "--data-dir", str(trained), "--examples", "2"])
+    lines = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()]
+    assert [line[0].strip() for line in lines[2::2]] == [*variants.METHODS, *variants.SUMS]
+
+
+def test_maps_are_added_when_their_sizes_are_one():
+    found = variants.SUMS["mask relevance + CP-LRP"](
+        {"mask relevance": torch.tensor([3.0, -1.0]), "CP-LRP": torch.tensor([0.0, 0.5])}
+    )
+    assert found.tolist() == [0.75, 0.75]
 
 
 PARTS = {

@@ -89,14 +89,15 @@ def choices(found: dict[str, list[Parts]]) -> Iterator[str]:
         columns = []
         for texts in found.values():
             maps = [with_budget(x, order, fill, budget) if order else x["R"] for x in texts]
-            columns.append(_agreement(maps, texts))
+            columns.append(agreement(maps, texts))
         for tokens in ("all", "content"):
             cells = [interval(tokens)(column) for column in columns]
             shown = [order or "none", fill or "as it is", str(budget), tokens, *cells]
             yield f"| {' | '.join(shown)} |"
 
 
-def _agreement(maps, texts):
+def agreement(maps, texts):
+    """Mean r of ``maps`` with "loo" of ``texts``, over all and over content tokens."""
     r = {"all": [], "content": []}
     for a, x in zip(maps, texts, strict=True):
         pair = [y.double().numpy()[None] for y in (a, x["loo"])]
