@@ -16,6 +16,7 @@ PRODUCT = "product"  # of two activations, whose rule its user decides: scores i
 HELD = "held"  # what norms divide by
 COSINE, SINE = "cosine", "sine"  # of positions, by which queries and keys are turned
 TOKEN_TYPE = "token type"  # rows of such a table
+INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
 PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
 """Types of most of all arguments that are no tensors, such as sizes and axes."""
@@ -180,6 +181,16 @@ def cuts(x: Tensor) -> Iterator[Cut]:
     while type(what := mark(root_of(x))) is Cut:
         yield what
         x = what.chain.root
+
+
+def in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
+    """Arguments of functions of one or two tensors, which code may give by name."""
+    return (input,) if other is None else (input, other), kwargs
+
+
+def without_gradient(x: Any) -> Any:
+    computed = isinstance(x, Tensor) and x.requires_grad and not x.is_leaf
+    return x.detach() if computed else x
 
 
 def is_number(x: object) -> bool:

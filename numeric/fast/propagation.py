@@ -24,7 +24,7 @@ from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign
 from numeric.fast.entries import Entries
 from numeric.fast.marks import (
     COSINE,
-    HELD,
+    INHERITED,
     PRODUCT,
     SINE,
     WEIGHTS,
@@ -36,11 +36,13 @@ from numeric.fast.marks import (
     Summed,
     Tensors,
     cuts,
+    in_order,
     is_curved,
     mark,
     marked,
     reached,
     root_of,
+    without_gradient,
 )
 from numeric.fast.places import Places, check_overrides, layer_of
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSEEN, Refusals
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 
 
 ENTRYWISE = (does.ADD, does.SUBTRACT, does.MULTIPLY, does.DIVIDE, does.FUNCTION, does.DEVIATION)
-INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
 
 class Propagation(Block):
@@ -148,7 +149,7 @@ class Propagation(Block):
         if not carrying:
             return self._constant(call, func, args, kwargs)
         if "input" in kwargs and call.role in ENTRYWISE:
-            args, kwargs = _in_order(**kwargs)
+            args, kwargs = in_order(**kwargs)
         if not torch.is_grad_enabled():  # nothing that comes of it has relevance
             return func(*args, **kwargs)
         for x in carrying:
@@ -206,10 +207,10 @@ class Propagation(Block):
             handlers.dropout(self, call.name, func, args, kwargs, [])
         out = func(*args, **kwargs)
         if type(out) in (list, tuple):
-            return type(out)(_without_gradient(x) for x in out)
+            return type(out)(without_gradient(x) for x in out)
         if not isinstance(out, Tensor):
             return out
-        out = _without_gradient(out)
+        out = without_gradient(out)
         enters = call.role == does.EMBEDDING or (call.role == does.LINEAR and self.entries.pixels)
         if enters and not self.places.in_another_run():
             return self.entries.begin(call, out, *args, **kwargs)
@@ -297,13 +298,3 @@ class Propagation(Block):
             return chain.root * chain.root.detach()
         y = y.detach()  # or the graph would keep it
         return rules.slope(chain.root, y, slope_at_zero=chain.slope_at_zero())
-
-
-def _in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
-    """Arguments of functions of one or two tensors, which code may give by name."""
-    return (input,) if other is None else (input, other), kwargs
-
-
-def _without_gradient(x: Any) -> Any:
-    computed = isinstance(x, Tensor) and x.requires_grad and not x.is_leaf
-    return x.detach() if computed else x

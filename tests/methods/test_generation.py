@@ -1,38 +1,24 @@
 """Each row of an explained text is what ``attribute`` finds of the text up to there."""
 
-import dataclasses
-import json
 import re
 
 import pytest
 import torch
-from rich.console import Console
-from safetensors.torch import save_file
-from selenium.webdriver import ActionChains
-from selenium.webdriver.common.by import By
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    PreTrainedTokenizerFast,
-    WhisperForConditionalGeneration,
-)
+from transformers import WhisperForConditionalGeneration
 
 from axioms.composites import CP_LRP
 from benchmarks.architectures.measure import conditions, without_shifts
 from benchmarks.architectures.sizes import tiny
-from benchmarks.sources import models as models_by_name
+from benchmarks.sources import models
 from numeric import attribute, audit, explain_generation
-from numeric.generation.result import Generation
 from numeric.generation.words import pieces, units
 from numeric.targets import log_probability, logit, span
-from tests.support import cases
-from tests.support.browser import chromium
+from tests.support import cases, writers
 from tests.support.cases import close
 from tests.support.traces import watch
+from tests.support.writers import ANSWER, PROMPT, TWO, model_of
 
-ONE, TWO = ["llama", "gpt2", "gemma3_text"], ["t5", "bart", "marian"]
-PROMPT, ANSWER = "a bad cab", "fed a beef"
+ONE = ["llama", "gpt2", "gemma3_text"]
 
 
 @pytest.fixture(autouse=True)
@@ -43,27 +29,7 @@ def _float64():
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """Of pieces of words of the letters a to h, few enough for the smallest models."""
-    made = Tokenizer(models.BPE(unk_token="<unk>"))
-    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    special = ["<pad>", "<s>", "</s>", "<unk>"]
-    trainer = trainers.BpeTrainer(vocab_size=18, special_tokens=special, show_progress=False)
-    made.train_from_iterator(["a bad cab had a beef", "he fed a dad", "a face faded"], trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
-    )
-
-
-def model_of(name):
-    kind = AutoModelForSeq2SeqLM if name in TWO else AutoModelForCausalLM
-    torch.manual_seed(0)
-    config = tiny(name)
-    config.decoder_start_token_id = 1
-    model = kind.from_config(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model
+    return writers.tokenizer()
 
 
 def ids_of(tokenizer, *texts):
@@ -186,7 +152,7 @@ def test_the_model_writes_what_is_likeliest(tokenizer):
 
 
 def test_what_a_trained_model_writes_is_written_because_of_its_causes():
-    found = models_by_name.load("embedded-lm")
+    found = models.load("embedded-lm")
     prompt = "bert ink anna apple carl pen ; anna"
     model = found.model.double()
     why = explain_generation(model, found.tokenizer, prompt, max_new_tokens=1)
@@ -261,94 +227,6 @@ def test_a_row_of_a_word_is_that_of_the_sum_of_its_logits(tokenizer):
     sentence = found.by("sentence")
     assert sentence.relevance.shape == (1, 2)
     close(sentence.relevance.sum(), found.relevance.sum())
-
-
-# Forms
-
-
-@pytest.fixture
-def found(tokenizer):
-    with conditions():
-        return explain_generation(model_of("bart"), tokenizer, PROMPT, answer=ANSWER)
-
-
-def test_what_is_saved_is_loaded(found, tmp_path):
-    assert re.fullmatch(
-        r"Generation\(attnlrp: \d+ x \d+ tokens, written '.*fed a beef'\)", repr(found)
-    )
-    found.save(tmp_path / "found.safetensors")
-    again = Generation.load(tmp_path / "found.safetensors")
-    for name, x in vars(found).items():
-        same = torch.equal(x, vars(again)[name]) if isinstance(x, torch.Tensor) else None
-        assert same if same is not None else x == vars(again)[name]
-    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
-    (tmp_path / "text").write_text("no tensors")
-    for name in ("other.safetensors", "text"):
-        with pytest.raises(ValueError, match=f"{name} holds no generation"):
-            Generation.load(tmp_path / name)
-
-
-def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):
-    hostile = ("</script><b>&'\"", *found.tokens[1:])
-    page = dataclasses.replace(found, tokens=hostile).html()
-    assert "<b>" not in page
-    assert not re.search(r"https?:|src=|@import|url\(", page)
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1]
-    maps = json.loads(data)
-    assert maps["token"]["tokens"] == list(hostile)
-    assert set(maps) == {"token", "word", "sentence"}
-    shown = torch.tensor(maps["token"]["relevance"])
-    torch.testing.assert_close(shown, found.relevance.to(shown), rtol=1e-3, atol=1e-12)
-    assert found._repr_html_().startswith("<iframe")
-
-
-@pytest.mark.parametrize("unit", ["token", "word", "sentence"])
-def test_a_page_opens_on_the_unit_that_is_asked_for(found, unit):
-    page = found.html(unit)
-    assert re.findall(r'value="(\w+)" checked', page) == [unit]
-    assert f'draw("{unit}");' in page
-    with pytest.raises(ValueError, match="unit='line': pass one of token, word, sentence"):
-        found.html("line")
-
-
-def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
-    texts = ("<i>", *found.tokens[1:])
-    found = dataclasses.replace(found, tokens=texts)
-    (tmp_path / "a.html").write_text(found.html(), "utf-8")
-    with chromium() as driver:
-        driver.get((tmp_path / "a.html").as_uri())
-        written = driver.find_elements(By.CSS_SELECTOR, "button.token")
-        assert "".join(x.get_property("textContent") for x in written) == "".join(found.written)
-        ActionChains(driver).move_to_element(written[2]).perform()
-        row = found.relevance[2]
-        status = driver.find_element(By.ID, "sum").text.replace("−", "-")
-        for number in (found.logit[2], row.sum(), found.residual[2]):
-            assert f"{number:+.3f}" in status
-        against = driver.find_elements(By.CSS_SELECTOR, ".against")
-        assert len(against) == (row < 0).sum()
-        first = driver.find_element(By.CSS_SELECTOR, "#causes tr").text.replace("−", "-")
-        assert first.startswith(f"{row[row.abs().argmax()]:+.3f} ")
-        written[1].click()
-        ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
-        assert f"{found.logit[1]:+.3f}" in driver.find_element(By.ID, "sum").text.replace("−", "-")
-        driver.find_element(By.CSS_SELECTOR, "[value=word]").click()
-        words = driver.find_elements(By.CSS_SELECTOR, "button.token")
-        assert len(words) == len(found.by("word").written)
-        driver.set_window_size(420, 800)
-        width = driver.execute_script("return document.documentElement.scrollWidth")
-        assert width <= driver.execute_script("return window.innerWidth")
-        assert not [x for x in driver.get_log("browser") if x["level"] == "SEVERE"]
-
-
-def test_a_heat_map_fits_the_terminal_and_a_picture_is_made(found):
-    console = Console(width=60, record=True, file=None, quiet=False)
-    with console.capture() as said:
-        for part in found.terminal(60):
-            console.print(part)
-    lines = said.get().splitlines()
-    assert max(map(len, lines)) <= 60
-    assert sum(line.startswith("sum") for line in lines) >= 1
-    assert found.png().startswith(b"\x89PNG")
 
 
 # What is refused

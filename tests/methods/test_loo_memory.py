@@ -1,14 +1,17 @@
 """Leave-One-Out within a budget of memory, and in another precision."""
 
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.running.timing import peak_memory
 from numeric import attribute
-from numeric.methods.memory_budget import bytes_of_a_copy, chunks
+from numeric.methods.memory_budget import bytes_kept, bytes_of_a_copy, chunks
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import assert_same, contains, refused, snapshot, watch
@@ -120,3 +123,32 @@ def test_another_precision_is_near_and_leaves_class_and_model(dtype):
 def test_a_wrong_precision_is_refused(tiny, batch, dtype):
     message = refused(ValueError, tiny, batch, "loo", dtype=dtype)
     contains(message, f"dtype={dtype!r}", "bfloat16")
+
+
+# What a forward pass keeps
+
+
+def test_bytes_that_are_kept_are_counted_by_hand():
+    model = nn.Linear(3, 4).requires_grad_(requires_grad=False)
+    x = torch.ones(5, 3, requires_grad=True)
+    assert bytes_kept(model, lambda: model(x)) == 0  # but the weight
+    assert bytes_kept(model, lambda: model(x).exp()) == 4 * 5 * 4  # what comes out
+    assert bytes_kept(model, lambda: model(x).exp().square()) == 4 * 5 * 4  # the same
+    assert bytes_kept(model, lambda: model(x).sin().square()) == 2 * 4 * 5 * 4
+    assert bytes_kept(model, lambda: model(x.detach()).exp()) == 0  # no way back
+
+
+def test_counting_keeps_nothing():
+    gone = []
+
+    def run():
+        y = torch.ones(3, requires_grad=True).exp()  # which autograd keeps with its own step
+        gone.append(weakref.ref(y))
+        return y
+
+    gc.disable()  # a cycle would wait for it
+    try:
+        assert bytes_kept(nn.Identity(), run) == 12
+        assert gone[0]() is None
+    finally:
+        gc.enable()

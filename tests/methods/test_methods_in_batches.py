@@ -1,20 +1,15 @@
 """Integrated Gradients, many texts and nodes at a time, are the plain loop over both."""
 
-import gc
-import weakref
-
 import numpy as np
 import pytest
 import torch
 import transformers
-from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from benchmarks.running.timing import peak_memory
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.inputs import prepare
-from numeric.methods import memory_budget
 from numeric.methods.paths import Path
 from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
@@ -261,32 +256,6 @@ def test_what_a_copy_needs_is_what_it_takes(copies, attention):
     budget = copies * smallest_budget(model, {"input_ids": ids})
     run = lambda: attribute(model, {"input_ids": ids}, METHOD, steps=16, memory=budget)
     assert budget / 1.5 < peak_memory(run) < 1.1 * budget
-
-
-def test_bytes_that_are_kept_are_counted_by_hand():
-    model = nn.Linear(3, 4).requires_grad_(requires_grad=False)
-    x = torch.ones(5, 3, requires_grad=True)
-    assert memory_budget.bytes_kept(model, lambda: model(x)) == 0  # but the weight
-    assert memory_budget.bytes_kept(model, lambda: model(x).exp()) == 4 * 5 * 4  # what comes out
-    assert memory_budget.bytes_kept(model, lambda: model(x).exp().square()) == 4 * 5 * 4  # the same
-    assert memory_budget.bytes_kept(model, lambda: model(x).sin().square()) == 2 * 4 * 5 * 4
-    assert memory_budget.bytes_kept(model, lambda: model(x.detach()).exp()) == 0  # no way back
-
-
-def test_counting_keeps_nothing():
-    gone = []
-
-    def run():
-        y = torch.ones(3, requires_grad=True).exp()  # which autograd keeps with its own step
-        gone.append(weakref.ref(y))
-        return y
-
-    gc.disable()  # a cycle would wait for it
-    try:
-        assert memory_budget.bytes_kept(nn.Identity(), run) == 12
-        assert gone[0]() is None
-    finally:
-        gc.enable()
 
 
 def test_the_model_is_left_as_it_was_by_an_error_on_the_way(tiny, batch, monkeypatch):

@@ -1,0 +1,109 @@
+"""What was generated and explained is saved and loaded, and shown on pages and in terminals."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import save_file
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+
+from benchmarks.architectures.measure import conditions
+from numeric import explain_generation
+from numeric.generation.result import Generation
+from tests.support.browser import chromium
+from tests.support.writers import ANSWER, PROMPT, model_of, tokenizer
+
+
+@pytest.fixture(autouse=True)
+def _float64():
+    with conditions():
+        yield
+
+
+@pytest.fixture
+def found():
+    with conditions():
+        return explain_generation(model_of("bart"), tokenizer(), PROMPT, answer=ANSWER)
+
+
+def test_what_is_saved_is_loaded(found, tmp_path):
+    assert re.fullmatch(
+        r"Generation\(attnlrp: \d+ x \d+ tokens, written '.*fed a beef'\)", repr(found)
+    )
+    found.save(tmp_path / "found.safetensors")
+    again = Generation.load(tmp_path / "found.safetensors")
+    for name, x in vars(found).items():
+        same = torch.equal(x, vars(again)[name]) if isinstance(x, torch.Tensor) else None
+        assert same if same is not None else x == vars(again)[name]
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    (tmp_path / "text").write_text("no tensors")
+    for name in ("other.safetensors", "text"):
+        with pytest.raises(ValueError, match=f"{name} holds no generation"):
+            Generation.load(tmp_path / name)
+
+
+def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):
+    hostile = ("</script><b>&'\"", *found.tokens[1:])
+    page = dataclasses.replace(found, tokens=hostile).html()
+    assert "<b>" not in page
+    assert not re.search(r"https?:|src=|@import|url\(", page)
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1]
+    maps = json.loads(data)
+    assert maps["token"]["tokens"] == list(hostile)
+    assert set(maps) == {"token", "word", "sentence"}
+    shown = torch.tensor(maps["token"]["relevance"])
+    torch.testing.assert_close(shown, found.relevance.to(shown), rtol=1e-3, atol=1e-12)
+    assert found._repr_html_().startswith("<iframe")
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "sentence"])
+def test_a_page_opens_on_the_unit_that_is_asked_for(found, unit):
+    page = found.html(unit)
+    assert re.findall(r'value="(\w+)" checked', page) == [unit]
+    assert f'draw("{unit}");' in page
+    with pytest.raises(ValueError, match="unit='line': pass one of token, word, sentence"):
+        found.html("line")
+
+
+def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
+    texts = ("<i>", *found.tokens[1:])
+    found = dataclasses.replace(found, tokens=texts)
+    (tmp_path / "a.html").write_text(found.html(), "utf-8")
+    with chromium() as driver:
+        driver.get((tmp_path / "a.html").as_uri())
+        written = driver.find_elements(By.CSS_SELECTOR, "button.token")
+        assert "".join(x.get_property("textContent") for x in written) == "".join(found.written)
+        ActionChains(driver).move_to_element(written[2]).perform()
+        row = found.relevance[2]
+        status = driver.find_element(By.ID, "sum").text.replace("−", "-")
+        for number in (found.logit[2], row.sum(), found.residual[2]):
+            assert f"{number:+.3f}" in status
+        against = driver.find_elements(By.CSS_SELECTOR, ".against")
+        assert len(against) == (row < 0).sum()
+        first = driver.find_element(By.CSS_SELECTOR, "#causes tr").text.replace("−", "-")
+        assert first.startswith(f"{row[row.abs().argmax()]:+.3f} ")
+        written[1].click()
+        ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
+        assert f"{found.logit[1]:+.3f}" in driver.find_element(By.ID, "sum").text.replace("−", "-")
+        driver.find_element(By.CSS_SELECTOR, "[value=word]").click()
+        words = driver.find_elements(By.CSS_SELECTOR, "button.token")
+        assert len(words) == len(found.by("word").written)
+        driver.set_window_size(420, 800)
+        width = driver.execute_script("return document.documentElement.scrollWidth")
+        assert width <= driver.execute_script("return window.innerWidth")
+        assert not [x for x in driver.get_log("browser") if x["level"] == "SEVERE"]
+
+
+def test_a_heat_map_fits_the_terminal_and_a_picture_is_made(found):
+    console = Console(width=60, record=True, file=None, quiet=False)
+    with console.capture() as said:
+        for part in found.terminal(60):
+            console.print(part)
+    lines = said.get().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert sum(line.startswith("sum") for line in lines) >= 1
+    assert found.png().startswith(b"\x89PNG")
