@@ -26,6 +26,7 @@ from benchmarks.sources.files import check_sentence, decoded, lines, some
 from numeric.methods.catalogue import METHODS, WITH_RULES
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
+BUDGETED = ("loo", "budgeted-loo")
 
 
 def explain(
@@ -67,7 +68,10 @@ def explain(
     ] = "token",
     budget: Annotated[
         int | None,
-        typer.Option(help="With --method loo: at most N forward passes for one text."),
+        typer.Option(
+            help="With --method loo: at most N forward passes for one text. "
+            "With --method budgeted-loo: N tokens to leave out."
+        ),
     ] = None,
     by_layer: Annotated[
         bool, typer.Option("--layers", help="Also the relevance of every token in every layer.")
@@ -146,12 +150,12 @@ def explain(
 
 
 def options_of(method: str, budget: int | None) -> dict[str, int]:
-    """Those of a method.  Raises ValueError for a budget of another one than Leave-One-Out."""
+    """Those of a method.  Raises ValueError for a budget of a method that has none."""
     if budget is None:
         return {}
-    if method != "loo":
+    if method not in BUDGETED:
         raise ValueError(
-            f"--budget {budget}: only --method loo has a budget of forward passes, not {method}"
+            f"--budget {budget}: only --method {' and '.join(BUDGETED)} have a budget, not {method}"
         )
     if budget < 1:
         raise ValueError(f"--budget {budget}: pass a number of forward passes, at least 1")

@@ -1,5 +1,6 @@
 """Leave-One-Out of the tokens that matter: mask relevance chooses them, and stands for the rest."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -66,10 +67,16 @@ def budgeted_loo(
 
 
 def _check(budget: int | None, tolerance: float | None) -> None:
+    wrong = []
     if budget is not None and (type(budget) is not int or budget < 1):
-        raise ValueError(f"budget={budget!r}: pass None or a number of forward passes, at least 1")
-    if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance >= 0):
-        raise ValueError(f"tolerance={tolerance!r}: pass None or an error in logits, at least 0")
+        wrong.append(f"budget={budget!r}: pass None or a number of forward passes, at least 1")
+    number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
+    if tolerance is not None and not (number and 0 <= tolerance < math.inf):
+        wrong.append(
+            f"tolerance={tolerance!r}: pass None or an error in logits, at least 0 and finite"
+        )
+    if wrong:
+        raise ValueError("\n".join(wrong))
 
 
 def _read(model: PreTrainedModel, batch: Batch, readout: Readout) -> Tensor:

@@ -69,9 +69,7 @@ def mask_relevance(
     Raises ValueError for inputs that are no text, for an encoder with a decoder, and for a model
     whose tokens meet in another way than by a softmax over all of them.
     """
-    if deviations not in GRADIENTS:
-        raise ValueError(f"deviations={deviations!r}: pass one of {', '.join(GRADIENTS)}")
-    _check_midpoint(midpoint, slope=slope)
+    _check(deviations, midpoint, slope=slope)
     meetings.check_text(model, batch)
     stock = is_stock(model)
     model = packed.shown(model)
@@ -158,7 +156,7 @@ def _halved(
     places = batch.present.cumsum(dim=1) - 1
     dtype = torch.promote_types(model.dtype, torch.float32)
     others = 1 - torch.eye(places.shape[1], device=places.device, dtype=dtype)
-    for n in range(count):
+    for n in range(min(count, places.shape[1])):  # more passes would have no tokens
         chosen = (places % count == n)[:, None]
         damping = Damping(chosen * others * math.log(0.5), frozenset(calls))
         _, seen, rows = _run(model, batch, readout, composite, damping)
@@ -167,17 +165,22 @@ def _halved(
         yield _Pass(logits, [seen[call] for call in calls], chosen)
 
 
-def _check_midpoint(midpoint: object, *, slope: bool) -> None:
+def _check(deviations: object, midpoint: object, *, slope: bool) -> None:
+    wrong = []
+    if deviations not in list(GRADIENTS):
+        wrong.append(f"deviations={deviations!r}: pass one of {', '.join(GRADIENTS)}")
     if type(midpoint) is not int or midpoint < 0:
-        raise ValueError(
+        wrong.append(
             f"midpoint={midpoint!r}: pass 0 for the gradient at whole masks, or the number of "
             "passes at half masks, such as 1"
         )
-    if midpoint and slope:
-        raise ValueError(
+    elif midpoint and slope:
+        wrong.append(
             f"slope=True is the derivative at whole masks, and midpoint={midpoint} takes it at "
             "half masks: leave one of them out"
         )
+    if wrong:
+        raise ValueError("\n".join(wrong))
 
 
 def _of_layer(

@@ -75,6 +75,15 @@ def test_a_budget_of_passes_is_that_of_the_method(told):
     assert len(set(found["relevance"])) < len(set(explain(*of, method="loo").relevance[0].tolist()))
 
 
+def test_a_budget_of_tokens_is_that_of_the_method(told):
+    text = "not a bad film"
+    (found,) = told("explain", "embedded", text, "--method", "budgeted-loo", "--budget", 2)["texts"]
+    loaded = models.load("embedded")
+    want = explain(loaded.model, loaded.tokenizer, [text], method="budgeted-loo", budget=2)
+    assert found["relevance"] == want.relevance[0].tolist()
+    assert want.details["passes"].tolist() == [2]
+
+
 def test_a_budget_is_of_what_is_generated_too(told):
     call = ["explain", "embedded-lm", "anna apple bert pen ; anna", "--generate", 1]
     (found,) = told(*call, "--method", "loo", "--budget", 4)["texts"]

@@ -75,6 +75,19 @@ def test_padding_does_not_change_which_tokens_are_halved_together(side):
     close(a.relevance[:, padded["attention_mask"][0] == 1], alone.relevance, tolerance=1e-12)
 
 
+def test_there_are_no_more_passes_than_tokens():
+    model, batch = made("bert", CLASSES)
+    tokens = batch["input_ids"].shape[1]
+    ran = []
+    model.register_forward_hook(lambda *_: ran.append(1))
+    with conditions():
+        each = attribute(model, batch, METHOD, midpoint=tokens)
+        count = len(ran)
+        more = attribute(model, batch, METHOD, midpoint=tokens + 5)
+    assert len(ran) == 2 * count
+    close(more.relevance, each.relevance)
+
+
 @pytest.mark.parametrize("midpoint", [-1, 1.0, True])
 def test_the_number_of_passes_is_a_whole_number(midpoint):
     model, batch = made("bert", CLASSES)

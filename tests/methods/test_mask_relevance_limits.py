@@ -276,3 +276,7 @@ def test_attention_that_is_not_seen_is_refused(case):
 def test_deviations_are_true_or_held():
     message = refused(ValueError, cases.tiny_bert(), texts(), METHOD, deviations="maybe")
     contains(message, "deviations='maybe': pass one of true, held")
+    message = refused(
+        ValueError, cases.tiny_bert(), texts(), METHOD, deviations=["held"], midpoint=-1
+    )
+    contains(message, "deviations=['held']: pass one of true, held", "midpoint=-1: pass 0")
