@@ -31,12 +31,6 @@ def test_the_command_writes_the_three_forms_of_one_audit(run, tmp_path):
     assert signed(facts["residual"]) in shown.words
 
 
-def test_a_text_in_the_place_of_the_model_is_called_one(run):
-    code, _, err = run("audit", "not a bad film")
-    says = "'not a bad film' is a text, and the model is missing: pass embedded first"
-    assert (code, err) == (2, f"error: {says}\n")
-
-
 def test_a_summary_counts_the_refuted_statements_that_it_leaves_out(run):
     out = run("audit", "embedded")[1]
     named = out.count("\nrefuted: ")

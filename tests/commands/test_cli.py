@@ -1,6 +1,7 @@
 """The command line: what it prints and writes, and one message for what a user can mend."""
 
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -178,6 +179,9 @@ def test_prove_prints_statements_and_fails_when_one_is_not_established(run, smal
     assert code == 1
     assert "not established" in out
     assert "assert 2 == 3" in err
+    code, out, _ = run("prove", "--json")
+    assert code == 1
+    assert [row["verdict"] for row in json.loads(out)["theorems"]].count("not established") == 1
 
 
 def test_the_installed_program_runs_from_another_directory(tmp_path):

@@ -18,7 +18,6 @@ from benchmarks.experiments.causes import measure
 from benchmarks.sources import data, models
 from numeric import explain
 from tests.commands.test_evaluate_command import in_file
-from tests.support import program
 
 PAGE = Path(__file__).parents[2] / "docs" / "COMMANDS.md"
 LONG = "a fine film with a weak end and " * 20
@@ -97,13 +96,6 @@ def test_with_json_an_error_is_an_object_on_stderr_and_the_code_is_2(run, call, 
     code, out, err = run(*call, "--quiet")
     assert (code, out) == (2, "")
     assert says.split("'")[0] in " ".join(err.split())
-
-
-def test_a_proof_that_is_not_established_is_code_1(run, small):
-    (small / "test_more.py").write_text(program.HEAD + program.FAILS)
-    code, out, _ = run("prove", "--json")
-    assert code == 1
-    assert [row["verdict"] for row in json.loads(out)["theorems"]].count("not established") == 1
 
 
 def test_the_version_is_printed(run):

@@ -153,24 +153,3 @@ def test_a_file_that_cannot_be_used_is_an_error_and_status_2(name, lines, tmp_pa
     assert ended.exit_code == 2
     assert says in ended.output
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["none.parquet"], "none.parquet: there is no such file or folder"),
-        (["maps.csv"], "maps.csv is no Parquet file; pass a Parquet file with text and relevance"),
-        (["empty"], "empty holds no Parquet files"),
-        (["maps.parquet", "--measure", "AOPC"], "unknown measure 'AOPC'; the measures are r, tau"),
-        (["maps.parquet", "--model", "nothing"], "model 'nothing'"),
-        (["maps.parquet", "--device", "cuda:99"], "device 'cuda:99' is not available"),
-    ],
-)
-def test_a_bad_argument_is_an_error_and_status_2(arguments, says, lines, tmp_path, monkeypatch):
-    in_file(tmp_path, lines)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "maps.csv").touch()
-    monkeypatch.chdir(tmp_path)
-    ended = run(*arguments)
-    assert ended.exit_code == 2
-    assert says in ended.output

@@ -94,10 +94,3 @@ def test_a_reader_that_leaves_loses_no_file(into, model, tmp_path, capfd, monkey
             "part-00000.parquet",
             "record.json",
         ]
-
-
-def test_bytes_that_are_no_utf8_are_refused_as_text(run, model):
-    for command in ("explain", "audit"):
-        code, out, err = run(command, model, "caf\udce9")
-        assert (code, out) == (2, "")
-        assert "half a character (a lone surrogate) in 'caf\\udce9': pass a sentence" in err

@@ -10,6 +10,8 @@ import shlex
 import struct
 import zlib
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -53,6 +55,8 @@ def place(checkpoint, tmp_path_factory):
         "data/imdb_test.jsonl.gz": reviews, "data/mnist.npz": b"PK\3\4 and no more",
     }.items():  # fmt: skip
         (place / name).write_bytes(content)
+    maps = {"text": ["film"], "relevance": [[0.1, 0.2, 0.3]]}
+    pq.write_table(pa.table(maps), place / "maps.parquet")
     Image.new("L", (64, 64), 200).save(place / "cut.png")
     whole = (place / "cut.png").read_bytes()
     (place / "cut.png").write_bytes(whole[:60])

@@ -201,6 +201,3 @@ def test_the_command_says_what_has_no_rule_and_fails(run, monkeypatch):
     assert code == 2
     assert "unknown     no rule" in out
     contains(err, "error: BertForSequenceClassification calls functions that have no", "cumprod")
-    code, out, err = run("plan", "embedded", "--method", "loo")
-    assert (code, out) == (2, "")
-    contains(err, "--composite loo: pass attnlrp")

@@ -23,7 +23,6 @@ COMMANDS = {
     "explain model film --method magic": "--method magic: pass attnlrp, cp-lrp, gradie",
     "explain model film --method cplrp": "loo; did you mean 'cp-lrp'?",
     "explain model film --method AttnLRP": "; did you mean 'attnlrp'?",
-    "audit vit --column 1": "--column 1: the class is of the whole input",
     "explain model film --png empty": "--png empty is a folder; pass a file in it",
     "explain model film --layers --method loo": "--layers --method loo: pass attnlrp, cp-lrp",
     "explain model film --png a.txt": "--png a.txt: pictures are written as PNG alone; pass NAM",
@@ -60,6 +59,8 @@ COMMANDS = {
     "explain vit film": "Unrecognized configuration class",
     "explain model \udcff": "pass a sentence in UTF-8",
     # audit
+    "audit vit --column 1": "--column 1: the class is of the whole input",
+    "audit model caf\udce9": "half a character (a lone surrogate) in 'caf\\udce9': pass a sentence",
     "audit": "Missing argument 'model'",
     "audit model ' '": "no text in ' '",
     f"audit model '{LONG}'": "text of 12 tokens is longer than the model's 9 positions",
@@ -99,6 +100,13 @@ COMMANDS = {
     "attribute good.txt --method a --method b": "--method a, b: pass attnlrp, cp-lrp",
     "attribute good.txt --engine spark": "--engine 'spark': the engines are local, ray",
     "attribute good.txt --address here:1": "--address here:1 would be ignored; pass --engine ray",
+    # evaluate
+    "evaluate none.parquet": "none.parquet: there is no such file or folder",
+    "evaluate notes.md": "notes.md is no Parquet file; pass a Parquet file with text and relevance",
+    "evaluate empty": "empty holds no Parquet files",
+    "evaluate maps.parquet --measure AOPC": "unknown measure 'AOPC'; the measures are r, tau",
+    "evaluate maps.parquet --model ./nowhere": "model folder './nowhere' does not exist",
+    "evaluate maps.parquet --device cuda:99": "device 'cuda:99' is not available",
     # prove
     "prove nowhere.py": "nowhere.py: there is no such file",
     "prove rules.py --show 1": "pass one only",
