@@ -1,4 +1,4 @@
-"""Leave-One-Out of the tokens that matter: mask relevance chooses them, and stands for the rest."""
+"""Leave-One-Out of a few tokens: mask relevance chooses them, and estimates all others."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -31,18 +31,20 @@ def budgeted_loo(
 ) -> Iterator[Found]:
     """LOO_i of up to ``budget`` tokens, and mask relevance R_i of all others (theorem 55).
 
-    The first is the token whose row is read, if that is one: what its mask changes in its own row
-    is not in R_i.  Then come those with the largest flow, the sum over layers and heads of the size
-    of what the mask of a token changes there, before anything cancels: where much cancels, the
-    first order that R_i is says least.  As many tokens as the text has make it Leave-One-Out by the
-    attention mask.  ``details`` hold "by_token" (batch, token), 1 where a token was left out,
-    "passes" (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``
-    times the ratio of |LOO - R| to the flow of those that were left out, in root mean squares.
+    The token whose row is read is left out first, if there is only one such row: R_i does not
+    contain what its mask changes in its own row.  Then come the tokens with the largest flow.  The
+    flow of a token is the sum of absolute mask relevance over layers and heads; where much of it
+    cancels, a first order says least.  A budget of all tokens gives Leave-One-Out by the attention
+    mask.  ``details`` hold "by_token" (batch, token), 1 where a token was left out, "passes"
+    (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``, times
+    the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.  It
+    is an estimate and not a bound.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
-    budget is spent: ``FIRST`` of them at once, and then at most as many as before.  ``budget=None``
-    is all tokens then, and ``FIRST`` without it.
-    ``batch_size`` and ``memory`` are those of ``leave_one_out``.  Nothing is conserved.
-    Raises ValueError for a bad option, and what ``mask_relevance`` and ``leave_one_out`` do.
+    budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
+    before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
+    ``batch_size`` and ``memory`` are those of ``leave_one_out``.  Relevance is not conserved.
+    Raises ValueError for a bad option, and for all that ``mask_relevance`` and ``leave_one_out``
+    refuse.
     """
     _check(budget, tolerance)
     texts = losses(

@@ -111,7 +111,7 @@ METHODS: dict[str, Method] = {
             home="numeric.methods.mask_relevance:mask_relevance",
             needs="attention by softmax from tokens to tokens, and nothing else between these",
             cost=ONE_PASS,
-            conserves="no: each is about the change of the logit without one token",
+            conserves="no: each estimates the change of the logit without one token",
             source="theorems 54 and 55 of this project",
         ),
         Method(
@@ -148,7 +148,7 @@ METHODS: dict[str, Method] = {
             needs="two tokens or more, and what mask relevance needs",
             cost="2 forward passes, 1 backward pass, and 1 forward pass for each of 4 tokens "
             "(option budget)",
-            conserves="no: each is the change of the logit without one token, or its first order",
+            conserves="no: each is the change of the logit without one token, or estimates it",
             source="this project, after Li et al. 2016",
         ),
     )

@@ -1,4 +1,4 @@
-"""Mask relevance: what leaving a token out as a key of attention changes, by one backward pass."""
+"""Mask relevance: what hiding a token from attention changes, from one backward pass."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,24 +50,26 @@ def mask_relevance(
     """R_j, the sum over layers, heads and rows i != j of A_ij / (1 - A_ij) <G_i, v_j - o_i>.
 
     A_ij are the attention weights of row i, v_j the values, o_i = sum_j A_ij v_j and G_i the
-    gradient of the logit at o_i.  In one layer that is read linearly this is Leave-One-Out by the
-    attention mask (theorem 54); across layers it is its first order (theorem 55).  In logits.
-    ``slope=True`` leaves the factor 1 / (1 - A_ij) out; with ``own=True``, by which rows i = j
-    count, it is the derivative of the logit by the mask of token j (theorem 54).
-    ``deviations`` is "true", or "held" for gradients that take the deviations of norms for
+    gradient of the logit at o_i.  For one layer that is read linearly this is Leave-One-Out by the
+    attention mask (theorem 54); for a stack of layers it is its first order (theorem 55).  It is in
+    logits.
+    ``slope=True`` leaves out the factor 1 / (1 - A_ij), and ``own=True`` includes the rows i = j;
+    both together give the derivative of the logit by the mask of token j (theorem 54).
+    ``deviations`` is "true", or "held" for gradients that treat the deviations of norms as
     constants.  With ``heads=True`` the details hold "heads", (batch, layer, head, token), whose sum
     over layers and heads is the relevance; layers with fewer heads than others have zeros there.
     With ``bypassed=True`` they hold "bypassed", (batch, token): the relevance less its value-only
     part, the sum of A_ij <G_i, v_j>, which is what bypassing the softmax leaves out (theorem 56).
-    ``midpoint=g`` takes the gradient where masks are a half, in g more forward passes and a
-    backward pass each: one halves exp of the scores of every g-th token in all rows but the token's
-    own, and gives the relevance of these tokens; ``midpoint=1`` halves all of them together.
-    A row that attends to nothing but key j has nothing left without it, and counts 0.  Where
-    A_ij > 1/2, 1 - A_ij is the sum of all other weights, which needs no limit.
-    It does not conserve (theorem 54).  What a token's embedding does to its own row is no effect of
-    a mask, and not in it.
-    Raises ValueError for inputs that are no text, for an encoder with a decoder, and for a model
-    whose tokens meet in another way than by a softmax over all of them.
+    ``midpoint=g`` takes the gradient where masks are a half, by g more forward passes with a
+    backward pass each, or by one per token if the text has fewer than g.  Each pass halves exp of
+    the scores of every g-th token, in all rows but the token's own, and gives the relevance of
+    these tokens; ``midpoint=1`` halves all of them together.
+    A row that attends to key j alone has nothing left without it, and counts as 0.  Where
+    A_ij > 1/2, 1 - A_ij is computed as the sum of all other weights, so that no digits cancel.
+    Relevance is not conserved (theorem 54).  What a token's embedding does to its own row is not an
+    effect of a mask, and is not included.
+    Raises ValueError for a bad option, inputs that are not texts, an encoder with a decoder, and a
+    model whose tokens meet in any other way than by a softmax over all of them.
     """
     _check(deviations, midpoint, slope=slope)
     meetings.check_text(model, batch)
@@ -152,7 +154,7 @@ def _halved(
     calls: Sequence[int],
     count: int,
 ) -> Iterator[_Pass]:
-    """Passes in which the masks of every ``count``-th token are a half, but in its own row."""
+    """Passes in which the masks of every ``count``-th token are a half, except in its own row."""
     places = batch.present.cumsum(dim=1) - 1
     dtype = torch.promote_types(model.dtype, torch.float32)
     others = 1 - torch.eye(places.shape[1], device=places.device, dtype=dtype)
