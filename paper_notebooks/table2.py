@@ -44,5 +44,5 @@ def headline(result, found: Comparison) -> None:
     )
     methods = [row["method"] for row in result.rows if row["method"] != "  paper"]
     means = (*found.means.values(), found.carried, found.delta)
-    assert methods == list(METHODS), "every row of Table 2 is there"
+    assert methods[: len(METHODS)] == list(METHODS), "every row of the paper is there, and first"
     assert all(mean.low <= mean.mean <= mean.high for mean in means)

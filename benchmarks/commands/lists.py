@@ -22,11 +22,16 @@ def methods():
             for each in found
         ]
         answer(methods=facts)
-    present(line for each in METHODS.values() for line in _about(each))
+    short = [first_lines(_named(each, each.cost), 2) for each in METHODS.values()]
+    present([line for each in METHODS.values() for line in _about(each)], short)
+
+
+def _named(method, said):
+    return Text.assemble((method.name, "bold"), f": {said}")
 
 
 def _about(method):
-    yield Text.assemble((method.name, "bold"), f": {method.source}")
+    yield _named(method, method.source)
     for said in (f"{method.cost}; needs {method.needs}", f"conserves: {method.conserves}"):
         yield Padding(Text(said), (0, 0, 0, 2))
 

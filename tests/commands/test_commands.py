@@ -53,6 +53,7 @@ def test_a_command_fits_a_screen_is_silent_and_prints_the_object_of_the_page(run
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert len(lines) <= output.LINES
+    assert not lines[0].startswith("--full")  # a hint alone says nothing
     with_paths = re.compile("wrote |datasets[.]")
     assert not [x for x in lines if len(x.rstrip()) > 80 and not with_paths.search(x)]
     assert run(*call, "--quiet") == (0, "", "")

@@ -59,6 +59,7 @@ def by_accelerate(way):
 
 
 OFFLOADS = {name: by_accelerate(name) for name in ("cpu", "disk", "map")}
+OF_TEXTS = ("integrated-gradients", "loo", "mask-relevance", "budgeted-loo")
 OFFLOADS["by hand"] = lambda model, _: offload(model)
 
 
@@ -66,7 +67,7 @@ OFFLOADS["by hand"] = lambda model, _: offload(model)
 @pytest.mark.parametrize("name", ["bert", "llama", "vit"])
 def test_weights_that_are_fetched_when_they_are_used_change_nothing(name, way, tmp_path):
     model, inputs = (cases.family if name == "vit" else case)(name)
-    texts_only = ["integrated-gradients", "loo"] if name == "vit" else []
+    texts_only = OF_TEXTS if name == "vit" else ()
     offloaded = OFFLOADS[way](copy.deepcopy(model), tmp_path)
     on_meta = {path: x.device for path, x in offloaded.named_parameters()}
     for use in USES:
