@@ -16,6 +16,7 @@ STYLES = (
     ("#E69F00", "x"),
     ("#000000", "D"),
     ("#56B4E9", "P"),
+    ("#777777", "*"),
 )
 """Colour (Okabe and Ito's, which the colour-blind tell apart) and marker, by turn of the method."""
 

@@ -105,6 +105,19 @@ def correct(model, prompts) -> torch.Tensor:
     return (logits.argmax(dim=1) == torch.tensor([ID[prompt.answer] for prompt in prompts])).float()
 
 
+def learn(model, ids, weights, optimizer, schedule) -> torch.Tensor:
+    """One step on the weighted cross-entropy of the next word, which it returns."""
+    logits = model(input_ids=ids[:, :-1]).logits
+    losses = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+    loss = (losses * weights[:, 1:]).sum() / weights[:, 1:].sum()
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+    return loss
+
+
 def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) -> None:
     """AdamW on the weighted cross-entropy of the next word, with a linear decay of the rate."""
     matrices = [x for x in model.parameters() if x.ndim > 1]
@@ -117,14 +130,7 @@ def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) ->
     start, drawn = time.perf_counter(), batches(random.Random(seed), size, steps, shares)
     for step, (ids, weights) in zip(range(steps), drawn, strict=False):
         model.train()
-        logits = model(input_ids=ids[:, :-1]).logits
-        losses = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-        loss = (losses * weights[:, 1:]).sum() / weights[:, 1:].sum()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
+        loss = learn(model, ids, weights, optimizer, schedule)
         if step % EVERY == EVERY - 1:
             found = accuracies(model.eval(), 40, seed=step)
             for task in TASKS:

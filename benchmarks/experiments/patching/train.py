@@ -9,12 +9,11 @@ import random
 from pathlib import Path
 
 import torch
-from torch.nn.functional import cross_entropy
 from transformers import OPTConfig, OPTForCausalLM
 
 from benchmarks.experiments.causes.examples import DISTANCES, examples
 from benchmarks.experiments.causes.language import VOCABULARY
-from benchmarks.experiments.causes.train import HELD_OUT, ID, batches, correct, tokenizer
+from benchmarks.experiments.causes.train import HELD_OUT, ID, batches, correct, learn, tokenizer
 
 TASKS = ("agreement", "negation", "brackets", "recall")
 STEPS, BATCH, WARM, DECAY = 3000, 32, 150, 0.05
@@ -44,14 +43,7 @@ def train(model: OPTForCausalLM, *, rate: float, seed: int, steps: int = STEPS) 
     drawn = batches(random.Random(seed), BATCH, steps, dict.fromkeys(TASKS, 1.0))
     model.train()
     for _, (ids, weights) in zip(range(steps), drawn, strict=False):
-        logits = model(input_ids=ids[:, :-1]).logits
-        losses = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-        loss = (losses * weights[:, 1:]).sum() / weights[:, 1:].sum()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
+        learn(model, ids, weights, optimizer, schedule)
     model.eval()
 
 
