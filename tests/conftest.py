@@ -38,6 +38,14 @@ def six_sentences(tmp_path_factory):
     return tmp_path_factory.mktemp("six")
 
 
+@pytest.fixture(scope="module")
+def sentences():
+    """The same sentences, one by one."""
+    from tests.support import one_by_one
+
+    return one_by_one.sentences()
+
+
 @pytest.fixture
 def tiny():
     return cases.tiny_bert()

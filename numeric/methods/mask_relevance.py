@@ -90,7 +90,10 @@ def mask_relevance(
         meetings.KNOWN.update([meetings.code(model, layers)] if stock else [])
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
-        passes = _halved(model, batch, readout, composite, calls=calls, count=midpoint)
+        places = [x.place for x in seen]
+        passes = _halved(
+            model, batch, readout, composite, calls=calls, places=places, count=midpoint
+        )
         layers = [layer.without_graph() for layer in layers]
         logits = [logit.detach() for logit in logits]
         del rules, seen, rows, entries
@@ -152,16 +155,25 @@ def _halved(
     composite: Composite,
     *,
     calls: Sequence[int],
+    places: Sequence[str],
     count: int,
 ) -> Iterator[_Pass]:
-    """Passes in which the masks of every ``count``-th token are a half, except in its own row."""
-    places = batch.present.cumsum(dim=1) - 1
+    """Passes in which the masks of every ``count``-th token are a half, except in its own row.
+
+    Raises ValueError where a softmax runs at other ``places`` than in the pass at whole masks.
+    """
+    numbers = batch.present.cumsum(dim=1) - 1
     dtype = torch.promote_types(model.dtype, torch.float32)
-    others = 1 - torch.eye(places.shape[1], device=places.device, dtype=dtype)
-    for n in range(min(count, places.shape[1])):  # more passes would have no tokens
-        chosen = (places % count == n)[:, None]
+    others = 1 - torch.eye(numbers.shape[1], device=numbers.device, dtype=dtype)
+    for n in range(min(count, numbers.shape[1])):  # more passes would have no tokens
+        chosen = (numbers % count == n)[:, None]
         damping = Damping(chosen * others * math.log(0.5), frozenset(calls))
         _, seen, rows = _run(model, batch, readout, composite, damping)
+        if [x.place for x in seen] != places:
+            raise ValueError(
+                f"{type(model).__name__} attends at other places when masks are a half, in "
+                f"{len(seen)} calls instead of {len(places)}; pass midpoint=0"
+            )
         with torch.enable_grad():
             logits = [each.of(rows) for each in readout.targets]
         yield _Pass(logits, [seen[call] for call in calls], chosen)
@@ -191,7 +203,6 @@ def _of_layer(
     """(batch, head, token): what one layer loses without each token, in logits.
 
     ``ran`` is the same layer in the pass in which its gradient was taken.
-
     Raises ValueError where more is read than the tokens: sinks behind them have no values.
     """
     count, tokens = batch.ids.shape

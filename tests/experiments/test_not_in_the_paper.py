@@ -22,7 +22,7 @@ from benchmarks.sources import models
 from numeric import attribute
 from numeric.evaluation.correlation import bootstrap_mean
 from tests.support import one_by_one
-from tests.support.one_by_one import CONTENT, mean
+from tests.support.one_by_one import CONTENT, close, mean
 
 LOO, LRP = "table2-sst2-loo", ("table2-sst2-attnlrp", "table2-sst2-cp-lrp")
 KEPT = {
@@ -31,15 +31,6 @@ KEPT = {
     "without [SEP]": slice(-1),
     "without both": CONTENT,
 }
-
-
-@pytest.fixture(scope="module")
-def sentences():
-    return one_by_one.sentences()
-
-
-def close(got, want, *, tolerance=1e-9):
-    assert got == pytest.approx(want, abs=tolerance)
 
 
 # Special tokens

@@ -8,16 +8,7 @@ from axioms.composites import ATTNLRP, bypass_softmax
 from benchmarks.experiments import softmax_by_layer
 from numeric.evaluation.softmax_errors import softmax_errors
 from tests.support import one_by_one
-from tests.support.one_by_one import CONTENT, mean
-
-
-@pytest.fixture(scope="module")
-def sentences():
-    return one_by_one.sentences()
-
-
-def close(got, want, *, tolerance=1e-9):
-    assert got == pytest.approx(want, abs=tolerance)
+from tests.support.one_by_one import CONTENT, close, mean
 
 
 @pytest.fixture(scope="module")

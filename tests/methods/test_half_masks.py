@@ -99,3 +99,18 @@ def test_a_derivative_at_whole_masks_is_none_at_half_masks():
     model, batch = made("bert", CLASSES)
     with pytest.raises(ValueError, match="leave one of them out"):
         attribute(model, batch, METHOD, midpoint=1, slope=True)
+
+
+def test_a_model_that_attends_elsewhere_at_half_masks_is_refused():
+    model, batch = made("bert", CLASSES)
+    runs = []
+
+    def twice(module, inputs):
+        runs.append(module)
+        if len(runs) > 1:
+            torch.softmax(inputs[0], dim=-1)
+
+    model.get_submodule("bert.encoder.layer.0").register_forward_pre_hook(twice)
+    one = {name: x[:1] for name, x in batch.items()}
+    with pytest.raises(ValueError, match="in 3 calls instead of 2; pass midpoint=0"):
+        attribute(model, one, METHOD, midpoint=1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pytest
 import torch
 
 from benchmarks.experiments import rows, text
@@ -29,10 +30,14 @@ METHODS = {
     "AttnLRP": "attnlrp",
     "CP-LRP": "cp-lrp",
 }
+"""As the paper's Table 2 calls them, in its order."""
 OPTIONS = {"integrated-gradients": {"steps": 16, "tolerance": 0.02}}
 """Of the rows of Table 2 on SST."""
-"""As the paper's Table 2 calls them, in its order."""
 TEXTS = data.Texts("six", PHRASES, LABELS, "invented", "SST", 1)
+
+
+def close(got, want, *, tolerance=1e-9):
+    assert got == pytest.approx(want, abs=tolerance)
 
 
 @functools.cache
