@@ -20,11 +20,6 @@ TABLE2 = [f"table2-sst2-{method}" for method in METHODS.values()]
 
 
 @pytest.fixture(scope="module")
-def sentences():
-    return one_by_one.sentences()
-
-
-@pytest.fixture(scope="module")
 def measured(six_sentences):
     return one_by_one.measure(TABLE2, six_sentences)
 
