@@ -4,7 +4,7 @@ Every expression that is compared lives in a field of rational functions: ``sign
 into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There
 ``cancel`` is a decision procedure, so a check is a proof or a disproof, not a heuristic.
 
-What is decided is written down where ``axioms.proofs.records`` asks for it.
+What is decided is written down, as ``axioms.algebra.decisions`` says, in the record that is open.
 """
 
 import itertools
@@ -19,7 +19,8 @@ from sympy import QQ, sring
 from sympy.core.evalf import PrecisionExhausted
 from sympy.polys.rings import PolyElement
 
-from axioms.proofs.records import Unknown, answer, open_record
+from axioms.algebra.decisions import DIFFER_AT, IDENTICAL
+from axioms.proofs.records import Unknown, decided, sign_case
 
 Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
 Sides: TypeAlias = sp.Matrix | Number  # what stands on one side of an equality
@@ -37,7 +38,8 @@ def generic(name: str, rows: int, cols: int, **assumptions: bool) -> sp.Matrix:
 def sign_cases(rows: int, cols: int) -> Iterator[sp.Matrix]:
     """Every matrix of signs: one case each for ``sign(z)``, with sign(0) = +1."""
     for signs in itertools.product((1, -1), repeat=rows * cols):
-        yield sp.Matrix(rows, cols, signs)
+        with sign_case(signs):
+            yield sp.Matrix(rows, cols, signs)
 
 
 def is_rational_function(expression: sp.Expr) -> bool:
@@ -110,10 +112,7 @@ def identical(lhs: Sides, rhs: Sides) -> bool:
             raise ValueError(f"shapes differ: {lhs} and {rhs}; compare entries of equal shapes")
         return all(identical(a, b) for a, b in zip(*map(sp.flatten, (lhs, rhs)), strict=True))
     lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
-    same = _same(lhs, rhs)
-    if same and (record := open_record()) is not None:
-        record.identities.append((lhs, rhs))
-    return answer("identical", now=same)
+    return decided(IDENTICAL, lhs, rhs, now=_same(lhs, rhs))
 
 
 def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
@@ -199,12 +198,9 @@ def value_at(side: Number, point: Point) -> sp.Expr:
 def differ_at(lhs: Number, rhs: Number, witness: Point) -> bool:
     """Whether an exact rational point separates ``lhs`` from ``rhs``; errors as ``value_at``."""
     lhs, rhs = sp.sympify(lhs), sp.sympify(rhs)
-    if (record := open_record()) is not None:
-        record.differences.append((lhs, rhs, dict(witness)))
     unknown = (lhs - rhs).has(Unknown)
-    return answer(
-        "differ_at", now=not unknown and apart(value_at(lhs, witness), value_at(rhs, witness))
-    )
+    differ = not unknown and apart(value_at(lhs, witness), value_at(rhs, witness))
+    return decided(DIFFER_AT, lhs, rhs, now=differ, point=witness)
 
 
 def apart(one: sp.Expr, other: sp.Expr) -> bool:

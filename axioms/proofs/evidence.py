@@ -9,14 +9,16 @@ from collections.abc import Generator
 from typing import TypeAlias
 
 import pytest
-import sympy as sp
 
 from axioms.algebra.decide import apart, value_at
+from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
+from axioms.proofs.counts import hold
 from axioms.proofs.records import Depends, Record, disturbing, recording
 
 Properties: TypeAlias = list[tuple[str, object]]  # what a run of a test says of itself
 
 VERDICTS = ("proved", "refuted")
+DECISIONS = pytest.StashKey[list[Decision]]()  # of one run of a test
 COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a test is given
 
 
@@ -41,11 +43,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     with recording() as record:
         result = yield
+    item.stash[DECISIONS] = record.decisions
     words = "; ".join(str(text) for key, text in item.user_properties if key == "witness")
     try:
         _, _, verdict = claim(marker)
         found = proof(record) if verdict == "proved" else refutation(record, words)
-        decision = "identical" if verdict == "proved" else "differ_at"
+        decision = IDENTICAL if verdict == "proved" else DIFFER_AT
+        hold(item, record.decisions)
         _needs_results(item, decision, record.answers)
     except ValueError as error:
         why = str(error)
@@ -61,11 +65,12 @@ def proof(record: Record) -> Properties:
         raise ValueError(
             "no identity was decided: a proof passes both sides to axioms.algebra.decide.identical"
         )
-    general = [sides for sides in record.identities if _symbols(*sides)]
+    general = [decision for decision in record.identities if decision.symbols]
     if not general:
+        first = record.identities[0]
         raise ValueError(
-            f"{_equation(*record.identities[0])}: every identity is one of two constants; decide "
-            "it over symbols"
+            f"{first.left} = {first.right}: every identity is one of two constants; decide it over "
+            "symbols"
         )
     _needs_to_run(record)
     return [(COUNT, len(general)), *((POINT, text) for text in _evaluated(record))]
@@ -84,8 +89,8 @@ def refutation(record: Record, words: str) -> Properties:
     _needs_to_run(record)
     points = _evaluated(record)
     values = [
-        [str(value_at(side, point)) for side in (lhs, rhs)]
-        for lhs, rhs, point in record.differences
+        [str(value_at(side, found.point)) for side in (found.left, found.right)]
+        for found in record.differences
     ]
     if words and not any(all(_names(words, value) for value in pair) for pair in values):
         raise ValueError(
@@ -97,14 +102,15 @@ def refutation(record: Record, words: str) -> Properties:
 def _evaluated(record: Record) -> list[str]:
     """Every recorded difference, its point put into both sides again."""
     texts = []
-    for lhs, rhs, point in record.differences:
-        if not _symbols(lhs, rhs):
+    for found in record.differences:
+        lhs, rhs, point = found.left, found.right, found.point
+        if not found.symbols:
             raise ValueError(
                 f"{lhs} versus {rhs} are two constants, with nothing to put a point into; pass "
                 "both sides in symbols"
             )
         one, other = value_at(lhs, point), value_at(rhs, point)
-        used = {x: point[x] for x in sorted(_symbols(lhs, rhs), key=str)}
+        used = {x: point[x] for x in found.symbols}
         where = ", ".join(f"{x} = {value}" for x, value in used.items())
         if not apart(one, other):
             raise ValueError(f"both sides are {one} at {where}: that refutes nothing")
@@ -136,15 +142,6 @@ def _needs_results(item: pytest.Item, decision: str, answers: list[bool]) -> Non
         f"nothing that `{decision}` decides depends on what the project computes: pass the results "
         "of its functions, before the test asserts anything else of them"
     )
-
-
-def _symbols(lhs: sp.Expr, rhs: sp.Expr) -> set[sp.Symbol]:
-    free: set[sp.Symbol] = lhs.free_symbols | rhs.free_symbols
-    return free
-
-
-def _equation(lhs: sp.Expr, rhs: sp.Expr) -> str:
-    return f"{lhs} = {rhs}"
 
 
 def _names(words: str, value: str) -> bool:

@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from axioms.algebra.decisions import Decision
 from axioms.proofs import evidence
 
 THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
@@ -75,10 +76,11 @@ def _test(item: pytest.Item) -> str:
     return f"{path.as_posix()}::{item.nodeid.partition('::')[2].partition('[')[0]}"
 
 
-def prove(*paths: str | Path) -> list[Verdict]:
+def prove(*paths: str | Path, decisions: dict[str, list[Decision]] | None = None) -> list[Verdict]:
     """Runs the theorem tests under ``paths`` (default: all) and says what each established.
 
-    As ``numbered``.  Nothing is printed or written, and neither the current directory nor
+    As ``numbered``.  ``decisions`` is given what all runs of each test decided, in order, by the
+    ``test`` of its verdict.  Nothing is printed or written, and neither the current directory nor
     the user's pytest configuration matters.  Raises RuntimeError if a file cannot be read or
     holds no theorem, and ValueError for a marker that is not (number, statement, verdict).
     """
@@ -95,6 +97,10 @@ def prove(*paths: str | Path) -> list[Verdict]:
             f"no theorem ran in {', '.join(map(str, chosen))} ({status!r}); "
             "give test files whose tests carry @pytest.mark.theorem"
         )
+    if decisions is not None:
+        for test, items in recorder.items.items():
+            runs = (item.stash.get(evidence.DECISIONS, []) for item in items)
+            decisions[test] = [decision for run in runs for decision in run]
     return numbered(
         _verdict(test, items, recorder.reports.get(test, []))
         for test, items in recorder.items.items()

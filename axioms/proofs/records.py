@@ -4,17 +4,20 @@
 something else: what is decided in the same way then is decided about nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import sympy as sp
 
+from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
+
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
+Point: TypeAlias = Mapping[sp.Symbol, sp.Expr]
 
 
 class Depends(BaseException):
@@ -26,12 +29,20 @@ class Record:
     """What ran and what was decided, in order: names and SymPy expressions, nothing else."""
 
     ran: dict[str, None] = field(default_factory=dict)  # functions of the project
-    identities: list[tuple[sp.Expr, sp.Expr]] = field(default_factory=list)
-    differences: list[tuple[sp.Expr, sp.Expr, dict[sp.Symbol, sp.Expr]]] = field(
-        default_factory=list
-    )
+    decisions: list[Decision] = field(default_factory=list)
+    cases: list[tuple[int, ...]] = field(default_factory=list)  # of signs, that are under way
     answers: list[bool] = field(default_factory=list)  # of both sorts
     disturbed: str = ""  # the sort that ends a disturbed run, which is given the answers to repeat
+
+    @property
+    def identities(self) -> list[Decision]:
+        """The equalities that were found to hold."""
+        return [d for d in self.decisions if d.kind == IDENTICAL and d.verdict]
+
+    @property
+    def differences(self) -> list[Decision]:
+        """Every point that was put into two sides."""
+        return [d for d in self.decisions if d.kind == DIFFER_AT]
 
 
 _RECORD: ContextVar[Record | None] = ContextVar("record", default=None)
@@ -70,9 +81,34 @@ def answer(decision: str, *, now: bool) -> bool:
     return before
 
 
-def open_record() -> Record | None:
-    """The record that is open in this context."""
-    return _RECORD.get()
+def decided(
+    kind: str, left: sp.Expr, right: sp.Expr, *, now: bool, point: Point | None = None
+) -> bool:
+    """Writes a decision into the record that is open; its answer, as ``answer`` gives it."""
+    if (record := _RECORD.get()) is not None:
+        found = Decision(
+            kind=kind,
+            left=left,
+            right=right,
+            verdict=now,
+            point=dict(point or {}),
+            signs=tuple(record.cases),
+        )
+        record.decisions.append(found)
+    return answer(kind, now=now)
+
+
+@contextmanager
+def sign_case(signs: Iterable[int]) -> Iterator[None]:
+    """A block whose decisions are those of one case of signs."""
+    if (record := _RECORD.get()) is None:
+        yield
+        return
+    record.cases.append(tuple(map(int, signs)))
+    try:
+        yield
+    finally:
+        record.cases.pop()
 
 
 def noted(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:

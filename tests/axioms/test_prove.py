@@ -15,7 +15,7 @@ from tests.support.theorems import FILES, claims
 HEAD = """
 import pytest
 import sympy as sp
-from axioms.algebra.decide import differ_at, identical
+from axioms.algebra.decide import differ_at, identical, sign_cases
 from axioms.algebra.rules import equal_split
 
 R, X = sp.symbols("R x", positive=True)
@@ -75,6 +75,21 @@ def test_a_theorem_is_one_row_with_what_its_test_recorded(theorems):
     assert (first.identities, first.points) == (0, "R = 6: 3 versus 6")
     assert (second.identities, second.points) == (2, "")
     assert first.ran == second.ran == "rules.equal_split"
+
+
+SIGNS = "for s in sign_cases(1, 1): assert identical(equal_split(2, s[0] * X)[0], s[0] * X / 2)"
+
+
+def test_what_a_test_decided_is_data_with_assumptions_point_and_sign_case(theorems):
+    decisions = {}
+    path = theorems(REFUTES, PROVED.format(SIGNS))
+    refuted, proved = prove(path, decisions=decisions)
+    (found,) = decisions[refuted.test]
+    assert (found.kind, found.verdict, found.signs) == ("differ_at", True, ())
+    assert [str(side) for side in (found.left, found.right)] == ["R/2", "R"]
+    assert {str(x): int(value) for x, value in found.point.items()} == {"R": 6}
+    assert [d.signs for d in decisions[proved.test]] == [((1,),), ((-1,),)]
+    assert [d.assumptions for d in decisions[proved.test]] == [{"x": "positive"}] * 2
 
 
 def test_statements_of_one_number_are_lettered_in_order_and_one_alone_is_not(theorems):

@@ -1,0 +1,99 @@
+"""A theorem that decides less than is kept of it fails by name, whatever was lost."""
+
+import itertools
+import json
+import re
+from collections import Counter
+from unittest import mock
+
+import pytest
+
+from axioms.algebra import decide
+from axioms.algebra.decide import sign_cases
+from axioms.proofs import counts
+from axioms.proofs.prove import prove
+from tests.support.theorems import FILES, claims
+
+KEPT = json.loads(counts.KEPT.read_text("utf-8"))
+LINEAR = counts.THEOREMS / "test_linear.py"
+
+
+def test_every_statement_has_counts_and_every_count_a_statement():
+    tests = {name.partition("[")[0] for name in KEPT}
+    per_file = Counter(name.partition("::")[0] for name in tests)
+    assert per_file == {path.name: len(list(claims(path))) for path in FILES}
+    for found in KEPT.values():
+        assert found.get("identities", 0) + found.get("differences", 0) > 0
+        assert any(name.startswith("symbols ") for name in found)
+
+
+def errors(path):
+    return {verdict.test.partition("::")[2]: verdict.error for verdict in prove(path)}
+
+
+def first_case(rows, cols):
+    yield from itertools.islice(sign_cases(rows, cols), 1)
+
+
+def no_case(rows, cols):
+    yield from ()
+
+
+@pytest.mark.parametrize("fewer", [first_case, no_case])
+def test_fewer_cases_of_signs_are_no_proof(fewer):
+    split = {k.partition("::")[2] for k in KEPT if LINEAR.name in k and "sign cases" in KEPT[k]}
+    with mock.patch.object(decide, "sign_cases", fewer):
+        found = errors(LINEAR)
+    assert split
+    assert {name for name, error in found.items() if error} == split
+    if fewer is first_case:
+        assert all("sign cases 1, where" in found[name] for name in split)
+
+
+LESS = {  # what is lost of a file -> its text, what is left of it, what its theorems say then
+    "an identity": (
+        "test_linear.py",
+        ("assert identical(limit(total, EPS), r[0])", "pass"),
+        r"identities \d+, where \d+ are kept",
+    ),
+    "a symbol": (
+        "test_linear.py",
+        ('("word", "position", "type")', '("word", "type")'),
+        "position",
+    ),
+    "a run": (
+        "test_batch_norm.py",
+        ("[epsilon, epsilon_without_bias]", "[epsilon]"),
+        "runs 1 times, where 2 are kept",
+    ),
+    "a test": (
+        "test_linear.py",
+        ("def test_a_sum_conserves", "def no_test_a_sum_conserves"),
+        r"test_a_sum_conserves\w+ is gone",
+    ),
+}
+
+
+@pytest.mark.parametrize("lost", LESS)
+def test_what_a_file_has_lost_is_named(lost, tmp_path):
+    name, (old, new), said = LESS[lost]
+    text = (counts.THEOREMS / name).read_text("utf-8")
+    assert text.count(old) == 1
+    for path in FILES:
+        (tmp_path / path.name).touch()
+    (tmp_path / name).write_text(text.replace(old, new), "utf-8")
+    with mock.patch.object(counts, "THEOREMS", tmp_path):
+        assert any(re.search(said, error) for error in errors(tmp_path / name).values())
+
+
+def test_a_file_that_is_gone_and_a_theorem_without_counts_are_named(tmp_path):
+    text = LINEAR.read_text("utf-8")
+    changed = text.replace("def test_a_sum_conserves", "def test_another_sum_conserves")
+    (tmp_path / LINEAR.name).write_text(changed, "utf-8")
+    with mock.patch.object(counts, "THEOREMS", tmp_path):
+        found = errors(tmp_path / LINEAR.name).values()
+    assert all(
+        "test_rotary.py is gone" in error or ("has no count" in error and counts.COMMAND in error)
+        for error in found
+    )
+    assert sum("has no count" in error for error in found) == 1
