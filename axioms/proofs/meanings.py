@@ -102,5 +102,11 @@ MEANINGS = {
     "Which one is closer is decided by the change of length and of direction.",
     58: "Equal split predicts the removal of both factors of a product, and half of a patch of one "
     "factor.",
+    59: "What CP-LRP misses of Leave-One-Out at a key is its weight times the output without it. "
+    "Where attention is flat CP-LRP agrees with Leave-One-Out entirely, and AttnLRP may point the "
+    "other way.",
+    60: "A rule for products of two survives re-association only if its shares solve Sincov's "
+    "equation, as shares by logarithms do. With units, order, conservation and locality all "
+    "respected there is none: a rule designer has to give up one of five axioms.",
 }
 """By number of the theorem."""
