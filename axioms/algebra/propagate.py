@@ -67,6 +67,10 @@ def _halved(n: int) -> Matrix:
     return Matrix.vstack(sp.diag(*[1] * (n - 1), half), sp.eye(n)[-1, :] * half)
 
 
+def _running_sums(n: int) -> Matrix:
+    return Matrix([[int(i <= j) for j in range(n)] for i in range(n)])
+
+
 # what a constant is filled with -> its value from the shape (rows, columns) of its operand
 FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "zeros": sp.zeros,
@@ -78,6 +82,9 @@ FILLS: dict[str, Callable[[int, int], Matrix]] = {
     "centring": lambda rows, columns: sp.eye(columns) - sp.ones(columns, columns) / columns,
     "reversal": lambda rows, columns: sp.eye(columns)[:, ::-1],
     "repetition": lambda rows, columns: _repeated(columns),  # of the last channel
+    "twice": lambda rows, columns: Matrix.hstack(sp.eye(columns), sp.eye(columns)),
+    "running sums": lambda rows, columns: _running_sums(columns),
+    "differences": lambda rows, columns: _running_sums(columns).inv(),
     "halving": lambda rows, columns: _halved(columns),  # of the last channel, over its copies
 }
 

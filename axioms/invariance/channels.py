@@ -1,9 +1,9 @@
-"""Scales and shifts per channel: rows that are part of the model, repeated for every token."""
+"""What is repeated: a scale or shift of the model for every token, a token for every copy."""
 
 from dataclasses import replace
 
 from axioms import kinds
-from axioms.graph import CONSTANT, INPUT, Node, constant
+from axioms.graph import CONSTANT, INPUT, TRANSPOSE, Node, constant
 
 
 def in_rows(row: Node, like: Node) -> Node:
@@ -38,3 +38,18 @@ def is_fixed(node: Node) -> bool:
 def batch_norm(x: Node, scale: Node, shift: Node) -> Node:
     """BatchNorm at inference: a fixed scale and shift per channel, entry by entry."""
     return x * in_rows(scale, x) + in_rows(shift, x)
+
+
+def copied_rows(node: Node) -> Node:
+    """Every row twice: first all of them, then all of them again."""
+    columns = Node(TRANSPOSE, (node,))
+    copied = Node(kinds.LINEAR, (columns, constant("twice", columns)))
+    return Node(TRANSPOSE, (copied,))
+
+
+def copies_of(node: Node) -> Node | None:
+    """The matrix by which ``copied_rows`` copies; None for any other node."""
+    inner = node.args[0] if node.op == TRANSPOSE else node
+    if inner.op != kinds.LINEAR or inner.args[1].op != CONSTANT:
+        return None
+    return inner.args[1] if inner.args[1].attributes["fill"] == "twice" else None

@@ -12,9 +12,11 @@ from axioms.invariance.scoreboard import (
     PROVED,
     REFUTED,
     Cell,
+    on_attention,
     scoreboard,
 )
 
+ATTENTION = "attention "  # the board of rewrites of softmax attention
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "SCOREBOARD.md"
 
 SHORT = {PROVED: "✓", ON_TEMPLATES: "(✓)", REFUTED: "✗", NOT_APPLICABLE: "–", OPEN: "?"}
@@ -49,15 +51,22 @@ def witnesses(cells: tuple[Cell, ...]) -> str:
     return "\n".join(lines).strip()
 
 
-def filled(page: str, cells: tuple[Cell, ...]) -> str:
-    """``page`` with the table and the witnesses of ``cells`` between its markers."""
-    for name, part in {"scoreboard": as_markdown(cells), "witnesses": witnesses(cells)}.items():
+def filled(page: str, cells: tuple[Cell, ...], *, of: str = "") -> str:
+    """``page`` with the table and the witnesses of ``cells`` between the markers ``of`` a board.
+
+    Raises ValueError for a page without these markers.
+    """
+    parts = {f"{of}scoreboard": as_markdown(cells), f"{of}witnesses": witnesses(cells)}
+    for name, part in parts.items():
         start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+        if not 0 <= page.find(start) < page.find(end):
+            raise ValueError(f"no {start.strip()} before {end.strip()}; add both lines to the page")
         before, _, rest = page.partition(start)
         page = before + start + part + end + rest.partition(end)[2]
     return page
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text("utf-8"), scoreboard()), "utf-8")
+    written = filled(PAGE.read_text("utf-8"), scoreboard())
+    PAGE.write_text(filled(written, on_attention(), of=ATTENTION), "utf-8")
     print(PAGE)

@@ -1,14 +1,15 @@
 """The attribution methods that the scoreboard compares, each as one function of a graph."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
 from axioms.algebra import rules
 from axioms.algebra.decide import Number
-from axioms.algebra.denotation import canonical, named
+from axioms.algebra.denotation import as_rational, canonical, named
 from axioms.algebra.propagate import (
     Explanation,
     LeafValues,
@@ -20,6 +21,10 @@ from axioms.algebra.propagate import (
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.graph import Node
 from axioms.invariance.canonizers import Canonizer, canonize
+from axioms.invariance.masks import by_masks
+
+Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
+"""A graph, its leaves and the gradient at its root -> an explanation without any rule."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +32,15 @@ class RuleSet:
     """A composite, and what else it takes to be the method that its name says.
 
     ``prepare`` runs before the sweep; if it looks beyond one node, lemmas about one node do not
-    compose.  Without a composite the method is a functional of the function alone.
+    compose.  Without a composite the method is a ``formula`` of the graph, or a functional of
+    the function alone.
     """
 
     name: str
     composite: Composite | None = None
     instead: Mapping[str, MessageFunction] = field(default_factory=dict)  # as in propagate()
     prepare: Canonizer | None = None
+    formula: Formula | None = None
 
     def explain(
         self,
@@ -45,15 +52,17 @@ class RuleSet:
     ) -> Explanation:
         """Relevance of every input at ``point``, which may be symbolic, as is ``eps`` then.
 
-        Raises ValueError without a composite.
+        Raises ValueError without a composite or a formula.
         """
+        if self.formula:
+            return self.formula(root, point, relevance)
         if self.composite is None:
             raise ValueError(f"{self.name!r} has no composite; pass one to explain a graph")
         root = self.prepare(root) if self.prepare else root
         signs = None
         if eps != 0 and any(sp.sympify(value).free_symbols for value in point.values()):
             values = evaluate(root, point)  # equal values share the symbol of their sign
-            signs = {node: z.applyfunc(lambda v: named("sign", v)) for node, z in values.items()}
+            signs = {node: z.applyfunc(_sign) for node, z in values.items()}
         return explain(
             root,
             point,
@@ -63,6 +72,10 @@ class RuleSet:
             signs=signs,
             instead=self.instead,
         )
+
+
+def _sign(value: sp.Expr) -> sp.Symbol:
+    return named("sign", as_rational(value))
 
 
 def _at_least_0(function: str, argument: sp.Expr, **assumption: bool) -> sp.Symbol:
@@ -154,3 +167,8 @@ RULE_SETS: tuple[RuleSet, ...] = (
     RuleSet(name="leave-one-out"),
 )
 """In the order of the table's columns; the last three are functionals of the function alone."""
+
+MASK_RELEVANCE = RuleSet(name="mask relevance", formula=by_masks)
+COMPARED = ("CP-LRP", "gradient x input", "Integrated Gradients", "leave-one-out")
+ON_ATTENTION = (*(x for x in RULE_SETS if x.name in COMPARED), MASK_RELEVANCE)
+"""The columns of the table of attention; each lemma of AttnLRP takes minutes there."""

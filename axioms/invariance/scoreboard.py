@@ -22,11 +22,12 @@ from axioms.algebra.decide import Number, Sides, generic
 from axioms.algebra.denotation import denoted, same_function, same_value
 from axioms.composites import UnassignedOperation
 from axioms.graph import INPUT, leaf, parameter, topological
+from axioms.invariance.attention import ATTENTION, EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.invariance.channels import in_rows
 from axioms.invariance.points import random_point
 from axioms.invariance.rewrites import REWRITES, exchanged
-from axioms.invariance.rule_sets import RULE_SETS, RuleSet
-from axioms.invariance.templates import TEMPLATES, Template
+from axioms.invariance.rule_sets import ON_ATTENTION, RULE_SETS, RuleSet
+from axioms.invariance.templates import Template
 from axioms.invariance.witness import (
     disagreement,
     explained,
@@ -44,6 +45,7 @@ STABILISERS: dict[str, tuple[Number, Number]] = {
 }
 """Column -> stabiliser of the lemma, and of the search for a witness; 0 is the limit."""
 FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a search gives up
+AT_EXPONENTIALS = 3  # points per graph where numbers are compared by their digits, which is slow
 ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
 Decision: TypeAlias = Callable[[Sides, Sides], bool]  # whether two sides are equal
 
@@ -61,25 +63,36 @@ class Cell:
 
 @cache
 def scoreboard(
-    rule_sets: tuple[RuleSet, ...] = RULE_SETS, rewrites: tuple[str, ...] = tuple(REWRITES)
+    rule_sets: tuple[RuleSet, ...] = RULE_SETS,
+    rewrites: tuple[str, ...] = tuple(REWRITES),
+    *,
+    first: int = FIRST,
+    attacks: int = ATTACKS,
 ) -> tuple[Cell, ...]:
-    """One cell per rule set, rewrite and regime of epsilon."""
+    """One cell per rule set, rewrite and regime of epsilon; options as in ``decide``."""
     decided: dict[tuple[object, ...], Cell] = {}
     cells = []
     for rewrite, rule_set, eps in itertools.product(rewrites, rule_sets, STABILISERS):
         key = (rewrite, eps, *_rules_in_use(rule_set, rewrite))
         if key not in decided:  # methods that treat these operations alike share a verdict
-            decided[key] = decide(rule_set, rewrite, eps)
+            decided[key] = decide(rule_set, rewrite, eps, first=first, attacks=attacks)
         cells.append(replace(decided[key], rule_set=rule_set.name))
     return tuple(cells)
 
 
+@cache
+def on_attention() -> tuple[Cell, ...]:
+    """The cells of the rewrites of softmax attention, for the methods that are defined there."""
+    return scoreboard(ON_ATTENTION, tuple(ATTENTION), first=AT_EXPONENTIALS, attacks=0)
+
+
 def _rules_in_use(rule_set: RuleSet, rewrite: str) -> tuple[object, ...]:
     if rule_set.composite is None:
-        return (None,)
+        return (rule_set.formula,)
     if rule_set.prepare:
         return (rule_set.name,)
-    graphs = [g for t in TEMPLATES[rewrite] for g in (t.root, *REWRITES[rewrite](t.root))]
+    roots = [template.root for template in EVERY_TEMPLATE[rewrite]]
+    graphs = [graph for root in roots for graph in (root, *EVERY_REWRITE[rewrite](root))]
     operations = sorted({node.op for graph in graphs for node in topological(graph)})
     return tuple((rule_set.composite.rule(op), rule_set.instead.get(op)) for op in operations)
 
@@ -91,17 +104,20 @@ def decide(
     *,
     same: Decision = same_value,
     points_tried: int = TRIED,
+    first: int = FIRST,
+    attacks: int = ATTACKS,
 ) -> Cell:
     """Proves or refutes that a rewrite leaves the explanations of a rule set as they are.
 
     Proved: on every template and for generic leaves and relevance, which a rule applied node by
     node composes to every graph.  A rule set that prepares the whole graph is also searched for
     witnesses in several contexts, and at best ``holds on the templates``.  ``same`` decides
-    whether two relevances are equal; its True is a proof.
+    whether two relevances are equal; its True is a proof.  ``first`` points are tried before the
+    lemma, ``points_tried`` after it failed, and ``attacks`` in wider shapes after it held.
     """
     cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
-    templates = searched = TEMPLATES[rewrite]
-    if rule_set.composite is None:  # a functional of the function, which a rewrite preserves
+    templates = searched = EVERY_TEMPLATE[rewrite]
+    if not rule_set.composite and not rule_set.formula:  # of the function, which is preserved
         kept = all(_preserved(rewrite, template) for template in templates)
         return replace(cell, verdict=PROVED if kept else OPEN)
     if rule_set.prepare:
@@ -117,18 +133,18 @@ def decide(
         return replace(cell, verdict=REFUTED, witness=witness) if witness else None
 
     try:
-        if found := refuted(tried=FIRST):  # most are found at once, without any algebra
+        if found := refuted(tried=first):  # most are found at once, without any algebra
             return found
         if all(
             _is_defined(rule_set, rewrite, template, number)
             and _established(rule_set, rewrite, template, generic_eps, same)
             for template in templates
         ):
-            if witness := attack(rule_set, rewrite, eps, tries=ATTACKS):
+            if witness := attack(rule_set, rewrite, eps, tries=attacks):
                 return replace(cell, verdict=REFUTED, witness=witness)
             return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
-        later = refuted(tried=points_tried, skipped=FIRST)
-        return later or refuted(tried=FIRST, one_hot=True) or cell
+        later = refuted(tried=points_tried, skipped=first)
+        return later or refuted(tried=first, one_hot=True) or cell
     except UnassignedOperation:
         return replace(cell, verdict=NOT_APPLICABLE)
 
@@ -213,7 +229,7 @@ def in_contexts(template: Template) -> Iterator[Template]:
 def attack(rule_set: RuleSet, rewrite: str, eps: str, *, tries: int, seed: int = 0) -> str:
     """A witness among random points of the templates in wider shapes; '' if there is none."""
     chance = random.Random(seed)
-    for template in TEMPLATES[rewrite] * tries:
+    for template in EVERY_TEMPLATE[rewrite] * tries:
         point = random_point(chance, template.wider_shapes())
         stabiliser = STABILISERS[eps][1]
         if witness := disagreement(rule_set, rewrite, template.root, point, stabiliser):

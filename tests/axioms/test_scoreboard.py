@@ -7,13 +7,21 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.algebra import rules
-from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out
+from axioms.algebra.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
 from axioms.algebra.propagate import evaluate
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
-from axioms.invariance.markdown import PAGE, as_markdown, filled, witnesses
+from axioms.invariance.attention import EVERY_TEMPLATE
+from axioms.invariance.markdown import ATTENTION, PAGE, as_markdown, filled, witnesses
+from axioms.invariance.masks import by_masks
 from axioms.invariance.points import points
 from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.rule_sets import RULE_SETS, RuleSet, absolute_split, z_plus
+from axioms.invariance.rule_sets import (
+    MASK_RELEVANCE,
+    RULE_SETS,
+    RuleSet,
+    absolute_split,
+    z_plus,
+)
 from axioms.invariance.scoreboard import (
     FINITE,
     LIMIT,
@@ -23,6 +31,7 @@ from axioms.invariance.scoreboard import (
     REFUTED,
     Cell,
     decide,
+    on_attention,
     scoreboard,
 )
 from axioms.invariance.templates import TEMPLATES
@@ -38,6 +47,25 @@ def test_the_document_is_what_is_computed():
     said = "docs/SCOREBOARD.md: run `python -m axioms.invariance.markdown`, which writes it"
     assert filled(page, cells) == page, said
     assert filled(page.replace("✓", "x"), cells).count("✓") > 99
+
+
+def test_the_document_has_what_is_computed_of_softmax_attention():
+    cells, page = on_attention(), PAGE.read_text("utf-8")
+    assert filled(page, cells, of=ATTENTION) == page
+    verdicts = {cell.rewrite: cell.verdict for cell in cells if cell.rule_set == "mask relevance"}
+    assert verdicts.pop("duplicate keys") == REFUTED
+    assert set(verdicts.values()) == {PROVED}
+
+
+def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys():
+    """In one head that is read linearly, summed over rows; without attention there is none."""
+    (head,) = EVERY_TEMPLATE["decompose softmax of attention"]
+    at = {"z": sp.Matrix([[0, sp.log(2)], [0, 0]]), "v": sp.Matrix([[1, 5], [2, 3]])}
+    found = by_masks(head.root, at)["masks"]
+    rows = [leave_key_out(sp.Matrix([e]), at["v"]) for e in ([1, 2], [1, 1])]
+    assert found == sp.Matrix([[sum(loo[i, :]) for i in range(2)] for loo in rows])
+    cell = decide(MASK_RELEVANCE, "fold linear", LIMIT)
+    assert cell.verdict == NOT_APPLICABLE
 
 
 KNOWN = [  # each a theorem of axioms/theorems, or a consequence of one
