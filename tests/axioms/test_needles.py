@@ -1,0 +1,212 @@
+"""One wrong case among many is found: what decides looks at every case, entry, input and point."""
+
+import itertools
+from math import prod
+from unittest import mock
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra.decide import identical
+from axioms.algebra.denotation import same_value
+from axioms.algebra.leave_one_out import (
+    integrated_gradients,
+    leave_key_out,
+    leave_one_out,
+    mask_relevance,
+    shapley,
+)
+from axioms.algebra.propagate import MESSAGES
+from axioms.composites import ATTNLRP
+from axioms.invariance.points import points
+from axioms.invariance.rewrites import REWRITES
+from axioms.invariance.rule_sets import RULE_SETS, RuleSet
+from axioms.invariance.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, decide, lemma
+from axioms.invariance.templates import TEMPLATES
+from axioms.invariance.witness import search
+from axioms.own_rules.messages import _vanishes
+from axioms.own_rules.signs import sign
+from axioms.own_rules.verdicts import CASES, same_in_every_case
+
+X, Y, Z = sp.symbols("x y z", real=True)
+PRODUCTS = "commute products"
+(TEMPLATE,) = TEMPLATES[PRODUCTS]
+
+
+def test_what_is_0_at_every_small_number_is_not_0():
+    """No point decides: this is 0 at every integer from -5 to 30, and at their halves."""
+    zero = prod((X - k) * (2 * X - k) for k in range(-5, 31))
+    assert not identical(X + zero, X)
+    assert not same_value(X + zero, X)
+    nothing, small = (Y + 1) ** 2 - Y**2 - 2 * Y - 1, prod(X - k for k in range(20))
+    assert not identical(nothing / Z + small / (Z + 1), 0)  # over one denominator of two
+    assert not identical(small * X / (X + Z), small * Z / (X + Z))
+    for one, other in itertools.permutations((X, Y, Z), 2):  # at all points with two alike
+        assert not identical(one, other)
+        assert not identical(Z * one / (one - other) ** 2, Z * other / (one - other) ** 2)
+    assert identical((X + Y) ** 5 / (X**2 - Y**2), (X + Y) ** 4 / (X - Y))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (3, 1), (2, 2)])
+def test_one_entry_of_a_matrix_that_differs_is_found(shape):
+    same = sp.Matrix(*shape, lambda i, j: X ** (i + 1) * (Y + j))
+    assert identical(same, same.applyfunc(sp.expand))
+    for k in range(len(same)):
+        other = same.copy()
+        other[k] += Z
+        assert not identical(same, other)
+        assert not same_value(other, same)
+        assert not same_in_every_case(same, other)
+
+
+@pytest.mark.parametrize("n", range(1, CASES + 1))
+def test_one_case_of_the_signs_that_differs_is_found(n):
+    symbols = sp.symbols(f"u:{n}", real=True)
+    signs = [sp.Symbol(f"sign[{u}]", real=True) for u in symbols]
+    assert same_in_every_case(prod(s**2 for s in signs), 1)
+    for case in itertools.product((1, -1), repeat=n):
+        one_case = prod(1 + c * s for c, s in zip(case, signs, strict=True))  # 0 in all others
+        assert not same_in_every_case(X, X + one_case)
+        assert _vanishes(X * (2**n - one_case))
+        assert not _vanishes(X * (2**n + one_case))
+        assert one_case.subs(dict(zip(signs, case, strict=True))) == 2**n
+    assert not same_in_every_case(sign(X) * X, X)
+    assert not same_in_every_case(sp.Symbol("t") * prod(signs), sp.Symbol("t"))
+
+
+def sharing(share):
+    """A rule set whose products give their first operand ``share`` of R, and the rest the other."""
+
+    def message(node, xs, r, options):
+        first = sp.Matrix(*r.shape, share(*xs, r))
+        return [first, r - first]
+
+    return RuleSet(name="one-sided", composite=ATTNLRP, instead={kinds.PRODUCT: message})
+
+
+HALF = sharing(lambda a, b, r: r / 2)
+BLIND = {  # equal shares for some relevances, and for others not
+    "R = 1": sharing(lambda a, b, r: r.applyfunc(lambda v: v**2 / 2)),
+    "R alike in every channel": sharing(lambda a, b, r: list(r[:, ::-1] / 2)),
+    "R of one sum": sharing(lambda a, b, r: [v / 2 + v - sum(r) / len(r) for v in r]),
+    "R = a b": sharing(
+        lambda a, b, r: [v / 2 + (v - x * y) / 4 for x, y, v in zip(a, b, r, strict=True)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_lemma_is_over_every_relevance(name):
+    assert lemma(HALF, PRODUCTS, TEMPLATE, 0)
+    assert not lemma(BLIND[name], PRODUCTS, TEMPLATE, 0)
+    assert decide(BLIND[name], PRODUCTS, LIMIT, points_tried=FIRST).verdict == REFUTED
+
+
+@pytest.mark.parametrize(("rewrite", "inputs"), [(PRODUCTS, 2), ("re-associate sums", 3)])
+def test_a_lemma_is_over_every_input_and_every_rewritten_graph(rewrite, inputs):
+    (template,) = TEMPLATES[rewrite]
+    graphs, asked = REWRITES[rewrite](template.root) * 3, []
+
+    def all_but(wrong):
+        asked.clear()
+        return lambda one, other: asked.append((one, other)) or len(asked) != wrong
+
+    with mock.patch.dict(REWRITES, {rewrite: lambda root: graphs}):
+        assert lemma(RULE_SETS[0], rewrite, template, 0, same=all_but(0))
+        assert len(asked) == inputs * len(graphs)
+        for wrong in range(1, inputs * len(graphs) + 1):
+            assert not lemma(RULE_SETS[0], rewrite, template, 0, same=all_but(wrong))
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_one_rewritten_graph_that_is_another_function_is_no_proof(where):
+    """For a functional of the function, which is as good as the rewrite."""
+    functional = RULE_SETS[-1]
+    assert decide(functional, PRODUCTS, LIMIT).verdict == PROVED
+
+    def wrong(root):
+        a, b = root.args
+        return [b * a, a * a][:: 1 - 2 * where]
+
+    with mock.patch.dict(REWRITES, {PRODUCTS: wrong}):
+        assert decide(functional, PRODUCTS, LIMIT).verdict == OPEN
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_lemma_of_every_template_is_needed(biased):
+    """A rule that is wrong only with a bias, or only without, and only for symbols."""
+    right = MESSAGES[kinds.LINEAR, kinds.EPSILON]
+
+    def message(node, xs, r, options):
+        wrong = (len(xs) == 3) == biased and xs[0].free_symbols
+        return [right(node, xs, r, options)[0] * (2 if wrong else 1)]
+
+    wrong = RuleSet(name="of some", composite=ATTNLRP, instead={kinds.LINEAR: message})
+    assert decide(wrong, "fold linear", LIMIT, points_tried=FIRST).verdict == OPEN
+
+
+SMALL = list(itertools.islice(points({"a": (1, 1), "b": (1, 1)}), 12))
+
+
+def test_a_rule_that_fails_at_one_point_alone_is_refuted_there():
+    """Halves, but for a first operand that takes all at this one point."""
+    for at in SMALL:
+        pair = [[at["a"], at["b"]], [at["b"], at["a"]]]
+        needle = sharing(lambda a, b, r, pair=pair: r if [a, b] in pair else r / 2)
+        assert decide(needle, PRODUCTS, FINITE).verdict == REFUTED
+        for k, point in enumerate(SMALL):
+            found = search(needle, PRODUCTS, TEMPLATE, 1, tried=k + 1, skipped=k)
+            assert bool(found) == ([point["a"], point["b"]] in pair)
+
+
+def test_what_is_defined_for_symbols_alone_is_not_proved():
+    def message(a, b, r):
+        if not a.free_symbols:
+            raise ZeroDivisionError
+        return r / 2
+
+    assert decide(sharing(message), PRODUCTS, FINITE).verdict == OPEN
+
+
+# Attributions of the function, each against its other definition.
+
+
+def test_shapley_values_are_averages_over_orders_and_leave_one_out_the_last_step_of_one():
+    f = 2 * X * Y * Z + X**2 * Y - 3 * Z + Y
+    at = {X: 2, Y: -3, Z: 5}
+
+    def worth(present):
+        return f.subs({x: value if x in present else 0 for x, value in at.items()})
+
+    orders = list(itertools.permutations(at))
+    for x in at:
+        steps = [worth(o[: o.index(x) + 1]) - worth(o[: o.index(x)]) for o in orders]
+        assert shapley(f, at)[x] == sp.Rational(sum(steps), len(orders))
+        assert leave_one_out(f, at)[x] == worth(at) - worth([y for y in at if y != x])
+
+
+def test_integrated_gradients_of_monomials_are_shares_of_their_degrees():
+    for i, j, k in itertools.product(range(3), repeat=3):
+        f, at = X**i * Y**j * Z**k, {X: 2, Y: -3, Z: 5}
+        value = f.subs(at)
+        shares = [value * sp.Rational(d, i + j + k or 1) for d in (i, j, k)]
+        assert list(integrated_gradients(f, at).values()) == shares
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_key_is_left_out_by_a_mask_of_0_and_its_relevance_is_the_slope_there(n):
+    """Both are the change from m = 1 to m = 0, where m is a factor of the key's exponential."""
+    e = sp.Matrix([sp.symbols(f"e:{n}", positive=True)])
+    v = sp.Matrix(n, 2, sp.symbols(f"v:{2 * n}", real=True))
+    c, m = sp.Matrix([X, Y]), sp.Symbol("m", real=True)
+    left_out, relevance = leave_key_out(e, v), mask_relevance(e, v, c)
+    for i in range(n):
+        masked = e.copy()
+        masked[i] *= m
+        read = masked * v / sum(masked)
+        change = (read.subs(m, 1) - read.subs(m, 0)).applyfunc(sp.cancel)
+        assert identical(left_out[i, :], change)
+        assert identical(relevance[i], (change * c)[0])
+    with pytest.raises(ValueError, match="leaves no attention"):
+        leave_key_out(e[:, :1], v[:1, :])
