@@ -70,9 +70,10 @@ bench: $(SETUP)
 baseline: $(SETUP)
 	$(BIN)/python -m pytest benchmarks --benchmark-enable --update-baseline $(ARGS)
 
-# Every small change of the rules must be noticed by a test; takes minutes.
+# Every small change of the rules, and of what decides and searches, must be noticed by a test;
+# takes hours.  Files alone: make mutants ARGS="axioms/algebra/decide.py"
 mutants: $(SETUP)
-	$(BIN)/python -m tests.support.mutation
+	$(BIN)/python -m tests.support.mutation $(ARGS)
 
 clean:
 	rm -rf .venv results

@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from numeric.reference import bert, dispatch, rules
-from tests.support import mutants, mutation
+from tests.support import alternatives, mutants, mutation
 from tests.support.equivalent_mutants import EQUIVALENT
 from tests.support.mutants import Mutant, applied
-from tests.support.mutation import FAST, SLOW, fails, noticed
+from tests.support.mutation import DECIDING, FAST, SLOW, fails, noticed
 
 
 @pytest.mark.parametrize("mutant", mutation.sample(16, seed=0), ids=str)
@@ -98,7 +98,7 @@ def test_what_changes_nothing_is_not_noticed():
     number, node = next((n, x) for n, x in enumerate(ast.walk(tree)) if isinstance(x, ast.Call))
     same = Mutant(path=path, line=0, function="", change="", number=number, choice=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(mutants.ALTERNATIVES, ast.Call, lambda node: [node])
+        patch.setitem(alternatives.ALTERNATIVES, ast.Call, lambda node: [node])
         with applied(same):
             assert not fails(mutation.agreement)
     assert node
@@ -110,7 +110,9 @@ def test_files_that_cannot_be_run_decide_nothing():
 
 
 def test_equivalent_mutants_are_mutants_and_say_why():
-    found = {(m.key, m.number) for path in FAST for m in mutants.mutants(path)}
+    files = dict.fromkeys(FAST, False) | dict.fromkeys(DECIDING, True)
+    made = (m for path, decides in files.items() for m in mutants.mutants(path, decides=decides))
+    found = {(m.key, m.number) for m in made}
     known = Counter(key for key, _ in found)  # two changes of one node that read alike are one
     assert {key: known[key] for key in EQUIVALENT} == dict.fromkeys(EQUIVALENT, 1)
     assert all(len(reason) > 20 for reason in EQUIVALENT.values())
@@ -136,19 +138,25 @@ CHANGES = {
     "a if b else c": {"c if b else a"},
     "x.rows": {"x.cols"},
 }
+OF_DECISIONS = {
+    "all(a)": {"any(a)"},
+    "a and b": {"a or b", "a", "b"},
+    "True": {"False"},
+    "[a for a in b if c]": {"[a for a in list(b)[:1] if c]", "[a for a in b]"},
+}
 
 
-@pytest.mark.parametrize("source", CHANGES)
+@pytest.mark.parametrize("source", CHANGES | OF_DECISIONS)
 def test_every_kind_of_change_is_made(source, tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
     (tmp_path / "rules.py").write_text(f"x = {source}\n")
     found = set()
-    for mutant in mutants.mutants("rules.py"):
+    for mutant in mutants.mutants("rules.py", decides=source in OF_DECISIONS):
         tree = ast.parse(f"x = {source}\n")
         node = list(ast.walk(tree))[mutant.number]
-        other = mutants._alternatives(node)[mutant.choice]
+        other = alternatives.alternatives(node, decides=mutant.decides)[mutant.choice]
         found.add(ast.unparse(tree).removeprefix("x = ").replace(*map(ast.unparse, (node, other))))
-    assert found == CHANGES[source]
+    assert found == (CHANGES | OF_DECISIONS)[source]
 
 
 def test_words_are_not_mutated(tmp_path, monkeypatch):

@@ -166,10 +166,42 @@ SLOW = {
 }
 """By file: the tests, or folders of tests, that are to notice the others."""
 
+COMPLETE = ("tests/axioms/test_needles.py", "tests/axioms/test_enumerators.py")
+LAWS = ("tests/axioms/test_rewrite_laws.py", "tests/axioms/test_rewrites.py")
+SWEEP = (
+    "tests/axioms/test_symbolic_sweep.py",
+    "tests/axioms/test_symbolic_ledger.py",
+    "axioms/theorems/test_conservation.py",
+)
+BOARD = (*COMPLETE, "tests/axioms/test_attacks.py", "tests/axioms/test_scoreboard.py")
+JUDGED = (*COMPLETE, "tests/axioms/test_user_rules.py", "tests/axioms/test_user_rule_sizes.py")
+DECIDING = {
+    "axioms/algebra/decide.py": (
+        *("tests/axioms/test_symbolic_sweep.py", "tests/axioms/test_limits.py"),
+        *(*COMPLETE, "axioms/theorems/test_linear.py", "axioms/theorems/test_associativity.py"),
+    ),
+    "axioms/algebra/denotation.py": (*COMPLETE, *LAWS, "axioms/theorems/test_canonizers.py"),
+    "axioms/algebra/leave_one_out.py": (*COMPLETE, "axioms/theorems/test_attention_loo.py"),
+    "axioms/algebra/ledger.py": SWEEP,
+    "axioms/algebra/propagate.py": (*SWEEP, *LAWS, "tests/axioms/test_gradient_messages.py"),
+    "axioms/invariance/rewrites.py": (*LAWS, *COMPLETE),
+    "axioms/invariance/canonizers.py": (
+        *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),
+    ),
+    "axioms/invariance/points.py": BOARD,
+    "axioms/invariance/scoreboard.py": BOARD,
+    "axioms/invariance/witness.py": BOARD,
+    "axioms/own_rules/properties.py": JUDGED,
+    "axioms/own_rules/signs.py": JUDGED,
+    "axioms/own_rules/verdicts.py": JUDGED,
+    "axioms/proofs/counts.py": ("tests/axioms/test_counts.py",),
+}
+"""By file that decides, proves or searches: the tests that are to notice its mutants."""
+
 
 def checks(mutant: Mutant) -> Iterator[Callable[[], None]]:
     """The checks of a mutant, the fast ones first, then all tests."""
-    yield from FAST[mutant.path]
+    yield from FAST.get(mutant.path, ())
     yield tests(*_ordered(mutant))
 
 
@@ -189,7 +221,7 @@ def _ordered(mutant: Mutant) -> list[str]:
         text = path.read_text(encoding="utf-8")
         return sum(re.search(rf"\b{name}\b", text) is not None for name in affected)
 
-    places = [ROOT / place for place in SLOW[mutant.path]]
+    places = [ROOT / place for place in (SLOW | DECIDING)[mutant.path]]
     files = [f for p in places for f in (sorted(p.glob("test_*.py")) if p.is_dir() else [p])]
     return [str(path.relative_to(ROOT)) for path in sorted(files, key=named, reverse=True)]
 
@@ -237,11 +269,24 @@ def sample(count: int, *, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(all_mutants(), count)
 
 
-def main() -> int:
-    """Prints every survivor; 1 if there is one, or a check that fails without any mutant."""
-    if broken := [path for path in SLOW if fails(tests(*SLOW[path]))]:
+def deciding() -> list[Mutant]:
+    """The same of the files that decide; tests draw no sample of them, which would take long."""
+    found = [m for path in DECIDING for m in mutants(path, decides=True)]
+    return [m for m in found if m.key not in EQUIVALENT]
+
+
+def main(*paths: str) -> int:
+    """Prints every survivor, of some files or of all; 1 if there is one.
+
+    Ends with an error if a test fails without any mutant.
+    """
+    known = SLOW | DECIDING
+    if unknown := [path for path in paths if path not in known]:
+        sys.exit(f"no mutants are made of {', '.join(unknown)}; pass some of {', '.join(known)}")
+    files = {path: known[path] for path in paths or known}
+    if broken := [path for path, of in files.items() if fails(tests(*of))]:
         sys.exit(f"without a mutant, tests fail of {', '.join(broken)}; mend them first")
-    chosen = all_mutants()
+    chosen = [m for m in all_mutants() + deciding() if m.path in files]
     survivors = []
     for n, mutant in enumerate(chosen, start=1):
         print(f"\r{n} of {len(chosen)}, {len(survivors)} survive", end="", file=sys.stderr)
@@ -259,4 +304,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
