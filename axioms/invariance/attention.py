@@ -122,7 +122,7 @@ EVERY_REWRITE = REWRITES | OF_ATTENTION
 
 
 def of_any_change(rewrite: str, root: Node) -> list[Node]:
-    """One of ``CHANGES`` by a generic matrix of 2 channels, which stands for every invertible one."""
+    """One of ``CHANGES`` by a generic matrix of 2 channels, standing for every invertible one."""
     m = generic("m", 2, 2)
 
     def fill(matrix: sp.Matrix) -> Fill:
