@@ -108,5 +108,10 @@ MEANINGS = {
     60: "A rule for products of two survives re-association only if its shares solve Sincov's "
     "equation, as shares by logarithms do. With units, order, conservation and locality all "
     "respected there is none: a rule designer has to give up one of five axioms.",
+    61: "LRP needs no message by message propagation: one backward pass through an implementation "
+    "that holds deviations, ratios of activations and all but one factor gives the same relevance. "
+    "Where a denominator is 0, the two differ.",
+    62: "A softmax that gives its logits their share along a path from equal weights passes on what "
+    "differs from them, and absorbs the rest.",
 }
 """By number of the theorem."""
