@@ -112,3 +112,24 @@ def choices(result) -> Figure:
     panels[0].invert_yaxis()
     panels[1].legend(frameon=False, fontsize=8)
     return figure
+
+
+@mpl.rc_context(STYLE)
+def heads(found: Mapping[str, np.ndarray], rules: Sequence[str]) -> Figure:
+    """One panel per rule: flatness of every head against r within its rows; darker: later layer."""
+    figure = Figure(figsize=(7.5, 3), layout="constrained")
+    panels = figure.subplots(1, len(rules), sharey=True)
+    layers = np.broadcast_to(
+        np.arange(1, len(found["flatness"]) + 1)[:, None], found[rules[0]].shape
+    )
+    for axes, rule in zip(panels, rules, strict=True):
+        points = axes.scatter(
+            found["flatness"], found[rule], c=layers, cmap="Greys", vmin=-4, ec="0.3", lw=0.4, s=22
+        )
+        axes.axhline(0, color="0.5", lw=0.8)
+        axes.set_title(rule, fontsize=9)
+        axes.set_xlabel("flatness of attention (dimensionless)")
+    panels[0].set_ylabel("r with Leave-One-Out, within rows")
+    bar = figure.colorbar(points, ax=panels, label="layer")
+    bar.ax.set_ylim(1, layers.max())
+    return figure

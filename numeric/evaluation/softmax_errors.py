@@ -77,10 +77,11 @@ class Messages:
     """The messages of one layer, (example, head, query, key), in logits, 0 where not ``keep``.
 
     keep: bool, query and key are tokens, and the one attends to the other
-    weights: A, no unit   u: <v_i, g_j>; the others by the names in the module's docstring
+    logits: Z   weights: A, no unit   u: <v_i, g_j>; the others as in the module's docstring
     """
 
     keep: Tensor
+    logits: Tensor
     weights: Tensor
     u: Tensor
     removal: Tensor
@@ -201,7 +202,7 @@ def _messages(seen: _Seen, gradient: Tensor, present: Tensor) -> Messages:
     z, u = (query @ key.mT) * seen.scaling, g @ value.mT
     keep = seen.keys & present[:, None, :, None]
     _refuse_lonely(keep)
-    found = {"u": u} | _exact(z, u, seen.keys)
+    found = {"logits": z, "u": u} | _exact(z, u, seen.keys)
     return Messages(keep, **{name: torch.where(keep, x, 0.0) for name, x in found.items()})
 
 

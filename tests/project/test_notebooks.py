@@ -40,6 +40,7 @@ TEXTS = (
     "05_layerwise_figure2",
     "06_beyond_the_paper",
     "08_remedy",
+    "09_bypassed_softmax",
 )
 EXAMPLES = {"sst2": 2, "imdb": 2}
 THEOREM = re.compile(r"^@pytest\.mark\.theorem\(", re.MULTILINE)
@@ -147,6 +148,7 @@ def full_sizes():
         "06_beyond_the_paper": texts,
         "07_causes": {"prompts": measure.COUNT * len(TASKS) * len(DISTANCES)},
         "08_remedy": {"sst2": texts["sst2"]},
+        "09_bypassed_softmax": {"sst2": texts["sst2"]},
     }
 
 
