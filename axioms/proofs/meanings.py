@@ -111,7 +111,7 @@ MEANINGS = {
     61: "LRP needs no message by message propagation: one backward pass through an implementation "
     "that holds deviations, ratios of activations and all but one factor gives the same relevance. "
     "Where a denominator is 0, the two differ.",
-    62: "A softmax that gives its logits their share along a path from equal weights passes on what "
-    "differs from them, and absorbs the rest.",
+    62: "A softmax that gives logits their share along a path from equal weights passes on what "
+    "differs from equal weights, and absorbs the rest.",
 }
 """By number of the theorem."""
