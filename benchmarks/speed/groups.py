@@ -8,7 +8,7 @@ GROUPS = {
         "inside `numeric.compiled(...)`, without the compiler's own time."
     ),
     "mask relevance": (
-        "Seconds of one explanation by mask relevance over seconds of plain gradient × input of "
+        "CPU seconds of one explanation by mask relevance over those of plain gradient × input of "
         "the same model (random weights, parameters frozen) on the same batch: BERT-base, and a "
         "language model of 8 layers in the shape of Qwen2-0.5B."
     ),
