@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -35,12 +35,12 @@ def load() -> Settings:
     return Settings(**json.loads(os.environ.get(VARIABLE, "{}")))
 
 
-def texts(settings: Settings, dataset: str):
+def texts(settings: Settings, dataset: str, *, at_most: int | None = None):
     """The texts of ``dataset`` that are measured: those of the paper's data set, in file order."""
     from benchmarks.sources import data
 
     count = settings.examples.get(dataset, EXAMPLES.get(dataset))
-    return data.load(dataset, data_dir=settings.data_dir).first(count)
+    return data.load(dataset, data_dir=settings.data_dir).first(count).first(at_most)
 
 
 @cache
@@ -50,12 +50,16 @@ def _model(name: str):
     return models.load(name)
 
 
-def classifier(settings: Settings, dataset: str):
+def name_of_model(settings: Settings, dataset: str) -> str:
     """The model of ``dataset``: the paper's, unless another one is given."""
     from benchmarks.experiments import rows
 
-    paper = rows.load(rows.LOO.format(dataset)).model
-    return _model(settings.models.get(dataset, paper))
+    return settings.models.get(dataset, rows.load(rows.LOO.format(dataset)).model)
+
+
+def classifier(settings: Settings, dataset: str):
+    """That model, loaded once."""
+    return _model(name_of_model(settings, dataset))
 
 
 def measure(settings: Settings, table: str, dataset: str):
@@ -69,6 +73,17 @@ def measure(settings: Settings, table: str, dataset: str):
         output=settings.folder(dataset),
     )
     return on_texts(experiment(table), request)
+
+
+def trade_off(settings: Settings, dataset: str, names: Sequence[str], *, at_most: int | None):
+    """Rows of the table "tradeoff" as a Result, without the curves that other tables show."""
+    from benchmarks.experiments import trade_off
+    from benchmarks.experiments.judges import compare
+
+    chosen = texts(settings, dataset, at_most=at_most)
+    output = settings.folder(f"{dataset}-tradeoff")
+    model = name_of_model(settings, dataset)
+    return trade_off.trade_off(compare.measure(model, chosen, output, names=names))
 
 
 def colour(settings: Settings, dataset: str, *, number: int) -> tuple[list[str], dict]:

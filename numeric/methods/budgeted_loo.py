@@ -1,7 +1,7 @@
 """Leave-One-Out of a few tokens: mask relevance chooses them, and estimates all others."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ def budgeted_loo(
     *,
     budget: int | None = None,
     tolerance: float | None = None,
+    midpoint: int = 0,
     batch_size: int = 128,
     memory: int | str = AUTO,
 ) -> Iterator[Found]:
@@ -42,7 +43,8 @@ def budgeted_loo(
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
-    ``batch_size`` and ``memory`` are those of ``leave_one_out``.  Relevance is not conserved.
+    ``midpoint`` is that of ``mask_relevance``, ``batch_size`` and ``memory`` are those of
+    ``leave_one_out``.  Relevance is not conserved.
     Raises ValueError for a bad option, and for all that ``mask_relevance`` and ``leave_one_out``
     refuse.
     """
@@ -50,14 +52,14 @@ def budgeted_loo(
     texts = losses(
         model, batch, readout, batch_size=batch_size, removal="attention-mask", memory=memory
     )
-    found = list(mask_relevance(model, batch, texts.readout, heads=True))
+    found = list(mask_relevance(model, batch, texts.readout, heads=True, midpoint=midpoint))
     wide = texts.starts.dtype
     guess = torch.stack([x.relevance for x in found]).to(wide)
-    flow = torch.stack([x.details["heads"].abs().sum(dim=(1, 2)) for x in found]).to(wide)
+    flow = torch.stack([flow_of(x.details) for x in found]).to(wide)
     if budget is None:
         budget = FIRST if tolerance is None else guess.shape[2]
     first = _read(model, batch, texts.readout)
-    relevance, error, exact = _by_rounds(
+    relevance, error, exact = by_rounds(
         texts.without, texts.words, guess, flow, first, budget=budget, tolerance=tolerance
     )
     by_token = exact.to(wide)
@@ -66,6 +68,11 @@ def budgeted_loo(
     ):
         details = {"by_token": by_token, "passes": exact.sum(dim=1), "error": unsure}
         yield Found(own, each.target, logit, details)
+
+
+def flow_of(details: Mapping[str, Tensor]) -> Tensor:
+    """(batch, token), from the "heads" of mask relevance."""
+    return details["heads"].abs().sum(dim=(1, 2))
 
 
 def _check(budget: int | None, tolerance: float | None) -> None:
@@ -92,7 +99,7 @@ def _read(model: PreTrainedModel, batch: Batch, readout: Readout) -> Tensor:
     return (columns == first) & (known == first).all(dim=1, keepdim=True)
 
 
-def _by_rounds(
+def by_rounds(
     without: Callable[[Tensor, Tensor], Tensor],
     words: Tensor,
     guess: Tensor,
@@ -102,8 +109,9 @@ def _by_rounds(
     budget: int,
     tolerance: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Relevance and its error, (target, batch, token), and which tokens were left out.
+    """Relevance and its error, (target, batch, token), and which ``words`` were left out.
 
+    without: (copy,) examples and (copy, token) of what is left out -> (copy, target), what is lost
     guess, flow: (target, batch, token)   first: (batch, token), what comes before all others
     """
     order = flow.amax(dim=0).masked_fill(first, torch.inf)
@@ -119,7 +127,7 @@ def _by_rounds(
         if not chosen.any():
             return relevance, error, exact
         example, token = chosen.nonzero(as_tuple=True)
-        part = torch.nn.functional.one_hot(token, words.shape[1]).bool()
+        part = torch.arange(words.shape[1], device=token.device) == token[:, None]
         relevance[:, example, token] = without(example, part).mT
         exact |= chosen
 

@@ -2,12 +2,14 @@
 
 import gzip
 
+import numpy as np
 import pytest
 import torch
 
-from benchmarks.experiments.judges import budgets, compare, train, variants
+from benchmarks.experiments import trade_off
+from benchmarks.experiments.judges import budgets, calibration, compare, train, variants
 from benchmarks.sources import models
-from numeric import explain
+from numeric import attribute, explain
 
 TEXTS = [("a fine film", 1), ("a dull evening , all in all", 0), ("warm and funny", 1)] * 50
 
@@ -94,6 +96,51 @@ def test_variants_are_compared_on_training_sentences(trained, monkeypatch, capsy
     variants.main([folder, "--data-dir", str(trained), "--examples", "2"])
     lines = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()]
     assert [line[0].strip() for line in lines[2::2]] == [*variants.METHODS, *variants.SUMS]
+
+
+def test_bases_spend_equal_passes_on_training_sentences(trained, monkeypatch, capsys):
+    monkeypatch.setattr(budgets, "WORDS", 6)
+    folder = str(trained / "first" / "roberta-s0")
+    budgets.main([folder, "--data-dir", str(trained), "--examples", "2"])
+    found = capsys.readouterr().out.partition("\n\n")[2].splitlines()
+    spent = [tuple(int(cell) for cell in line.split("|")[1:4]) for line in found[2::2]]
+    assert spent[:3] == [(7, 0, 4), (7, 1, 3), (7, 2, 1)]
+    for passes, midpoint, budget in spent:
+        label = f"Mask relevance, midpoint {midpoint}" if midpoint else "Mask relevance"
+        assert trade_off.passes(label, np.array([50])) + 1 + budget == passes
+
+
+def test_an_error_is_judged_by_its_estimate(trained, capsys):
+    folder = str(trained / "first" / "llama-s0")
+    calibration.main([folder, "--data-dir", str(trained), "--examples", "2"])
+    head, _, *lines = (line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines())
+    assert [line[1].strip() for line in lines] == ["None", *map(str, calibration.TOLERANCES)]
+    assert all(len(line) == len(head) for line in lines)
+
+
+def test_what_is_judged_is_what_budgeted_leave_one_out_gives(trained):
+    model = models.load(str(trained / "first" / "roberta-s0"))
+    texts = ["a dull evening , all in all", "warm , funny , and not at all dull or long"]
+    inputs = model.tokenizer(texts, return_tensors="pt", padding=True)
+    exact = attribute(model.model, inputs, "loo").relevance
+    tolerances = (None, 0.01, 0.001)
+    for tolerance, found in calibration.measured(model, inputs, tolerances).items():
+        want = attribute(model.model, inputs, "budgeted-loo", tolerance=tolerance)
+        assert torch.equal(found["left out"], want.details["passes"])
+        assert torch.allclose(found["largest"], (want.relevance - exact).abs().amax(1), atol=1e-5)
+
+
+def test_errors_are_counted_by_hand():
+    relevance, exact = torch.tensor([[1.0, 2.0, 3.0, 0.0]]), torch.tensor([[1.0, 1.75, 3.25, 0.0]])
+    error, known = torch.tensor([[0.0, 0.5, 0.1, 0.0]]), torch.tensor([[True, False, False, False]])
+    present = torch.tensor([[True, True, True, False]])
+    for tolerance, allowed in ((0.2, False), (0.3, True), (None, True)):
+        judged = calibration.judged(relevance, error, known, exact, present, tolerance)
+        assert judged["within"].tolist() == [0.5]
+        assert judged["texts"].tolist() == [allowed]
+        assert judged["largest"].tolist() == [0.25]
+        assert judged["left out"].tolist() == [1]
+        assert judged["of all"].tolist() == pytest.approx([1 / 3])
 
 
 def test_maps_are_added_when_their_sizes_are_one():

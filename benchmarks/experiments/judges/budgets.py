@@ -1,11 +1,12 @@
 """``python -m benchmarks.experiments.judges.budgets MODEL ...``: which tokens to leave out.
 
-The first table compares orders in which tokens are left out, and what stands for the others, on
-training sentences of SST-2; ``numeric.methods.budgeted_loo`` has what was chosen by it.  The second
-table says, on development sentences, how often its errors are what it estimates.
+The first table compares orders in which tokens are left out, and what stands for the others; the
+second compares gradients at whole and at half masks, at equal numbers of passes.  Both are on
+training texts.  ``numeric.methods.budgeted_loo`` has what was chosen by them.
 """
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from numeric.inputs import prepare, read_tokens
 
 WORDS, SEED = 8, 0  # the least words of a training phrase that is like a sentence; of their order
 BUDGETS = (4, 8)
-TOLERANCES = (0.2, 0.1, 0.05)  # logits
+PASSES = (7, 9, 11)  # of which 4, 6 and 8 leave out a token, where the gradient is at whole masks
+MIDPOINTS = (0, 1, 2)
+CHOSEN = "what is read, flow by head", "as it is"
 Parts = dict[str, Tensor]
 """Of one text: "loo" and "R" of its tokens, R by "heads" (layer, head, token), which tokens are
 "content", and which one is "read"."""
@@ -55,21 +58,29 @@ FILLS: dict[str, Callable[[Parts, Tensor], Tensor]] = {
 """What stands for the tokens that are not left out."""
 
 
-def parts(classifier: models.Classifier, texts: data.Texts) -> Iterator[Parts]:
-    """Exact Leave-One-Out and mask relevance, text by text."""
+def parts(classifier: models.Classifier, texts: data.Texts) -> Iterator[list[Parts]]:
+    """Exact Leave-One-Out and mask relevance, text by text, by each of ``MIDPOINTS``."""
     for shard in text.shards(classifier, texts):
         inputs, special = text.in_batch(classifier, texts, shard)
         loo = attribute(classifier.model, inputs, "loo")
-        found = attribute(classifier.model, inputs, "mask-relevance", loo.target, heads=True)
+        found = [
+            attribute(
+                classifier.model, inputs, "mask-relevance", loo.target, heads=True, midpoint=g
+            )
+            for g in MIDPOINTS
+        ]
         read = read_tokens(classifier.model, prepare(classifier.model, inputs))
         for n, real in enumerate(inputs["attention_mask"] == 1):
-            yield {
-                "loo": loo.relevance[n, real],
-                "R": found.relevance[n, real],
-                "heads": found.details["heads"][n, ..., real],
-                "content": ~special[n, real],
-                "read": read[n],
-            }
+            yield [
+                {
+                    "loo": loo.relevance[n, real],
+                    "R": each.relevance[n, real],
+                    "heads": each.details["heads"][n, ..., real],
+                    "content": ~special[n, real],
+                    "read": read[n],
+                }
+                for each in found
+            ]
 
 
 def with_budget(x: Parts, order: str, fill: str, budget: int) -> Tensor:
@@ -79,7 +90,7 @@ def with_budget(x: Parts, order: str, fill: str, budget: int) -> Tensor:
     return torch.where(exact, x["loo"], FILLS[fill](x, exact))
 
 
-def choices(found: dict[str, list[Parts]]) -> Iterator[str]:
+def choices(found: dict[str, list[list[Parts]]]) -> Iterator[str]:
     """Mean r over all and over content tokens, by order, fill and budget, for each model."""
     yield f"| tokens left out | others | budget | tokens | {' | '.join(found)} |"
     yield f"|---|---|--:|---|{'--:|' * len(found)}"
@@ -88,11 +99,28 @@ def choices(found: dict[str, list[Parts]]) -> Iterator[str]:
     for order, fill, budget in settings:
         columns = []
         for texts in found.values():
-            maps = [with_budget(x, order, fill, budget) if order else x["R"] for x in texts]
-            columns.append(agreement(maps, texts))
+            own = [x[0] for x in texts]
+            maps = [with_budget(x, order, fill, budget) if order else x["R"] for x in own]
+            columns.append(agreement(maps, own))
         for tokens in ("all", "content"):
             cells = [interval(tokens)(column) for column in columns]
             shown = [order or "none", fill or "as it is", str(budget), tokens, *cells]
+            yield f"| {' | '.join(shown)} |"
+
+
+def bases(found: dict[str, list[list[Parts]]]) -> Iterator[str]:
+    """Mean r by passes and by what the gradients of mask relevance are taken at."""
+    yield f"| passes | midpoint | left out | tokens | {' | '.join(found)} |"
+    yield f"|--:|--:|--:|---|{'--:|' * len(found)}"
+    for passes, (n, midpoint) in itertools.product(PASSES, enumerate(MIDPOINTS)):
+        budget = passes - max(3, 2 + 2 * midpoint)  # those of mask relevance, and one whole text
+        columns = []
+        for texts in found.values():
+            own = [x[n] for x in texts]
+            columns.append(agreement([with_budget(x, *CHOSEN, budget) for x in own], own))
+        for tokens in ("all", "content"):
+            cells = [interval(tokens)(column) for column in columns]
+            shown = [str(passes), str(midpoint), str(budget), tokens, *cells]
             yield f"| {' | '.join(shown)} |"
 
 
@@ -105,45 +133,6 @@ def agreement(maps, texts):
         for tokens, keep in (("all", np.ones_like(content)), ("content", content)):
             r[tokens].append(pearson(*pair, keep)[0])
     return means({tokens: np.array(values) for tokens, values in r.items()})
-
-
-def calibration(name: str, classifier: models.Classifier, texts: data.Texts) -> Iterator[str]:
-    """By tolerance: passes and shares of tokens and texts, with intervals over texts."""
-    found: dict[float | None, list[dict[str, Tensor]]] = {t: [] for t in (None, *TOLERANCES)}
-    for shard in text.shards(classifier, texts):
-        inputs, _ = text.in_batch(classifier, texts, shard)
-        exact = attribute(classifier.model, inputs, "loo")
-        for tolerance, seen in found.items():
-            options = {"target": exact.target, "tolerance": tolerance}
-            less = attribute(classifier.model, inputs, "budgeted-loo", **options)
-            seen.append(_judged(less, exact.relevance, inputs["attention_mask"] == 1, tolerance))
-    for tolerance, seen in found.items():
-        row = means({key: torch.cat([x[key] for x in seen]).double().numpy() for key in seen[0]})
-        shown = [name, str(tolerance), *(interval(key)(row) for key in seen[0])]
-        yield f"| {' | '.join(shown)} |"
-
-
-def _judged(found, exact, present, tolerance):
-    """Of every text, in the order of ``HEAD``; NaN where all tokens were left out."""
-    error, passes = found.details["error"], found.details["passes"]
-    missed = (found.relevance - exact).abs()
-    guessed = present & (found.details["by_token"] == 0)
-    within = ((missed <= error) & guessed).sum(dim=1) / guessed.sum(dim=1)
-    largest = missed.amax(dim=1)
-    allowed = error.amax(dim=1) if tolerance is None else tolerance
-    return {
-        "passes": passes,
-        "of all": passes / present.sum(dim=1),
-        "within": within,
-        "texts": largest <= allowed,
-        "largest": largest,
-    }
-
-
-HEAD = (
-    "| model | tolerance | tokens left out | of all | errors within their estimate "
-    "| texts within the tolerance | largest error |\n|---|--:|--:|--:|--:|--:|--:|"
-)
 
 
 def sentences(texts: data.Texts, count: int) -> data.Texts:
@@ -159,18 +148,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Prints both tables in Markdown."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--dataset", choices=("sst2", "imdb"), default="sst2")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--examples", type=int, default=200)
     options = parser.parse_args(arguments)
-    load = lambda **x: data.load("sst2", data_dir=options.data_dir, **x)
-    chosen_on = sentences(load(training=True), options.examples)
-    classifiers = {Path(name).name: models.load(name) for name in options.models}
-    for line in choices({name: list(parts(x, chosen_on)) for name, x in classifiers.items()}):
-        print(line, flush=True)
-    print(f"\n{HEAD}")
-    for name, classifier in classifiers.items():
-        for line in calibration(name, classifier, load().first(options.examples)):
-            print(line, flush=True)
+    texts = data.load(options.dataset, data_dir=options.data_dir, training=True)
+    chosen = sentences(texts, options.examples)
+    found = {Path(name).name: list(parts(models.load(name), chosen)) for name in options.models}
+    for line in (*choices(found), "", *bases(found)):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,18 @@ ROWS = (
 """Those of the table "tradeoff" that take few passes, and exact Leave-One-Out."""
 
 
-def measure(model: str, texts: data.Texts, output: Path, *, curves: bool) -> Measured:
-    """All rows on one model; ``curves`` are those of MoRF and LeRF, of the rows that have them."""
+def measure(
+    model: str,
+    texts: data.Texts,
+    output: Path,
+    *,
+    names: Sequence[str] = ROWS,
+    curves: bool = False,
+) -> Measured:
+    """Rows on one model; ``curves`` are those of MoRF and LeRF, of the rows that have them."""
     classifier = models.load(model)
     found = []
-    for name in ROWS:
+    for name in names:
         row = rows.load(name.format(texts.config))
         row = replace(row, dataset=texts.name, curves=curves and row.curves)
         found.append(text.run(row, classifier, texts, output=output / Path(model).name))
