@@ -19,10 +19,9 @@ from numeric import attribute
 METHOD = "mask-relevance"
 GROUP = "mask relevance"
 GOAL = 1.5
-SIZES = [(1, 32), (1, 128), (8, 128), (1, 512)]
+SIZES = [(1, 32), (1, 128), (8, 32), (1, 512)]
 OF_LANGUAGE_MODEL = [(1, 64), (1, 256)]
 LAYERS = {"num_hidden_layers": 8}
-ROUNDS = 15  # at most
 CLOCK = time.process_time if test_speed.DEVICE == "cpu" else time.perf_counter
 
 
@@ -43,7 +42,7 @@ def note(model, size, name, timed, ratios, **options):
     explain = lambda: attribute(model, inputs, METHOD).relevance
     test_speed.assert_right(model, inputs, METHOD, explain())
     runs = {"gradient": partial(plain_gradient, model, inputs, **options), METHOD: explain}
-    rounds = min(ROUNDS, test_speed.rounds(*size)) if timed else 1
+    rounds = max(3, min(15, 1024 // (size[0] * size[1]))) if timed else 1
     seconds = alternate(runs, repeats=rounds, clock=CLOCK if timed else time.perf_counter)
     values = [a / b for a, b in zip(seconds[METHOD], seconds["gradient"], strict=True)]
     ratios.note(f"{name}, batch {size[0]}, {size[1]} tokens", values, group=GROUP, goal=GOAL)
