@@ -17,6 +17,12 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from numeric.fast import rules, value_only
 from numeric.fast.marks import Args, Kwargs
 
+ON_CPU = 1 << 20
+"""Attention weights at once, so few that caches hold them.
+
+16 times as many took 1.8 times as long for a text of 2,000 tokens.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class Damping:
@@ -73,7 +79,8 @@ class Fused:
         query, key = rules.wide(self.query), self._of_each_head(self.key)
         scaling = self.given.get("scale") or query.shape[-1] ** -0.5
         heads, count, keys = *query.shape[1:3], key.shape[2]
-        step = max(1, value_only.AT_ONCE // (batch * heads * keys))
+        at_once = ON_CPU if query.device.type == "cpu" else value_only.AT_ONCE
+        step = max(1, at_once // (batch * heads * keys))
         for first in range(0, count, step):
             part = slice(first, min(first + step, count))
             mask = self._mask(part, keys)

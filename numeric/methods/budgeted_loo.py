@@ -26,7 +26,6 @@ def budgeted_loo(
     *,
     budget: int | None = None,
     tolerance: float | None = None,
-    midpoint: int = 0,
     batch_size: int = 128,
     memory: int | str = AUTO,
 ) -> Iterator[Found]:
@@ -43,8 +42,7 @@ def budgeted_loo(
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
-    ``midpoint`` is that of ``mask_relevance``, ``batch_size`` and ``memory`` are those of
-    ``leave_one_out``.  Relevance is not conserved.
+    ``batch_size`` and ``memory`` are those of ``leave_one_out``.  Relevance is not conserved.
     Raises ValueError for a bad option, and for all that ``mask_relevance`` and ``leave_one_out``
     refuse.
     """
@@ -52,7 +50,7 @@ def budgeted_loo(
     texts = losses(
         model, batch, readout, batch_size=batch_size, removal="attention-mask", memory=memory
     )
-    found = list(mask_relevance(model, batch, texts.readout, heads=True, midpoint=midpoint))
+    found = list(mask_relevance(model, batch, texts.readout, heads=True))
     wide = texts.starts.dtype
     guess = torch.stack([x.relevance for x in found]).to(wide)
     flow = torch.stack([flow_of(x.details) for x in found]).to(wide)

@@ -1,5 +1,6 @@
 """Mask relevance is Leave-One-Out in one layer, has its facts, and refuses what it cannot see."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +11,9 @@ from transformers import BertConfig, PreTrainedModel
 from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
 from benchmarks.architectures.build import CAUSAL, IMAGES, build, inputs
 from benchmarks.architectures.measure import conditions
+from benchmarks.running.timing import peak_memory, random_text
 from numeric import attribute, attribute_each
-from numeric.fast import scope, value_only
+from numeric.fast import attended, scope
 from numeric.fast.attended import Fused
 from numeric.targets import logit, span
 from tests.support import cases
@@ -170,10 +172,19 @@ def test_rows_that_are_computed_a_few_at_a_time_give_the_same(monkeypatch):
     for name in ("bert", "llama"):
         model, batch = cases.family(name)
         want = attribute(model, batch, METHOD, heads=True)
-        monkeypatch.setattr(value_only, "AT_ONCE", 1)
+        monkeypatch.setattr(attended, "ON_CPU", 1)
         found = attribute(model, batch, METHOD, heads=True)
         close(found.details["heads"], want.details["heads"])
         monkeypatch.undo()
+
+
+def test_rows_that_are_computed_a_few_at_a_time_bound_the_memory(monkeypatch):
+    model, _ = cases.family("llama")
+    run = partial(attribute, model, random_text(model, batch=1, tokens=512), METHOD)
+    whole = model.config.num_attention_heads * 512**2 * model.dtype.itemsize  # of one layer
+    few = peak_memory(run)
+    monkeypatch.setattr(attended, "ON_CPU", 1 << 12)
+    assert peak_memory(run) < few - whole
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
