@@ -30,8 +30,9 @@ docs: $(SETUP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 
 # The pictures of README and docs, from the embedded model; takes minutes.
+# One alone: make pictures ARGS="tradeoff"
 pictures: $(SETUP)
-	$(BIN)/python -m website.pictures
+	$(BIN)/python -m website.pictures $(ARGS)
 
 # A process per core, each with one thread: the tests multiply small matrices.
 test: lint

@@ -1,5 +1,7 @@
 """``make pictures``: pictures of README and docs, from the embedded model and sentences."""
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +11,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.experiments import drawing, trade_off
 from benchmarks.experiments import figure2 as layers
+from benchmarks.experiments.judges import compare
 from benchmarks.experiments.record import Request
 from benchmarks.experiments.reproduce import reproduce
-from benchmarks.experiments.result import Result
 from benchmarks.sources import data, models
 from numeric import attribute, render
 
@@ -50,7 +52,8 @@ def heat_map() -> Figure:
 
 def figure2() -> Figure:
     """Figure 2 on the embedded model, without the paper's numbers, for a narrow page."""
-    result = _measured("figure2")
+    request = Request(classifier=models.load(), data=data.load(), output=RUN, curves=False)
+    (result,) = reproduce(request, wanted=["figure2"])
     rows = [
         {key: value for key, value in row.items() if not key.startswith("paper")}
         for row in result.rows
@@ -60,21 +63,24 @@ def figure2() -> Figure:
 
 def tradeoff() -> Figure:
     """Agreement with Leave-One-Out by passes through the embedded model."""
-    return trade_off.figure(_measured("tradeoff"))
+    found = compare.measure("embedded", data.load(), RUN, names=trade_off.EXPERIMENT.rows)
+    return trade_off.figure(trade_off.trade_off(found))
 
 
-def _measured(table: str) -> Result:
-    request = Request(classifier=models.load(), data=data.load(), output=RUN, curves=False)
-    (result,) = reproduce(request, wanted=[table])
-    return result
+PICTURES = {"heatmap": heat_map, "figure2": figure2, "tradeoff": tradeoff}
 
 
 @mpl.rc_context(STYLE)
-def main() -> None:
-    """Writes all as SVG, on white, so that they can be read on a dark page too."""
-    for name, draw in {"heatmap": heat_map, "figure2": figure2, "tradeoff": tradeoff}.items():
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Writes some or all as SVG, on white, so that they can be read on a dark page too."""
+    parser = argparse.ArgumentParser(prog="website.pictures", description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(PICTURES)}")
+    names = parser.parse_args(arguments).names or [*PICTURES]
+    if unknown := [name for name in names if name not in PICTURES]:
+        parser.error(f"{', '.join(unknown)}: pass NAME of {', '.join(PICTURES)}")
+    for name in names:
         path = IMAGES / f"{name}.svg"
-        draw().savefig(path, metadata={"Date": None})
+        PICTURES[name]().savefig(path, metadata={"Date": None})
         print(f"wrote {path.relative_to(IMAGES.parents[1])}")
 
 

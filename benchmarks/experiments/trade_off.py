@@ -90,6 +90,8 @@ def figure(result: Result):
     for axes, tokens in zip(made.subplots(1, 2, sharey=True), ("all", "content"), strict=True):
         for family, marker in FAMILIES.items():
             rows = [row for row in result.rows if row["method"].split(",")[0] == family]
+            if not rows:
+                continue
             mean, reach = drawing.interval(rows, f"r {tokens}")
             axes.errorbar(
                 [row["passes"] for row in rows],
