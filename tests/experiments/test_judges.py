@@ -1,13 +1,21 @@
 """Small classifiers of other shapes: trained from a seed, and saved so that all can load them."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.experiments import trade_off
-from benchmarks.experiments.judges import budgets, calibration, compare, train, variants
+from benchmarks.experiments.judges import (
+    budgets,
+    calibration,
+    compare,
+    long_texts,
+    train,
+    variants,
+)
 from benchmarks.sources import models
 from numeric import attribute, explain
 
@@ -141,6 +149,34 @@ def test_errors_are_counted_by_hand():
         assert judged["largest"].tolist() == [0.25]
         assert judged["left out"].tolist() == [1]
         assert judged["of all"].tolist() == pytest.approx([1 / 3])
+
+
+def test_ways_to_spend_passes_on_long_texts_meet_where_all_tokens_are_left_out(
+    trained, monkeypatch, capsys
+):
+    reviews = [{"text": f"{text} . " * 3, "label": label} for text, label in TEXTS[:8]]
+    lines = "".join(json.dumps(each) + "\n" for each in reviews).encode()
+    (trained / "imdb_small_train.jsonl.gz").write_bytes(gzip.compress(lines))
+    monkeypatch.setattr(long_texts, "BUDGETS", (4, 20))
+    folder = str(trained / "first" / "llama-s0")
+    few = ["--data-dir", str(trained), "--tokens", "20", "--examples", "2"]
+    long_texts.main([folder, *few])
+    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()[2:]]
+    found = {(int(n), way.strip()): [float(x) for x in r.split()] for n, way, r in rows}
+    assert {n for n, _ in found} == {0, 4, 20}
+    assert found[20, "single tokens"] == found[20, "groups alone"] == [1, 1]
+    assert all(a < b for a, b in zip(found[0, "mask relevance"], [1, 1], strict=True))
+
+
+def test_chunks_share_out_what_they_lose(trained):
+    judge = models.load(str(trained / "first" / "roberta-s0"))
+    inputs = judge.tokenizer(["a dull evening , all in all"], return_tensors="pt")
+    base = attribute(judge.model, inputs, "mask-relevance")
+    found = long_texts._shared(judge, inputs, base.target, base.relevance[0], 3)
+    chunk = torch.tensor([[0, 0, 0, 1, 1, 1, 2, 2, 2]])
+    want = attribute(judge.model, inputs, "loo", base.target, budget=3, groups=chunk).relevance
+    sums = [x.reshape(3, 3).sum(dim=1) for x in (found, want)]
+    assert torch.allclose(*sums, atol=1e-5)
 
 
 def test_maps_are_added_when_their_sizes_are_one():
