@@ -7,6 +7,7 @@ relevance shares out among their tokens; and on groups without mask relevance (`
 """
 
 import argparse
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -45,10 +46,15 @@ def joined(
 
 
 def agreement(classifier: models.Classifier, inputs: dict[str, Tensor]) -> dict[tuple, float]:
-    """r with exact Leave-One-Out of one text, by passes and by what they are spent on."""
-    model = classifier.model
+    """r with exact Leave-One-Out of one text, by passes and by what they are spent on; seconds."""
+    model, start = classifier.model, time.process_time()
     base = attribute(model, inputs, "mask-relevance", heads=True)
+    middle = time.process_time()
     exact = attribute(model, inputs, "loo", base.target).relevance[0]
+    seconds = {
+        (0, "CPU seconds of mask relevance"): middle - start,
+        (len(exact), "CPU seconds of Leave-One-Out"): time.process_time() - middle,
+    }
     guess, flow = base.relevance[0].to(exact.dtype), flow_of(base.details)[0]
     flow[read_tokens(model, prepare(model, inputs))] = torch.inf
     order = flow.argsort(descending=True, stable=True)
@@ -60,7 +66,7 @@ def agreement(classifier: models.Classifier, inputs: dict[str, Tensor]) -> dict[
         found[budget, "chunks and tokens"] = r(_known(shared, exact, order[: budget // 2]))
         grouped = attribute(model, inputs, "loo", base.target, budget=budget)
         found[budget, "groups alone"] = r(grouped.relevance[0])
-    return found
+    return found | seconds
 
 
 def _pearson(a, b):
