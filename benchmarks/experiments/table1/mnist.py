@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import torch
+from torch import Tensor
 
 from benchmarks.errors import RunError
 from benchmarks.experiments.columns import interval, number, value
@@ -127,12 +128,7 @@ def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
     """One network: trained in float32, analysed in float64; r per test image, by analysis."""
     start = time.perf_counter()
     name, seed = key
-    specification = grid.models[key]
-    train, test = _scaled(images, specification)
-    model = _train(specification, train, images.labels["train"], seed=seed, **grid.training)
-    accuracy = methods.accuracy(model, test.float(), images.labels["test"])
-    model.double().requires_grad_(requires_grad=False)
-
+    model, accuracy, train, test = trained(grid, key, images)
     count = grid.analysis["images"]
     ink = (images.pixels["test"][:count] > 0).numpy()
     columns = analyse(model, test[:count], grid.analysis, ink=ink, mean=train.mean(dim=0))
@@ -140,6 +136,20 @@ def measure(grid: Grid, key: tuple[str, int], images: Images) -> pa.Table:
     made = {"model": name, "seed": seed, "accuracy": accuracy, "provenance": provenance()}
     made["seconds"] = time.perf_counter() - start
     return pa.table(columns).replace_schema_metadata({"made": json.dumps(made)})
+
+
+def trained(
+    grid: Grid, key: tuple[str, int], images: Images
+) -> tuple[PixelAttention, float, Tensor, Tensor]:
+    """One network in float64, frozen, its test accuracy, and all pixels as it gets them.
+
+    The pixels, of training and test images, are (example, token).
+    """
+    specification = grid.models[key]
+    train, test = _scaled(images, specification)
+    model = _train(specification, train, images.labels["train"], seed=key[1], **grid.training)
+    accuracy = methods.accuracy(model, test.float(), images.labels["test"])
+    return model.double().requires_grad_(requires_grad=False), accuracy, train, test
 
 
 def _scaled(images, specification):
