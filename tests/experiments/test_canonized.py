@@ -81,6 +81,33 @@ def test_with_nothing_held_it_is_leave_one_out(name):
     assert all((x - want).abs().max() > 1e-3 for key, x in found.items() if key != held.LOO)
 
 
+@pytest.mark.parametrize("setting", held.FOLLOW)
+def test_what_is_held_is_the_output_of_its_projections(setting):
+    model, inputs = one_text("bert")
+    found = held.leave_one_out(model, inputs)[setting]
+    each = zip(("query", "key", "value"), held.FOLLOW[setting], strict=True)
+    stays = tuple(f"self.{name}" for name, follows in each if not follows)
+    for path, module in model.named_modules():
+        if path.endswith(stays):
+            module.register_forward_hook(first_output())
+    whole = model(**inputs).logits[0]
+    for token in range(6):
+        mask = inputs["attention_mask"].index_fill(1, torch.tensor(token), 0)
+        less = model(**inputs | {"attention_mask": mask}).logits[0]
+        cases.close(found[token], (whole - less)[whole.argmax()])
+
+
+def first_output():
+    """A hook that gives what the module first gave, at every call."""
+    kept = []
+
+    def hook(_module, _given, out):
+        kept.append(out)
+        return kept[0]
+
+    return hook
+
+
 def test_in_a_single_layer_nothing_follows_the_mask():
     found = held.leave_one_out(*one_text("bert", num_hidden_layers=1))
     for loss in found.values():
