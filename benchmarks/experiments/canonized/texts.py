@@ -41,12 +41,12 @@ def statistics(
 ) -> dict[str, np.ndarray]:
     """r over all and over content tokens, and the share of |relevance| that special tokens get.
 
-    All are (text, token), and the results (text,).
+    All are (text, token), and the results (text,).  Padding is special, too.
     """
     size = np.where(present, np.abs(np.asarray(found, dtype=np.float64)), 0)
     return {
         "all": pearson(found, loo, present),
-        "content": pearson(found, loo, present & ~special),
+        "content": pearson(found, loo, ~special),
         SPECIAL: (size * special).sum(axis=1) / size.sum(axis=1),
     }
 
