@@ -18,10 +18,9 @@ from benchmarks.experiments.maps import means
 from benchmarks.sources import data, models
 from numeric.evaluation.correlation import pearson
 from numeric.reference import bert
-from numeric.reference.bert import merge_heads, split_heads
 
 At = dict[str, np.ndarray]
-"""Every activation of a forward pass, by module path."""
+"""Activations of a forward pass, or of several behind one more axis in front, by module path."""
 NORM, ACTIVATION, TANH, SOFTMAX, SCORES, READOUT = KINDS = (
     "deviation of LayerNorm",
     "activation",
@@ -35,70 +34,76 @@ SETTINGS: dict[str, Collection[str]] = {
     **{f"secants of {kind}": (kind,) for kind in KINDS},
     "all secants": KINDS,
 }
+READ = (
+    *(f"attention.self.{name}" for name in ("query", "key", "value", "weights")),
+    *("output.sum", "intermediate.dense", "bert.pooler.dense", "classifier"),
+)
+"""Ends of the paths of all that secants need of a pass."""
 STEP = 1e-5  # of the central differences that stand for the slope of an activation
 
 
-def without(model: bert.Bert, ids: np.ndarray) -> list[At]:
-    """The whole text, and the text without each token in turn."""
+def without(model: bert.Bert, ids: np.ndarray) -> tuple[At, At]:
+    """Of the whole text, and of the text without each token in turn: (without, token, ...)."""
     every = np.arange(len(ids))
-    return [bert.forward(model, ids), *(bert.forward(model, ids, keep=every != t) for t in every)]
+    whole = bert.forward(model, ids)
+    passes = (bert.forward(model, ids, keep=every != t) for t in every)
+    others = [{path: x[path] for path in x if path.endswith(READ)} for x in passes]
+    return whole, {path: np.stack([x[path] for x in others]) for path in others[0]}
 
 
 def relevance(
-    model: bert.Bert, passes: Sequence[At], target: int, secants: Collection[str]
+    model: bert.Bert, passes: tuple[At, At], target: int, secants: Collection[str]
 ) -> np.ndarray:
     """(t), in logits: Leave-One-Out if ``secants`` are all ``KINDS``; ``passes`` as ``without``.
 
     With none of them it is the exact derivative of the logit by masks, with the factor 1 / (1 - A)
     of each layer (theorem 55), rows of the token itself included.
     """
-    whole, *others = passes
-    return np.array([-_change(model, whole, x, secants)[target] for x in others])
+    return -_change(model, *passes, secants)[:, target]
 
 
 def _change(model: bert.Bert, whole: At, less: At, secants: Collection[str]) -> np.ndarray:
-    """What the logits change by."""
+    """(without, class): what the logits change by."""
     linear = lambda path, dx: dx @ model.linear(path)[0]
-    dx = np.zeros_like(whole["bert.embeddings.LayerNorm"])
+    steepness = lambda function, path, kind: _steepness(
+        function, whole[path], less[path] if kind in secants else None
+    )
+    activation = bert.ACTIVATIONS[model.hidden_act]
+    dx = np.zeros_like(less[f"{bert.layer_paths(0)[1]}.sum"])
     for layer in range(model.num_layers):
         attention, output, intermediate, mlp = bert.layer_paths(layer)
-        read = merge_heads(_attention(model, attention, dx, whole, less, secants))
+        read = _attention(model, attention, dx, whole, less, secants)
         dx = _norm(model, output, linear(f"{output}.dense", read) + dx, whole, less, secants)
         inner = linear(f"{intermediate}.dense", dx)
-        inner *= _steepness(
-            bert.ACTIVATIONS[model.hidden_act],
-            *(x[f"{intermediate}.dense"] for x in (whole, less)),
-            secant=ACTIVATION in secants,
-        )
+        inner *= steepness(activation, f"{intermediate}.dense", ACTIVATION)
         dx = _norm(model, mlp, linear(f"{mlp}.dense", inner) + dx, whole, less, secants)
-    pooled = linear("bert.pooler.dense", dx[0]) * _steepness(
-        np.tanh, *(x["bert.pooler.dense"] for x in (whole, less)), secant=TANH in secants
-    )
-    return linear("classifier", pooled)
+    pooled = linear("bert.pooler.dense", dx[:, 0])
+    return linear("classifier", pooled * steepness(np.tanh, "bert.pooler.dense", TANH))
 
 
 def _attention(model, path, dx, whole, less, secants):
-    """(h, t, c): without the token at these scores and values, and by what else has changed."""
+    """(without, t, c): without the token at these scores and values, and by what else changed."""
     heads = model.num_attention_heads
-    split = lambda name, x: split_heads(x[f"{path}.{name}"], heads)
-    dq, dk, dv = (
-        split_heads(dx @ model.linear(f"{path}.{name}")[0], heads)
-        for name in ("query", "key", "value")
-    )
-    q, k, v = (split(name, whole) for name in ("query", "key", "value"))
+    split = lambda x: x.reshape(*x.shape[:-1], heads, -1).swapaxes(-3, -2)
+    names = ("query", "key", "value")
+    dq, dk, dv = (split(dx @ model.linear(f"{path}.{name}")[0]) for name in names)
+    q, k, v = (split(whole[f"{path}.{name}"]) for name in names)
+    q_less, k_less, v_less = (split(less[f"{path}.{name}"]) for name in names)
     a, b = whole[f"{path}.weights"], less[f"{path}.weights"]
     kept = a * (b > 0)
     kept /= kept.sum(axis=-1, keepdims=True)
-    q_at, k_at = (q, k)
-    if SCORES in secants:
-        q_at, k_at = (split(x, whole) / 2 + split(x, less) / 2 for x in ("query", "key"))
-    dz = (q_at @ dk.swapaxes(1, 2) + dq @ k_at.swapaxes(1, 2)) / np.sqrt(q.shape[-1])
+    q_at, k_at = (q / 2 + q_less / 2, k / 2 + k_less / 2) if SCORES in secants else (q, k)
+    dz = (q_at @ dk.swapaxes(-1, -2) + dq @ k_at.swapaxes(-1, -2)) / np.sqrt(q.shape[-1])
     share = _logarithmic_mean(kept, b) if SOFTMAX in secants else a
     da = share * (dz - (share * dz).sum(axis=-1, keepdims=True) / share.sum(axis=-1, keepdims=True))
-    v_at, a_at = (v, a)
-    if READOUT in secants:
-        v_at, a_at = v / 2 + split("value", less) / 2, kept / 2 + b / 2
-    return (kept - a) @ v + da @ v_at + a_at @ dv
+    v_at, a_at = (v / 2 + v_less / 2, kept / 2 + b / 2) if READOUT in secants else (v, a)
+    return _merged((kept - a) @ v + da @ v_at + a_at @ dv)
+
+
+def _merged(x):
+    """(..., h, t, c / h) -> (..., t, c)"""
+    x = x.swapaxes(-3, -2)
+    return x.reshape(*x.shape[:-2], -1)
 
 
 def _logarithmic_mean(a, b):
@@ -109,23 +114,24 @@ def _logarithmic_mean(a, b):
 
 
 def _norm(model, path, dx, whole, less, secants):
-    c, c_less = (x[f"{path}.sum"] - x[f"{path}.sum"].mean(-1, keepdims=True) for x in (whole, less))
-    if NORM not in secants:
-        c_less = c
+    centred = lambda x: x - x.mean(-1, keepdims=True)
+    c = centred(whole[f"{path}.sum"])
+    c_less = centred(less[f"{path}.sum"]) if NORM in secants else c
     s, s_less = (
         np.sqrt((x**2).mean(-1, keepdims=True) + model.layer_norm_eps) for x in (c, c_less)
     )
-    dc = dx - dx.mean(-1, keepdims=True)
+    dc = centred(dx)
     bend = ((c + c_less) * dc).mean(-1, keepdims=True) / (s * s_less * (s + s_less))
     return (dc / s_less - c * bend) * model.norm(f"{path}.LayerNorm")[0]
 
 
-def _steepness(function, x, y, *, secant):
-    """The secant between x and y, or the slope at x, which also stands for secants of no length."""
+def _steepness(function, x, y=None):
+    """The slope at x or, where it has a length, the secant between x and y."""
     slope = (function(x + STEP) - function(x - STEP)) / (2 * STEP)
+    if y is None:
+        return slope
     far = abs(y - x) > STEP
-    chord = (function(y) - function(x)) / np.where(far, y - x, 1)
-    return np.where(secant & far, chord, slope)
+    return np.where(far, (function(y) - function(x)) / np.where(far, y - x, 1), slope)
 
 
 def agreement(name: str, texts: data.Texts) -> dict[str, dict[str, np.ndarray]]:
@@ -136,9 +142,9 @@ def agreement(name: str, texts: data.Texts) -> dict[str, dict[str, np.ndarray]]:
     for text in texts.texts:
         ids = np.array(words(text, truncation=True)["input_ids"])
         passes = without(model, ids)
-        logits = np.array([x["classifier"] for x in passes])
-        target = int(logits[0].argmax())
-        exact = (logits[0] - logits[1:])[None, :, target]
+        logits, others = (x["classifier"] for x in passes)
+        target = int(logits.argmax())
+        exact = (logits - others)[None, :, target]
         content = ~np.isin(ids, words.all_special_ids)[None]
         for setting, secants in SETTINGS.items():
             own = relevance(model, passes, target, secants)[None]
