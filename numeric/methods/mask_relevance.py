@@ -28,6 +28,7 @@ GRADIENTS = {
     "held": Composite("gradient, deviations held", {**GRADIENT_X_INPUT.rules, **HELD}),
 }
 """By ``deviations``: the rules whose gradient reaches the outputs of attention."""
+KEPT = 0.5  # of exp of a score, where a mask is lowered for the gradient
 Part = Callable[[Tensor, Tensor], Tensor]
 """(weights, effects) of some rows -> what each entry gives, all (batch, head, row, key).
 
@@ -167,7 +168,7 @@ def _halved(
     others = 1 - torch.eye(numbers.shape[1], device=numbers.device, dtype=dtype)
     for n in range(min(count, numbers.shape[1])):  # more passes would have no tokens
         chosen = (numbers % count == n)[:, None]
-        damping = Damping(chosen * others * math.log(0.5), frozenset(calls))
+        damping = Damping(chosen * others * math.log(KEPT), frozenset(calls))
         _, seen, rows = _run(model, batch, readout, composite, damping)
         if [x.place for x in seen] != places:
             raise ValueError(

@@ -14,7 +14,6 @@ from benchmarks.experiments.judges import (
     compare,
     long_texts,
     train,
-    variants,
 )
 from benchmarks.sources import models
 from numeric import attribute, explain
@@ -98,14 +97,6 @@ def test_models_are_asked_side_by_side(trained, tmp_path, capsys):
     assert {line[1] for line in faithful} >= {"LOO", "AttnLRP", "CP-LRP", "Mask relevance"}
 
 
-def test_variants_are_compared_on_training_sentences(trained, monkeypatch, capsys):
-    monkeypatch.setattr(budgets, "WORDS", 6)
-    folder = str(trained / "first" / "roberta-s0")
-    variants.main([folder, "--data-dir", str(trained), "--examples", "2"])
-    lines = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()]
-    assert [line[0].strip() for line in lines[2::2]] == [*variants.METHODS, *variants.SUMS]
-
-
 def test_bases_spend_equal_passes_on_training_sentences(trained, monkeypatch, capsys):
     monkeypatch.setattr(budgets, "WORDS", 6)
     folder = str(trained / "first" / "roberta-s0")
@@ -177,13 +168,6 @@ def test_chunks_share_out_what_they_lose(trained):
     want = attribute(judge.model, inputs, "loo", base.target, budget=3, groups=chunk).relevance
     sums = [x.reshape(3, 3).sum(dim=1) for x in (found, want)]
     assert torch.allclose(*sums, atol=1e-5)
-
-
-def test_maps_are_added_when_their_sizes_are_one():
-    found = variants.SUMS["mask relevance + CP-LRP"](
-        {"mask relevance": torch.tensor([3.0, -1.0]), "CP-LRP": torch.tensor([0.0, 0.5])}
-    )
-    assert found.tolist() == [0.75, 0.75]
 
 
 PARTS = {

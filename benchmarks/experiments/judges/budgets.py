@@ -126,13 +126,18 @@ def bases(found: dict[str, list[list[Parts]]]) -> Iterator[str]:
 
 def agreement(maps, texts):
     """Mean r of ``maps`` with "loo" of ``texts``, over all and over content tokens."""
+    return means(correlations(maps, texts))
+
+
+def correlations(maps, texts):
+    """r of every text, over all and over content tokens."""
     r = {"all": [], "content": []}
     for a, x in zip(maps, texts, strict=True):
         pair = [y.double().numpy()[None] for y in (a, x["loo"])]
         content = x["content"].numpy()[None]
         for tokens, keep in (("all", np.ones_like(content)), ("content", content)):
             r[tokens].append(pearson(*pair, keep)[0])
-    return means({tokens: np.array(values) for tokens, values in r.items()})
+    return {tokens: np.array(values) for tokens, values in r.items()}
 
 
 def sentences(texts: data.Texts, count: int) -> data.Texts:
