@@ -27,7 +27,7 @@ Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
 """A graph, its leaves and the gradient at its root -> an explanation without any rule."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # the same only as itself, as a key of caches
 class RuleSet:
     """A composite, and what else it takes to be the method that its name says.
 

@@ -19,8 +19,8 @@ from axioms.algebra.leave_one_out import (
 )
 from axioms.algebra.propagate import MESSAGES
 from axioms.composites import ATTNLRP
+from axioms.invariance.attention import EVERY_REWRITE
 from axioms.invariance.points import points
-from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.rule_sets import RULE_SETS, RuleSet
 from axioms.invariance.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, decide, lemma
 from axioms.invariance.templates import TEMPLATES
@@ -106,13 +106,13 @@ def test_a_lemma_is_over_every_relevance(name):
 @pytest.mark.parametrize(("rewrite", "inputs"), [(PRODUCTS, 2), ("re-associate sums", 3)])
 def test_a_lemma_is_over_every_input_and_every_rewritten_graph(rewrite, inputs):
     (template,) = TEMPLATES[rewrite]
-    graphs, asked = REWRITES[rewrite](template.root) * 3, []
+    graphs, asked = EVERY_REWRITE[rewrite](template.root) * 3, []
 
     def all_but(wrong):
         asked.clear()
         return lambda one, other: asked.append((one, other)) or len(asked) != wrong
 
-    with mock.patch.dict(REWRITES, {rewrite: lambda root: graphs}):
+    with mock.patch.dict(EVERY_REWRITE, {rewrite: lambda root: graphs}):
         assert lemma(RULE_SETS[0], rewrite, template, 0, same=all_but(0))
         assert len(asked) == inputs * len(graphs)
         for wrong in range(1, inputs * len(graphs) + 1):
@@ -129,7 +129,7 @@ def test_one_rewritten_graph_that_is_another_function_is_no_proof(where):
         a, b = root.args
         return [b * a, a * a][:: 1 - 2 * where]
 
-    with mock.patch.dict(REWRITES, {PRODUCTS: wrong}):
+    with mock.patch.dict(EVERY_REWRITE, {PRODUCTS: wrong}):
         assert decide(functional, PRODUCTS, LIMIT).verdict == OPEN
 
 

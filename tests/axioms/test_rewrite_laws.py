@@ -260,5 +260,5 @@ def test_a_fill_is_the_matrix_that_its_name_says(n):
     assert copies == eye.row_join(eye.col(-1))
     assert at("halving") == copies.pinv()
     assert at("twice") == eye.row_join(eye)
-    assert at("running sums") == sp.Matrix(n, n, lambda i, j: int(i <= j))
+    assert at("running sums") == sp.Matrix(n, n, lambda i, j: sp.Integer(bool(i <= j)))
     assert at("differences") * at("running sums") == eye
