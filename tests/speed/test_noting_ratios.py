@@ -1,5 +1,8 @@
 """A test fails by the ratios it notes that got worse; `--update-baseline` replaces them."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from benchmarks.speed import conftest, machine, ratios
@@ -107,3 +110,11 @@ def test_a_broken_baseline_is_one_message(session):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*baseline.json is no baseline*"])
     result.stderr.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_make_names_the_folder_whose_options_it_passes():
+    """pytest knows the options of a conftest only where its folder is named."""
+    recipes = (Path(__file__).parents[2] / "Makefile").read_text("utf-8")
+    for target in ("bench", "baseline"):
+        (folder,) = re.findall(rf"^{target}:.*\n\t\S+ -m pytest (\S+) --benchmark", recipes, re.M)
+        assert Path(conftest.__file__).parent.samefile(Path(__file__).parents[2] / folder)
