@@ -113,5 +113,7 @@ MEANINGS = {
     "Where a denominator is 0, the two differ.",
     62: "A softmax that gives logits their share along a path from equal weights passes on what "
     "differs from equal weights, and absorbs the rest.",
+    63: "An explanation can add up to the output or agree with Leave-One-Out, and not both. The "
+    "table in docs/FINDINGS.md says which axioms each method obeys.",
 }
 """By number of the theorem."""

@@ -36,6 +36,7 @@ from axioms.invariance.scoreboard import (
 )
 from axioms.invariance.templates import TEMPLATES
 from axioms.invariance.witness import differ
+from axioms.theorems.test_axioms_of_methods import AXIOMS, HOLDS
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
 
@@ -55,6 +56,14 @@ def test_the_document_has_what_is_computed_of_softmax_attention():
     verdicts = {cell.rewrite: cell.verdict for cell in cells if cell.rule_set == "mask relevance"}
     assert verdicts.pop("duplicate keys") == REFUTED
     assert set(verdicts.values()) == {PROVED}
+
+
+def test_the_findings_have_the_axioms_that_theorem_63_decides():
+    page = (PAGE.parent / "FINDINGS.md").read_text("utf-8")
+    assert f"| method | {' | '.join(AXIOMS)} |" in page
+    for method, holds in HOLDS.items():
+        cells = ["✓" if axiom in holds else "✗" for axiom in AXIOMS]
+        assert f"\n| {method} | {' | '.join(cells)} |\n" in page
 
 
 def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys():
