@@ -72,18 +72,19 @@ def test_prompts_of_every_task_are_asked_and_each_once():
 
 def test_learnt_weights_are_those_that_leave_one_out_was_made_of():
     rng = torch.Generator().manual_seed(0)
-    texts = [{"layers": torch.randn(3, 9, generator=rng)} for _ in range(4)]
-    for n, x in enumerate(texts):  # a mean of its own, and a size of its own, change nothing
-        x["loo"] = 5.0**n * (torch.tensor([2.0, 0.0, 0.5]) @ x["layers"] + n)
-    found = learnt_weights.learnt(texts[:1])
-    assert torch.allclose(found, torch.tensor([2.0, 0.0, 0.5]).double(), atol=1e-5)
-    scaled = learnt_weights.learnt(
-        [x | {"layers": 5.0**n * x["layers"]} for n, x in enumerate(texts)]
+    weights, layers = torch.tensor([2.0, 0.0, 0.5]), torch.randn(3, 9, generator=rng)
+    x = {"layers": layers, "loo": weights @ layers + 7}  # a mean of its own changes no r
+    assert torch.allclose(learnt_weights.learnt([x]), weights.double(), atol=1e-5)
+    assert torch.allclose(learnt_weights.weighted(x, weights.double()), weights @ layers)
+
+
+def test_every_text_teaches_as_much_as_any_other():
+    rng = torch.Generator().manual_seed(0)
+    texts = [torch.rand(4, 9, generator=rng) for _ in range(3)]
+    of_sizes = lambda sizes: learnt_weights.learnt(
+        [{"layers": c * x[:3], "loo": c * x[3]} for c, x in zip(sizes, texts, strict=True)]
     )
-    assert torch.allclose(scaled, found, atol=1e-5)
-    want = texts[0]["loo"] - texts[0]["loo"].mean()
-    made = learnt_weights.weighted(texts[0], found)
-    assert torch.allclose(made - made.mean(), want, atol=1e-5)
+    assert torch.allclose(of_sizes([1, 1, 1]), of_sizes([100, 1, 0.1]), atol=1e-5)
 
 
 def test_no_learnt_weight_is_below_zero():
