@@ -1,5 +1,6 @@
 """`prove` reports what the theorem tests established, and nothing else."""
 
+import itertools
 import os
 import re
 import subprocess
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from axioms.algebra.decisions import IDENTICAL, Decision
 from axioms.proofs.prove import ROOT, THEOREMS, numbered, prove
+from tests.support import flint_fractions
 from tests.support.theorems import FILES, claims
 
 HEAD = """
@@ -282,8 +285,9 @@ def test_nothing_is_printed_written_or_taken_from_the_surroundings(
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_theorem_of_the_package_is_established_and_listed_in_its_file(path):
-    """This is where `make test` runs the theorems, each once."""
-    found = prove(path)
+    """This is where `make test` runs the theorems, each once; FLINT decides identities again."""
+    decisions: dict[str, list[Decision]] = {}
+    found = prove(path, decisions=decisions)
     assert [v.error for v in found if v.verdict == "not established"] == []
     assert all(v.witness and v.points for v in found if v.verdict == "refuted")
     assert all(v.method and v.identities for v in found if v.verdict == "proved")
@@ -294,6 +298,9 @@ def test_every_theorem_of_the_package_is_established_and_listed_in_its_file(path
     assert all(f"  {v.number}  " in listed for v in found)
     if found[0].number == 1:
         assert found[0].witness.startswith("x = (2, 3, 4): 6/6/12 versus 12/6/6")
+    for decision in itertools.chain(*decisions.values()):
+        if decision.kind == IDENTICAL:
+            assert flint_fractions.same(decision.left, decision.right) == decision.verdict
 
 
 def test_every_statement_of_the_package_has_a_number_and_is_made_once():
