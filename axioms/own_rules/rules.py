@@ -227,7 +227,8 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
         raise _Malformed(
             f"returned {found}, which holds {names}, no argument of the rule; put a number for it"
         )
-    if any(x.is_complex and x.is_real is False for x in sp.preorder_traversal(value)):
+    parts = () if is_rational_function(value) else sp.preorder_traversal(value)  # of real symbols
+    if any(x.is_complex and x.is_real is False for x in parts):
         raise _Malformed(f"returned {found}, a complex number; relevance is real")
     if value.has(sp.Float):
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")

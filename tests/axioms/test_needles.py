@@ -48,6 +48,13 @@ def test_what_is_0_at_every_small_number_is_not_0():
     assert identical((X + Y) ** 5 / (X**2 - Y**2), (X + Y) ** 4 / (X - Y))
 
 
+def test_numbers_that_are_not_rational_have_names_of_their_own():
+    assert same_value(sp.pi * X + sp.E, sp.E + X * sp.pi)
+    assert same_value(sp.exp(2 * X + 1) / sp.exp(X), sp.E * sp.exp(X))
+    assert not same_value(sp.pi * X, sp.Rational(22, 7) * X)
+    assert not same_value(sp.sqrt(2) * X, sp.Rational(99, 70) * X)
+
+
 @pytest.mark.parametrize("shape", [(1, 3), (3, 1), (2, 2)])
 def test_one_entry_of_a_matrix_that_differs_is_found(shape):
     same = sp.Matrix(*shape, lambda i, j: X ** (i + 1) * (Y + j))
