@@ -66,3 +66,9 @@ def test_the_figure_has_every_row_twice(found):
     figure = trade_off.figure(found)
     points = [len(line[0].get_xdata()) for axes in figure.axes for line in axes.containers]
     assert sum(points) == 2 * len(found.rows)
+
+
+def test_the_figure_names_what_it_has_alone(found):
+    (legend,) = trade_off.figure(found).legends
+    named = [text.get_text() for text in legend.get_texts()]
+    assert {*named} == {row["method"].split(",")[0] for row in found.rows} < {*trade_off.FAMILIES}
