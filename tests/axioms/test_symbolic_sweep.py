@@ -1,13 +1,24 @@
 """Graphs, decisions and the sweep: what they accept, and what they refuse and why."""
 
+import math
+
 import pytest
 import sympy as sp
+from scipy.special import expit
+from scipy.stats import norm
 
 from axioms import kinds
 from axioms.algebra import rules
 from axioms.algebra.decide import differ_at, identical
 from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
-from axioms.algebra.propagate import FORWARD, MESSAGES, evaluate, explain, propagate
+from axioms.algebra.propagate import (
+    ACTIVATIONS,
+    FORWARD,
+    MESSAGES,
+    evaluate,
+    explain,
+    propagate,
+)
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
 from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
 from axioms.invariance.canonizers import merge_products
@@ -31,6 +42,25 @@ def test_a_shared_node_is_visited_once_and_stays_shared():
     renamed = rebuild(node, lambda n: n if n.args else leaf("y"))
     assert len(topological(renamed)) == 61
     assert evaluate(renamed, {"y": 1})[renamed][0] == 2**60
+
+
+SCIPY = {
+    "relu": lambda x: max(x, 0),
+    "tanh": math.tanh,
+    "silu": lambda x: x * expit(x),
+    "gelu": lambda x: x * norm.cdf(x),
+    "phi": norm.cdf,
+    "exp": math.exp,
+    "reciprocal": lambda x: 1 / x,
+    "reciprocal root": lambda x: x**-0.5,
+}
+
+
+def test_activations_are_those_of_other_libraries():
+    assert {*SCIPY} == {*ACTIVATIONS}
+    for name, function in SCIPY.items():
+        for x in (0.7, 2.5):
+            assert float(ACTIVATIONS[name](sp.Float(x))) == pytest.approx(function(x), rel=1e-12)
 
 
 def test_operands_come_before_the_operations_that_use_them():

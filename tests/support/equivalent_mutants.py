@@ -117,5 +117,10 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_factor",
         "0 -> 1 in node.args[0].args",
     ): "the common factor is that of every term, of the second as well as of the first",
+    (
+        "axioms/algebra/decide.py",
+        "_same",
+        "5 -> 6 in k + 5",
+    ): "the point is of other primes, and an equality that it does not disprove is expanded",
 }
 """(file, function, change) -> reason."""
