@@ -12,6 +12,7 @@ import typer
 
 from benchmarks.commands.attribute import attribute
 from benchmarks.commands.audit import audit
+from benchmarks.commands.check import check
 from benchmarks.commands.console import (
     asked,
     console,
@@ -56,7 +57,8 @@ def _program(
 
 
 COMMANDS = (
-    explain, attribute, audit, evaluate, plan, methods, vocabulary, prove, reproduce, report,
+    explain, attribute, audit, evaluate, plan, methods, vocabulary, prove, check, reproduce,
+    report,
 )  # fmt: skip
 for each in COMMANDS:
     app.command(epilog=EXIT_CODES)(with_shared_options(each))

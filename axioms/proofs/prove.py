@@ -57,18 +57,18 @@ class _Recorder:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
             if item.get_closest_marker("theorem"):
-                self.items.setdefault(_test(item), []).append(item)
+                self.items.setdefault(test_of(item), []).append(item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        self.reports.setdefault(_test(item), []).append(report)
+        self.reports.setdefault(test_of(item), []).append(report)
         return report
 
 
-def _test(item: pytest.Item) -> str:
+def test_of(item: pytest.Item) -> str:
     """Path and name of a test function; a node id has no path outside the root directory."""
     path = item.path
     if path.is_relative_to(ROOT):
@@ -76,18 +76,25 @@ def _test(item: pytest.Item) -> str:
     return f"{path.as_posix()}::{item.nodeid.partition('::')[2].partition('[')[0]}"
 
 
-def prove(*paths: str | Path, decisions: dict[str, list[Decision]] | None = None) -> list[Verdict]:
+def prove(
+    *paths: str | Path,
+    decisions: dict[str, list[Decision]] | None = None,
+    plugins: Sequence[object] = (),
+) -> list[Verdict]:
     """Runs the theorem tests under ``paths`` (default: all) and says what each established.
 
     As ``numbered``.  ``decisions`` is given what all runs of each test decided, in order, by the
-    ``test`` of its verdict.  Nothing is printed or written, and neither the current directory nor
-    the user's pytest configuration matters.  Raises RuntimeError if a file cannot be read or
-    holds no theorem, and ValueError for a marker that is not (number, statement, verdict).
+    ``test`` of its verdict; ``plugins`` of pytest may look on.  Nothing is printed or written, and
+    neither the current directory nor the user's pytest configuration matters.  Raises RuntimeError
+    if a file cannot be read or holds no theorem, and ValueError for a marker that is not (number,
+    statement, verdict).
     """
     chosen = [Path(path).resolve() for path in paths or (THEOREMS,)]
     recorder = _Recorder()
     with _undisturbed(chosen):
-        status = pytest.main([*_options(), *map(str, chosen)], plugins=[recorder, evidence])
+        status = pytest.main(
+            [*_options(), *map(str, chosen)], plugins=[recorder, evidence, *plugins]
+        )
     if recorder.unreadable:
         raise RuntimeError("theorems could not be collected:\n" + "\n".join(recorder.unreadable))
     if status == pytest.ExitCode.INTERRUPTED:

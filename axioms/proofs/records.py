@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import sympy as sp
@@ -18,6 +19,8 @@ from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 Point: TypeAlias = Mapping[sp.Symbol, sp.Expr]
+Instead: TypeAlias = Callable[[str, Mapping[str, Any], Any], Any]
+"""What a function returns, from its name, its arguments by name, and what it found."""
 
 
 class Depends(BaseException):
@@ -32,7 +35,8 @@ class Record:
     decisions: list[Decision] = field(default_factory=list)
     cases: list[tuple[int, ...]] = field(default_factory=list)  # of signs, that are under way
     answers: list[bool] = field(default_factory=list)  # of both sorts
-    disturbed: str = ""  # the sort that ends a disturbed run, which is given the answers to repeat
+    instead: Instead | None = None  # of a run that repeats the answers of another one
+    disturbed: str = ""  # the sort that ends it
 
     @property
     def identities(self) -> list[Decision]:
@@ -65,14 +69,20 @@ def disturbing(decision: str, answers: list[bool]) -> AbstractContextManager[Rec
     ``decision`` is the sort that counts, "identical" or "differ_at"; up to there every decision
     is answered as in the run before, whose answers these are.
     """
-    return recording(Record(answers=answers[::-1], disturbed=decision))
+    record = Record(answers=answers[::-1], instead=_disturb, disturbed=decision)
+    return recording(record)
+
+
+def replacing(instead: Instead, answers: Iterable[bool]) -> AbstractContextManager[Record]:
+    """A block in which noted functions return what ``instead`` gives, and these are the answers."""
+    return recording(Record(answers=[*answers][::-1], instead=instead))
 
 
 def answer(decision: str, *, now: bool) -> bool:
     """``now``; in a disturbed run the answer of the run before, unless Depends ends it."""
     if (record := _RECORD.get()) is None:
         return now
-    if not record.disturbed:
+    if record.instead is None:
         record.answers.append(now)
         return now
     before = record.answers.pop() if record.answers else False
@@ -114,23 +124,30 @@ def sign_case(signs: Iterable[int]) -> Iterator[None]:
 def noted(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:
     """The function, which writes its name into the record that is open when it runs."""
     name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+    bound = signature(function)
 
     @wraps(function)
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Found:
         if (record := _RECORD.get()) is None:
             return function(*args, **kwargs)
         record.ran[name] = None
-        if not record.disturbed:
+        if record.instead is None:
             return function(*args, **kwargs)
         with recording():  # what it calls is left as it is
-            disturbed: Found = _disturbed(function(*args, **kwargs))
-            return disturbed
+            found = function(*args, **kwargs)
+        given = bound.bind(*args, **kwargs).arguments
+        replaced: Found = record.instead(name, given, found)
+        return replaced
 
     return run
 
 
 class Unknown(sp.Dummy):  # type: ignore[misc]  # SymPy has no types
     """A positive factor that nothing else has."""
+
+
+def _disturb(name: str, given: Mapping[str, Any], found: Any) -> Any:
+    return _disturbed(found)
 
 
 def _disturbed(found: Any) -> Any:

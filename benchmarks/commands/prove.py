@@ -24,19 +24,27 @@ def prove(
     limit: Annotated[
         int, typer.Option(min=1, help="With a file: seconds for each rule, then it is stopped.")
     ] = 600,
+    certificates: Annotated[
+        Path | None,
+        typer.Option(help="A new folder for every verdict as data, for `lrp-axioms check`."),
+    ] = None,
 ):
     """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""
     if rules or show is not None or latex:
         with mendable():
+            if certificates:
+                raise ValueError("--certificates is for all theorems; pass it alone")
             _prove_one(rules, show, latex=latex, limit=limit)
         return
     with mendable():
         need("lrp-axioms prove", "pytest")
+        if certificates and certificates.exists() and any(certificates.iterdir()):
+            raise ValueError(f"--certificates {certificates}: it is not empty; pass a new folder")
     from benchmarks.experiments import theorems
 
-    result = theorems.theorems(track=track)
-    answer(theorems=result.rows, notes=result.notes)
-    present(*of_result(result, whole=True))
+    result = theorems.theorems(track=track, certificates=certificates)
+    answer(theorems=result.rows, notes=result.notes, wrote=[certificates])
+    present(*of_result(result, whole=True), wrote=[certificates])
     failed = [row for row in result.rows if row["verdict"] == "not established"]
     for row in failed:
         problems.print(f"{row['test']}\n{row['error']}", markup=False)

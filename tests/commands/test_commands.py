@@ -27,6 +27,7 @@ COMMANDS = {
     "audit": ["embedded", LONG],
     "plan": ["embedded"],
     "prove": [],
+    "check": ["certificates"],
     "methods": [],
     "vocabulary": ["embedded"],
     "attribute": ["texts.txt"],
@@ -43,6 +44,7 @@ def folder(tmp_path, monkeypatch, small, run):
     (tmp_path / "texts.txt").write_text("a fine film\ndull\n")
     in_file(tmp_path, {"text": ["dull film"], "relevance": [[0.1, 0.2, 0.3, 0.0]]})
     assert run("reproduce", "theorems")[0] == 0
+    assert run("prove", "--certificates", "certificates")[0] == 0
     return tmp_path
 
 

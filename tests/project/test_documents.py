@@ -28,6 +28,8 @@ NOT_RUN = {
     "lrp-axioms explain TAGGER *": "stands for a model of the reader's own",
     "lrp-axioms audit path/to/vit *": "stands for a model of the reader's own",
     "lrp-axioms prove": "test_prove.py runs all proofs",
+    "lrp-axioms prove --certificates *": "test_prove.py writes the certificates of all proofs",
+    "lrp-axioms check certificates": "needs the certificates of the command above it",
     "lrp-axioms prove docs/my_rules.py": "takes a minute; test_user_rule_files.py runs it",
     "lrp-axioms reproduce*": "takes minutes or hours; test_reproduce.py runs a short one",
     "lrp-axioms report results": "needs the results of the command above it",

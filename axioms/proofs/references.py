@@ -1,0 +1,214 @@
+"""What the rules computed inside a decision, as references to the graphs that they ran on.
+
+A theorem's test runs once more, and here every rule returns functions of the symbols that it was
+given: ``limit`` and points go into their arguments, and each stands for one entry of the values or
+of the relevance of a graph.  A certificate gives the graph in the place of what SymPy made of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+from unittest import mock
+
+import pytest
+import sympy as sp
+from sympy import Matrix
+
+from axioms import kinds
+from axioms.algebra import decide
+from axioms.algebra.decisions import Decision
+from axioms.algebra.denotation import as_rational
+from axioms.algebra.propagate import MESSAGES, evaluate
+from axioms.assignment import assigned
+from axioms.graph import CONSTANT, LEAVES, TRANSPOSE, Node, topological
+from axioms.proofs.records import recording, replacing
+
+Step: TypeAlias = tuple[str, str, list[int], dict[str, Matrix]]  # operation, rule, operands, more
+Place: TypeAlias = tuple[str, int, int, int]  # value or relevance, step, row, column
+
+BY_EPSILON = (kinds.EPSILON, kinds.EPSILON_WITHOUT_BIAS, kinds.BILINEAR_EPSILON, kinds.VALUE_ONLY)
+WRITTEN = {kinds.SCORES: kinds.BILINEAR, kinds.READOUT: kinds.BILINEAR}
+LINEAR = (kinds.LINEAR, kinds.ADD, kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
+
+
+class NoGraph(ValueError):
+    """Something that the checker of certificates has no rule for."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operations in order, the last one being the root, and the symbols that they depend on."""
+
+    steps: list[Step]
+    symbols: tuple[sp.Symbol, ...]
+
+
+@dataclass(frozen=True)
+class References:
+    """The graphs that a test ran on, and the place that each function stands for."""
+
+    graphs: list[Graph] = field(default_factory=list)
+    places: dict[str, tuple[int, Place]] = field(default_factory=dict)  # by name of the function
+
+    def add(self, steps: list[Step]) -> Callable[[str, int, Matrix], Matrix]:
+        """A graph, and what gives the functions for the values or the relevance of a step."""
+        matrices = [matrix for *_, more in steps for matrix in more.values()]
+        free = set().union(*(matrix.free_symbols for matrix in matrices))
+        graph, k = Graph(steps, tuple(sorted(free, key=str))), len(self.graphs)
+        self.graphs.append(graph)
+
+        def entry(what: str, step: int, found: Matrix, i: int, j: int) -> sp.Expr:
+            if not found[i, j].free_symbols:
+                return found[i, j]
+            name = f"{what}[{k},{step},{i},{j}]"
+            self.places[name] = (k, (what, step, int(i), int(j)))
+            return sp.Function(name, real=True)(*graph.symbols)
+
+        def functions(what: str, step: int, found: Matrix) -> Matrix:
+            return Matrix(*found.shape, lambda i, j: entry(what, step, found, i, j))
+
+        return functions
+
+
+def traced(item: pytest.Item, decisions: Sequence[Decision]) -> tuple[list[Decision], References]:
+    """The first decisions of a test, as many as it makes where rules return functions."""
+    noted, references = list(item.user_properties), References()
+    unchanged = mock.patch.multiple(
+        decide, _same=lambda *_: False, apart=lambda *_: False, value_at=lambda *_: sp.Integer(0)
+    )
+    with replacing(partial(_instead, references), [d.verdict for d in decisions]) as record:
+        try:
+            with unchanged:
+                item.runtest()
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception):
+            pass  # it needs the values of what rules return; what it has decided is kept
+        finally:
+            item.user_properties[:] = noted
+    return record.decisions, references
+
+
+def _instead(references: References, name: str, given: Mapping[str, Any], found: Any) -> Any:
+    module, _, function = name.partition(".")
+    try:
+        if name == "propagate.propagate":
+            steps, at = sweep(**given)
+            functions = references.add(steps)
+            return {n: functions("relevance", at[n], matrix) for n, matrix in found.items()}
+        if module == "rules" and function in RULES:
+            steps = RULES[function](**{"eps": 0, **given})
+            functions = references.add(steps)
+            if isinstance(found, sp.MatrixBase):
+                return functions("value", len(steps) - 1, found)
+            return tuple(functions("relevance", k, matrix) for k, matrix in enumerate(found))
+    except NoGraph:
+        pass
+    return found
+
+
+def sweep(
+    root: Node, point: Mapping[str, Any], composite: Any, **options: Any
+) -> tuple[list[Step], dict[Node, int]]:
+    """The graph of a call of ``propagate``, and where each of its nodes is."""
+    if options.get("instead"):
+        raise NoGraph("a rule that is given as a function")
+    order = topological(root)
+    rules = assigned(order, composite, MESSAGES)
+    with recording():
+        values = evaluate(root, point)
+    eps, signs = options.get("eps", 0), options.get("signs") or {}
+    steps: list[Step] = []
+    at: dict[Node, int] = {}
+    for node in order:
+        args = [at[arg] for arg in node.args]
+        rule, more = rules.get(node, ""), _options(eps, signs.get(node))
+        if node.op in LEAVES or node.op == CONSTANT:
+            args, rule, more = [], "", {"value": values[node]}
+        elif node.op == TRANSPOSE:
+            rule, more = TRANSPOSE, {}
+        elif node.op == kinds.SOFTMAX:
+            rule, more = rule and kinds.TAYLOR, _exponentials(values[node.args[0]])
+        elif node.op == kinds.SCORES:
+            steps.append((TRANSPOSE, TRANSPOSE, args[1:], {}))
+            args = [args[0], len(steps) - 1]
+        elif node.op == kinds.ACTIVATION:
+            more = {}
+        op = WRITTEN.get(node.op, node.op)
+        if op == kinds.BILINEAR:
+            more["scale"] = Matrix([[node.attributes.get("scale", 1)]])
+        if op == kinds.ACTIVATION:
+            op = node.attributes["function"]
+            more = {} if op == "relu" else {"value": values[node].applyfunc(as_rational)}
+        if rule == kinds.GRADIENT and node.op in LINEAR:
+            rule, more["eps"] = kinds.EPSILON, Matrix([[0]])
+        if rules.get(node) == kinds.CONSTANT:
+            rule = ""
+        elif rule in (kinds.GRADIENT, kinds.HELD_DEVIATION):
+            raise NoGraph(f"{node.op} by {rule}")
+        if op in (kinds.LAYER_NORM, kinds.RMS_NORM):
+            more["value"] = values[node].applyfunc(as_rational)
+        at[node] = len(steps)
+        steps.append((op, rule, args, more))
+    if (relevance := options.get("relevance")) is not None:
+        steps[-1][-1]["relevance"] = Matrix([relevance])
+    return steps, at
+
+
+def _options(eps: Any, sign: Matrix | None) -> dict[str, Matrix]:
+    return {"eps": Matrix([[eps]])} | ({} if sign is None else {"sign": sign})
+
+
+def _exponentials(z: Matrix) -> dict[str, Matrix]:
+    return {"exp": z.applyfunc(lambda entry: as_rational(sp.exp(entry)))}
+
+
+def _inputs(*operands: Matrix) -> list[Step]:
+    return [("input", "", [], {"value": operand}) for operand in operands]
+
+
+def _one(op: str, rule: str, operands: Sequence[Matrix], more: dict[str, Matrix]) -> list[Step]:
+    """A graph of one operation."""
+    return [*_inputs(*operands), (op, rule, [*range(len(operands))], more)]
+
+
+def _linear(rule: str, x: Matrix, w: Matrix, relevance: Matrix, **given: Any) -> list[Step]:
+    operands = [x, w] if given.get("bias") is None else [x, w, given["bias"]]
+    more = _options(given["eps"], given.get("sign"))
+    return _one(kinds.LINEAR, rule, operands, more | {"relevance": relevance})
+
+
+def _product(
+    op: str, rule: str, operands: Sequence[Matrix], relevance: Matrix, **given: Any
+) -> list[Step]:
+    more = _options(given["eps"], given.get("sign")) | {"relevance": relevance}
+    if op == kinds.BILINEAR:
+        more["scale"] = Matrix([[given.get("scale", 1)]])
+    return _one(op, rule, operands, more)
+
+
+def _softmax(z: Matrix, relevance: Matrix | None = None, **given: Any) -> list[Step]:
+    more = _exponentials(z) if given.get("exp_z") is None else {"exp": given["exp_z"]}
+    more |= {} if relevance is None else {"relevance": relevance}
+    return _one(kinds.SOFTMAX, kinds.TAYLOR, [z], more)
+
+
+RULES: dict[str, Callable[..., list[Step]]] = {
+    "epsilon": partial(_linear, kinds.EPSILON),
+    "epsilon_without_bias": partial(_linear, kinds.EPSILON_WITHOUT_BIAS),
+    "add": partial(_product, kinds.ADD, kinds.EPSILON),
+    "bilinear_epsilon": lambda a, b, relevance, **given: _product(
+        kinds.BILINEAR, kinds.BILINEAR_EPSILON, [a, b], relevance, **given
+    ),
+    "chain_epsilon": lambda factors, relevance, **given: _product(
+        kinds.BILINEAR, kinds.BILINEAR_EPSILON, factors, relevance, **given
+    ),
+    "value_only": lambda a, v, relevance, **given: _product(
+        kinds.BILINEAR, kinds.VALUE_ONLY, [a, v], relevance, **given
+    ),
+    "equal_split": lambda n, relevance, **_: _one(
+        kinds.PRODUCT, kinds.EQUAL_SPLIT, [sp.ones(*relevance.shape)] * n, {"relevance": relevance}
+    ),
+    "taylor": _softmax,
+    "softmax": _softmax,
+}
+"""By rule: the graph of one operation on which it ran."""

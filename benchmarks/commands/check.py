@@ -1,0 +1,26 @@
+"""``lrp-axioms check``: certificates of the theorems, confirmed without SymPy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from axioms.check import check as checked
+from benchmarks.commands.console import mendable, problems
+from benchmarks.commands.output import answer, present
+
+
+def check(
+    folder: Annotated[
+        Path, typer.Argument(help="What `lrp-axioms prove --certificates` wrote.", file_okay=False)
+    ],
+):
+    """Confirm every certificate of a folder by arithmetic that shares no code with the proofs."""
+    with mendable():
+        errors, summary = checked(folder)
+    answer(errors=errors, summary=summary)
+    for error in errors:
+        problems.print(error, markup=False, highlight=False, soft_wrap=True)
+    present([Text(summary)])
+    raise typer.Exit(code=bool(errors))
