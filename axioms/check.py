@@ -1,8 +1,8 @@
 """Checks certificates of the theorems by arithmetic of its own: ``python axioms/check.py DIR``.
 
 Trusted: Python and its standard library; the arithmetic and the rules of propagation below; and the
-reader of a certificate, who judges that its graphs and formulas say what its statement says, and
-that ``index.json`` lacks no statement.  Symbols are free, also one that is named ``exp[x]``.
+reader of a certificate, who judges that its graphs, formulas and cases say what its statement says,
+and that ``index.json`` lacks no statement.  Symbols are free, also one that is named ``exp[x]``.
 Neither trusted nor imported: SymPy and the rest of this project.
 """
 
@@ -149,7 +149,7 @@ class Run:
 def completed(run):
     """A run of a test with what it comes to; ValueError if one of its decisions does not hold."""
     Value.facts, Value.assumed, Value.divisors = run["symbols"], set(), set()
-    free, decisions = Run(run, {s: Value(1, {frozenset({((s,), 1)}): 1}) for s in Value.facts}), []
+    free, rows = Run(run, {s: Value(1, {frozenset({((s,), 1)}): 1}) for s in Value.facts}), []
     for kind, sides, _, at, signs in run["decisions"]:
         point = {s: free.value(x) for s, x in at.items()}
         if any(x.powers or not FACTS[Value.facts[s]](x.number) for s, x in point.items()):
@@ -158,16 +158,15 @@ def completed(run):
         gap = total(left, Value(-1) * right)
         if (kind == "equal") == bool(gap.number) or (kind == "apart" and gap.powers):
             raise ValueError(f"{left} and {right} are not {kind}")
-        decisions.append([kind, sides, [str(left), str(right)], at, signs])
+        rows.append([kind, sides, [str(left), str(right)], at, signs])
         Value.assumed.update(at)
-    cases = Counter(tuple(map(tuple, signs)) for *_, signs in decisions)
+    cases = Counter(tuple(map(tuple, signs)) for *_, signs in rows)
     for case, count in cases.items():
         every = product(*(product((1, -1), repeat=len(signs)) for signs in case))
         if any(cases[other] != count for other in every):
             raise ValueError(f"not every case of signs is there as often as {case}")
-    symbols = {s: fact if s in Value.assumed else "" for s, fact in Value.facts.items()}
-    nonzero = sorted(map(text, Value.divisors))
-    return run | {"symbols": symbols, "decisions": decisions, "nonzero": nonzero}
+    facts = {s: fact if s in Value.assumed else "" for s, fact in Value.facts.items()}
+    return run | {"symbols": facts, "decisions": rows, "nonzero": sorted(map(text, Value.divisors))}
 
 
 def check(folder):
@@ -189,8 +188,9 @@ def check(folder):
     listed = sorted(["index", *(entry["label"] for entry in index["statements"])])
     if sorted(path.stem for path in Path(folder).iterdir()) != listed or not found:
         errors.append("index.json: it does not list every certificate of the folder once")
+    left_out = "; ".join(f"{label}, since {why}" for label, why in index["not certified"].items())
     summary = f"{found['proved']} proofs and {found['refuted']} refutations confirmed, of which "
-    summary += f"{found['graphs']} rebuilt from graphs; not certified: {index['not certified']}"
+    summary += f"{found['graphs']} rebuilt from graphs; not certified: {left_out or 'none'}"
     return errors, summary
 
 

@@ -18,6 +18,11 @@ def check(
 ):
     """Confirm every certificate of a folder by arithmetic that shares no code with the proofs."""
     with mendable():
+        if not (folder / "index.json").is_file():
+            raise ValueError(
+                f"{folder} has no index.json; pass a folder that `lrp-axioms prove --certificates` "
+                "wrote"
+            )
         errors, summary = checked(folder)
     answer(errors=errors, summary=summary)
     for error in errors:

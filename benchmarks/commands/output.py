@@ -28,8 +28,9 @@ AROUND = 2  # lines below a table: how to see more, and the file that was writte
 FILES = 3  # of which each has a line
 NOTE = 3  # lines of what a table found, where there are several tables
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 a proof is not established, or a bug in this program; 2 something "
-    "that you can fix, said in one message; 130 interrupted. See docs/COMMANDS.md."
+    "Exit codes: 0 done; 1 a proof is not established, a certificate is wrong, or a bug in this "
+    "program; 2 something that you can fix, said in one message; 130 interrupted. See "
+    "docs/COMMANDS.md."
 )
 SHARED = {
     "json": "Print one JSON object, and errors as JSON on standard error.",

@@ -26,7 +26,9 @@ def prove(
     ] = 600,
     certificates: Annotated[
         Path | None,
-        typer.Option(help="A new folder for every verdict as data, for `lrp-axioms check`."),
+        typer.Option(
+            help="A new folder for every verdict as data, for `lrp-axioms check`.", file_okay=False
+        ),
     ] = None,
 ):
     """Run every proof and print the verdicts, or one theorem in full, or judge your own rules."""

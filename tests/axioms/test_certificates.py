@@ -30,9 +30,10 @@ def test_a_checker_of_200_lines_that_sees_no_other_library_confirms_all(good):
     alone = [sys.executable, "-I", "-S", CHECKER, good]  # neither SymPy nor this project
     done = subprocess.run(alone, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
-        "5 proofs and 2 refutations confirmed, of which 7 rebuilt from graphs; not certified: {}\n"
+    told = (
+        "5 proofs and 2 refutations confirmed, of which 7 rebuilt from graphs; not certified: none"
     )
+    assert done.stdout == told + "\n"
 
 
 def put(value, file, *path):
@@ -190,6 +191,11 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     ),
     "the index is empty": (put([], "index", "statements"), LISTED),
 }
+
+
+def test_the_page_says_how_many_changes_are_rejected():
+    page = (CHECKER.parents[1] / "docs" / "TRUST.md").read_text("utf-8")
+    assert f"They reject each of {len(CHANGES)} changed certificates." in page
 
 
 @pytest.mark.parametrize("what", CHANGES)

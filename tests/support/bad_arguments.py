@@ -114,6 +114,12 @@ COMMANDS = {
     "prove --show 999": "the numbers are 1",
     "prove --show ''": "'' is no theorem; pass a numbe",
     "prove --show": "Option '--show' requires an argument",
+    "prove rules.py --certificates new": "--certificates is for all theorems; pass it alone",
+    "prove --certificates model": "--certificates model: it is not empty; pass a new folder",
+    "prove --certificates taken": "Directory 'taken' is a file",
+    # check
+    "check model": "model has no index.json; pass a folder that `lrp-axioms prove --certificates`",
+    "check nowhere": "nowhere has no index.json",
     # reproduce
     "reproduce magic table2 table3": "unknown table 'magic', 'table3'; the tables are theorems,",
     "reproduce Table2 figur2": "unknown table 'Table2', 'figur2'...you mean 'table2', 'figure2'?",
