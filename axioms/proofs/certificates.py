@@ -205,10 +205,12 @@ class Certifier:
         return result
 
 
-def certify(*paths: str | Path, folder: Path) -> list[Verdict]:
+def certify(
+    *paths: str | Path, folder: Path, decisions: dict[str, list[Decision]] | None = None
+) -> list[Verdict]:
     """Runs the theorems under ``paths`` as ``prove`` does, and writes their certificates."""
     certifier = Certifier()
-    verdicts = prove(*paths, plugins=[certifier])
+    verdicts = prove(*paths, decisions=decisions, plugins=[certifier])
     folder.mkdir(parents=True, exist_ok=True)
     statements: list[Data] = []
     left_out: dict[str, str] = {}
