@@ -116,7 +116,7 @@ COMMANDS = {
     "prove --show": "Option '--show' requires an argument",
     "prove rules.py --certificates new": "--certificates is for all theorems; pass it alone",
     "prove --certificates model": "--certificates model: it is not empty; pass a new folder",
-    "prove --certificates taken": "Directory 'taken' is a file",
+    "prove --certificates taken": "'taken' is a file",
     # check
     "check model": "model has no index.json; pass a folder that `lrp-axioms prove --certificates`",
     "check nowhere": "nowhere has no index.json",
