@@ -198,14 +198,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     load = lambda name: data.load(name, data_dir=options.data_dir, training=True)
     count, most = options.examples, max(LEARNT.values())
     found = {}
-    for name in (*options.models, *options.imdb):
+    asked = [(name, False) for name in options.models] + [(name, True) for name in options.imdb]
+    for name, reviews in asked:
         classifier = models.load(name)
-        asked = classifier.explains == "class"
-        every = sentences(load("sst2"), count + most) if asked else prompts(count + most)
-        texts, teachers = every.first(count), _after(every, count)
-        if name in options.imdb:
-            texts = sentences(load("imdb"), options.reviews)
-        found[Path(name).name] = judged(classifier, texts, teachers)
+        classes = classifier.explains == "class"
+        every = sentences(load("sst2"), count + most) if classes else prompts(count + most)
+        texts = sentences(load("imdb"), options.reviews) if reviews else every.first(count)
+        label = Path(name).name + ", reviews" * reviews
+        found[label] = judged(classifier, texts, _after(every, count))
     for line in table(found):
         print(line)
 
