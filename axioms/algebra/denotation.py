@@ -8,6 +8,7 @@ root and its square, say), so what is found equal is equal, and the converse nee
 from math import prod
 
 import sympy as sp
+from sympy.core.function import AppliedUndef
 
 from axioms.algebra.decide import Number, Sides, identical
 from axioms.algebra.propagate import LeafValues, evaluate
@@ -52,7 +53,8 @@ def _name(part: sp.Expr) -> sp.Expr:
 
 def _is_opaque(part: sp.Expr) -> bool:
     root = part.is_Pow and part.exp.is_Rational and not part.exp.is_Integer
-    return root or part.is_Function or part.is_NumberSymbol or isinstance(part, sp.exp)
+    function = part.is_Function and not isinstance(part, AppliedUndef)  # a reference to a graph
+    return root or function or part.is_NumberSymbol or isinstance(part, sp.exp)
 
 
 def as_rational(expression: Number) -> sp.Expr:

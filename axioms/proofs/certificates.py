@@ -22,6 +22,8 @@ from sympy.core.function import AppliedUndef
 
 from axioms import check
 from axioms.algebra.decisions import DIFFER_AT, Decision, assumption
+from axioms.algebra.denotation import as_rational
+from axioms.graph import LEAVES
 from axioms.proofs import evidence
 from axioms.proofs.prove import NOT_ESTABLISHED, Verdict, prove, test_of
 from axioms.proofs.references import References, Step, traced
@@ -124,9 +126,14 @@ class Writer:
         more = {name: matrix.subs(changed, simultaneous=True) for name, matrix in more.items()}
         if "eps" in more and more["eps"][0] == 0:
             more.pop("sign", None)  # it is multiplied by 0
+        opaque = {"exp"} if op in LEAVES else {"exp", "value"}  # of functions, which get names
+        named = {
+            name: matrix.applyfunc(as_rational) if name in opaque else matrix
+            for name, matrix in more.items()
+        }
         matrices = {
             name: [[self.formula(x) for x in row] for row in matrix.tolist()]
-            for name, matrix in more.items()
+            for name, matrix in named.items()
         }
         return [op, rule, operands, matrices]
 
@@ -171,7 +178,10 @@ def _kind(decision: Decision) -> str:
 
 
 def _agree(writer: Writer, one: Sides, other: Sides, decision: Decision) -> bool:
-    """Whether the checker finds that sides from graphs are those that SymPy has found."""
+    """Whether the checker can say that sides from graphs are those that SymPy has found.
+
+    Raises ValueError where it says that they are others.
+    """
     if one == other:
         return False
     try:
@@ -181,9 +191,11 @@ def _agree(writer: Writer, one: Sides, other: Sides, decision: Decision) -> bool
         minus = check.Value(-1)
         with _within(MOST):
             gaps = [check.total(run.value(a), minus * run.value(b)).number for a, b in pairs]
-    except (ArithmeticError, LookupError, ValueError):
+    except (ArithmeticError, LookupError, ValueError):  # a symbol without a value, say
         return False
-    return not any(gaps)
+    if any(gaps):
+        raise ValueError(f"axioms/check.py finds other relevance than {other} at {decision.point}")
+    return True
 
 
 @dataclass

@@ -18,7 +18,6 @@ from sympy import Matrix
 from axioms import kinds
 from axioms.algebra import decide
 from axioms.algebra.decisions import Decision
-from axioms.algebra.denotation import as_rational
 from axioms.algebra.propagate import MESSAGES, evaluate
 from axioms.assignment import assigned
 from axioms.graph import CONSTANT, LEAVES, TRANSPOSE, Node, topological
@@ -27,9 +26,8 @@ from axioms.proofs.records import recording, replacing
 Step: TypeAlias = tuple[str, str, list[int], dict[str, Matrix]]  # operation, rule, operands, more
 Place: TypeAlias = tuple[str, int, int, int]  # value or relevance, step, row, column
 
-BY_EPSILON = (kinds.EPSILON, kinds.EPSILON_WITHOUT_BIAS, kinds.BILINEAR_EPSILON, kinds.VALUE_ONLY)
-WRITTEN = {kinds.SCORES: kinds.BILINEAR, kinds.READOUT: kinds.BILINEAR}
-LINEAR = (kinds.LINEAR, kinds.ADD, kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
+PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)  # of matrices
+LINEAR = (kinds.LINEAR, kinds.ADD, *PRODUCTS)
 
 
 class NoGraph(ValueError):
@@ -74,12 +72,12 @@ class References:
 def traced(item: pytest.Item, decisions: Sequence[Decision]) -> tuple[list[Decision], References]:
     """The first decisions of a test, as many as it makes where rules return functions."""
     noted, references = list(item.user_properties), References()
-    unchanged = mock.patch.multiple(
+    undecided = mock.patch.multiple(
         decide, _same=lambda *_: False, apart=lambda *_: False, value_at=lambda *_: sp.Integer(0)
     )
     with replacing(partial(_instead, references), [d.verdict for d in decisions]) as record:
         try:
-            with unchanged:
+            with undecided:
                 item.runtest()
         except (Exception, pytest.fail.Exception, pytest.skip.Exception):
             pass  # it needs the values of what rules return; what it has decided is kept
@@ -120,38 +118,42 @@ def sweep(
     steps: list[Step] = []
     at: dict[Node, int] = {}
     for node in order:
-        args = [at[arg] for arg in node.args]
-        rule, more = rules.get(node, ""), _options(eps, signs.get(node))
-        if node.op in LEAVES or node.op == CONSTANT:
-            args, rule, more = [], "", {"value": values[node]}
-        elif node.op == TRANSPOSE:
-            rule, more = TRANSPOSE, {}
-        elif node.op == kinds.SOFTMAX:
-            rule, more = rule and kinds.TAYLOR, _exponentials(values[node.args[0]])
-        elif node.op == kinds.SCORES:
-            steps.append((TRANSPOSE, TRANSPOSE, args[1:], {}))
-            args = [args[0], len(steps) - 1]
-        elif node.op == kinds.ACTIVATION:
-            more = {}
-        op = WRITTEN.get(node.op, node.op)
-        if op == kinds.BILINEAR:
-            more["scale"] = Matrix([[node.attributes.get("scale", 1)]])
-        if op == kinds.ACTIVATION:
-            op = node.attributes["function"]
-            more = {} if op == "relu" else {"value": values[node].applyfunc(as_rational)}
-        if rule == kinds.GRADIENT and node.op in LINEAR:
-            rule, more["eps"] = kinds.EPSILON, Matrix([[0]])
-        if rules.get(node) == kinds.CONSTANT:
-            rule = ""
-        elif rule in (kinds.GRADIENT, kinds.HELD_DEVIATION):
-            raise NoGraph(f"{node.op} by {rule}")
-        if op in (kinds.LAYER_NORM, kinds.RMS_NORM):
-            more["value"] = values[node].applyfunc(as_rational)
+        operands = [at[arg] for arg in node.args]
+        if node.op == kinds.SCORES:  # a product with its second operand transposed
+            steps.append((TRANSPOSE, TRANSPOSE, operands[1:], {}))
+            operands[1] = len(steps) - 1
+        given = _options(eps, signs.get(node))
+        op, rule, more = _operation(node, rules.get(node, ""), values, given)
         at[node] = len(steps)
-        steps.append((op, rule, args, more))
+        steps.append((op, rule, operands, more))
     if (relevance := options.get("relevance")) is not None:
         steps[-1][-1]["relevance"] = Matrix([relevance])
     return steps, at
+
+
+def _operation(
+    node: Node, rule: str, values: Mapping[Node, Matrix], given: dict[str, Matrix]
+) -> tuple[str, str, dict[str, Matrix]]:
+    """Name, rule and matrices of an operation, as the checker has them."""
+    if node.op in LEAVES or node.op == CONSTANT:
+        return node.op, "", {"value": values[node]}
+    if node.op == TRANSPOSE:
+        return TRANSPOSE, TRANSPOSE, {}
+    if rule == kinds.CONSTANT:
+        rule = ""  # it sends nothing
+    if node.op == kinds.SOFTMAX:
+        return node.op, rule and kinds.TAYLOR, _exponentials(values[node.args[0]])
+    if rule == kinds.GRADIENT and node.op in LINEAR:
+        rule, given = kinds.EPSILON, _options(0, None)
+    if rule in (kinds.GRADIENT, kinds.HELD_DEVIATION):
+        raise NoGraph(f"{node.op} by {rule}")
+    if node.op in (kinds.ACTIVATION, kinds.LAYER_NORM, kinds.RMS_NORM):
+        name = node.attributes.get("function", node.op)
+        known = name == "relu"  # to the checker; by their rule, others need no value
+        return name, rule, {} if known else {"value": values[node]}
+    if node.op in PRODUCTS:
+        return kinds.BILINEAR, rule, given | {"scale": Matrix([[node.attributes.get("scale", 1)]])}
+    return node.op, rule, given
 
 
 def _options(eps: Any, sign: Matrix | None) -> dict[str, Matrix]:
@@ -159,7 +161,7 @@ def _options(eps: Any, sign: Matrix | None) -> dict[str, Matrix]:
 
 
 def _exponentials(z: Matrix) -> dict[str, Matrix]:
-    return {"exp": z.applyfunc(lambda entry: as_rational(sp.exp(entry)))}
+    return {"exp": z.applyfunc(sp.exp)}
 
 
 def _inputs(*operands: Matrix) -> list[Step]:
