@@ -7,6 +7,7 @@ import sys
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -34,6 +35,14 @@ def test_a_checker_of_200_lines_that_sees_no_other_library_confirms_all(good):
         "5 proofs and 2 refutations confirmed, of which 7 rebuilt from graphs; not certified: none"
     )
     assert done.stdout == told + "\n"
+
+
+def test_a_checker_with_another_rule_establishes_nothing_of_it(tmp_path):
+    twice = lambda s, x, w, *b: [check.scaled(check.Value(2), check.through(s, check.turned(w)))]
+    with mock.patch.dict(check.SLOPES, linear=twice):
+        *linear, of_a_sum = certify(THEOREMS / "test_linear.py", folder=tmp_path)
+    assert all("axioms/check.py finds other relevance" in verdict.error for verdict in linear)
+    assert (of_a_sum.verdict, of_a_sum.error) == ("proved", "")
 
 
 def put(value, file, *path):
