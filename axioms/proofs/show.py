@@ -1,20 +1,23 @@
 """One theorem as a page: statements, verdicts, how they were decided, and the rule's derivation."""
 
 import ast
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import sympy as sp
 
+from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
 from axioms.derivations.derive import EPS, Derivation
 from axioms.derivations.operations import of_theorem
 from axioms.proofs.formulas import pieces
 from axioms.proofs.prove import THEOREMS, Verdict, prove
 
 WIDTH = 80
+SHOWN, LONG = 3, 240  # equations of a statement at most, and characters of one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,7 @@ class Page:
     label: str  # such as 10 or 10b
     verdicts: tuple[Verdict, ...]
     derivations: dict[str, Derivation]  # by name of the rule
+    decisions: dict[str, list[Decision]] = field(default_factory=dict)  # by the test of a verdict
 
 
 def page(label: str) -> Page:
@@ -41,14 +45,16 @@ def page(label: str) -> Page:
     if not chosen:
         known = _ranges(set().union(*files.values()))
         raise ValueError(f"there is no theorem {number}; the numbers are {known}")
-    verdicts = tuple(verdict for verdict in prove(*chosen) if verdict.number == number)
+    seen: dict[str, list[Decision]] = {}
+    verdicts = tuple(v for v in prove(*chosen, decisions=seen) if v.number == number)
     if not letters:
-        return Page(label=str(number), verdicts=verdicts, derivations=of_theorem(number))
+        rules = of_theorem(number)
+        return Page(label=str(number), verdicts=verdicts, derivations=rules, decisions=seen)
     only = tuple(verdict for verdict in verdicts if verdict.label == f"{number}{letters}")
     if not only:
         known = ", ".join(verdict.label for verdict in verdicts)
         raise ValueError(f"there is no statement {label}; those of theorem {number} are {known}")
-    return Page(label=only[0].label, verdicts=only, derivations={})
+    return Page(label=only[0].label, verdicts=only, derivations={}, decisions=seen)
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -99,17 +105,35 @@ def _decided(verdict: Verdict) -> str:
     return "; ".join(part for part in (identities, verdict.points) if part)
 
 
+def equations(page: Page, verdict: Verdict) -> list[sp.Basic]:
+    """Some of what was decided of a statement, short enough to be read.
+
+    Equalities for what was proved, and for what was refuted the sides that a point sets apart;
+    not those of which one side is written as the other.
+    """
+    kind, relation = (DIFFER_AT, sp.Ne) if verdict.verdict == "refuted" else (IDENTICAL, sp.Eq)
+    found = {
+        relation(decision.left, decision.right, evaluate=False): None
+        for decision in page.decisions.get(verdict.test, [])
+        if decision.kind == kind and decision.verdict and decision.symbols
+        if decision.left != decision.right
+    }
+    return [*itertools.islice((one for one in found if len(str(one)) <= LONG), SHOWN)]
+
+
 # Plain text
 
 
 def text(page: Page) -> str:
     """The page in at most 80 columns."""
-    lines = [f"Theorem {page.label}"]
+    lines, number = [f"Theorem {page.label}"], itertools.count(1)
     for verdict in page.verdicts:
         head = f"{verdict.label} [{verdict.verdict}] {verdict.statement}"
         lines += ["", *_wrapped(head, indent=0, hang=2)]
         for label, found in _evidence(verdict):
             lines += _wrapped(f"{label}: {found}", indent=2, hang=4)
+        for equation in equations(page, verdict):
+            lines += _wrapped(f"({next(number)}) {_formula(equation)}", indent=4, hang=8)
     for name, derivation in page.derivations.items():
         lines += ["", f'Derivation of the rule "{derivation.operation.rule}" ({name})']
         for n, step in enumerate(derivation.steps, start=1):
@@ -120,7 +144,8 @@ def text(page: Page) -> str:
 
 
 def _formula(formula: sp.Basic) -> str:
-    return f"{formula.lhs} = {formula.rhs}".replace("**", "^")
+    sign = "!=" if isinstance(formula, sp.Ne) else "="
+    return f"{formula.lhs} {sign} {formula.rhs}".replace("**", "^")
 
 
 def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
@@ -135,16 +160,21 @@ def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
 
 # LaTeX; a document needs only the base format
 
+HEADS = {"proved": "Theorem {label}", "refuted": "Counterexample to {label}"}
+
 
 def latex(page: Page) -> str:
     """The page as a fragment that any LaTeX document can include, in ASCII."""
     lines = []
     for verdict in page.verdicts:
-        head = rf"\paragraph{{Theorem {verdict.label}, {escaped(verdict.verdict)}.}}"
-        lines += ["", head, typeset(verdict.statement)]
+        head = HEADS.get(verdict.verdict, "Theorem {label}, " + escaped(verdict.verdict))
+        lines += ["", rf"\paragraph{{{head.format(label=verdict.label)}.}}"]
+        lines.append(typeset(verdict.statement))
         for label, found in _evidence(verdict):
             printed = typeset(found) if label in ("Method", "Witness") else escaped(found)
             lines.append(rf"\emph{{{label}:}} {printed}")
+        for equation in equations(page, verdict):
+            lines.append(rf"\begin{{equation}} {formula_latex(equation)} \end{{equation}}")
     for name, derivation in page.derivations.items():
         rule = escaped(f"{derivation.operation.rule} ({name})")
         lines += ["", rf"\paragraph{{Derivation of the rule {rule}.}}", r"\begin{enumerate}"]

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from matplotlib.mathtext import MathTextParser
 
+from axioms.algebra.decide import identical
 from axioms.derivations.operations import OPERATIONS, of_theorem
 from axioms.derivations.roots import ROOTS
 from axioms.proofs.formulas import ATOMS, TOKEN
 from axioms.proofs.prove import Verdict
-from axioms.proofs.show import SPECIAL, Page, escaped, latex, page, text, typeset
+from axioms.proofs.show import SPECIAL, Page, equations, escaped, latex, page, text, typeset
 from tests.support.theorems import FILES, claims
 
 COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {
@@ -59,6 +60,7 @@ def verdicts():
 def check_latex(source):
     """Raises AssertionError unless the fragment is ASCII and balanced, and its formulas parse."""
     assert source.isascii()
+    source = re.sub(r"\\begin{equation}(.*?)\\end{equation}", r"\\[\1\\]", source)
     for formula in re.findall(r"\\\[(.*?)\\\]|\$(.*?)(?<!\\)\$", re.sub(r"\\\$", "", source)):
         MathTextParser("path").parse(f"${''.join(formula).strip()}$")
     prose = re.sub(r"\\\[.*?\\\]|(?<!\\)\$.*?(?<!\\)\$", "", source)
@@ -85,6 +87,20 @@ def test_a_theorem_is_shown_with_its_statements_derivation_and_evidence(ten):
     assert "R_z00 = (R00*e01*z00 - R01*e00*z00)/(e00 + e01)" in shown
     assert 'Derivation of the rule "taylor" (softmax)' in shown
     assert f"Decided: {ten.verdicts[0].identities} identities over symbols Ran: rules." in flat
+
+
+def test_the_equations_of_a_proof_and_of_a_counterexample_are_numbered(ten):
+    shown, printed = text(ten), latex(ten)
+    assert re.findall(r"^    \((\d+)\) ", shown, re.MULTILINE)[:3] == ["1", "2", "3"]
+    assert shown.count(" != ") == sum(len(equations(ten, v)) for v in ten.verdicts if v.witness)
+    assert printed.count(r"\begin{equation}") == sum(len(equations(ten, v)) for v in ten.verdicts)
+    (refuted, *_) = (v for v in ten.verdicts if v.verdict == "refuted")
+    assert rf"\paragraph{{Counterexample to {refuted.label}.}}" in printed
+    (apart, *_) = equations(ten, refuted)
+    assert apart.lhs != apart.rhs
+    for verdict in ten.verdicts:
+        for one in equations(ten, verdict):
+            assert identical(one.lhs, one.rhs) == (verdict.verdict == "proved")
 
 
 def test_only_the_statements_of_that_number_are_shown(ten):
@@ -156,7 +172,7 @@ def test_one_statement_is_shown_alone(ten):
     assert [verdict.statement for verdict in shown.verdicts] == [ten.verdicts[1].statement]
     assert text(shown).startswith("Theorem 10b\n\n10b [")
     assert "Derivation" not in text(shown)
-    assert r"\paragraph{Theorem 10b, " in latex(shown)
+    assert r"\paragraph{Theorem 10b.}" in latex(shown)
 
 
 @pytest.mark.parametrize(
