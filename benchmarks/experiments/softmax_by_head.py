@@ -5,7 +5,6 @@ what leaving a key out of the row changes.  At equal logits c theorem 59 predict
 and the sign of 1 + c for AttnLRP.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.experiments import text
+from benchmarks.experiments import arguments, text
 from benchmarks.experiments.columns import interval, number
 from benchmarks.experiments.maps import means
 from benchmarks.sources import data, models
@@ -101,15 +100,10 @@ def tables(texts: Sequence[Rows]) -> Iterator[str]:
         yield ""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prints both tables for each model."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--dataset", choices=("embedded", "sst2", "imdb"), default="sst2")
-    parser.add_argument("--examples", type=int, default=100)
-    options = parser.parse_args(arguments)
-    texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
+    options = arguments.parser(main.__doc__, examples=100).parse_args(argv)
+    texts = arguments.first_texts(options)
     for name in options.models:
         print(f"{Path(name).name}\n")
         print("\n".join(tables(list(measured(models.load(name), texts)))))

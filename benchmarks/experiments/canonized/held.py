@@ -7,7 +7,6 @@ is left of Leave-One-Out says how much of it goes through scores and how much th
 rules are judged by each of these parts.
 """
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.experiments import text
+from benchmarks.experiments import arguments, text
 from benchmarks.experiments.canonized.blocks import Attend, Blocks, explained, shared
 from benchmarks.experiments.columns import interval
 from benchmarks.experiments.maps import means
@@ -105,15 +104,10 @@ def table(name: str, classifier: models.Classifier, texts: data.Texts) -> Iterat
 HEAD = ("model", "maps", "r, all", "r, content", "size")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prints the table in Markdown."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--dataset", choices=data.DATASETS, default="embedded")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--examples", type=int)
-    options = parser.parse_args(arguments)
-    texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
+    options = arguments.parser(main.__doc__, dataset="embedded").parse_args(argv)
+    texts = arguments.first_texts(options)
     print(f"| {' | '.join(HEAD)} |\n|---|---|--:|--:|--:|")
     for name in options.models:
         for line in table(Path(name).name, models.load(name), texts):

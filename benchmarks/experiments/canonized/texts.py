@@ -4,7 +4,6 @@ It prints, for each model and rule of the whole block, r with Leave-One-Out on d
 and the share of absolute relevance that special tokens get.
 """
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from benchmarks.experiments import text
+from benchmarks.experiments import arguments, text
 from benchmarks.experiments.canonized.blocks import BlockRule, explained, integrated, shared
 from benchmarks.experiments.columns import interval
 from benchmarks.experiments.maps import means
@@ -86,15 +85,10 @@ def table(found: Mapping[str, By]) -> Iterator[str]:
             yield f"| {' | '.join([model, name, *cells])} |"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prints the table in Markdown."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--dataset", choices=data.DATASETS, default="embedded")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--examples", type=int)
-    options = parser.parse_args(arguments)
-    texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
+    options = arguments.parser(main.__doc__, dataset="embedded").parse_args(argv)
+    texts = arguments.first_texts(options)
     found = {Path(name).name: measured(models.load(name), texts) for name in options.models}
     for line in table(found):
         print(line)

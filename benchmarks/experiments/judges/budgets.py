@@ -5,7 +5,6 @@ second compares gradients at whole and at half masks, at equal numbers of passes
 training texts.  ``numeric.methods.budgeted_loo`` has what was chosen by them.
 """
 
-import argparse
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.experiments import text
+from benchmarks.experiments import arguments, text
 from benchmarks.experiments.columns import interval
 from benchmarks.experiments.maps import means
 from benchmarks.sources import data, models
@@ -149,14 +148,11 @@ def sentences(texts: data.Texts, count: int) -> data.Texts:
     return data.Texts(**vars(texts) | part)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prints both tables in Markdown."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--dataset", choices=("sst2", "imdb"), default="sst2")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--examples", type=int, default=200)
-    options = parser.parse_args(arguments)
+    options = arguments.parser(main.__doc__, datasets=("sst2", "imdb"), examples=200).parse_args(
+        argv
+    )
     texts = data.load(options.dataset, data_dir=options.data_dir, training=True)
     chosen = sentences(texts, options.examples)
     found = {Path(name).name: list(parts(models.load(name), chosen)) for name in options.models}

@@ -4,14 +4,13 @@ It says, on development or test texts, how often the errors of budgeted Leave-On
 estimates, and what a tolerance costs.
 """
 
-import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from benchmarks.experiments import text
+from benchmarks.experiments import arguments, text
 from benchmarks.experiments.columns import interval
 from benchmarks.experiments.maps import means
 from benchmarks.sources import data, models
@@ -87,15 +86,10 @@ def judged(
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prints the table in Markdown."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--dataset", choices=data.DATASETS, default="sst2")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--examples", type=int)
-    options = parser.parse_args(arguments)
-    texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
+    options = arguments.parser(main.__doc__).parse_args(argv)
+    texts = arguments.first_texts(options)
     print(HEAD)
     for name in options.models:
         for line in calibration(Path(name).name, models.load(name), texts):

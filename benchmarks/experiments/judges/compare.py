@@ -4,12 +4,11 @@ It prints r with Leave-One-Out by method, one column for each model, over all an
 tokens.  What is measured is kept in the output, in a folder for each model, and not again.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.experiments import rows, text
+from benchmarks.experiments import arguments, rows, text
 from benchmarks.experiments.columns import interval, number
 from benchmarks.experiments.maps import AOPC, CURVES, Measured, means, measured
 from benchmarks.experiments.trade_off import trade_off
@@ -72,17 +71,13 @@ def faithfulness(found: dict[str, Measured]) -> Iterator[str]:
             yield f"| {model} | {label} | {' | '.join(interval(key)(row) for key in keys)} |"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Measures model by model, and prints the table of all."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
-    parser.add_argument("--dataset", choices=data.DATASETS, default="embedded")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--examples", type=int)
+    parser = arguments.parser(main.__doc__, dataset="embedded")
     parser.add_argument("--curves", action="store_true", help="MoRF and LeRF, too")
     parser.add_argument("--output", type=Path, default=Path("results/judges"))
-    options = parser.parse_args(arguments)
-    texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
+    options = parser.parse_args(argv)
+    texts = arguments.first_texts(options)
     found = {
         Path(model).name: measure(model, texts, options.output, curves=options.curves)
         for model in options.models

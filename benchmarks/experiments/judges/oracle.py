@@ -6,12 +6,12 @@ a second forward pass knows.  With all secants this is Leave-One-Out; the gain o
 kind says how much agreement the slopes of that kind cost, whatever else a method does.
 """
 
-import argparse
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.experiments import arguments
 from benchmarks.experiments.columns import interval
 from benchmarks.experiments.judges.budgets import sentences
 from benchmarks.experiments.maps import means
@@ -156,14 +156,11 @@ def agreement(name: str, texts: data.Texts) -> dict[str, dict[str, np.ndarray]]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Prints the table in Markdown."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="BERT classifiers")
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--dataset", choices=("sst2", "imdb"), default="sst2")
-    parser.add_argument("--examples", type=int, default=60)
-    options = parser.parse_args(arguments)
+    options = arguments.parser(main.__doc__, datasets=("sst2", "imdb"), examples=60).parse_args(
+        argv
+    )
     texts = data.load(options.dataset, data_dir=options.data_dir, training=True)
     chosen = sentences(texts, options.examples)
     print("| model | nonlinearities | all | content |\n|---|---|--:|--:|")
