@@ -147,7 +147,7 @@ def full_sizes():
         "05_layerwise_figure2": texts,
         "06_beyond_the_paper": texts,
         "07_causes": {"prompts": measure.COUNT * len(TASKS) * len(DISTANCES)},
-        "08_remedy": {"sst2": texts["sst2"]},
+        "08_remedy": {"sst2": texts["sst2"], "imdb": 24},
         "09_bypassed_softmax": {"sst2": texts["sst2"]},
     }
 
