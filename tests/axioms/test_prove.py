@@ -1,22 +1,14 @@
 """`prove` reports what the theorem tests established, and nothing else."""
 
-import itertools
-import json
 import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from axioms import check
-from axioms.algebra.decisions import IDENTICAL, Decision
-from axioms.proofs.certificates import certify
 from axioms.proofs.prove import ROOT, THEOREMS, numbered, prove
-from tests.support import flint_fractions
-from tests.support.theorems import FILES, claims
 
 HEAD = """
 import pytest
@@ -284,53 +276,3 @@ def test_nothing_is_printed_written_or_taken_from_the_surroundings(
     assert os.environ == environment
     assert set(sys.modules) == modules
     assert capfd.readouterr() == ("", "")
-
-
-NOT_CERTIFIED = {
-    "8c": "it has tanh(x), and the checker has no tanh",
-    "51c": "it has log(exp_s), and the checker has no log",
-    "52b": "it has log(exp_s), and the checker has no log",
-}
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_theorem_of_the_package_is_established_listed_and_certified(path, tmp_path):
-    """Where `make test` runs the theorems, each once; a checker and FLINT decide them again."""
-    decisions: dict[str, list[Decision]] = {}
-    found = certify(path, folder=tmp_path, decisions=decisions)
-    assert check.check(tmp_path)[0] == []
-    left_out = json.loads((tmp_path / "index.json").read_text())["not certified"]
-    assert left_out == {v.label: NOT_CERTIFIED[v.label] for v in found if v.label in NOT_CERTIFIED}
-    assert [v.error for v in found if v.verdict == "not established"] == []
-    assert all(v.witness and v.points for v in found if v.verdict == "refuted")
-    assert all(v.method and v.identities for v in found if v.verdict == "proved")
-    assert all(v.ran for v in found)
-    source = path.read_text()
-    assert len(found) == source.count("\ndef test_")
-    listed = source.split('"""')[1]
-    assert all(f"  {v.number}  " in listed for v in found)
-    if found[0].number == 1:
-        assert found[0].witness.startswith("x = (2, 3, 4): 6/6/12 versus 12/6/6")
-    for decision in itertools.chain(*decisions.values()):
-        if decision.kind == IDENTICAL:
-            assert flint_fractions.same(decision.left, decision.right) == decision.verdict
-
-
-def test_the_page_names_what_is_not_certified():
-    page = (ROOT / "docs" / "PROOFS.md").read_text("utf-8")
-    *first, last = NOT_CERTIFIED
-    assert f"Statements {', '.join(first)} and {last} are not certified" in page
-
-
-def test_every_statement_of_the_package_has_a_number_and_is_made_once():
-    found = [claim for path in FILES for claim in claims(path)]
-    assert {number for number, *_ in found} >= {1, 2, 3, 6, 7, 8, 10, 20, 23}
-    assert max(Counter(statement for _, statement, _ in found).values()) == 1
-    assert not [
-        statement for _, statement, _ in found if statement.startswith(("Some ", "At some"))
-    ]
-
-
-def test_the_first_proof_a_reader_meets_is_that_of_figure_1():
-    names = [line for line in FILES[0].read_text().splitlines() if line.startswith("def test_")]
-    assert "6_6_12_and_12_6_6" in names[0]
