@@ -199,7 +199,7 @@ POINT |= {"w": generic("w", 1, 1), "b": generic("b", 1, 1)}
 @pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda composite: composite.name)
 def test_relevance_is_input_times_the_gradient_of_the_detached_graph(composite, record_property):
     graph, (x, y) = block(), (POINT["x"], POINT["y"])
-    found = explain(graph, POINT, composite, relevance=None)
+    found = explain(graph, POINT, composite)
     held = [generic(f"held_{name}", 2, 1) for name in "xy"]
     known = dict(zip([*held[0], *held[1]], [*x, *y], strict=True))
     f = sum(detached_block(x, y, *held, halved=composite is ATTNLRP))
