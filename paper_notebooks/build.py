@@ -138,6 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--data-dir", type=Path, help="sst2, imdb and mnist from this folder, not from the Hub")
     add("--sst-model", help="a folder or Hub id; default: the paper's")
     add("--imdb-model", help="a folder or Hub id; default: the paper's")
+    add("--judges", nargs="+", default=(), metavar="MODEL", help="more classifiers of SST-2")
     add("--results", type=Path, help="folder of runs: sst2, imdb, mnist; complete ones are read")
     add("--examples", nargs="+", default=[], metavar="DATASET=N", help="such as sst2=100 imdb=50")
     add("--reduced", action="store_true", help="a short run that tests the road, not the claims")
@@ -167,6 +168,7 @@ def _settings(given) -> settings.Settings:
         "data_dir": given.data_dir and str(given.data_dir.resolve()),
         "results": given.results and str(given.results.resolve()),
         "models": {dataset: name for dataset, name in models.items() if name},
+        "judges": given.judges,
         "examples": {dataset: int(n) for dataset, n in examples},
     }
     return settings.Settings(**{k: v for k, v in chosen.items() if v}, reduced=given.reduced)

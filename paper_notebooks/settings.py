@@ -19,6 +19,7 @@ class Settings:
     data_dir: str | None = None
     models: Mapping[str, str] = field(default_factory=dict)  # data set -> folder or Hub id
     results: str = str(ROOT / "results" / "notebooks")  # finished runs in it are only read
+    judges: Sequence[str] = ()  # classifiers of SST-2 of other shapes, folders or Hub ids
     examples: Mapping[str, int] = field(default_factory=dict)  # data set -> only the first N
     reduced: bool = False  # few texts, images and proofs: only the road is tested
 
@@ -75,15 +76,16 @@ def measure(settings: Settings, table: str, dataset: str):
     return on_texts(experiment(table), request)
 
 
-def trade_off(settings: Settings, dataset: str, names: Sequence[str], *, at_most: int | None):
-    """Rows of the table "tradeoff" as a Result, without the curves that other tables show."""
-    from benchmarks.experiments import trade_off
+def trade_off(
+    settings: Settings, dataset: str, names: Sequence[str], *, model: str = "", at_most: int | None
+):
+    """Rows of the table "tradeoff", measured without the curves that other tables show."""
     from benchmarks.experiments.judges import compare
 
     chosen = texts(settings, dataset, at_most=at_most)
     output = settings.folder(f"{dataset}-tradeoff")
-    model = name_of_model(settings, dataset)
-    return trade_off.trade_off(compare.measure(model, chosen, output, names=names))
+    model = model or name_of_model(settings, dataset)
+    return compare.measure(model, chosen, output, names=names)
 
 
 def colour(settings: Settings, dataset: str, *, number: int) -> tuple[list[str], dict]:

@@ -16,6 +16,8 @@
 # (`budgeted-loo`).
 
 # %%
+from pathlib import Path
+
 from benchmarks.experiments import drawing, tables, trade_off
 from benchmarks.experiments.judges import compare
 from benchmarks.sources import data
@@ -58,10 +60,11 @@ output.sentences(tokens, maps)
 # compared.
 
 # %%
-found = {
+measured = {
     "SST-2": settings.trade_off(run, "sst2", trade_off.EXPERIMENT.rows, at_most=None),
     "IMDB": settings.trade_off(run, "imdb", compare.ROWS, at_most=24),
 }
+found = {dataset: trade_off.trade_off(each) for dataset, each in measured.items()}
 for result in found.values():
     output.about(result)
     output.picture(drawing.draw(result))
@@ -69,6 +72,26 @@ for result in found.values():
 # %%
 for result in found.values():
     output.say(tables.markdown(result), *result.notes)
+
+# %% [markdown]
+# ## Models of other shapes
+#
+# Small classifiers with the shapes of RoBERTa and LLaMA, trained from random weights with two seeds
+# each (`python -m benchmarks.experiments.judges.train`), so that what holds for one model alone
+# shows. Their passes are those of the first column.
+
+# %%
+judges = {
+    Path(name).name: settings.trade_off(run, "sst2", compare.ROWS, model=name, at_most=None)
+    for name in run.judges
+}
+for each in judges.values():
+    result = trade_off.trade_off(each)
+    output.about(result)
+    output.picture(drawing.draw(result))
+output.say(f"Models of other shapes: {len(judges)}.")
+if judges:
+    output.say("\n".join(compare.agreement(judges)))
 
 # %% [markdown]
 # ## Headline

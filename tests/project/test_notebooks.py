@@ -120,6 +120,7 @@ def reduced(tmp_path_factory):
             "--output": folder,
             "--sst-model": folder / "model",
             "--imdb-model": folder / "model",
+            "--judges": folder / "model",
         }
         examples = (f"{dataset}={n}" for dataset, n in EXAMPLES.items())
         given = [str(x) for option in options.items() for x in option]
