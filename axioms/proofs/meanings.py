@@ -115,5 +115,9 @@ MEANINGS = {
     "differs from equal weights, and absorbs the rest.",
     63: "An explanation can add up to the output or agree with Leave-One-Out, and not both. The "
     "table in docs/FINDINGS.md says which axioms each method obeys.",
+    72: "MambaLRP holds what a state space model selects, and passes on all relevance, with no "
+    "residual. It agrees with the matrix of attention that the recurrence amounts to. Halves at "
+    "every product would discount tokens by their distance. A token that only selects gets "
+    "nothing.",
 }
 """By number of the theorem."""
