@@ -19,14 +19,16 @@ COPIED = {
 
 
 def on_files(files, config):
-    """Adds every page that is made, not written."""
+    """Adds every page that is made, in the place of one that is written."""
     for path, content in made():
+        if written := files.get_file_from_path(path):
+            files.remove(written)
         files.append(File.generated(config, path, content=content))
     return files
 
 
 def made():
-    """Path and content of every page, and picture, that is not in ``docs``."""
+    """Path and content of every page, and picture, that is not as in ``docs``."""
     for source, path in COPIED.items():
         yield path, (ROOT / source).read_text("utf-8")
     yield "THEOREMS.md", theorems.page(decided())

@@ -1,28 +1,17 @@
-"""The catalogue of theorems: statements, verdicts and formulas, decided while the site is built."""
+"""docs/THEOREMS.md with formulas, witnesses and derivations, decided while the site is built."""
 
-import ast
 from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
-from itertools import groupby
-from pathlib import Path
 
 from latex2mathml.converter import convert
 
 from axioms.derivations.operations import of_theorem
+from axioms.proofs import catalogue
 from axioms.proofs.formulas import pieces
 from axioms.proofs.meanings import MEANINGS
-from axioms.proofs.prove import ROOT, Verdict, prove
+from axioms.proofs.prove import Verdict, prove
 from axioms.proofs.show import formula_latex
-
-INTRODUCTION = """# Theorems
-
-{count} statements about the rules of LRP: {counts}. All of them were decided by exact computation
-when this page was made. A statement is *proved* by an identity of rational functions of generic
-symbols, and *refuted* by an exact counterexample. `lrp-axioms prove` decides them again, and
-`lrp-axioms prove --show 10 --latex` prints one theorem for a paper. [PROOFS.md](PROOFS.md) says
-more.
-"""
 
 
 @cache
@@ -32,28 +21,15 @@ def decided() -> list[Verdict]:
 
 
 def page(verdicts: Sequence[Verdict]) -> str:
-    """Markdown with a section per file of theorems, and a heading per theorem."""
-    of = {name: sum(v.verdict == name for v in verdicts) for name in ("proved", "refuted")}
-    counts = ", ".join(f"{count} are {name}" for name, count in of.items())
-    lines = [INTRODUCTION.format(count=len(verdicts), counts=counts)]
-    file_of = {verdict.number: verdict.test.partition("::")[0] for verdict in reversed(verdicts)}
-    by_file = sorted(verdicts, key=lambda v: (first(file_of, file_of[v.number]), v.number))
-    for file, theorems in groupby(by_file, key=lambda v: file_of[v.number]):
-        lines += [f"## {title(ROOT / file)}", ""]
-        for number, statements in groupby(theorems, key=lambda v: v.number):
+    """The catalogue as Markdown, with formulas, witnesses and derivations."""
+    lines = [catalogue.introduction(verdicts)]
+    for name, section in catalogue.sections(verdicts).items():
+        lines += [*catalogue.heading(name, section), ""]
+        for number, statements in section.theorems.items():
             lines += [f"### Theorem {number}", "", typeset(MEANINGS[number]), ""]
-            lines += [*map(statement, statements), *map(derivation, of_theorem(number).items()), ""]
+            lines += [*map(statement, statements), *map(derivation, of_theorem(number).items())]
+            lines += [f"`lrp-axioms prove --show {number}`", ""]
     return "\n".join(lines)
-
-
-def first(file_of, file: str) -> int:
-    """The least number of a theorem in a file."""
-    return min(number for number, its_file in file_of.items() if its_file == file)
-
-
-def title(file: Path) -> str:
-    """What a file of theorems is about: the first line of its text."""
-    return ast.get_docstring(ast.parse(file.read_text("utf-8"))).splitlines()[0].rstrip(".")
 
 
 def statement(verdict: Verdict) -> str:
