@@ -115,6 +115,10 @@ MEANINGS = {
     "differs from equal weights, and absorbs the rest.",
     63: "An explanation can add up to the output or agree with Leave-One-Out, and not both. The "
     "table in docs/FINDINGS.md says which axioms each method obeys.",
+    67: "With every rewrite as an axiom of its own, 14 sets of axioms exclude each other, and all "
+    "other sets are obeyed by one of seven methods. A rule that works operation by operation, "
+    "conserves and treats factors alike cannot survive a product with a sum, or another unit, and "
+    "also another bracketing or a factor 1. The table is docs/AXIOMS.md.",
     72: "MambaLRP holds what a state space model selects, and passes on all relevance, with no "
     "residual. It agrees with the matrix of attention that the recurrence amounts to. Halves at "
     "every product would discount tokens by their distance. A token that only selects gets "

@@ -1,0 +1,43 @@
+"""Which axioms can be had together: sets that exclude each other, sets that cannot grow.
+
+Both are found from what each method obeys.  A set can be had if it is part of what some method
+obeys; what is in no such set is only *not had*, and becomes excluded by a theorem.
+"""
+
+from collections.abc import Iterable
+
+Axioms = frozenset[str]
+
+
+def largest(obeyed: Iterable[Axioms]) -> set[Axioms]:
+    """Those sets that are no part of another one."""
+    sets = set(obeyed)
+    return {one for one in sets if not any(one < other for other in sets)}
+
+
+def smallest(sets: Iterable[Axioms]) -> set[Axioms]:
+    """Those sets that have no part among the others."""
+    sets = set(sets)
+    return {one for one in sets if not any(other < one for other in sets)}
+
+
+def smallest_not_had(obeyed: Iterable[Axioms], axioms: Axioms) -> set[Axioms]:
+    """The sets of axioms that no method obeys while some method obeys every proper part.
+
+    Each has one axiom at least of what each method lacks, and no axiom more than that takes.
+    """
+    found: set[Axioms] = {frozenset()}
+    for holds in largest(obeyed):
+        lacks = axioms - holds
+        missed = {chosen for chosen in found if not chosen & lacks}
+        found = smallest((found - missed) | {chosen | {x} for chosen in missed for x in lacks})
+    return found
+
+
+def largest_without(excluded: Iterable[Axioms], axioms: Axioms) -> set[Axioms]:
+    """The largest sets of axioms that hold none of the ``excluded`` ones."""
+    given_up: set[Axioms] = {frozenset()}
+    for bad in excluded:
+        kept = {chosen for chosen in given_up if chosen & bad}
+        given_up = smallest(kept | {chosen | {x} for chosen in given_up - kept for x in bad})
+    return {axioms - chosen for chosen in given_up}
