@@ -11,7 +11,7 @@ from axioms.proofs import catalogue
 from axioms.proofs.formulas import pieces
 from axioms.proofs.meanings import MEANINGS
 from axioms.proofs.prove import Verdict, prove
-from axioms.proofs.show import formula_latex
+from axioms.proofs.show import derived
 
 
 @cache
@@ -50,13 +50,17 @@ def derivation(named) -> str:
     """How a rule follows from its operation, closed until it is asked for, as HTML."""
     name, found = named
     rule = escape(f"{found.operation.rule} ({name})")
-    steps = "".join(f"<li>{typeset(step.text)}{displayed(step)}</li>" for step in found.steps)
+    names = derived(found)
+    steps = "".join(
+        f"<li>{typeset(names.words(step.text))}{displayed(step, names)}</li>"
+        for step in found.steps
+    )
     summary = f"Derivation of the rule {rule}"
     return f'<details class="derivation"><summary>{summary}</summary><ol>{steps}</ol></details>\n'
 
 
-def displayed(step) -> str:
-    formulas = (convert(formula_latex(formula), display="block") for formula in step.formulas)
+def displayed(step, names) -> str:
+    formulas = (convert(names.latex(formula), display="block") for formula in step.formulas)
     return "".join(f'<div class="formula">{formula}</div>' for formula in formulas)
 
 

@@ -21,7 +21,7 @@ from axioms.algebra.decisions import Decision
 from axioms.algebra.propagate import MESSAGES, evaluate
 from axioms.assignment import assigned
 from axioms.graph import CONSTANT, LEAVES, TRANSPOSE, Node, topological
-from axioms.proofs.records import recording, replacing
+from axioms.proofs.records import Instead, recording, replacing
 
 Step: TypeAlias = tuple[str, str, list[int], dict[str, Matrix]]  # operation, rule, operands, more
 Place: TypeAlias = tuple[str, int, int, int]  # value or relevance, step, row, column
@@ -71,11 +71,17 @@ class References:
 
 def traced(item: pytest.Item, decisions: Sequence[Decision]) -> tuple[list[Decision], References]:
     """The first decisions of a test, as many as it makes where rules return functions."""
-    noted, references = list(item.user_properties), References()
+    references = References()
+    return repeated(item, decisions, partial(_instead, references)), references
+
+
+def repeated(item: pytest.Item, decisions: Sequence[Decision], instead: Instead) -> list[Decision]:
+    """The first decisions of a test where functions of the project return what ``instead`` says."""
+    noted = list(item.user_properties)
     undecided = mock.patch.multiple(
         decide, _same=lambda *_: False, apart=lambda *_: False, value_at=lambda *_: sp.Integer(0)
     )
-    with replacing(partial(_instead, references), [d.verdict for d in decisions]) as record:
+    with replacing(instead, [d.verdict for d in decisions]) as record:
         try:
             with undecided:
                 item.runtest()
@@ -83,7 +89,7 @@ def traced(item: pytest.Item, decisions: Sequence[Decision]) -> tuple[list[Decis
             pass  # it needs the values of what rules return; what it has decided is kept
         finally:
             item.user_properties[:] = noted
-    return record.decisions, references
+    return record.decisions
 
 
 def _instead(references: References, name: str, given: Mapping[str, Any], found: Any) -> Any:

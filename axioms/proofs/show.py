@@ -1,23 +1,28 @@
-"""One theorem as a page: statements, verdicts, how they were decided, and the rule's derivation."""
+"""One theorem as a page: notation, statements, why they hold or fail, and the rule's derivation."""
 
 import ast
 import itertools
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import sympy as sp
 
-from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
-from axioms.derivations.derive import EPS, Derivation
+from axioms.derivations.derive import Derivation
 from axioms.derivations.operations import of_theorem
-from axioms.proofs.formulas import pieces
-from axioms.proofs.prove import THEOREMS, Verdict, prove
+from axioms.proofs.arguments import Argument, Line, argument
+from axioms.proofs.notation import ENTRY, Notation, notation
+from axioms.proofs.origins import Tracer
+from axioms.proofs.prove import ROOT, THEOREMS, Verdict, prove
 
 WIDTH = 80
-SHOWN, LONG = 3, 240  # equations of a statement at most, and characters of one
+FEW = 3  # entries of a matrix that are all named
+HEADS = {"proved": "Theorem", "refuted": "Counterexample to"}
+TEXT = "=", "!="
+FACTS = {"complex": "any number"}
+"""What is said in place of an assumption."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +32,11 @@ class Page:
     label: str  # such as 10 or 10b
     verdicts: tuple[Verdict, ...]
     derivations: dict[str, Derivation]  # by name of the rule
-    decisions: dict[str, list[Decision]] = field(default_factory=dict)  # by the test of a verdict
+    arguments: Mapping[str, Argument] = field(default_factory=dict)  # by the test of a verdict
+
+    def argument(self, verdict: Verdict) -> Argument:
+        """Why a statement holds or fails; empty where its test did not run."""
+        return self.arguments.get(verdict.test, Argument())
 
 
 def page(label: str) -> Page:
@@ -45,16 +54,20 @@ def page(label: str) -> Page:
     if not chosen:
         known = _ranges(set().union(*files.values()))
         raise ValueError(f"there is no theorem {number}; the numbers are {known}")
-    seen: dict[str, list[Decision]] = {}
-    verdicts = tuple(v for v in prove(*chosen, decisions=seen) if v.number == number)
+    tracer = Tracer(only=number)
+    verdicts = tuple(v for v in prove(*chosen, plugins=[tracer]) if v.number == number)
+    found = {
+        v.test: argument(tracer.runs.get(v.test, []), refuted=v.verdict == "refuted")
+        for v in verdicts
+    }
     if not letters:
         rules = of_theorem(number)
-        return Page(label=str(number), verdicts=verdicts, derivations=rules, decisions=seen)
+        return Page(label=str(number), verdicts=verdicts, derivations=rules, arguments=found)
     only = tuple(verdict for verdict in verdicts if verdict.label == f"{number}{letters}")
     if not only:
         known = ", ".join(verdict.label for verdict in verdicts)
         raise ValueError(f"there is no statement {label}; those of theorem {number} are {known}")
-    return Page(label=only[0].label, verdicts=only, derivations={}, decisions=seen)
+    return Page(label=only[0].label, verdicts=only, derivations={}, arguments=found)
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -84,41 +97,141 @@ def _numbers(path: Path) -> set[int]:
     }
 
 
-def _evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Label and text of what supports a verdict; what is empty is left out."""
-    path, _, test = verdict.test.partition("::")
-    parts = {
-        "Method": verdict.method,
-        "Witness": verdict.witness,
-        "Decided": _decided(verdict),
-        "Ran": verdict.ran,
-        "Error": verdict.error,
-        "Test": f"{test} in {path}",
-    }
-    return ((label, text) for label, text in parts.items() if text)
+# What a page says, in plain words
 
 
-def _decided(verdict: Verdict) -> str:
-    """What ``decide`` recorded: the number of identities, and every point evaluated."""
-    count = verdict.identities
-    identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols" if count else ""
-    return "; ".join(part for part in (identities, verdict.points) if part)
+MEANS = {
+    "R": "R_x is the relevance that x receives, and R what arrives at an output, or R_j at output "
+    "j.",
+    "LOO": "LOO is Leave-One-Out.",
+    "IG": "IG is Integrated Gradients from zero.",
+    "Shapley": "Shapley is the Shapley value, absent inputs being zero.",
+    "M": "M is mask relevance.",
+}
+"""Sentences about what is written for an entry, by the beginning of its name."""
 
 
-def equations(page: Page, verdict: Verdict) -> list[sp.Basic]:
-    """Some of what was decided of a statement, short enough to be read.
+def notation_of(page: Page, numbered: str = "R(1)_x") -> list[str]:
+    """Paragraphs of the files that a page is from, and what its symbols are.
 
-    Equalities for what was proved, and for what was refuted the sides that a point sets apart;
-    not those of which one side is written as the other.
+    ``numbered`` is how the relevance of x in network 1 is written.
     """
-    kind, relation = (DIFFER_AT, sp.Ne) if verdict.verdict == "refuted" else (IDENTICAL, sp.Eq)
-    found = {
-        relation(decision.left, decision.right, evaluate=False): None
-        for decision in page.decisions.get(verdict.test, [])
-        if decision.kind == kind and decision.verdict and decision.symbols
-        if decision.left != decision.right
+    names = {
+        name.text.removeprefix("lim ")
+        for argument in page.arguments.values()
+        for word, name in argument.notation.names.items()
+        if word.startswith("entry")
     }
-    return [*itertools.islice((one for one in found if len(str(one)) <= LONG), SHOWN)]
+    heads = {re.split(r"[_(]", name)[0] for name in names}
+    found = [text for key, text in MEANS.items() if key in heads]
+    if any("(" in name for name in names):
+        found.append(f"{numbered} is that of network (1).")
+    if any(re.fullmatch(r"e\d+", str(x)) for x in _symbols(page)):
+        found.append("e_i is the exponential of logit i, exp(z_i).")
+    equations = "Equations are those of the paper When LRP Diverges from Leave-One-Out in "
+    equations += "Transformers; epsilon is their stabiliser, and s_j, where it occurs, a sign."
+    return [*settings(page), " ".join([*found, equations])]
+
+
+def _symbols(page: Page) -> set[sp.Symbol]:
+    assumed = (argument.assumed.values() for argument in page.arguments.values())
+    return {x for groups in assumed for several in groups for x in several}
+
+
+def settings(page: Page) -> list[str]:
+    """What the files of a page say before they list their statements, by paragraph."""
+    files = dict.fromkeys(verdict.test.partition("::")[0] for verdict in page.verdicts)
+    paths = [ROOT / file for file in files]
+    return [part for path in paths if path.is_file() for part in _setting(path)]
+
+
+def _setting(path: Path) -> list[str]:
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    before = text.partition("Main statements")[0].partition("\n")[2]
+    return [part for part in re.split(r"\n\s*\n", before.strip("\n")) if part.strip()]
+
+
+def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
+    """What is assumed of which symbols, written by ``write``; of many entries two are shown."""
+    groups = []
+    for fact, symbols in argument.assumed.items():
+        bases: dict[str, list[str]] = {}
+        for symbol in symbols:
+            entry = ENTRY.fullmatch(str(symbol))
+            bases.setdefault(entry["base"] if entry else str(symbol), []).append(write(symbol))
+        shown = [
+            text
+            for texts in bases.values()
+            for text in (texts if len(texts) <= FEW else [texts[0], "...", texts[-1]])
+        ]
+        is_are = "is" if len(symbols) == 1 else "are"
+        groups.append(f"{', '.join(shown)} {is_are} {FACTS.get(fact, fact)}")
+    return "; ".join(groups) + "." if groups else ""
+
+
+def proof_of(verdict: Verdict, argument: Argument) -> str:
+    """The sentences of a proof or a witness before its numbered lines."""
+    if verdict.error:
+        return ""
+    if verdict.verdict == "refuted":
+        return _sentence(verdict.witness)
+    count = verdict.identities
+    identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols"
+    cases = f", in {argument.cases} cases of signs" if argument.cases > 1 else ""
+    some = ", such as" if count > len(argument.lines) else ":"
+    return f"{_sentence(verdict.method)} This decides {identities}{cases}" + (
+        some if argument.lines else "."
+    )
+
+
+def _sentence(text: str) -> str:
+    """The text with a capital, if it begins with a word, and a full stop."""
+    word = re.match(r"[a-z]{2,}\b", text)
+    return f"{text[0].upper() if word else text[:1]}{text[1:]}."
+
+
+def checked(verdict: Verdict) -> str:
+    """Where a statement is decided, and what ran."""
+    path, _, test = verdict.test.partition("::")
+    ran = f"; it ran {verdict.ran}" if verdict.ran else ""
+    return f"{test} in {path}{ran}."
+
+
+def points_of(argument: Argument) -> str:
+    """The points at which lines are apart, as a sentence: one for all lines, or one for each."""
+    points = [line.point for line in argument.lines if line.point]
+    values = {x: value for point in points for x, value in point.items()}
+    if any(values[x] != value for point in points for x, value in point.items()):
+        found = "; and ".join(_where(point, argument.notation) for point in points)
+    else:
+        found = _where(values, argument.notation)
+    return f"This is so at {found}." if found else ""
+
+
+def _where(point: Mapping[sp.Symbol, sp.Expr], written: Notation) -> str:
+    return ", ".join(f"{written.of(x).text} = {value}" for x, value in point.items())
+
+
+def parts(
+    verdict: Verdict, argument: Argument, write: Callable[[sp.Symbol], str]
+) -> dict[str, str]:
+    """What stands between a statement and its numbered lines, by its label."""
+    found = argument.notation.words(networks(argument))
+    return {
+        "Assumptions": assumptions(argument, write),
+        "Network" if "y = " in found else "Rule": f"{found}." if found else "",
+        "Witness" if verdict.verdict == "refuted" else "Proof": proof_of(verdict, argument),
+    }
+
+
+def line_of(line: Line, write: Callable[[sp.Basic], str], signs: tuple[str, str]) -> str:
+    """An equality, or such as R_x = 6 != 12 = LOO_x."""
+    equal, apart = signs
+    if not line.values:
+        return f"{write(line.relation.lhs)} {equal} {write(line.relation.rhs)}"
+    sides = zip(line.relation.args, line.values, strict=True)
+    one, other = (list(dict.fromkeys(map(write, pair))) for pair in sides)
+    return f" {apart} ".join((f" {equal} ".join(one), f" {equal} ".join(reversed(other))))
 
 
 # Plain text
@@ -126,26 +239,54 @@ def equations(page: Page, verdict: Verdict) -> list[sp.Basic]:
 
 def text(page: Page) -> str:
     """The page in at most 80 columns."""
-    lines, number = [f"Theorem {page.label}"], itertools.count(1)
+    kinds = {verdict.verdict for verdict in page.verdicts}
+    head = HEADS.get(kinds.pop(), "Theorem") if len(kinds) == 1 else "Theorem"
+    lines, number = [f"{head} {page.label}", "", "Notation"], itertools.count(1)
+    for part in notation_of(page):
+        kept = part.startswith("    ")
+        lines += part.splitlines() if kept else _wrapped(part, indent=2, hang=2)
     for verdict in page.verdicts:
-        head = f"{verdict.label} [{verdict.verdict}] {verdict.statement}"
-        lines += ["", *_wrapped(head, indent=0, hang=2)]
-        for label, found in _evidence(verdict):
-            lines += _wrapped(f"{label}: {found}", indent=2, hang=4)
-        for equation in equations(page, verdict):
-            lines += _wrapped(f"({next(number)}) {_formula(equation)}", indent=4, hang=8)
+        lines += ["", f"{HEADS.get(verdict.verdict, 'Statement')} {verdict.label}"]
+        lines += _statement(verdict, page.argument(verdict), number)
     for name, derivation in page.derivations.items():
         lines += ["", f'Derivation of the rule "{derivation.operation.rule}" ({name})']
+        written = derived(derivation)
         for n, step in enumerate(derivation.steps, start=1):
-            lines += _wrapped(f"{n}. {step.text}", indent=2, hang=5)
+            lines += _wrapped(f"{n}. {written.words(step.text)}", indent=2, hang=5)
             for formula in step.formulas:
-                lines += _wrapped(_formula(formula), indent=7, hang=11)
+                lines += _wrapped(written.text(formula), indent=7, hang=11)
     return "\n".join(lines) + "\n"
 
 
-def _formula(formula: sp.Basic) -> str:
-    sign = "!=" if isinstance(formula, sp.Ne) else "="
-    return f"{formula.lhs} {sign} {formula.rhs}".replace("**", "^")
+def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> Iterator[str]:
+    written = argument.notation
+    yield from _wrapped(f"[{verdict.verdict}] {verdict.statement}", indent=2, hang=4)
+    for label, found in parts(verdict, argument, lambda x: written.of(x).text).items():
+        yield from _wrapped(f"{label}: {found}", indent=2, hang=4) if found else ()
+    for line in argument.lines:
+        shown = f"({next(number)}) {line_of(line, written.text, TEXT)}{_limit(line)}"
+        yield from _wrapped(shown, indent=4, hang=8)
+    yield from _wrapped(points_of(argument), indent=2, hang=4)
+    for n, line in enumerate(argument.formulas):
+        found = written.text(line.relation) + _limit(line)
+        yield from _wrapped(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
+    yield from _wrapped(f"Checked by {checked(verdict)}", indent=2, hang=4)
+    yield from _wrapped(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
+
+
+def networks(argument: Argument) -> str:
+    """The networks of a statement with their numbers."""
+    return "; ".join(f"({n}) {words}" if n else words for n, words in argument.networks.items())
+
+
+def _limit(line: Line) -> str:
+    return " as epsilon -> 0" if line.limit else ""
+
+
+def derived(derivation: Derivation) -> Notation:
+    """The names of the symbols of a derivation, with matrices as the paper writes them."""
+    formulas = (formula for step in derivation.steps for formula in step.formulas)
+    return notation({x for formula in formulas for x in formula.free_symbols}, capitals=True)
 
 
 def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
@@ -156,70 +297,3 @@ def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
         subsequent_indent=" " * hang,
         break_on_hyphens=False,
     )
-
-
-# LaTeX; a document needs only the base format
-
-HEADS = {"proved": "Theorem {label}", "refuted": "Counterexample to {label}"}
-
-
-def latex(page: Page) -> str:
-    """The page as a fragment that any LaTeX document can include, in ASCII."""
-    lines = []
-    for verdict in page.verdicts:
-        head = HEADS.get(verdict.verdict, "Theorem {label}, " + escaped(verdict.verdict))
-        lines += ["", rf"\paragraph{{{head.format(label=verdict.label)}.}}"]
-        lines.append(typeset(verdict.statement))
-        for label, found in _evidence(verdict):
-            printed = typeset(found) if label in ("Method", "Witness") else escaped(found)
-            lines.append(rf"\emph{{{label}:}} {printed}")
-        for equation in equations(page, verdict):
-            lines.append(rf"\begin{{equation}} {formula_latex(equation)} \end{{equation}}")
-    for name, derivation in page.derivations.items():
-        rule = escaped(f"{derivation.operation.rule} ({name})")
-        lines += ["", rf"\paragraph{{Derivation of the rule {rule}.}}", r"\begin{enumerate}"]
-        for step in derivation.steps:
-            lines += [rf"\item {typeset(step.text)}"]
-            lines += [rf"\[ {formula_latex(formula)} \]" for formula in step.formulas]
-        lines += [r"\end{enumerate}"]
-    return "\n".join(lines[1:]) + "\n"
-
-
-def formula_latex(formula: sp.Basic) -> str:
-    """A formula of a derivation as LaTeX."""
-    words = {sp.Symbol(word): rf"\mathrm{{{word}}}" for word in ("sum", "rest", "slope", "scale")}
-    words[sp.Symbol("scale", positive=True)] = r"\mathrm{scale}"
-    words[EPS] = r"\varepsilon"
-    return str(sp.latex(formula, symbol_names=words))
-
-
-SPECIAL = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
-    "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
-    "->": r"$\to$", "<": "$<$", ">": "$>$", "|": "$|$",
-    "ε": r"$\varepsilon$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$",
-    "σ": r"$\sigma$", "Σ": r"$\Sigma$", "Φ": r"$\Phi$", "φ": r"$\varphi$", "Δ": r"$\Delta$",
-    "∂": r"$\partial$", "√": r"$\sqrt{\ }$", "½": r"$\frac{1}{2}$", "²": "$^{2}$", "³": "$^{3}$",
-    "ᵀ": r"$^{T}$", "→": r"$\to$", "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$",
-    "≈": r"$\approx$", "∞": r"$\infty$", "·": r"$\cdot$", "×": r"$\times$", "−": "$-$",
-    "∘": r"$\circ$", "⊙": r"$\odot$", "…": r"\ldots{}", "–": "--", "—": "---",
-}  # fmt: skip
-"""Every text that LaTeX would not print as it stands."""
-
-
-ESCAPES = r"->|[^\x00-\x7f]|[\\{}$&#%_^~<>|]"
-
-
-def escaped(text: str) -> str:
-    """The text as LaTeX prints it; a character without an entry becomes its code point."""
-
-    def one(match: re.Match[str]) -> str:
-        found = match.group()
-        return SPECIAL.get(found) or rf"\texttt{{U+{ord(found):04X}}}"
-
-    return re.sub(ESCAPES, one, text)
-
-
-def typeset(text: str) -> str:
-    """The text as LaTeX prints it, its formulas as formulas."""
-    return "".join(f"${piece}$" if formula else escaped(piece) for formula, piece in pieces(text))

@@ -75,10 +75,11 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")
     need("lrp-axioms prove", "pytest")
+    from axioms.proofs import latex as printed
     from axioms.proofs import show as pages
 
     page = pages.page(show)
-    text = (pages.latex if latex else pages.text)(page)
+    text = printed.latex(page) if latex else pages.text(page)
     answer(theorem=show, text=text)
     console.out(text, highlight=False, end="")
     if any(verdict.error for verdict in page.verdicts):

@@ -1,0 +1,202 @@
+"""Why a statement holds, or fails: what was decided of it, as lines that a reader can follow."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sympy as sp
+from sympy.core.function import AppliedUndef
+
+from axioms.algebra.decide import value_at
+from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, assumption
+from axioms.proofs.notation import Name, Notation, notation
+from axioms.proofs.origins import Origin, Origins, Run
+
+SHOWN, LONG, FORMULA = 4, 200, 300  # lines of a statement, characters of one and of a formula
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One decision: an equality, or two sides that differ, with their values at a point."""
+
+    relation: sp.Basic  # Eq or Ne
+    limit: bool = False  # as epsilon -> 0
+    values: tuple[sp.Expr, ...] = ()
+    point: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """What the page of a statement says after the statement itself."""
+
+    lines: Sequence[Line] = ()
+    formulas: Sequence[Line] = ()  # of what the lines name
+    networks: Mapping[int, str] = field(default_factory=dict)  # by number; 0 where none is needed
+    assumed: Mapping[str, Sequence[sp.Symbol]] = field(default_factory=dict)  # by what of them
+    cases: int = 0  # of signs, each of which was decided
+    notation: Notation = field(default_factory=Notation)
+
+
+@dataclass
+class _Names:
+    """Symbols in the place of functions that stand for entries."""
+
+    origins: Origins
+    found: dict[object, sp.Symbol] = field(default_factory=dict)
+    of: dict[sp.Symbol, tuple[Origin, sp.Expr, bool]] = field(default_factory=dict)
+
+    def replaced(self, side: sp.Expr) -> sp.Expr:
+        """The side with a symbol for each entry."""
+        return side.replace(self._is_entry, self._symbol)
+
+    def _is_entry(self, part: sp.Basic) -> bool:
+        return isinstance(part, AppliedUndef) and part.func.__name__ in self.origins.entries
+
+    def _symbol(self, part: sp.Expr) -> sp.Symbol:
+        origin = self.origins.entries[part.func.__name__]
+        formula, changed = origin.at(part.args), origin.changed(part.args)
+        limit = {str(x): y for x, y in changed.items()} == {"epsilon": 0}
+        key = origin.what, origin.of, origin.place, origin.network, formula
+        if key not in self.found:
+            symbol = sp.Symbol(f"entry{len(self.found)}", real=True)
+            self.found[key] = symbol
+            self.of[symbol] = origin, formula, limit
+        return self.found[key]
+
+    def named(self, *sides: sp.Expr) -> list[sp.Symbol]:
+        """The symbols of entries in some sides."""
+        return sorted({x for y in sides for x in y.free_symbols if x in self.of}, key=_count)
+
+    def limit(self, *sides: sp.Expr) -> bool:
+        """Whether all entries in these sides that depend on epsilon are limits."""
+        found = [self.of[x] for x in self.named(*sides)]
+        depends = [limit for origin, _, limit in found if "epsilon" in map(str, origin.symbols)]
+        return bool(depends) and all(depends)
+
+
+def _count(symbol: sp.Symbol) -> int:
+    return int(str(symbol).removeprefix("entry"))
+
+
+def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
+    """The lines of one run that are short enough to be read, and what they need."""
+    decisions = [decision for run in runs for decision in run.decisions]
+    symbols = sorted({x for decision in decisions for x in decision.symbols}, key=str)
+    cases = len({decision.signs for decision in decisions if decision.signs})
+    kind = DIFFER_AT if refuted else IDENTICAL
+    for run in (*runs[1:2], *runs[:1], *runs[2:]):  # the first of several is often too small
+        names = _Names(run.origins)
+        if lines := list(itertools.islice(_lines(run, names, kind), SHOWN)):
+            break
+    else:
+        return Argument(assumed=_assumed(symbols), cases=cases, notation=notation(symbols))
+    formulas = list(_formulas(lines, names))
+    shown = {x for line in (*lines, *formulas) for x in line.relation.free_symbols}
+    used = [x for x in symbols if x in shown]
+    plain = notation(used)
+    numbers = _numbers(names, names.named(*(line.relation for line in (*lines, *formulas))))
+    mixed = {x for line in lines if not line.limit for x in line.relation.free_symbols}
+    labels = {
+        str(x): _label(origin, numbers, plain, limit=limit and x in mixed)
+        for x, (origin, _, limit) in names.of.items()
+    }
+    return Argument(
+        lines=lines,
+        formulas=formulas,
+        networks=_networks(run.origins, numbers),
+        assumed=_assumed(used),
+        cases=cases,
+        notation=Notation({**plain.names, **labels}),
+    )
+
+
+def _lines(run: Run, names: _Names, kind: str) -> Iterator[Line]:
+    """What was decided of that kind, once each, in the first case of signs that has any."""
+    seen: dict[sp.Basic, None] = {}
+    signs = None
+    named = [*run.named, *run.decisions[len(run.named) :]]
+    for by_name, plain in zip(named, run.decisions, strict=True):
+        if plain.kind != kind or not plain.verdict or not plain.symbols:
+            continue
+        left, right = names.replaced(by_name.left), names.replaced(by_name.right)
+        relation = (sp.Ne if kind == DIFFER_AT else sp.Eq)(left, right, evaluate=False)
+        if left == right or relation in seen or len(str(relation)) > LONG:
+            continue
+        if signs not in (None, plain.signs):
+            continue
+        signs, seen[relation] = plain.signs, None
+        limit = names.limit(left, right)
+        if kind == IDENTICAL:
+            yield Line(relation=relation, limit=limit)
+            continue
+        point = {x: plain.point[x] for x in plain.symbols}
+        values = (value_at(plain.left, plain.point), value_at(plain.right, plain.point))
+        yield Line(relation=relation, limit=limit, values=values, point=point)
+
+
+def _formulas(lines: Sequence[Line], names: _Names) -> Iterator[Line]:
+    """What every named entry is, unless a line says that already."""
+    said = {line.relation.args for line in lines if not line.values}
+    waiting, seen = names.named(*(line.relation for line in lines)), set()
+    while waiting:
+        symbol = waiting.pop(0)
+        _, formula, limit = names.of[symbol]
+        formula = names.replaced(formula)
+        if symbol in seen or (symbol, formula) in said or (formula, symbol) in said:
+            continue
+        seen.add(symbol)
+        if len(str(formula)) <= FORMULA and not formula.has(sp.nan, sp.zoo):
+            yield Line(relation=sp.Eq(symbol, formula, evaluate=False), limit=limit)
+            waiting += names.named(formula)
+
+
+def _numbers(names: _Names, used: Iterable[sp.Symbol]) -> dict[int, int]:
+    """Numbers from 1 for networks, or 0 if no entry is one of two networks."""
+    places: dict[object, set[int]] = {}
+    networks: dict[int, None] = {}
+    for symbol in used:
+        origin = names.of[symbol][0]
+        if origin.network >= 0:
+            networks[origin.network] = None
+            places.setdefault((origin.of, origin.place), set()).add(origin.network)
+    several = any(len(those) > 1 for those in places.values())
+    return {k: n * several for n, k in enumerate(networks, start=1)}
+
+
+def _networks(origins: Origins, numbers: Mapping[int, int]) -> dict[int, str]:
+    words: dict[int, dict[str, None]] = {}
+    for k, number in numbers.items():
+        words.setdefault(number, {})[origins.networks[k]] = None
+    return {number: "; ".join(several) for number, several in words.items()}
+
+
+def _label(origin: Origin, numbers: Mapping[int, int], plain: Notation, *, limit: bool) -> Name:
+    """Such as R(1)_x1: relevance of x1 in network 1."""
+    number = numbers.get(origin.network, 0)
+    of = plain.of(sp.Symbol(origin.of)) if origin.of else Name(text="", latex="")
+    place = (
+        ",".join(map(str, origin.place))
+        if max(origin.place, default=0) > 9
+        else "".join(map(str, origin.place))
+    )
+    joined = (
+        f"_{{{of.latex}}}"
+        if not place
+        else f"_{{{of.latex}_{{{place}}}}}"
+        if of.latex
+        else f"_{{{place}}}"
+    )
+    above = f"^{{({number})}}" if number else ""
+    what = origin.what if len(origin.what) == 1 else rf"\mathrm{{{origin.what}}}"
+    text = f"{origin.what}{f'({number})' if number else ''}_{of.text}{place}".rstrip("_")
+    latex = f"{what}{above}{joined if of.latex or place else ''}"
+    if limit:
+        return Name(text=f"lim {text}", latex=rf"\lim_{{\varepsilon\to 0}} {latex}")
+    return Name(text=text, latex=latex)
+
+
+def _assumed(symbols: Iterable[sp.Symbol]) -> dict[str, list[sp.Symbol]]:
+    found: dict[str, list[sp.Symbol]] = {}
+    for symbol in symbols:
+        found.setdefault(assumption(symbol) or "complex", []).append(symbol)
+    return found
