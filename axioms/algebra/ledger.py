@@ -7,8 +7,11 @@ and what absorbs it.  With p = epsilon sign(z), and z the output, bias b include
   stabiliser    R p / (n z + p)     n = 1 in Eq. 1, the number of factors in Eqs. 3 and 4
   Taylor term   R (1 - z + zbar)    Eq. 5, z the logit and zbar the mean of its row under A
   constant      R                   rules that hold the operands constant
+  degree        R (1 - sum of x dz/dx / z)   the plain gradient, off what is linear: -(n - 1) R of n
+                                    factors, R (1 - h/S^2) N/z of a norm of rows N and deviation S
 
-Theorem 25 proves every lemma, and that along any graph they add up to what the leaves miss.
+Theorems 25 and, of the gradient, 73 prove every lemma; along any graph they add up to what the
+leaves miss.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +23,18 @@ from sympy import Matrix
 
 from axioms import kinds
 from axioms.algebra.decide import Number
-from axioms.algebra.propagate import LeafValues, Options, Sweep, evaluate, propagate
+from axioms.algebra.norms import deviations, root_mean_squares
+from axioms.algebra.propagate import (
+    ACTIVATIONS,
+    LeafValues,
+    Options,
+    Sweep,
+    evaluate,
+    propagate,
+)
 from axioms.algebra.rules import stabilize
 from axioms.assignment import Assignment, assigned
-from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
+from axioms.causes import BIAS, CONSTANT, DEGREE, STABILISER, TAYLOR
 from axioms.composites import Composite
 from axioms.graph import MOVES, Node, topological
 from axioms.proofs.records import noted
@@ -84,8 +95,39 @@ def _by_taylor_term(
     return Matrix(*z.shape, absorbed)
 
 
+def _by_bias_of_gradient(
+    node: Node, xs: Sequence[Matrix], z: Matrix, r: Matrix, options: Options
+) -> Matrix:
+    return _by_bias(node, xs, z, r, {"eps": 0})
+
+
+def _by_factors(node: Node, xs: Sequence[Matrix], z: Matrix, r: Matrix, options: Options) -> Matrix:
+    return (1 - len(xs)) * r
+
+
+def _by_slope(node: Node, xs: Sequence[Matrix], y: Matrix, r: Matrix, options: Options) -> Matrix:
+    t = sp.Dummy("t", real=True)
+    slope = sp.diff(ACTIVATIONS[node.attributes["function"]](t), t)
+    (x,) = xs
+    return Matrix(*r.shape, lambda n, i: r[n, i] * (1 - x[n, i] * slope.subs(t, x[n, i]) / y[n, i]))
+
+
+def _by_deviation(
+    node: Node, xs: Sequence[Matrix], y: Matrix, r: Matrix, options: Options
+) -> Matrix:
+    """What is lost as the deviation moves along: all but norm-epsilon's part of its square."""
+    sizes_of = deviations if node.op == kinds.LAYER_NORM else root_mean_squares
+    h = node.attributes.get("norm_eps", 0)
+    sizes = sizes_of(xs[0], norm_eps=h)
+    shift = Matrix.vstack(*[xs[2]] * y.rows) if len(xs) == 3 else 0 * y
+    return Matrix(
+        *r.shape, lambda n, k: r[n, k] * (1 - shift[n, k] / y[n, k]) * (1 - h / sizes[n] ** 2)
+    )
+
+
 EQ_1: dict[str, Amount] = {BIAS: _by_bias, STABILISER: _by_stabiliser}
 HALVES: dict[str, Amount] = {STABILISER: _by_stabiliser_of_product}
+FACTORS: dict[str, Amount] = {DEGREE: _by_factors}
 HELD: dict[str, Amount] = {CONSTANT: lambda node, xs, z, r, options: r}
 
 LEMMAS: dict[tuple[str, str], dict[str, Amount]] = {
@@ -104,6 +146,17 @@ LEMMAS: dict[tuple[str, str], dict[str, Amount]] = {
     (kinds.LAYER_NORM, kinds.IDENTITY): {},
     (kinds.RMS_NORM, kinds.HELD_DEVIATION): {STABILISER: _by_stabiliser},
     (kinds.ACTIVATION, kinds.IDENTITY): {},
+    # gradient x input, operation by operation
+    (kinds.LINEAR, kinds.GRADIENT): {BIAS: _by_bias_of_gradient},
+    (kinds.ADD, kinds.GRADIENT): {},
+    (kinds.SCORES, kinds.GRADIENT): FACTORS,
+    (kinds.SOFTMAX, kinds.GRADIENT): {TAYLOR: _by_taylor_term},
+    (kinds.READOUT, kinds.GRADIENT): FACTORS,
+    (kinds.BILINEAR, kinds.GRADIENT): FACTORS,
+    (kinds.PRODUCT, kinds.GRADIENT): FACTORS,
+    (kinds.LAYER_NORM, kinds.GRADIENT): {BIAS: _by_bias_of_gradient, DEGREE: _by_deviation},
+    (kinds.RMS_NORM, kinds.GRADIENT): {DEGREE: _by_deviation},
+    (kinds.ACTIVATION, kinds.GRADIENT): {DEGREE: _by_slope},
 }
 """By kind and rule: what absorbs relevance, and how much of it per output entry."""
 

@@ -123,5 +123,8 @@ MEANINGS = {
     "residual. It agrees with the matrix of attention that the recurrence amounts to. Halves at "
     "every product would discount tokens by their distance. A token that only selects gets "
     "nothing.",
+    73: "RelP is CP-LRP per unit of activation, and DePass is CP-LRP carried forwards: exact "
+    "where a patch keeps what is held, and different from each other at gates. Gradient x input "
+    "counts a product once per factor, which a ledger by operation shows.",
 }
 """By number of the theorem."""

@@ -156,10 +156,13 @@ def test_the_ledger_of_a_network_does_not_balance_with_a_wrong_lemma(key):
 
 
 def test_an_operation_without_a_lemma_is_refused_by_name():
-    with pytest.raises(LookupError, match=r"6 of 6 .*linear by gradient.*add an entry to LEMMAS"):
-        ledger(network(), POINT, GRADIENT_X_INPUT)
-    with pytest.raises(LookupError, match="product by gradient"):
-        causes(network(), GRADIENT_X_INPUT)
+    left = {key: lemma for key, lemma in LEMMAS.items() if key[1] != kinds.GRADIENT}
+    with mock.patch.dict(LEMMAS, left, clear=True):
+        refused = r"6 of 6 .*linear by gradient.*add an entry to LEMMAS"
+        with pytest.raises(LookupError, match=refused):
+            ledger(network(), POINT, GRADIENT_X_INPUT)
+        with pytest.raises(LookupError, match="product by gradient"):
+            causes(network(), GRADIENT_X_INPUT)
 
 
 # Causes, read off the graph

@@ -1,0 +1,245 @@
+"""RelP and attribution patching: whose coefficients they are, and exactly what each one misses.
+
+Both predict the effect of replacing activations x by x' by <c, x - x'>.  Attribution patching takes
+the gradient as c (Nanda, 2023), and RelP (Jafari et al., 2025, arXiv 2508.21258) relevance per unit
+R/x by the rules of CP-LRP.  ``axioms.neighbours.RELP`` is that composite.  Norms and products of
+two are theorems 57 and 58; this is what is left.
+
+Main statements
+  73  RelP's coefficients are the gradient of the model with weights of attention, deviations and
+      ratios of activations held and half of each gate, and its estimate of removing everything is
+      CP-LRP: the output less what biases absorb
+  73  at attention RelP misses exactly (A' - A) v', at an activation x' (y'/x' - y/x): nothing, if
+      the patch keeps what is held
+  73  attribution patching misses exactly the terms of order 2 and more of a product, and y - x y'
+      of an activation that is removed; neither of the two is always closer
+  73  gradient x input loses -(n - 1) R of n factors, R (1 - x y'/y) of an activation, and the part
+      of a norm's square that is not norm-epsilon
+"""
+
+from dataclasses import replace
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra.decide import differ_at, generic, identical, value_at, where
+from axioms.algebra.denotation import denoted, same_value
+from axioms.algebra.ledger import LEMMAS, ledger
+from axioms.algebra.propagate import ACTIVATIONS, evaluate, explain
+from axioms.composites import GRADIENT_X_INPUT, Composite
+from axioms.graph import Node, leaf, parameter
+from axioms.neighbours import RELP
+from axioms.theorems.test_conservation import one_operation
+from axioms.theorems.test_conservation import same as same_logits
+
+G, R = sp.symbols("g R", real=True)
+S = sp.Symbol("S", positive=True)  # the root mean square of the row
+X, P = sp.symbols("x p", real=True)  # an activation in both runs
+
+
+def linear(x, *names):
+    return Node(kinds.LINEAR, (x, *map(parameter, names)))
+
+
+def active(x, function):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
+
+
+NAMES = ("gate", "up", "down", "shift", "v")
+
+
+def gated_block(norm_eps):
+    """A row of two channels, its RMSNorm, a head that reads it, and a gated MLP with a bias."""
+    normed = Node(
+        kinds.RMS_NORM, (leaf("x"), parameter("w")), attributes={"norm_eps": norm_eps}
+    )  # fmt: skip
+    read = Node(kinds.READOUT, (leaf("weights"), linear(normed, "v")))
+    unit = active(linear(normed, "gate"), "reciprocal") * linear(normed, "up")
+    return read + linear(unit, "down", "shift")
+
+
+def held_block(x, at, known):
+    """The same with all that RelP holds at ``known``, by hand."""
+    row, old = x.multiply_elementwise(at["w"]) / S, known.multiply_elementwise(at["w"]) / S
+    read = at["weights"] * (row * at["v"])
+    ratio = 1 / (old * at["gate"])[0] ** 2
+    gate, up = (row * at["gate"])[0] * ratio, (row * at["up"])[0]
+    held_gate, held_up = 1 / (old * at["gate"])[0], (old * at["up"])[0]
+    return read[0] + at["down"] * (gate * held_up + held_gate * up) / 2 + at["shift"]
+
+
+@pytest.mark.theorem(
+    73,
+    "RelP's coefficients, relevance per unit by the rules of CP-LRP as epsilon -> 0, are the "
+    "gradient of the model in which deviations, weights of attention, ratios of activations and "
+    "half of each gate are held; together its estimates for a patch by zeros are the output less "
+    "what biases absorb.",
+    "proved",
+)
+def test_coefficients_of_relp_are_the_gradient_of_the_held_model(record_property):
+    x = generic("x", 1, 2)
+    h = S**2 - sum(v**2 for v in x) / 2
+    at = {"x": x, "w": generic("w", 1, 2), "weights": generic("a", 1, 1)}
+    at |= {name: generic(name, 2, 1) for name in ("gate", "up", "v")}
+    at |= {name: sp.Symbol(name, real=True) for name in ("down", "shift")}
+    root = gated_block(h)
+    relevance = explain(root, at, RELP)["x"]
+    moved = generic("m", 1, 2)
+    f = held_block(moved, at, x)
+    back = dict(zip(moved, x, strict=True))
+    for k in range(2):
+        assert identical(relevance[k], x[k] * sp.diff(f, moved[k]).subs(back))
+    assert identical(sum(relevance), denoted(root, at)[0] - at["shift"])
+    record_property("method", "cancel over a generic row of two channels and generic weights")
+
+
+def estimate(found, before, after):
+    """Relevance per unit of activation, times its change, over all entries."""
+    return sum(r / x * (x - p) for r, x, p in zip(found, before, after, strict=True))
+
+
+@pytest.mark.theorem(
+    73,
+    "Patching attention weights A and values v together has the effect that RelP predicts plus (A "
+    "- A') v': its prediction is exact if the patch keeps the weights.",
+    "proved",
+)
+def test_relp_misses_the_change_of_the_weights_of_attention(record_property):
+    root = Node(kinds.READOUT, (leaf("weights"), leaf("v")))
+    runs = [{"weights": generic(a, 1, 2), "v": generic(v, 2, 1)} for a, v in ("av", "bw")]
+    clean, patched = runs
+    found = explain(root, clean, RELP)
+    effect = denoted(root, clean)[0] - denoted(root, patched)[0]
+    missed = effect - estimate(found["v"], clean["v"], patched["v"])
+    assert identical(missed, ((clean["weights"] - patched["weights"]) * patched["v"])[0])
+    assert all(r == 0 for r in found["weights"])
+    record_property("method", "cancel over two generic keys of two runs")
+
+
+@pytest.mark.theorem(
+    73,
+    "Patching the input x of an activation y has the effect that RelP predicts plus x' (y/x - "
+    "y'/x'): so RelP is exact where the ratio stays, as of a ReLU whose sign does, and where x' "
+    "and y' are 0. Gradient x change is exact there only if y = x dy/dx.",
+    "proved",
+)
+def test_relp_misses_the_change_of_the_ratio_of_an_activation(record_property):
+    unit = lambda function: active(leaf("x"), function)
+    for function in ("silu", "gelu", "tanh", "reciprocal"):
+        y, patched = (denoted(unit(function), {"x": x})[0] for x in (X, P))
+        found = explain(unit(function), {"x": X}, RELP)["x"]
+        missed = y - patched - estimate([found], [X], [P])
+        assert same_value(missed, P * (y / X - patched / P))
+    for function in ("silu", "gelu", "tanh"):  # which are 0 at 0
+        y = denoted(unit(function), {"x": X})[0]
+        slope = explain(unit(function), {"x": X}, GRADIENT_X_INPUT)["x"]
+        derivative = sp.diff(ACTIVATIONS[function](X), X)
+        assert same_value(explain(unit(function), {"x": X}, RELP)["x"], y)
+        assert same_value(y - slope, y - X * derivative)
+    a, b = sp.symbols("a b", positive=True)
+    for one, other in ((a, b), (-a, -b)):
+        (y, other_y) = (denoted(unit("relu"), {"x": x})[0] for x in (one, other))
+        found = explain(unit("relu"), {"x": one}, RELP)["x"]
+        assert identical(y - other_y, estimate([found], [one], [other]))
+    record_property("method", "cancel over generic x and x', four activations and ReLU")
+
+
+CLOSER = {  # x and x' at which one of the two is exact, or closer
+    "RelP, by zeros": (1, 0),
+    "gradient, a small change": (1, sp.Rational(3, 2)),
+}
+
+
+def errors(x, patch):
+    """Squared, of RelP and of gradient x change at a SiLU."""
+    unit = active(leaf("x"), "silu")
+    effect = denoted(unit, {"x": X})[0] - denoted(unit, {"x": P})[0]
+    return [
+        (effect - explain(unit, {"x": X}, rules)["x"] / X * (X - P)) ** 2
+        for rules in (RELP, GRADIENT_X_INPUT)
+    ]
+
+
+@pytest.mark.theorem(
+    73,
+    "At a SiLU, RelP is at least as close to the effect of every patch as gradient x change is.",
+    "refuted",
+)
+def test_the_gradient_is_closer_for_a_small_patch(record_property):
+    point = where((X, 1), (P, sp.Rational(3, 2)))
+    relp, gradient = errors(X, P)
+    assert differ_at(relp, gradient, point)
+    assert value_at(relp, point) > value_at(gradient, point)
+    record_property("method", "x = 1, x' = 3/2: squared errors of RelP and of the gradient")
+
+
+@pytest.mark.theorem(
+    73,
+    "At a SiLU, gradient x change is at least as close to the effect of every patch as RelP is.",
+    "refuted",
+)
+def test_relp_is_closer_for_a_patch_by_zeros(record_property):
+    point = where((X, 1), (P, 0))
+    relp, gradient = errors(X, P)
+    assert differ_at(relp, gradient, point)
+    assert value_at(gradient, point) > value_at(relp, point) == 0
+    record_property("method", "x = 1, x' = 0: RelP is exact")
+
+
+@pytest.mark.theorem(
+    73,
+    "Patching all n factors of a product by d has the effect that gradient x change predicts less "
+    "all terms of order 2 and more in d: exactly -d1 d2 of two factors, and -(n - 1) times the "
+    "product where zeros replace all factors.",
+    "proved",
+)
+def test_gradient_x_change_misses_the_higher_orders_of_a_product(record_property):
+    for n in (2, 3):
+        names = [f"x{k}" for k in range(n)]
+        root = Node(kinds.PRODUCT, tuple(map(leaf, names)))
+        x, d = ([sp.Symbol(f"{name}{k}", real=True) for k in range(n)] for name in "xd")
+        after = [v - c for v, c in zip(x, d, strict=True)]
+        clean, patched = (dict(zip(names, values, strict=True)) for values in (x, after))
+        found = explain(root, clean, GRADIENT_X_INPUT)
+        effect = denoted(root, clean)[0] - denoted(root, patched)[0]
+        missed = effect - estimate([found[name] for name in names], x, after)
+        higher = {2: -d[0] * d[1]}
+        if n == 3:
+            pairs = d[0] * d[1] * x[2] + d[0] * d[2] * x[1] + d[1] * d[2] * x[0]
+            higher[3] = d[0] * d[1] * d[2] - pairs
+        assert identical(missed, higher[n])
+        zeros = dict(zip(d, x, strict=True))
+        assert identical(missed.subs(zeros), (1 - n) * denoted(root, clean)[0])
+    record_property("method", "cancel over 2 and 3 generic factors of two runs")
+
+
+OF_GRADIENT = [kind for kind, rule in LEMMAS if rule == kinds.GRADIENT]
+
+
+@pytest.mark.theorem(
+    73,
+    "Of the relevance R of one output entry z, gradient x input absorbs exactly R b/z by a bias b, "
+    "-(n - 1) R at a product of n factors, R (1 - x y'/y) at an activation, R (1 - u + ubar) at a "
+    "softmax, and at a norm of deviation S the part 1 - h/S^2 of what is not bias, h being its "
+    "norm-epsilon.",
+    "proved",
+)
+@pytest.mark.parametrize("kind", OF_GRADIENT)
+def test_what_gradient_x_input_absorbs_of_each_operation(kind, record_property):
+    rules = Composite("gradient", {kind: kinds.GRADIENT})
+    functions = ("reciprocal", "tanh", "silu") if kind == kinds.ACTIVATION else ("",)
+    for n in (1, 2):
+        for function in functions:
+            root, point = one_operation(kind, n)
+            if function:
+                root = replace(root, attributes={"function": function})
+            z = evaluate(root, point)[root]
+            for j in range(len(z)):
+                r = sp.zeros(*z.shape)
+                r[j] = R
+                books = ledger(root, point, rules, relevance=r)
+                found = sum(books.kept.values()) + sum(books.absorbed.values())
+                same = same_value if function else same_logits
+                assert same(found, R)
+    record_property("method", "cancel over generic operands and R, for sums of 1 and 2 terms")
