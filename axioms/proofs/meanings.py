@@ -119,6 +119,10 @@ MEANINGS = {
     "other sets are obeyed by one of seven methods. A rule that works operation by operation, "
     "conserves and treats factors alike cannot survive a product with a sum, or another unit, and "
     "also another bracketing or a factor 1. The table is docs/AXIOMS.md.",
+    68: "On polynomials, Integrated Gradients are the only attribution that is linear, complete, "
+    "symmetric and free of units, if an input gets the sum of what its uses get. Without the last "
+    "axiom the Shapley value is another one, and the straight path is not the only symmetric path, "
+    "as is often said.",
     72: "MambaLRP holds what a state space model selects, and passes on all relevance, with no "
     "residual. It agrees with the matrix of attention that the recurrence amounts to. Halves at "
     "every product would discount tokens by their distance. A token that only selects gets "

@@ -1,0 +1,335 @@
+"""Which axioms leave Integrated Gradients alone on polynomials, and which do not.
+
+An attribution gives a number to every input of a polynomial f that is 0 at 0, however many inputs
+it has, at every point x without zeros.  Axioms: it is *linear* in f; *complete*, its parts sum to
+f(x); *symmetric*, renaming the inputs renames the parts; *free of units*, the part of f(d1 x1, ...,
+dn xn) at x is that of f at (d1 x1, ..., dn xn), for d without zeros; and *uses add up*: where one
+input takes the place of two neighbours, it gets the sum of what they get, and the others get what
+they got.
+
+Why these five leave Integrated Gradients from zero: f is a sum of monomials x^d, which linearity
+takes one by one.  In the units x the point is (1, ..., 1), so what input i gets of x^d is c_i(d)
+x^d with a number c_i(d).  Inputs that do not occur in x^d get the same q, by symmetry; if two of
+three are joined, the new one gets 2 q and the third one q, so q = 0, and joining two more leaves
+nothing for one.  The product of e different inputs is complete and symmetric: each of these gets
+1/e.  And x^d is that product for e = |d|, in which x_i stands d_i times: so c_i(d) = d_i/|d|.
+Aumann and Shapley's prices have this form (Billera and Heath, 1982; Mirman and Tauman, 1982).
+
+Main statements
+  68  the five axioms leave Integrated Gradients from zero on polynomials, and any four leave more
+  68  that the straight path is the only one that is symmetric (Sundararajan et al., 2017, Theorem
+      1) is false of paths whose pace depends on the end point; Lerma and Lucas (2021) and
+      Lundstrom et al. (2022) examine such claims
+  68  linear, complete, symmetric and free of units is not enough either: the Shapley value is so
+  68  nor do linearity, completeness and no part without influence keep shares within those of
+      rising paths, which their Proposition 2 says
+  68  with leave-one-out of products in the place of completeness, gradient x input is left alone
+"""
+
+import itertools
+
+import pytest
+import sympy as sp
+
+from axioms.algebra.decide import differ_at, identical, value_at
+from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.algebra.propagate import explain
+from axioms.composites import GRADIENT_X_INPUT
+from axioms.graph import leaf
+
+X = sp.symbols("x1:4", positive=True)
+T = sp.Symbol("t", positive=True)
+DEGREE = 4  # of the monomials that are checked one by one
+MONOMIALS = [d for d in itertools.product(range(DEGREE + 1), repeat=3) if 1 <= sum(d) <= DEGREE]
+
+
+def monomial(d, point=X):
+    return sp.prod(x**n for x, n in zip(point, d, strict=True))
+
+
+def shares(degree):
+    """Unknown parts of a product of different inputs, of the value 1."""
+    return sp.symbols(f"u1:{degree + 1}", real=True)
+
+
+def symmetric(u, k):
+    """Terms that symmetry makes 0, which sum to the number of inputs times u_k less all of them."""
+    return sum(u[k] - other for other in u)
+
+
+def without_influence():
+    """What one input gets that does not occur, and terms, 0 because uses add up, that sum to it.
+
+    q_n is what each of n such inputs gets: of three, two are joined, and then the two that remain.
+    """
+    one, two, three = sp.symbols("q1:4", real=True)
+    joined, other, last = two - 2 * three, two - three, one - 2 * two
+    return one, last + 2 * (2 * other - joined)
+
+
+def uses(d):
+    """For each input, the places at which it stands in the product of |d| inputs."""
+    ends = list(itertools.accumulate(d, initial=0))
+    return [range(start, end) for start, end in itertools.pairwise(ends)]
+
+
+@pytest.mark.theorem(
+    68,
+    "On polynomials that are 0 at 0, Integrated Gradients from zero are the only attribution that "
+    "is linear, complete, symmetric and free of units, and in which uses add up: each input of x^d "
+    "gets d_i/|d| of it.",
+    "proved",
+)
+def test_five_axioms_leave_integrated_gradients(record_property):
+    one, terms = without_influence()
+    assert identical(one, terms)
+    for d in MONOMIALS:
+        degree, u = sum(d), shares(sum(d))
+        complete = sum(u) - 1  # 0 by completeness
+        found = integrated_gradients(monomial(d), {x: x for x in X})
+        for x, n, places in zip(X, d, uses(d), strict=True):
+            part = sp.Rational(n, degree)
+            zero = sum((symmetric(u, k) + complete) / degree for k in places)
+            assert identical(sum(u[k] for k in places) - part, zero)
+            assert identical(found[x], part * monomial(d))
+    record_property("method", f"cancel, {len(MONOMIALS)} monomials up to degree {DEGREE}")
+
+
+@pytest.mark.theorem(
+    68,
+    "On polynomials that are 0 at 0, gradient x input is the only attribution that is linear and "
+    "free of units, in which uses add up, and that is leave-one-out on products of different "
+    "inputs: each input of x^d gets d_i x^d.",
+    "proved",
+)
+def test_leave_one_out_of_products_leaves_gradient_times_input(record_property):
+    names = [str(x) for x in X]
+    for d in MONOMIALS:
+        factors = [leaf(name) for name, n in zip(names, d, strict=True) for _ in range(n)]
+        used = {name: x for name, x, n in zip(names, X, d, strict=True) if n}
+        found = explain(sp.prod(factors[1:], start=factors[0]), used, GRADIENT_X_INPUT)
+        different = sp.symbols(f"y1:{sum(d) + 1}", positive=True)
+        effects = leave_one_out(sp.prod(different), {y: y for y in different})
+        place = dict(zip(different, [used[f.name] for f in factors], strict=True))
+        for name, places in zip(names, uses(d), strict=True):
+            added = sum(effects[different[k]].subs(place, simultaneous=True) for k in places)
+            assert identical(found.get(name, 0), added)
+    record_property("method", f"cancel, {len(MONOMIALS)} monomials up to degree {DEGREE}")
+
+
+# A polynomial is a dict from exponents to coefficients; an attribution gives a list of parts.
+
+
+def value(polynomial, x):
+    return sum(c * monomial(d, x) for d, c in polynomial.items())
+
+
+def of_monomials(share):
+    """The linear attribution in which input i gets ``share(d, x)[i]`` of every x^d."""
+
+    def attribution(polynomial, x):
+        parts = [(share(d, x), c * monomial(d, x)) for d, c in polynomial.items()]
+        return [sum(s[i] * term for s, term in parts) for i in range(len(x))]
+
+    return attribution
+
+
+def by(method):
+    """An attribution of axioms.algebra.leave_one_out."""
+
+    def attribution(polynomial, x):
+        inputs = sp.symbols(f"input1:{len(x) + 1}", positive=True)
+        found = method(value(polynomial, inputs), dict(zip(inputs, x, strict=True)))
+        return [found[symbol] for symbol in inputs]
+
+    return attribution
+
+
+def slopes(d, x):
+    return list(d)
+
+
+def by_pace(d, x):
+    """The path (x_i t^x_i): of x^d input i gets the integral of d_i x_i t^(d x - 1) from 0 to 1."""
+    total = sum(n * e for n, e in zip(d, x, strict=True))
+    return [n * e / total for n, e in zip(d, x, strict=True)]
+
+
+def first_in_order(d, x):
+    first = next(i for i, n in enumerate(d) if n)
+    return [int(i == first) for i in range(len(d))]
+
+
+def rescaled(polynomial, x):
+    """Gradient x input times one number, which makes it complete."""
+    found = of_monomials(slopes)(polynomial, x)
+    return [part * value(polynomial, x) / sum(found) for part in found]
+
+
+C = sp.symbols("c1:5", positive=True)
+EXAMPLES = (
+    {(1, 0, 0): C[0], (1, 2, 0): C[1]},
+    {(0, 1, 0): C[2], (1, 1, 2): C[3]},
+)
+
+
+def is_linear(attribution):
+    one, other = EXAMPLES
+    both = zip(attribution(one, X), attribution(other, X), strict=True)
+    return identical(sp.Matrix(attribution(one | other, X)), sp.Matrix([a + b for a, b in both]))
+
+
+def is_complete(attribution):
+    return all(identical(sum(attribution(f, X)), value(f, X)) for f in EXAMPLES)
+
+
+def is_symmetric(attribution):
+    def renamed(order, values):
+        return tuple(values[i] for i in order)
+
+    return all(
+        identical(
+            sp.Matrix(attribution({renamed(o, d): c for d, c in f.items()}, renamed(o, X))),
+            sp.Matrix(renamed(o, attribution(f, X))),
+        )
+        for o in itertools.permutations(range(3))
+        for f in EXAMPLES
+    )
+
+
+def is_free_of_units(attribution):
+    units = sp.symbols("d1:4", positive=True)
+    moved = [x * unit for x, unit in zip(X, units, strict=True)]
+    return all(
+        identical(
+            sp.Matrix(attribution({d: c * monomial(d, units) for d, c in f.items()}, X)),
+            sp.Matrix(attribution(f, moved)),
+        )
+        for f in EXAMPLES
+    )
+
+
+def uses_add_up(attribution):
+    """Input k in the place of k + 1 as well, for both pairs of neighbours."""
+    return all(
+        identical(
+            sp.Matrix(attribution({joined(d, k): c for d, c in f.items()}, without(X, k))),
+            sp.Matrix(joined(attribution(f, (*X[: k + 1], X[k], *X[k + 2 :])), k)),
+        )
+        for k in (0, 1)
+        for f in EXAMPLES
+    )
+
+
+def joined(values, k):
+    return (*values[:k], values[k] + values[k + 1], *values[k + 2 :])
+
+
+def without(values, k):
+    return (*values[: k + 1], *values[k + 2 :])
+
+
+AXIOMS = {
+    "linearity": is_linear,
+    "completeness": is_complete,
+    "symmetry": is_symmetric,
+    "freedom of units": is_free_of_units,
+    "uses add up": uses_add_up,
+}
+WITHOUT = {
+    "linearity": rescaled,
+    "completeness": of_monomials(slopes),
+    "symmetry": of_monomials(first_in_order),
+    "freedom of units": of_monomials(by_pace),
+    "uses add up": by(shapley),
+}
+"""By the axiom that is given up: an attribution with the other four."""
+
+
+@pytest.mark.theorem(
+    68,
+    "Four of linearity, completeness, symmetry, freedom of units and that uses add up leave "
+    "Integrated Gradients alone on polynomials.",
+    "refuted",
+)
+@pytest.mark.parametrize("dropped", WITHOUT)
+def test_each_of_the_five_axioms_is_needed(dropped, record_property):
+    attribution, polynomial = WITHOUT[dropped], EXAMPLES[0]
+    integrated = by(integrated_gradients)(polynomial, X)
+    found = attribution(polynomial, X)
+    point = dict(zip((*X, *C), (2, 3, 1, 1, 1, 1, 1), strict=True))
+    assert differ_at(found[0], integrated[0], point)
+    assert {name: holds(attribution) for name, holds in AXIOMS.items()} == {
+        name: name != dropped for name in AXIOMS
+    }
+    shown = [value_at(side[0], point) for side in (found, integrated)]
+    record_property("witness", f"x1 + x1 x2^2 at x = (2, 3): x1 gets {shown[0]}, not {shown[1]}")
+
+
+@pytest.mark.theorem(
+    68,
+    "Integrated Gradients obey linearity, completeness, symmetry and freedom of units, and uses "
+    "add up in them.",
+    "proved",
+)
+def test_integrated_gradients_obey_all_five(record_property):
+    assert all(holds(by(integrated_gradients)) for holds in AXIOMS.values())
+    record_property("method", "cancel over two polynomials with generic coefficients and inputs")
+
+
+@pytest.mark.theorem(
+    68,
+    "The straight path is the only path whose attributions are symmetric.",
+    "refuted",
+)
+def test_another_path_is_symmetric(record_property):
+    one, two = X[:2]
+    path = {one: T, two: 2 * T**2}  # x_i t^x_i at x = (1, 2)
+    speed = {x: sp.diff(at, T) for x, at in path.items()}
+    found = {x: sp.integrate(sp.diff(one * two, x).subs(path) * speed[x], (T, 0, 1)) for x in path}
+    straight = integrated_gradients(one * two, {one: one, two: two})
+    closed = of_monomials(by_pace)({(1, 1, 0): 1}, X)
+    point = {one: 1, two: 2}
+    assert [value_at(part, point) for part in closed[:2]] == list(found.values())
+    assert differ_at(closed[0], straight[one], point)
+    assert is_symmetric(of_monomials(by_pace))
+    assert is_complete(of_monomials(by_pace))
+    record_property(
+        "witness", "x1 x2 at (1, 2), along (t, 2 t^2): 2/3 and 4/3, where the straight path has 1"
+    )
+
+
+@pytest.mark.theorem(
+    68,
+    "Attributions that are linear, complete, symmetric and free of units, and give nothing to an "
+    "input on which a polynomial does not depend, are Integrated Gradients.",
+    "refuted",
+)
+def test_the_shapley_value_obeys_four_and_is_another(record_property):
+    one, two = X[:2]
+    found, integrated = (
+        method(one * two**2, {one: one, two: two}) for method in (shapley, integrated_gradients)
+    )
+    nothing = shapley(one * two**2, {x: x for x in X})[X[2]]
+    assert identical(nothing, 0)
+    assert differ_at(found[one], integrated[one], {one: 1, two: 1})
+    record_property("witness", "x1 x2^2 at (1, 1): x1 gets 1/2, and 1/3 by Integrated Gradients")
+
+
+@pytest.mark.theorem(
+    68,
+    "What is linear and complete, and gives nothing to an input on which a polynomial does not "
+    "depend, is an average over paths that only rise, so that no positive factor of x1 x2 gets "
+    "less than 0.",
+    "refuted",
+)
+def test_linear_and_complete_attributions_can_be_negative(record_property):
+    one, two = X[:2]
+    f, point = one * two, {one: 1, two: 1}
+    effects = leave_one_out(f, {one: one, two: two})
+    # x2 rises last and gets its effect, or first and gets the rest: twice the one less the other
+    last, first = effects[two], f - effects[one]
+    found = {two: 2 * last - first, one: f - (2 * last - first)}
+    assert differ_at(found[one], integrated_gradients(f, {one: one, two: two})[one], point)
+    assert value_at(found[one], point) < 0
+    record_property("witness", "x1 x2 at (1, 1): -1 and 2 of 1; the straight path has 1/2")
