@@ -50,7 +50,8 @@ ACTIVATIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {
     "tanh": sp.tanh,
     "silu": lambda x: x / (1 + sp.exp(-x)),
     "gelu": lambda x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
-    # the parts that GELU, softmax and LayerNorm are made of
+    # the parts that SiLU, GELU, softmax and LayerNorm are made of
+    "sigmoid": lambda x: 1 / (1 + sp.exp(-x)),
     "phi": lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2,
     "exp": sp.exp,
     "reciprocal": lambda x: 1 / x,

@@ -141,6 +141,20 @@ def z_plus(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) 
     return (sp.Matrix.vstack(*map(row, range(x.rows))),)
 
 
+def gate_held(
+    node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options
+) -> rules.Messages:
+    """All of a gated unit to its signal: a factor that is an activation's output is held.
+
+    Where all factors are, or none is, equal shares.  Arras et al., 2017 (arXiv 1706.07206).
+    """
+    signals = [x.op != kinds.ACTIVATION for x in node.args]
+    if not any(signals):
+        signals = [True] * len(xs)
+    (share, *_) = rules.equal_split(sum(signals), r)
+    return tuple(share if signal else 0 * r for signal in signals)
+
+
 PLAIN = {kinds.LINEAR: kinds.EPSILON, kinds.ADD: kinds.EPSILON, kinds.ACTIVATION: kinds.IDENTITY}
 
 RULE_SETS: tuple[RuleSet, ...] = (

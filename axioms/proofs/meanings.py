@@ -123,6 +123,9 @@ MEANINGS = {
     "symmetric and free of units, if an input gets the sum of what its uses get. Without the last "
     "axiom the Shapley value is another one, and the straight path is not the only symmetric path, "
     "as is often said.",
+    71: "Half to a gate and half to its signal conserves for every gated unit. For bilinear and "
+    "ReLU gates it is half of gradient x input. A SiLU that is multiplied from the other side "
+    "takes more. A soft cap by the identity rule conserves, and bounds what a softmax absorbs.",
     72: "MambaLRP holds what a state space model selects, and passes on all relevance, with no "
     "residual. It agrees with the matrix of attention that the recurrence amounts to. Halves at "
     "every product would discount tokens by their distance. A token that only selects gets "

@@ -49,6 +49,7 @@ SCIPY = {
     "tanh": math.tanh,
     "silu": lambda x: x * expit(x),
     "gelu": lambda x: x * norm.cdf(x),
+    "sigmoid": expit,
     "phi": norm.cdf,
     "exp": math.exp,
     "reciprocal": lambda x: 1 / x,

@@ -1,0 +1,268 @@
+"""Gated units (GLU, ReGLU, GEGLU, SwiGLU) and soft caps: what their rules conserve and survive.
+
+    unit   y = g(a) b, a = x W, b = x V        soft cap   z = c tanh(s / c)
+
+GLU variants are those of Shazeer (2020, arXiv 2002.05202), soft caps those of Gemma 2 (2024, arXiv
+2408.00118).  The half rule of a gate is that of AttnLRP, MambaLRP (Jafari et al., 2024, Sec. 4.3)
+and of RelP; all to the signal is the rule of Arras et al. (2017, arXiv 1706.07206).
+
+Main statements
+  71  the half rule conserves without residual, and so does all to the signal; gradient x input
+      hands out R (1 + a g'(a)/g(a)): 2 R of bilinear and ReGLU units, where the half rule is half
+      of it entry by entry, and no such multiple of SwiGLU units
+  71  the half rule survives a change of scale between gate and signal; it does not survive a SiLU
+      that is written out and multiplied from the other side
+  71  a soft cap by the identity rule conserves, alone or in three steps; the gradient loses
+      R (1 - 2 u/sinh 2 u) of u = s/c
+  71  behind a soft cap of all logits, every explanation of the capped logit is one multiple of that
+      of the logit; a difference of two logits is not explained alike
+"""
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra.decide import differ_at, generic, identical, where
+from axioms.algebra.denotation import denoted, same_value
+from axioms.algebra.ledger import ledger
+from axioms.algebra.propagate import ACTIVATIONS, explain
+from axioms.algebra.rules import activation_gradient, identity, taylor
+from axioms.causes import DEGREE
+from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.graph import Node, leaf, parameter
+from axioms.invariance.rule_sets import gate_held
+
+A, B = sp.symbols("a b", real=True)
+R, C = sp.Symbol("R", real=True), sp.Symbol("c", positive=True)
+SMOOTH = ("silu", "gelu", "sigmoid", "tanh")
+HELD = {kinds.PRODUCT: gate_held}
+
+
+def linear(x, name):
+    return Node(kinds.LINEAR, (x, parameter(name)))
+
+
+def active(x, function):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
+
+
+def unit(function):
+    """g(a) b of two inputs."""
+    return active(leaf("a"), function) * leaf("b")
+
+
+AT = {"a": A, "b": B}
+
+
+@pytest.mark.theorem(
+    71,
+    "A gated unit g(a) b of any g gives a and b half of R each by the half rule, and b all of it "
+    "where the gate is held: both conserve, with a residual of 0.",
+    "proved",
+)
+def test_the_half_rule_and_the_held_gate_conserve(record_property):
+    for function in ("relu", *SMOOTH):
+        half = explain(unit(function), AT, ATTNLRP, relevance=R)
+        held = explain(unit(function), AT, ATTNLRP, relevance=R, instead=HELD)
+        assert identical(half["a"], R / 2)
+        assert identical(half["b"], R / 2)
+        assert identical(held["b"], R)
+        assert identical(held["a"], 0)
+        assert ledger(unit(function), AT, ATTNLRP, relevance=R).absorbed == {}
+    record_property("method", "cancel over generic a, b and R, by the sweep for five functions")
+
+
+@pytest.mark.theorem(
+    71,
+    "Gradient x input of a gated unit is R a g'(a)/g(a) at a and R at b, so its residual is "
+    "-R a g'(a)/g(a).",
+    "proved",
+)
+def test_gradient_x_input_of_a_gated_unit_has_the_degree_of_its_gate(record_property):
+    for function in SMOOTH:
+        found = explain(unit(function), AT, GRADIENT_X_INPUT, relevance=R)
+        g = ACTIVATIONS[function](A)
+        assert same_value(found["a"], R * A * sp.diff(g, A) / g)
+        assert identical(found["b"], R)
+        books = ledger(unit(function), AT, GRADIENT_X_INPUT, relevance=R)
+        assert {cause for _, cause in books.absorbed} == {DEGREE}
+        assert same_value(sum(books.absorbed.values()), R - found["a"] - found["b"])
+    record_property("method", "cancel over generic a, b and R, four functions")
+
+
+def gated(middle):
+    """A unit of two channels whose gate and signal are both projections of x."""
+    x = leaf("x")
+    return linear(middle(linear(x, "w")) * linear(x, "v"), "out")
+
+
+def at_gated(**others):
+    x, w, v = generic("x", 1, 2), generic("w", 2, 2), generic("v", 2, 2)
+    return {"x": x, "w": w, "v": v, "out": generic("o", 2, 1)} | others
+
+
+POSITIVE = {"positive": True}
+
+
+@pytest.mark.theorem(
+    71,
+    "Before bilinear units (x W)(x V), and ReGLU units with gates off 0, the half rule is half of "
+    "gradient x input, entry by entry, as epsilon -> 0, which sums to 2 R.",
+    "proved",
+)
+def test_the_half_rule_of_a_homogeneous_gate_is_half_of_gradient_x_input(record_property):
+    x, w = generic("x", 1, 2, **POSITIVE), generic("w", 2, 2, **POSITIVE)
+    w[:, 1] = -w[:, 1]  # so that one gate is open and one is shut
+    units = [
+        (gated(lambda h: h), at_gated()),
+        (gated(lambda h: active(h, "relu")), at_gated(x=x, w=w, v=generic("v", 2, 2, **POSITIVE))),
+    ]
+    for root, at in units:
+        value = denoted(root, at)[0]
+        half = explain(root, at, ATTNLRP, relevance=R * value)["x"]
+        slope = [R * x * sp.diff(value, x) for x in at["x"]]
+        assert identical(2 * half, sp.Matrix([slope]))
+        assert identical(sum(slope), 2 * R * value)
+    record_property("method", "cancel over two generic channels; one gate open and one shut")
+
+
+@pytest.mark.theorem(
+    71,
+    "Before SwiGLU units, the half rule is a fixed multiple of gradient x input.",
+    "refuted",
+)
+def test_the_half_rule_of_a_smooth_gate_is_no_multiple_of_gradient_x_input(record_property):
+    slope = explain(unit("silu"), AT, GRADIENT_X_INPUT, relevance=R)
+    half = explain(unit("silu"), AT, ATTNLRP, relevance=R)
+    for name in ("a", "b"):  # not the multiple 1/2, and 1/2 at b alone
+        assert identical(half[name], R / 2)
+    assert differ_at(slope["a"], slope["b"], where((A, 1), (B, 1), (R, 1)))
+    record_property("method", "a = 1: gradient x input of the gate 1 + 1/(1 + e), of the signal 1")
+
+
+@pytest.mark.theorem(
+    71,
+    "A ReGLU or bilinear unit with its gate multiplied by c > 0 and its signal divided by c gets "
+    "the "
+    "same relevance by the half rule as epsilon -> 0.",
+    "proved",
+)
+def test_the_half_rule_survives_scales_between_gate_and_signal(record_property):
+    x, w, v = generic("x", 1, 2, **POSITIVE), generic("w", 2, 1, **POSITIVE), generic("v", 2, 1)
+    for middle in (lambda h: h, lambda h: active(h, "relu")):
+        found = []
+        for factor in (1, C):
+            root = middle(linear(leaf("x"), "w")) * linear(leaf("x"), "v")
+            at = {"x": x, "w": w * factor, "v": v / factor}
+            found.append((denoted(root, at)[0], explain(root, at, ATTNLRP)["x"]))
+        assert identical(found[0][0], found[1][0])
+        assert identical(found[0][1], found[1][1])
+    record_property("method", "cancel over two generic channels and a generic factor")
+
+
+def spelled(*, gate_first):
+    """a sigmoid(a) b, multiplied from the left or from the right."""
+    a, b = leaf("a"), leaf("b")
+    sigmoid = active(a, "sigmoid")
+    return (a * sigmoid) * b if gate_first else a * (sigmoid * b)
+
+
+@pytest.mark.theorem(
+    71,
+    "A SwiGLU unit (a sigmoid(a)) b gets the same relevance by equal shares as a (sigmoid(a) b).",
+    "refuted",
+)
+def test_a_silu_that_is_multiplied_from_the_other_side_gets_more(record_property):
+    one, other = (explain(spelled(gate_first=f), AT, ATTNLRP, relevance=R) for f in (True, False))
+    assert identical(one["a"], R / 2)
+    assert identical(other["a"], R * sp.Rational(3, 4))
+    assert differ_at(one["b"], other["b"], {R: 1})
+    record_property("witness", "R = 1: the signal gets 1/2 versus 1/4")
+
+
+# Soft caps
+
+
+def capped():
+    """c tanh(s / c) in three steps."""
+    return linear(active(linear(leaf("s"), "1/c"), "tanh"), "c")
+
+
+@pytest.mark.theorem(
+    71,
+    "By the identity rule a soft cap c tanh(s/c) hands on all of R, as one activation or in three "
+    "steps, as epsilon -> 0; gradient x input loses R (1 - 2 u/sinh(2 u)), u = s/c.",
+    "proved",
+)
+def test_a_soft_cap_conserves_by_identity_and_not_by_its_gradient(record_property):
+    s = sp.Symbol("s", real=True)
+    at = {"s": s, "c": C, "1/c": 1 / C}
+    found = explain(capped(), at, ATTNLRP, relevance=R)["s"]
+    (whole,) = identity(sp.Matrix([[R]]))
+    assert identical(found, whole[0])
+    (slope,) = activation_gradient(
+        sp.Matrix([[s]]), lambda x: C * sp.tanh(x / C), sp.Matrix([[R]])
+    )  # fmt: skip
+    e = sp.exp(2 * s / C)
+    sinh = (e - 1 / e) / 2
+    told = slope[0].replace(sp.tanh, lambda x: 1 - 2 / (sp.exp(2 * x) + 1))
+    assert same_value(told, R * 2 * s / C / sinh)
+    record_property("method", "cancel over a generic score, cap and R; tanh by its exponentials")
+
+
+@pytest.mark.theorem(
+    71,
+    "Scores that are capped before a softmax lose R (1 - z + zbar) of the capped logit z in Eq. 5, "
+    "which lies between (1 - 2 c) R and (1 + 2 c) R.",
+    "proved",
+)
+def test_a_cap_bounds_what_a_softmax_absorbs(record_property):
+    n = 3
+    z, e = generic("z", 1, n), generic("e", 1, n, positive=True)
+    for i in range(n):
+        r = sp.zeros(1, n)
+        r[i] = R
+        (found,) = taylor(z, r, exp_z=e)
+        zbar = (z * e.T)[0] / sum(e)
+        assert identical(R - sum(found), R * (1 - z[i] + zbar))
+    # at z_i = -c, and all other logits c, the mean is as near to c as their weight is to 1
+    (found,) = taylor(sp.Matrix([[-C, C]]), sp.Matrix([[R, 0]]), exp_z=sp.Matrix([[1, e[1]]]))
+    assert identical(R - sum(found), R * (1 + 2 * C * e[1] / (1 + e[1])))
+    record_property("method", f"cancel over {n} generic logits; |z| < c, so that |z - zbar| < 2 c")
+
+
+@pytest.mark.theorem(
+    71,
+    "The capped logit is explained by the same relevance as the logit times one number for all "
+    "inputs, by LRP and by gradient x input.",
+    "proved",
+)
+def test_a_final_soft_cap_only_scales_an_explanation(record_property):
+    x, w = generic("x", 1, 2), generic("w", 2, 1)
+    logit = linear(leaf("x"), "w")
+    at = {"x": x, "w": w}
+    for rules in (ATTNLRP, GRADIENT_X_INPUT):
+        plain = explain(logit, at, rules)["x"]
+        cap = explain(active(logit, "tanh"), at, rules)["x"]
+        ratio = cap[0] / plain[0]
+        assert same_value(cap[1], ratio * plain[1])
+    record_property("method", "cancel over a generic linear logit, capped at 1")
+
+
+@pytest.mark.theorem(
+    71,
+    "The difference of two capped logits is explained by a multiple of the relevance of the "
+    "difference of the logits.",
+    "refuted",
+)
+def test_a_soft_cap_changes_how_a_difference_of_logits_is_explained(record_property):
+    u, v = sp.symbols("u v", positive=True)
+    minus = parameter("minus")
+    ends = [leaf("u"), leaf("v")]
+    at = {"u": u, "v": v, "minus": -1}
+    plain = explain(ends[0] + Node(kinds.LINEAR, (ends[1], minus)), at, ATTNLRP)
+    caps = [active(x, "tanh") for x in ends]
+    capped_ = explain(caps[0] + Node(kinds.LINEAR, (caps[1], minus)), at, ATTNLRP)
+    ratio = [found["u"] / found["v"] for found in (plain, capped_)]
+    assert differ_at(*ratio, {u: 2, v: 1})
+    record_property("method", "logits 2 and 1: relevance in the ratio -2 versus -tanh 2/tanh 1")
