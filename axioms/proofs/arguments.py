@@ -10,9 +10,9 @@ from sympy.core.function import AppliedUndef
 from axioms.algebra.decide import value_at
 from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, assumption
 from axioms.proofs.notation import Name, Notation, notation
-from axioms.proofs.origins import Origin, Origins, Run
+from axioms.proofs.origins import EFFECTS, Origin, Origins, Run
 
-SHOWN, LONG, FORMULA = 4, 200, 300  # lines of a statement, characters of one and of a formula
+SHOWN, LONG, FORMULA = 4, 200, 420  # lines of a statement, characters of one and of a formula
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Argument:
 
     lines: Sequence[Line] = ()
     formulas: Sequence[Line] = ()  # of what the lines name
-    networks: Mapping[int, str] = field(default_factory=dict)  # by number; 0 where none is needed
+    networks: Sequence[str] = ()  # in words, with their numbers
     assumed: Mapping[str, Sequence[sp.Symbol]] = field(default_factory=dict)  # by what of them
     cases: int = 0  # of signs, each of which was decided
     notation: Notation = field(default_factory=Notation)
@@ -84,17 +84,19 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
     symbols = sorted({x for decision in decisions for x in decision.symbols}, key=str)
     cases = len({decision.signs for decision in decisions if decision.signs})
     kind = DIFFER_AT if refuted else IDENTICAL
-    for run in (*runs[1:2], *runs[:1], *runs[2:]):  # the first of several is often too small
+    ordered = (*runs[1:2], *runs[:1], *runs[2:])  # the first of several is often too small
+    for run, longest in itertools.product(ordered, (LONG, 3 * LONG)):
         names = _Names(run.origins)
-        if lines := list(itertools.islice(_lines(run, names, kind), SHOWN)):
+        lines = list(itertools.islice(_lines(run, names, kind, longest), SHOWN))
+        if len(lines) > (longest == LONG):  # one short line may be the least of several
             break
     else:
         return Argument(assumed=_assumed(symbols), cases=cases, notation=notation(symbols))
     formulas = list(_formulas(lines, names))
     shown = {x for line in (*lines, *formulas) for x in line.relation.free_symbols}
     used = [x for x in symbols if x in shown]
-    plain = notation(used)
-    numbers = _numbers(names, names.named(*(line.relation for line in (*lines, *formulas))))
+    plain = notation(symbols) if notation(symbols).names else notation(used)
+    numbers = _numbers(names, names.named(*(line.relation for line in (*lines, *formulas))), plain)
     mixed = {x for line in lines if not line.limit for x in line.relation.free_symbols}
     labels = {
         str(x): _label(origin, numbers, plain, limit=limit and x in mixed)
@@ -110,7 +112,7 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
     )
 
 
-def _lines(run: Run, names: _Names, kind: str) -> Iterator[Line]:
+def _lines(run: Run, names: _Names, kind: str, longest: int) -> Iterator[Line]:
     """What was decided of that kind, once each, in the first case of signs that has any."""
     seen: dict[sp.Basic, None] = {}
     signs = None
@@ -120,7 +122,7 @@ def _lines(run: Run, names: _Names, kind: str) -> Iterator[Line]:
             continue
         left, right = names.replaced(by_name.left), names.replaced(by_name.right)
         relation = (sp.Ne if kind == DIFFER_AT else sp.Eq)(left, right, evaluate=False)
-        if left == right or relation in seen or len(str(relation)) > LONG:
+        if left == right or relation in seen or len(str(relation)) > longest:
             continue
         if signs not in (None, plain.signs):
             continue
@@ -150,27 +152,40 @@ def _formulas(lines: Sequence[Line], names: _Names) -> Iterator[Line]:
             waiting += names.named(formula)
 
 
-def _numbers(names: _Names, used: Iterable[sp.Symbol]) -> dict[int, int]:
-    """Numbers from 1 for networks, or 0 if no entry is one of two networks."""
-    places: dict[object, set[int]] = {}
-    networks: dict[int, None] = {}
+def _numbers(names: _Names, used: Iterable[sp.Symbol], plain: Notation) -> dict[int, int]:
+    """Numbers from 1 for networks, or 0 where no two give what is called the same."""
+    places: dict[str, set[int]] = {}
+    networks: dict[str, dict[int, None]] = {}
+    several = set()
     for symbol in used:
         origin = names.of[symbol][0]
-        if origin.network >= 0:
-            networks[origin.network] = None
-            places.setdefault((origin.of, origin.place), set()).add(origin.network)
-    several = any(len(those) > 1 for those in places.values())
-    return {k: n * several for n, k in enumerate(networks, start=1)}
+        networks.setdefault(origin.what, {})[origin.network] = None
+        those = places.setdefault(_label(origin, {}, plain).text, set())
+        those.add(origin.network)
+        several |= {origin.what} if len(those) > 1 else set()
+    return {
+        k: n * (what in several)
+        for what, group in networks.items()
+        for n, k in enumerate(group, start=1)
+    }
 
 
-def _networks(origins: Origins, numbers: Mapping[int, int]) -> dict[int, str]:
-    words: dict[int, dict[str, None]] = {}
+def _networks(origins: Origins, numbers: Mapping[int, int]) -> list[str]:
+    """What the lines are about in words; an effect only where there are several of them."""
+    words: dict[str, None] = {}
     for k, number in numbers.items():
-        words.setdefault(number, {})[origins.networks[k]] = None
-    return {number: "; ".join(several) for number, several in words.items()}
+        text = origins.networks[k]
+        effect = next((what for what in EFFECTS.values() if text.startswith(what)), "")
+        if number:
+            words[f"{effect}({number}) {text.removeprefix(effect).strip()}"] = None
+        elif not effect:
+            words[text] = None
+    return [*words]
 
 
-def _label(origin: Origin, numbers: Mapping[int, int], plain: Notation, *, limit: bool) -> Name:
+def _label(
+    origin: Origin, numbers: Mapping[int, int], plain: Notation, *, limit: bool = False
+) -> Name:
     """Such as R(1)_x1: relevance of x1 in network 1."""
     number = numbers.get(origin.network, 0)
     of = plain.of(sp.Symbol(origin.of)) if origin.of else Name(text="", latex="")

@@ -128,5 +128,7 @@ def _applied(what: str, of: str) -> Name:
 def _word(word: str) -> Name:
     if word in GREEK or len(word) == 1:
         return Name(text=word, latex=GREEK.get(word, word))
+    if entry := ENTRY.fullmatch(word):
+        return Name(text=word, latex=_subscript(entry["base"], entry["index"]))
     safe = word.replace("_", r"\_")
     return Name(text=word, latex=rf"\mathrm{{{safe}}}")

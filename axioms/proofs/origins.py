@@ -5,7 +5,8 @@ each entry of what they found.  A decision between such functions is a line of a
 they stand for is the rest of it.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from sympy import Matrix
 
 from axioms import kinds
 from axioms.algebra.decisions import Decision
+from axioms.algebra.propagate import LeafValues
 from axioms.composites import Composite
 from axioms.graph import TRANSPOSE, Node, topological
 from axioms.proofs import evidence
@@ -22,6 +24,7 @@ from axioms.proofs.notation import ENTRY
 from axioms.proofs.prove import test_of
 from axioms.proofs.references import repeated
 
+OPERANDS = ("x", "w", "weight", "bias", "a", "b", "v", "z", "factors", "operands")
 LONG = 120  # characters of the formula of a network
 
 EFFECTS = {
@@ -40,8 +43,13 @@ EQUATIONS = {
     "value_only": "the value-only rule", "taylor": "Eq. 5",
     "equal_split": "the equal split", "identity": "the identity rule", "z_plus": "the z+ rule",
     "gamma": "the gamma rule", "alpha_beta": "the alpha-beta rule",
+    "held_deviation": "LayerNorm with its deviation held, by Eq. 1",
+    "held_root_mean_square": "RMSNorm with its root mean square held, by Eq. 1",
+    "layer_norm_gradient": "gradient times input of LayerNorm",
+    "rms_norm_gradient": "gradient times input of RMSNorm",
+    "activation_gradient": "gradient times input of an activation",
 }  # fmt: skip
-"""What the functions of ``axioms.algebra.rules`` are called on a page."""
+"""What the functions of ``axioms.algebra``, in ``rules`` and ``norms``, are called on a page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,31 +86,31 @@ class Origins:
             k = self._network(_sweep(**given))
             return {n: self._matrix("R", written(n), k, matrix) for n, matrix in found.items()}
         if name in EFFECTS:
-            return self._effects(EFFECTS[name], found)
-        if module == "rules" and function in EQUATIONS:
+            words = "" if "f" not in given else f" of {_product(given['f'])}"
+            k = self._network(EFFECTS[name] + (words or _for(_operands(given))))
+            return self._effects(EFFECTS[name], k, found)
+        if module in ("rules", "norms") and function in EQUATIONS:
             operands = _operands(given)
-            k = self._network(EQUATIONS[function] + _at(operands))
+            k = self._network(EQUATIONS[function] + _for(operands))
             if isinstance(found, Matrix):
                 return self._matrix("R", operands[0][0], k, found, like=operands[0][1])
-            several = operands if len(found) <= len(operands) else [("", None)] * len(found)
+            several = operands if len(found) <= len(operands) else [*_unknown(len(found))]
             return tuple(
-                self._matrix("R", word or str(n) * (len(found) > 1), k, matrix, like=operand)
-                for n, (matrix, (word, operand)) in enumerate(
-                    zip(found, several, strict=False), start=1
-                )
+                self._matrix("R", word, k, matrix, like=operand)
+                for matrix, (word, operand) in zip(found, several, strict=False)
             )
         return found
 
     def _network(self, words: str) -> int:
-        if words in self.networks and words.startswith("y = "):
+        if words in self.networks and not words.startswith(tuple(EQUATIONS.values())):
             return self.networks.index(words)
         self.networks.append(words)
         return len(self.networks) - 1
 
-    def _effects(self, what: str, found: Any) -> Any:
+    def _effects(self, what: str, network: int, found: Any) -> Any:
         if isinstance(found, Matrix):
-            return self._matrix(what, "", -1, found)
-        return {x: self._entry(what, str(x), (), -1, value) for x, value in found.items()}
+            return self._matrix(what, "", network, found)
+        return {x: self._entry(what, str(x), (), network, value) for x, value in found.items()}
 
     def _matrix(
         self, what: str, of: str, network: int, found: Matrix, like: Matrix | None = None
@@ -132,11 +140,11 @@ class Origins:
 
 
 def _operands(given: Mapping[str, Any]) -> list[tuple[str, Matrix]]:
-    """The matrices that a rule was given before the relevance that arrives, by name."""
+    """The matrices that a rule was given as operands, weights and biases, by name."""
     found: list[tuple[str, Matrix]] = []
     for name, value in given.items():
-        if name == "relevance":
-            break
+        if name not in OPERANDS:
+            continue
         if isinstance(value, Matrix):
             found.append((name, value))
         elif isinstance(value, list | tuple):
@@ -148,25 +156,46 @@ def _differ(matrix: Matrix) -> bool:
     return all(x.is_Symbol for x in matrix) and len(set(matrix)) == len(matrix)
 
 
-def _at(operands: Sequence[tuple[str, Matrix]]) -> str:
+def _for(operands: Sequence[tuple[str, Matrix]]) -> str:
     """The operands in words, if they are short."""
     words = []
-    for _, matrix in operands:
+    for name, matrix in operands:
         bases = {ENTRY.fullmatch(str(x)) for x in matrix} if _differ(matrix) else {None}
         letters = {match["base"] if match else "" for match in bases}
-        several = str(matrix.tolist()[0]) if matrix.rows == 1 else str(matrix.tolist())
-        listed = str(matrix[0]) if len(matrix) == 1 else several
-        words.append(letters.pop() if len(letters) == 1 and "" not in letters else listed)
-    found = f" at {', '.join(words)}".replace("**", "^").replace("*", " ")
+        if len(matrix) > 1 and len(letters) == 1 and "" not in letters:
+            words.append(letters.pop())
+        elif len(matrix) == 1:
+            words.append(str(matrix[0]))
+        else:
+            rows = "; ".join(", ".join(map(str, row)) for row in matrix.tolist())
+            words.append(f"{name} = ({rows})")
+    found = _product(f" for {', '.join(words)}")
     return found if words and len(found) <= LONG // 2 else ""
 
 
-def _sweep(root: Node, point: object, composite: Composite, **options: Any) -> str:
-    """A network in words: its formula, and the rule of each kind of operation in it."""
+def _product(formula: object) -> str:
+    """A formula of SymPy as the statements write it."""
+    return str(formula).replace("**", "^").replace("*", " ")
+
+
+def _unknown(count: int) -> Iterator[tuple[str, None]]:
+    """Names of operands that a rule was not given: x, or x1, x2, ..."""
+    return ((f"x{n}" if count > 1 else "x", None) for n in range(1, count + 1))
+
+
+def _sweep(root: Node, point: LeafValues, composite: Composite, **options: Any) -> str:
+    """A network in words: its formula, what leaves are, and the rule of each kind of operation."""
     used = dict.fromkeys(node.op for node in topological(root) if node.op in composite.rules)
     rules = dict.fromkeys(composite.rules[kind].replace("-", "_") for kind in used)
-    words = [EQUATIONS.get(rule, rule) for rule in rules]
-    return f"y = {written(root)}" + (f", by {' and '.join(words)}" if words else "")
+    words = [EQUATIONS.get(rule, rule.replace("_", " ")) for rule in rules]
+    numbers = {x: sp.sympify(value) for x, value in point.items()}
+    given = [
+        _product(f"{x} = {value}")
+        for x, value in numbers.items()
+        if isinstance(value, sp.Expr) and not value.is_Symbol and len(str(value)) <= LONG // 4
+    ]
+    by = f", by {' and '.join(words)}" if words else ""
+    return f"y = {written(root)}{by}" + (f", where {', '.join(given)}" if given else "")
 
 
 def written(node: Node) -> str:
@@ -178,15 +207,23 @@ def written(node: Node) -> str:
         found = " + ".join(parts)
     elif node.op in (kinds.PRODUCT, kinds.BILINEAR, kinds.READOUT, kinds.SCORES):
         last = "'" if node.op == kinds.SCORES else ""
-        found = " ".join(f"({x})" if " " in x else x for x in parts) + last
+        found = " ".join(map(_factor, parts)) + last
     elif node.op == kinds.LINEAR:
         x, w, *bias = parts
-        found = " + ".join([f"({x}) {w}" if " " in x else f"{x} {w}", *bias])
+        found = " + ".join([f"{_factor(x)} {w}", *bias])
     elif node.op == TRANSPOSE:
-        found = f"({parts[0]})'" if " " in parts[0] else f"{parts[0]}'"
+        found = f"{_factor(parts[0])}'"
     else:
         found = f"{node.attributes.get('function', node.op)}({', '.join(parts)})"
     return found if len(found) <= LONG else f"{node.op}(...)"
+
+
+def _factor(part: str) -> str:
+    """In brackets, unless it is one word or one function."""
+    outside = re.sub(r"\([^()]*\)", "", part)
+    while outside != (less := re.sub(r"\([^()]*\)", "", outside)):
+        outside = less
+    return f"({part})" if " " in outside else part
 
 
 @dataclass(frozen=True, kw_only=True)

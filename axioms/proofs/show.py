@@ -21,7 +21,7 @@ WIDTH = 80
 FEW = 3  # entries of a matrix that are all named
 HEADS = {"proved": "Theorem", "refuted": "Counterexample to"}
 TEXT = "=", "!="
-FACTS = {"complex": "any number"}
+FACTS = {"complex": "arbitrary"}
 """What is said in place of an assumption."""
 
 
@@ -216,7 +216,7 @@ def parts(
     verdict: Verdict, argument: Argument, write: Callable[[sp.Symbol], str]
 ) -> dict[str, str]:
     """What stands between a statement and its numbered lines, by its label."""
-    found = argument.notation.words(networks(argument))
+    found = argument.notation.words("; ".join(argument.networks))
     return {
         "Assumptions": assumptions(argument, write),
         "Network" if "y = " in found else "Rule": f"{found}." if found else "",
@@ -272,11 +272,6 @@ def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> I
         yield from _wrapped(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
     yield from _wrapped(f"Checked by {checked(verdict)}", indent=2, hang=4)
     yield from _wrapped(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
-
-
-def networks(argument: Argument) -> str:
-    """The networks of a statement with their numbers."""
-    return "; ".join(f"({n}) {words}" if n else words for n, words in argument.networks.items())
 
 
 def _limit(line: Line) -> str:
