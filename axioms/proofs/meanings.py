@@ -133,5 +133,9 @@ MEANINGS = {
     73: "RelP is CP-LRP per unit of activation, and DePass is CP-LRP carried forwards: exact "
     "where a patch keeps what is held, and different from each other at gates. Gradient x input "
     "counts a product once per factor, which a ledger by operation shows.",
+    74: "A router of experts that is held passes on all relevance, and is explained alike however "
+    "its weights are computed. With halves its softmax absorbs relevance, experts that were not "
+    "chosen may receive some, and a router that changes nothing takes half. RMSNorm with its root "
+    "held survives rotations, folded weights and centring.",
 }
 """By number of the theorem."""

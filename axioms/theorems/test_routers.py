@@ -1,0 +1,263 @@
+"""Routers of experts, and RMSNorm under the rewrites that language models use.
+
+    y = sum over experts k of p_k E_k(x), with p = softmax(z), its chosen part divided by its sum,
+    or sigmoid(z)
+
+The sum is a readout of the experts by their weights (Shazeer et al., 2017, arXiv 1701.06538, Eq. 1;
+Mixtral, 2024, arXiv 2401.04088, Sec. 2.1).  AttnLRP gives half to the weights and Eq. 5 behind
+them, CP-LRP holds the weights.
+
+Main statements
+  74  with the router held the experts receive all, R p_k E_k/(y + p) of expert k; with halves the
+      router receives half and its softmax absorbs R_k (1 - z_k + zbar) of that, all of it at equal
+      logits; a sigmoid router absorbs nothing
+  74  a router held is explained alike whether its weights are the softmax of the chosen logits or
+      the chosen part of a softmax of all, divided by its sum; by halves, with the divisor held, it
+      is not: experts that were not chosen receive relevance
+  74  the only expert of a token leaves half to a router that changes nothing, by halves
+  74  RMSNorm with its root held survives a rotation of the channels, a weight that is folded into
+      the next layer, and LayerNorm written as centring and RMSNorm, as epsilon -> 0
+"""
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra.decide import differ_at, generic, identical, where
+from axioms.algebra.denotation import denoted, same_value
+from axioms.algebra.ledger import ledger
+from axioms.algebra.propagate import explain
+from axioms.algebra.rules import bilinear_epsilon, softmax, taylor
+from axioms.causes import CONSTANT, STABILISER, TAYLOR
+from axioms.composites import ATTNLRP, CP_LRP
+from axioms.graph import Node, leaf, parameter
+from axioms.neighbours import RELP
+
+N = 3
+EPS, S = sp.symbols("epsilon S", positive=True)  # S: the root mean square of the row
+Z, EXPERTS, R = generic("z", 1, N), generic("v", N, 1), sp.Symbol("R", real=True)
+E = generic("e", 1, N, positive=True)  # exponentials of the logits
+
+
+def linear(x, *names):
+    return Node(kinds.LINEAR, (x, *map(parameter, names)))
+
+
+def routed(weights):
+    return Node(kinds.READOUT, (weights, leaf("experts")))
+
+
+BY_SOFTMAX = routed(Node(kinds.SOFTMAX, (leaf("z"),)))
+BY_SIGMOID = routed(Node(kinds.ACTIVATION, (leaf("z"),), attributes={"function": "sigmoid"}))
+AT = {"z": E.applyfunc(sp.log), "experts": EXPERTS}
+
+
+@pytest.mark.theorem(
+    74,
+    "With the router held, expert k receives R p_k E_k/(y + epsilon sign y): all of R in total as "
+    "epsilon -> 0, whatever gives the weights.",
+    "proved",
+)
+def test_a_held_router_conserves(record_property):
+    p = softmax(Z, exp_z=E)
+    y, signs = (p * EXPERTS)[0], {BY_SOFTMAX: sp.Matrix([[1]])}
+    books = ledger(BY_SOFTMAX, AT, CP_LRP, relevance=R, eps=EPS, signs=signs)
+    found = explain(BY_SOFTMAX, AT, RELP, relevance=R, eps=EPS, signs=signs)
+    for k in range(N):
+        assert identical(found["experts"][k], R * p[k] * EXPERTS[k] / (y + EPS))
+    absorbed = {cause: amount for (_, cause), amount in books.absorbed.items()}
+    assert identical(absorbed[STABILISER], R * EPS / (y + EPS))
+    assert identical(absorbed[CONSTANT], 0)
+    assert identical(sum(explain(BY_SOFTMAX, AT, CP_LRP, relevance=R)["experts"]), R)
+    record_property("method", f"cancel over {N} generic experts and exponentials of logits")
+
+
+@pytest.mark.theorem(
+    74,
+    "With half to each factor, the experts receive R/2 as epsilon -> 0, and the softmax of the "
+    "router absorbs R_k (1 - z_k + zbar) of its half, R_k = R p_k E_k/(2 y): all of it at equal "
+    "logits.",
+    "proved",
+)
+def test_the_softmax_of_a_router_absorbs_of_its_half(record_property):
+    p = softmax(Z, exp_z=E)
+    weights, experts = bilinear_epsilon(p, EXPERTS, sp.Matrix([[R]]), eps=0)
+    (logits,) = taylor(Z, weights, exp_z=E)
+    zbar = (Z * p.T)[0]
+    assert identical(sum(experts), R / 2)
+    absorbed = sum(weights[k] * (1 - Z[k] + zbar) for k in range(N))
+    assert identical(R / 2 - sum(logits), absorbed)
+    (flat,) = taylor(sp.Symbol("c", real=True) * sp.ones(1, N), weights, exp_z=sp.ones(1, N))
+    assert identical(sum(flat), 0)  # at equal logits nothing is handed on
+    books = ledger(BY_SOFTMAX, AT, ATTNLRP, relevance=R)
+    assert {cause for _, cause in books.absorbed} == {STABILISER, TAYLOR}
+    record_property("method", f"cancel over {N} generic experts, logits and exponentials")
+
+
+@pytest.mark.theorem(
+    74,
+    "With half to each factor, a router by sigmoids receives half of R and absorbs none of it: the "
+    "residual is 0 as epsilon -> 0.",
+    "proved",
+)
+def test_a_sigmoid_router_conserves(record_property):
+    at = {"z": Z[:, :2], "experts": EXPERTS[:2, :]}
+    value = denoted(BY_SIGMOID, at)
+    found = explain(BY_SIGMOID, at, ATTNLRP, relevance=R * value)
+    assert same_value(sum(found["z"]), R * value[0] / 2)
+    assert same_value(sum(found["experts"]), R * value[0] / 2)
+    record_property("method", "cancel over two generic experts and logits")
+
+
+CHOSEN = 2  # of three experts, the first two
+
+
+def chosen_first(relevance):
+    """Relevance of the logits where the softmax is over the chosen logits alone."""
+    (found,) = taylor(Z[:, :CHOSEN], relevance, exp_z=E[:, :CHOSEN])
+    return found.row_join(sp.zeros(1, 1))
+
+
+def softmax_first(relevance):
+    """The same where it is over all, and the chosen part is divided by its sum, which is held."""
+    (found,) = taylor(Z, relevance.row_join(sp.zeros(1, 1)), exp_z=E)
+    return found
+
+
+def halves():
+    """Relevance of the chosen weights by Eq. 3."""
+    weights = softmax(Z[:, :CHOSEN], exp_z=E[:, :CHOSEN])
+    return bilinear_epsilon(weights, EXPERTS[:CHOSEN, :], sp.Matrix([[R]]), eps=0)[0]
+
+
+@pytest.mark.theorem(
+    74,
+    "The softmax of the chosen logits, and the chosen part of a softmax of all divided by its sum, "
+    "are the same weights; with the router held they give every expert the same relevance.",
+    "proved",
+)
+def test_a_held_router_survives_the_order_of_choice_and_softmax(record_property):
+    whole = softmax(Z, exp_z=E)[:, :CHOSEN]
+    one, other = softmax(Z[:, :CHOSEN], exp_z=E[:, :CHOSEN]), whole / sum(whole)
+    assert identical(one, other)
+    root = routed(leaf("weights"))
+    found = [
+        explain(root, {"weights": w, "experts": EXPERTS[:CHOSEN, :]}, CP_LRP, relevance=R)
+        for w in (one, other)
+    ]
+    assert identical(found[0]["experts"], found[1]["experts"])
+    record_property("method", "cancel over two chosen ones of three generic experts")
+
+
+@pytest.mark.theorem(
+    74,
+    "With half to each factor and the divisor held, both give every logit of the router the same "
+    "relevance.",
+    "refuted",
+)
+def test_experts_that_were_not_chosen_receive_relevance(record_property):
+    one, other = (route(halves()) for route in (chosen_first, softmax_first))
+    p = softmax(Z, exp_z=E)
+    assert identical(other[2], -Z[2] * p[2] * R / 2)  # of the expert that was not chosen
+    assert identical(one[2], 0 * one[0])
+    point = where((Z, [1, 1, 1]), (E, [1, 1, 1]), (EXPERTS, [1, 1, 1]), (R, 6))
+    assert differ_at(one[2], other[2], point)
+    record_property("witness", "logits 1, experts 1, R = 6: the third logit 0 versus -1")
+
+
+@pytest.mark.theorem(
+    74,
+    "A router that leaves a token one expert, with weight 1 whatever its logit, receives nothing "
+    "by "
+    "halves.",
+    "refuted",
+)
+def test_a_router_of_one_expert_takes_half(record_property):
+    z, v = sp.symbols("z v", positive=True)
+    one = sp.Matrix([[1]])
+    weights, experts = bilinear_epsilon(one, v * one, v * one, eps=0)
+    (logit,) = taylor(z * one, weights)
+    assert identical(weights[0] + experts[0], v)
+    assert identical(logit[0] * (1 + z), 0)  # the softmax of one logit absorbs all of its half
+    assert differ_at(weights[0], 0, {v: 6})
+    record_property("witness", "one expert of output 6: its router gets 3, not 0, and absorbs it")
+
+
+# RMSNorm
+
+
+def rms(x, name="w", *, norm_eps):
+    return Node(kinds.RMS_NORM, (x, parameter(name)), attributes={"norm_eps": norm_eps})
+
+
+ROW = generic("x", 1, 2)
+NORM_EPS = S**2 - sum(v**2 for v in ROW) / 2  # so that the root mean square is S
+G, OUT = generic("g", 1, 2), generic("o", 2, 2)
+
+
+def agree(one, other, at, relevance):
+    """Raises AssertionError unless two graphs of x are one function, explained alike."""
+    assert identical(denoted(one, at), denoted(other, at))
+    y = denoted(one, at).multiply_elementwise(relevance)
+    found = [explain(graph, at, ATTNLRP, relevance=y)["x"] for graph in (one, other)]
+    assert identical(*found)
+
+
+@pytest.mark.theorem(
+    74,
+    "As epsilon -> 0 and with its root held, RMSNorm gives the same relevance if its weight is "
+    "folded into the linear layer behind it.",
+    "proved",
+)
+def test_the_weight_of_rms_norm_can_be_folded(record_property):
+    at = {"x": ROW, "w": G, "one": sp.ones(1, 2), "out": OUT, "folded": sp.diag(*G) * OUT}
+    one = linear(rms(leaf("x"), norm_eps=NORM_EPS), "out")
+    other = linear(rms(leaf("x"), "one", norm_eps=NORM_EPS), "folded")
+    agree(one, other, at, generic("r", 1, 2))
+    record_property("method", "cancel over two generic channels and outputs")
+
+
+@pytest.mark.theorem(
+    74,
+    "As epsilon -> 0 and with its root held, RMSNorm without a weight gives the same relevance if "
+    "the channels are rotated before it and back behind it, by any angle.",
+    "proved",
+)
+def test_rms_norm_survives_a_rotation_of_the_stream(record_property):
+    t = sp.Symbol("t", real=True)  # tan of half the angle
+    cos, sin = (1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)
+    turn = sp.Matrix([[cos, sin], [-sin, cos]])
+    at = {"x": ROW, "one": sp.ones(1, 2), "out": OUT, "turn": turn, "back": turn.T * OUT}
+    turned = (ROW * turn).applyfunc(sp.cancel)
+    assert identical(sum(v**2 for v in turned), sum(v**2 for v in ROW))  # so that S is the same
+    plain = linear(rms(leaf("x"), "one", norm_eps=NORM_EPS), "out")
+    value = denoted(plain, at)
+    g = generic("r", 1, 2)
+    found = explain(plain, at, ATTNLRP, relevance=value.multiply_elementwise(g))["x"]
+    rows = {"x": turned, "one": at["one"], "back": at["back"]}
+    h = S**2 - sum(v**2 for v in turned) / 2
+    behind = linear(rms(leaf("x"), "one", norm_eps=h), "back")
+    assert identical(denoted(behind, rows), value)
+    at_turned = explain(behind, rows, ATTNLRP, relevance=value.multiply_elementwise(g))["x"]
+    before = linear(leaf("x"), "turn")
+    other = explain(before, {"x": ROW, "turn": turn}, ATTNLRP, relevance=at_turned)["x"]
+    assert identical(found, other)
+    record_property("method", "cancel over two generic channels and a rational angle")
+
+
+@pytest.mark.theorem(
+    74,
+    "As epsilon -> 0 and with deviations held, LayerNorm gives the same relevance as centring, "
+    "RMSNorm and a shift.",
+    "proved",
+)
+def test_layer_norm_is_centring_and_rms_norm(record_property):
+    centring = sp.eye(2) - sp.ones(2, 2) / 2
+    h = S**2 - sum(v**2 for v in ROW * centring) / 2
+    at = {"x": ROW, "w": G, "b": generic("b", 1, 2), "centring": centring, "one": sp.eye(2)}
+    whole = Node(
+        kinds.LAYER_NORM, (leaf("x"), parameter("w"), parameter("b")), attributes={"norm_eps": h}
+    )
+    parts = linear(rms(linear(leaf("x"), "centring"), norm_eps=h), "one", "b")
+    agree(whole, parts, at, generic("r", 1, 2))
+    record_property("method", "cancel over two generic channels, weights and shifts")
