@@ -123,6 +123,10 @@ MEANINGS = {
     "symmetric and free of units, if an input gets the sum of what its uses get. Without the last "
     "axiom the Shapley value is another one, and the straight path is not the only symmetric path, "
     "as is often said.",
+    70: "Positional-aware LRP conserves wherever AttnLRP does, and loses at the softmax what "
+    "AttnLRP loses there. How much position receives depends on how a rotation is written and on "
+    "where an added table has its zero, and absolute values by layer add up to more than the "
+    "logit.",
     71: "Half to a gate and half to its signal conserves for every gated unit. For bilinear and "
     "ReLU gates it is half of gradient x input. A SiLU that is multiplied from the other side "
     "takes more. A soft cap by the identity rule conserves, and bounds what a softmax absorbs.",

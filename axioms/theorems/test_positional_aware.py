@@ -1,0 +1,214 @@
+"""PA-LRP: what relevance of position adds up to, and what it depends on.
+
+PA-LRP (Bakish et al., 2025, arXiv 2506.02138) gives relevance to pairs of token and position: by
+Eq. 1 where position is added, and by the half rule where it turns queries and keys.  Behind that
+it is AttnLRP.  Which encodings conserve, each alone, is theorem 45; that sums of absolute values
+do not is theorem 22.
+
+Main statements
+  70  in a head with rotary position, queries, keys, values and position receive R less what Eq. 5
+      absorbs at the softmax, and nothing else is lost: PA-LRP conserves where AttnLRP does
+  70  of the relevance of one score, position receives half, whatever the angles; with keys alone
+      turned by the relative angle, which changes no score, it receives a quarter
+  70  over L layers, taking absolute values layer by layer exceeds the signed sum by twice the
+      relevance of the layers of the smaller sign
+  70  position and content of an added encoding exchange c where a constant c moves from one to
+      the other, which changes no value: only their sum is explained
+"""
+
+import itertools
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra.decide import differ_at, generic, identical, where
+from axioms.algebra.denotation import denoted
+from axioms.algebra.ledger import ledger
+from axioms.algebra.propagate import explain
+from axioms.causes import STABILISER, TAYLOR
+from axioms.composites import ATTNLRP, CP_LRP
+from axioms.graph import Node, leaf, parameter
+
+G = sp.Symbol("g", real=True)  # relevance per unit of score
+POSITION = "position"
+
+
+def turned(name, positions):
+    """q cos + (a quarter turn of q) sin, with the cosine and sine of its own position as leaves."""
+    x = leaf(name)
+    quarter = Node(kinds.LINEAR, (x, parameter("quarter turn")))
+    cos, sin = (leaf(f"{POSITION} {part} {positions}") for part in ("cos", "sin"))
+    return x * cos + quarter * sin
+
+
+def score(*, both):
+    """Of a query and a key: both turned, or the key alone, by the relative angle."""
+    if both:
+        return Node(kinds.SCORES, (turned("q", "m"), turned("k", "n")))
+    return Node(kinds.SCORES, (leaf("q"), turned("k", "n")))
+
+
+def angle(t):
+    """Cosine and sine, by the tangent of half of the angle: all angles but one."""
+    return (1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)
+
+
+QUARTER = sp.Matrix([[0, 1], [-1, 0]])
+
+
+def at_angles(m, n):
+    """Generic queries and keys of two channels at two positions."""
+    point = {"q": generic("q", 1, 2), "k": generic("k", 1, 2), "quarter turn": QUARTER}
+    for name, t in (("m", m), ("n", n)):
+        cos, sin = angle(t)
+        point |= {f"{POSITION} cos {name}": cos * sp.ones(1, 2)}
+        point |= {f"{POSITION} sin {name}": sin * sp.ones(1, 2)}
+    return point
+
+
+def total(found, *, of_position):
+    return sum(sum(r) for name, r in found.items() if name.startswith(POSITION) == of_position)
+
+
+T, U = sp.symbols("t u", real=True)
+
+
+def difference(t, u):
+    """The tangent of half of the difference of two angles."""
+    return (u - t) / (1 + t * u)
+
+
+@pytest.mark.theorem(
+    70,
+    "Of the relevance R of one score of a turned query and a turned key, positions receive R/2 and "
+    "query and key R/2 as epsilon -> 0, at all angles.",
+    "proved",
+)
+def test_positions_receive_half_of_every_score(record_property):
+    at = at_angles(T, U)
+    root = score(both=True)
+    value = denoted(root, at)
+    found = explain(root, at, ATTNLRP, relevance=G * value)
+    assert identical(total(found, of_position=True), G * value[0] / 2)
+    assert identical(total(found, of_position=False), G * value[0] / 2)
+    record_property("method", "cancel over a generic query, key and two angles")
+
+
+@pytest.mark.theorem(
+    70,
+    "With the key alone turned by the relative angle, positions receive R/4 of the same score as "
+    "epsilon -> 0.",
+    "proved",
+)
+def test_positions_receive_a_quarter_if_the_key_alone_is_turned(record_property):
+    both, one = at_angles(T, U), at_angles(0, difference(T, U))
+    roots = [score(both=True), score(both=False)]
+    values = [denoted(root, at)[0] for root, at in zip(roots, (both, one), strict=True)]
+    assert identical(*values)
+    found = explain(roots[1], one, ATTNLRP, relevance=G * values[1])
+    assert identical(total(found, of_position=True), G * values[1] / 4)
+    record_property("method", "cancel over a generic query, key and relative angle")
+
+
+@pytest.mark.theorem(
+    70,
+    "Turning query and key by their positions gives positions the relevance that turning the key "
+    "by the relative position gives them.",
+    "refuted",
+)
+def test_the_relevance_of_rotary_position_depends_on_how_it_is_written(record_property):
+    t, u = sp.Integer(2), sp.Integer(3)
+    both, one = at_angles(t, u), at_angles(0, difference(t, u))
+    found = [
+        explain(score(both=b), at, ATTNLRP, relevance=sp.Matrix([[G]]))
+        for b, at in ((True, both), (False, one))
+    ]
+    point = where((both["q"], [1, 2]), (both["k"], [2, 1]), (G, 4))
+    assert differ_at(*(total(f, of_position=True) for f in found), point)
+    record_property("witness", "a score with relevance 4: positions 2 versus 1")
+
+
+def head():
+    """A query that is turned, over two keys."""
+    pair = Node(kinds.SCORES, (turned("q", "m"), leaf("keys")))
+    return Node(kinds.READOUT, (Node(kinds.SOFTMAX, (pair,)), leaf("v")))
+
+
+def at_head():
+    """Keys of one channel, which give the scores logarithms: their exponentials are rational."""
+    point = {name: x for name, x in at_angles(T, U).items() if name[-1] not in "kn"}
+    cos, sin = angle(T)
+    query = point["q"] * cos + point["q"] * QUARTER * sin
+    logs = generic("e", 2, 1, positive=True).applyfunc(sp.log)
+    keys = (logs / query[0]).row_join(sp.zeros(2, 1))
+    return {**point, "quarter turn": QUARTER, "keys": keys, "v": generic("v", 2, 1)}
+
+
+def named(x):
+    """With a symbol for every logarithm, whose exponential is another."""
+    return sp.sympify(x).replace(sp.log, lambda e: sp.Symbol(f"log {e}", real=True))
+
+
+@pytest.mark.theorem(
+    70,
+    "In a whole head with rotary position, what content and position miss of R as epsilon -> 0 is "
+    "R_i (1 - z_i + zbar) of each attention weight, at the softmax, and nothing else. By CP-LRP "
+    "values receive all of R, and position nothing.",
+    "proved",
+)
+def test_a_head_with_rotary_position_loses_at_its_softmax_alone(record_property):
+    root, at = head(), at_head()
+    value = denoted(root, at)
+    found = explain(root, at, ATTNLRP, relevance=G * value)
+    both = sum(total(found, of_position=p) for p in (True, False))
+    e, v = generic("e", 2, 1, positive=True), at["v"]
+    a, z = e / sum(e), e.applyfunc(lambda x: named(sp.log(x)))
+    mean = (a.T * z)[0]
+    told = sum(G * a[i] * v[i] / 2 * (1 - z[i] + mean) for i in range(2))
+    assert identical(named(both), named(G * value[0]) - told)
+    lost = ledger(root, at, ATTNLRP, relevance=G * value).by_kind()
+    assert identical(named(lost.pop((kinds.SOFTMAX, TAYLOR))), told)
+    assert {cause for _, cause in lost} == {STABILISER}
+    bypassed = explain(root, at, CP_LRP, relevance=G * value)
+    assert identical(sum(bypassed["v"]), G * value[0])
+    assert identical(total(bypassed, of_position=True), 0)
+    record_property("method", "cancel over a generic query, angle, two keys and values")
+
+
+@pytest.mark.theorem(
+    70,
+    "Absolute values of the relevance of position, taken layer by layer and added to that of "
+    "content, exceed R by twice what the layers of the smaller sign receive.",
+    "proved",
+)
+def test_absolute_values_by_layer_exceed_by_twice_the_smaller_sign(record_property):
+    layers, content = 3, sp.Symbol("content", real=True)
+    sizes = sp.symbols("s:3", positive=True)
+    root = Node(kinds.ADD, (leaf("content"), *(leaf(f"{POSITION} {k}") for k in range(layers))))
+    for signs in itertools.product((1, -1), repeat=layers):
+        at = {"content": content}
+        at |= {f"{POSITION} {k}": s * v for k, (s, v) in enumerate(zip(signs, sizes, strict=True))}
+        found = explain(root, at, ATTNLRP)
+        of_layers = [r for name, r in found.items() if name.startswith(POSITION)]
+        signed, absolute = sum(of_layers), sum(r * s for r, s in zip(of_layers, signs, strict=True))
+        assert identical(found["content"] + signed, denoted(root, at)[0])
+        below = sum(v for s, v in zip(signs, sizes, strict=True) if s < 0)
+        assert identical(absolute - signed, 2 * below)
+    record_property("method", f"cancel over {layers} layers of generic sizes, all 8 sign cases")
+
+
+@pytest.mark.theorem(
+    70,
+    "A constant that moves from the table of positions into the words, which changes no embedding, "
+    "leaves the relevance of position as it is.",
+    "refuted",
+)
+def test_the_share_of_an_added_position_depends_on_its_zero(record_property):
+    word, place, c = sp.symbols("word place c", positive=True)
+    root = leaf("word") + leaf(POSITION)
+    one, other = (explain(root, {"word": word + x, POSITION: place - x}, ATTNLRP) for x in (0, c))
+    assert identical(sum(one.values()), sum(other.values()))
+    assert identical(one[POSITION] - other[POSITION], c)  # per unit of the sum
+    assert differ_at(one[POSITION], other[POSITION], {word: 1, place: 3, c: 2})
+    record_property("witness", "word 1 and position 3, or 3 and 1: position 3 versus 1")
