@@ -23,6 +23,9 @@ from axioms.graph import Node
 from axioms.invariance.canonizers import Canonizer, canonize
 from axioms.invariance.masks import by_masks
 
+Alike: TypeAlias = Callable[[Sequence[Node], LeafValues, Number, sp.Matrix | None], bool | None]
+"""Graphs, leaves, epsilon and the relevance of the root -> whether all are explained alike, or
+not for almost all values of their symbols; None if it does not tell."""
 Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
 """A graph, its leaves and the gradient at its root -> an explanation without any rule."""
 
@@ -33,7 +36,7 @@ class RuleSet:
 
     ``prepare`` runs before the sweep; if it looks beyond one node, lemmas about one node do not
     compose.  Without a composite the method is a ``formula`` of the graph, or a functional of
-    the function alone.
+    the function alone.  ``alike`` may know a faster way to decide this.
     """
 
     name: str
@@ -41,6 +44,7 @@ class RuleSet:
     instead: Mapping[str, MessageFunction] = field(default_factory=dict)  # as in propagate()
     prepare: Canonizer | None = None
     formula: Formula | None = None
+    alike: Alike = lambda *_: None
 
     def explain(
         self,

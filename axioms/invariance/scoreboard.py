@@ -59,6 +59,7 @@ class Cell:
     eps: str  # LIMIT or FINITE
     verdict: str
     witness: str = ""  # of a refutation: the graphs, the point, both explanations
+    why: str = ""  # what kept an open one from being proved, where it is known
 
 
 @cache
@@ -186,13 +187,14 @@ def lemma(
     """
     point = template.symbols()
     r = generic("R", *denoted(template.root, point).shape)
+    others = rewritten(rewrite, template.root, symbolic=True)
+    known = rule_set.alike((template.root, *others), point, eps, r)
+    if known is not None:
+        return known
     before = rule_set.explain(template.root, point, eps=eps, relevance=r)
     return all(
         all(same(before[name], after[name]) for name in before)
-        for after in (
-            rule_set.explain(other, point, eps=eps, relevance=r)
-            for other in rewritten(rewrite, template.root, symbolic=True)
-        )
+        for after in (rule_set.explain(other, point, eps=eps, relevance=r) for other in others)
     )
 
 

@@ -79,7 +79,10 @@ def disagreement(
             return None
         return before, after
 
+    tried = (point,) if eps else (point, moved(point))
     for other in rewritten(rewrite, root):
+        if any(rule_set.alike((root, other), at, eps, relevance) for at in tried):
+            continue
         found = separated(other, point)
         if found and (eps != 0 or separated(other, moved(point))):
             given = {} if relevance is None else {"R": relevance}

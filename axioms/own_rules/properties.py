@@ -4,19 +4,21 @@ A claim is about one operation alone.  It is a function of ``explain``, which gi
 of the operands at a point, and of the point; it returns two lists that it says are equal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from operator import add
+from typing import Any, TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.propagate import Explanation
 from axioms.graph import Node, leaf, parameter
 from axioms.invariance.points import LeafMatrices, Shapes
+from axioms.own_rules.of_rows import Rows, turned
 
-Entries: TypeAlias = list[sp.Expr]
-Explain: TypeAlias = Callable[[LeafMatrices], Explanation]  # relevance of the operands at a point
+Entries: TypeAlias = list[Any]
+Point: TypeAlias = Mapping[str, Rows]  # matrices by their names
+Explain: TypeAlias = Callable[[Point], Point]  # relevance of the operands at a point
 
 
 def _operation(kind: str, *operands: Node, **attributes: object) -> Node:
@@ -77,30 +79,38 @@ def symbols(shapes: Shapes) -> LeafMatrices:
 class Claim:
     """Two lists that are equal if the claim holds; ``needs`` names what is no operand nor R."""
 
-    sides: Callable[[Explain, LeafMatrices], tuple[Entries, Entries]]
+    sides: Callable[[Explain, Point], tuple[Entries, Entries]]
     needs: str = ""
 
 
-def _listed(explanation: Explanation | LeafMatrices) -> Entries:
-    return [entry for messages in explanation.values() for entry in messages]
+def _listed(point: Point) -> Entries:
+    return [entry for rows in point.values() for entry in _entries(rows)]
 
 
-def _conserves(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
-    return [sum(_listed(explain(at)))], [sum(at["R"])]
+def _entries(rows: Rows) -> Entries:
+    return [entry for row in rows for entry in row]
 
 
-def _linear(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
-    both, one, other = (
-        _listed(explain({**at, "R": r})) for r in (at["R"] + at[OTHER], at["R"], at[OTHER])
-    )
-    return both, [x + y for x, y in zip(one, other, strict=True)]
+def _each(function: Callable[..., Any], *matrices: Rows) -> Rows:
+    rows = zip(*matrices, strict=True)
+    return [[function(*entries) for entries in zip(*row, strict=True)] for row in rows]
 
 
-def _reordered(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
+def _conserves(explain: Explain, at: Point) -> tuple[Entries, Entries]:
+    return [sum(_listed(explain(at)))], [sum(_entries(at["R"]))]
+
+
+def _linear(explain: Explain, at: Point) -> tuple[Entries, Entries]:
+    relevances = (_each(add, at["R"], at[OTHER]), at["R"], at[OTHER])
+    both, one, other = (_listed(explain({**at, "R": r})) for r in relevances)
+    return both, list(map(add, one, other))
+
+
+def _reordered(explain: Explain, at: Point) -> tuple[Entries, Entries]:
     """Operands and relevance in the opposite order or moved on by one, and so are the messages."""
 
-    def ordered(point: LeafMatrices, order: Callable[[Entries], Entries]) -> LeafMatrices:
-        return {name: sp.Matrix(*m.shape, order(list(m))) for name, m in point.items()}
+    def ordered(point: Point, order: Callable[[Entries], Entries]) -> Point:
+        return {name: _like(rows, order(_entries(rows))) for name, rows in point.items()}
 
     found = explain(at)
     orders = (lambda m: m[::-1], lambda m: m[1:] + m[:1])
@@ -108,23 +118,28 @@ def _reordered(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
     return same, [m for order in orders for m in _listed(explain(ordered(at, order)))]
 
 
-def _transposed(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
-    def swapped(point: LeafMatrices) -> LeafMatrices:
-        return {**point, "a": point["v"].T, "v": point["a"].T}
+def _like(rows: Rows, entries: Entries) -> Rows:
+    left = iter(entries)
+    return [[next(left) for _ in row] for row in rows]
+
+
+def _transposed(explain: Explain, at: Point) -> tuple[Entries, Entries]:
+    def swapped(point: Point) -> Point:
+        return {**point, "a": turned(point["v"]), "v": turned(point["a"])}
 
     return _listed(explain(at)), _listed(swapped(explain(swapped(at))))
 
 
-def _shifted(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
-    (c,) = at[FACTOR]
-    return _listed(explain(at)), _listed(explain({**at, "z": at["z"].applyfunc(lambda z: z + c)}))
+def _shifted(explain: Explain, at: Point) -> tuple[Entries, Entries]:
+    ((c,),) = at[FACTOR]
+    return _listed(explain(at)), _listed(explain({**at, "z": _each(lambda z: z + c, at["z"])}))
 
 
 def _rescaled(one: str, other: str) -> Claim:
-    def sides(explain: Explain, at: LeafMatrices) -> tuple[Entries, Entries]:
-        (c,) = at[FACTOR]
-        moved = {**at, one: at[one] * c, other: at[other] / c}
-        return _listed(explain(at)), _listed(explain(moved))
+    def sides(explain: Explain, at: Point) -> tuple[Entries, Entries]:
+        ((c,),) = at[FACTOR]
+        larger, smaller = _each(lambda x: x * c, at[one]), _each(lambda x: x / c, at[other])
+        return _listed(explain(at)), _listed(explain({**at, one: larger, other: smaller}))
 
     return Claim(sides=sides, needs=FACTOR)
 

@@ -84,6 +84,11 @@ class Rule:
         """The name of its function."""
         return self.function.__name__
 
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The kinds of operations that it is for; "bilinear" stands for every matrix product."""
+        return MATRIX_PRODUCTS if self.kind == kinds.BILINEAR else (self.kind,)
+
     def __call__(self, *arguments: Nested) -> Nested:
         """Its messages as rational expressions, of symbols by its formula; errors as formula()."""
         if set().union(*(a.free_symbols for a in flat(arguments))) <= {NEAR_0}:

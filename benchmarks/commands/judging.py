@@ -4,16 +4,21 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from time import monotonic
 
 from axioms.own_rules import report, verdicts
 from axioms.own_rules.rules import RuleError, load
+from axioms.own_rules.verdicts import Started
 
 
-def judged(path: Path, limit: float) -> Iterator[str]:
+def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[str]:
     """What is decided about each rule of a file, in order, as text.
+
+    ``started`` is told of a rule how many verdicts there are, of how many, and what is next.
 
     Raises RuleError as ``load`` and ``judge`` do, and where a rule, or the file when it is run,
     takes more than ``limit`` seconds: a loop without end can only be ended from outside.
@@ -26,12 +31,18 @@ def judged(path: Path, limit: float) -> Iterator[str]:
     try:
         place = ours.recv()  # once all is imported, before anything of the user's runs
         while place is not None:
-            if not ours.poll(limit):
-                raise RuleError(
-                    f"{place}: no verdict after {limit:g} seconds; look for a loop without end, "
-                    "or give it more with --limit"
-                )
-            text, error, place = ours.recv()
+            end = monotonic() + limit
+            progress, found = True, ()
+            while progress:
+                if not ours.poll(max(0, end - monotonic())):
+                    raise RuleError(
+                        f"{place}: no verdict after {limit:g} seconds; look for a loop without "
+                        "end, or give it more with --limit"
+                    )
+                progress, *found = ours.recv()
+                if progress:
+                    started(*found)
+            text, error, place = found
             if error:
                 raise RuleError(error)
             if text:
@@ -44,7 +55,7 @@ def judged(path: Path, limit: float) -> Iterator[str]:
 
 
 def _judge(path: Path, parent: Connection):
-    """Sends what comes first, and then again and again: what came of it, an error, what is next."""
+    """Sends what comes first, and then what came of it, an error, what is next; and progress."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent says what there is to say
     threading.Thread(target=_end_with_parent, daemon=True).start()
     parent.send(path)
@@ -52,14 +63,18 @@ def _judge(path: Path, parent: Connection):
     try:
         for rule in load(path):
             place = f"{rule.place}: {rule.name}"
-            parent.send((text, "", place))
-            text = report.text(rule, verdicts.judge(rule))
-        parent.send((text, "", None))
+            parent.send((False, text, "", place))
+            text = report.text(rule, verdicts.judge(rule, partial(_tell, parent, rule.name)))
+        parent.send((False, text, "", None))
     except (RuleError, OSError) as error:
-        parent.send(("", str(error), None))
+        parent.send((False, "", str(error), None))
     except (ValueError, RecursionError, MemoryError) as error:
         said = f"{place}: {error or type(error).__name__}; it returns too much to judge, mend it"
-        parent.send(("", said, None))
+        parent.send((False, "", said, None))
+
+
+def _tell(parent: Connection, rule: str, done: int, total: int, name: str) -> None:
+    parent.send((True, done, total, f"{rule}: {name}"))
 
 
 def _end_with_parent():

@@ -7,7 +7,15 @@ import typer
 from rich.text import Text
 
 from axioms.extras import need
-from benchmarks.commands.console import asked, console, mendable, problems, track
+from benchmarks.commands.console import (
+    asked,
+    bars,
+    console,
+    each_with_bars,
+    mendable,
+    problems,
+    track,
+)
 from benchmarks.commands.output import answer, first_lines, of_result, present
 
 
@@ -60,8 +68,14 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
         from axioms.own_rules import report as verdict_report
         from benchmarks.commands.judging import judged
 
-        texts = []
-        for n, text in enumerate(judged(rules, limit)):
+        texts, shown = [], bars()
+        verdicts = shown.add_task(rules.name, total=None)
+
+        def started(done, total, name):
+            shown.update(verdicts, completed=done, total=total, description=name)
+
+        results = judged(rules, limit, started)
+        for n, text in enumerate(each_with_bars(results, shown, total=None, description="rules")):
             if asked.full:
                 console.out("\n" * (n > 0) + text, highlight=False, end="")
             else:

@@ -25,9 +25,9 @@ from axioms.invariance.rule_sets import RULE_SETS, RuleSet
 from axioms.invariance.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, decide, lemma
 from axioms.invariance.templates import TEMPLATES
 from axioms.invariance.witness import search
+from axioms.own_rules.claims import CASES, same_in_every_case
 from axioms.own_rules.messages import _vanishes
 from axioms.own_rules.signs import sign
-from axioms.own_rules.verdicts import CASES, same_in_every_case
 
 X, Y, Z = sp.symbols("x y z", real=True)
 PRODUCTS = "commute products"

@@ -175,6 +175,7 @@ SWEEP = (
 )
 BOARD = (*COMPLETE, "tests/axioms/test_attacks.py", "tests/axioms/test_scoreboard.py")
 JUDGED = (*COMPLETE, "tests/axioms/test_user_rules.py", "tests/axioms/test_user_rule_sizes.py")
+QUICK = ("tests/axioms/test_quotients.py", "tests/axioms/test_literature.py", *JUDGED)
 DECIDING = {
     "axioms/algebra/decide.py": (
         *("tests/axioms/test_symbolic_sweep.py", "tests/axioms/test_limits.py"),
@@ -191,8 +192,12 @@ DECIDING = {
     "axioms/invariance/points.py": BOARD,
     "axioms/invariance/scoreboard.py": BOARD,
     "axioms/invariance/witness.py": BOARD,
+    "axioms/own_rules/claims.py": JUDGED,
     "axioms/own_rules/properties.py": JUDGED,
+    "axioms/own_rules/quotients.py": QUICK,
     "axioms/own_rules/signs.py": JUDGED,
+    "axioms/own_rules/steps.py": QUICK,
+    "axioms/own_rules/sweep.py": QUICK,
     "axioms/own_rules/verdicts.py": JUDGED,
     "axioms/proofs/counts.py": ("tests/axioms/test_counts.py",),
 }

@@ -1,0 +1,91 @@
+"""What the sources of rules say of them, beside the verdicts: ``docs/literature_rules.py``.
+
+``python -m axioms.own_rules.literature`` writes the table of docs/LITERATURE.md.
+"""
+
+import runpy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from axioms.invariance.scoreboard import PROVED
+from axioms.own_rules.claims import unconserved_without_bias
+from axioms.own_rules.messages import rule_set
+from axioms.own_rules.properties import claims
+from axioms.own_rules.rules import Rule
+from axioms.own_rules.verdicts import IN_LIMIT, UNDECIDED, Finding, finding
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+RULES, PAGE = DOCS / "literature_rules.py", DOCS / "LITERATURE.md"
+START, END = "<!-- table -->\n", "\n<!-- /table -->"
+CONFIRMED, OTHERWISE = "confirmed", "otherwise"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What a source says of a rule, and what is found."""
+
+    rule: Rule
+    said: str  # a verdict, or what absorbs relevance
+    found: Finding
+    witness: str = ""  # that more is lost than is said to be absorbed
+
+    @property
+    def compared(self) -> str:
+        """CONFIRMED, OTHERWISE or UNDECIDED."""
+        if self.found.verdict == UNDECIDED:
+            return UNDECIDED
+        by_verdict = self.said == self.found.verdict
+        same = by_verdict or self.found.detail.startswith(f"{self.said} ")
+        return CONFIRMED if same else OTHERWISE
+
+
+def published() -> list[Published]:
+    """Every published property of the rules in docs/literature_rules.py, in their order."""
+    module = runpy.run_path(str(RULES))
+    return [
+        _compared(module[name], claim, said)
+        for name, properties in module["PUBLISHED"].items()
+        for claim, said in properties.items()
+    ]
+
+
+def _compared(rule: Rule, claim: str, said: str) -> Published:
+    found = Published(rule=rule, said=said, found=finding(rule, rule_set(rule), claim))
+    if found.compared != OTHERWISE or "absorb" not in said:
+        return found
+    return replace(found, witness=unconserved_without_bias(claims(rule.kind)[claim], rule))
+
+
+def table(rows: list[Published]) -> str:
+    """A row for each property: rule, source, what is said, what is found."""
+    lines = [["Rule", "Source", "Claim", "Published", "Found", "Verdict"], ["---"] * 6]
+    for row in rows:
+        source = " ".join((row.rule.function.__doc__ or "").split())
+        claim = row.found.claim.replace("conserves relevance", "conserves")
+        verdict = f"{row.found.verdict}: {row.witness}" if row.witness else _verdict(row.found)
+        lines.append([f"`{row.rule.name}`", source, claim, row.said, row.compared, verdict])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _verdict(found: Finding) -> str:
+    """Without the formula of what is lost, which may take lines."""
+    detail = found.detail.partition(" is lost; ")[2] or found.detail
+    absorbs = detail.partition(" absorb")
+    if absorbs[1] and found.verdict in (PROVED, IN_LIMIT):
+        detail = f"{absorbs[0]} absorbs the rest"
+    elif absorbs[1]:
+        detail = f"{absorbs[0]} absorb{'s' * (' and ' not in absorbs[0])} the rest"
+    return f"{found.verdict}: {detail}" if detail else found.verdict
+
+
+def filled(page: str, rows: list[Published]) -> str:
+    """The page with the table between its markers; ValueError for a page without them."""
+    if not 0 <= page.find(START) < page.find(END):
+        raise ValueError(f"no {START.strip()} before {END.strip()}; add both lines to the page")
+    before, _, rest = page.partition(START)
+    return before + START + table(rows) + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text("utf-8"), published()), "utf-8")
+    print(PAGE)

@@ -1,0 +1,54 @@
+"""What sources say of their rules is compared with the verdicts, and the page is up to date."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from axioms.invariance.scoreboard import PROVED, REFUTED
+from axioms.own_rules import literature
+from axioms.own_rules.literature import CONFIRMED, OTHERWISE, PAGE, RULES, filled
+from axioms.own_rules.rules import load
+from axioms.own_rules.verdicts import IN_LIMIT, UNDECIDED
+
+published = cache(literature.published)
+
+
+def test_the_page_shows_what_is_computed():
+    page = PAGE.read_text("utf-8")
+    said = "run `python -m axioms.own_rules.literature`, which writes it"
+    assert filled(page, published()) == page, said
+
+
+def test_every_rule_has_a_source_and_a_published_property():
+    rules = {rule.name: rule for rule in load(RULES)}
+    assert {row.rule.name for row in published()} == set(rules)
+    assert all("et al. 20" in rule.function.__doc__ for rule in rules.values())
+
+
+def test_what_is_found_otherwise_is_what_the_page_explains():
+    found = {row.rule.name: row for row in published() if row.compared != CONFIRMED}
+    assert set(found) == {"alpha_2_beta_1", "alpha_1_beta_0", "z_plus"}
+    assert {row.compared for row in found.values()} == {OTHERWISE}
+    assert found["alpha_2_beta_1"].witness == "b = 0, R = 1, x = 1, w = 1: 2 versus 1"
+    assert found["alpha_1_beta_0"].witness == "b = 0, R = 1, x = -1, w = 1: 0 versus 1"
+    assert "x = -1, w = 1: 0 versus 1" in found["z_plus"].found.detail
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "detail", "compared"),
+    [
+        (PROVED, PROVED, "", CONFIRMED),
+        (PROVED, IN_LIMIT, "but not at eps = 1/4", OTHERWISE),
+        (PROVED, REFUTED, "x = 1", OTHERWISE),
+        (REFUTED, PROVED, "", OTHERWISE),
+        (REFUTED, UNDECIDED, "no witness", UNDECIDED),
+        ("the bias absorbs", REFUTED, "the bias absorbs R*b", CONFIRMED),
+        ("the bias absorbs", REFUTED, "bias and stabiliser absorb R*b", OTHERWISE),
+        ("the bias absorbs", REFUTED, "R*b is lost; x = 1", OTHERWISE),
+    ],
+)
+def test_a_published_property_is_confirmed_only_by_the_same(said, verdict, detail, compared):
+    row = published()[0]
+    found = replace(row.found, verdict=verdict, detail=detail)
+    assert replace(row, said=said, found=found).compared == compared
