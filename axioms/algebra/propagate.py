@@ -50,6 +50,7 @@ ACTIVATIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {
     "tanh": sp.tanh,
     "silu": lambda x: x / (1 + sp.exp(-x)),
     "gelu": lambda x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
+    "soft cap": lambda x: 2 * sp.tanh(x / 2),  # of Gemma 2, at the smallest whole cap but 1
     # the parts that SiLU, GELU, softmax and LayerNorm are made of
     "sigmoid": lambda x: 1 / (1 + sp.exp(-x)),
     "phi": lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2,

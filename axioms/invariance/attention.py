@@ -13,6 +13,7 @@ from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter
 from axioms.invariance.channels import copied_rows, in_rows
 from axioms.invariance.rewrites import REWRITES, Alternatives, Rewrite, everywhere
 from axioms.invariance.templates import TEMPLATES, Template
+from axioms.invariance.units import OF_UNITS, UNITS
 
 Fill: TypeAlias = Callable[[Node], Node]  # a square matrix, for the channels of a node
 Change: TypeAlias = tuple[Fill, Fill]  # an invertible change of channels, and its inverse
@@ -118,7 +119,7 @@ OF_ATTENTION |= {
     "decompose softmax of attention": REWRITES["decompose softmax"],
 }
 """Rewrites by name, as ``REWRITES``; the last two are two of those, applied to whole heads."""
-EVERY_REWRITE = REWRITES | OF_ATTENTION
+EVERY_REWRITE = REWRITES | OF_ATTENTION | OF_UNITS
 
 
 def of_any_change(rewrite: str, root: Node) -> list[Node]:
@@ -183,4 +184,4 @@ ATTENTION: dict[str, list[Template]] = {
     "duplicate keys": [Template(root=_attend(_scores(x, y), v), generic=KEYS)],
 }
 """Where each applies, in shapes with two keys: leaving one out of one leaves nothing."""
-EVERY_TEMPLATE = TEMPLATES | ATTENTION
+EVERY_TEMPLATE = TEMPLATES | ATTENTION | UNITS

@@ -13,10 +13,12 @@ from axioms.invariance.scoreboard import (
     REFUTED,
     Cell,
     on_attention,
+    on_units,
     scoreboard,
 )
 
 ATTENTION = "attention "  # the board of rewrites of softmax attention
+UNITS = "units "  # that of rewrites of gated units, norms and recurrences
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "SCOREBOARD.md"
 
 SHORT = {PROVED: "✓", ON_TEMPLATES: "(✓)", REFUTED: "✗", NOT_APPLICABLE: "–", OPEN: "?"}
@@ -68,5 +70,6 @@ def filled(page: str, cells: tuple[Cell, ...], *, of: str = "") -> str:
 
 if __name__ == "__main__":
     written = filled(PAGE.read_text("utf-8"), scoreboard())
-    PAGE.write_text(filled(written, on_attention(), of=ATTENTION), "utf-8")
+    written = filled(written, on_attention(), of=ATTENTION)
+    PAGE.write_text(filled(written, on_units(), of=UNITS), "utf-8")
     print(PAGE)

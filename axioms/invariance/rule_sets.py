@@ -22,6 +22,7 @@ from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.graph import Node
 from axioms.invariance.canonizers import Canonizer, canonize
 from axioms.invariance.masks import by_masks
+from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 
 Alike: TypeAlias = Callable[[Sequence[Node], LeafValues, Number, sp.Matrix | None], bool | None]
 """Graphs, leaves, epsilon and the relevance of the root -> whether all are explained alike, or
@@ -190,3 +191,24 @@ MASK_RELEVANCE = RuleSet(name="mask relevance", formula=by_masks)
 COMPARED = ("CP-LRP", "gradient x input", "Integrated Gradients", "leave-one-out")
 ON_ATTENTION = (*(x for x in RULE_SETS if x.name in COMPARED), MASK_RELEVANCE)
 """The columns of the table of attention; each lemma of AttnLRP takes minutes there."""
+
+GATES_HELD = RuleSet(
+    name="AttnLRP, gates held",
+    composite=ATTNLRP,
+    instead={kinds.PRODUCT: gate_held},
+    prepare=lambda root: root,  # the rule looks at what a factor is, so that lemmas do not compose
+)
+OF_NEIGHBOURS = (
+    RuleSet(name="RelP", composite=RELP),
+    RuleSet(name="MambaLRP", composite=MAMBA_LRP),
+    RuleSet(name="DePass", composite=DEPASS),
+)
+_BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
+ON_UNITS = (
+    _BY_NAME["AttnLRP"],
+    GATES_HELD,
+    _BY_NAME["CP-LRP"],
+    *OF_NEIGHBOURS,
+    *(_BY_NAME[name] for name in COMPARED[1:]),
+)
+"""The columns of the table of gated units, norms and recurrences."""

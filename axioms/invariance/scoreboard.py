@@ -26,8 +26,9 @@ from axioms.invariance.attention import ATTENTION, EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.invariance.channels import in_rows
 from axioms.invariance.points import random_point
 from axioms.invariance.rewrites import REWRITES, exchanged
-from axioms.invariance.rule_sets import ON_ATTENTION, RULE_SETS, RuleSet
+from axioms.invariance.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
 from axioms.invariance.templates import Template
+from axioms.invariance.units import UNITS
 from axioms.invariance.witness import (
     disagreement,
     explained,
@@ -85,6 +86,12 @@ def scoreboard(
 def on_attention() -> tuple[Cell, ...]:
     """The cells of the rewrites of softmax attention, for the methods that are defined there."""
     return scoreboard(ON_ATTENTION, tuple(ATTENTION), first=AT_EXPONENTIALS, attacks=0)
+
+
+@cache
+def on_units() -> tuple[Cell, ...]:
+    """The cells of the rewrites of gated units, RMSNorm, soft caps and recurrences."""
+    return scoreboard(ON_UNITS, tuple(UNITS), first=AT_EXPONENTIALS, attacks=1)
 
 
 def _rules_in_use(rule_set: RuleSet, rewrite: str) -> tuple[object, ...]:

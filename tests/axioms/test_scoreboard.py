@@ -9,9 +9,9 @@ from axioms import kinds
 from axioms.algebra import rules
 from axioms.algebra.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
 from axioms.algebra.propagate import evaluate
-from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from axioms.invariance.attention import EVERY_TEMPLATE
-from axioms.invariance.markdown import ATTENTION, PAGE, as_markdown, filled, witnesses
+from axioms.invariance.markdown import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.invariance.masks import by_masks
 from axioms.invariance.points import points
 from axioms.invariance.rewrites import REWRITES
@@ -32,10 +32,12 @@ from axioms.invariance.scoreboard import (
     Cell,
     decide,
     on_attention,
+    on_units,
     scoreboard,
 )
 from axioms.invariance.templates import TEMPLATES
 from axioms.invariance.witness import differ
+from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 from axioms.theorems.test_axioms_of_methods import AXIOMS, HOLDS
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
@@ -56,6 +58,24 @@ def test_the_document_has_what_is_computed_of_softmax_attention():
     verdicts = {cell.rewrite: cell.verdict for cell in cells if cell.rule_set == "mask relevance"}
     assert verdicts.pop("duplicate keys") == REFUTED
     assert set(verdicts.values()) == {PROVED}
+
+
+def test_the_document_has_what_is_computed_of_gated_units_norms_and_recurrences():
+    cells, page = on_units(), PAGE.read_text("utf-8")
+    assert filled(page, cells, of=UNITS) == page
+    verdict = {(c.rule_set, c.rewrite): c.verdict for c in cells if c.eps == LIMIT}
+    assert verdict["MambaLRP", "recurrence as attention"] == PROVED  # theorem 72
+    assert verdict["AttnLRP", "recurrence as attention"] == REFUTED
+    assert verdict["CP-LRP", "fold weight of RMSNorm"] == PROVED  # theorem 74
+    assert verdict["RelP", "re-bracket a SwiGLU"] == REFUTED  # theorem 71
+    assert verdict["DePass", "re-bracket a SwiGLU"] == NOT_APPLICABLE
+    assert {c.verdict for c in cells if c.rule_set == "gradient x input"} == {PROVED}
+
+
+def test_methods_of_other_papers_have_the_rules_of_cp_lrp():
+    """So that their cells of the first two tables are its cells, or not applicable."""
+    assert RELP.rules == CP_LRP.rules
+    assert MAMBA_LRP.rules.items() | DEPASS.rules.items() <= CP_LRP.rules.items()
 
 
 def test_the_findings_have_the_axioms_that_theorem_63_decides():

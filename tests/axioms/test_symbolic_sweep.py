@@ -49,6 +49,7 @@ SCIPY = {
     "tanh": math.tanh,
     "silu": lambda x: x * expit(x),
     "gelu": lambda x: x * norm.cdf(x),
+    "soft cap": lambda x: 2 * math.tanh(x / 2),
     "sigmoid": expit,
     "phi": norm.cdf,
     "exp": math.exp,
