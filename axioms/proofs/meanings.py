@@ -123,6 +123,9 @@ MEANINGS = {
     "symmetric and free of units, if an input gets the sum of what its uses get. Without the last "
     "axiom the Shapley value is another one, and the straight path is not the only symmetric path, "
     "as is often said.",
+    69: "A product rule that no bracket and no order changes shares powers by logarithms, and is "
+    "not defined for factors of 1. Where every input occurs once in each term, the merged split is "
+    "the only choice. Shares by degrees make it Integrated Gradients for more graphs.",
     70: "Positional-aware LRP conserves wherever AttnLRP does, and loses at the softmax what "
     "AttnLRP loses there. How much position receives depends on how a rotation is written and on "
     "where an added table has its zero, and absolute values by layer add up to more than the "
