@@ -26,14 +26,14 @@ def options() -> argparse.Namespace:
 def main() -> None:
     chosen = options()
     items = [(name, task) for task in chosen.task or TASKS for name in architectures(task)]
-    items = {item: item for item in items if not chosen.only or item[0] in chosen.only}
+    items = [item for item in items if not chosen.only or item[0] in chosen.only]
     if not items:
         raise SystemExit(f"--only {' '.join(chosen.only)}: no architecture of these tasks")
     catch = () if chosen.trace else Exception
     run = partial(measure, columns=chosen.columns or tuple(COLUMNS), catch=catch)
     found = []
     with processes(min(chosen.workers, len(items))) as each:
-        for (_, task), measured in each(run, items):
+        for (_, task), measured in each(run, zip(items, items, strict=True)):
             found.append(measured)
             print(task, row(measured), flush=True)
     if not (chosen.only or chosen.task or chosen.columns or chosen.trace):

@@ -1,5 +1,6 @@
-"""``lrp-axioms attribute``: the relevance of every token of every text of a file, as Parquet."""
+"""``lrp-axioms attribute``: the relevance of every token of any number of texts, as Parquet."""
 
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -8,17 +9,24 @@ import typer
 from benchmarks.commands.console import check_names, console, loading, mendable, track
 from benchmarks.commands.output import answer, completing
 from benchmarks.names import MODELS
-from benchmarks.sources import files
+from benchmarks.running.blocks import ROWS
+from benchmarks.sources import streams
 from numeric.methods.catalogue import METHODS
 
 
 def attribute(
     file: Annotated[
-        Path,
-        typer.Argument(help="One text per line (.txt), or .csv, .tsv, .jsonl, .parquet; or .gz."),
+        str,
+        typer.Argument(
+            help="One text per line (.txt), or .csv, .tsv, .jsonl, .parquet; or .gz; or a URL of "
+            "such a file, or hub:NAME, or a saved Hugging Face data set."
+        ),
     ],
     *,
     column: Annotated[str, typer.Option(help="Column that holds the texts.")] = "text",
+    split: Annotated[
+        str | None, typer.Option(help="Of a Hugging Face data set; default: train.")
+    ] = None,
     model: Annotated[
         str,
         typer.Option(help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)),
@@ -45,12 +53,12 @@ def attribute(
     with mendable():
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
-        texts = read(file, column)
+        texts = streams.texts(file, column=column, split=split)
+        texts = chain(list(islice(texts, ROWS)), texts)  # what is wrong at the start is said now
         with loading("the model"):
-            from benchmarks.experiments import text
-            from benchmarks.experiments.rows import Row
+            from benchmarks.experiments import explained
             from benchmarks.running import engines
-            from benchmarks.sources import data, models
+            from benchmarks.sources import models
 
             chosen = list(dict.fromkeys(method or ["attnlrp"]))
             check_names("--method", chosen, METHODS)
@@ -58,32 +66,21 @@ def attribute(
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             models.check_device(device)
             classifier = models.load(model, device=device)
-            of_file = data.unlabelled(file.name, texts)
-            row = Row(
-                name=output.name,
-                table="attribute",
-                dataset=of_file.name,
-                model=classifier.name,
-                curves=False,
-                variants={name: {"method": name} for name in chosen},
-            )
-            text.check(classifier, of_file, [row])
-        with mendable(f"--output {output}"):
-            output.mkdir(parents=True, exist_ok=True)
     with mendable(f"--output {output}"):
-        found = text.run(row, classifier, of_file, output=output.parent, engine=place, track=track)
-    columns, limit = found.table.column_names, found.settings["tokens_at_most"]
-    full = found.table["tokens"].to_pylist().count(limit) // len(chosen)
-    answer(
-        model=model,
-        methods=chosen,
-        texts=len(texts),
-        cut=full,
-        columns=columns,
-        wrote=sorted(output.glob("part-*.parquet")),
-    )
+        found = explained.explain_texts(
+            classifier,
+            texts,
+            methods=chosen,
+            name=Path(file).name,
+            output=output,
+            engine=place,
+            track=track,
+        )
+    wrote, full = found.parts(), found.tally(explained.CUT)
+    columns, limit = found.columns(), explained.text.limit(classifier.model)
+    answer(model=model, methods=chosen, texts=found.texts, cut=full, columns=columns, wrote=wrote)
     console.print(
-        f"{len(texts)} texts, {', '.join(chosen)}: wrote {output}/part-*.parquet, one line per "
+        f"{found.texts} texts, {', '.join(chosen)}: wrote {output}/part-*.parquet, one line per "
         f"text and method, with {', '.join(columns)}; read them with\n"
         f'datasets.load_dataset("parquet", data_files="{output}/part-*.parquet")',
         markup=False,
@@ -94,9 +91,3 @@ def attribute(
             f"{full} texts fill all {limit} positions of the model: what was longer has been cut",
             soft_wrap=True,
         )
-
-
-def read(file: Path, column: str) -> list[str]:
-    """The texts of a file as they are; ValueError says which lines hold none."""
-    advice = "mend the file, or pass another --column"
-    return [text for (text,) in files.records(file, [column], files.text_fault, advice=advice)]

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from operator import length_hint
 from pathlib import Path
 from typing import Annotated
 
@@ -195,9 +196,8 @@ def bars() -> Progress:
 
 def track(items: Iterable, description: str, *, within: Progress | None = None) -> Iterator:
     """One bar over ``items``, by itself or ``within`` others that are shown."""
-    items = list(items)
     with nullcontext(within) if within else bars() as shown:
-        task = shown.add_task(description, total=len(items))
+        task = shown.add_task(description, total=length_hint(items) or None)
         yield from shown.track(items, task_id=task)
         shown.remove_task(task)
 

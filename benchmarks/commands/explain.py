@@ -22,7 +22,7 @@ from benchmarks.commands.console import (
 )
 from benchmarks.commands.output import answer, completing, note, noting, present, write_each
 from benchmarks.names import MODELS
-from benchmarks.sources.files import check_sentence, decoded, lines, some
+from benchmarks.sources.files import check_sentence, lines, some
 from numeric.methods.catalogue import METHODS, WITH_RULES
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
@@ -182,7 +182,7 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
             raise ValueError("- stands for all texts, on standard input; pass no other text")
         if sys.stdin is None:  # as after <&-
             raise ValueError("standard input is closed; pass one text per line")
-        given = lines(decoded(sys.stdin.buffer.read()))
+        given = [text for _, text in lines(sys.stdin.buffer)]
         texts = [text for text in given if text.strip()]
         if blank := [n for n, text in enumerate(given, start=1) if not text.strip()]:
             note(f"blank lines of standard input are skipped, and not counted: {some(blank)}")

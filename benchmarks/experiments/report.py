@@ -14,6 +14,7 @@ from benchmarks.experiments import tables
 from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result, read
 from benchmarks.names import EXPERIMENTS
+from benchmarks.running import folders, manifest
 from benchmarks.running.provenance import provenance
 from benchmarks.running.writing import write_atomically
 from numeric.render import COLOURS
@@ -46,7 +47,7 @@ def load(folder: Path) -> list[Result]:
                     f"{path} is no result of this program (table {results[-1].table!r}); remove "
                     "it, or run the experiment again"
                 )
-        elif path.name != "record.json":
+        elif path.name not in (folders.RECORD, manifest.NAME):
             log.info("%s is left out: no result has such a name", path)
     return sorted(results, key=lambda result: (order.index(result.table), result.name))
 

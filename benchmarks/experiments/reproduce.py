@@ -11,8 +11,7 @@ from benchmarks.experiments.maps import measured
 from benchmarks.experiments.record import Experiment, Request, experiment
 from benchmarks.experiments.result import Result
 from benchmarks.names import DEFAULT_TABLES, ON_TEXTS, TABLES
-from benchmarks.running import engines
-from benchmarks.running.engines import IN_PROCESS
+from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.workers import processes
 from benchmarks.running.writing import write_atomically
 from benchmarks.sources.data import SOURCES, Texts
@@ -42,7 +41,7 @@ def reproduce(
     with processes(workers) as each:
         request = replace(request, each=each)
         if request.engine is IN_PROCESS and request.classifier.model.device.type == "cpu":
-            request = replace(request, engine=engines.of(each))
+            request = replace(request, engine=Engine(each))
         for record, ready in zip(records, prepared, strict=True):
             result = on_texts(record, request) if record.rows else record.run(request, **ready)
             result.write(request.output)

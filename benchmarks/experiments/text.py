@@ -18,6 +18,7 @@ from benchmarks.experiments.maps import GAP
 from benchmarks.experiments.rows import ERRORS, MASK, Row, Variant
 from benchmarks.names import ON_TEXTS
 from benchmarks.running import runner
+from benchmarks.running.blocks import block
 from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.threads import one_thread
@@ -64,7 +65,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     for row in needed:
         measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
         try:
-            MEASURES[row.table](replace(row, curves=False), measured_in, start, [0])
+            MEASURES.get(row.table, maps)(replace(row, curves=False), measured_in, start, [0])
         except (ValueError, UnassignedOperation) as error:
             raise ValueError(f"leave out {row.name}, which cannot be measured: {error}") from error
 
@@ -84,31 +85,44 @@ def run(
     Raises ValueError for a folder of another configuration, for a broken part, and for a model on
     a GPU that workers are to get.
     """
+    classifier = placed(classifier, row, engine)
+    data = data.first(row.examples)
+    about = settings(classifier, data, engine)
+    measured = partial(_measured, MEASURES[row.table], row, classifier, data, about["device"])
+    manifest = runner.run(
+        output / row.name,
+        row.record() | about,
+        _in_blocks(classifier, data),
+        runner.Task(measured),
+        engine=engine,
+        track=track,
+    )
+    table, commits = runner.read(manifest), manifest.commits()
+    return Run(row=row, settings=about, table=table, chunk=data.chunk, commits=commits)
+
+
+def placed(classifier: Classifier, row: Row, engine: Engine) -> Classifier:
+    """The classifier in the dtype of a row; ValueError if it is where workers cannot get it."""
     here = classifier.model.device
     if engine.device and here.type != "cpu":
         raise ValueError(
             f"the model is on {here}, from where workers elsewhere cannot get it; load it with "
             f"device='cpu', and each worker moves it to {engine.device}"
         )
-    classifier = _in_dtype(classifier, getattr(torch, row.dtype))
-    data = data.first(row.examples)
-    place = engine.device or str(classifier.model.device)
-    about = settings(classifier, data) | {"device": place}
-    measured = partial(_measured, MEASURES[row.table], row, classifier, data, place)
-    folder = output / row.name
-    table = runner.run(
-        folder,
-        row.record() | about,
-        shards(classifier, data),
-        measured,
-        engine=engine,
-        track=track,
-    )
-    commits = runner.commits(folder)
-    return Run(row=row, settings=about, table=table, chunk=data.chunk, commits=commits)
+    return _in_dtype(classifier, getattr(torch, row.dtype))
 
 
-def _measured(measure, row, classifier, data, place, shard):
+def _in_blocks(classifier, data):
+    """A block per shard, which is a list of the numbers of texts."""
+    first, found = 0, []
+    for shard in shards(classifier, data):
+        found.append(block(first, shard))
+        first += len(shard)
+    return found
+
+
+def _measured(measure, row, classifier, data, place, of_shard):
+    shard = of_shard.content
     classifier.model.to(place)  # in a worker, which has a copy of its own
     try:
         return measure(row, classifier, data, shard)
@@ -117,19 +131,26 @@ def _measured(measure, row, classifier, data, place, shard):
         raise ValueError(f"{error} (examples count from 0 here: texts {texts})") from error
 
 
-def settings(classifier: Classifier, data: Texts) -> dict:
+def settings(classifier: Classifier, data: Texts, engine: Engine = IN_PROCESS) -> dict:
     """All of model and data that determines the numbers of an experiment on text."""
+    of_data = {
+        "dataset": data.name,
+        "dataset_origin": data.origin,
+        "dataset_sha256": data.sha256,
+        "examples": len(data.texts),
+    }
+    return of_model(classifier, engine) | of_data
+
+
+def of_model(classifier: Classifier, engine: Engine = IN_PROCESS) -> dict:
+    """All of a model, and of where it is at work, that determines numbers."""
     return {
         "model": classifier.name,
         "model_sha256": classifier.sha256,
         "tokenizer_sha256": classifier.tokenizer_sha256,
         "config_sha256": classifier.config_sha256,
-        "dataset": data.name,
-        "dataset_origin": data.origin,
-        "dataset_sha256": data.sha256,
-        "examples": len(data.texts),
-        "tokens_at_most": _limit(classifier.model),
-        "device": str(classifier.model.device),
+        "tokens_at_most": limit(classifier.model),
+        "device": engine.device or str(classifier.model.device),
         "dtype": str(classifier.model.dtype),
     }
 
@@ -199,19 +220,6 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     return columns
 
 
-def explained(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
-    """Relevance as of ``maps``, of texts without labels, beside the texts and their tokens."""
-    unlabelled = replace(data, labels=(None,) * len(data.texts))
-    columns = maps(row, classifier, unlabelled, shard)
-    columns = {"method": columns.pop("variant")} | columns
-    del columns["label"]
-    times = len(columns["example"]) // len(shard)
-    ids = encode(classifier, [data.texts[n] for n in shard]).input_ids
-    names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
-    own = {"text": [data.texts[n] for n in shard] * times, "token": names * times}
-    return columns | own
-
-
 def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
     """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
     inputs, _ = in_batch(classifier, data, shard)
@@ -226,7 +234,6 @@ def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[
 
 
 MEASURES = dict.fromkeys(ON_TEXTS, maps) | dict.fromkeys(ERRORS, layer_errors)
-MEASURES["attribute"] = explained
 """By table: what is computed of one shard."""
 
 
@@ -275,10 +282,10 @@ def in_batch(classifier, data, shard):
 
 def encode(classifier, texts, **options):
     """Texts beyond the model's positions are cut there."""
-    limit = _limit(classifier.model)
-    return classifier.tokenizer(list(texts), truncation=True, max_length=limit, **options)
+    most = limit(classifier.model)
+    return classifier.tokenizer(list(texts), truncation=True, max_length=most, **options)
 
 
-def _limit(model):
+def limit(model):
     """Tokens of the longest text: rotation has no end, but the lengths of training had."""
     return min(positions(model), model.config.max_position_embeddings)

@@ -7,10 +7,11 @@ import pickle
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,13 +19,18 @@ from benchmarks.errors import RunError
 
 MOST = 4  # where nobody asks for more: each costs the memory and the start of one more program
 
-Each = Callable[[Callable, Mapping], Iterator[tuple]]
-"""``each(function, items)`` yields (key, function(item)) of every item, in any order."""
+AHEAD = 2  # items that a worker has at a time, so that it does not wait for the next one
+
+Each = Callable[[Callable, Iterable[tuple]], Iterator[tuple]]
+"""``each(function, items)`` yields (key, function(item)) of every (key, item), in any order.
+
+Items are asked for when a worker is free, and no more are held than workers have.
+"""
 
 
-def in_turn(function: Callable, items: Mapping) -> Iterator[tuple]:
+def in_turn(function: Callable, items: Iterable[tuple]) -> Iterator[tuple]:
     """An ``Each`` that works in this process, in order."""
-    for key, item in items.items():
+    for key, item in items:
         yield key, function(item)
 
 
@@ -35,7 +41,7 @@ def collected(
 
     ``track`` as of ``benchmarks.running.progress``.
     """
-    results = each(function, {item: item for item in items})
+    results = each(function, ((item, item) for item in items))
     found = dict(result for _, result in zip(track(items, description), results, strict=False))
     return {item: found[item] for item in items}
 
@@ -62,22 +68,27 @@ def processes(count: int) -> Iterator[Each]:
         ends, held = spawn.Pipe(duplex=False)
         pool = ProcessPoolExecutor(count, spawn, initializer=_begin, initargs=(ends,))
         try:
-            yield partial(_shared_out, pool)
+            yield partial(_shared_out, pool, count * AHEAD)
         finally:
             held.close()  # ends the workers; to cancel what waits would make the pool complain
             pool.shutdown()
             ends.close()
 
 
-def _shared_out(pool, function, items):
+def _shared_out(pool, most, function, items):
+    items, futures = iter(items), {}
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "function"  # with a model in it, which a worker reads once
         packed.write_bytes(pickle.dumps(function))
-        with _interrupts_held():  # by workers for good: it is here that they are answered
-            futures = {pool.submit(_call, packed, item): key for key, item in items.items()}
         try:
-            for done in as_completed(futures):
-                yield futures[done], done.result()
+            while True:
+                for key, item in islice(items, most - len(futures)):
+                    with _interrupts_held():  # by workers for good: it is here that they are seen
+                        futures[pool.submit(_call, packed, item)] = key
+                if not futures:
+                    return
+                for done in wait(futures, return_when=FIRST_COMPLETED).done:
+                    yield futures.pop(done), done.result()
         except BrokenProcessPool as error:
             raise RunError(
                 "a worker process was lost, maybe for want of memory; run again with fewer "

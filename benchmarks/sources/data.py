@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from axioms.extras import need
 from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources import files
+from benchmarks.sources import files, streams
 from benchmarks.sources.pins import PINS
 from numeric.spelling import did_you_mean
 
@@ -36,7 +35,7 @@ class Texts:
 
     name: str
     texts: tuple[str, ...]
-    labels: tuple[int, ...]
+    labels: tuple[int | None, ...]
     origin: str
     paper: str
     chunk: int
@@ -60,7 +59,6 @@ class Texts:
 
 SOURCES = {name: Source(**found) for name, found in PINS["datasets"].items()}
 DATASETS = ("embedded", *SOURCES)
-UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
 
 
 def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool = False) -> Texts:
@@ -101,7 +99,7 @@ def load(name: str = "embedded", *, data_dir: Path | None = None, training: bool
 
 def unlabelled(name: str, texts: Sequence[str]) -> Texts:
     """A user's own texts, which have no labels."""
-    return Texts(name, tuple(texts), (), origin=name, paper="", chunk=1)
+    return Texts(name, tuple(texts), (None,) * len(texts), origin=name, paper="", chunk=1)
 
 
 def _texts(name, rows, origin, paper, chunk):
@@ -145,15 +143,11 @@ def _row(text, label):
 
 
 def _download(source):
-    need(f"data set {source.hub!r} of the Hub", "datasets")
-    import datasets  # seconds, which local texts do without
-
+    columns, options = (source.text, "label"), {"revision": source.revision, "split": source.split}
     try:
-        table = datasets.load_dataset(source.hub, revision=source.revision, split=source.split)
-        return [_row(*pair) for pair in zip(table[source.text], table["label"], strict=True)]
-    except (*UNLOADABLE, datasets.exceptions.DatasetsError) as error:
+        return [_row(*pair) for pair in streams.rows(streams.HUB, source.hub, columns, **options)]
+    except (UnavailableError, ValueError) as error:
         raise UnavailableError(
-            f"data set {source.hub!r} could not be loaded from the Hugging Face Hub: "
-            f"{first_line(error)}\nWithout a network, pass --data-dir FOLDER with "
-            f"{' or '.join(source.files)} in it, or --dataset embedded."
+            f"{first_line(error)}\nWithout data set {source.hub!r} of the Hub, pass --data-dir "
+            f"FOLDER with {' or '.join(source.files)} in it, or --dataset embedded."
         ) from error

@@ -1,62 +1,131 @@
 """Records of a file, one per line or row: every value as it is written, or one error with its line.
 
 CSV follows RFC 4180.  TSV has no quotes, as GLUE writes it: no field holds a tab or a line break.
+A file is read as its records are asked for, so that its size does not matter; it is on this machine
+or at a URL that fsspec opens.
 """
 
 import codecs
 import csv
 import gzip
-import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 SHOWN = 10  # offenders that an error lists
 DECODER = json.JSONDecoder(object_pairs_hook=tuple)  # which keeps both of two equal names
 BLANK = ([], [""])  # a line of a table without anything
+BATCH = 512  # rows of Parquet that are in memory at once
 
 
 def records(
     path: Path, columns: Sequence[str], fault: Callable[..., str | None], *, advice: str
 ) -> list[tuple]:
-    """The values of ``columns`` of every record; those of JSON and Parquet keep their types.
+    """The values of ``columns`` of every record, as of ``stream``, once all are known to be right.
 
-    ``fault`` of these values is what is wrong with them, or None; ``advice`` is the next step.
-    Raises ValueError, which names the file and the lines of all records that cannot be used.
+    Raises ValueError for a file without records, too.
     """
-    name = path.name.lower()
+    if not (found := list(stream(path, columns, fault, advice=advice))):
+        raise ValueError(f"{path} has no records; pass a file that has some")
+    return found
+
+
+def stream(
+    place: Path | str, columns: Sequence[str], fault: Callable[..., str | None], *, advice: str
+) -> Iterator[tuple]:
+    """The values of ``columns`` of one record after the other; JSON and Parquet keep their types.
+
+    ``place``: a file, or a URL.  ``fault`` of these values is what is wrong with them, or None;
+    ``advice`` is the next step.  Raises ValueError, which names the file and the lines of all
+    records that cannot be used: behind the first of them, the rest is only looked through.
+    """
+    name = str(place).lower()
     suffix = Path(name.removesuffix(".gz")).suffix
     if suffix not in READERS:
         raise ValueError(
-            f"{path}: files {path.suffix or 'without a suffix'!r} are not read; pass one of "
-            f"{', '.join(READERS)}"
+            f"{place}: files {Path(place).suffix or 'without a suffix'!r} are not read; pass one "
+            f"of {', '.join(READERS)}"
         )
-    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe may be silent for ever
-        raise ValueError(f"{path} is no regular file; write its lines to one, and pass that")
-    found, faults = [], {}
+    faults = Faults("row" if suffix == ".parquet" else "line")
     try:
-        for line, values in READERS[suffix](path, columns):
-            wrong = values if isinstance(values, str) else fault(*values)
-            if wrong:
-                faults.setdefault(wrong, []).append(line)
-            else:
-                found.append(tuple(values))
+        with _open(place, unpacked=suffix != ".parquet") as raw:
+            try:
+                for line, values in READERS[suffix](raw, columns):
+                    wrong = values if isinstance(values, str) else fault(*values)
+                    if wrong:
+                        faults.add(wrong, line)
+                    elif not faults.found:
+                        yield tuple(values)
+            except ValueError:
+                while isinstance(raw, gzip.GzipFile) and raw.read(2**20):
+                    pass  # at whose end it says whether it is broken, and not what is in it
+                raise
+    except IrregularFile as error:
+        raise ValueError(
+            f"{place} is no regular file; write its lines to one, and pass that"
+        ) from error
     except ColumnError as error:
-        raise ValueError(f"{path} has {error}; {advice}") from error
+        raise ValueError(f"{place} has {error}; {advice}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is truncated or broken ({error}); get it again") from error
+        raise ValueError(f"{place} is truncated or broken ({error}); get it again") from error
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}; pass another file") from error
+        raise ValueError(f"{place}: {error.strerror or error}; pass another file") from error
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    if faults:
-        unit = "row" if suffix == ".parquet" else "line"
-        said = [f"{what} in {unit}{'s'[: len(n) > 1]} {some(n)}" for what, n in faults.items()]
-        raise ValueError(f"{path}: {some(said, '; ')}; {advice}")
-    if not found:
-        raise ValueError(f"{path} has no records; pass a file that has some")
-    return found
+        raise ValueError(f"{place}: {error}") from error
+    faults.check(place, advice)
+
+
+class Faults:
+    """What is wrong with which records: the first few of each kind, and how many there are."""
+
+    def __init__(self, unit: str):
+        self.unit, self.found, self.others = unit, {}, 0
+
+    def add(self, wrong: str, line: int) -> None:
+        if wrong not in self.found and len(self.found) == SHOWN:
+            self.others += 1
+        else:
+            first, count = self.found.setdefault(wrong, ([], 0))
+            first += [line] if count < SHOWN else []
+            self.found[wrong] = first, count + 1
+
+    def check(self, place: Path | str, advice: str) -> None:
+        """Raises ValueError that says all of it, if there is anything."""
+        said = [
+            f"{what} in {self.unit}{'s'[: count > 1]} {_listed(first, count)}"
+            for what, (first, count) in self.found.items()
+        ]
+        if self.others:
+            said.append(f"something else in {self.others} {self.unit}{'s'[: self.others > 1]}")
+        if said:
+            raise ValueError(f"{place}: {'; '.join(said)}; {advice}")
+
+
+def is_url(place: Path | str) -> bool:
+    return "://" in str(place)
+
+
+@contextmanager
+def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
+    """A stream of bytes; of a name in .gz of what was packed, if it is to be ``unpacked``."""
+    if is_url(place):
+        import fsspec  # which PyTorch brings; each protocol is a library of its own
+
+        try:
+            file = fsspec.open(str(place)).open()
+        except ImportError as error:
+            raise ValueError(f"{error}; install what fsspec needs for such URLs") from error
+    else:
+        path = Path(place)
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise IrregularFile
+        file = path.open("rb")
+    with file:
+        packed = unpacked and str(place).lower().endswith(".gz")
+        yield gzip.GzipFile(fileobj=file) if packed else file
 
 
 def text_fault(value: object) -> str | None:
@@ -84,90 +153,94 @@ def check_sentence(text: str) -> None:
 
 def some(values: Sequence, between: str = ", ") -> str:
     """The first few of what an error lists, and how many more there are."""
-    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
-    return between.join(map(str, values[:SHOWN])) + more
+    return _listed(values[:SHOWN], len(values), between)
+
+
+def _listed(first, count, between=", "):
+    more = f" and {count - SHOWN} more" if count > SHOWN else ""
+    return between.join(map(str, first)) + more
+
+
+class IrregularFile(ValueError):
+    """A pipe, for example, which may be silent for ever."""
 
 
 class ColumnError(ValueError):
     """A column that is not there, or more than once."""
 
 
-def decoded(raw: bytes) -> str:
-    """Bytes as UTF-8.  Raises ValueError that names the first line that is none."""
-    raw = raw.removeprefix(codecs.BOM_UTF8)
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"line {line} is not UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8"
-        ) from error
+def lines(raw: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Lines of UTF-8 by number, without their ends."""
+    for line, text in _decoded(raw):
+        yield line, text.removesuffix("\n").removesuffix("\r")
 
 
-def lines(text: str) -> list[str]:
-    """Lines end at a newline alone: what else Unicode calls a line break is part of a text."""
-    found = text.split("\n")
-    if not found[-1]:
-        found.pop()
-    return [line.removesuffix("\r") for line in found]
+def _decoded(raw):
+    """Lines as UTF-8, each with its end and number; ValueError names the first that is none.
+
+    Lines end at a newline alone: what else Unicode calls a line break is part of a text.
+    """
+    for line, packed in enumerate(raw, 1):
+        packed = packed.removeprefix(codecs.BOM_UTF8) if line == 1 else packed
+        try:
+            yield line, packed.decode("utf-8")
+        except UnicodeDecodeError as error:
+            wrong = packed[error.start]
+            raise ValueError(
+                f"line {line} is not UTF-8 (byte 0x{wrong:02x}); save the file as UTF-8"
+            ) from error
 
 
-def _decoded(path):
-    raw = path.read_bytes()
-    return decoded(gzip.decompress(raw) if path.suffix.lower() == ".gz" else raw)
-
-
-def _lines(path):
-    yield from enumerate(lines(_decoded(path)), 1)
-
-
-def _txt(path, columns):
-    _places(["text"], columns)  # another one would be ignored
-    for line, text in _lines(path):
+def _txt(raw, columns):
+    places(["text"], columns)  # another one would be ignored
+    for line, text in lines(raw):
         yield line, [text]
 
 
-def _tsv(path, columns):
-    return _table(((line, text.split("\t")) for line, text in _lines(path)), columns)
+def _tsv(raw, columns):
+    return _table(((line, text.split("\t")) for line, text in lines(raw)), columns)
 
 
-def _csv(path, columns):
-    return _table(_quoted(path), columns)
+def _csv(raw, columns):
+    return _table(_quoted(raw), columns)
 
 
-def _quoted(path):
+def _quoted(raw):
     """A record may have several lines: it is named by its first."""
-    limit = csv.field_size_limit(2**31 - 1)  # which belongs to the process
-    try:
-        rows = csv.reader(io.StringIO(_decoded(path), newline="\n"), strict=True)
-        line = 1
-        for row in rows:
-            yield line, row
-            line = rows.line_num + 1
-    except csv.Error as error:
-        raise ValueError(
-            f"the record from line {line} on breaks the rules of CSV "
-            f"({str(error).partition(' - ')[0]}); put a field with commas, quotes or line breaks "
-            "in quotes, and double the quotes in it"
-        ) from error
-    finally:
-        csv.field_size_limit(limit)
+    rows = csv.reader((text for _, text in _decoded(raw)), strict=True)
+    while True:
+        line = rows.line_num + 1
+        limit = csv.field_size_limit(2**31 - 1)  # which belongs to the process
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise ValueError(
+                f"the record from line {line} on breaks the rules of CSV "
+                f"({str(error).partition(' - ')[0]}); put a field with commas, quotes or line "
+                "breaks in quotes, and double the quotes in it"
+            ) from error
+        finally:
+            csv.field_size_limit(limit)
+        if row is None:
+            return
+        yield line, row
 
 
 def _table(rows: Iterator, columns):
     """Records of rows, the first of which names the columns; blank lines between them are none."""
     _, names = next(rows, (1, []))
-    places = _places(names, columns)
+    chosen = places(names, columns)
     for line, row in rows:
         if len(row) == len(names):
-            yield line, [row[place] for place in places]
+            yield line, [row[place] for place in chosen]
         elif row not in BLANK:
             yield line, f"not the {len(names)} fields of the header"
         elif len(names) == 1:
             yield line, [""]
 
 
-def _places(names, columns):
+def places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Where among ``names`` each column is; ColumnError if it is there not at all, or twice."""
     for column in columns:
         if (count := names.count(column)) > 1:
             raise ColumnError(f"{count} columns {column!r}")
@@ -176,8 +249,8 @@ def _places(names, columns):
     return [names.index(column) for column in columns]
 
 
-def _jsonl(path, columns):
-    for line, text in _lines(path):
+def _jsonl(raw, columns):
+    for line, text in lines(raw):
         if text.strip():
             yield line, _json(text, columns)
 
@@ -188,26 +261,28 @@ def _json(text, columns):
         pairs = DECODER.decode(text)
         if not isinstance(pairs, tuple):
             return "no object"
-        return [pairs[place][1] for place in _places([name for name, _ in pairs], columns)]
+        return [pairs[place][1] for place in places([name for name, _ in pairs], columns)]
     except json.JSONDecodeError as error:
         return f"no JSON ({error.msg})"
     except (ValueError, RecursionError) as error:
         return str(error)
 
 
-def _parquet(path, columns):
+def _parquet(raw, columns):
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        with path.open("rb") as stream:
-            file = parquet.ParquetFile(stream)
-            _places(file.schema_arrow.names, columns)
-            table = file.read(columns=list(columns))
-        yield from enumerate(zip(*(table[name].to_pylist() for name in columns), strict=True), 1)
+        file = parquet.ParquetFile(raw)
+        places(file.schema_arrow.names, columns)
+        row = 1
+        for batch in file.iter_batches(BATCH, columns=list(columns)):
+            values = zip(*(batch[name].to_pylist() for name in columns), strict=True)
+            yield from enumerate(values, row)
+            row += batch.num_rows
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise EOFError(error) from error
 
 
 READERS = {".txt": _txt, ".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _parquet}
-"""By suffix, before that of gzip: path and columns -> lines, with values or what is wrong."""
+"""By suffix, before that of gzip: bytes and columns -> lines, with values or what is wrong."""

@@ -11,9 +11,9 @@ import tokenizers
 import torch
 import transformers
 
-from benchmarks.experiments import text
+from benchmarks.experiments import explained, text
 from benchmarks.experiments.rows import Row
-from benchmarks.running import engines
+from benchmarks.running import blocks, cluster, manifest
 from benchmarks.sources import data, models
 from numeric import attribute
 from tests.support import cases
@@ -82,19 +82,20 @@ def test_files_of_columns_are_read(run, suffix, tmp_path):
 
 
 def test_a_stopped_run_goes_on_and_another_file_is_not_mixed_in(run, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "SHARD", (1, 4096))
+    monkeypatch.setattr(blocks, "ROWS", 1)
+    monkeypatch.setattr(manifest, "SIZE", 1)
     folder = tmp_path / "found"
     assert run("attribute", file, "--output", folder)[0] == 0
     whole = rows(folder)
-    (folder / "part-00001.parquet").unlink()
+    (folder / "part-000000000001.parquet").unlink()
     code, _, err = run("attribute", file, "--output", folder)
     assert code == 0
-    assert "found resumed: 2 of 3 parts were there" in err
+    assert "found resumed; texts done before: 2" in err
     assert rows(folder) == whole
     file.write_text("another text\n", "utf-8")
     code, _, err = run("attribute", file, "--output", folder)
     assert code == 2
-    assert "holds results of another configuration" in err
+    assert "holds results of other texts (1 to 1 are not those of now)" in err
     assert json.loads((folder / "record.json").read_text())["record"]["dataset"] == "reviews.txt"
 
 
@@ -153,16 +154,16 @@ def test_a_decoder_explains_each_text_as_if_alone(run, file, tmp_path, family, p
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, side):
+def test_what_is_stored_of_a_padded_text_is_where_its_tokens_are(tmp_path, monkeypatch, side):
     """LLaMA, whose answer does not depend on padding; of its own shards none has any."""
     classifier = models.load(str(saved(tmp_path / "model", "llama", side=side)))
     row = Row(
         name="all", table="attribute", dataset="texts", model="llama", curves=False,
         variants={"attnlrp": {"method": "attnlrp"}},
     )  # fmt: skip
-    columns = text.explained(row, classifier, data.unlabelled("texts", FOUR), range(4))
-    found = [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
-    assert_each_is_as_alone(found, classifier)
+    monkeypatch.setattr(text, "shards", lambda *_: [[2, 0, 1, 3]])
+    found = explained.explained(row, classifier, "cpu", blocks.block(0, FOUR))
+    assert_each_is_as_alone(found.to_pylist(), classifier)
 
 
 def test_texts_of_one_length_share_a_shard_of_a_decoder_that_pads(tmp_path):
@@ -198,5 +199,5 @@ def test_a_device_of_no_kind_is_refused_on_a_cluster_too(monkeypatch):
     two_cpus = SimpleNamespace(is_initialized=lambda: True, cluster_resources=lambda: {"CPU": 2})
     monkeypatch.setitem(sys.modules, "ray", two_cpus)
     with pytest.raises(ValueError, match="device 'foo': this cluster has 0 GPUs"):
-        engines.on_ray(device="foo")
-    assert engines.on_ray(device="cpu").device == "cpu"
+        cluster.on_ray(device="foo")
+    assert cluster.on_ray(device="cpu").device == "cpu"

@@ -175,13 +175,14 @@ def test_an_interrupted_run_goes_on_where_it_was_stopped(run, tmp_path, monkeypa
     code, _, err = run(*arguments)
     assert code == 130
     assert "Traceback" not in err
-    assert len(list(tmp_path.rglob("part-*.parquet"))) == len(measured) == 3
+    files = [x for p in tmp_path.rglob("manifest.json") for x in program.strict_json(p)["files"]]
+    assert sum(each["end"] - each["first"] for each in files) == len(measured) == 3
     assert not (tmp_path / "special-embedded.json").exists()
     monkeypatch.setitem(text.MEASURES, "table2", counted)
     code, _, err = run(*arguments)
     assert code == 0
     assert len(measured) == 6  # two texts by three methods
-    assert err.splitlines() == ["table2-embedded-attnlrp resumed: 1 of 2 parts were there"]
+    assert err.splitlines() == ["table2-embedded-attnlrp resumed; texts done before: 1"]
     whole = tmp_path / "whole"
     code, _, err = run(*arguments[:-1], whole)
     assert (code, err) == (0, "")
@@ -209,7 +210,7 @@ def test_a_folder_of_another_run_and_a_broken_part_are_one_message(run, tmp_path
     assert "[CLS]" not in out
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert measured == []
-    part = tmp_path / "table2-embedded-cp-lrp" / "part-00000.parquet"
+    part = tmp_path / "table2-embedded-cp-lrp" / "part-000000000000.parquet"
     spoil(part)
     code, _, err = run(*arguments, "--examples", 1)
     assert (code, err.count("error:")) == (2, 1)

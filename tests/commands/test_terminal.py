@@ -91,6 +91,7 @@ def test_a_reader_that_leaves_loses_no_file(into, model, tmp_path, capfd, monkey
         assert page.read_text("utf-8").rstrip().endswith("</html>")
     if parts in arguments[command]:
         assert [path.name for path in sorted(parts.iterdir())] == [
-            "part-00000.parquet",
+            "manifest.json",
+            "part-000000000000.parquet",
             "record.json",
         ]

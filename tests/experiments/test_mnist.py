@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.errors import RunError
 from benchmarks.experiments.table1 import figures, findings, mnist
-from benchmarks.running import runner
+from benchmarks.running import folders
 from tests.support.invented_digits import arrays, save
 
 GRID = mnist.declared()
@@ -89,11 +89,11 @@ def test_broken_results_are_refused_with_their_path(swept):
         "remove this file and run again": [
             lambda: path.write_bytes(whole[: len(whole) // 2]),
             lambda: path.write_bytes(b""),
-            lambda: runner.write_part(path, table.slice(0, 2), digest),
-            lambda: runner.write_part(path, table.drop_columns(table.column_names[-1]), digest),
+            lambda: folders.write_part(path, table.slice(0, 2), digest),
+            lambda: folders.write_part(path, table.drop_columns(table.column_names[-1]), digest),
         ],
         "results are not mixed; pass another --output": [
-            lambda: runner.write_part(path, table, "0" * 64),
+            lambda: folders.write_part(path, table, "0" * 64),
             lambda: pq.write_table(table.replace_schema_metadata(), path),
         ],
     }

@@ -1,5 +1,6 @@
 """Runs whose shards are measured elsewhere: by a Ray cluster of this machine, with lost workers."""
 
+import json
 import os
 import re
 import signal
@@ -13,16 +14,25 @@ import torch
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
-from benchmarks.running import engines, runner
+from benchmarks.running import blocks, cluster, engines, manifest, runner, sending
+from benchmarks.running.blocks import block
+from benchmarks.running.workers import in_turn
 from benchmarks.sources import data, models
 from tests.support import killable
 
-SHARDS = [[2, 0], [1, 3], [4], [5, 6]]
+BLOCKS = [block(0, [2, 0]), block(2, [1, 3]), block(4, [4]), block(5, [5, 6])]
 RECORD = {"what": "squares"}
 
 
-def squares(shard):
+def squares(of_block):
+    shard = of_block.content
     return {"example": list(shard), "square": [float(n * n) for n in shard]}
+
+
+def done(folder, measure, engine=engines.IN_PROCESS, blocks=BLOCKS):
+    """The table of a run."""
+    task = runner.Task(measure)
+    return runner.read(runner.run(folder, RECORD, blocks, task, engine=engine))
 
 
 def installed():
@@ -30,7 +40,7 @@ def installed():
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def started():
     """Two workers; started here, as a cluster that a user has is, and ended with these tests."""
     ray = installed()
     with pytest.MonkeyPatch.context() as patch:
@@ -45,8 +55,8 @@ def cluster():
 
 
 @pytest.fixture
-def engine(cluster):
-    return engines.on_ray()
+def engine(started):
+    return cluster.on_ray()
 
 
 @pytest.fixture
@@ -105,44 +115,43 @@ def test_lost_workers_lose_nothing_and_double_nothing_bit_for_bit(
     assert processes >= 2  # the dead measured nothing more
     folders = [there / killable.ROW, here / killable.ROW]
     names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
-    assert names[0] == names[1]  # no draft stays
-    assert {made(path)["threads"] for path in folders[0].glob("part-*")} == {1}
+    assert names[0] == names[1] == ["manifest.json", "part-000000000000.parquet", "record.json"]
+    made = json.loads((folders[0] / "manifest.json").read_text())["provenance"]
+    assert [each["threads"] for each in made] == [1]
 
-    gone = sorted(folders[0].glob("part-*"))[1::4]
-    for path in (*log.iterdir(), *gone):
+    for path in (*log.iterdir(), *folders[0].glob("part-*")):
         path.unlink()
     again = measure(there, log, monkeypatch, engines.IN_PROCESS)  # engines share folders
     assert again.table.equals(one.table)
-    assert calls(log)[0].total() == len(gone)
-
-
-def made(path):
-    return runner.json.loads(pq.read_schema(path).metadata[b"provenance"])
+    assert calls(log)[0].total() == len(firsts)
 
 
 def test_an_error_of_a_shard_is_raised_once_as_it_is_and_complete_parts_stay(tmp_path, engine):
     log = tmp_path / "log"
     log.mkdir()
 
-    def fails(shard):
+    def fails(of_block):
+        shard = of_block.content
         (log / f"{shard[0]}-{len(list(log.iterdir()))}").touch()
         if 4 in shard:
             raise KeyError("no such layer")
         return {"example": list(shard)}
 
     with pytest.raises(KeyError, match="no such layer"):
-        runner.run(tmp_path / "run", RECORD, SHARDS, fails, engine=engine)
+        done(tmp_path / "run", fails, engine)
     assert len(list(log.glob("4-*"))) == 1
-    assert sorted(p.name for p in (tmp_path / "run").iterdir() if p.name.startswith(".")) == []
-    missing = len(SHARDS) - len(list((tmp_path / "run").glob("part-*")))
+    assert not list((tmp_path / "run").rglob(".*"))
+    found = tmp_path / "run" / "manifest.json"
+    named = json.loads(found.read_text())["files"] if found.exists() else []
+    missing = len(BLOCKS) - len(named)
     asked = tmp_path / "asked"
     asked.mkdir()
 
-    def works(shard):
-        (asked / str(shard[0])).touch(exist_ok=False)
-        return {"example": list(shard)}
+    def works(of_block):
+        (asked / str(of_block.first)).touch(exist_ok=False)
+        return {"example": of_block.content}
 
-    assert runner.run(tmp_path / "run", RECORD, SHARDS, works, engine=engine).num_rows == 7
+    assert done(tmp_path / "run", works, engine).num_rows == 7
     assert len(list(asked.iterdir())) == missing
 
 
@@ -157,34 +166,34 @@ def test_what_cannot_be_unpacked_is_tried_once_by_each_worker(tmp_path, engine):
 
     broken = Broken()
     with pytest.raises(ValueError, match=r"^broken weights$") as caught:
-        runner.run(tmp_path / "run", RECORD, SHARDS, lambda shard: broken, engine=engine)
+        done(tmp_path / "run", lambda of_block: broken, engine)
     assert not isinstance(caught.value, RunError)  # which would say that workers were lost
     assert len(list(log.iterdir())) in (1, 2)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["record.json"]
 
 
 def test_a_shard_that_kills_every_worker_is_given_up_by_name(tmp_path, monkeypatch, engine):
-    monkeypatch.setattr(engines, "RETRIES", 1)
+    monkeypatch.setattr(cluster, "RETRIES", 1)
     log = tmp_path / "log"
     log.mkdir()
 
-    def deadly(shard):
-        if 4 in shard:
+    def deadly(of_block):
+        if 4 in of_block.content:
             (log / str(len(list(log.iterdir())))).touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return {"example": list(shard)}
+        return {"example": of_block.content}
 
-    says = r"2 workers were lost over part 2, examples \[4\]; .*ActorDiedError.*\n.*run again"
+    says = r"2 workers were lost over texts 5 to 5; .*ActorDiedError.*\n.*run again"
     with pytest.raises(RunError, match=says):
-        runner.run(tmp_path / "run", RECORD, SHARDS, deadly, engine=engine)
+        done(tmp_path / "run", deadly, engine)
     assert len(list(log.iterdir())) == 2
 
 
-def test_a_device_that_the_cluster_lacks_is_refused(cluster):
+def test_a_device_that_the_cluster_lacks_is_refused(started):
     for device in ("cuda", "mps"):
         with pytest.raises(ValueError, match=f"device '{device}': this cluster has 0 GPUs"):
-            engines.on_ray(device=device)
-    assert engines.on_ray(device="cpu").device == "cpu"
+            cluster.on_ray(device=device)
+    assert cluster.on_ray(device="cpu").device == "cpu"
 
 
 # Without a cluster
@@ -192,30 +201,50 @@ def test_a_device_that_the_cluster_lacks_is_refused(cluster):
 
 def test_in_process_is_the_default_and_measures_in_order(tmp_path):
     asked = []
-    runner.run(tmp_path, RECORD, SHARDS, lambda shard: asked.append(shard) or squares(shard))
-    assert asked == SHARDS
+    done(tmp_path, lambda of_block: asked.append(of_block) or squares(of_block))
+    assert asked == BLOCKS
 
 
 LOSSY = {
-    "it forgets a shard": lambda measure, shards: iter(
-        [(n, engines.table(measure, shards[n])) for n in list(shards)[1:]]
-    ),
-    "it gives a shard twice": lambda measure, shards: iter(
-        [(0, engines.table(measure, shards[0])) for _ in shards]
-    ),
-    "it swaps two shards": lambda measure, shards: iter(
-        [(n, engines.table(measure, shards[1 - n if n < 2 else n])) for n in shards]
-    ),
+    "it forgets a block": lambda items: items[1:],
+    "it does the last one alone": lambda items: items[-1:],
+    "it does nothing": lambda items: [],
 }
 
 
 @pytest.mark.parametrize("name", LOSSY)
-def test_the_runner_notices_an_engine_that_loses_or_doubles(tmp_path, name):
-    def lossy(measure, shards):
-        yield from LOSSY[name](measure, shards)
+def test_the_runner_notices_an_engine_that_loses_blocks(tmp_path, name):
+    def lossy(function, items):
+        yield from in_turn(function, LOSSY[name](list(items)))
 
-    with pytest.raises(RunError, match=r"is missing|other examples"):
-        runner.run(tmp_path, RECORD, SHARDS, squares, engine=engines.Engine(lossy))
+    with pytest.raises(RunError, match=r"texts are missing; run the command again"):
+        done(tmp_path, squares, engines.Engine(lossy))
+
+
+def test_a_block_that_is_done_twice_is_there_once(tmp_path):
+    def twice(function, items):
+        items = list(items)
+        yield from in_turn(function, [*items, *items[1:]])
+
+    assert done(tmp_path, squares, engines.Engine(twice)).equals(done(tmp_path / "once", squares))
+
+
+def test_weights_lie_where_they_were_sent():
+    model = models.load().model
+    sent = sending.packed(lambda: model, installed().cloudpickle.Pickler)
+    again = sending.unpacked(sent)()
+    size = sum(each.nbytes for each in sent[1:])
+    assert size == 4 * sum(each.numel() for each in model.parameters())
+    assert len(sent[0]) < size / 2
+    places = {each.ctypes.data for each in sent[1:]}
+    assert {each.data_ptr() for each in again.parameters()} == places
+    for (name, one), other in zip(
+        model.state_dict().items(), again.state_dict().values(), strict=True
+    ):
+        assert torch.equal(one, other), name
+    assert [x.requires_grad for x in model.parameters()] == [
+        x.requires_grad for x in again.parameters()
+    ]
 
 
 REPRODUCE = ("reproduce", "table2", "--examples", "2")
@@ -253,9 +282,10 @@ def test_an_address_without_a_cluster_is_named_within_seconds(run, tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("cluster", "one_thread")
+@pytest.mark.usefixtures("started", "one_thread")
 def test_the_texts_of_a_file_are_explained_on_the_cluster_as_here(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "SHARD", (1, 4096))
+    monkeypatch.setattr(blocks, "ROWS", 1)
+    monkeypatch.setattr(manifest, "SIZE", 1)
     file = tmp_path / "reviews.txt"
     file.write_text("a fine film\nnot bad , but far too long\ndull\n", "utf-8")
     found = {}

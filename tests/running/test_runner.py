@@ -3,84 +3,201 @@
 import hashlib
 import json
 import multiprocessing
-import re
+import os
+from operator import length_hint
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.errors import RunError
-from benchmarks.running import runner
+from benchmarks.running import folders, manifest, runner, writing
+from benchmarks.running.blocks import block
 from tests.support.traces import contents
 
-SHARDS = [[2, 0], [1, 3], [4]]
+BLOCKS = [block(0, [2, 0]), block(2, [1, 3]), block(4, [4])]
 RECORD = {"row": {"method": "loo", "options": {"epsilon": 0.1}}, "weights": "abc"}
 
 
-def squares(shard):
+def squares(of_block):
     """Two variants, with a column of lists."""
+    shard = of_block.content
     return {
         "variant": ["one"] * len(shard) + ["two"] * len(shard),
         "example": list(shard) * 2,
         "square": [float(n * n) for n in shard] * 2,
-        "relevance": [[0.1 * n] * n for n in shard] * 2,
+        "relevance": [[0.1 * n] * (n + 1) for n in shard] * 2,
     }
 
 
-def never(shard):
-    raise AssertionError(f"measured {shard}")
+def never(of_block):
+    raise AssertionError(f"measured {of_block}")
+
+
+def measure(folder, record=RECORD, blocks=BLOCKS, function=squares, **options):
+    """The table of a run."""
+    return runner.read(runner.run(folder, record, blocks, runner.Task(function), **options))
+
+
+def files(folder):
+    return json.loads((folder / "manifest.json").read_text())["files"]
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A complete run."""
-    runner.run(tmp_path / "run", RECORD, SHARDS, squares)
+def folder(tmp_path, monkeypatch):
+    """A complete run, with a part for each block."""
+    monkeypatch.setattr(manifest, "SIZE", 1)
+    measure(tmp_path / "run")
     return tmp_path / "run"
 
 
+PARTS = [f"part-{first:012d}.parquet" for first in (0, 2, 4)]
+PART = PARTS[1]
+
+
 def test_a_complete_run_is_read_and_not_measured(folder):
-    table = runner.run(folder, RECORD, SHARDS, never)
-    want = [pa.table(squares(shard)) for shard in SHARDS]
-    assert table.equals(pa.concat_tables(want))
-    assert sorted(contents(folder)) == [*(f"part-0000{n}.parquet" for n in range(3)), "record.json"]
+    table = measure(folder, function=never)
+    assert table.equals(pa.concat_tables([pa.table(squares(each)) for each in BLOCKS]))
+    assert sorted(contents(folder)) == ["manifest.json", *PARTS, "record.json"]
     assert table.schema.metadata is None
-    assert len(runner.commits(folder)) == 1
+    found = runner.run(folder, RECORD, BLOCKS, runner.Task(never))
+    assert (len(found.commits()), found.texts) == (1, 5)
+
+
+def test_blocks_that_follow_each_other_share_a_part_up_to_its_size(tmp_path, monkeypatch):
+    many = [block(n, [n]) for n in range(10)]
+    measure(tmp_path / "one", blocks=many)
+    (whole,) = (tmp_path / "one").glob("part-*")
+    assert pq.read_metadata(whole).num_row_groups == 10
+    measure(tmp_path / "sizes", blocks=many[:1])
+    size = files(tmp_path / "sizes")[0]["bytes"]
+    monkeypatch.setattr(manifest, "SIZE", 2 * size)
+    table = measure(tmp_path / "some", blocks=many)
+    assert [(each["first"], each["end"]) for each in files(tmp_path / "some")] == [
+        (0, 3), (3, 6), (6, 9), (9, 10),
+    ]  # fmt: skip
+    assert table["example"].to_pylist() == [n for n in range(10) for _ in range(2)]
 
 
 def test_only_what_is_missing_is_measured_and_shown(folder):
-    (folder / "part-00001.parquet").unlink()
+    (folder / PART).unlink()
     shown, asked = [], []
 
     def track(items, description):
-        shown.append((list(items), description))
+        shown.append((length_hint(items), description))
         return items
 
-    def measure(shard):
-        asked.append(shard)
-        return squares(shard)
+    def measured(of_block):
+        asked.append(of_block.content)
+        return squares(of_block)
 
-    table = runner.run(folder, RECORD, SHARDS, measure, track=track)
+    table = measure(folder, function=measured, track=track)
     assert asked == [[1, 3]]
-    assert shown == [([1], "run")]
+    assert shown == [(1, "run")]
     assert table["example"].to_pylist() == [2, 0, 2, 0, 1, 3, 1, 3, 4, 4]
 
 
-@pytest.mark.parametrize(("gone", "said"), [(0, []), (1, [2]), (2, [1]), (3, [])])
+@pytest.mark.parametrize(("gone", "said"), [(0, []), (1, [3]), (2, [1]), (3, [])])
 def test_the_log_says_that_a_run_is_resumed_and_only_then(folder, caplog, gone, said):
     for path in sorted(folder.glob("part-*"))[:gone]:
         path.unlink()
     with caplog.at_level("INFO", logger="benchmarks"):
-        runner.run(folder, RECORD, SHARDS, squares)
-    assert caplog.messages == [f"run resumed: {n} of 3 parts were there" for n in said]
+        measure(folder)
+    assert caplog.messages == [f"run resumed; texts done before: {n}" for n in said]
 
 
-def test_drafts_of_record_and_parts_are_never_taken_for_them(folder):
-    (folder / "part-00002.parquet").rename(folder / ".part-00002.parquet.17@here.draft")
-    (folder / "record.json").rename(folder / ".record.json.17@here.draft")
-    assert len(runner.commits(folder)) == 1
-    asked = []
-    runner.run(folder, RECORD, SHARDS, lambda shard: asked.append(shard) or squares(shard))
-    assert asked == [[4]]
+def test_blocks_are_read_when_they_are_wanted(tmp_path):
+    order = []
+
+    def read():
+        for each in BLOCKS:
+            order.append(("read", each.first))
+            yield each
+
+    measure(tmp_path, blocks=read(), function=lambda x: order.append(x.first) or squares(x))
+    assert order == [("read", 0), 0, ("read", 2), 2, ("read", 4), 4]
+
+
+OTHERS = {
+    "another text in a part": [BLOCKS[0], block(2, [1, 5]), BLOCKS[2]],
+    "fewer": BLOCKS[:2],
+    "another division": [block(0, [2, 0, 1]), block(3, [3, 4])],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("size", [1, 2**30])
+@pytest.mark.parametrize("name", OTHERS)
+def test_results_of_other_texts_are_not_mixed_in(tmp_path, monkeypatch, name, size):
+    monkeypatch.setattr(manifest, "SIZE", size)
+    measure(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(RunError, match=r"holds results of other texts .*pass another --output"):
+        measure(tmp_path, blocks=OTHERS[name], function=never)
+    assert contents(tmp_path) == before
+
+
+def test_a_folder_at_work_is_left_alone(folder):
+    with manifest.held(folder), pytest.raises(RunError, match="another run is at work in"):
+        measure(folder)
+    measure(folder)
+
+
+def test_the_folder_of_an_older_version_is_refused(folder):
+    (folder / "manifest.json").unlink()
+    before = contents(folder)
+    with pytest.raises(RunError, match=r"000\.parquet is of another version, or its manifest"):
+        measure(folder)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}"])
+def test_a_broken_manifest_is_named(folder, content):
+    (folder / "manifest.json").write_text(content)
+    with pytest.raises(RunError, match=r"manifest\.json is broken .* run again"):
+        measure(folder, function=never)
+
+
+def _stopped(folder, at):
+    """A run whose process ends just before its change number ``at`` of the folder."""
+    left = [at]
+
+    def before(change):
+        def counted(*arguments, **options):
+            left[0] -= 1
+            if left[0] < 0:
+                os._exit(1)
+            return change(*arguments, **options)
+
+        return counted
+
+    writing.os.replace = before(os.replace)
+    manifest.Path.unlink = before(manifest.Path.unlink)
+    manifest.shutil.rmtree = before(manifest.shutil.rmtree)
+    measure(folder)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # a fork is quick
+def test_a_run_may_end_before_any_change_of_its_folder(tmp_path, monkeypatch):
+    size = None
+    for at in range(100):
+        folder = tmp_path / str(at)
+        monkeypatch.setattr(manifest, "SIZE", size or 2**30)
+        process = multiprocessing.get_context("fork").Process(target=_stopped, args=(folder, at))
+        process.start()
+        process.join()
+        texts = [row for path in folder.glob("part-*") for row in pq.read_table(path).to_pylist()]
+        assert len({(row["variant"], row["example"]) for row in texts}) == len(texts)
+        asked = []
+        table = measure(folder, function=lambda x, asked=asked: asked.append(x) or squares(x))
+        assert table.equals(pa.concat_tables([pa.table(squares(each)) for each in BLOCKS]))
+        names = {path.name for path in folder.iterdir()}
+        assert names == {"record.json", "manifest.json", *(each["file"] for each in files(folder))}
+        if process.exitcode == 0:
+            break
+        size = size or int(1.5 * files(folder)[0]["bytes"] / 3)  # of two blocks
+    assert at > 20
+    assert not asked
 
 
 OTHER = {
@@ -104,7 +221,7 @@ def test_the_folder_of_another_record_is_refused_key_by_key(folder, name):
     record, says = OTHER[name]
     before = contents(folder)
     with pytest.raises(RunError, match="another configuration") as caught:
-        runner.run(folder, record, SHARDS, never)
+        measure(folder, record, function=never)
     message = str(caught.value)
     assert [line.strip() for line in message.splitlines()[1:-1]] == says
     assert str(folder) in message
@@ -114,9 +231,9 @@ def test_the_folder_of_another_record_is_refused_key_by_key(folder, name):
 
 def test_the_record_is_compared_as_json_gives_it_back(folder):
     again = {"row": RECORD["row"], "weights": "abc"}
-    runner.run(folder, again, SHARDS, never)
-    runner.run(folder.with_name("tuples"), {"layers": (1, 2), "part": {3: 4}}, [[0]], squares)
-    runner.run(folder.with_name("tuples"), {"layers": [1, 2], "part": {"3": 4}}, [[0]], never)
+    measure(folder, again, function=never)
+    measure(folder.with_name("tuples"), {"layers": (1, 2), "part": {3: 4}})
+    measure(folder.with_name("tuples"), {"layers": [1, 2], "part": {"3": 4}}, function=never)
 
 
 @pytest.mark.parametrize(
@@ -126,11 +243,8 @@ def test_a_broken_record_is_named(folder, content):
     (folder / "record.json").write_text(content)
     before = contents(folder)
     with pytest.raises(RunError, match=r"record\.json is broken .*; remove .*run and run again"):
-        runner.run(folder, RECORD, SHARDS, never)
+        measure(folder, RECORD, function=never)
     assert contents(folder) == before
-
-
-PART = "part-00001.parquet"
 
 
 def cut(path):
@@ -159,7 +273,7 @@ DIGEST = hashlib.sha256(json.dumps(RECORD, sort_keys=True).encode()).hexdigest()
 
 
 def write(path, columns):
-    runner.write_part(path, pa.table(columns), DIGEST)
+    folders.write_part(path, pa.table(columns), DIGEST)
 
 
 SPOILT = {
@@ -167,11 +281,8 @@ SPOILT = {
     "an empty file": (cut_to_nothing, "truncated or broken"),
     "zeros in the middle": (spoil_the_middle, "truncated or broken"),
     "zeros in one column": (spoil_the_first_column, "truncated or broken"),
-    "the part of another shard": (lambda p: write(p, squares([0, 2])), "the 2 of its shard"),
-    "fewer examples": (lambda p: write(p, squares([1])), "the 2 of its shard"),
-    "more examples": (lambda p: write(p, squares([1, 3, 4])), "the 2 of its shard"),
-    "one example more often": (lambda p: write(p, squares([1, 1, 1, 3])), "the 2 of its shard"),
-    "no row": (lambda p: write(p, squares([])), "the 2 of its shard"),
+    "other lines": (lambda p: write(p, squares(block(0, [1, 3, 4]))), "not what was written"),
+    "no line": (lambda p: write(p, squares(block(0, []))), "not what was written"),
 }
 
 
@@ -180,32 +291,20 @@ def test_a_part_that_cannot_be_used_is_named_and_stays(folder, name):
     spoil, says = SPOILT[name]
     spoil(folder / PART)
     before = contents(folder)
-    for use in (
-        lambda: runner.run(folder, RECORD, SHARDS, never),
-        lambda: runner.read(folder, SHARDS, DIGEST),
-    ):
-        with pytest.raises(RunError, match=says) as caught:
-            use()
-        assert str(folder / PART) in str(caught.value)
-        assert "remove this file and run again" in str(caught.value)
+    with pytest.raises(RunError, match=says) as caught:
+        measure(folder, function=never)
+    assert str(folder / PART) in str(caught.value)
+    assert "remove this file and run again" in str(caught.value)
     assert contents(folder) == before
     (folder / PART).unlink()
-    assert runner.run(folder, RECORD, SHARDS, squares).num_rows == 10
+    assert measure(folder).num_rows == 10
 
 
-def test_a_missing_part_is_named(folder):
-    (folder / PART).unlink()
-    with pytest.raises(
-        RunError, match=rf"{re.escape(str(folder / PART))} is missing.*run it again"
-    ):
-        runner.read(folder, SHARDS, DIGEST)
-
-
-def adopt(folder, change):
+def adopt(folder, change, name=PART):
     """A part as something else has written it, with all that the runner looks at but its record."""
-    table = pq.read_table(folder / PART)
+    table = pq.read_table(folder / name)
     metadata = change(dict(table.schema.metadata))
-    pq.write_table(table.replace_schema_metadata(metadata), folder / PART)
+    pq.write_table(table.replace_schema_metadata(metadata), folder / name)
 
 
 FOREIGN = {
@@ -223,23 +322,20 @@ def test_a_part_of_another_record_or_none_is_never_adopted(folder, name, known):
         (folder / "record.json").unlink()
     before = contents(folder)
     with pytest.raises(RunError, match=r"not mixed; pass another --output, or remove") as caught:
-        runner.run(folder, RECORD, SHARDS, never)
-    assert str(folder / PART) in str(caught.value)
+        measure(folder, RECORD, function=never)
+    assert str(folder / PARTS[known]) in str(caught.value)
     assert contents(folder) == before
 
 
-def test_parts_beyond_those_of_a_run_are_looked_at_too(folder):
+def test_parts_that_the_manifest_does_not_name_are_looked_at_too(folder):
     """A reader of part-*.parquet would take them for results."""
-    (folder / "record.json").unlink()
-    with pytest.raises(RunError, match=r"part-00000\.parquet is not of the configuration"):
-        runner.run(folder, RECORD | {"weights": "abd"}, [], never)
-    assert not (folder / "record.json").exists()
-
-
-def test_parts_of_the_same_record_are_adopted_without_it(folder):
-    (folder / "record.json").unlink()
-    assert runner.run(folder, RECORD, SHARDS, never).num_rows == 10
-    assert (folder / "record.json").exists()
+    other = folder / "part-000000000009.parquet"
+    (folder / PART).rename(other)
+    adopt(folder, FOREIGN["of another record"], other.name)
+    with pytest.raises(RunError, match=r"009\.parquet is not of the configuration"):
+        measure(folder, function=never)
+    other.unlink()
+    measure(folder)
 
 
 FOLDERS, SECONDS = 20, 60
@@ -249,7 +345,7 @@ def _claim_each(output, name, both, answers):
     for n in range(FOLDERS):
         both.wait()
         try:
-            runner.claim(output / str(n), {"by": name})
+            folders.claim(output / str(n), {"by": name})
             answers.put((n, name, "mine"))
         except RunError as error:
             answers.put((n, name, str(error)))
@@ -274,19 +370,17 @@ def test_of_two_processes_that_claim_one_folder_one_gets_it(tmp_path):
         assert list(contents(tmp_path / str(n))) == ["record.json"]
 
 
-def test_another_division_into_shards_is_refused(folder):
-    with pytest.raises(RunError, match="of its shard"):
-        runner.run(folder, RECORD, [[2, 0, 1], [3, 4]], never)
-
-
-def test_a_measure_that_fails_leaves_the_parts_before_it(tmp_path):
-    def fail(shard):
-        if 4 in shard:
+def test_a_measure_that_fails_leaves_the_blocks_before_it(tmp_path):
+    def fail(of_block):
+        if 4 in of_block.content:
             raise RuntimeError("out of memory")
-        return squares(shard)
+        return squares(of_block)
 
     with pytest.raises(RuntimeError):
-        runner.run(tmp_path, RECORD, SHARDS, fail)
-    assert sorted(contents(tmp_path)) == ["part-00000.parquet", PART, "record.json"]
-    made = json.loads((tmp_path / "record.json").read_text())
-    assert made["record"] == RECORD
+        measure(tmp_path, function=fail)
+    assert [(each["first"], each["end"]) for each in files(tmp_path)] == [(0, 2), (2, 4)]
+    assert not list(tmp_path.glob("part-*"))
+    assert json.loads((tmp_path / "record.json").read_text())["record"] == RECORD
+    asked = []
+    measure(tmp_path, function=lambda x: asked.append(x.content) or squares(x))
+    assert asked == [[4]]

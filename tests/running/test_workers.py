@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
-from benchmarks.running.engines import of
-from benchmarks.running.workers import collected, in_turn, processes
+from benchmarks.running.engines import Engine
+from benchmarks.running.workers import AHEAD, collected, in_turn, processes
 from benchmarks.sources import data, models
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,17 +41,26 @@ def pool():
 
 
 def test_items_are_shared_out_to_other_processes_of_one_thread(pool):
-    found = dict(pool(about, ITEMS))
+    found = dict(pool(about, ITEMS.items()))
     assert {key: value for key, (value, _, _) in found.items()} == {"a": 4, "b": 9, "c": 25}
     assert {threads for _, _, threads in found.values()} == {"1"}
     assert os.getpid() not in {pid for _, pid, _ in found.values()}
-    assert {pid for _, pid, _ in dict(in_turn(about, ITEMS)).values()} == {os.getpid()}
+    assert {pid for _, pid, _ in dict(in_turn(about, ITEMS.items())).values()} == {os.getpid()}
+
+
+def test_no_more_items_are_asked_for_than_workers_have(pool):
+    asked = []
+    items = ((asked.append(n), (n, n))[1] for n in range(20))
+    most = 0
+    for done, _ in enumerate(pool(about, items)):
+        most = max(most, len(asked) - done)
+    assert (len(asked), most) == (20, 2 * AHEAD)
 
 
 def test_an_error_of_an_item_is_raised_as_it_is_and_the_next_call_works(pool):
     with pytest.raises(ValueError, match="-9 has no root"):
-        list(pool(fails, ITEMS))
-    assert len(list(pool(about, ITEMS))) == len(ITEMS)
+        list(pool(fails, ITEMS.items()))
+    assert len(list(pool(about, ITEMS.items()))) == len(ITEMS)
 
 
 def test_maps_do_not_depend_on_who_measures_them(pool, tmp_path, monkeypatch):
@@ -61,14 +70,14 @@ def test_maps_do_not_depend_on_who_measures_them(pool, tmp_path, monkeypatch):
     found = {}
     with processes(1) as alone:
         for name, each in {"here": alone, "there": pool}.items():
-            run = text.run(row, classifier, texts, output=tmp_path / name, engine=of(each))
+            run = text.run(row, classifier, texts, output=tmp_path / name, engine=Engine(each))
             found[name] = run.table
     assert found["here"].num_rows == 3
     assert found["there"].equals(found["here"])
 
 
 def test_results_keep_the_order_of_their_items_whoever_is_first():
-    backwards = lambda function, items: in_turn(function, dict(reversed(items.items())))
+    backwards = lambda function, items: in_turn(function, reversed(list(items)))
     options = {"track": lambda items, _: items, "description": ""}
     found = collected(abs, [3, -1, 2], each=backwards, **options)
     assert list(found.items()) == [(3, 3), (-1, 1), (2, 2)]
@@ -76,7 +85,7 @@ def test_results_keep_the_order_of_their_items_whoever_is_first():
 
 def test_a_lost_worker_is_one_error_with_a_next_step():
     with processes(2) as each, pytest.raises(RunError, match=r"worker .* fewer --workers"):
-        list(each(dies, ITEMS))
+        list(each(dies, ITEMS.items()))
 
 
 BUSY = """
@@ -90,7 +99,7 @@ def sleeps(folder):
 
 if __name__ == "__main__":
     with processes(2) as each:
-        list(each(sleeps, {n: sys.argv[1] for n in range(4)}))
+        list(each(sleeps, ((n, sys.argv[1]) for n in range(4))))
 """
 
 

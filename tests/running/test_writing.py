@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from benchmarks.running import runner
+from benchmarks.running import folders
 from benchmarks.running.writing import write_atomically
 from tests.support.traces import contents
 
@@ -75,5 +75,5 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path):
     long_ago = time.time() - 3 * 24 * 60 * 60
     for name in (go[1], *stay[3:]):
         os.utime(tmp_path / name, (long_ago, long_ago))
-    runner.claim(tmp_path, {})
+    folders.claim(tmp_path, {})
     assert sorted(contents(tmp_path)) == sorted([*stay, "record.json"])

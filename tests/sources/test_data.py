@@ -92,12 +92,15 @@ def test_a_data_set_of_the_hub_is_asked_for_at_its_pinned_revision(monkeypatch, 
 
     def load_dataset(hub, **options):
         asked.append((hub, options))
-        return {data.SOURCES[name].text: ["fine", "dull"], "label": [1, 0]}
+        columns = {data.SOURCES[name].text: ["fine", "dull"], "label": [1, 0]}
+        return datasets.Dataset.from_dict(columns).to_iterable_dataset()
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     texts = data.load(name)
     source = data.SOURCES[name]
-    assert asked == [(source.hub, {"revision": source.revision, "split": source.split})]
+    options = {"revision": source.revision, "split": source.split, "streaming": True}
+    assert asked == [(source.hub, options)]
+    assert sorted(texts.texts) == ["dull", "fine"]
     assert texts.origin == f"hub:{source.hub}@{source.revision}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.experiments import rows, text
-from benchmarks.running import runner
+from benchmarks.running import folders
 from benchmarks.sources import data, models
 
 SENTENCES, SHARD = 40, (4, 4096)
@@ -29,8 +29,9 @@ def measure(output: Path) -> text.Run:
 
 
 def measure_until_draft(output: Path, part: int) -> None:
-    """The same, but stops for ever when half of one part is written."""
-    runner.pq.write_table = partial(_write_half, pq.write_table, f".part-{part:05d}")
+    """The same, but stops for ever when half of one block is written."""
+    begins = f".{SHARD[0] * part:012d}"
+    folders.pq.write_table = partial(_write_half, pq.write_table, begins)
     measure(output)
 
 

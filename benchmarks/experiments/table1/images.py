@@ -10,8 +10,8 @@ from torch import Tensor
 
 from axioms.extras import need
 from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources.data import UNLOADABLE
 from benchmarks.sources.pins import PINS
+from benchmarks.sources.streams import UNLOADABLE
 
 HUB, REVISION = PINS["images"]["mnist"].values()
 FILE = "mnist.npz"

@@ -1,0 +1,99 @@
+"""The relevance of every token of any number of texts, as Parquet: what ``attribute`` runs."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.experiments import text
+from benchmarks.experiments.rows import Row
+from benchmarks.running import blocks, runner
+from benchmarks.running.engines import IN_PROCESS, Engine
+from benchmarks.running.manifest import Manifest
+from benchmarks.running.progress import Track, untracked
+from benchmarks.sources.data import unlabelled
+from benchmarks.sources.models import Classifier
+
+CUT = "texts that fill all positions"
+
+
+def explain_texts(
+    classifier: Classifier,
+    texts: Iterable[str],
+    *,
+    methods: Sequence[str] = ("attnlrp",),
+    name: str,
+    output: Path,
+    engine: Engine = IN_PROCESS,
+    track: Track = untracked,
+) -> Manifest:
+    """Explains the predicted class of each text by each method; a line of Parquet for both.
+
+    ``texts`` are read in blocks as workers become free, and never held as a whole; ``name`` says
+    whose they are.  ``output``: the folder, in which a run that was stopped goes on.  Lines have
+    the order of the texts, then of the methods; those of each text are ``explained``.
+    Raises ValueError for what cannot be explained, and RunError for a folder of other texts.
+    """
+    row = Row(
+        name=output.name,
+        table="attribute",
+        dataset=name,
+        model=classifier.name,
+        curves=False,
+        variants={method: {"method": method} for method in methods},
+    )
+    divided = iter(blocks.blocks(texts))
+    first = next(divided, None)
+    if first is None:
+        raise ValueError(f"{name} has no records; pass a file that has some")
+    text.check(classifier, unlabelled(name, first.content), [row])
+    classifier = text.placed(classifier, row, engine)
+    about = text.of_model(classifier, engine) | {"block": [blocks.ROWS, blocks.LETTERS]}
+    most = about["tokens_at_most"]
+    return runner.run(
+        output,
+        row.record() | about,
+        _again(first, divided),
+        runner.Task(partial(explained, row, classifier, about["device"]), partial(_tally, most)),
+        engine=engine,
+        track=track,
+    )
+
+
+def _again(first, rest):
+    yield first
+    yield from rest
+
+
+def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
+    """Relevance as of ``text.maps`` of a block's texts, beside the texts and their tokens."""
+    classifier.model.to(place)
+    data = unlabelled(row.dataset, block.content)
+    tables = []
+    for shard in text.shards(classifier, data):
+        try:
+            columns = text.maps(row, classifier, data, shard)
+        except ValueError as error:
+            places = ", ".join(str(block.first + n + 1) for n in shard)
+            raise ValueError(f"{error} (of texts {places})") from error
+        del columns["label"]
+        columns = {"method": columns.pop("variant")} | columns
+        ids = text.encode(classifier, [data.texts[n] for n in shard]).input_ids
+        names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
+        own = {"text": [data.texts[n] for n in shard], "token": names}
+        columns |= {key: values * len(row.variants) for key, values in own.items()}
+        tables.append(pa.table(columns))
+    table = pa.concat_tables(tables)
+    examples = table["example"].to_numpy()
+    table = table.take(np.argsort(examples, kind="stable"))
+    numbers = pc.add(table["example"], block.first)
+    return table.set_column(table.column_names.index("example"), "example", numbers)
+
+
+def _tally(most, table):
+    methods = len(pc.unique(table["method"]))
+    full = pc.sum(pc.equal(table["tokens"], most)).as_py()
+    return {CUT: full // methods}

@@ -1,0 +1,40 @@
+"""A stream of texts in blocks: what is measured, kept and lost as one piece."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+ROWS, LETTERS = 512, 2**20  # of which a block of texts has at most so many, but at least one text
+
+
+@dataclass(frozen=True)
+class Block:
+    """Texts ``first`` to before ``end`` of a data set; ``content`` is what ``measure`` gets."""
+
+    first: int
+    end: int
+    content: object
+    sha256: str
+
+    def __str__(self):
+        return f"texts {self.first + 1} to {self.end}"
+
+
+def blocks(texts: Iterable[str]) -> Iterator[Block]:
+    """Texts as they come, whose numbers depend on nothing but the texts before them."""
+    first, held, letters = 0, [], 0
+    for text in texts:
+        if held and (len(held) == ROWS or letters + len(text) > LETTERS):
+            yield block(first, held)
+            first, held, letters = first + len(held), [], 0
+        held.append(text)
+        letters += len(text)
+    if held:
+        yield block(first, held)
+
+
+def block(first: int, content: list) -> Block:
+    """A block with the digest of its content, one item of which is a text, or stands for one."""
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return Block(first, first + len(content), content, digest)

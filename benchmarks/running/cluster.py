@@ -1,0 +1,187 @@
+"""The workers of a Ray cluster: actors with one CPU thread or one GPU each, replaced if lost.
+
+An actor writes the files of its blocks itself and returns their names; see ``runner``.
+"""
+
+import os
+import socket
+import time
+from collections import Counter, deque
+from functools import partial
+
+import torch
+
+from axioms.extras import need
+from benchmarks.errors import RunError
+from benchmarks.running.engines import Engine
+from benchmarks.running.sending import packed, unpacked
+from benchmarks.running.workers import AHEAD
+
+RETRIES = 3  # of an item whose worker was lost; an error of ours is not tried again
+SECONDS = 5  # in which the head of a cluster answers, and after which new machines are seen
+
+
+def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:
+    """The workers of the Ray cluster at ``address``; None starts one on this machine.
+
+    ``device``: None takes the GPUs of the cluster if it has any, one per worker, else its CPUs,
+    one thread per worker.  Sums then agree bit for bit with those of one thread in this process
+    on the same kind of processor.
+    Raises MissingLibrary without Ray, and ValueError if no cluster answers or it lacks the device.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
+    need("--engine ray", "ray", extra="cluster")
+    import ray
+
+    if not ray.is_initialized():
+        _connect(ray, address)
+    gpus = int(ray.cluster_resources().get("GPU", 0))
+    try:
+        wanted = torch.device(device or ("cuda" if gpus else "cpu")).type
+    except RuntimeError:  # no device has that name
+        wanted = None
+    if wanted not in ("cpu", "cuda") or (wanted == "cuda" and not gpus):
+        raise ValueError(
+            f"device {device!r}: this cluster has {gpus} GPUs, and workers take 'cuda' or 'cpu'; "
+            "leave --device out to take what there is"
+        )
+    # A worker sees no GPU but its own, which therefore has this name in all of them.
+    place = "cuda:0" if wanted == "cuda" else "cpu"
+    return Engine(partial(_each, ray, place), place)
+
+
+def _connect(ray, address):
+    """Joins a cluster, or starts one; a head that does not answer is named within seconds."""
+    try:
+        if address not in (None, "auto"):
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host, int(port)), timeout=SECONDS).close()
+        # "local": without an address, a cluster that happens to run here is not joined.
+        alone = {} if address else {"include_dashboard": False}
+        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **alone)
+    except Exception as error:  # which is what Ray raises when it does not start in time
+        place = f"--address {address}: no Ray cluster answers there"
+        raise ValueError(
+            f"{place if address else 'Ray did not start on this machine'} ({error}); pass the "
+            "HOST:PORT that `ray start --head` printed as --address, or leave --engine out"
+        ) from error
+
+
+class _Worker:
+    """One process with one CPU thread or one GPU; the model is unpacked once."""
+
+    def ready(self, sent):
+        import ray
+
+        torch.set_num_threads(1)  # as Ray counts CPUs, and so that sums have one order
+        self.function = unpacked(ray.get(sent[0]))
+
+    def call(self, item):
+        return self.function(item)
+
+
+def _each(ray, place, function, items):
+    """An ``Each`` whose workers are lost and replaced."""
+    crew = _Crew(ray, place, function)
+    items, waiting = iter(items), deque()  # what lost workers had comes first
+    more = True
+    try:
+        while True:
+            room = crew.room()
+            while more and len(waiting) + crew.has() < room * AHEAD:
+                more = (item := next(items, None)) is not None
+                waiting += [item] if more else []
+            crew.hand_out(waiting, room)
+            if not (more or waiting or crew.has()):
+                return
+            yield from crew.done(waiting)
+    finally:
+        crew.dismiss()
+
+
+class _Crew:
+    """Actors, each with the items that it has in the order in which it got them.
+
+    What to do is sent to each machine once, so that all have the very weights whose digest is on
+    record.  Nothing waits for a worker that the cluster has no room for.
+    """
+
+    def __init__(self, ray, place, function):
+        self.ray = ray
+        self.kind, gpus = ("CPU", 0) if place == "cpu" else ("GPU", 1)
+        # Ray's own restarts would hand an item to a worker that has no place any more.
+        options = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0}
+        self.actor = ray.remote(_Worker).options(**options)
+        # In a list, because Ray would hand over the content of a bare reference with every call.
+        self.sent = [ray.put(packed(function, ray.cloudpickle.Pickler))]
+        self.workers = {}  # actor -> {task: item}, of which the item None is its beginning
+        self.losses = Counter()
+
+    def room(self):
+        """How many workers the cluster can have."""
+        return int(self.ray.cluster_resources().get(self.kind, 0))
+
+    def has(self):
+        """How many items are with workers."""
+        return sum(item is not None for tasks in self.workers.values() for item in tasks.values())
+
+    def hand_out(self, waiting, room):
+        """Gives items that are ``waiting`` to those who have the fewest; hires for the others."""
+        idle = sum(not any(tasks.values()) for tasks in self.workers.values())  # or beginning
+        for _ in range(min(room - len(self.workers), len(waiting) - idle)):
+            worker = self.actor.remote()
+            self.workers[worker] = {worker.ready.remote(self.sent): None}
+        for ahead in range(AHEAD):
+            for worker, tasks in self.workers.items():
+                if waiting and len(tasks) == ahead and None not in tasks.values():
+                    item = waiting.popleft()
+                    tasks[worker.call.remote(item[1])] = item
+
+    def done(self, waiting):
+        """Results as they come; what a lost worker had is put into ``waiting``."""
+        tasks = {task: worker for worker, tasks in self.workers.items() for task in tasks}
+        if not tasks:
+            time.sleep(SECONDS)  # until a machine has room
+        for task in self.ray.wait(list(tasks), timeout=SECONDS)[0] if tasks else ():
+            worker = tasks[task]
+            task = next(iter(self.workers[worker]))  # its first, which ended before this one did
+            try:
+                result = _result(self.ray, task)
+            except self.ray.exceptions.RayError as error:
+                self._lost(worker, waiting, error)
+                continue
+            item = self.workers[worker].pop(task)
+            if item is not None:
+                self.losses.pop(item[0], None)
+                yield item[0], result
+
+    def _lost(self, worker, waiting, error):
+        items = list(self.workers.pop(worker).values())
+        self.ray.kill(worker)
+        at_work = items[0] and items[0][0]
+        self.losses[at_work] += 1
+        if self.losses[at_work] > RETRIES:
+            raise _given_up(items[0], error) from error
+        waiting.extendleft(item for item in reversed(items) if item is not None)
+
+    def dismiss(self):
+        for worker in self.workers:
+            self.ray.kill(worker)
+
+
+def _result(ray, task):
+    try:
+        return ray.get(task)
+    except ray.exceptions.RayTaskError as error:  # ours: it would be raised again
+        raise error.cause from error
+
+
+def _given_up(item, error):
+    place = "before they could start" if item is None else f"over {item[1]}"
+    return RunError(
+        f"{RETRIES + 1} workers were lost {place}; of the last one, Ray says "
+        f"({type(error).__name__}): {' '.join(str(error).split())}\nLook at the memory of the "
+        "machines, and that lrp-axioms is installed on each; then run again: what is complete is "
+        "kept"
+    )

@@ -1,0 +1,75 @@
+"""Texts of any number, one after the other: of a file, a URL, or a Hugging Face data set."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from axioms.extras import need
+from benchmarks.errors import UnavailableError, first_line
+from benchmarks.sources.files import BATCH, ColumnError, Faults, is_url, places, stream, text_fault
+
+HUB = "hub:"
+SAVED = ("state.json", "dataset_dict.json")  # one of which save_to_disk leaves in its folder
+SPLIT = "train"  # where nobody names another one
+ADVICE = "mend the file, or pass another --column"
+UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
+
+
+def texts(place: str, *, column: str = "text", split: str | None = None) -> Iterator[str]:
+    """The texts at ``place`` as they are, read as they are asked for.
+
+    ``place``: a file, or its URL, of a kind in ``files.READERS``; "hub:NAME" or
+    "hub:NAME@REVISION" of the Hugging Face Hub, or a folder that ``save_to_disk`` of its data sets
+    wrote, of both of which ``split`` is read.
+    Raises ValueError, which says in which lines or rows there is no text, and UnavailableError for
+    a data set that cannot be loaded.
+    """
+    if not is_data_set(place):
+        if split:
+            raise ValueError(f"--split {split} would be ignored: {place} is no data set of splits")
+        for (text,) in stream(place, [column], text_fault, advice=ADVICE):
+            yield text
+        return
+    name, _, revision = place.removeprefix(HUB).partition("@")
+    chosen = {"split": split or SPLIT, "revision": revision or None}
+    faults = Faults("row")
+    for row, (text,) in enumerate(rows(place, name, [column], **chosen), 1):
+        if wrong := text_fault(text):
+            faults.add(wrong, row)
+        elif not faults.found:
+            yield text
+    faults.check(place, ADVICE)
+
+
+def is_data_set(place: str) -> bool:
+    folder = not is_url(place) and Path(place).is_dir()
+    return place.startswith(HUB) or (folder and any((Path(place) / x).exists() for x in SAVED))
+
+
+def rows(
+    place: str, name: str, columns: Sequence[str], *, split: str, revision: str | None
+) -> Iterator[tuple]:
+    """The values of ``columns`` of a data set, of which a few rows at a time are in memory.
+
+    ``name``: that of the Hub, or a folder if ``place`` is one.
+    Raises UnavailableError if it cannot be loaded, and ValueError for a column that it lacks.
+    """
+    need(f"data set {name!r}", "datasets")
+    import datasets  # seconds, which local texts do without
+
+    try:
+        if place.startswith(HUB):
+            found = datasets.load_dataset(name, revision=revision, split=split, streaming=True)
+        else:
+            found = datasets.load_from_disk(place)
+            found = found[split] if isinstance(found, datasets.DatasetDict) else found
+        for batch in found.iter(BATCH):
+            places(list(batch), columns)
+            yield from zip(*(batch[key] for key in columns), strict=True)
+    except ColumnError as error:
+        raise ValueError(f"data set {name!r} has {error}; {ADVICE}") from error
+    except (*UNLOADABLE, datasets.exceptions.DatasetsError) as error:
+        raise UnavailableError(
+            f"data set {name!r} could not be loaded from "
+            f"{'the Hugging Face Hub' if place.startswith(HUB) else 'its folder'}: "
+            f"{first_line(error)}"
+        ) from error

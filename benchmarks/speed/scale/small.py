@@ -1,0 +1,42 @@
+"""A classifier of two layers, and any number of short texts, so that only the machinery counts."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from benchmarks.sources import data, digests, models
+
+
+def classifier() -> models.Classifier:
+    """The embedded tokenizer before a BERT of two layers, 16 wide, whose weights are random."""
+    embedded = models.load()
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=embedded.model.config.vocab_size,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    model = BertForSequenceClassification(config).eval()
+    return models.Classifier(
+        **vars(embedded)
+        | {
+            "name": "two layers",
+            "model": model,
+            "sha256": digests.of_model(model),
+            "config_sha256": digests.of_config(config),
+        }
+    )
+
+
+def texts(count: int) -> Iterator[str]:
+    """Up to ten words of the embedded sentences each, from a fixed seed."""
+    words = sorted({word for text in data.load().texts for word in text.split()})
+    draw = random.Random(0)
+    one = lambda: " ".join(draw.choices(words, k=draw.randint(1, 10)))
+    return itertools.islice(iter(one, None), count)

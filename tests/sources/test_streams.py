@@ -1,0 +1,104 @@
+"""Texts that are read one after the other: from files, URLs and Hugging Face data sets."""
+
+import io
+from itertools import islice
+
+import datasets
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.running import blocks
+from benchmarks.sources import files, streams
+
+TEXTS = [f"{n} films" for n in range(30)]
+
+
+@pytest.fixture(autouse=True)
+def silent(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+
+
+def test_a_url_is_read_as_a_file_is():
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/a/texts.txt", "\n".join(TEXTS).encode())
+    table = io.BytesIO()
+    pq.write_table(pa.table({"review": TEXTS}), table)
+    memory.pipe("/a/texts.parquet", table.getvalue())
+    assert list(streams.texts("memory://a/texts.txt")) == TEXTS
+    assert list(streams.texts("memory://a/texts.parquet", column="review")) == TEXTS
+    with pytest.raises(ValueError, match=r"^memory://a/none\.txt: .*; pass another file"):
+        next(streams.texts("memory://a/none.txt"))
+    with pytest.raises(ValueError, match=r"^nosuch://a/b\.csv: "):
+        next(streams.texts("nosuch://a/b.csv"))
+
+
+def test_a_saved_data_set_and_one_in_the_layout_of_the_hub_are_streamed(tmp_path):
+    one = datasets.Dataset.from_dict({"n": range(30), "text": TEXTS})
+    one.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict({"test": one}).save_to_disk(tmp_path / "two")
+    (tmp_path / "hub" / "data").mkdir(parents=True)
+    one.to_parquet(tmp_path / "hub" / "data" / "train-00000-of-00001.parquet")
+    assert list(streams.texts(str(tmp_path / "one"))) == TEXTS
+    assert list(streams.texts(str(tmp_path / "two"), split="test")) == TEXTS
+    assert list(streams.texts(f"hub:{tmp_path / 'hub'}")) == TEXTS
+    with pytest.raises(ValueError, match=r"has no column 'review', only n, text; .* --column"):
+        next(streams.texts(str(tmp_path / "one"), column="review"))
+    with pytest.raises(FileNotFoundError, match="could not be loaded from its folder"):
+        next(streams.texts(str(tmp_path / "two"), split="validation"))
+    with pytest.raises(ValueError, match=r"int in place of text in rows 1, 2, .* and 20 more"):
+        next(streams.texts(str(tmp_path / "one"), column="n"))
+
+
+def test_a_split_of_a_file_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(ValueError, match=r"--split test would be ignored: .*a\.txt"):
+        next(streams.texts(str(tmp_path / "a.txt"), split="test"))
+
+
+def test_a_file_is_read_as_far_as_its_texts_are_asked_for(tmp_path):
+    """Bytes that are no text would be an error where they are read."""
+    (tmp_path / "a.txt").write_bytes(b"a fine film\n" * 100_000 + b"\xff\n")
+    texts = streams.texts(str(tmp_path / "a.txt"))
+    assert len(list(islice(texts, 50_000))) == 50_000
+    with pytest.raises(ValueError, match="line 100001 is not UTF-8"):
+        list(texts)
+
+
+def test_all_lines_without_a_text_are_listed_behind_those_before_them(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n\nfour\n\n")
+    texts = streams.texts(str(tmp_path / "a.txt"))
+    assert [next(texts), next(texts)] == ["one", "two"]
+    with pytest.raises(ValueError, match="no text in lines 3, 5; mend the file"):
+        next(texts)
+
+
+def test_of_endless_faults_the_first_are_kept_and_all_are_counted():
+    faults = files.Faults("line")
+    for n in range(1000):
+        faults.add("no text", n)
+        faults.add(f"fault {n}", n)
+    assert sum(len(first) for first, _ in faults.found.values()) < 100
+    with pytest.raises(
+        ValueError, match=r"no text in lines 0, 1, .* and 990 more; .* else in 991 lines; mend"
+    ):
+        faults.check("here", "mend it")
+
+
+def test_blocks_depend_on_the_texts_before_them_alone():
+    texts = ["a" * (n % 7 + 1) for n in range(2000)]
+    found = list(blocks.blocks(texts))
+    assert [(each.first, each.end) for each in found] == [
+        (0, 512), (512, 1024), (1024, 1536), (1536, 2000),
+    ]  # fmt: skip
+    assert [text for each in found for text in each.content] == texts
+    assert list(blocks.blocks(iter(texts[:1030])))[:2] == found[:2]
+    assert found[0].sha256 != blocks.block(0, [*texts[:511], "b"]).sha256
+
+
+def test_long_texts_make_small_blocks_of_at_least_one():
+    huge = "a" * (blocks.LETTERS + 1)
+    sizes = [each.end - each.first for each in blocks.blocks(["a", huge, huge, "b", "c" * 9, "d"])]
+    assert sizes == [1, 1, 1, 3]
