@@ -12,7 +12,7 @@ from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, assumption
 from axioms.proofs.notation import Name, Notation, notation
 from axioms.proofs.origins import EFFECTS, Origin, Origins, Run
 
-SHOWN, LONG, FORMULA = 4, 200, 420  # lines of a statement, characters of one and of a formula
+SHOWN, LONG, FORMULA = 4, 200, 320  # lines of a statement, characters of one and of a formula
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,27 +187,21 @@ def _label(
     origin: Origin, numbers: Mapping[int, int], plain: Notation, *, limit: bool = False
 ) -> Name:
     """Such as R(1)_x1: relevance of x1 in network 1."""
-    number = numbers.get(origin.network, 0)
     of = plain.of(sp.Symbol(origin.of)) if origin.of else Name(text="", latex="")
-    place = (
-        ",".join(map(str, origin.place))
-        if max(origin.place, default=0) > 9
-        else "".join(map(str, origin.place))
-    )
-    joined = (
-        f"_{{{of.latex}}}"
-        if not place
-        else f"_{{{of.latex}_{{{place}}}}}"
-        if of.latex
-        else f"_{{{place}}}"
-    )
+    place = "".join(map(str, origin.place))
+    if place and of.text[-1:].isdigit():  # an entry of x1
+        index, below = f"{of.text},{place}", f"{of.latex},{place}"
+    else:
+        index, below = of.text + place, f"{of.latex}_{{{place}}}" if of.text and place else ""
+    number, long = numbers.get(origin.network, 0), len(origin.what) > 1
+    what = rf"\mathrm{{{origin.what}}}" if long else origin.what
+    lowered = f"_{{{below or of.latex or place}}}" if index else ""
+    text = f"{origin.what}({number})" if number else origin.what
     above = f"^{{({number})}}" if number else ""
-    what = origin.what if len(origin.what) == 1 else rf"\mathrm{{{origin.what}}}"
-    text = f"{origin.what}{f'({number})' if number else ''}_{of.text}{place}".rstrip("_")
-    latex = f"{what}{above}{joined if of.latex or place else ''}"
-    if limit:
-        return Name(text=f"lim {text}", latex=rf"\lim_{{\varepsilon\to 0}} {latex}")
-    return Name(text=text, latex=latex)
+    return Name(
+        text="lim " * limit + (f"{text}_{index}" if index else text),
+        latex=r"\lim_{\varepsilon\to 0} " * limit + f"{what}{above}{lowered}",
+    )
 
 
 def _assumed(symbols: Iterable[sp.Symbol]) -> dict[str, list[sp.Symbol]]:

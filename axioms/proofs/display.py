@@ -1,25 +1,38 @@
 """Long formulas as LaTeX that fits a page: rows, and names for what is too wide to be broken."""
 
+from collections.abc import Sequence
+
 import sympy as sp
 
 from axioms.proofs.notation import Notation
 
 WIDTH = 62  # of a row, in letters
+SHORT = 14  # of a left side that stands in one row with the right one
 WIDE = 30  # of a sum that gets a name where it is repeated, or in too wide a fraction
 
 
-def displayed(notation: Notation, relation: sp.Basic, after: str = "") -> str:
+def displayed(
+    notation: Notation, relation: sp.Basic, after: str = "", values: Sequence[sp.Expr] = ()
+) -> str:
     """A relation for a displayed formula, over several rows where one is not enough.
 
-    A sum too wide for its fraction is named D_1, D_2, ..., and given at the end.
+    The ``values`` of both sides stand between them.  A sum too wide for its fraction is named
+    D_1, D_2, ..., and given at the end.
     """
     named: dict[sp.Expr, sp.Symbol] = {}
-    sides = [_named(side, named) for side in relation.args]
+    left, right = (_named(side, named) for side in relation.args)
     sign = r"\neq" if isinstance(relation, sp.Ne) else "="
-    if sum(map(_width, sides)) <= WIDTH and not named:
-        left, right = map(notation.latex, sides)
-        return f"{left} {sign} {right}{after}"
-    rows = [*_rows(notation, sides[0]), *_rows(notation, sides[1], f"{sign} ")]
+    one, other = values or (left, right)
+    before = "" if left == one else f" = {notation.latex(one)}"
+    last = "" if right == other else f"{notation.latex(other)} = "
+    middle = f"{before} {sign} {last}"
+    if _width(left) + _width(right) + 2 * len(values) <= WIDTH and not named:
+        return f"{notation.latex(left)}{middle}{notation.latex(right)}{after}"
+    rows = _rows(notation, left)
+    if len(rows) == 1 and _width(left) <= SHORT:
+        rows = _rows(notation, right, rows[0] + middle)
+    else:
+        rows += _rows(notation, right, middle.strip() + " ")
     rows[-1] += after
     for whole, symbol in named.items():
         rows += _rows(notation, whole, f"{notation.latex(symbol)} = ")
@@ -28,7 +41,7 @@ def displayed(notation: Notation, relation: sp.Basic, after: str = "") -> str:
 
 def array(rows: list[str]) -> str:
     """Rows of a displayed formula, below each other."""
-    body = r" \\[1ex] ".join(rf"\displaystyle {row}" for row in rows)
+    body = r" \\[2ex] ".join(rf"\displaystyle {row}" for row in rows)
     return rf"\begin{{array}}{{@{{}}l@{{}}}} {body} \end{{array}}"
 
 
@@ -48,8 +61,8 @@ def _rows(notation: Notation, side: sp.Expr, start: str = "") -> list[str]:
 
 def _named(side: sp.Expr, named: dict[sp.Expr, sp.Symbol]) -> sp.Expr:
     """The side with symbols for wide sums in terms that fit no row."""
-    terms = side.as_ordered_terms()
-    return sp.Add(*(_narrow(term, named) for term in terms), evaluate=False) if terms else side
+    terms = [_narrow(term, named) for term in side.as_ordered_terms()]
+    return sp.Add(*terms, evaluate=False) if len(terms) > 1 else terms[0]
 
 
 def _narrow(term: sp.Expr, named: dict[sp.Expr, sp.Symbol]) -> sp.Expr:
@@ -58,7 +71,7 @@ def _narrow(term: sp.Expr, named: dict[sp.Expr, sp.Symbol]) -> sp.Expr:
     wide = [x for x in sp.preorder_traversal(term) if x.is_Add and _width(x) > WIDE]
     inner = [x for x in wide if not any(x != y and x.has(y) for y in wide)]
     for whole in inner:
-        named.setdefault(whole, sp.Symbol(f"D_{len(named) + 1}"))
+        named.setdefault(whole, sp.Symbol(f"D{len(named) + 1}"))
     return term.xreplace(named)
 
 

@@ -24,7 +24,7 @@ def latex(page: Page) -> str:
     for part in show.notation_of(page, NUMBERED):
         rows = part.splitlines() if part.startswith("    ") else []
         lines += ["", *(rf"\par {typeset(row.strip())}" for row in rows)] if rows else []
-        lines += [] if rows else [typeset(part).replace(NUMBERED, f"${NUMBERED}$")]
+        lines += [] if rows else [f"${NUMBERED}$".join(map(typeset, part.split(NUMBERED)))]
     for verdict in page.verdicts:
         lines += ["", *_statement(verdict, page.argument(verdict), number)]
     for name, derivation in page.derivations.items():
@@ -44,10 +44,7 @@ def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> I
             shown = found if label == "Assumptions" else typeset(found)
             yield rf"\par\emph{{{label}.}} {shown}"
     for line in argument.lines:
-        if line.values:
-            shown = show.line_of(line, written.latex, ("=", r"\neq")) + _after(line)
-        else:
-            shown = displayed(written, line.relation, _after(line))
+        shown = displayed(written, line.relation, _after(line), values=line.values)
         yield rf"\begin{{equation}} {shown} \end{{equation}}"
     yield typeset(show.points_of(argument))
     if argument.formulas:

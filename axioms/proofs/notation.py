@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import sympy as sp
 from sympy.printing.str import StrPrinter
 
-ENTRY = re.compile(r"(?P<base>[A-Za-z]+?)(?P<index>\d{1,2})")
-PREFIXED = re.compile(r"(?P<what>[Rcv]|log|exp|exp_minus|sqrt)_(?P<of>\w+)")
+ENTRY = re.compile(r"(?P<base>[A-Za-z]+?(?:\d_)?)(?P<index>\d{1,2})")
+PREFIXED = re.compile(r"(?P<what>[Rcv]|log|exp_minus|exp|sqrt)_(?P<of>\w+)")
 APPLIED = re.compile(r"(?P<what>[a-z]+)(?: 2 of)?\[(?P<of>.*)\]")
 PARTS = {"exp": "exp({})", "exp_minus": "exp(-{})", "log": "log({})", "sqrt": "sqrt({})"}
 PRINTED = {
@@ -106,10 +106,12 @@ def _entry(base: str, index: str, indices: Mapping[str, list[str]], *, capitals:
     shown = [n for n in range(len(index)) if whole or {one[n] for one in of_base} != {"0"}]
     counted = "".join(str(int(index[n]) + from_zero) for n in shown)
     letter = base.upper() if whole else "R" if base == "r" and "R" not in indices else base
-    return Name(text=f"{letter}{counted}", latex=_subscript(letter, counted))
+    return Name(text=f"{letter}{counted}".removesuffix("_"), latex=_subscript(letter, counted))
 
 
 def _subscript(base: str, index: str) -> str:
+    if base.endswith("_"):  # v0_11 is an entry of v0
+        base, index = base[:-2], f"{base[-2]},{index}" if index else base[-2]
     return _word(base).latex + (f"_{{{index}}}" if index else "")
 
 

@@ -158,19 +158,31 @@ def _differ(matrix: Matrix) -> bool:
 
 def _for(operands: Sequence[tuple[str, Matrix]]) -> str:
     """The operands in words, if they are short."""
-    words = []
-    for name, matrix in operands:
-        bases = {ENTRY.fullmatch(str(x)) for x in matrix} if _differ(matrix) else {None}
-        letters = {match["base"] if match else "" for match in bases}
-        if len(matrix) > 1 and len(letters) == 1 and "" not in letters:
-            words.append(letters.pop())
-        elif len(matrix) == 1:
-            words.append(str(matrix[0]))
-        else:
-            rows = "; ".join(", ".join(map(str, row)) for row in matrix.tolist())
-            words.append(f"{name} = ({rows})")
-    found = _product(f" for {', '.join(words)}")
+    words = [_given(name, matrix) or _letter(matrix) for name, matrix in operands]
+    found = f" for {', '.join(words)}"
     return found if words and len(found) <= LONG // 2 else ""
+
+
+def _letter(matrix: Matrix) -> str:
+    """That of all entries, or the one entry; empty where they have no letter in common."""
+    if len(matrix) == 1:
+        return _product(matrix[0])
+    bases = {ENTRY.fullmatch(str(x)) for x in matrix} if _differ(matrix) else {None}
+    letters = {match["base"] if match else "" for match in bases}
+    return letters.pop() if len(letters) == 1 else ""
+
+
+def _base(symbol: sp.Expr) -> str:
+    entry = ENTRY.fullmatch(str(symbol))
+    return entry["base"].rstrip("_") if entry else str(symbol)
+
+
+def _given(name: str, matrix: Matrix) -> str:
+    """Such as x = (c, c); empty where a letter says it."""
+    if _letter(matrix):
+        return ""
+    rows = "; ".join(", ".join(map(str, row)) for row in matrix.tolist())
+    return _product(f"{name} = ({rows})")
 
 
 def _product(formula: object) -> str:
@@ -188,11 +200,15 @@ def _sweep(root: Node, point: LeafValues, composite: Composite, **options: Any) 
     used = dict.fromkeys(node.op for node in topological(root) if node.op in composite.rules)
     rules = dict.fromkeys(composite.rules[kind].replace("-", "_") for kind in used)
     words = [EQUATIONS.get(rule, rule.replace("_", " ")) for rule in rules]
-    numbers = {x: sp.sympify(value) for x, value in point.items()}
+    matrices = {
+        x: Matrix([[value]]) if not isinstance(value, sp.MatrixBase) else value
+        for x, value in point.items()
+    }
     given = [
-        _product(f"{x} = {value}")
-        for x, value in numbers.items()
-        if isinstance(value, sp.Expr) and not value.is_Symbol and len(str(value)) <= LONG // 4
+        found
+        for x, matrix in matrices.items()
+        if x not in (_letter(matrix).rstrip("_"), _base(matrix[0]))
+        if len(found := _given(x, matrix) or f"{x} = {_letter(matrix)}") <= LONG // 4
     ]
     by = f", by {' and '.join(words)}" if words else ""
     return f"y = {written(root)}{by}" + (f", where {', '.join(given)}" if given else "")

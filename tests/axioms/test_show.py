@@ -61,7 +61,7 @@ def verdicts():
 
 def _rows(array):
     """The rows of an array as formulas of their own, which is all that the parser knows."""
-    return array[1].replace(r"\displaystyle", "").replace(r"\\[1ex]", r"\] \[")
+    return array[1].replace(r"\displaystyle", "").replace(r"\\[2ex]", r"\] \[")
 
 
 def check_latex(source):
