@@ -175,19 +175,48 @@ def held_deviation(channels: int = 2) -> Operation:
     )
 
 
+def held_root_mean_square(channels: int = 2) -> Operation:
+    """RMSNorm at its observed root mean square, where it scales every channel."""
+    x, w = generic("x", 1, channels), generic("w", 1, channels)
+    return Operation(
+        rule=kinds.HELD_DEVIATION,
+        operands={"x": x},
+        outputs=x.multiply_elementwise(w) / sp.Symbol("rms", positive=True),
+        denominator=OUTPUT,
+        assumes="the root mean square rms is held constant although it depends on x",
+        drops="nothing that is seen, and unseen the slope of rms",
+    )
+
+
+def state_space(states: int = 2) -> Operation:
+    """A step of MambaLRP's recurrence, A h + B x: linear where the selection is held."""
+    h, x = generic("h", states, 1), generic("x", 1, 1)
+    a, b = generic("a", states, states), generic("b", states, 1)
+    return Operation(
+        rule=kinds.VALUE_ONLY,
+        operands={"h": h, "x": x},
+        outputs=a * h + b * x,
+        denominator=OUTPUT,
+        assumes="what is selected, a and b, is held constant although it depends on x",
+        drops="nothing, the step is linear in h and x",
+    )
+
+
 OPERATIONS: dict[str, tuple[Callable[[], Operation], tuple[int, ...]]] = {
-    "product": (product, (1, 2, 3, 40, 44)),
+    "product": (product, (1, 2, 3, 40, 44, 70, 71, 72)),
     "linear": (linear, (6, 25, 41)),
     "linear without bias": (linear_without_bias, (6,)),
     "linear, then BatchNorm": (batch_norm, (42,)),
-    "add": (add, (6, 12, 25)),
+    "add": (add, (6, 12, 25, 70)),
     "readout": (readout, (7, 25)),
-    "scores": (scores, (7, 25)),
-    "value only": (value_only, (7, 18, 25)),
+    "scores": (scores, (7, 25, 70)),
+    "value only": (value_only, (7, 18, 25, 73, 74)),
     "merged attention": (merged_attention, (9, 43)),
-    "softmax": (softmax, (10, 19, 25, 44)),
-    "LayerNorm, deviation held": (held_deviation, (13, 25)),
-    "activation": (activation, (14, 25)),
+    "softmax": (softmax, (10, 19, 25, 44, 70, 71, 74)),
+    "LayerNorm, deviation held": (held_deviation, (13, 25, 73, 74)),
+    "RMSNorm, root mean square held": (held_root_mean_square, (13, 73, 74)),
+    "state space step": (state_space, (72,)),
+    "activation": (activation, (14, 25, 71, 72, 73)),
 }
 """By name: the operation, and the numbers of the theorems about its rule."""
 

@@ -77,6 +77,21 @@ def held(d):
     return norms.held_deviation(x, w, b, d.relevance, deviation=std, **stabilised(d))
 
 
+def held_root(d):
+    (x,) = factors(d)
+    rms = [sp.Symbol("rms", positive=True)]
+    w = symbols("w", x)
+    return norms.held_root_mean_square(x, w, d.relevance, rms=rms, **stabilised(d))
+
+
+def state_space(d):
+    """The value-only rule of one readout by the row (A, B), of the column of h and x."""
+    h, x = factors(d)
+    both = symbols("a", sp.zeros(h.rows, h.rows)).row_join(symbols("b", h))
+    _, received = rules.value_only(both, h.col_join(x), d.relevance, **stabilised(d))
+    return received[: h.rows, :], received[h.rows :, :]
+
+
 # name: (the text of axioms.algebra.rules on the same symbols, arguments for a larger shape)
 TEXTS = {
     "product": (lambda d: rules.equal_split(len(factors(d)), d.relevance), (4,)),
@@ -93,6 +108,8 @@ TEXTS = {
     "merged attention": (merged_attention, (1, 2, 2)),
     "softmax": (softmax, (3,)),
     "LayerNorm, deviation held": (held, (3,)),
+    "RMSNorm, root mean square held": (held_root, (3,)),
+    "state space step": (state_space, (3,)),
     "activation": (lambda d: rules.identity(d.relevance), ()),
 }
 
@@ -165,6 +182,8 @@ RESIDUALS = {  # output 0, in the symbols of the derivation at its larger shape
     "merged attention": lambda d: -2 * d.operation.outputs[0],
     "softmax": lambda d: softmax_residual(d),
     "LayerNorm, deviation held": lambda d: sp.Symbol("b00", real=True),
+    "RMSNorm, root mean square held": lambda d: 0,
+    "state space step": lambda d: 0,
     "activation": lambda d: sp.Symbol("y") - sp.Symbol("slope") * next(iter(factors(d)))[0],
 }
 
