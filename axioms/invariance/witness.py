@@ -6,6 +6,7 @@ disagreement only if it is there at nearby points too.
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import sympy as sp
 
@@ -49,6 +50,7 @@ def search(
     return ""
 
 
+@lru_cache(maxsize=100)  # a search asks for the same at every point
 def rewritten(rewrite: str, root: Node, *, symbolic: bool = False) -> list[Node]:
     """All graphs that are one step away; ``symbolic`` rewrites stand for a family of them."""
     if rewrite == "rescale Q and K" and symbolic:  # by any factor, not only by 2
@@ -79,9 +81,13 @@ def disagreement(
             return None
         return before, after
 
-    tried = (point,) if eps else (point, moved(point))
+    def alike(other: Node) -> bool | None:
+        graphs = (root, other)
+        found = rule_set.alike(graphs, point, eps, relevance)
+        return found or (eps == 0 and rule_set.alike(graphs, moved(point), eps, relevance))
+
     for other in rewritten(rewrite, root):
-        if any(rule_set.alike((root, other), at, eps, relevance) for at in tried):
+        if alike(other):
             continue
         found = separated(other, point)
         if found and (eps != 0 or separated(other, moved(point))):

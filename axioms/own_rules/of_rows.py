@@ -5,6 +5,8 @@ Entries may be SymPy's expressions or the numbers of ``axioms.own_rules.sweep``.
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, TypeAlias
 
 import sympy as sp
@@ -24,7 +26,7 @@ def _column(matrix: Rows, j: int) -> list[Any]:
 
 
 def _added(messages: Iterable[Sequence[Any]]) -> list[Any]:
-    return [sum(entries) for entries in zip(*messages, strict=True)]
+    return [reduce(add, entries) for entries in zip(*messages, strict=True)]
 
 
 def _pairs(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:

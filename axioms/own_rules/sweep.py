@@ -8,7 +8,7 @@ exponentials, 0/0 and its limit, and the witness of what differs.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from operator import add, mul
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ from axioms.own_rules.steps import Formula, Number, formula, sign_of
 Point: TypeAlias = Mapping[str, Rows]  # matrices by their names
 Sides: TypeAlias = Callable[[Point, Number], Sequence[list[Number]]]
 """What is said to be equal, from a point and epsilon."""
+ZERO = Fraction(0)
 RELEVANCE = "relevance of the root"  # its name in a point
 RANDOM = 3  # points of large numbers at which it is tried what is not found equal for symbols
 
@@ -108,7 +109,7 @@ def explained(
             values[node] = point[node.name]
         else:
             values[node] = _value(node, [values[arg] for arg in node.args])
-    received = {node: _scaled(0, values[node]) for node in order}
+    received = {node: [[ZERO] * len(row) for row in values[node]] for node in order}
     received[root] = values[root] if relevance is None else relevance
     messages = Messages(rule, eps, symbolic=_is_symbolic(values))
     for node in reversed(order):
@@ -119,7 +120,7 @@ def explained(
         elif node in rules:
             parts = messages(node, xs, values[node], received[node])
         for arg, part in zip(node.args, parts, strict=False):  # none for weights and biases
-            received[arg] = _each(add, received[arg], part)
+            received[arg] = _each(_added, received[arg], part)
     found: dict[str, Rows] = {}
     for node in order:
         if node.op == INPUT:
@@ -128,7 +129,7 @@ def explained(
     return found
 
 
-@cache
+@lru_cache(maxsize=100)
 def _ordered(root: Node) -> tuple[list[Node], Assignment]:
     order = topological(root)
     return order, assigned(order, ATTNLRP, MESSAGES)
@@ -163,13 +164,22 @@ def _each(function: Callable[..., Number], *matrices: Rows) -> Rows:
     return [[function(*entries) for entries in zip(*row, strict=True)] for row in rows]
 
 
+def _added(before: Number, more: Number) -> Number:
+    return before + more if before else more
+
+
 def _scaled(factor: Number | int, matrix: Rows) -> Rows:
     return [[factor * x for x in row] for row in matrix]
 
 
 def _times(a: Rows, b: Rows) -> Rows:
     columns = turned(b)
-    return [[sum(map(mul, row, column)) for column in columns] for row in a]
+    return [[_dot(row, column) for column in columns] for row in a]
+
+
+def _dot(row: list[Number], column: list[Number]) -> Number:
+    terms = [x * y for x, y in zip(row, column, strict=True) if x and y]
+    return reduce(add, terms) if terms else ZERO
 
 
 def _relu(x: Number) -> Number:
