@@ -35,6 +35,7 @@ class Argument:
     assumed: Mapping[str, Sequence[sp.Symbol]] = field(default_factory=dict)  # by what of them
     cases: int = 0  # of signs, each of which was decided
     notation: Notation = field(default_factory=Notation)
+    left_out: bool = False  # formulas that are too long to be read
 
 
 @dataclass
@@ -109,6 +110,7 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
         assumed=_assumed(used),
         cases=cases,
         notation=Notation({**plain.names, **labels}),
+        left_out=any(not _readable(formula) for _, formula, _ in names.of.values()),
     )
 
 
@@ -147,9 +149,13 @@ def _formulas(lines: Sequence[Line], names: _Names) -> Iterator[Line]:
         if symbol in seen or (symbol, formula) in said or (formula, symbol) in said:
             continue
         seen.add(symbol)
-        if len(str(formula)) <= FORMULA and not formula.has(sp.nan, sp.zoo):
+        if _readable(formula):
             yield Line(relation=sp.Eq(symbol, formula, evaluate=False), limit=limit)
             waiting += names.named(formula)
+
+
+def _readable(formula: sp.Expr) -> bool:
+    return len(str(formula)) <= FORMULA and not formula.has(sp.nan, sp.zoo)
 
 
 def _numbers(names: _Names, used: Iterable[sp.Symbol], plain: Notation) -> dict[int, int]:

@@ -53,7 +53,7 @@ def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> I
         several = argument.formulas[n : n + ROWS]
         rows = [displayed(written, line.relation, _after(line)) for line in several]
         yield rf"\[ {array(rows)} \]"
-    yield rf"\par{{\footnotesize Checked by {breakable(show.checked(verdict))}}}{END}"
+    yield rf"\par{{\footnotesize Checked by {breakable(show.checked(verdict, argument))}}}{END}"
 
 
 def _after(line: Line) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import sympy as sp
 from sympy.printing.str import StrPrinter
 
-ENTRY = re.compile(r"(?P<base>[A-Za-z]+?(?:\d_)?)(?P<index>\d{1,2})")
+ENTRY = re.compile(r"(?P<base>[A-Za-z]+?(?:\d_?(?=\d\d$))?)(?P<index>\d{1,2})")
 PREFIXED = re.compile(r"(?P<what>[Rcv]|log|exp_minus|exp|sqrt)_(?P<of>\w+)")
 APPLIED = re.compile(r"(?P<what>[a-z]+)(?: 2 of)?\[(?P<of>.*)\]")
 PARTS = {"exp": "exp({})", "exp_minus": "exp(-{})", "log": "log({})", "sqrt": "sqrt({})"}
@@ -52,7 +52,8 @@ class Notation:
     def latex(self, formula: sp.Basic) -> str:
         """A formula as LaTeX."""
         names = {symbol: self.of(symbol).latex for symbol in formula.free_symbols}
-        return str(sp.latex(formula, symbol_names=names, mul_symbol=r"\,"))
+        found = str(sp.latex(formula, symbol_names=names, mul_symbol=r"\,"))
+        return found.replace(r"\operatorname", r"\mathrm")  # which needs no package
 
     def words(self, text: str) -> str:
         """Plain text in which symbols are named as they are here."""
@@ -106,12 +107,13 @@ def _entry(base: str, index: str, indices: Mapping[str, list[str]], *, capitals:
     shown = [n for n in range(len(index)) if whole or {one[n] for one in of_base} != {"0"}]
     counted = "".join(str(int(index[n]) + from_zero) for n in shown)
     letter = base.upper() if whole else "R" if base == "r" and "R" not in indices else base
-    return Name(text=f"{letter}{counted}".removesuffix("_"), latex=_subscript(letter, counted))
+    gap = "_" if letter[-1].isdigit() else ""
+    return Name(text=f"{letter}{gap}{counted}".removesuffix("_"), latex=_subscript(letter, counted))
 
 
 def _subscript(base: str, index: str) -> str:
-    if base.endswith("_"):  # v0_11 is an entry of v0
-        base, index = base[:-2], f"{base[-2]},{index}" if index else base[-2]
+    if several := re.fullmatch(r"([A-Za-z]+)(\d)_?", base):  # v0_11 and v011 are entries of v0
+        base, index = several[1], f"{several[2]},{index}" if index else several[2]
     return _word(base).latex + (f"_{{{index}}}" if index else "")
 
 

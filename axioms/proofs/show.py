@@ -190,11 +190,12 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper() if word else text[:1]}{text[1:]}."
 
 
-def checked(verdict: Verdict) -> str:
+def checked(verdict: Verdict, argument: Argument) -> str:
     """Where a statement is decided, and what ran."""
     path, _, test = verdict.test.partition("::")
     ran = f"; it ran {verdict.ran}" if verdict.ran else ""
-    return f"{test} in {path}{ran}."
+    more = ", and has the formulas that are too long for this page" if argument.left_out else ""
+    return f"{test} in {path}{ran}{more}."
 
 
 def points_of(argument: Argument) -> str:
@@ -270,7 +271,7 @@ def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> I
     for n, line in enumerate(argument.formulas):
         found = written.text(line.relation) + _limit(line)
         yield from _wrapped(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
-    yield from _wrapped(f"Checked by {checked(verdict)}", indent=2, hang=4)
+    yield from _wrapped(f"Checked by {checked(verdict, argument)}", indent=2, hang=4)
     yield from _wrapped(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
 
 

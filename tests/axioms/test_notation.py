@@ -31,6 +31,7 @@ def names(*words, capitals=False):
         (["exp_c", "exp_minus_c"], [("exp(c)", r"\exp(c)"), ("exp(-c)", r"\exp(-c)")]),
         (["z00", "R_z00"], [("z", "z"), ("R_z", "R_{z}")]),
         (["v0_00", "v0_11"], [("v0_11", "v_{0,11}"), ("v0_22", "v_{0,22}")]),
+        (["w100", "w111"], [("w1_11", "w_{1,11}"), ("w1_22", "w_{1,22}")]),
         (["a00", "a"], [("a00", r"a_{00}"), ("a", "a")]),  # both would be a
     ],
 )
@@ -46,6 +47,7 @@ def test_a_derivation_has_the_matrices_of_the_paper():
 def test_words_of_a_sentence_are_named_as_the_formulas_are():
     found = notation([*X, *W])
     assert found.words("w10 is negative, and x is x00") == "w21 is negative, and x is x1"
+    assert found.latex(sp.erf(X[0])) == r"\mathrm{erf}{\left(x_{1} \right)}"
     assert found.text(sp.Eq(X[0] ** 2, W[0, 1], evaluate=False)) == "x1^2 = w12"
 
 
