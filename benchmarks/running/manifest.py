@@ -9,11 +9,13 @@ readers of part-*.parquet never meet a text twice.
 import hashlib
 import json
 import logging
+import math
 import shutil
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from benchmarks.running.folders import RECORD, read_part
 from benchmarks.running.writing import write_atomically
 
 SIZE = 128 * 2**20  # bytes of a part
+SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
 NAME, BLOCKS = "manifest.json", "blocks"
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,7 @@ class Manifest:
 
     def __init__(self, folder: Path, digest: str):
         self.folder, self.digest = folder, digest
+        self.written, self.unwritten = -math.inf, False
         found = self._read()
         self.texts: int | None = found["texts"]  # of a complete run
         self.provenance: list[dict] = found["provenance"]
@@ -173,7 +177,8 @@ class Manifest:
             self.provenance.append(made)
         block = replace(block, made_by=[self.provenance.index(made)])
         insort(self.files, block, key=_first)
-        self._write()
+        self.unwritten = True
+        self.write(at_least=SECONDS)
         ends = {0, *(each.end for each in self.files if each.is_part)}
         for run in self._runs():  # one behind a gap waits until it is filled
             if run[0].first in ends and sum(each.bytes for each in run) >= SIZE:
@@ -188,8 +193,9 @@ class Manifest:
             while run:
                 self._merge(_prefix(run))
                 run = run[len(_prefix(run)) :]
+        self.unwritten |= self.texts != self.total
         self.texts = self.total
-        self._write()
+        self.write()
         shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)  # where there was something to do
 
     def _runs(self):
@@ -207,7 +213,8 @@ class Manifest:
         part, gone = self._joined(chosen), {each.file for each in chosen}
         self.files = [each for each in self.files if each.file not in gone]
         insort(self.files, part, key=_first)
-        self._write()
+        self.unwritten = True
+        self.write()
         for name in gone:
             (self.folder / name).unlink()
 
@@ -242,16 +249,23 @@ class Manifest:
             made_by=made_by,
         )
 
-    def _write(self):
+    def write(self, *, at_least: float = 0) -> None:
+        """Replaces the file by one that names all that is finished, if it does not do so yet.
+
+        ``at_least``: seconds since it was written last; before, it waits for another call.
+        """
+        if not self.unwritten or time.monotonic() < self.written + at_least:
+            return
         content = {
             "record": self.digest,
             "texts": self.texts,
             "provenance": self.provenance,
-            "files": [asdict(each) for each in self.files],
+            "files": [vars(each) for each in self.files],
         }
         text = json.dumps(content) + "\n"
         path = self.folder / NAME
         write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+        self.written, self.unwritten = time.monotonic(), False
 
 
 def _prefix(run):

@@ -63,8 +63,12 @@ def run(
         store = partial(_stored, task, folder.absolute(), digest)
         with closing(engine.each(store, ((block.first, block) for block in missing))) as finished:
             results = (result for _, result in finished)
-            for file, made in track(Counted(results, missing), folder.name):
-                manifest.add(file, made)
+            try:
+                for file, made in track(Counted(results, missing), folder.name):
+                    manifest.add(file, made)
+            except BaseException:
+                manifest.write()
+                raise
         manifest.finish()
     return manifest
 

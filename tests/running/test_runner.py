@@ -158,6 +158,11 @@ def test_a_broken_manifest_is_named(folder, content):
         measure(folder, function=never)
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(manifest, "SECONDS", -1)
+
+
 def _stopped(folder, at):
     """A run whose process ends just before its change number ``at`` of the folder."""
     left = [at]
@@ -177,6 +182,7 @@ def _stopped(folder, at):
     measure(folder)
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # a fork is quick
 def test_a_run_may_end_before_any_change_of_its_folder(tmp_path, monkeypatch):
     size = None
