@@ -52,6 +52,12 @@ WRONG_LEMMAS = {
     "a bias that is not in the denominator": (OUTSIDE, LEMMAS[LINEAR]),
     "Eq. 3 with the stabiliser of Eq. 1": (READOUT, LEMMAS[VALUE_ONLY]),
     "a softmax that conserves": (SOFTMAX, {}),
+    "a product that the gradient conserves": ((kinds.PRODUCT, kinds.GRADIENT), {}),
+    "a norm that the gradient conserves": ((kinds.RMS_NORM, kinds.GRADIENT), {}),
+    "a gradient that the stabiliser reaches": (
+        (kinds.LINEAR, kinds.GRADIENT),
+        {BIAS: LEMMAS[LINEAR][BIAS]},
+    ),
 }
 
 

@@ -1,0 +1,52 @@
+"""A decomposed pass, by hand, and what it refuses."""
+
+import pytest
+import sympy as sp
+from sympy import Rational
+
+from axioms import kinds
+from axioms.algebra.decomposed import BIASES, by_contribution, by_softmax, decomposed
+from axioms.graph import Node, leaf, parameter
+
+A, B = leaf("a"), leaf("b")
+LAYER = Node(kinds.LINEAR, (A + B, parameter("w"), parameter("bias")))
+AT = {"a": 2, "b": 1, "w": 3, "bias": -6}
+
+
+def active(x):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": "reciprocal"})
+
+
+def test_a_layer_gives_every_leaf_its_part_and_the_biases_theirs():
+    found = {name: part[0] for name, part in decomposed(LAYER, AT).items()}
+    assert found == {"a": 6, "b": 3, BIASES: -6}
+
+
+def test_a_bias_is_spread_in_proportion():
+    found = {name: part[0] for name, part in decomposed(LAYER, AT, spread_biases=True).items()}
+    assert found == {"a": 2, "b": 1}
+
+
+def test_a_neuron_is_shared_with_the_biases_among_others():
+    found = {name: part[0] for name, part in decomposed(active(LAYER), AT).items()}
+    ninth = Rational(1, 9)  # of the neuron, 1/3, by its input, 3
+    assert found == {"a": 6 * ninth, "b": 3 * ninth, BIASES: -6 * ninth}
+
+
+def test_a_parameter_in_a_sum_is_a_bias():
+    found = decomposed(A + parameter("table"), {"a": 2, "table": 5})
+    assert {name: part[0] for name, part in found.items()} == {"a": 2, BIASES: 5}
+
+
+def test_shares_are_in_proportion_or_by_exponentials():
+    assert by_contribution([*map(sp.Integer, (6, 3, -5))]) == [
+        Rational(6, 4),
+        Rational(3, 4),
+        Rational(-5, 4),
+    ]
+    assert by_softmax([0, sp.log(3)]) == [Rational(1, 4), Rational(3, 4)]
+
+
+def test_a_product_is_refused_by_name():
+    with pytest.raises(LookupError, match=r"no components of product; the operations are linear"):
+        decomposed(A * B, {"a": 1, "b": 1})
