@@ -53,6 +53,9 @@ def test_numbers_that_are_not_rational_have_names_of_their_own():
     assert same_value(sp.exp(2 * X + 1) / sp.exp(X), sp.E * sp.exp(X))
     assert not same_value(sp.pi * X, sp.Rational(22, 7) * X)
     assert not same_value(sp.sqrt(2) * X, sp.Rational(99, 70) * X)
+    for function in (sp.exp, sp.tanh, sp.sqrt):
+        assert same_value(function(X * (Y + 1)), function(X + X * Y))
+        assert not same_value(function(X), function(Y))
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 1), (2, 2)])
