@@ -28,7 +28,8 @@ def as_markdown(cells: tuple[Cell, ...]) -> str:
     """The table: a row per rewrite, a column per rule set, one mark if both regimes agree."""
     found: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
-        found.setdefault((cell.rewrite, cell.rule_set), []).append(SHORT[cell.verdict])
+        mark = SHORT[cell.verdict] + (f" ({cell.theorem})" if cell.theorem else "")
+        found.setdefault((cell.rewrite, cell.rule_set), []).append(mark)
     columns = list(dict.fromkeys(cell.rule_set for cell in cells))
     lines = [["Rewrite", *columns], ["---", *[":-:"] * len(columns)]]
     for rewrite in dict.fromkeys(cell.rewrite for cell in cells):

@@ -47,6 +47,11 @@ class RuleSet:
     formula: Formula | None = None
     alike: Alike = lambda *_: None
 
+    @property
+    def is_canonized(self) -> bool:
+        """Whether it is AttnLRP of canonized graphs, of which theorems 64 and 65 speak."""
+        return self.prepare is canonize and self.composite is ATTNLRP and not self.instead
+
     def explain(
         self,
         root: Node,

@@ -24,6 +24,7 @@ from axioms.composites import UnassignedOperation
 from axioms.graph import INPUT, leaf, parameter, topological
 from axioms.invariance.attention import ATTENTION, EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.invariance.channels import in_rows
+from axioms.invariance.confluence import ALIKE, BESIDE, IN_THE_LIMIT
 from axioms.invariance.points import random_point
 from axioms.invariance.rewrites import REWRITES, exchanged
 from axioms.invariance.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
@@ -49,6 +50,12 @@ FIRST, TRIED = 20, 400  # points per graph before a lemma is tried, and before a
 AT_EXPONENTIALS = 3  # points per graph where numbers are compared by their digits, which is slow
 ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
 Decision: TypeAlias = Callable[[Sides, Sides], bool]  # whether two sides are equal
+COVERED: dict[tuple[str, str], int] = {
+    **{(rewrite, eps): 64 for rewrite in ALIKE for eps in STABILISERS},
+    **{(rewrite, eps): 65 for rewrite in BESIDE for eps in STABILISERS},
+    **{(rewrite, LIMIT): 65 for rewrite in IN_THE_LIMIT},
+}
+"""By rewrite and regime: the theorem that proves it for canonized graphs of a stated class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +68,7 @@ class Cell:
     verdict: str
     witness: str = ""  # of a refutation: the graphs, the point, both explanations
     why: str = ""  # what kept an open one from being proved, where it is known
+    theorem: int = 0  # of a proof beyond the templates, for graphs that are prepared as a whole
 
 
 @cache
@@ -119,7 +127,8 @@ def decide(
 
     Proved: on every template and for generic leaves and relevance, which a rule applied node by
     node composes to every graph.  A rule set that prepares the whole graph is also searched for
-    witnesses in several contexts, and at best ``holds on the templates``.  ``same`` decides
+    witnesses in several contexts, and at best ``holds on the templates`` unless theorems 64 and 65
+    cover what it does: the templates alone say nothing of larger graphs.  ``same`` decides
     whether two relevances are equal; its True is a proof.  ``first`` points are tried before the
     lemma, ``points_tried`` after it failed, and ``attacks`` in wider shapes after it held.
     """
@@ -150,7 +159,9 @@ def decide(
         ):
             if witness := attack(rule_set, rewrite, eps, tries=attacks):
                 return replace(cell, verdict=REFUTED, witness=witness)
-            return replace(cell, verdict=ON_TEMPLATES if rule_set.prepare else PROVED)
+            theorem = COVERED.get((rewrite, eps), 0) if rule_set.is_canonized else 0
+            holds = PROVED if theorem or not rule_set.prepare else ON_TEMPLATES
+            return replace(cell, verdict=holds, theorem=theorem)
         later = refuted(tried=points_tried, skipped=first)
         return later or refuted(tried=first, one_hot=True) or cell
     except UnassignedOperation:

@@ -137,6 +137,11 @@ MEANINGS = {
     "residual. It agrees with the matrix of attention that the recurrence amounts to. Halves at "
     "every product would discount tokens by their distance. A token that only selects gets "
     "nothing.",
+    64: "Canonized, all graphs that differ only by brackets, order, folded layers or BatchNorm, or "
+    "by ones, zeros and identities put in, are one graph, and so have one explanation.",
+    65: "Canonized, graphs that differ by the order or number of neurons or channels have one "
+    "explanation too. As epsilon -> 0 so do graphs whose layers are distributed over sums, whose Q "
+    "and K are rescaled or whose input of LayerNorm is centred.",
     73: "RelP is CP-LRP per unit of activation, and DePass is CP-LRP carried forwards: exact "
     "where a patch keeps what is held, and different from each other at gates. Gradient x input "
     "counts a product once per factor, which a ledger by operation shows.",

@@ -132,8 +132,8 @@ def test_what_is_no_batch_norm_of_one_layer_stays_beside_it():
     x, y, (scale, shift) = leaf("x"), leaf("y"), ROWS
     point = {name: generic(name, *shape) for name, shape in SHAPES.items()}
     for graph, op in (
-        (Z * scale * relu(y), kinds.PRODUCT),
-        (Z * linear(y, U) * scale, kinds.PRODUCT),
+        (Z * scale * relu(y), kinds.LINEAR),  # of the product of both
+        (Z * linear(y, U) * scale, kinds.LINEAR),
         (x * scale, kinds.LINEAR),
         (relu(x) * scale + shift, kinds.LINEAR),
         (Z * W, kinds.PRODUCT),  # a number per token and channel, not per channel

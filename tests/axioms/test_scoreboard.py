@@ -11,6 +11,7 @@ from axioms.algebra.leave_one_out import integrated_gradients, leave_key_out, le
 from axioms.algebra.propagate import evaluate
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from axioms.invariance.attention import EVERY_TEMPLATE
+from axioms.invariance.canonizers import canonize, merge
 from axioms.invariance.markdown import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.invariance.masks import by_masks
 from axioms.invariance.points import points
@@ -23,6 +24,7 @@ from axioms.invariance.rule_sets import (
     z_plus,
 )
 from axioms.invariance.scoreboard import (
+    COVERED,
     FINITE,
     LIMIT,
     NOT_APPLICABLE,
@@ -104,7 +106,8 @@ KNOWN = [  # each a theorem of axioms/theorems, or a consequence of one
     ("AttnLRP", "factorize attention", LIMIT, REFUTED),
     ("AttnLRP", "distribute products", LIMIT, PROVED),
     ("AttnLRP, canonized", "distribute products", LIMIT, REFUTED),
-    ("AttnLRP, canonized", "re-associate products", FINITE, ON_TEMPLATES),
+    ("AttnLRP, canonized", "re-associate products", FINITE, PROVED),
+    ("AttnLRP, canonized", "rescale Q and K", FINITE, REFUTED),
     ("AttnLRP, abs split", "re-associate sums", LIMIT, REFUTED),
     ("plain epsilon", "commute products", LIMIT, NOT_APPLICABLE),
     ("leave-one-out", "factorize attention", LIMIT, PROVED),
@@ -116,6 +119,20 @@ def test_known_verdicts_are_found(name, rewrite, eps, expected):
     cell = decide(BY_NAME[name], rewrite, eps)
     assert cell.verdict == expected
     assert bool(cell.witness) == (expected == REFUTED)
+
+
+def test_a_theorem_about_a_canonizer_says_nothing_of_another_one():
+    for given in ({"prepare": merge}, {"prepare": canonize, "composite": GRADIENT_X_INPUT}):
+        rule_set = RuleSet(**{"name": "prepared", "composite": ATTNLRP, **given})
+        cell = decide(rule_set, "commute products", LIMIT)
+        assert (cell.verdict, cell.theorem) == (ON_TEMPLATES, 0)
+
+
+def test_every_proof_beyond_templates_names_its_theorem():
+    cells = [cell for cell in scoreboard() if cell.rule_set == "AttnLRP, canonized"]
+    proved = {(cell.rewrite, cell.eps): cell.theorem for cell in cells if cell.verdict == PROVED}
+    assert proved == COVERED
+    assert {cell.verdict for cell in cells} == {PROVED, REFUTED}
 
 
 def first_takes_all(node, xs, r, options):

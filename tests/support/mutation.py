@@ -188,6 +188,7 @@ DECIDING = {
     "axioms/invariance/rewrites.py": (*LAWS, *COMPLETE),
     "axioms/invariance/canonizers.py": (
         *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),
+        *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),
     ),
     "axioms/invariance/points.py": BOARD,
     "axioms/invariance/scoreboard.py": BOARD,

@@ -1,0 +1,156 @@
+"""Theorem 64 on every small graph, and canonizers with a mistake in them, which it refutes."""
+
+import itertools
+from functools import cache, reduce
+
+import pytest
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra.propagate import evaluate
+from axioms.graph import Node, constant, leaf, parameter, rebuild
+from axioms.invariance import canonizers
+from axioms.invariance.canonizers import LAYERING, MERGING, canonize
+from axioms.invariance.channels import in_rows
+from axioms.invariance.confluence import ALIKE, skeleton
+from axioms.invariance.overlaps import LEFT, SYMBOLS, critical_pairs
+from axioms.invariance.rewrites import REWRITES
+from tests.support.random_graphs import linear, relu
+
+X, W, U, B, S = leaf("x"), *map(parameter, ("w", "u", "v", "s"))
+NUMBERS = {
+    name: value.xreplace({e: sp.prime(7 * k + n + 5) for n, e in enumerate(value)})
+    for k, (name, value) in enumerate(SYMBOLS.items())
+}
+
+
+def seen(graph):
+    """What rules see of a graph, with numbers for what is fixed."""
+    return skeleton(graph, evaluate(graph, NUMBERS))
+
+
+def fill(name):
+    return constant(name, X)
+
+
+ROW = in_rows(S, X)
+LEAVES = (X, ROW, W, *map(fill, ("ones", "zeros", "identity")))
+ONE = (
+    *(lambda x: linear(x, W), lambda x: linear(x, U, S)),
+    *(lambda x: linear(x, fill("identity")), relu),
+)
+TWO = (kinds.PRODUCT, kinds.ADD, kinds.BILINEAR)
+
+
+@cache
+def graphs(n, leaves):
+    """All graphs of n operations on these leaves."""
+    if n == 0:
+        return leaves
+    found = [operation(x) for x in graphs(n - 1, leaves) for operation in ONE]
+    for k, op in itertools.product(range(n), TWO):
+        pairs = itertools.product(graphs(k, leaves), graphs(n - 1 - k, leaves))
+        found += [Node(op, pair) for pair in pairs]
+    return tuple(found)
+
+
+@pytest.mark.parametrize(("n", "leaves"), [(1, LEAVES), (2, (X, ROW))], ids=("one", "two"))
+def test_no_step_in_a_small_graph_changes_what_it_canonizes_to(n, leaves):
+    steps = 0
+    for graph in graphs(n, leaves):
+        expected = seen(canonize(graph))
+        for name in ALIKE:
+            for other in REWRITES[name](graph):
+                assert seen(canonize(other)) == expected, (name, str(graph), str(other))
+                steps += 1
+        assert seen(canonize(canonize(graph))) == expected
+    assert steps > 3 * len(graphs(n, leaves))
+
+
+def in_turn(*passes):
+    """Passes one after the other, each with steps that it takes at every node."""
+
+    def run(root):
+        for steps in passes:
+            root = rebuild(root, lambda node, s=steps: reduce(lambda x, step: step(x), s, node))
+        return root
+
+    return run
+
+
+def flatten_only(*ops):
+    return lambda node: canonizers._flatten(node, ops)
+
+
+def scale_of_one_factor(node):
+    """A scale stays a factor beside several others."""
+    done = canonizers._fold_scale(node)
+    several = done.op == kinds.LINEAR and done.args[0].op == kinds.PRODUCT
+    return node if several else done
+
+
+def forget_shifts_of_sums(node):
+    return node if node.op == kinds.ADD and len(node.args) > 2 else canonizers._gather_shifts(node)
+
+
+def drop_first(node):
+    """A neutral constant only in the first place."""
+    done = canonizers._drop(node)
+    return node if node.op in TWO and done.args[:1] == node.args[:1] else done
+
+
+def drop_no_matrix(node):
+    return node if node.op == kinds.BILINEAR else canonizers._drop(node)
+
+
+flatten, drop = MERGING
+fold, scale, gather = LAYERING
+WRONG = {
+    "layers before chains": (in_turn(LAYERING, MERGING), "insert identity layer"),
+    "products are not merged": (
+        in_turn((flatten_only(kinds.ADD, kinds.BILINEAR), drop), LAYERING),
+        "re-associate products",
+    ),
+    "sums are not merged": (
+        in_turn((flatten_only(kinds.PRODUCT, kinds.BILINEAR), drop), LAYERING),
+        "re-associate sums",
+    ),
+    "matrix products are not merged": (
+        in_turn((flatten_only(kinds.PRODUCT, kinds.ADD), drop), LAYERING),
+        "factorize attention",
+    ),
+    "nothing is dropped": (in_turn((flatten,), LAYERING), "add zero"),
+    "identities stay in weights": (in_turn((flatten, drop_no_matrix), LAYERING), "fold linear"),
+    "one of two is dropped": (in_turn((flatten, drop_first), LAYERING), "multiply by one"),
+    "dropped after merging": (in_turn((flatten,), (drop,), LAYERING), "insert identity layer"),
+    "layers are not folded": (in_turn(MERGING, (scale, gather)), "split linear"),
+    "scales stay factors": (in_turn(MERGING, (fold, gather)), "fold batch norm"),
+    "scales stay factors beside several": (
+        in_turn(MERGING, (fold, scale_of_one_factor, gather)),
+        "fold batch norm",
+    ),
+    "shifts stay terms": (in_turn(MERGING, (fold, scale)), "fold batch norm"),
+    "shifts of several stay apart": (
+        in_turn(MERGING, (fold, scale, forget_shifts_of_sums)),
+        "fold batch norm",
+    ),
+}
+"""By mistake: a canonizer, and the rewrite that it does not undo everywhere."""
+
+
+def differs(canonizer, name):
+    """Whether a critical pair of a rewrite is not canonized alike."""
+    rewrite, left = name.partition(",")[0], LEFT[name]
+    pairs = (pair for right in REWRITES[rewrite](left) for pair in critical_pairs(left, right))
+    return any(seen(canonizer(one)) != seen(canonizer(other)) for one, other in pairs)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_canonizer_with_a_mistake_is_refuted_by_a_critical_pair(name):
+    canonizer, rewrite = WRONG[name]
+    assert differs(canonizer, rewrite)
+
+
+def test_the_passes_in_turn_are_the_canonizer():
+    for graph in graphs(1, LEAVES):
+        assert seen(in_turn(MERGING, LAYERING)(graph)) == seen(canonize(graph))
