@@ -26,7 +26,7 @@ from axioms.algebra.decide import differ_at, generic, identical, where
 from axioms.algebra.denotation import denoted, same_value
 from axioms.algebra.ledger import ledger
 from axioms.algebra.propagate import ACTIVATIONS, explain
-from axioms.algebra.rules import activation_gradient, identity, taylor
+from axioms.algebra.rules import activation_gradient, add, equal_split, identity, taylor
 from axioms.causes import DEGREE
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
 from axioms.graph import Node, leaf, parameter
@@ -128,16 +128,17 @@ def test_the_half_rule_of_a_homogeneous_gate_is_half_of_gradient_x_input(record_
 
 @pytest.mark.theorem(
     71,
-    "Before SwiGLU units, the half rule is a fixed multiple of gradient x input.",
+    "The half rule of a gated unit is half of gradient x input whatever the gate, as of a softsign "
+    "a/(1 + |a|).",
     "refuted",
 )
-def test_the_half_rule_of_a_smooth_gate_is_no_multiple_of_gradient_x_input(record_property):
-    slope = explain(unit("silu"), AT, GRADIENT_X_INPUT, relevance=R)
-    half = explain(unit("silu"), AT, ATTNLRP, relevance=R)
-    for name in ("a", "b"):  # not the multiple 1/2, and 1/2 at b alone
-        assert identical(half[name], R / 2)
-    assert differ_at(slope["a"], slope["b"], where((A, 1), (B, 1), (R, 1)))
-    record_property("method", "a = 1: gradient x input of the gate 1 + 1/(1 + e), of the signal 1")
+def test_the_half_rule_of_another_gate_is_not_half_of_gradient_x_input(record_property):
+    a = sp.Symbol("a", positive=True)
+    r = sp.Matrix([[R]])
+    (slope,) = activation_gradient(sp.Matrix([[a]]), lambda v: v / (1 + v), r)
+    half, _ = equal_split(2, r)
+    assert differ_at(half[0], slope[0] / 2, where((a, 1), (R, 4)))
+    record_property("witness", "a = 1, R = 4, at the gate: 2 versus 1")
 
 
 @pytest.mark.theorem(
@@ -256,13 +257,11 @@ def test_a_final_soft_cap_only_scales_an_explanation(record_property):
     "refuted",
 )
 def test_a_soft_cap_changes_how_a_difference_of_logits_is_explained(record_property):
-    u, v = sp.symbols("u v", positive=True)
-    minus = parameter("minus")
-    ends = [leaf("u"), leaf("v")]
-    at = {"u": u, "v": v, "minus": -1}
-    plain = explain(ends[0] + Node(kinds.LINEAR, (ends[1], minus)), at, ATTNLRP)
-    caps = [active(x, "tanh") for x in ends]
-    capped_ = explain(caps[0] + Node(kinds.LINEAR, (caps[1], minus)), at, ATTNLRP)
-    ratio = [found["u"] / found["v"] for found in (plain, capped_)]
-    assert differ_at(*ratio, {u: 2, v: 1})
-    record_property("method", "logits 2 and 1: relevance in the ratio -2 versus -tanh 2/tanh 1")
+    t, v = sp.symbols("t v", positive=True)  # t: tanh v, so that tanh 2 v = 2 t/(1 + t^2)
+    one = lambda x: sp.Matrix([[x]])
+    plain, caps = (
+        add([one(x), one(-y)], one(x - y), eps=0) for x, y in ((2 * v, v), (2 * t / (1 + t**2), t))
+    )
+    ratios = [larger[0] / smaller[0] for larger, smaller in (plain, caps)]
+    assert differ_at(*ratios, {t: sp.Rational(1, 2), v: 1})
+    record_property("witness", "logits 2 v and v, tanh v = 1/2: in the ratio -2 versus -8/5")

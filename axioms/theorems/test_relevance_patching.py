@@ -27,6 +27,7 @@ from axioms.algebra.decide import differ_at, generic, identical, value_at, where
 from axioms.algebra.denotation import denoted, same_value
 from axioms.algebra.ledger import LEMMAS, ledger
 from axioms.algebra.propagate import ACTIVATIONS, evaluate, explain
+from axioms.algebra.rules import activation_gradient, identity
 from axioms.composites import GRADIENT_X_INPUT, Composite
 from axioms.graph import Node, leaf, parameter
 from axioms.neighbours import RELP
@@ -36,6 +37,7 @@ from axioms.theorems.test_conservation import same as same_logits
 G, R = sp.symbols("g R", real=True)
 S = sp.Symbol("S", positive=True)  # the root mean square of the row
 X, P = sp.symbols("x p", real=True)  # an activation in both runs
+ON = sp.Symbol("x", positive=True)  # where a ReLU is on
 
 
 def linear(x, *names):
@@ -145,46 +147,40 @@ def test_relp_misses_the_change_of_the_ratio_of_an_activation(record_property):
     record_property("method", "cancel over generic x and x', four activations and ReLU")
 
 
-CLOSER = {  # x and x' at which one of the two is exact, or closer
-    "RelP, by zeros": (1, 0),
-    "gradient, a small change": (1, sp.Rational(3, 2)),
-}
-
-
-def errors(x, patch):
-    """Squared, of RelP and of gradient x change at a SiLU."""
-    unit = active(leaf("x"), "silu")
-    effect = denoted(unit, {"x": X})[0] - denoted(unit, {"x": P})[0]
-    return [
-        (effect - explain(unit, {"x": X}, rules)["x"] / X * (X - P)) ** 2
-        for rules in (RELP, GRADIENT_X_INPUT)
-    ]
+def errors():
+    """Squared, of RelP and gradient x change, at a squared ReLU, x positive (arXiv 2109.08668)."""
+    x, y = sp.Matrix([[ON]]), sp.Matrix([[ON**2]])
+    effect = ON**2 - P**2
+    found = (identity(y), activation_gradient(x, lambda v: v**2, y))
+    return [(effect - estimate(r, x, [P])) ** 2 for (r,) in found]
 
 
 @pytest.mark.theorem(
     73,
-    "At a SiLU, RelP is at least as close to the effect of every patch as gradient x change is.",
+    "At an activation, RelP is at least as close to the effect of every patch as gradient x change "
+    "is.",
     "refuted",
 )
 def test_the_gradient_is_closer_for_a_small_patch(record_property):
-    point = where((X, 1), (P, sp.Rational(3, 2)))
-    relp, gradient = errors(X, P)
+    point = where((ON, 2), (P, 3))
+    relp, gradient = errors()
     assert differ_at(relp, gradient, point)
     assert value_at(relp, point) > value_at(gradient, point)
-    record_property("method", "x = 1, x' = 3/2: squared errors of RelP and of the gradient")
+    record_property("witness", "squared ReLU, x = 2, x' = 3: squared errors 9 versus 1")
 
 
 @pytest.mark.theorem(
     73,
-    "At a SiLU, gradient x change is at least as close to the effect of every patch as RelP is.",
+    "At an activation, gradient x change is at least as close to the effect of every patch as RelP "
+    "is.",
     "refuted",
 )
 def test_relp_is_closer_for_a_patch_by_zeros(record_property):
-    point = where((X, 1), (P, 0))
-    relp, gradient = errors(X, P)
+    point = where((ON, 2), (P, 0))
+    relp, gradient = errors()
     assert differ_at(relp, gradient, point)
     assert value_at(gradient, point) > value_at(relp, point) == 0
-    record_property("method", "x = 1, x' = 0: RelP is exact")
+    record_property("witness", "squared ReLU, x = 2, x' = 0: squared errors 0 versus 16")
 
 
 @pytest.mark.theorem(
