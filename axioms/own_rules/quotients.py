@@ -19,7 +19,7 @@ Monomial: TypeAlias = tuple[int, ...]  # symbols in order, each as often as its 
 Polynomial: TypeAlias = frozenset[tuple[Monomial, int]]  # primitive, its least monomial above 0
 Terms: TypeAlias = Mapping[Monomial, int]
 
-LARGE = 4000  # terms of a sum, and pairs of them in a product
+LARGE = 4000  # pairs of terms that are multiplied
 CASES = 8  # signs in one divisor, at most, that are split into cases
 POSITIVE, SIGN = 1, 2  # what the last two bits of a symbol say of it
 ROOTS: dict[int, int] = {}  # symbols for square roots of numbers, and these numbers
@@ -216,7 +216,7 @@ def _expanded(powers: Mapping[Polynomial, int]) -> Terms:
 
 def _product(terms: Terms, factor: Polynomial) -> Terms:
     if len(terms) * len(factor) > LARGE:
-        raise Undecided(f"a sum of more than {LARGE} terms")
+        raise Undecided(f"a product of more than {LARGE} pairs of terms")
     found: Counter[Monomial] = Counter()
     for (one, a), (other, b) in itertools.product(terms.items(), factor):
         monomial, square = _times(one, other)
@@ -267,6 +267,9 @@ def _check_divisors(powers: Mapping[Polynomial, int]) -> None:
 @cache
 def _vanishes(factor: Polynomial) -> bool:
     """Whether it is 0, identically in all else, for some signs."""
+    alone = Counter(tuple(s for s in m if not s & SIGN) for m, _ in factor)
+    if 1 in alone.values():  # a term that no other one can cancel
+        return False
     signs = sorted({s for m, _ in factor for s in m if s & SIGN})
     if len(signs) > CASES:
         raise Undecided(f"more than {CASES} signs in one divisor")
