@@ -8,6 +8,7 @@ others are computed here, as epsilon -> 0.
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from axioms import kinds
 from axioms.invariance.attention import ATTENTION
 from axioms.invariance.axiom_cells import AXIOMS as NO_REWRITES
 from axioms.invariance.axiom_cells import (
@@ -23,11 +24,11 @@ from axioms.invariance.axiom_cells import (
     decide_axiom,
 )
 from axioms.invariance.axiom_rules import AXIOM_RULES
-from axioms.invariance.axiom_sets import Axioms
+from axioms.invariance.axiom_sets import Axioms, largest, smallest_not_had
 from axioms.invariance.markdown import PAGE as SCOREBOARD
 from axioms.invariance.markdown import SHORT
 from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.rule_sets import MASK_RELEVANCE, RULE_SETS
+from axioms.invariance.rule_sets import MASK_RELEVANCE, ON_ATTENTION, RULE_SETS
 from axioms.invariance.scoreboard import (
     AT_EXPONENTIALS,
     LIMIT,
@@ -43,27 +44,35 @@ AXIOMS = (*NO_REWRITES, *OF_REWRITES)
 METHODS = (*(x.name for x in RULE_SETS), MASK_RELEVANCE.name, *(x.name for x in AXIOM_RULES))
 Cells: TypeAlias = Mapping[tuple[str, str], Decided]  # by axiom and method
 
-ONE_SHARE = (UNITS, "distribute products", "factor sums")
-"""Each makes the share of a local rule that conserves one number."""
-EXCLUDED: tuple[Axioms, ...] = (
-    frozenset({CONSERVATION, LOO_OF_PRODUCTS}),
-    frozenset({CONSERVATION, LOO_OF_ATTENTION}),
-    frozenset({LOCALITY, LOO_OF_ATTENTION, "duplicate keys"}),
-    *(
-        frozenset({CONSERVATION, LOCALITY, same, *others})
-        for others in (
-            ("commute products", "re-associate products"),
-            ("commute products", "multiply by one"),
-            (SYMMETRY,),
-        )
-        for same in ONE_SHARE
+ORDER, BRACKETS, ONE = "commute products", "re-associate products", "multiply by one"
+ONE_SHARE = {
+    (ORDER, BRACKETS): "one share c for all products has c = 1/2 and c^2 = c (theorems 60 and 67)",
+    (ORDER, ONE): "one share c for all products has c = 1/2 and c = 1 (theorem 67)",
+    (SYMMETRY,): "one share c for all products has c = 1/2 and c^2 + c = 1 (theorem 67)",
+}
+"""What excludes each other if the share of a local rule that conserves is one number, and why."""
+TO_THE_LEFT = "the left factor gets all, and of equal factors half (theorem 67)"
+EXCLUDED: Mapping[Axioms, str] = {
+    frozenset({CONSERVATION, LOO_OF_PRODUCTS}): "the parts of n factors sum to n (theorem 63)",
+    frozenset({CONSERVATION, LOO_OF_ATTENTION}): "of equal values any key can go (theorem 63)",
+    frozenset({LOCALITY, LOO_OF_ATTENTION, "duplicate keys"}): (
+        "a copy that stays takes over what the other had (theorem 67)"
     ),
-    *(
-        frozenset({CONSERVATION, LOCALITY, order, "fold batch norm"})
-        for order in ("commute products", SYMMETRY)
-    ),
-)
-"""What no method obeys, by theorems 60, 63 and 67."""
+    **{
+        frozenset({CONSERVATION, LOCALITY, same, *others}): why
+        for others, why in ONE_SHARE.items()
+        for same in (UNITS, "distribute products", "factor sums")
+    },
+    **{
+        frozenset({CONSERVATION, LOCALITY, "fold batch norm", other}): TO_THE_LEFT
+        for other in (ORDER, SYMMETRY)
+    },
+}
+"""The smallest sets of axioms that no method obeys, and why."""
+
+SLOW = ("change channels of Q and K", "change channels of V and O")
+"""Rewrites of whole heads on which the algebra of AttnLRP takes minutes: left open, as is every
+rewrite of whole heads for AttnLRP, canonized."""
 
 
 def no_rewrites() -> Cells:
@@ -73,16 +82,21 @@ def no_rewrites() -> Cells:
     return {(axiom, x): decide_axiom(axiom, methods[x]) for axiom in NO_REWRITES for x in METHODS}
 
 
-def rewrites_of_new_rules() -> Cells:
-    """The rewrites of the scoreboard, for the rules that it does not have."""
+def computed_rewrites() -> Cells:
+    """The rewrites that the scoreboard has not: of the new rules, and of whole heads."""
+    known = {x.name for x in ON_ATTENTION}
+    others = tuple(x for x in RULE_SETS if x.name not in known and not x.prepare)
+    simple = tuple(x for x in others if x.composite and not x.composite.rule(kinds.READOUT))
+    quick = tuple(rewrite for rewrite in ATTENTION if rewrite not in SLOW)
+    limit, whole = (LIMIT,), {"first": AT_EXPONENTIALS, "attacks": 0}
     cells = (
-        *scoreboard(AXIOM_RULES),
-        *scoreboard(AXIOM_RULES, tuple(ATTENTION), first=AT_EXPONENTIALS, attacks=0),
+        *scoreboard(AXIOM_RULES, regimes=limit),
+        *scoreboard((*AXIOM_RULES, *simple), tuple(ATTENTION), regimes=limit, **whole),
+        *scoreboard(others, quick, regimes=limit, **whole),
     )
     return {
         (cell.rewrite, cell.rule_set): Decided(verdict=cell.verdict, witness=cell.witness)
         for cell in cells
-        if cell.eps == LIMIT
     }
 
 
@@ -96,7 +110,8 @@ def from_scoreboard(page: str) -> Cells:
         columns = _cells(head)[1:]
         for rewrite, *row in map(_cells, rows):
             for column, mark in zip(columns, row, strict=True):
-                found[rewrite, column] = Decided(verdict=marks[mark.split(" / ")[0]])
+                first = mark.split(" / ")[0].split(" (")[0]  # without its theorem
+                found[rewrite, column] = Decided(verdict=marks[first])
     return found
 
 
@@ -106,7 +121,7 @@ def _cells(line: str) -> list[str]:
 
 def table(page: str) -> dict[tuple[str, str], Decided]:
     """All cells; mask relevance is gradient x input where the scoreboard has no cell for it."""
-    of_rewrites = {**from_scoreboard(page), **rewrites_of_new_rules()}
+    of_rewrites = {**from_scoreboard(page), **computed_rewrites()}
     found = dict(no_rewrites())
     for rewrite in OF_REWRITES:
         for method in METHODS:
@@ -125,3 +140,73 @@ def obeyed(cells: Cells, axioms: Iterable[str] = AXIOMS) -> dict[str, Axioms]:
         method: frozenset(a for a in axioms if cells[a, method].verdict in holds)
         for method in methods
     }
+
+
+def as_markdown(cells: Cells) -> str:
+    """The table: a row per axiom, a column per method."""
+    lines = [["Axiom", *METHODS], ["---", *[":-:"] * len(METHODS)]]
+    lines += [[axiom, *(SHORT[cells[axiom, x].verdict] for x in METHODS)] for axiom in AXIOMS]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _names(axioms: Iterable[str]) -> str:
+    return ", ".join(sorted(axioms, key=AXIOMS.index))
+
+
+def excluded_as_markdown(cells: Cells) -> str:
+    """The smallest sets that no method of the table obeys, with what excludes them.
+
+    Raises ValueError for a set without a theorem: it is not had, and nothing says why.
+    """
+    found = smallest_not_had(obeyed(cells).values(), frozenset(AXIOMS))
+    if unknown := sorted(_names(axioms) for axioms in found - set(EXCLUDED)):
+        raise ValueError(f"no theorem excludes {'; '.join(unknown)}; find a rule, or a proof")
+    chosen = [axioms for axioms in EXCLUDED if axioms in found]
+    return "\n".join(f"- {_names(axioms)}: {EXCLUDED[axioms]}." for axioms in chosen)
+
+
+def largest_as_markdown(cells: Cells) -> str:
+    """The largest sets that some method obeys: the method, and what it gives up."""
+    holds = obeyed(cells)
+    lines = [
+        f"- {method} gives up: {_names(frozenset(AXIOMS) - holds[method])}."
+        for method in METHODS
+        if holds[method] in largest(holds.values())
+    ]
+    return "\n".join(lines)
+
+
+def witnesses_as_markdown(cells: Cells) -> str:
+    """Refutations that are not in docs/SCOREBOARD.md, one entry for all methods that share one."""
+    shared: dict[tuple[str, str], list[str]] = {}
+    for axiom in AXIOMS:
+        for method in METHODS:
+            if witness := cells[axiom, method].witness:
+                shared.setdefault((axiom, witness), []).append(method)
+    lines = [f"- {axiom}; {'; '.join(who)}: {text}." for (axiom, text), who in shared.items()]
+    return "\n".join(lines)
+
+
+PARTS = {
+    "axioms": as_markdown,
+    "excluded": excluded_as_markdown,
+    "largest": largest_as_markdown,
+    "witnesses": witnesses_as_markdown,
+}
+
+
+def filled(page: str, cells: Cells) -> str:
+    """``page`` with what ``cells`` say between its markers; ValueError for a page without them."""
+    for name, part in PARTS.items():
+        start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+        if not 0 <= page.find(start) < page.find(end):
+            raise ValueError(f"no {start.strip()} before {end.strip()}; add both lines to the page")
+        before, _, rest = page.partition(start)
+        page = before + start + part(cells) + end + rest.partition(end)[2]
+    return page
+
+
+if __name__ == "__main__":
+    found = table(SCOREBOARD.read_text("utf-8"))
+    PAGE.write_text(filled(PAGE.read_text("utf-8"), found), "utf-8")
+    print(PAGE)

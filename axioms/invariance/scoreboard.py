@@ -76,13 +76,14 @@ def scoreboard(
     rule_sets: tuple[RuleSet, ...] = RULE_SETS,
     rewrites: tuple[str, ...] = tuple(REWRITES),
     *,
+    regimes: tuple[str, ...] = tuple(STABILISERS),
     first: int = FIRST,
     attacks: int = ATTACKS,
 ) -> tuple[Cell, ...]:
     """One cell per rule set, rewrite and regime of epsilon; options as in ``decide``."""
     decided: dict[tuple[object, ...], Cell] = {}
     cells = []
-    for rewrite, rule_set, eps in itertools.product(rewrites, rule_sets, STABILISERS):
+    for rewrite, rule_set, eps in itertools.product(rewrites, rule_sets, regimes):
         key = (rewrite, eps, *_rules_in_use(rule_set, rewrite))
         if key not in decided:  # methods that treat these operations alike share a verdict
             decided[key] = decide(rule_set, rewrite, eps, first=first, attacks=attacks)

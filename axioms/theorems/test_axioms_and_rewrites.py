@@ -2,7 +2,7 @@
 
 A local rule gives of the relevance R of z = x y the part R S(x, z) to the left factor, and R (1 -
 S(x, z)) to the right one if it conserves, where S reads values alone; sums and linear layers follow
-Eq. 1; what an input gets is the sum over its uses.  Of 37 axioms, 31 are the rewrites of
+Eq. 1; what an input gets is the sum over its uses.  Of 37 axioms, 31 are rewrites of
 docs/SCOREBOARD.md; 13 can be part of a conflict (14 sets), and no other axiom is part of one.
 
 Main statements

@@ -1,0 +1,99 @@
+"""The page of axioms is what is computed, and its sets are all sets that exclude each other."""
+
+import itertools
+import random
+
+import pytest
+
+from axioms.invariance.axiom_cells import AXIOMS as NO_REWRITES
+from axioms.invariance.axiom_cells import LOCALITY, Decided, by_rules, decide_axiom
+from axioms.invariance.axiom_rules import EQUAL
+from axioms.invariance.axiom_sets import largest, largest_without, smallest, smallest_not_had
+from axioms.invariance.axiom_table import (
+    AXIOMS,
+    EXCLUDED,
+    METHODS,
+    PAGE,
+    SCOREBOARD,
+    excluded_as_markdown,
+    filled,
+    from_scoreboard,
+    obeyed,
+    table,
+)
+from axioms.invariance.rule_sets import RULE_SETS
+from axioms.invariance.scoreboard import OPEN, PROVED, REFUTED
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return table(SCOREBOARD.read_text("utf-8"))
+
+
+def test_the_page_is_what_is_computed(cells):
+    page = PAGE.read_text("utf-8")
+    said = "docs/AXIOMS.md: run `python -m axioms.invariance.axiom_table`, which writes it"
+    assert filled(page, cells) == page, said
+    assert filled(page.replace("| ✓", "| x"), cells) == page
+
+
+def test_the_excluded_sets_are_all_that_no_method_obeys(cells):
+    holds, axioms = obeyed(cells).values(), frozenset(AXIOMS)
+    assert smallest_not_had(holds, axioms) == set(EXCLUDED)
+    assert largest(holds) == largest_without(EXCLUDED, axioms)
+    assert len(AXIOMS) == 37
+    assert len(cells) == 37 * len(METHODS)
+
+
+def test_what_is_not_had_and_has_no_theorem_is_an_error(cells):
+    weaker = dict(cells)
+    weaker["commute sums", "leave-one-out"] = Decided(verdict=OPEN)
+    with pytest.raises(
+        ValueError, match="leave-one-out of attention, commute sums, duplicate keys"
+    ):
+        excluded_as_markdown(weaker)
+
+
+def test_every_axiom_that_is_no_rewrite_holds_for_some_methods_and_not_for_others(cells):
+    for axiom in NO_REWRITES:
+        verdicts = [cells[axiom, method].verdict for method in METHODS]
+        assert verdicts.count(PROVED) > 1
+        assert verdicts.count(REFUTED) > 0
+        assert OPEN not in verdicts
+        assert all(
+            bool(cells[axiom, x].witness) == (cells[axiom, x].verdict == REFUTED) for x in METHODS
+        )
+
+
+def test_the_scoreboard_is_read_by_its_first_marks():
+    found = from_scoreboard(SCOREBOARD.read_text("utf-8"))
+    assert found["re-associate sums", "AttnLRP"].verdict == PROVED  # ✓ / ✗
+    assert found["re-associate products", "AttnLRP"].verdict == REFUTED
+    assert found["duplicate keys", "mask relevance"].verdict == REFUTED
+    assert len(found) == 23 * 11 + 8 * 5
+
+
+def test_a_rule_that_looks_beyond_its_operation_is_not_local():
+    canonized = next(rules for rules in RULE_SETS if rules.prepare)
+    assert decide_axiom(LOCALITY, by_rules(canonized)).verdict == REFUTED
+    assert decide_axiom(LOCALITY, by_rules(EQUAL)).verdict == PROVED
+
+
+def every(axioms):
+    return [
+        frozenset(chosen)
+        for n in range(len(axioms) + 1)
+        for chosen in itertools.combinations(axioms, n)
+    ]
+
+
+def test_the_enumerators_find_what_a_look_at_every_set_finds():
+    chance, axioms = random.Random(0), "abcdef"
+    for _ in range(60):
+        sets = [frozenset(chance.sample(axioms, chance.randint(0, 6))) for _ in range(4)]
+        had = [x for x in every(axioms) if any(x <= holds for holds in sets)]
+        free = [x for x in every(axioms) if not any(bad <= x for bad in sets)]
+        assert smallest_not_had(sets, frozenset(axioms)) == smallest(set(every(axioms)) - set(had))
+        assert largest_without(sets, frozenset(axioms)) == largest(free)
+    assert largest(map(frozenset, ("a", "ab", "c"))) == {frozenset("ab"), frozenset("c")}
+    assert smallest(map(frozenset, ("a", "ab", "c"))) == {frozenset("a"), frozenset("c")}
