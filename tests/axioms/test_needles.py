@@ -56,6 +56,7 @@ def test_numbers_that_are_not_rational_have_names_of_their_own():
     for function in (sp.exp, sp.tanh, sp.sqrt):
         assert same_value(function(X * (Y + 1)), function(X + X * Y))
         assert not same_value(function(X), function(Y))
+    assert not same_value(sp.root(X, 3), sp.sqrt(X))
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 1), (2, 2)])
