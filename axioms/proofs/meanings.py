@@ -149,5 +149,8 @@ MEANINGS = {
     "its weights are computed. With halves its softmax absorbs relevance, experts that were not "
     "chosen may receive some, and a router that changes nothing takes half. RMSNorm with its root "
     "held survives rotations, folded weights and centring.",
+    66: "What CP-LRP misses of Leave-One-Out is bounded by attention weights and by how much a key "
+    "changes the deviation behind it. What AttnLRP gives a token shrinks with depth, to as little "
+    "as 2^-d of CP-LRP's relevance after d layers, where only paths through all layers reach it.",
 }
 """By number of the theorem."""
