@@ -80,10 +80,11 @@ def _verdict(found: Finding) -> str:
 
 def filled(page: str, rows: list[Published]) -> str:
     """The page with the table between its markers; ValueError for a page without them."""
-    if not 0 <= page.find(START) < page.find(END):
-        raise ValueError(f"no {START.strip()} before {END.strip()}; add both lines to the page")
-    before, _, rest = page.partition(START)
-    return before + START + table(rows) + END + rest.partition(END)[2]
+    before, start, rest = page.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"no line between {START.strip()} and {END.strip()}; add all three")
+    return before + START + table(rows) + END + after
 
 
 if __name__ == "__main__":

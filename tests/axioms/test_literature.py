@@ -18,6 +18,9 @@ def test_the_page_shows_what_is_computed():
     page = PAGE.read_text("utf-8")
     said = "run `python -m axioms.own_rules.literature`, which writes it"
     assert filled(page, published()) == page, said
+    assert page.count("\n## ") == 3
+    with pytest.raises(ValueError, match="no line between"):
+        filled("<!-- table -->\n<!-- /table -->", published())  # what follows would be lost
 
 
 def test_every_rule_has_a_source_and_a_published_property():
