@@ -16,7 +16,7 @@ from axioms.algebra.propagate import Explanation
 from axioms.graph import Node, topological
 from axioms.invariance.attention import CHANGES, EVERY_REWRITE, of_any_change
 from axioms.invariance.points import LeafMatrices, moved, points
-from axioms.invariance.rewrites import rescale_scores
+from axioms.invariance.rewrites import Rewrite, rescale_scores
 from axioms.invariance.rule_sets import RuleSet
 from axioms.invariance.templates import Template
 
@@ -50,14 +50,18 @@ def search(
     return ""
 
 
-@lru_cache(maxsize=100)  # a search asks for the same at every point
 def rewritten(rewrite: str, root: Node, *, symbolic: bool = False) -> list[Node]:
     """All graphs that are one step away; ``symbolic`` rewrites stand for a family of them."""
     if rewrite == "rescale Q and K" and symbolic:  # by any factor, not only by 2
         return rescale_scores(root, factor=sp.Symbol("c", positive=True))
     if rewrite in CHANGES and symbolic:
         return of_any_change(rewrite, root)
-    return EVERY_REWRITE[rewrite](root)
+    return _made_by(EVERY_REWRITE[rewrite], root)
+
+
+@lru_cache(maxsize=100)  # a search asks for the same at every point
+def _made_by(rewrite: Rewrite, root: Node) -> list[Node]:
+    return rewrite(root)
 
 
 def disagreement(
