@@ -125,7 +125,8 @@ def test_the_relevance_of_rotary_position_depends_on_how_it_is_written(record_pr
         for b, at in ((True, both), (False, one))
     ]
     point = where((both["q"], [1, 2]), (both["k"], [2, 1]), (G, 4))
-    assert differ_at(*(total(f, of_position=True) for f in found), point)
+    two, one_of_them = (total(f, of_position=True) for f in found)
+    assert differ_at(two, one_of_them, point)
     record_property("witness", "a score with relevance 4: positions 2 versus 1")
 
 
