@@ -1,1 +1,1 @@
-"""Experiments of docs/SCALE.md, each a program: memory, kills, overhead, and Ray Data beside us."""
+"""Experiments of docs/SCALE.md, each a program: memory, kills and throughput."""
