@@ -67,6 +67,19 @@ def test_integrated_gradients_of_linear_attention_are_thirds(operands):
         cases.close(torch.stack(parts), torch.full((3,), 5.0, dtype=torch.float64))
 
 
+def test_a_softmax_along_a_path_absorbs_what_equal_weights_send(operands):
+    """Theorem 62, for every row: Q and K get a quarter each of what is left, and V half of R."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    of_output = torch.rand(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    out, parts = relevance(blocks.softmax_along_path(32), attend, operands, of_output)
+    q, k, v = operands
+    cases.close(out, attend(q, k, v))
+    weights = torch.softmax(q @ k.mT / 3**0.5, dim=-1)
+    per_weight = of_output / out @ v.mT  # R_i / A_i
+    left = (per_weight * (weights - 1 / 5)).sum()
+    cases.close(torch.stack(parts), torch.stack([left / 4, left / 4, of_output.sum() / 2]))
+
+
 def one_text(name, **options):
     model, inputs = cases.family(name, **options)
     return model, {key: x[:1] for key, x in inputs.items()}

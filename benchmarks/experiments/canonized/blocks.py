@@ -50,8 +50,7 @@ def integrated(nodes: int = NODES) -> BlockRule:
 
     Of linear attention they are thirds (theorem 4); here no softmax is linearised at one point.
     """
-    at, weights = np.polynomial.legendre.leggauss(nodes)
-    path = [((t + 1) / 2, w / 2) for t, w in zip(at.tolist(), weights.tolist(), strict=True)]
+    path = _path(nodes)
 
     def rule(attend: Attend, *operands: Tensor) -> Tensor:
         # Attention at t times its operands has t times the gradient there.
@@ -59,6 +58,30 @@ def integrated(nodes: int = NODES) -> BlockRule:
         return attend(*operands).detach() + (slopes - slopes.detach())
 
     return rule
+
+
+def softmax_along_path(nodes: int = NODES) -> BlockRule:
+    """AttnLRP, with the mean slope of the softmax between equal weights and its own (theorem 62).
+
+    A softmax over n keys then absorbs R_i / (n A_i) of weight i, what equal weights would have
+    given, where Eq. 5 absorbs its Taylor term.
+    """
+    path = _path(nodes)
+
+    def rule(attend: Attend, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        q, k = (rules.scale(x, 1 / 4) for x in (query, key))
+        held = value.detach()
+        slopes = sum((w / t * attend(q * t, k, held) for t, w in path), torch.zeros(()))
+        read = attend(query.detach(), key.detach(), rules.scale(value, 1 / 2))
+        return read + (slopes - slopes.detach())
+
+    return rule
+
+
+def _path(nodes: int) -> list[tuple[float, float]]:
+    """Points between 0 and 1 and their weights, which add up to 1."""
+    at, weights = np.polynomial.legendre.leggauss(nodes)
+    return [((t + 1) / 2, w / 2) for t, w in zip(at.tolist(), weights.tolist(), strict=True)]
 
 
 class Blocks(TorchFunctionMode):

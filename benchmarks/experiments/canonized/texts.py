@@ -12,7 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from benchmarks.experiments import arguments, text
-from benchmarks.experiments.canonized.blocks import BlockRule, explained, integrated, shared
+from benchmarks.experiments.canonized.blocks import (
+    BlockRule,
+    explained,
+    integrated,
+    shared,
+    softmax_along_path,
+)
 from benchmarks.experiments.columns import interval
 from benchmarks.experiments.maps import means
 from benchmarks.sources import data, models
@@ -26,6 +32,7 @@ RULES: dict[str, BlockRule] = {
     "(1/3, 1/3, 1/3): merged": shared(1 / 3, 1 / 3, 1 / 3),
     "(1/2, 1/2, 0): scores alone": shared(1 / 2, 1 / 2, 0),
     "Integrated Gradients of the block": integrated(),
+    "AttnLRP, softmax along a path": softmax_along_path(),
     "(1/2, 1/2, 1)": shared(1 / 2, 1 / 2, 1),
     "(1, 1, 1): gradient": shared(1, 1, 1),
 }
