@@ -154,3 +154,8 @@ class Explicit:
 
 
 Attended = Fused | Explicit
+
+
+def rows_read(c: Tensor, batch: int) -> Tensor:
+    """(batch, row): where ``c`` is not 0, the gradient (..., row, x) by outputs or by weights."""
+    return c.reshape(batch, -1, *c.shape[-2:]).ne(0).any(dim=3).any(dim=1)

@@ -1,15 +1,13 @@
 """Leave-One-Out of a few tokens: mask relevance chooses them, and estimates all others."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.batches import Batch
-from numeric.heads import CLASSES
-from numeric.inputs import read_tokens
 from numeric.methods.loo import losses
 from numeric.methods.mask_relevance import mask_relevance
 from numeric.methods.memory_budget import AUTO
@@ -56,7 +54,7 @@ def budgeted_loo(
     flow = torch.stack([flow_of(x.details) for x in found]).to(wide)
     if budget is None:
         budget = FIRST if tolerance is None else guess.shape[2]
-    first = _read(model, batch, texts.readout)
+    first = _read(found)
     relevance, error, exact = by_rounds(
         texts.without, texts.words, guess, flow, first, budget=budget, tolerance=tolerance
     )
@@ -86,15 +84,10 @@ def _check(budget: int | None, tolerance: float | None) -> None:
         raise ValueError("\n".join(wrong))
 
 
-def _read(model: PreTrainedModel, batch: Batch, readout: Readout) -> Tensor:
-    """(batch, token): the one token whose row the logit is read from, or none."""
-    known = read_tokens(model, batch) if readout.head == CLASSES else readout.rows
-    if known is None:
-        return torch.zeros_like(batch.present, dtype=torch.bool)
-    known = known.reshape(len(known), -1)
-    first = known[:, :1]
-    columns = torch.arange(batch.present.shape[1], device=batch.device)
-    return (columns == first) & (known == first).all(dim=1, keepdim=True)
+def _read(found: Sequence[Found]) -> Tensor:
+    """(batch, token): the one token whose row all logits are read from, or none."""
+    rows = torch.stack([x.details["rows"] for x in found]).any(dim=0)
+    return rows & (rows.sum(dim=1, keepdim=True) == 1)
 
 
 def by_rounds(

@@ -14,7 +14,7 @@ from axioms.composites import GRADIENT_X_INPUT, Composite
 from numeric.batches import Batch
 from numeric.chosen import Rows
 from numeric.fast import packed, scope
-from numeric.fast.attended import Attended, Damping
+from numeric.fast.attended import Attended, Damping, rows_read
 from numeric.fast.propagation import Propagation
 from numeric.heads import CLASSES
 from numeric.methods import meetings
@@ -59,6 +59,8 @@ def mask_relevance(
     ``deviations`` is "true", or "held" for gradients that treat the deviations of norms as
     constants.  With ``heads=True`` the details hold "heads", (batch, layer, head, token), whose sum
     over layers and heads is the relevance; layers with fewer heads than others have zeros there.
+    They also hold "rows", (batch, token), the rows of the last attention from which the logit is
+    read.
     With ``bypassed=True`` they hold "bypassed", (batch, token): the relevance less its value-only
     part, the sum of A_ij <G_i, v_j>, which is what bypassing the softmax leaves out (theorem 56).
     ``midpoint=g`` takes the gradient where masks are a half, by g more forward passes with a
@@ -68,7 +70,8 @@ def mask_relevance(
     A row that attends to key j alone has nothing left without it, and counts as 0.  Where
     A_ij > 1/2, 1 - A_ij is computed as the sum of all other weights, so that no digits cancel.
     Relevance is not conserved (theorem 54).  What a token's embedding does to its own row is not an
-    effect of a mask, and is not included.
+    effect of a mask, and is not included.  DeBERTa sets the embeddings of masked tokens to 0, so
+    that there Leave-One-Out of the token that is read is another effect.
     Raises ValueError for a bad option, inputs that are not texts, an encoder with a decoder, and a
     model whose tokens meet in any other way than by a softmax over all of them.
     """
@@ -86,8 +89,8 @@ def mask_relevance(
     calls, others = meetings.of_all_tokens(model, batch, seen)
     layers = [seen[n] for n in calls]
     if not stock or others or meetings.code(model, layers) not in meetings.KNOWN:
-        read = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
-        meetings.check(model, batch, layers, entries, logits[0], read=read, others=others)
+        count = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
+        meetings.check(model, batch, layers, entries, logits[0], read=count, others=others)
         meetings.KNOWN.update([meetings.code(model, layers)] if stock else [])
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
@@ -100,17 +103,21 @@ def mask_relevance(
         del rules, seen, rows, entries
     parts: list[Part] = [_slope if slope else _left_out, *[torch.mul] * bypassed]
     found: list[list[list[Any]]] = [[[0] * len(layers) for _ in parts] for _ in logits]
+    nowhere = torch.zeros_like(batch.present, dtype=torch.bool)
+    rows_of = [nowhere for _ in logits]
     for each in passes:
-        for of_target, cs in zip(found, each.gradients(), strict=True):
+        for k, (of_target, cs) in enumerate(zip(found, each.gradients(), strict=True)):
+            if last := [c for c in cs if c is not None][-1:]:
+                rows_of[k] = rows_read(last[0], len(batch.ids))
             for of_part, part in zip(of_target, parts, strict=True):
                 for n, c in enumerate(cs):
                     own_layer = _of_layer(layers[n], each.layers[n], c, batch, part, own=own)
                     of_part[n] = of_part[n] + own_layer * each.chosen
-    for target, logit, of_parts in zip(readout.targets, logits, found, strict=True):
+    for target, logit, read, of_parts in zip(readout.targets, logits, rows_of, found, strict=True):
         relevance, *by_value = (
             torch.stack([x.sum(dim=1) for x in of_layers]).sum(dim=0) for of_layers in of_parts
         )
-        details = {"heads": _stacked(of_parts[0])} if heads else {}
+        details = {"heads": _stacked(of_parts[0]), "rows": read} if heads else {}
         if bypassed:
             details["bypassed"] = relevance - by_value[0]
         yield Found(relevance, target.target, logit.detach(), details)
