@@ -72,6 +72,14 @@ def test_signs_have_two_values_and_those_of_a_multiple_are_known():
     assert (Quotient.of(EPS) * Quotient.of(EPS) + 1).sign().number == 1
 
 
+def test_the_sign_of_a_product_is_that_of_what_it_multiplies_out_to():
+    for a, b, c in itertools.product((-2, -1, 1, 2), repeat=3):
+        product = (a * x + 1) * (b * y + c * z)
+        multiplied_out = a * b * x * y + a * c * x * z + b * y + c * z
+        assert product.powers != multiplied_out.powers
+        assert not product.sign() - multiplied_out.sign()
+
+
 @pytest.mark.parametrize("n", range(1, 5))
 def test_one_case_of_the_signs_is_not_overlooked(n):
     symbols = [Quotient.of(sp.Symbol(f"u{k}", real=True)) for k in range(n)]

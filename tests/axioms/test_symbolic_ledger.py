@@ -22,7 +22,7 @@ from axioms.algebra.ledger import (
     unknown_messages,
 )
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
-from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, topological
+from axioms.graph import MOVE, TRANSPOSE, Node, constant, leaf, parameter, topological
 from axioms.theorems.test_conservation import check_lemma
 
 EPS = Rational(1, 4)
@@ -192,6 +192,12 @@ def test_causes_are_those_that_the_rules_reach():
     assert causes(attention(parameter("b")), CP_LRP) == causes(attention(), CP_LRP) | {
         (kinds.LINEAR, BIAS)
     }
+
+
+def test_what_only_moves_relevance_passes_it_on_to_causes():
+    for move in (TRANSPOSE, MOVE):
+        moved = Node(move, (Node(kinds.LINEAR, (leaf("x"), parameter("w"), parameter("b"))),))
+        assert causes(moved, ATTNLRP) == {(kinds.LINEAR, BIAS), (kinds.LINEAR, STABILISER)}
 
 
 def test_a_softmax_that_is_held_constant_is_a_cause_where_it_is_reached():

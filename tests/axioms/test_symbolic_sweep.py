@@ -44,6 +44,16 @@ def test_a_shared_node_is_visited_once_and_stays_shared():
     assert evaluate(renamed, {"y": 1})[renamed][0] == 2**60
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_gradient_times_input_gives_every_matrix_of_a_product_all_of_it(count):
+    names = "abcd"[:count]
+    product = Node(kinds.BILINEAR, tuple(map(leaf, names)))
+    point = {name: sp.Matrix([[X + n, Y], [Z, n - X]]) for n, name in enumerate(names)}
+    found = explain(product, point, GRADIENT_X_INPUT, relevance=evaluate(product, point)[product])
+    for relevance in found.values():
+        assert identical(sum(relevance), sum(evaluate(product, point)[product]))
+
+
 SCIPY = {
     "relu": lambda x: max(x, 0),
     "tanh": math.tanh,
