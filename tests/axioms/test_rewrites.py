@@ -1,11 +1,14 @@
 """Rewrites preserve the function, exactly, on random graphs; wrong ones are found out."""
 
+from dataclasses import replace
+
 import pytest
 import sympy as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
+from axioms.algebra.decide import generic
 from axioms.algebra.denotation import same_function
 from axioms.graph import Node, constant, leaf, topological
 from axioms.invariance.attention import EVERY_REWRITE, EVERY_TEMPLATE
@@ -43,6 +46,37 @@ def test_every_rewrite_preserves_the_function_of_its_templates_for_all_inputs(na
         found = rewritten(name, template.root) + rewritten(name, template.root, symbolic=True)
         assert found
         assert all(same_function(template.root, other, template.symbols()) for other in found)
+
+
+X = Node(kinds.ADD, tuple(leaf(f"x{k}") for k in range(3)))
+SUMS = {  # of three terms, where templates have two
+    "distribute linear": [linear(X, leaf("w"), leaf("b"))],
+    "distribute products": [X * leaf("z0"), leaf("z0") * X],
+    "factor sums": [
+        replace(X, args=tuple(x * leaf("z0") for x in X.args)),
+        replace(X, args=tuple(leaf("z0") * x for x in X.args)),
+    ],
+    "permute heads": [
+        replace(
+            X,
+            args=tuple(
+                linear(Node(kinds.READOUT, (leaf("w"), x)), v)
+                for x, v in zip(X.args, (leaf("u"), leaf("v"), leaf("w")), strict=True)
+            ),
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_rewrite_of_a_sum_takes_all_of_its_terms(name):
+    shapes = dict.fromkeys(("w", "u", "v", "x0", "x1", "x2", "z0"), (2, 2)) | {"b": (1, 2)}
+    point = {leaf: generic(f"{leaf}_", *shape) for leaf, shape in shapes.items()}
+    for graph in SUMS[name]:
+        found = REWRITES[name](graph)
+        assert found
+        assert all(same_function(graph, other, point) for other in found)
+        assert graph not in found
 
 
 def test_queries_and_keys_can_be_rescaled_by_any_factor():
