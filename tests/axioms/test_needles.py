@@ -171,6 +171,13 @@ def test_a_rule_that_fails_at_one_point_alone_is_refuted_there():
             assert bool(found) == ([point["a"], point["b"]] in pair)
 
 
+def test_what_is_proved_of_the_shapes_of_a_template_is_tried_in_wider_ones():
+    entries = prod(TEMPLATE.generic["a"])
+    narrow = sharing(lambda a, b, r: r / (2 if len(r) <= entries else 1))
+    assert decide(narrow, PRODUCTS, FINITE, attacks=0).verdict == PROVED
+    assert decide(narrow, PRODUCTS, FINITE).verdict == REFUTED
+
+
 def test_what_is_defined_for_symbols_alone_is_not_proved():
     def message(a, b, r):
         if not a.free_symbols:
