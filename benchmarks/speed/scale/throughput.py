@@ -77,12 +77,15 @@ def overhead(count: int, repeats: int) -> list[float]:
 def workers(count: int, repeats: int) -> list[float]:
     """How many blocks two workers finish in the time in which one finishes one."""
     classifier, texts = models.load(), sentences(count)
-    one, two = ([rate(n, classifier, texts) for n in [number] * repeats] for number in (1, 2))
-    return [b / a for a, b in zip(one, two, strict=True)]
+    pairs = ([rate(number, classifier, texts) for number in (1, 2)] for _ in range(repeats))
+    return [two / one for one, two in pairs]
 
 
 def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
-    """Blocks per second of so many workers of Ray, from the first to the last that is finished."""
+    """Blocks per second of so many workers of Ray, from when each has finished one to the end.
+
+    The first blocks of all workers end together, and their number says nothing of the pace.
+    """
     import ray
 
     from benchmarks.running import cluster
@@ -100,7 +103,7 @@ def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
         options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
         explained.explain_texts(classifier, texts, **options)
     ray.shutdown()
-    return (len(stamps) - 1) / (stamps[-1] - stamps[0])
+    return (len(stamps) - number) / (stamps[-1] - stamps[number - 1])
 
 
 def main() -> None:
