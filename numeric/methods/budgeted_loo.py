@@ -36,7 +36,8 @@ def budgeted_loo(
     mask.  ``details`` hold "by_token" (batch, token), 1 where a token was left out, "passes"
     (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``, times
     the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.  It
-    is an estimate and not a bound.
+    is an estimate and not a bound, and infinite where these tokens have no flow, as the last one of
+    a causal model.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
@@ -108,7 +109,7 @@ def by_rounds(
     order = flow.amax(dim=0).masked_fill(first, torch.inf)
     relevance, exact = guess.clone(), torch.zeros_like(words)
     while True:
-        error = _errors(relevance - guess, flow, exact)
+        error = _errors(relevance - guess, flow, exact, words)
         wanted, known = words & ~exact, exact.sum(dim=1)
         count = budget - known
         if tolerance is not None:
@@ -123,15 +124,14 @@ def by_rounds(
         exact |= chosen
 
 
-def _errors(wrong: Tensor, flow: Tensor, exact: Tensor) -> Tensor:
-    """(target, batch, token): 0 where it is exact, and infinite as long as nothing is.
+def _errors(wrong: Tensor, flow: Tensor, exact: Tensor, words: Tensor) -> Tensor:
+    """(target, batch, token): 0 where it is exact; infinite as long as no flow is compared.
 
     wrong: what the guess lacks, 0 where that is not known
     """
-    tiny = torch.finfo(flow.dtype).tiny
-    known = (flow * exact).norm(dim=2, keepdim=True).clamp(min=tiny)
+    known = (flow * exact).norm(dim=2, keepdim=True)
     error: Tensor = SURE * wrong.norm(dim=2, keepdim=True) / known * flow
-    return error.where(exact.any(dim=1, keepdim=True), torch.inf).where(~exact, 0)
+    return error.where(known > 0, torch.inf).where(words & ~exact, 0)
 
 
 def _largest(size: Tensor, among: Tensor, count: Tensor) -> Tensor:

@@ -110,6 +110,21 @@ def test_an_error_is_the_flow_of_a_token_by_the_errors_of_those_left_out(
         close(found.details["error"][row], want, tolerance=1e-4)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_token_without_a_flow_says_nothing_of_the_errors_of_others(side):
+    """The last token of a causal model, which no other row attends to."""
+    model, inputs = cases.family("llama")[0], cases.family_inputs("llama")
+    if side == "left":
+        inputs = {key: x.flip(1) for key, x in inputs.items()}
+    present = inputs["attention_mask"] == 1
+    found = attribute(model, inputs, "budgeted-loo", budget=1)
+    alone = found.details["by_token"] == 1
+    assert (found.details["error"][alone | ~present] == 0).all()
+    assert found.details["error"][present & ~alone].isinf().all()
+    more = attribute(model, inputs, "budgeted-loo", budget=2).details["error"]
+    assert more.isfinite().all()
+
+
 def test_tokens_are_left_out_until_no_error_is_larger_than_the_tolerance(classifier, inputs):
     passes = []
     for tolerance in (10.0, 0.3, 0.1, 0.03, 0.0):
