@@ -128,8 +128,7 @@ def test_stabilisers_alone_absorb_in_a_recurrence(record_property):
 @pytest.mark.theorem(
     72,
     "With A, B and C held, the recurrence and the matrix of attention that it amounts to give "
-    "every "
-    "token the same relevance as epsilon -> 0.",
+    "every token the same relevance as epsilon -> 0.",
     "proved",
 )
 def test_recurrence_and_attention_agree_where_the_selection_is_held(record_property):
@@ -167,8 +166,7 @@ def ones(**others):
 @pytest.mark.theorem(
     72,
     "With half to each factor, the recurrence and the matrix of attention give every token the "
-    "same "
-    "relevance as epsilon -> 0.",
+    "same relevance as epsilon -> 0.",
     "refuted",
 )
 def test_under_the_half_rule_the_way_of_writing_shows(record_property):

@@ -157,5 +157,5 @@ Attended = Fused | Explicit
 
 
 def rows_read(c: Tensor, batch: int) -> Tensor:
-    """(batch, row): where ``c`` is not 0, the gradient (..., row, x) by outputs or by weights."""
+    """The rows a logit depends on, (batch, row), from its gradient ``c``, (..., row, x)."""
     return c.reshape(batch, -1, *c.shape[-2:]).ne(0).any(dim=3).any(dim=1)

@@ -36,8 +36,8 @@ def budgeted_loo(
     mask.  ``details`` hold "by_token" (batch, token), 1 where a token was left out, "passes"
     (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``, times
     the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.  It
-    is an estimate and not a bound, and infinite where these tokens have no flow, as the last one of
-    a causal model.
+    is an estimate and not a bound.  It is infinite if these tokens have no flow, such as the last
+    token of a causal model.
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.

@@ -107,8 +107,8 @@ def mask_relevance(
     rows_of = [nowhere for _ in logits]
     for each in passes:
         for k, (of_target, cs) in enumerate(zip(found, each.gradients(), strict=True)):
-            if last := [c for c in cs if c is not None][-1:]:
-                rows_of[k] = rows_read(last[0], len(batch.ids))
+            if heads and (known := [c for c in cs if c is not None]):
+                rows_of[k] = rows_read(known[-1], len(batch.ids))
             for of_part, part in zip(of_target, parts, strict=True):
                 for n, c in enumerate(cs):
                     own_layer = _of_layer(layers[n], each.layers[n], c, batch, part, own=own)

@@ -71,7 +71,7 @@ SUMS = {  # of three terms, where templates have two
 @pytest.mark.parametrize("name", SUMS)
 def test_a_rewrite_of_a_sum_takes_all_of_its_terms(name):
     shapes = dict.fromkeys(("w", "u", "v", "x0", "x1", "x2", "z0"), (2, 2)) | {"b": (1, 2)}
-    point = {leaf: generic(f"{leaf}_", *shape) for leaf, shape in shapes.items()}
+    point = {symbol: generic(f"{symbol}_", *shape) for symbol, shape in shapes.items()}
     for graph in SUMS[name]:
         found = REWRITES[name](graph)
         assert found
