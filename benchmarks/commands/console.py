@@ -1,5 +1,6 @@
 """What all commands share: where they print, and one message for what a user can mend."""
 
+import atexit
 import codecs
 import gc
 import json
@@ -8,8 +9,9 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
+from errno import ENOSPC
 from operator import length_hint
 from pathlib import Path
 from typing import Annotated
@@ -156,7 +158,8 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
         yield
     except catch as error:
         system = place and isinstance(error, OSError) and error.strerror
-        message = f"{place}: {error.strerror}; pass another one" if system else str(error)
+        step = "make room there, or pass" if system and error.errno == ENOSPC else "pass"
+        message = f"{place}: {error.strerror}; {step} another one" if system else str(error)
         tell(message)
         raise typer.Exit(code=2) from error
 
@@ -171,6 +174,21 @@ def printable():
             raise
         tell(str(error if isinstance(error, OutputError) else OutputError(error)))
         sys.exit(2)
+
+
+@contextmanager
+def answers_alone():
+    """Within it, what libraries print goes to stderr: Ray prints a notice for a lost worker.
+
+    Ray prints until this process ends, so that the rest goes there, too, when it ends.
+    """
+    console.file = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        console.file = None
+        atexit.register(lambda: redirect_stdout(sys.stderr).__enter__())  # before Ray's own end
 
 
 def tell(message: str) -> None:

@@ -4,6 +4,7 @@ An actor writes the files of its blocks itself and returns their names; see ``ru
 """
 
 import os
+import platform
 import socket
 import time
 from collections import Counter, deque
@@ -31,6 +32,7 @@ def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # else it keeps notices back until its end
     need("--engine ray", "ray", extra="cluster")
     import ray
 
@@ -75,6 +77,12 @@ class _Worker:
         import ray
 
         torch.set_num_threads(1)  # as Ray counts CPUs, and so that sums have one order
+        gpus = ray.get_gpu_ids()
+        if gpus and not torch.cuda.is_available():
+            raise ValueError(
+                f"a worker on {platform.node()} got GPU {gpus[0]} of the cluster, but PyTorch sees "
+                "none there; install a PyTorch for it on that machine, or pass --device cpu"
+            )
         self.function = unpacked(ray.get(sent[0]))
 
     def call(self, item):
@@ -104,7 +112,8 @@ class _Crew:
     """Actors, each with the items that it has in the order in which it got them.
 
     What to do is sent to each machine once, so that all have the very weights whose digest is on
-    record.  Nothing waits for a worker that the cluster has no room for.
+    record.  Nothing waits for a worker that the cluster has no room for.  A worker that is killed
+    can take the answer of the item before with it, so what a lost worker had is tried alone.
     """
 
     def __init__(self, ray, place, function):
@@ -134,9 +143,15 @@ class _Crew:
             self.workers[worker] = {worker.ready.remote(self.sent): None}
         for ahead in range(AHEAD):
             for worker, tasks in self.workers.items():
-                if waiting and len(tasks) == ahead and None not in tasks.values():
+                if not waiting or len(tasks) != ahead or None in tasks.values():
+                    continue
+                if not ahead or not self._any_lost([waiting[0], *tasks.values()]):
                     item = waiting.popleft()
                     tasks[worker.call.remote(item[1])] = item
+
+    def _any_lost(self, items):
+        """Whether a worker was lost that had one of ``items``."""
+        return any(self.losses[item[0]] for item in items)
 
     def done(self, waiting):
         """Results as they come; what a lost worker had is put into ``waiting``."""
@@ -159,10 +174,11 @@ class _Crew:
     def _lost(self, worker, waiting, error):
         items = list(self.workers.pop(worker).values())
         self.ray.kill(worker)
-        at_work = items[0] and items[0][0]
-        self.losses[at_work] += 1
-        if self.losses[at_work] > RETRIES:
-            raise _given_up(items[0], error) from error
+        for item in items:
+            name = item and item[0]
+            self.losses[name] += 1
+            if self.losses[name] > RETRIES:
+                raise _given_up(item, error) from error
         waiting.extendleft(item for item in reversed(items) if item is not None)
 
     def dismiss(self):

@@ -6,7 +6,8 @@ import re
 import signal
 import socket
 import sys
-from collections import Counter
+from collections import Counter, deque
+from unittest.mock import MagicMock
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,7 @@ from benchmarks.running import blocks, cluster, engines, manifest, runner, sendi
 from benchmarks.running.blocks import block
 from benchmarks.running.workers import in_turn
 from benchmarks.sources import data, models
-from tests.support import killable
+from tests.support import clusters, killable
 
 BLOCKS = [block(0, [2, 0]), block(2, [1, 3]), block(4, [4]), block(5, [5, 6])]
 RECORD = {"what": "squares"}
@@ -35,23 +36,11 @@ def done(folder, measure, engine=engines.IN_PROCESS, blocks=BLOCKS):
     return runner.read(runner.run(folder, RECORD, blocks, task, engine=engine))
 
 
-def installed():
-    return pytest.importorskip("ray", reason="pip install 'lrp-axioms[cluster]' brings Ray")
-
-
 @pytest.fixture(scope="module")
 def started():
     """Two workers; started here, as a cluster that a user has is, and ended with these tests."""
-    ray = installed()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        patch.setenv("RAY_raylet_start_wait_time_s", "120")  # on a busy machine
-        patch.setenv("RAY_worker_niceness", "0")
-        sizes = {"num_cpus": 2, "num_gpus": 0}  # a GPU's last bits are not those of a CPU
-        ray.init("local", **sizes, include_dashboard=False, log_to_driver=False)
+    with clusters.started(gpus=0) as ray:  # a GPU's last bits are not those of a CPU
         yield ray
-        ray.shutdown()
 
 
 @pytest.fixture
@@ -189,6 +178,27 @@ def test_a_shard_that_kills_every_worker_is_given_up_by_name(tmp_path, monkeypat
     assert len(list(log.iterdir())) == 2
 
 
+def test_what_a_lost_worker_had_is_tried_alone(monkeypatch):
+    """Else an item is blamed whose answer was lost when the next one killed the worker."""
+    monkeypatch.setattr(cluster, "packed", lambda *_: b"")
+    crew = cluster._Crew(MagicMock(), "cpu", None)
+    lost, left = MagicMock(), MagicMock()
+    left.call.remote = lambda item: f"task {item}"
+    crew.workers = {lost: {"task 1": ("harmless", 1), "task 2": ("deadly", 2)}, left: {}}
+    waiting = deque([("next", 3)])
+    crew._lost(lost, waiting, RuntimeError("killed"))
+    crew.hand_out(waiting, 1)
+    assert [*crew.workers[left].values()] == [("harmless", 1)]
+    crew.workers[left].clear()
+    crew.hand_out(waiting, 1)
+    assert [*crew.workers[left].values()] == [("deadly", 2)]
+    crew.workers[left].clear()
+    waiting.append(("last", 4))
+    crew.hand_out(waiting, 1)
+    assert [*crew.workers[left].values()] == [("next", 3), ("last", 4)]
+    assert not waiting
+
+
 def test_a_device_that_the_cluster_lacks_is_refused(started):
     for device in ("cuda", "mps"):
         with pytest.raises(ValueError, match=f"device '{device}': this cluster has 0 GPUs"):
@@ -231,7 +241,7 @@ def test_a_block_that_is_done_twice_is_there_once(tmp_path):
 
 def test_weights_lie_where_they_were_sent():
     model = models.load().model
-    sent = sending.packed(lambda: model, installed().cloudpickle.Pickler)
+    sent = sending.packed(lambda: model, clusters.installed().cloudpickle.Pickler)
     again = sending.unpacked(sent)()
     size = sum(each.nbytes for each in sent[1:])
     assert size == 4 * sum(each.numel() for each in model.parameters())
@@ -271,7 +281,7 @@ def free_port():
     "head", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "nowhere", "127.0.0.1:port"]
 )
 def test_an_address_without_a_cluster_is_named_within_seconds(run, tmp_path, monkeypatch, head):
-    monkeypatch.setattr(installed(), "is_initialized", lambda: False)
+    monkeypatch.setattr(clusters.installed(), "is_initialized", lambda: False)
     address = head.format(free_port())
     code, _, err = run(
         *REPRODUCE, "--engine", "ray", "--address", address, "--output", tmp_path / "results"
