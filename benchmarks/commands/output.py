@@ -20,7 +20,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from benchmarks.commands.console import asked, console, mendable, problems
+from benchmarks.commands.console import answers_alone, asked, console, mendable, problems
 from benchmarks.sources.files import some
 
 LINES = 24  # of a screen
@@ -51,7 +51,8 @@ def with_shared_options(command: Callable) -> Callable:
         console.quiet = problems.quiet = asked.json or asked.quiet
         level = logging.WARNING if console.quiet else logging.INFO
         logging.getLogger("benchmarks").setLevel(level)
-        return command(**given)
+        with answers_alone():
+            return command(**given)
 
     signature = inspect.signature(command)
     added = [

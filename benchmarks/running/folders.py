@@ -6,7 +6,8 @@ renamed: it is there completely or not at all.
 
 import hashlib
 import json
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,24 +18,24 @@ from benchmarks.errors import RunError
 from benchmarks.running.provenance import provenance
 from benchmarks.running.writing import remove_drafts, write_atomically
 
-RECORD = "record.json"
+RECORD, BLOCKS = "record.json", "blocks"  # beside parts; what is in BLOCKS is removed at the end
 
 
 def claim(folder: Path, record: dict) -> str:
     """Makes ``folder`` that of ``record``, whose digest it returns, and removes abandoned drafts.
 
     Of several processes that claim a folder at once, one makes the record.  Raises RunError that
-    names what differs if the folder is another record's, and for parts that have none.
+    names what differs if the folder is another record's, and for parts or blocks that have none.
     """
     path = folder / RECORD
     record = json.loads(json.dumps(record))  # as JSON gives it back
     digest = _digest(record)
     if path.exists():
         _compare(path, record)
-    elif parts := sorted(folder.glob("part-*.parquet")):
+    elif others := [*sorted(folder.glob("part-*.parquet")), *folder.glob(BLOCKS)]:
         raise RunError(
-            f"{parts[0]} has no {RECORD} beside it, and results are not mixed; pass another "
-            "--output, or remove that file"
+            f"{others[0]} has no {RECORD} beside it, and results are not mixed; pass another "
+            "--output, or remove it"
         )
     else:
         text = json.dumps({"record": record, "provenance": provenance()}, indent=2) + "\n"
@@ -76,6 +77,27 @@ def _flat(record: dict, prefix: str = "") -> dict:
     return flat
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """A folder that is claimed is this process's alone, until the block ends or the process dies.
+
+    Raises RunError while another one has it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows, where nothing is held
+        yield
+        return
+    with (folder / RECORD).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunError(
+                f"another run is at work in {folder}; wait for it, or pass another --output"
+            ) from error
+        yield
+
+
 def write_part(path: Path, table: pa.Table, digest: str) -> None:
     """A table with the digest of the record that it belongs to."""
     metadata = (table.schema.metadata or {}) | {b"record": digest.encode()}
@@ -97,3 +119,19 @@ def read_part(path: Path, digest: str, *, columns: list[str] | None = None) -> p
             "are not mixed; pass another --output, or remove that file"
         )
     return table
+
+
+def join_parts(path: Path, parts: Sequence[Path], digest: str, *, provenance: str) -> None:
+    """Writes parts as row groups of one, of which one at a time is in memory."""
+    about = {b"record": digest.encode(), b"provenance": provenance.encode()}
+
+    def write(draft):
+        tables = (read_part(part, digest) for part in parts)
+        first = next(tables)
+        with pq.ParquetWriter(draft, first.schema.with_metadata(about)) as writer:
+            writer.write_table(first)
+            del first
+            for table in tables:
+                writer.write_table(table)
+
+    write_atomically(path, write)

@@ -14,7 +14,7 @@ import shutil
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
-from benchmarks.running.folders import RECORD, read_part
+from benchmarks.running.folders import BLOCKS, join_parts, read_part
 from benchmarks.running.writing import write_atomically
 
 SIZE = 128 * 2**20  # bytes of a part
 SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
-NAME, BLOCKS = "manifest.json", "blocks"
+NAME = "manifest.json"
 log = logging.getLogger(__name__)
 
 
@@ -219,24 +219,12 @@ class Manifest:
             (self.folder / name).unlink()
 
     def _joined(self, chosen):
-        """Blocks as row groups of one file, of which one at a time is in memory."""
+        """One part of blocks that follow each other, which stay."""
         path = self.folder / f"part-{chosen[0].first:012d}.parquet"
         made_by = sorted({number for each in chosen for number in each.made_by})
-        about = {
-            b"record": self.digest.encode(),
-            b"provenance": json.dumps([self.provenance[number] for number in made_by]).encode(),
-        }
-
-        def write(draft):
-            tables = (read_part(self.folder / each.file, self.digest) for each in chosen)
-            first = next(tables)
-            with pq.ParquetWriter(draft, first.schema.with_metadata(about)) as writer:
-                writer.write_table(first)
-                del first
-                for table in tables:
-                    writer.write_table(table)
-
-        write_atomically(path, write)
+        blocks = [self.folder / each.file for each in chosen]
+        about = json.dumps([self.provenance[number] for number in made_by])
+        join_parts(path, blocks, self.digest, provenance=about)
         names = {name for each in chosen for name in each.tally}
         return File(
             file=path.name,
@@ -285,24 +273,3 @@ def _joined(digests):
 def _size(path):
     with suppress(FileNotFoundError):
         return path.stat().st_size
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """The folder is this process's alone, until the block ends or the process dies.
-
-    Raises RunError while another one has it.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows, where nothing is held
-        yield
-        return
-    with (folder / RECORD).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunError(
-                f"another run is at work in {folder}; wait for it, or pass another --output"
-            ) from error
-        yield

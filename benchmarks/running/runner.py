@@ -15,8 +15,8 @@ import pyarrow as pa
 from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
 from benchmarks.running.engines import IN_PROCESS, Engine
-from benchmarks.running.folders import claim, read_part, write_part
-from benchmarks.running.manifest import BLOCKS, File, Manifest, block_file, held
+from benchmarks.running.folders import BLOCKS, claim, held, read_part, write_part
+from benchmarks.running.manifest import File, Manifest, block_file
 from benchmarks.running.progress import Counted, Track, untracked
 from benchmarks.running.provenance import provenance
 

@@ -116,8 +116,10 @@ def _open(place: Path | str, *, unpacked: bool) -> Iterator[IO[bytes]]:
 
         try:
             file = fsspec.open(str(place)).open()
-        except ImportError as error:
-            raise ValueError(f"{error}; install what fsspec needs for such URLs") from error
+        except OSError:
+            raise
+        except Exception as error:  # a library for each protocol, with errors of its own
+            raise ValueError(f"{error}; install or set up what fsspec needs for it") from error
     else:
         path = Path(place)
         if path.exists() and not (path.is_file() or path.is_dir()):
@@ -143,6 +145,20 @@ def text_fault(value: object) -> str | None:
     except UnicodeEncodeError:
         return "half a character (a lone surrogate)"
     return None
+
+
+def sound(values: Iterable, name: str, *, unit: str, advice: str) -> Iterator[str]:
+    """Values as they come, if each can be explained as a text.
+
+    Raises ValueError that says which cannot: behind the first, the rest is only looked through.
+    """
+    faults = Faults(unit)
+    for number, value in enumerate(values, 1):
+        if wrong := text_fault(value):
+            faults.add(wrong, number)
+        elif not faults.found:
+            yield value
+    faults.check(name, advice)
 
 
 def check_sentence(text: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from axioms.extras import need
 from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources.files import BATCH, ColumnError, Faults, is_url, places, stream, text_fault
+from benchmarks.sources.files import BATCH, ColumnError, is_url, places, sound, stream, text_fault
 
 HUB = "hub:"
 SAVED = ("state.json", "dataset_dict.json")  # one of which save_to_disk leaves in its folder
@@ -31,13 +31,8 @@ def texts(place: str, *, column: str = "text", split: str | None = None) -> Iter
         return
     name, _, revision = place.removeprefix(HUB).partition("@")
     chosen = {"split": split or SPLIT, "revision": revision or None}
-    faults = Faults("row")
-    for row, (text,) in enumerate(rows(place, name, [column], **chosen), 1):
-        if wrong := text_fault(text):
-            faults.add(wrong, row)
-        elif not faults.found:
-            yield text
-    faults.check(place, ADVICE)
+    found = (text for (text,) in rows(place, name, [column], **chosen))
+    yield from sound(found, place, unit="row", advice=ADVICE)
 
 
 def is_data_set(place: str) -> bool:

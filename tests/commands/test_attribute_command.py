@@ -59,6 +59,30 @@ def test_every_text_is_explained_by_every_method(run, file, tmp_path):
         assert row["logit"] == pytest.approx(sum(row["relevance"]) + row["residual"], abs=1e-4)
 
 
+def test_texts_of_python_that_cannot_be_explained_are_named(tmp_path):
+    options = {"name": "mine", "output": tmp_path / "found"}
+    texts = ["a film", None, "", float("nan"), b"dull", "\ud800", None]
+    says = (
+        r"^mine: no text in texts 2, 3, 7; float in place of text in text 4; bytes .* in text 5; "
+        r"half a character .* in text 6; leave out what is no text$"
+    )
+    with pytest.raises(ValueError, match=says):
+        explained.explain_texts(models.load(), iter(texts), **options)
+    for wrong in ({"texts": "a film"}, {"methods": "loo"}, {"methods": []}):
+        with pytest.raises(ValueError, match="texts and methods are lists; pass"):
+            explained.explain_texts(models.load(), **{"texts": texts} | wrong, **options)
+
+
+def test_what_a_library_prints_is_no_part_of_the_answer(run, file, tmp_path, monkeypatch):
+    """Ray prints a notice where a worker is lost."""
+    lost, explain = "(raylet) A worker died", explained.explain_texts
+    loud = lambda *given, **options: print(lost) or explain(*given, **options)
+    monkeypatch.setattr(explained, "explain_texts", loud)
+    code, out, err = run("attribute", file, "--json", "--output", tmp_path / "found")
+    assert (code, err) == (0, f"{lost}\n")
+    assert json.loads(out)["texts"] == 3
+
+
 QUOTED = ['" a fine, fine film', "dull"]
 FORMATS = {
     "csv": 'stars,review\n3,""" a fine, fine film"\n1,dull\n',

@@ -31,7 +31,7 @@ def test_a_url_is_read_as_a_file_is():
     assert list(streams.texts("memory://a/texts.parquet", column="review")) == TEXTS
     with pytest.raises(ValueError, match=r"^memory://a/none\.txt: .*; pass another file"):
         next(streams.texts("memory://a/none.txt"))
-    with pytest.raises(ValueError, match=r"^nosuch://a/b\.csv: "):
+    with pytest.raises(ValueError, match=r"^nosuch://a/b\.csv: .*; install or set up"):
         next(streams.texts("nosuch://a/b.csv"))
 
 

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
@@ -37,9 +38,9 @@ def explain(folder: Path, address: str | None, count: int) -> None:
     from benchmarks.running import blocks, engines
     from benchmarks.running.threads import one_thread
 
-    blocks.ROWS, manifest.SIZE = ROWS, PART
     engine = engines.named("ray" if address else "local", address=address)
-    with one_thread():
+    rows, size = patch.object(blocks, "ROWS", ROWS), patch.object(manifest, "SIZE", PART)
+    with rows, size, one_thread():
         explain_texts(
             small.classifier(), small.texts(count), name="small", output=folder, engine=engine
         )
@@ -55,6 +56,7 @@ class Cluster:
 
     def __enter__(self):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")  # else busy processors leave it no time
         from ray.cluster_utils import Cluster as OfRay
 
         self.cluster = OfRay(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
