@@ -1,6 +1,7 @@
 """Rules of the literature as rules of one's own: `lrp-axioms prove docs/literature_rules.py`.
 
 PUBLISHED says what each source says of its rule; LITERATURE.md compares it with the verdicts.
+Sources are cited as works, because numbers of equations differ between their versions.
 """
 
 from sympy import Max
@@ -14,18 +15,18 @@ def contributions(x, w):
 
 @rule("linear")
 def lrp_0(x, w, b, z, R, eps):
-    """Bach et al. 2015, PLoS ONE 10(7), Eq. 56."""
+    """Bach et al. 2015, PLoS ONE 10(7):e0130140: shares without a stabiliser."""
     return [c * R / z for c in contributions(x, w)]
 
 
 @rule("linear")
 def epsilon(x, w, b, z, R, eps):
-    """Bach et al. 2015, Eq. 58."""
+    """Bach et al. 2015: the epsilon rule."""
     return [c * R / (z + eps * sign(z)) for c in contributions(x, w)]
 
 
 def alpha_beta(x, w, b, R, eps, alpha, beta):
-    """Eq. 60 of Bach et al., whose beta is the negative of this one."""
+    """By alpha and beta >= 0 with alpha - beta = 1; some write -beta for this beta."""
     parts = [*contributions(x, w), b]
     up, down = [Max(c, 0) for c in parts], [Max(-c, 0) for c in parts]
     above, below = alpha * R / (sum(up) + eps), beta * R / (sum(down) + eps)
@@ -34,13 +35,13 @@ def alpha_beta(x, w, b, R, eps, alpha, beta):
 
 @rule("linear")
 def alpha_2_beta_1(x, w, b, z, R, eps):
-    """Bach et al. 2015, Eq. 60."""
+    """Bach et al. 2015: the alpha-beta rule with 2 and 1."""
     return alpha_beta(x, w, b, R, eps, 2, 1)
 
 
 @rule("linear")
 def alpha_1_beta_0(x, w, b, z, R, eps):
-    """Bach et al. 2015, Eq. 60."""
+    """Bach et al. 2015: the alpha-beta rule with 1 and 0."""
     return alpha_beta(x, w, b, R, eps, 1, 0)
 
 
@@ -65,7 +66,7 @@ def flat(x, w, b, z, R, eps):
 
 @rule("linear")
 def gamma(x, w, b, z, R, eps):
-    """Montavon et al. 2019, LNCS 11700, Sec. 10.2.1, with gamma = 1/4; the bias is neuron 0."""
+    """Montavon et al. 2019, LNCS 11700: the gamma rule, with gamma = 1/4; the bias is neuron 0."""
     favoured = [xi * (wi + Max(wi, 0) / 4) for xi, wi in zip(x, w, strict=True)]
     total = sum(favoured) + b + Max(b, 0) / 4
     return [c * R / (total + eps * sign(total)) for c in favoured]
@@ -80,19 +81,19 @@ def ratio_based(x, y, z, R, eps):
 
 @rule("softmax")
 def attnlrp_softmax(z, a, R, eps):
-    """Achtibat et al. 2024, arXiv 2402.05602, Proposition 3.1."""
+    """Achtibat et al. 2024, arXiv 2402.05602: Taylor expansion; Eq. 5 of You et al. 2025."""
     return [zi * (r - ai * sum(R)) for zi, ai, r in zip(z, a, R, strict=True)]
 
 
 @rule("product")
 def attnlrp_product(x, y, z, R, eps):
-    """Achtibat et al. 2024, Proposition 3.2, for two factors."""
+    """Achtibat et al. 2024: equal shares of two factors."""
     return R / 2, R / 2
 
 
 @rule("bilinear")
 def attnlrp_matrix_product(a, v, o, R, eps):
-    """Achtibat et al. 2024, Proposition 3.3."""
+    """Achtibat et al. 2024: equal shares of two matrices; Eq. 3 of You et al. 2025."""
     each = [c * R / (2 * o + eps * sign(o)) for c in contributions(a, v)]
     return each, each
 
@@ -105,18 +106,18 @@ def attnlrp_activation(x, y, slope, R, eps):
 
 @rule("readout")
 def cp_lrp_attention(a, v, o, R, eps):
-    """Ali et al. 2022, arXiv 2202.07304: attention weights are constants; stabilised as Eq. 1."""
+    """Ali et al. 2022, arXiv 2202.07304: attention weights are constants; as You et al. 2025."""
     return [0] * len(a), [c * R / (o + eps * sign(o)) for c in contributions(a, v)]
 
 
 CONSERVES = "conserves relevance"
 BIAS, EPS, BOTH = "the bias absorbs", "the stabiliser absorbs", "bias and stabiliser absorb"
 PUBLISHED = {  # rule -> claim -> what the source says of it: a verdict, or what absorbs relevance
-    "lrp_0": {CONSERVES: BIAS},  # Eq. 57
-    "epsilon": {CONSERVES: BOTH},  # Eq. 59
+    "lrp_0": {CONSERVES: BIAS},
+    "epsilon": {CONSERVES: BOTH},
     "alpha_2_beta_1": {CONSERVES: BOTH},
     "alpha_1_beta_0": {CONSERVES: BOTH},
-    "z_plus": {CONSERVES: "proved"},  # Proposition: conservative and positive, hence consistent
+    "z_plus": {CONSERVES: "proved"},  # "conservative and positive", hence "consistent"
     "w_square": {CONSERVES: "proved"},  # the same
     "flat": {CONSERVES: "proved"},
     "gamma": {CONSERVES: BOTH},

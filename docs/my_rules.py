@@ -5,6 +5,9 @@ returns the relevance that each operand receives from that output; all other ope
 AttnLRP.  All arguments are exact:
 symbols in a proof, numbers in a witness.  Use + - * / and powers, `sign`, `abs` and SymPy's `Max`.
 A rule is one formula: a comparison such as `z == 0` is refused, because no symbol equals a number.
+
+Some of these rules hold what they promise, and some make a mistake that is easily made; each says
+what its verdicts teach.
 """
 
 from sympy import Rational
@@ -12,10 +15,27 @@ from sympy import Rational
 from axioms.own_rules import rule, sign
 
 
+def products(a, b):
+    return [x * y for x, y in zip(a, b, strict=True)]
+
+
 @rule("product")
 def half_each(x, y, z, R, eps):
     """The paper's equal split (Sec. 3.1): it conserves, and depends on the brackets."""
     return R / 2, R / 2
+
+
+@rule("product")
+def by_factor(x, y, z, R, eps):
+    """Shares by the size of the factors: it conserves, and depends on their units."""
+    total = abs(x) + abs(y)
+    return R * abs(x) / total, R * abs(y) / total
+
+
+@rule("product")
+def whole_each(x, y, z, R, eps):
+    """Gradient times input gives all of R to both factors: as many times R as there are factors."""
+    return R, R
 
 
 @rule("add")
@@ -28,12 +48,36 @@ def by_magnitude(x, y, z, R, eps):
 @rule("linear")
 def epsilon(x, w, b, z, R, eps):
     """Eq. 1: x and w are lists; bias and stabiliser absorb their shares."""
-    return [xi * wi * R / (z + eps * sign(z)) for xi, wi in zip(x, w, strict=True)]
+    return [c * R / (z + eps * sign(z)) for c in products(x, w)]
+
+
+@rule("linear")
+def alike(x, w, b, z, R, eps):
+    """As much to every input: it conserves, and a neuron that is written twice counts twice."""
+    return [R / len(x) for _ in x]
 
 
 @rule("bilinear")
 def one_third(a, v, o, R, eps):
     """A third to the first factor of every matrix product: conserves, sees which is first."""
-    share = R / (o + eps * sign(o))
-    to_a = [Rational(1, 3) * ai * vi * share for ai, vi in zip(a, v, strict=True)]
+    to_a = [Rational(1, 3) * c * R / (o + eps * sign(o)) for c in products(a, v)]
     return to_a, [2 * r for r in to_a]
+
+
+@rule("scores")
+def undivided(q, k, z, R, eps):
+    """Eq. 3 without its 2: queries and keys receive all of R each, twice as much as there is."""
+    each = [c * R / (z + eps * sign(z)) for c in products(q, k)]
+    return each, each
+
+
+@rule("readout")
+def values_alone(a, v, o, R, eps):
+    """CP-LRP's (Sec. 2): the attention weights receive nothing, and the values conserve."""
+    return [0] * len(a), [c * R / (o + eps * sign(o)) for c in products(a, v)]
+
+
+@rule("softmax")
+def diagonal(z, a, R, eps):
+    """Only the diagonal of the softmax's Jacobian: a constant added to all logits changes it."""
+    return [zi * (1 - ai) * r for zi, ai, r in zip(z, a, R, strict=True)]

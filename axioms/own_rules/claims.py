@@ -1,7 +1,6 @@
 """What is decided about one operation alone: generic symbols first, then small integers."""
 
 import itertools
-import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +13,7 @@ from axioms.algebra.denotation import as_rational
 from axioms.algebra.propagate import Explanation
 from axioms.invariance import points
 from axioms.invariance.points import LeafMatrices, Shapes
-from axioms.invariance.rule_sets import RuleSet
+from axioms.invariance.rule_sets import Comparison, RuleSet
 from axioms.invariance.scoreboard import (
     FINITE,
     FIRST,
@@ -25,8 +24,9 @@ from axioms.invariance.scoreboard import (
     STABILISERS,
     Cell,
 )
-from axioms.invariance.witness import differ, in_limit, written
+from axioms.invariance.witness import SHOWS_NOTHING, differ, in_limit, written
 from axioms.own_rules import sweep
+from axioms.own_rules.attnlrp import numbers
 from axioms.own_rules.messages import rule_set
 from axioms.own_rules.properties import (
     FACTOR,
@@ -42,6 +42,7 @@ from axioms.own_rules.rules import LISTS, Rule
 
 MORE = range(4, 11)  # inputs of a rule, at which a random point is tried of what is proved of fewer
 CASES = 4  # signs are split into at most 2**CASES cases
+NOTHING = "the sides have no entries, so that nothing is compared"
 TRIED = 60  # points, before a search for a witness gives up
 
 
@@ -56,7 +57,7 @@ class Same:
 
     def __call__(self, lhs: Sides, rhs: Sides) -> bool:
         sides = (sp.Matrix([side]).applyfunc(as_rational) for side in (lhs, rhs))
-        whys = (_why_not_zero(a - b) for a, b in zip(*sides, strict=True))
+        whys = [_why_not_zero(a - b) for a, b in zip(*sides, strict=True)] or [NOTHING]
         self.why = next(filter(None, whys), "")
         return not self.why
 
@@ -76,7 +77,7 @@ class Stated:
         shapes = [self.shapes(count) for count in counts(self.rule.kind)]
         if all(
             self._holds(of_proof, symbols(each), same)
-            and any(self._at_numbers(of_witness, at) for at in _tried(each, FIRST))
+            and any(self._is_defined(of_witness, at) for at in _tried(each, FIRST))
             for each in shapes
         ):
             cell, tried = replace(cell, verdict=PROVED), self.at_more()
@@ -92,12 +93,12 @@ class Stated:
         extra = {OTHER: own["R"], FACTOR: (1, 1)}
         return {**own, **{name: extra[name] for name in self.claim.needs}}
 
-    def at_more(self) -> Iterator[LeafMatrices]:
+    def at_more(self) -> Iterator[points.Point]:
         """A random point for each of MORE numbers of inputs; a factor is positive."""
-        chance = random.Random(0)
         for count in MORE if self.rule.kind in LISTS else ():
-            at = points.random_point(chance, self.shapes(count))
-            yield {name: m.applyfunc(abs) if name == FACTOR else m for name, m in at.items()}
+            rows = points.many_inputs(count, *self.shapes(count).items()).rows
+            positive = {FACTOR: [[abs(c)] for (c,) in rows[FACTOR]]} if FACTOR in rows else {}
+            yield points.Point({**rows, **positive})
 
     def sides(self, eps: Number, at: LeafMatrices) -> Explanation:
         """Both sides as matrices; raises ZeroDivisionError where one is undefined."""
@@ -115,28 +116,31 @@ class Stated:
         """Whether it is proved and not refuted for the most inputs, some of them ``fixed``."""
         of_proof, of_witness = STABILISERS[regime]
         at = symbols(self.shapes(counts(self.rule.kind)[-1]))
-        more = ({**point, **fixed} for point in self.at_more())
+        more = (_with(point, fixed) for point in self.at_more())
         return self._holds(of_proof, {**at, **fixed}, Same()) and not self.witness(of_witness, more)
 
-    def _settled(self, eps: Number, at: LeafMatrices) -> bool | None:
+    def _settled(self, eps: Number, at: LeafMatrices) -> Comparison:
         """As ``sweep.settled``, without SymPy's expressions."""
         root = OPERATIONS[self.rule.kind][0]
 
-        def sides(point: Point, eps: Any) -> list[list[Any]]:
+        def sides(point: points.Point, eps: Any) -> list[list[Any]]:
             explain = lambda at: sweep.explained(self.rule, root, at, eps, at["R"])
-            return list(self.claim.sides(explain, point))
+            return list(self.claim.sides(explain, point.rows))
 
         return sweep.settled(sides, at, eps)
 
     def _holds(self, eps: Number, at: LeafMatrices, same: Same) -> bool:
         """Whether the sides are equal for symbols; in a limit of 0/0, where they are at any eps."""
-        known = self._settled(eps, at)
-        if known is not None:
-            return known
+        if known := self._settled(eps, at):
+            return known == "equal"
         try:
             return same(*self.sides(eps, at).values())
         except ZeroDivisionError:
             return eps == 0 and self._holds(STABILISERS[FINITE][0], at, same)
+
+    def _is_defined(self, eps: Number, at: LeafMatrices) -> bool:
+        """By the rule itself: what it returns for symbols may hide that it is 0/0."""
+        return self._settled(eps, at) != "undefined" and self._at_numbers(eps, at) is not None
 
     def _at_numbers(self, eps: Number, at: LeafMatrices) -> Explanation | None:
         """Both sides at a point of numbers; None where one of them is undefined."""
@@ -153,16 +157,17 @@ class Stated:
         """The first point of those tried where the two sides differ, as text; '' if none does."""
 
         def separated(at: LeafMatrices) -> Explanation | None:
-            if self._settled(eps, at):
-                return None
             found = self._at_numbers(eps, at)
             return found if found and differ(*found.values()) else None
 
         for at in tried:
-            if eps == 0 and self._settled(eps, points.moved(at)):
+            if self._settled(eps, at) in SHOWS_NOTHING:
+                continue
+            nearby = "different" if eps != 0 else self._settled(eps, points.moved(at))
+            if nearby in SHOWS_NOTHING:
                 continue
             found = separated(at)
-            if found and (eps != 0 or separated(points.moved(at))):
+            if found and (nearby == "different" or separated(points.moved(at))):
                 point = ", ".join(f"{name} = {written(m)}" for name, m in at.items())
                 return f"{point}: {' versus '.join(map(written, found.values()))}"
         return ""
@@ -188,13 +193,17 @@ def unconserved_without_bias(conserves: Claim, rule: Rule) -> str:
     stated = Stated(conserves, rule, rule_set(rule))
     fixed = {"b": sp.zeros(1, 1)} if rule.kind == kinds.LINEAR else {}
     each = (_tried(stated.shapes(count), TRIED) for count in counts(rule.kind))
-    return stated.witness(0, ({**at, **fixed} for points in each for at in points))
+    return stated.witness(0, (_with(at, fixed) for points in each for at in points))
 
 
-def _tried(shapes: Shapes, count: int) -> Iterator[LeafMatrices]:
+def _with(point: points.Point, fixed: LeafMatrices) -> points.Point:
+    return points.Point({**point.rows, **{x: numbers(m) for x, m in fixed.items()}})
+
+
+def _tried(shapes: Shapes, count: int) -> Iterator[points.Point]:
     """The first points, those with a negative factor left out."""
     first = itertools.islice(points.points(shapes), count)
-    return (at for at in first if FACTOR not in at or at[FACTOR][0] > 0)
+    return (at for at in first if FACTOR not in at or at.rows[FACTOR][0][0] > 0)
 
 
 def same_in_every_case(lhs: Sides, rhs: Sides) -> bool:

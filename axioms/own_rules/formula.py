@@ -10,6 +10,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from operator import add, mul
 from pathlib import Path
 from types import FrameType
@@ -29,6 +30,7 @@ from axioms.own_rules.rules import (
     flat,
     for_symbols,
     replaced,
+    symbols,
 )
 from axioms.own_rules.signs import UNDEFINED
 
@@ -60,27 +62,47 @@ def check_one_formula(rule: Rule) -> None:
     """Raises RuleError for a rule that compares symbols, is another formula at numbers, or 0/0."""
     defined = False
     for count in COUNTS if rule.kind in LISTS else COUNTS[:1]:
-        given, messages = for_symbols(rule, count)
+        given, _ = for_symbols(rule, count)
         rule(*given)
         with _comparisons_refused():
             rule.formula(*given)
-        symbols, formula = flat(given), flat(messages)
-        for generic, values in _points(len(symbols)):
-            at = _with_output(rule.kind, given, dict(zip(symbols, values, strict=True)))
-            expected, found = replaced(formula, at), flat(rule.formula(*replaced(given, at)))
-            point = ", ".join(f"{x} = {value}" for x, value in at.items())
+        tried = zip(_tried(rule.kind, count), _expected(rule, count), strict=True)
+        for (generic, at, arguments), expected in tried:
+            found = flat(rule.formula(*arguments))
             pairs = zip(found, expected, strict=True)
             if not all(_agree(*pair, generic=generic) for pair in pairs):
                 raise RuleError(
-                    f"{rule.place}: {rule.name} returns {found} at {point}, but what "
+                    f"{rule.place}: {rule.name} returns {found} at {_said(at)}, but what "
                     f"it returns for symbols is {expected} there; {NEXT}"
                 )
             defined = defined or (generic and not any(v.has(*UNDEFINED) for v in found))
     if not defined:
         raise RuleError(
-            f"{rule.place}: {rule.name} returns {found} at {point}, which is undefined, as at "
+            f"{rule.place}: {rule.name} returns {found} at {_said(at)}, which is undefined, as at "
             "every point tried; look for a divisor that is always 0"
         )
+
+
+def _said(at: Values) -> str:
+    return ", ".join(f"{x} = {value}" for x, value in at.items())
+
+
+@cache
+def _tried(kind: str, count: int) -> list[tuple[bool, Values, list[Nested]]]:
+    """Whether a point is generic, its values, and the arguments of a rule there."""
+    given = symbols(kind, count)
+    tried = []
+    for generic, values in _points(len(flat(given))):
+        at = _with_output(kind, given, dict(zip(flat(given), values, strict=True)))
+        tried.append((generic, at, replaced(given, at)))
+    return tried
+
+
+@cache
+def _expected(rule: Rule, count: int) -> list[list[sp.Expr]]:
+    """What a rule returns for symbols, at the points that are tried."""
+    _, messages = for_symbols(rule, count)
+    return [replaced(flat(messages), at) for _, at, _ in _tried(rule.kind, count)]
 
 
 def _with_output(kind: str, given: Sequence[Nested], at: Values) -> Values:

@@ -20,7 +20,7 @@ from axioms.invariance.witness import NEAR_0
 from axioms.own_rules import of_rows
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.signs import UNDEFINED
-from axioms.own_rules.sweep import alike
+from axioms.own_rules.sweep import compare
 
 CASES = 8  # signs in one denominator, at most, that are split into cases
 
@@ -43,7 +43,7 @@ def rule_set(own: Rule) -> RuleSet:
         name=own.name,
         composite=ATTNLRP,
         instead=dict.fromkeys(own.operations, messages),
-        alike=partial(alike, own),
+        compare=partial(compare, own),
     )
 
 

@@ -5,7 +5,7 @@ Entries may be SymPy's expressions or the numbers of ``axioms.own_rules.sweep``.
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from typing import Any, TypeAlias
 
@@ -19,6 +19,9 @@ from axioms.graph import Node
 
 AtOutput: TypeAlias = Callable[..., Any]  # a user's rule, of all its arguments but epsilon
 Rows: TypeAlias = list[list[Any]]  # of a matrix
+
+
+T = sp.Dummy("t", real=True)
 
 
 def _column(matrix: Rows, j: int) -> list[Any]:
@@ -38,7 +41,7 @@ def _pairs(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> l
 
 def _linear(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
     x, w, *bias = xs
-    (b,) = bias or [[[sp.Integer(0)] * len(w[0])]]
+    (b,) = bias or [[[0 * value for value in z[0]]]]
 
     def received(n: int) -> list[Any]:
         columns = range(len(w[0]))
@@ -81,13 +84,19 @@ def rational(value: sp.Expr) -> sp.Expr:
     return as_rational(value) if value.free_symbols else value
 
 
+@cache
+def _slope(node: Node) -> sp.Expr:
+    """That of an activation at T."""
+    (slope,) = FORWARD[node.op](node, Matrix([T])).diff(T)
+    return slope
+
+
 def _activation(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
-    t = sp.Dummy("t", real=True)
-    (slope,) = FORWARD[node.op](node, Matrix([t])).diff(t)
+    slope = _slope(node)
 
     def message(x: sp.Expr, *more: sp.Expr) -> Any:
         value, relevance = more
-        return own(x, value, rational(slope.subs(t, x)), relevance)
+        return own(x, value, rational(slope.subs(T, x)), relevance)
 
     rows = zip(*xs, y, r, strict=True)
     return [[[message(*entry) for entry in zip(*row, strict=True)] for row in rows]]

@@ -23,6 +23,8 @@ LARGE = 4000  # pairs of terms that are multiplied
 CASES = 8  # signs in one divisor, at most, that are split into cases
 POSITIVE, SIGN = 1, 2  # what the last two bits of a symbol say of it
 ROOTS: dict[int, int] = {}  # symbols for square roots of numbers, and these numbers
+VALUES: dict[int, tuple[str, "Quotient"]] = {}
+"""Symbols for other numbers, of which no digits are computed: a function and its argument."""
 DIGITS = 10**40  # by which roots are told apart
 _NUMBERS = itertools.count()
 
@@ -156,6 +158,21 @@ def root(value: "Fraction | Quotient") -> "Fraction | Quotient":
     return found * Fraction(1, value.denominator)
 
 
+def value_of(function: str, at: "Fraction | Quotient | int", *, positive: bool) -> Quotient:
+    """What a function that is not rational is at a number, one symbol for equal arguments.
+
+    Equal symbols are equal numbers.  Of different ones nothing is known, so that what contains
+    such a number is found equal or left open.
+    """
+    at = at if isinstance(at, Quotient) else Quotient(Fraction(at))
+    fact = POSITIVE if positive else 0
+    found = _named((function, at.number, frozenset(at.powers.items())), fact)
+    if all(s in ROOTS or s in VALUES for factor in at.powers for m, _ in factor for s in m):
+        (((symbol,), _),) = next(iter(found.powers))
+        VALUES[symbol] = function, at
+    return found
+
+
 def _named(name: Hashable, fact: int) -> Quotient:
     return Quotient(1, {frozenset({((_symbol(name, fact),), 1)}): 1})
 
@@ -164,6 +181,8 @@ def _named(name: Hashable, fact: int) -> Quotient:
 def _sign_of(factor: Polynomial) -> Quotient:
     if _is_number(factor):
         return Quotient(_sign_by_digits(factor))
+    if all(s in ROOTS or s in VALUES for m, _ in factor for s in m):
+        raise Undecided("the sign of a number without digits")
     return _named(factor, SIGN)
 
 

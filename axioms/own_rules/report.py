@@ -1,8 +1,6 @@
 """Verdicts on a user's rule in words, each with the numbers of inputs that it is for."""
 
-import re
 import textwrap
-from collections import Counter
 from collections.abc import Collection
 from functools import cache
 
@@ -18,24 +16,21 @@ from axioms.own_rules.verdicts import Finding
 
 def text(rule: Rule, findings: list[Finding]) -> str:
     """The findings about one rule in at most 80 columns, rewrites by their names."""
-    lines = [f'{rule.name}, a rule for "{rule.kind}", all others as in AttnLRP']
-    lines += [f"  at {rule.place}"]
-    for finding in findings:
-        said = finding.claim
-        if said in REWRITES:
-            said = f"the same if you {said}"
-        lines += _wrapped(f"[{finding.verdict}] {said}{_scope(rule, finding)}", "  ")
-        lines += _wrapped(finding.detail, "    ")
-    return "\n".join(lines) + "\n"
+    return "\n".join([heading(rule), *(lines(rule, finding) for finding in findings)]) + "\n"
 
 
-def summary(text: str) -> list[str]:
-    """Of a ``text`` its first line, the number of verdicts of each sort, and what is refuted."""
-    found = re.findall(r"^  \[(.+?)\] (.*)", text, re.MULTILINE)
-    counts = Counter(verdict for verdict, _ in found)
-    refuted = "; ".join(claim for verdict, claim in found if verdict == REFUTED)
-    lines = [text.splitlines()[0], ", ".join(f"{n} {name}" for name, n in counts.most_common())]
-    return [*lines, f"refuted: {refuted}"] if refuted else lines
+def heading(rule: Rule) -> str:
+    """Which rule it is, and where."""
+    return f'{rule.name}, a rule for "{rule.kind}", all others as in AttnLRP\n  at {rule.place}'
+
+
+def lines(rule: Rule, finding: Finding) -> str:
+    """One finding: its verdict and scope, and below that the detail."""
+    said = finding.claim
+    if said in REWRITES:
+        said = f"the same if you {said}"
+    found = _wrapped(f"[{finding.verdict}] {said}{_scope(rule, finding)}", "  ")
+    return "\n".join([*found, *_wrapped(finding.detail, "    ")])
 
 
 def _scope(rule: Rule, finding: Finding) -> str:

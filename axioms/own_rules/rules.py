@@ -15,6 +15,7 @@ The file is executed, with the rights of whoever runs the command.
 
 import importlib.util
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,12 +131,19 @@ def for_symbols(rule: Rule, count: int | None) -> tuple[list[Nested], Nested]:
 
     A rule is asked once: no verdict rests on the names of symbols or on what it keeps in mind.
     """
-    listed, (*operands, _) = LISTS.get(rule.kind, ""), ARGUMENTS[rule.kind].split(", ")
-    symbols = [
+    given = symbols(rule.kind, count)
+    return given, rule.formula(*given)
+
+
+@cache
+def symbols(kind: str, count: int | None) -> list[Nested]:
+    """The arguments of every rule of a kind as different symbols, lists of ``count``."""
+    listed, (*operands, _) = LISTS.get(kind, ""), ARGUMENTS[kind].split(", ")
+    each = [
         list(sp.symbols(f"{x}:{count}", real=True)) if x in listed else sp.Symbol(x, real=True)
         for x in operands
     ]
-    return [*symbols, EPS], rule.formula(*symbols, EPS)
+    return [*each, EPS]
 
 
 def _next_step(error: BaseException, otherwise: str = "mend the line") -> str:
@@ -145,6 +153,13 @@ def _next_step(error: BaseException, otherwise: str = "mend the line") -> str:
             if error.name in names:
                 return f"write `from {home} import {error.name}` at the top of the file"
         return "rule and sign are in axioms.own_rules; Rational, Max and other names in sympy"
+    if isinstance(error, TypeError) and str(error).endswith(" as text"):
+        return "the operands are symbols, so do not print or format them"
+    if isinstance(error, TypeError) and re.search("to float|ufunc", str(error)):
+        return (
+            "the operands are symbols, and functions of math and NumPy take floats; use + - * / "
+            "and powers, sign, abs and sympy.Max"
+        )
     if isinstance(error, TypeError) and "cannot determine truth value" in str(error):
         return (
             "the operands are symbols, so branch by sign(x) instead of `if`, and by abs or "
@@ -165,17 +180,23 @@ def rule(kind: str) -> Callable[[Function], Rule]:
         if kind not in ARGUMENTS:
             known = "".join(f'\n  @rule("{k}")  ({found})' for k, found in ARGUMENTS.items())
             raise RuleError(f"{place}: there is no kind {kind!r}; the kinds are{known}")
-        try:
-            inspect.signature(function).bind(*ARGUMENTS[kind].split(", "))
-        except TypeError:
-            given = inspect.signature(function)
+        if not _takes(function, ARGUMENTS[kind].split(", ")):
             raise RuleError(
-                f"{place}: {function.__name__}{given} is no rule for {kind!r}; "
-                f"write def {function.__name__}({ARGUMENTS[kind]})"
-            ) from None
+                f"{place}: {function.__name__}{inspect.signature(function)} is no rule for "
+                f"{kind!r}; write def {function.__name__}({ARGUMENTS[kind]})"
+            )
         return Rule(kind, function, place)
 
     return mark
+
+
+def _takes(function: Function, arguments: list[str]) -> bool:
+    """Whether it can be called with these; it may name them otherwise, but not exchange names."""
+    try:
+        bound = inspect.signature(function).bind(*arguments).arguments
+    except TypeError:
+        return False
+    return all(name == given for name, given in bound.items() if name in arguments)
 
 
 class _Malformed(Exception):
@@ -209,13 +230,25 @@ def _nested(found: object, shape: Shape, known: set[sp.Symbol]) -> Nested:
         return _expression(found, known)
     if isinstance(found, sp.MatrixBase):
         found = list(found)
+    elif hasattr(found, "tolist"):  # an array
+        found = found.tolist()
     count = len(shape) if isinstance(shape, tuple) else shape
-    if not isinstance(found, (tuple, list)) or len(found) != count:
-        given = f"{len(found)} messages" if isinstance(found, (tuple, list)) else repr(found)
-        what = "groups of messages, one per factor" if isinstance(shape, tuple) else "messages"
-        raise _Malformed(f"returned {given}; return {count} {what}")
+    if not isinstance(found, (tuple, list)):
+        raise _Malformed(f"returned {found!r}; return a list or tuple of {_asked(shape)}")
+    if len(found) != count:
+        raise _Malformed(f"returned {_messages(len(found))}; return {_asked(shape)}")
     inner = shape if isinstance(shape, tuple) else [None] * count
     return [_nested(part, part_shape, known) for part, part_shape in zip(found, inner, strict=True)]
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'s' * (count != 1)}"
+
+
+def _asked(shape: Shape) -> str:
+    if isinstance(shape, tuple):
+        return f"{len(shape)} groups of messages, one per factor"
+    return _messages(shape or 0)
 
 
 def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
@@ -232,12 +265,18 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
         raise _Malformed(
             f"returned {found}, which holds {names}, no argument of the rule; put a number for it"
         )
-    parts = () if is_rational_function(value) else sp.preorder_traversal(value)  # of real symbols
-    if any(x.is_complex and x.is_real is False for x in parts):
+    others = (x for x in sp.preorder_traversal(value) if not _is_real_of_reals(x))
+    if any(x.is_complex and x.is_real is False for x in others):
         raise _Malformed(f"returned {found}, a complex number; relevance is real")
     if value.has(sp.Float):
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
     return value.replace(sp.sign, Sign) if value.has(sp.sign) else value
+
+
+def _is_real_of_reals(part: sp.Expr) -> bool:
+    """What asks for no digits: those of 0/0 in exponentials take seconds."""
+    power = part.is_Pow and part.exp.is_Integer
+    return power or part.is_Add or part.is_Mul or part.is_Rational or part.func is sp.exp
 
 
 def replaced(found: Nested, values: Mapping[sp.Symbol, sp.Expr]) -> Nested:

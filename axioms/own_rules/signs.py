@@ -19,9 +19,12 @@ class Sign(sp.Function):  # type: ignore[misc]  # SymPy has no types
 
     @classmethod
     def eval(cls, z: sp.Expr) -> sp.Expr:
-        """A number where the sign is known; elsewhere the sign of a primitive argument."""
+        """A number where the sign is known; ``written`` finds the factors of what is left."""
         found = _sign(z)
-        return found if found.is_Number else cls(found, evaluate=False)
+        if found is not None:
+            return found
+        number, rest = z.as_coeff_Mul()
+        return cls(rest if number > 0 else -rest, evaluate=False)
 
 
 def sign(z: Number) -> sp.Expr:
@@ -29,8 +32,8 @@ def sign(z: Number) -> sp.Expr:
     return Sign(sp.sympify(z))
 
 
-def _sign(z: sp.Expr) -> sp.Expr:
-    """+1, -1 or nan, or what a symbolic ``z`` has the sign of."""
+def _sign(z: sp.Expr) -> sp.Expr | None:
+    """+1, -1 or nan; None where it depends on symbols."""
     if z.free_symbols == {NEAR_0}:
         z = _lowest(z)
     try:
@@ -41,8 +44,7 @@ def _sign(z: sp.Expr) -> sp.Expr:
         if not z.free_symbols:  # an irrational number that SymPy does not compare with 0
             known = 0 if same_value(z, 0) else sign_of_number(z)
             return sp.nan if known is None else sp.Integer(-1 if known < 0 else 1)
-        number, primitive = _factors(z)
-        return primitive if number > 0 else -primitive
+        return None
 
 
 def _lowest(z: sp.Expr) -> sp.Expr:
@@ -84,10 +86,16 @@ def _maximum(first: sp.Expr, *rest: sp.Expr) -> sp.Expr:
     return first
 
 
+def _named_sign(z: sp.Expr) -> sp.Expr:
+    """A symbol for the sign of a primitive argument; that of -z is minus that of z."""
+    number, primitive = _factors(z)
+    return named("sign", primitive if number > 0 else -primitive)
+
+
 WRITTEN: dict[type[sp.Function], Callable[..., sp.Expr]] = {  # in this order
     sp.Min: lambda *args: -sp.Max(*(-a for a in args)),
     sp.Max: _maximum,
     sp.Abs: _size_of,
-    Sign: lambda z: named("sign", z),
+    Sign: _named_sign,
 }
 """Functions that a message may hold, and how they are written in a rational function."""

@@ -16,7 +16,7 @@ from axioms.own_rules.quotients import Quotient, Undecided
 from axioms.own_rules.rules import Nested, Rule, flat, for_symbols
 from axioms.own_rules.signs import Sign
 
-Number: TypeAlias = Any  # a Fraction or a Quotient
+Number: TypeAlias = Any  # an int, a Fraction, a NearZero or a Quotient
 Places: TypeAlias = "int | list[Places]"
 
 
@@ -25,20 +25,33 @@ def sign_of(value: Number, *, eps: Number) -> Number:
     if not value:
         if not eps:
             raise Undecided("the sign of 0 in the limit")
-        return Fraction(1)
-    return value.sign() if isinstance(value, Quotient) else Fraction(1 if value > 0 else -1)
+        return 1
+    return value.sign() if isinstance(value, Quotient) else 1 if value > 0 else -1
 
 
-def _larger(one: Number, other: Number) -> Number:
-    return (one + other + abs(one - other)) / 2
+def over(one: Number, other: Number) -> Number:
+    """A quotient; that of whole numbers, too, is exact."""
+    return Fraction(one, other) if isinstance(one, int) and isinstance(other, int) else one / other
+
+
+def larger(one: Number, other: Number) -> Number:
+    """The maximum of two numbers."""
+    if isinstance(one, Quotient) or isinstance(other, Quotient):
+        return over(one + other + abs(one - other), 2)
+    return max(one, other)
 
 
 def _largest(*values: Number) -> Number:
-    return reduce(_larger, values)
+    return reduce(larger, values)
 
 
 def _smallest(*values: Number) -> Number:
     return -_largest(*(-value for value in values))
+
+
+def exact(number: sp.Rational) -> int | Fraction:
+    """The same number of Python's."""
+    return int(number) if number.is_Integer else Fraction(int(number.p), int(number.q))
 
 
 class Formula:
@@ -62,11 +75,12 @@ class Formula:
 
     def _step(self, part: sp.Expr) -> tuple[Callable[..., Any] | None, list[int]]:
         if part.is_Rational:
-            number = Fraction(int(part.p), int(part.q))
+            number = exact(part)
             return lambda: number, []
         if part.is_Pow and part.exp.is_Integer:
             power = int(part.exp)
-            return lambda base: base**power, [self._place(part.base)]
+            computed = (lambda x: x**power) if power > 0 else (lambda x: over(1, x) ** -power)
+            return computed, [self._place(part.base)]
         if part.func not in COMPUTED:
             raise Undecided(f"{part} is no rational function")
         return COMPUTED[part.func], [self._place(x) for x in part.args]
@@ -99,3 +113,13 @@ def formula(rule: Rule, count: int | None) -> Formula:
     """That of a rule for lists of ``count``; RuleError, and Undecided if it is not rational."""
     given, messages = for_symbols(rule, count)
     return Formula(flat(given), messages)
+
+
+@cache
+def number(value: sp.Expr) -> Number:
+    """That of Python for a rational number, a Quotient of symbols; Undecided for what is none."""
+    if value.is_Rational:
+        return exact(value)
+    symbols = sorted(value.free_symbols, key=str)
+    found: Number = Formula(symbols, value).at([Quotient.of(x) for x in symbols], 1)
+    return found

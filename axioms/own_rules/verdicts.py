@@ -5,11 +5,9 @@ operation of that kind carries relevance is then decided as the scoreboard decid
 """
 
 import itertools
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TypeAlias
+from functools import cache, partial
 
 from axioms.graph import CONSTANT, INPUT, Node, topological
 from axioms.invariance import points, scoreboard
@@ -33,7 +31,6 @@ from axioms.own_rules.properties import CONSERVES, claims
 from axioms.own_rules.rules import Rule
 
 IN_LIMIT, UNDECIDED = "proved as eps -> 0", "undecided"
-Started: TypeAlias = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,20 +42,19 @@ class Finding:
     detail: str  # the witness, or what absorbs relevance
 
 
-def judge(rule: Rule, started: Started = lambda *_: None) -> list[Finding]:
-    """Everything that is decided about a rule: its claims, conservation first, then rewrites.
-
-    ``started`` is told how many are decided, of how many, and which is next.  Raises RuleError if
-    the rule cannot be judged.
-    """
+def judge(rule: Rule) -> list[Finding]:
+    """Everything that is decided about a rule; RuleError if the rule cannot be judged."""
     check_one_formula(rule)
-    own, found = rule_set(rule), []
-    names = [*claims(rule.kind), *rewrites_of(rule.operations)]
-    for n, name in enumerate(names):
-        started(n, len(names), name)
-        found.append(finding(rule, own, name))
+    found = [decided() for decided in decisions(rule).values()]
     check_one_formula(rule)  # still: it may have counted its calls
     return found
+
+
+def decisions(rule: Rule) -> dict[str, Callable[[], Finding]]:
+    """Everything to decide about a rule, by name: its claims, conservation first, then rewrites."""
+    names = [*claims(rule.kind), *rewrites_of(rule.operations)]
+    own = rule_set(rule)
+    return {name: partial(finding, rule, own, name) for name in names}
 
 
 def judge_claims(rule: Rule, own: RuleSet) -> list[Finding]:
@@ -97,7 +93,6 @@ def decide(own: RuleSet, rewrite: str, eps: str) -> Cell:
 
 def tried_at_more(own: RuleSet, cell: Cell) -> Cell:
     """The cell, refuted if what is proved of a few inputs fails for one of MORE numbers of them."""
-    chance = random.Random(0)
     for count, template in itertools.product(MORE, TEMPLATES[cell.rewrite]):
         if cell.verdict != PROVED:
             break
@@ -105,7 +100,7 @@ def tried_at_more(own: RuleSet, cell: Cell) -> Cell:
             name: (count if rows > 1 else 1, count if columns > 1 else 1)
             for name, (rows, columns) in template.generic.items()
         }
-        at, eps = points.random_point(chance, widths), STABILISERS[cell.eps][1]
+        at, eps = points.many_inputs(count, *widths.items()), STABILISERS[cell.eps][1]
         if witness := disagreement(own, cell.rewrite, template.root, at, eps):
             cell = replace(cell, verdict=REFUTED, witness=witness)
     return cell

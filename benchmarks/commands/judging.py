@@ -1,82 +1,130 @@
 """A file of a user's own rules, judged in a process that is ended if it takes too long."""
 
+import json
 import os
-import signal
+import queue
+import re
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
-from functools import partial
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection, wait
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
+from typing import TypeAlias
 
-from axioms.own_rules import report, verdicts
-from axioms.own_rules.rules import RuleError, load
-from axioms.own_rules.verdicts import Started
+MODULE = "axioms.own_rules.one_by_one"  # imported there alone: it takes half a second
+Started: TypeAlias = Callable[[int, int, str], None]
+
+
+@dataclass
+class _Place:
+    """How far the verdicts have come."""
+
+    rule: int = 0  # its number
+    verdict: int = 0  # the number of the next one of this rule
+    name: str = ""  # file:line and name of the rule
+    stopped: str = ""  # what is said of a verdict that is begun, if it takes too long
+    lines: list[str] = field(default_factory=list)  # about this rule
 
 
 def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[str]:
     """What is decided about each rule of a file, in order, as text.
 
-    ``started`` is told of a rule how many verdicts there are, of how many, and what is next.
+    ``started`` is told of a rule how many verdicts there are, of how many, and what is next.  A
+    verdict that takes more than ``limit`` seconds is undecided, and the others go on.
 
-    Raises RuleError as ``load`` and ``judge`` do, and where a rule, or the file when it is run,
-    takes more than ``limit`` seconds: a loop without end can only be ended from outside.
+    Raises ValueError for a file that cannot be run, or takes more than ``limit`` seconds; and, at
+    the end, one for all rules that cannot be judged.
     """
-    spawn = get_context("spawn")
-    ours, theirs = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_judge, args=(path, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        place = ours.recv()  # once all is imported, before anything of the user's runs
-        while place is not None:
-            end = monotonic() + limit
-            progress, found = True, ()
-            while progress:
-                if not ours.poll(max(0, end - monotonic())):
-                    raise RuleError(
-                        f"{place}: no verdict after {limit:g} seconds; look for a loop without "
-                        "end, or give it more with --limit"
-                    )
-                progress, *found = ours.recv()
-                if progress:
-                    started(*found)
-            text, error, place = found
-            if error:
-                raise RuleError(error)
-            if text:
-                yield text
-    except EOFError:
-        raise RuleError(f"{path}: ended the process that runs it; take out what exits") from None
-    finally:
-        process.kill()
-        process.join()
+    at, errors = _Place(), []
+    while at:
+        with _Process(path, limit, at) as process:
+            at = yield from _followed(process, path, limit, at, errors, started)
+    if errors:
+        raise ValueError("\n".join(errors))
 
 
-def _judge(path: Path, parent: Connection):
-    """Sends what comes first, and then what came of it, an error, what is next; and progress."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent says what there is to say
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    parent.send(path)
-    text, place = "", path
-    try:
-        for rule in load(path):
-            place = f"{rule.place}: {rule.name}"
-            parent.send((False, text, "", place))
-            text = report.text(rule, verdicts.judge(rule, partial(_tell, parent, rule.name)))
-        parent.send((False, text, "", None))
-    except (RuleError, OSError) as error:
-        parent.send((False, "", str(error), None))
-    except (ValueError, RecursionError, MemoryError) as error:
-        said = f"{place}: {error or type(error).__name__}; it returns too much to judge, mend it"
-        parent.send((False, "", said, None))
+def _followed(process, path, limit, at, errors, started):
+    """The texts that a process sends; where another one is to go on, None if there is no more."""
+    while True:
+        try:
+            kind, *found = process.line()
+        except queue.Empty:  # a loop without end can only be ended from outside
+            if at.stopped:
+                return replace(
+                    at, verdict=at.verdict + 1, stopped="", lines=[*at.lines, at.stopped]
+                )
+            errors.append(
+                f"{at.name or path}: no verdict after {limit:g} seconds; look for a loop without "
+                "end, or give it more with --limit"
+            )
+            return _Place(at.rule + 1) if at.name else None
+        except EOFError:
+            errors.append(f"{at.name or path}: ended the process that runs it; take out what exits")
+            return _Place(at.rule + 1) if at.name else None
+        if kind == "rule":
+            number, name, heading = found
+            at = replace(at, rule=number, name=name, lines=at.lines or [heading])
+        elif kind == "next":
+            number, total, name, stopped = found
+            at = replace(at, verdict=number, stopped=stopped)
+            started(number, total, f"{at.name.rpartition(' ')[2]}: {name}")
+        elif kind == "found":
+            at = replace(at, stopped="", lines=[*at.lines, *found])
+        elif kind == "end":
+            yield "\n".join(at.lines) + "\n"
+            at = _Place(at.rule + 1)
+        elif kind == "error":
+            errors += found
+            at = _Place(at.rule + 1)
+        else:
+            return None
 
 
-def _tell(parent: Connection, rule: str, done: int, total: int, name: str) -> None:
-    parent.send((True, done, total, f"{rule}: {name}"))
+class _Process:
+    """The process that goes on from a place, and its lines."""
+
+    def __init__(self, path: Path, limit: float, at: _Place):
+        self.limit, self.sent = limit, queue.Queue()
+        here = os.pathsep.join(x for x in sys.path if x)  # it imports what this process would
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", MODULE, path, f"{limit:g}", str(at.rule), str(at.verdict)],
+            stdin=subprocess.PIPE,  # open until this process ends, and then so does that one
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": here},
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def __enter__(self):
+        self.sent.get()  # ready, once all is imported, before anything of the user's runs
+        return self
+
+    def __exit__(self, *raised):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+
+    def line(self):
+        """The next one; queue.Empty if none comes in time, and EOFError after the last one."""
+        line = self.sent.get(timeout=self.limit)
+        if line is None:
+            raise EOFError
+        return line
+
+    def _read(self):
+        with self.process.stdout as lines:
+            for line in lines:
+                self.sent.put(json.loads(line))
+        self.sent.put(None)
 
 
-def _end_with_parent():
-    wait([parent_process().sentinel])
-    os._exit(1)
+def summary(text: str) -> list[str]:
+    """Of a text its first line, the number of verdicts of each sort, and what is refuted."""
+    found = re.findall(r"^  \[(.+?)\] (.*)", text, re.MULTILINE)
+    counts = Counter(verdict for verdict, _ in found)
+    lines = [text.splitlines()[0], ", ".join(f"{n} {name}" for name, n in counts.most_common())]
+    for verdict in ("refuted", "undecided"):
+        if said := "; ".join(claim for other, claim in found if other == verdict):
+            lines.append(f"{verdict}: {said}")
+    return lines

@@ -30,8 +30,8 @@ def prove(
     ] = None,
     latex: Annotated[bool, typer.Option(help="With --show: print LaTeX.")] = False,
     limit: Annotated[
-        int, typer.Option(min=1, help="With a file: seconds for each rule, then it is stopped.")
-    ] = 600,
+        int, typer.Option(min=1, help="With a file: seconds for each verdict, or it is undecided.")
+    ] = 60,
     certificates: Annotated[
         Path | None,
         typer.Option(
@@ -65,8 +65,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        from axioms.own_rules import report as verdict_report
-        from benchmarks.commands.judging import judged
+        from benchmarks.commands.judging import judged, summary
 
         texts, shown = [], bars()
         verdicts = shown.add_task(rules.name, total=None)
@@ -79,7 +78,7 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
             if asked.full:
                 console.out("\n" * (n > 0) + text, highlight=False, end="")
             else:
-                head, *lines = verdict_report.summary(text)
+                head, *lines = summary(text)
                 present([Text(head, style="bold"), *(first_lines(Text(x), 4) for x in lines)])
             texts.append(text)
         if not asked.full:

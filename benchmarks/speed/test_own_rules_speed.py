@@ -14,15 +14,15 @@ from axioms.own_rules.rules import load
 from benchmarks.running.timing import alternate
 
 RULES = Path(__file__).parents[2] / "docs" / "my_rules.py"
-GOAL = 3.0
-SECONDS = 5  # of processor time, for all rules of the page
+GOAL = 6.0
+SECONDS = 5  # of processor time, for the ten rules of the page
 ROUNDS = 3
 
 
 @contextmanager
 def by_sympy_alone():
     """In here the quick arithmetic leaves everything open."""
-    for cached in (steps.formula, sweep._ordered, sweep.number):
+    for cached in (steps.formula, steps.number, sweep._ordered, sweep._by_name):
         cached.cache_clear()
     with mock.patch.object(sweep, "explained", side_effect=Undecided("not asked")):
         yield
@@ -47,7 +47,7 @@ def test_the_quick_arithmetic_is_faster_and_says_the_same(timed, ratios):
     rounds = ROUNDS if timed else 1
     seconds = alternate(runs, repeats=rounds, warm_up=0, clock=time.process_time)
     assert answers["quick"] == answers["slow"]
-    assert len(answers["quick"]) == len(rules)
+    assert len(answers["quick"]) == (10 if timed else 1)
     if timed:
         assert min(seconds["quick"]) < SECONDS
     found = [slow / quick for quick, slow in zip(*map(seconds.get, runs), strict=True)]

@@ -3,7 +3,7 @@
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import identical, limit
+from axioms.algebra.decide import LARGE, identical, is_large, limit
 from axioms.algebra.rules import z_plus
 
 EPS, P, N = sp.symbols("epsilon p n", positive=True)
@@ -33,3 +33,14 @@ def test_0_by_0_everywhere_is_no_proof():
     also = (x - y) * (x + y) - x**2 + y**2
     assert not identical(x / nothing, y / also)
     assert identical((x**2 - 121) / (x - 11), x + 11)  # 0/0 at 11 alone, the first number put in
+
+
+def test_what_is_large_has_more_terms_than_that_over_one_denominator():
+    x, y = sp.symbols(f"x:{LARGE + 1}", real=True), sp.symbols("y:99", real=True)
+    assert is_large(sp.Add(*x))
+    assert not is_large(sp.Add(*x[:-2]))  # and the denominator is one more
+    for terms, large in ((50, True), (30, False)):
+        factors = [sp.Add(*x[:100]), sp.Add(*y[:terms])]
+        for expression in (sp.Mul(*factors), factors[0] / factors[1] + 1, 1 / sp.Mul(*factors)):
+            assert is_large(expression) == (large and not expression.is_Add), expression
+        assert is_large(factors[0] / factors[1] + factors[1] / factors[0]) is True

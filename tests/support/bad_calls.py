@@ -13,6 +13,7 @@ from transformers import BertForTokenClassification, BertModel
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation, bypass_softmax
+from numeric.heads import NoLogits
 from numeric.methods.catalogue import METHODS
 from tests.support import cases
 from tests.support.changes import (
@@ -135,6 +136,11 @@ CALLS = {
         given(Composite("typo", ATTNLRP.rules, modules={"bert.poler": {}})),
         "composite 'typo' overrides module 'bert.poler', which the model does not have",
     ),
+    "kinds that are not there": (
+        given(Composite("typo", ATTNLRP.rules, modules={POOLER: {kinds.SOFTMAX: kinds.CONSTANT}})),
+        f"overrides softmax of module '{POOLER}', which the model does not have",
+    ),
+    "channels of no module": (given("cp-lrp", channels=True), "channels=True splits up what `at`"),
     "options of another method": (
         given("loo", epsilon=0.1, stepz=3),
         "'loo' has no option 'epsilon', 'stepz'; it has batch_size=128...epsilon is of attnlrp, cp",
@@ -165,7 +171,8 @@ CALLS = {
         "every token has a tag: pass at\nBertForTokenClassification is logit(tag, at=column)"
     ),
     "no logits": (
-        made(cases.perturbed, BertModel), "is a BertModel; pass a Transformers sequence classifier",
+        made(cases.perturbed, BertModel), "BertModel gives last_hidden_state...and no logits",
+        NoLogits,
     ),
     "another module": (
         lambda call: call.update(model=nn.Sequential(call["model"])),

@@ -3,6 +3,12 @@
 import sympy as sp
 
 from axioms.own_rules import rule, sign
+from axioms.own_rules.literature import RULES
+from axioms.own_rules.rules import load
+
+LITERATURE = {own.name: own for own in load(RULES)}
+alpha_beta, gamma = LITERATURE["alpha_2_beta_1"], LITERATURE["gamma"]
+positive_weights, w_square = LITERATURE["z_plus"], LITERATURE["w_square"]
 
 
 @rule("linear")
@@ -118,27 +124,6 @@ def above_a_threshold(x, y, z, R, eps):
 
 
 @rule("linear")
-def alpha_beta(x, w, b, z, R, eps):
-    parts = [*(xi * wi for xi, wi in zip(x, w, strict=True)), b]
-    up, down = ([sp.Max(s * part, 0) for part in parts] for s in (1, -1))
-    above, below = (R / (sum(side) + eps) for side in (up, down))
-    return [2 * u * above - d * below for u, d in zip(up[:-1], down[:-1], strict=True)]
-
-
-@rule("linear")
-def gamma(x, w, b, z, R, eps):
-    parts = [c + sp.Max(c, 0) / 4 for c in (*(p * q for p, q in zip(x, w, strict=True)), b)]
-    total = sum(parts)
-    return [c * R / (total + eps * sign(total)) for c in parts[:-1]]
-
-
-@rule("linear")
-def positive_weights(x, w, b, z, R, eps):
-    up = [sp.Max(xi * wi, 0) for xi, wi in zip(x, w, strict=True)]
-    return [part * R / (sum(up) + eps) for part in up]
-
-
-@rule("linear")
 def alpha_beta_less_bias(x, w, b, z, R, eps):
     c = [xi * wi for xi, wi in zip(x, w, strict=True)]
     up, down = ([sp.Max(s * part, 0) for part in c] for s in (1, -1))
@@ -150,8 +135,3 @@ def alpha_beta_less_bias(x, w, b, z, R, eps):
 def above_a_hundred(x, w, b, z, R, eps):
     up = [sp.Max(xi * wi + 100, 0) for xi, wi in zip(x, w, strict=True)]
     return [part * R / (sum(up) + eps) for part in up]
-
-
-@rule("linear")
-def w_square(x, w, b, z, R, eps):
-    return [wi**2 * R / sum(v**2 for v in w) for wi in w]
