@@ -1,92 +1,104 @@
-"""Long formulas as LaTeX that fits a page: rows, and names for what is too wide to be broken."""
+"""Long formulas as LaTeX that fits a page, in rows."""
 
+import re
 from collections.abc import Sequence
 
 import sympy as sp
 
 from axioms.proofs.notation import Notation
 
-WIDTH = 62  # of a row, in letters
+WIDTH = 58  # of a row, in letters
 SHORT = 14  # of a left side that stands in one row with the right one
-WIDE = 30  # of a sum that gets a name where it is repeated, or in too wide a fraction
+BELOW = r" \\ \noalign{\vskip 1ex} "  # what stands between two rows, however tall they are
 
 
 def displayed(
     notation: Notation, relation: sp.Basic, after: str = "", values: Sequence[sp.Expr] = ()
-) -> str:
+) -> list[str]:
     """A relation for a displayed formula, over several rows where one is not enough.
 
-    The ``values`` of both sides stand between them.  A sum too wide for its fraction is named
-    D_1, D_2, ..., and given at the end.
+    The ``values`` of both sides stand between them.
     """
-    named: dict[sp.Expr, sp.Symbol] = {}
-    left, right = (_named(side, named) for side in relation.args)
+    left, right = relation.args
     sign = r"\neq" if isinstance(relation, sp.Ne) else "="
     one, other = values or (left, right)
     before = "" if left == one else f" = {notation.latex(one)}"
     last = "" if right == other else f"{notation.latex(other)} = "
     middle = f"{before} {sign} {last}"
-    if _width(left) + _width(right) + 2 * len(values) <= WIDTH and not named:
-        return f"{notation.latex(left)}{middle}{notation.latex(right)}{after}"
-    rows = _rows(notation, left)
-    if len(rows) == 1 and _width(left) <= SHORT:
-        rows = _rows(notation, right, rows[0] + middle)
+    whole = f"{notation.latex(left)}{middle}{notation.latex(right)}{after}"
+    if width(whole) <= WIDTH:
+        return [whole]
+    rows = broken(notation, left)
+    if len(rows) == 1 and width(rows[0] + middle) <= SHORT:
+        rows = broken(notation, right, rows[0] + middle)
     else:
-        rows += _rows(notation, right, middle.strip() + " ")
+        rows += broken(notation, right, middle.strip() + " ")
     rows[-1] += after
-    for whole, symbol in named.items():
-        rows += _rows(notation, whole, f"{notation.latex(symbol)} = ")
-    return array(rows)
-
-
-def array(rows: list[str]) -> str:
-    """Rows of a displayed formula, below each other."""
-    body = r" \\[2ex] ".join(rf"\displaystyle {row}" for row in rows)
-    return rf"\begin{{array}}{{@{{}}l@{{}}}} {body} \end{{array}}"
-
-
-def _rows(notation: Notation, side: sp.Expr, start: str = "") -> list[str]:
-    """A side, broken between its terms."""
-    rows, width = [start], 0
-    for term in side.as_ordered_terms():
-        printed = notation.latex(term)
-        if width and width + _width(term) > WIDTH:
-            rows.append(r"\quad ")
-            width = 0
-        joined = width or len(rows) > 1
-        rows[-1] += (" + " if joined and not printed.startswith("-") else " ") + printed
-        width += int(_width(term)) + 3
     return rows
 
 
-def _named(side: sp.Expr, named: dict[sp.Expr, sp.Symbol]) -> sp.Expr:
-    """The side with symbols for wide sums in terms that fit no row."""
-    terms = [_narrow(term, named) for term in side.as_ordered_terms()]
-    return sp.Add(*terms, evaluate=False) if len(terms) > 1 else terms[0]
+def array(rows: Sequence[str]) -> str:
+    """Rows of a displayed formula, below each other."""
+    if len(rows) == 1:
+        return rows[0]
+    body = BELOW.join(rf"\displaystyle {row}" for row in rows)
+    return rf"\begin{{array}}{{@{{}}l@{{}}}} {body} \end{{array}}"
 
 
-def _narrow(term: sp.Expr, named: dict[sp.Expr, sp.Symbol]) -> sp.Expr:
-    if _width(term) <= WIDTH:
-        return term
-    wide = [x for x in sp.preorder_traversal(term) if x.is_Add and _width(x) > WIDE]
-    inner = [x for x in wide if not any(x != y and x.has(y) for y in wide)]
-    for whole in inner:
-        named.setdefault(whole, sp.Symbol(f"D{len(named) + 1}"))
-    return term.xreplace(named)
+def broken(notation: Notation, side: sp.Expr, start: str = "") -> list[str]:
+    """A side in rows, broken between its terms."""
+    rows, used = [start], width(start)
+    for n, term in enumerate(side.as_ordered_terms()):
+        printed = notation.latex(term)
+        if n and used + width(printed) > WIDTH:
+            rows.append(r"\quad ")
+            used = 2.0
+        rows[-1] += (" + " if n and not printed.startswith("-") else " ") + printed
+        used += width(printed) + 3 * bool(n)
+    return rows
 
 
-def _width(part: sp.Expr) -> float:
+TOKEN = re.compile(r"\\frac|\\[a-zA-Z]+|\\.|[_^]|[{}]|[^\s]")
+WIDTHS = {r"\,": 0.4, r"\ ": 0.6, r"\quad": 2.0, r"\log": 3.0, r"\exp": 3.5, r"\lim": 3.0} | {
+    **dict.fromkeys((r"\left", r"\right", r"\mathrm", r"\displaystyle"), 0.0),
+    **dict.fromkeys(("+", "-", "=", r"\neq", r"\leftarrow", r"\to"), 2.4),
+    **dict.fromkeys("(),.|", 0.8),
+}
+"""About how wide a token of LaTeX is, where it is not one letter."""
+BELOW_OR_ABOVE = 0.75  # the size of an index, and of a fraction in a fraction
+
+
+def width(latex: str) -> float:
     """About how many letters wide a formula is when it is printed."""
-    if part.is_Symbol:
-        name = str(part)
-        return 3.5 if name.startswith("entry") else 1 + 0.6 * (len(name) - 1)
-    if part.is_Number:
-        return len(str(part)) if part.is_Integer else 2
-    above, below = sp.fraction(part) if part.is_Mul or part.is_Pow else (part, 1)
-    if below != 1:
-        return max(_width(above), _width(below))
-    gaps = {True: 3.0, False: 0.5}[bool(part.is_Add)]
-    if part.is_Pow:
-        return _width(part.base) + 0.7 + 2 * bool(part.base.is_Add)
-    brackets = 2 * sum(bool(x.is_Add) for x in part.args) if part.is_Mul else 0
-    return sum(map(_width, part.args)) + gaps * (len(part.args) - 1) + brackets
+    tokens = TOKEN.findall(latex)
+    return _run(tokens, 0, end="")[0]
+
+
+def _run(tokens: list[str], at: int, *, end: str) -> tuple[float, int]:
+    """The width of tokens up to ``end``, and where that ends."""
+    total, last = 0.0, 0.0
+    while at < len(tokens) and tokens[at] != end:
+        token = tokens[at]
+        if token == r"\frac":
+            above, at = _group(tokens, at + 1)
+            below, at = _group(tokens, at)
+            total += max(above, below) + 0.5
+        elif token in "_^":
+            inner, at = _group(tokens, at + 1)
+            index = BELOW_OR_ABOVE * inner
+            beside = at < len(tokens) and tokens[at] in "_^"
+            total, last = (total, index) if beside else (total + max(index, last), 0.0)
+        elif token == "{":
+            inner, at = _group(tokens, at)
+            total += inner
+        else:
+            total, at = total + WIDTHS.get(token, 1.0), at + 1
+    return total, at
+
+
+def _group(tokens: list[str], at: int) -> tuple[float, int]:
+    """The width of one token, or of those between braces, and where that ends."""
+    if tokens[at] != "{":
+        return WIDTHS.get(tokens[at], 1.0), at + 1
+    total, at = _run(tokens, at + 1, end="}")
+    return total, at + 1

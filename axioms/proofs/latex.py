@@ -2,10 +2,11 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from axioms.derivations.derive import Derivation
 from axioms.proofs import show
+from axioms.proofs.abbreviations import Abbreviations
 from axioms.proofs.arguments import Argument, Line
 from axioms.proofs.display import array, displayed
 from axioms.proofs.formulas import pieces
@@ -13,23 +14,29 @@ from axioms.proofs.prove import Verdict
 from axioms.proofs.show import Page
 
 FALSE = r"\emph{The following is false.}"
-NUMBERED = "R^{(1)}_x"
-ROWS = 4  # formulas in one display: it cannot be broken
+FORMS = "R^{(1)}_x", r"R_{x\leftarrow j}"
+ROWS = 6  # of one display: it cannot be broken
 END = r"\hfill\rule{1ex}{1ex}"
 
 
 def latex(page: Page) -> str:
     """The page as a fragment that any LaTeX document can include, in ASCII."""
     lines, number = [r"\paragraph{Notation.}"], itertools.count(1)
-    for part in show.notation_of(page, NUMBERED):
+    for part in show.notation_of(page, FORMS):
         rows = part.splitlines() if part.startswith("    ") else []
         lines += ["", *(rf"\par {typeset(row.strip())}" for row in rows)] if rows else []
-        lines += [] if rows else [f"${NUMBERED}$".join(map(typeset, part.split(NUMBERED)))]
+        lines += [] if rows else [_prose(part)]
     for verdict in page.verdicts:
         lines += ["", *_statement(verdict, page.argument(verdict), number)]
     for name, derivation in page.derivations.items():
         lines += ["", *_derivation(name, derivation)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([r"\begin{sloppypar}", *lines, r"\end{sloppypar}"]) + "\n"
+
+
+def _prose(text: str) -> str:
+    """A sentence about some of ``FORMS``."""
+    parts = re.split(f"({'|'.join(map(re.escape, FORMS))})", text)
+    return "".join(f"${part}$" if part in FORMS else typeset(part) for part in parts)
 
 
 def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> Iterator[str]:
@@ -44,16 +51,27 @@ def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> I
             shown = found if label == "Assumptions" else typeset(found)
             yield rf"\par\emph{{{label}.}} {shown}"
     for line in argument.lines:
-        shown = displayed(written, line.relation, _after(line), values=line.values)
+        shown = array(displayed(written, line.relation, _after(line), values=line.values))
         yield rf"\begin{{equation}} {shown} \end{{equation}}"
     yield typeset(show.points_of(argument))
     if argument.formulas:
         yield "Here"
-    for n in range(0, len(argument.formulas), ROWS):
-        several = argument.formulas[n : n + ROWS]
-        rows = [displayed(written, line.relation, _after(line)) for line in several]
-        yield rf"\[ {array(rows)} \]"
-    yield rf"\par{{\footnotesize Checked by {breakable(show.checked(verdict, argument))}}}{END}"
+    formulas = (displayed(written, line.relation, _after(line)) for line in argument.formulas)
+    yield from (rf"\[ {array(rows)} \]" for rows in _joined(formulas))
+    evidence = breakable(show.checked(verdict, argument))
+    yield rf"\par{{\footnotesize\raggedright Checked by {evidence}{END}\par}}"
+
+
+def _joined(formulas: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """The rows of several formulas together, in displays of about ``ROWS``."""
+    rows: list[str] = []
+    for formula in formulas:
+        if rows and len(rows) + len(formula) > ROWS:
+            yield rows
+            rows = []
+        rows += formula
+    if rows:
+        yield rows
 
 
 def _after(line: Line) -> str:
@@ -67,8 +85,11 @@ def _derivation(name: str, derivation: Derivation) -> Iterator[str]:
     yield r"\begin{enumerate}"
     for step in derivation.steps:
         yield rf"\item {typeset(written.words(step.text))}"
-        for formula in step.formulas:
-            yield rf"\[ {displayed(written, formula)} \]"
+        parts = Abbreviations(written)
+        formulas = [parts.short(formula) for formula in step.formulas]
+        formulas += parts.definitions()
+        for formula in formulas:
+            yield rf"\[ {array(displayed(parts.named(), formula))} \]"
     yield r"\end{enumerate}"
 
 

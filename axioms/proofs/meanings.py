@@ -141,7 +141,8 @@ MEANINGS = {
     "by ones, zeros and identities put in, are one graph, and so have one explanation.",
     65: "Canonized, graphs that differ by the order or number of neurons or channels have one "
     "explanation too. As epsilon -> 0 so do graphs whose layers are distributed over sums, whose Q "
-    "and K are rescaled or whose input of LayerNorm is centred.",
+    "and K are rescaled, whose input of LayerNorm is centred, or whose heads are written in "
+    "another way that keeps their weights.",
     73: "RelP is CP-LRP per unit of activation, and DePass is CP-LRP carried forwards: exact "
     "where a patch keeps what is held, and different from each other at gates. Gradient x input "
     "counts a product once per factor, which a ledger by operation shows.",

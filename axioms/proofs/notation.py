@@ -134,5 +134,8 @@ def _word(word: str) -> Name:
         return Name(text=word, latex=GREEK.get(word, word))
     if entry := ENTRY.fullmatch(word):
         return Name(text=word, latex=_subscript(entry["base"], entry["index"]))
+    base, _, index = word.partition("_")
+    if len(base) == 1 and index.isalpha():
+        return Name(text=word, latex=rf"{base}_{{\mathrm{{{index}}}}}")
     safe = word.replace("_", r"\_")
     return Name(text=word, latex=rf"\mathrm{{{safe}}}")

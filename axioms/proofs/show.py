@@ -111,11 +111,13 @@ MEANS = {
 """Sentences about what is written for an entry, by the beginning of its name."""
 
 
-def notation_of(page: Page, numbered: str = "R(1)_x") -> list[str]:
-    """Paragraphs of the files that a page is from, and what its symbols are.
+FORMS = "R(1)_x", "R_x<-j"
+"""How the relevance of x in network 1 is written, and the message from output j."""
 
-    ``numbered`` is how the relevance of x in network 1 is written.
-    """
+
+def notation_of(page: Page, forms: tuple[str, str] = FORMS) -> list[str]:
+    """Paragraphs of the files that a page is from, and what its symbols are, in these ``forms``."""
+    numbered, message = forms
     names = {
         name.text.removeprefix("lim ")
         for argument in page.arguments.values()
@@ -124,6 +126,8 @@ def notation_of(page: Page, numbered: str = "R(1)_x") -> list[str]:
     }
     heads = {re.split(r"[_(]", name)[0] for name in names}
     found = [text for key, text in MEANS.items() if key in heads]
+    if any("<-" in name for name in names):
+        found.append(f"{message} is the part of R_x that comes from output j.")
     if any("(" in name for name in names):
         found.append(f"{numbered} is that of network (1).")
     if any(re.fullmatch(r"e\d+", str(x)) for x in _symbols(page)):
@@ -180,7 +184,7 @@ def proof_of(verdict: Verdict, argument: Argument) -> str:
     cases = f", in {argument.cases} cases of signs" if argument.cases > 1 else ""
     some = ", such as" if count > len(argument.lines) else ":"
     return f"{_sentence(verdict.method)} This decides {identities}{cases}" + (
-        some if argument.lines else "."
+        some if argument.lines else ", each too long for a page or the same on both sides."
     )
 
 
@@ -194,7 +198,7 @@ def checked(verdict: Verdict, argument: Argument) -> str:
     """Where a statement is decided, and what ran."""
     path, _, test = verdict.test.partition("::")
     ran = f"; it ran {verdict.ran}" if verdict.ran else ""
-    more = ", and has the formulas that are too long for this page" if argument.left_out else ""
+    more = f", and has {argument.more} more such formulas" if argument.more else ""
     return f"{test} in {path}{ran}{more}."
 
 

@@ -11,6 +11,7 @@ from matplotlib.mathtext import MathTextParser
 from axioms.algebra.decide import identical
 from axioms.derivations.operations import OPERATIONS, of_theorem
 from axioms.derivations.roots import ROOTS
+from axioms.proofs.display import BELOW
 from axioms.proofs.formulas import ATOMS, TOKEN
 from axioms.proofs.latex import SPECIAL, escaped, latex, typeset
 from axioms.proofs.prove import Verdict
@@ -19,7 +20,7 @@ from tests.support.theorems import FILES, claims
 
 COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {
     "textbackslash", "textasciicircum", "textasciitilde", "ldots",
-    "par", "footnotesize", "hfill", "rule", "penalty",
+    "par", "footnotesize", "raggedright", "hfill", "rule", "penalty",
 }  # fmt: skip
 TRICKY = Verdict(
     number=3,
@@ -35,6 +36,9 @@ TRICKY = Verdict(
     error="",
     label="3a",
 )
+
+
+PLAIN = replace(TRICKY, witness="x = (1, 2): 3 versus 4", test="axioms/theorems/test_x.py::test_a")
 
 
 def as_page(number, *verdicts):
@@ -53,7 +57,7 @@ def ten():
 def verdicts():
     """Every statement of the package, read from the files and not run."""
     return [
-        replace(TRICKY, number=number, statement=statement, verdict=verdict)
+        replace(PLAIN, number=number, statement=statement, verdict=verdict)
         for path in FILES
         for number, statement, verdict in claims(path)
     ]
@@ -61,7 +65,7 @@ def verdicts():
 
 def _rows(array):
     """The rows of an array as formulas of their own, which is all that the parser knows."""
-    return array[1].replace(r"\displaystyle", "").replace(r"\\[2ex]", r"\] \[")
+    return array[1].replace(r"\displaystyle", "").replace(BELOW, r"\] \[")
 
 
 def check_latex(source):
@@ -122,7 +126,9 @@ def test_what_a_line_names_is_what_was_decided(ten):
         argument = ten.argument(verdict)
         given = {line.relation.lhs: line.relation.rhs for line in argument.formulas}
         for line in argument.lines:
-            lhs, rhs = (side.subs(given).subs(given) for side in line.relation.args)
+            lhs, rhs = line.relation.args
+            while (lhs.free_symbols | rhs.free_symbols) & given.keys():
+                lhs, rhs = lhs.subs(given), rhs.subs(given)
             if not any(str(x).startswith("entry") for x in (lhs - rhs).free_symbols):
                 assert identical(lhs, rhs) == (verdict.verdict == "proved")
                 assert [side.subs(line.point) for side in (lhs, rhs)] == [*line.values] or not (
@@ -240,19 +246,24 @@ def test_every_formula_of_a_theorem_is_well_formed(verdicts):
 # The whole of it, through LaTeX
 
 
+SEEN = 1  # point over the margin
+
+
 def document(*fragments):
     body = "\n\n".join(fragments)
     return f"\\documentclass{{article}}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
 
 
 def compile_latex(source, folder):
-    """Raises AssertionError with LaTeX's own words unless pdflatex finds no error."""
+    """How far lines go over the margin; AssertionError with LaTeX's own words for an error."""
     (folder / "page.tex").write_text(source, encoding="ascii")
     command = ["pdflatex", "-interaction=nonstopmode", "-no-shell-escape", "page.tex"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace")
     errors = [line for line in done.stdout.splitlines() if line.startswith("!")]
     assert (done.returncode, errors) == (0, [])
+    log = (folder / "page.log").read_text("latin-1")
     assert (folder / "page.pdf").read_bytes().startswith(b"%PDF")
+    return [float(points) for points in re.findall(r"^Overfull \\hbox \(([\d.]+)pt", log, re.M)]
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
@@ -260,8 +271,9 @@ def test_all_theorems_compile_as_one_document(verdicts, ten, tmp_path):
     """All statements and derivations, and two theorems with their arguments."""
     numbers = sorted({verdict.number for verdict in verdicts})
     pages = [as_page(n, *(v for v in verdicts if v.number == n)) for n in numbers]
-    whole = [ten, page("28"), as_page(3, TRICKY)]
-    compile_latex(document(*map(latex, [*pages, *whole])), tmp_path)
+    source = document(*map(latex, [*pages, ten, page("28")]))
+    assert [points for points in compile_latex(source, tmp_path) if points > SEEN] == []
+    assert max(compile_latex(document(latex(as_page(3, TRICKY))), tmp_path)) > SEEN
 
 
 def test_a_statement_that_was_not_established_shows_why():

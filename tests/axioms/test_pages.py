@@ -1,0 +1,117 @@
+"""A page shows what was decided: its formulas are read back, from text and from LaTeX."""
+
+import random
+import re
+from functools import cache, reduce
+from operator import add, mul
+
+import pytest
+import sympy as sp
+
+from axioms.algebra.decide import generic, identical
+from axioms.proofs.arguments import Line
+from axioms.proofs.display import displayed
+from axioms.proofs.latex import latex
+from axioms.proofs.notation import notation
+from axioms.proofs.show import TEXT, line_of, page, text
+
+shown_page = cache(page)
+in_text = cache(lambda label: " ".join(text(shown_page(label)).split()))
+in_latex = cache(lambda label: latex(shown_page(label)))
+ARGUMENTS = [(label, n) for label, count in (("6", 7), ("10", 6)) for n in range(count)]
+of_pages = pytest.mark.parametrize(("label", "n"), ARGUMENTS)
+WORDS = {
+    r"\displaystyle": "", r"\quad": "", r"\left": "", r"\right": "", r"\neq": "!=",
+    r"\,": "*", r"\frac": "@",
+}  # fmt: skip
+BRACES = {r"@ ?{([^{}]*)}{([^{}]*)}": r"((\1)/(\2))", r"\^{([^{}]*)}": r"^(\1)"}
+
+
+def read(shown, names):
+    """Sides and signs of a relation in text or LaTeX, by the ``names`` of its symbols."""
+    for word, meant in WORDS.items():
+        shown = shown.replace(word, meant)
+    order = sorted(names, key=len, reverse=True)
+    tokens = [rf"(?<!\w){re.escape(name)}(?!\w)" for name in order]
+    given = {name: f"at[{k}]" for k, name in enumerate(order)}
+    shown = re.sub(
+        "|".join([*tokens, r"\d+"]), lambda x: given.get(x[0], f"Integer({x[0]})"), shown
+    )
+    while (plain := reduce(lambda x, p: re.sub(p, BRACES[p], x), BRACES, shown)) != shown:
+        shown = plain
+    parts = re.split("(!?=)", shown.replace("{", "(").replace("}", ")").replace("^", "**"))
+    known = {"at": [names[name] for name in order], "Integer": sp.Integer}
+    return [sp.sympify(eval(part.strip(), known)) for part in parts[::2]], parts[1::2]
+
+
+def check(line, written):
+    """Text and LaTeX of a line have both its sides, the values between them, and its sign."""
+    symbols = line.relation.free_symbols
+    plain = {written.of(x).text: x for x in symbols}
+    printed = {written.of(x).latex: x for x in symbols}
+    assert len(plain) == len(printed) == len(symbols)
+    left, right = line.relation.args
+    for sides, signs in (
+        read(line_of(line, written.text, TEXT), plain),
+        read(" ".join(displayed(written, line.relation, values=line.values)), printed),
+    ):
+        assert identical(sides[0], left)
+        assert identical(sides[-1], right)
+        sign = "!=" if isinstance(line.relation, sp.Ne) else "="
+        k = signs.index(sign)
+        assert set(signs[:k] + signs[k + 1 :]) <= {"="}
+        assert (tuple(sides[k : k + 2]) == line.values) or not line.values
+
+
+X, E = generic("x", 2, 3), generic("e", 1, 2, positive=True)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_formula_is_read_back_as_it_was(seed):
+    chance, symbols = random.Random(seed), [*X, *E]
+
+    def formula(depth):
+        if not depth:
+            return chance.choice([*symbols, sp.Integer(chance.randint(-3, 3))])
+        parts = [formula(depth - 1) for _ in range(chance.randint(2, 4))]
+        found = reduce(chance.choice((add, mul)), parts)
+        power = chance.choice((1, 1, 2, -1)) if found else 1
+        return found**power
+
+    sides = formula(chance.randint(1, 3)), formula(3)
+    relation = chance.choice((sp.Eq, sp.Ne))(*sides, evaluate=False)
+    values = (sp.Integer(3), sp.Rational(-1, 2)) if isinstance(relation, sp.Ne) else ()
+    check(Line(relation=relation, values=values), notation(symbols))
+
+
+@of_pages
+def test_a_page_shows_the_lines_of_its_argument(label, n):
+    shown = shown_page(label)
+    assert len(shown.verdicts) == [label for label, _ in ARGUMENTS].count(label)
+    argument = shown.argument(shown.verdicts[n])
+    assert argument.lines
+    for line in (*argument.lines, *argument.formulas):
+        check(line, argument.notation)
+        plain = line_of(line, argument.notation.text, TEXT)
+        assert plain + " as epsilon -> 0" * line.limit in in_text(label)
+        last = displayed(argument.notation, line.relation, values=line.values)[-1]
+        assert last + r"\quad (\varepsilon\to 0)" * line.limit in in_latex(label)
+
+
+@of_pages
+def test_a_line_is_what_was_decided_once_its_names_are_formulas(label, n):
+    shown = shown_page(label)
+    argument = shown.argument(shown.verdicts[n])
+    lines = [*argument.lines, *argument.formulas]
+    given = {line.relation.lhs: line.relation.rhs for line in reversed(lines) if not line.values}
+    for line in argument.lines:
+        for side, decided in zip(line.relation.args, line.decided, strict=True):
+            assert identical(side.subs(given).subs(given), decided)
+        values = [side.subs(line.point) for side in line.decided]
+        assert values == list(line.values) or not line.values
+        assert bool(line.values) == (shown.verdicts[n].verdict == "refuted")
+
+
+def test_what_holds_as_epsilon_tends_to_0_alone_says_so():
+    assert "R_x1 = w1*x1 as epsilon -> 0" in in_text("6")
+    assert "R_x1 = LOO_x1 as epsilon -> 0" in in_text("6")
