@@ -86,6 +86,7 @@ FORWARD = {  # of matrices, which are lists of rows; m has the other matrices of
     "softmax": lambda m, z: [[x * total(*row) ** -1 for x in row] for row in m["exp"]],
     "relu": lambda m, x: each(lambda z: z if z.sign().number > 0 else Value(0), x),
 }
+FACTORS = {"epsilon": 1, "epsilon-without-bias": 1, "value-only": 1, "bilinear-epsilon": 2}
 SLOPES = {  # of the sum of s z by each operand, where z is the output and s relevance per output
     "linear": lambda s, x, w, *b: [through(s, turned(w))],
     "add": lambda s, *xs: [s] * len(xs),
@@ -103,7 +104,7 @@ def messages(op, rule, m, xs, z, r):
         left = lambda x, a, r, sum_of_r: x * total(r, Value(-1) * a * sum_of_r)
         return [each(left, xs[0], z, r, [[total(*row)] * len(row) for row in r])]
     z = through(*xs[:2]) if rule == "epsilon-without-bias" else z
-    n, eps = Value(len(xs) if rule == "bilinear-epsilon" else 1), m["eps"][0][0]
+    n, eps = Value(len(xs) if FACTORS[rule] > 1 else 1), m["eps"][0][0]
     signs = m.get("sign") or each(lambda z: None if eps.number else eps, z)
     sign = lambda z, given: given if given and z.powers else z.sign()
     s = each(lambda r, z, given: r * total(n * z, eps * sign(z, given)) ** -1, r, z, signs)
@@ -188,10 +189,9 @@ def check(folder):
     listed = sorted(["index", *(entry["label"] for entry in index["statements"])])
     if sorted(path.stem for path in Path(folder).iterdir()) != listed or not found:
         errors.append("index.json: it does not list every certificate of the folder once")
-    left_out = "; ".join(f"{label}, since {why}" for label, why in index["not certified"].items())
-    summary = f"{found['proved']} proofs and {found['refuted']} refutations confirmed, of which "
-    summary += f"{found['graphs']} rebuilt from graphs; not certified: {left_out or 'none'}"
-    return errors, summary
+    left = "; ".join(f"{label}, since {why}" for label, why in index["not certified"].items())
+    told = f"{found['proved']} proofs and {found['refuted']} refutations confirmed, of which "
+    return errors, told + f"{found['graphs']} rebuilt from graphs; not certified: {left or 'none'}"
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
 Sides: TypeAlias = sp.Matrix | Number  # what stands on one side of an equality
 Point: TypeAlias = Mapping[sp.Symbol, Number]
 
+SMALL = 300  # terms of a fraction that is soon expanded, without a look at what its parts share
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
 
 
@@ -132,7 +133,9 @@ def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
     above, below = gap.as_numer_denom()
     if not value.is_Rational and 0 in _polynomials(below):
         return False  # 0/0 everywhere, which proves nothing
-    return _numerators_cancel(gap) or _polynomials(above) == [0]
+    if _terms(gap)[0] < SMALL:
+        return _polynomials(above) == [0]
+    return _numerators_cancel(gap) or _polynomials(sp.fraction(sp.together(gap))[0]) == [0]
 
 
 def _numerators_cancel(gap: sp.Expr) -> bool:

@@ -16,7 +16,8 @@ Effects: TypeAlias = dict[sp.Symbol, sp.Expr]  # what each symbol of a point is 
 @noted
 def leave_one_out(f: sp.Expr, point: Point) -> Effects:
     """LOO_i = f(x) - f(x with x_i = 0), for every symbol of ``point``  (paper, Sec. 2.1)."""
-    return {x: f.subs(point) - f.subs({**point, x: 0}) for x in point}
+    value = f.subs(point, simultaneous=True)
+    return {x: value - f.subs({**point, x: 0}, simultaneous=True) for x in point}
 
 
 @noted
@@ -57,7 +58,8 @@ def shapley(f: sp.Expr, point: Point) -> Effects:
     n = len(point)
 
     def worth(present: Collection[sp.Symbol]) -> sp.Expr:
-        return f.subs({x: value if x in present else 0 for x, value in point.items()})
+        at = {x: value if x in present else 0 for x, value in point.items()}
+        return f.subs(at, simultaneous=True)
 
     def value(x: sp.Symbol) -> sp.Expr:
         others = [y for y in point if y != x]

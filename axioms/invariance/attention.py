@@ -1,6 +1,7 @@
 """Rewrites of softmax attention; all but the last keep the attention weights of every head."""
 
-from collections.abc import Callable, Iterator
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -124,7 +125,7 @@ EVERY_REWRITE = REWRITES | OF_ATTENTION | OF_UNITS
 
 def of_any_change(rewrite: str, root: Node) -> list[Node]:
     """One of ``CHANGES`` by a generic matrix of 2 channels, standing for every invertible one."""
-    m = generic("m", 2, 2)
+    m = generic("change", 2, 2)
 
     def fill(matrix: sp.Matrix) -> Fill:
         return lambda x: constant("identity", x, factor=matrix)
@@ -184,4 +185,4 @@ ATTENTION: dict[str, list[Template]] = {
     "duplicate keys": [Template(root=_attend(_scores(x, y), v), generic=KEYS)],
 }
 """Where each applies, in shapes with two keys: leaving one out of one leaves nothing."""
-EVERY_TEMPLATE = TEMPLATES | ATTENTION | UNITS
+EVERY_TEMPLATE: Mapping[str, list[Template]] = ChainMap(TEMPLATES, ATTENTION, UNITS)

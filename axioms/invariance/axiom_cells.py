@@ -250,8 +250,8 @@ def decide_axiom(axiom: str, method: Method) -> Decided:
             if is_number and apart(found, asked):
                 words = f"{of}: {written(found)} where {written(asked)} is asked for"
                 return Decided(verdict=REFUTED, witness=words)
-        claimed = claims(method, GENERIC, (Z, V))
-        proved = all(same_value(found, asked) for _, found, asked in claimed)
+        claimed = list(claims(method, GENERIC, (Z, V)))
+        proved = claimed and all(same_value(found, asked) for _, found, asked in claimed)
     except UnassignedOperation:
         return Decided(verdict=NOT_APPLICABLE)
     return Decided(verdict=PROVED if proved else OPEN)

@@ -5,10 +5,10 @@ methods of docs/SCOREBOARD.md are read there, where a test compares them with wh
 others are computed here, as epsilon -> 0.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from axioms import kinds
 from axioms.invariance.attention import ATTENTION
 from axioms.invariance.axiom_cells import AXIOMS as NO_REWRITES
 from axioms.invariance.axiom_cells import (
@@ -32,8 +32,6 @@ from axioms.invariance.rule_sets import MASK_RELEVANCE, ON_ATTENTION, RULE_SETS
 from axioms.invariance.scoreboard import (
     AT_EXPONENTIALS,
     LIMIT,
-    ON_TEMPLATES,
-    OPEN,
     PROVED,
     scoreboard,
 )
@@ -70,10 +68,6 @@ EXCLUDED: Mapping[Axioms, str] = {
 }
 """The smallest sets of axioms that no method obeys, and why."""
 
-SLOW = ("change channels of Q and K", "change channels of V and O")
-"""Rewrites of whole heads on which the algebra of AttnLRP takes minutes: left open, as is every
-rewrite of whole heads for AttnLRP, canonized."""
-
 
 def no_rewrites() -> Cells:
     """The axioms that are no rewrites, for every method."""
@@ -85,14 +79,11 @@ def no_rewrites() -> Cells:
 def computed_rewrites() -> Cells:
     """The rewrites that the scoreboard has not: of the new rules, and of whole heads."""
     known = {x.name for x in ON_ATTENTION}
-    others = tuple(x for x in RULE_SETS if x.name not in known and not x.prepare)
-    simple = tuple(x for x in others if x.composite and not x.composite.rule(kinds.READOUT))
-    quick = tuple(rewrite for rewrite in ATTENTION if rewrite not in SLOW)
+    others = tuple(x for x in RULE_SETS if x.name not in known)
     limit, whole = (LIMIT,), {"first": AT_EXPONENTIALS, "attacks": 0}
     cells = (
         *scoreboard(AXIOM_RULES, regimes=limit),
-        *scoreboard((*AXIOM_RULES, *simple), tuple(ATTENTION), regimes=limit, **whole),
-        *scoreboard(others, quick, regimes=limit, **whole),
+        *scoreboard((*AXIOM_RULES, *others), tuple(ATTENTION), regimes=limit, **whole),
     )
     return {
         (cell.rewrite, cell.rule_set): Decided(verdict=cell.verdict, witness=cell.witness)
@@ -123,21 +114,17 @@ def table(page: str) -> dict[tuple[str, str], Decided]:
     """All cells; mask relevance is gradient x input where the scoreboard has no cell for it."""
     of_rewrites = {**from_scoreboard(page), **computed_rewrites()}
     found = dict(no_rewrites())
-    for rewrite in OF_REWRITES:
-        for method in METHODS:
-            known = of_rewrites.get((rewrite, method))
-            if method == MASK_RELEVANCE.name and known is None:
-                known = of_rewrites[rewrite, "gradient x input"]
-            found[rewrite, method] = known or Decided(verdict=OPEN)
+    for rewrite, method in itertools.product(OF_REWRITES, METHODS):
+        known = (rewrite, method) in of_rewrites or method != MASK_RELEVANCE.name
+        found[rewrite, method] = of_rewrites[rewrite, method if known else "gradient x input"]
     return found
 
 
 def obeyed(cells: Cells, axioms: Iterable[str] = AXIOMS) -> dict[str, Axioms]:
-    """By method: the axioms that it obeys for certain, on all templates at least."""
-    holds = (PROVED, ON_TEMPLATES)
+    """By method: the axioms that it obeys for certain."""
     methods = dict.fromkeys(method for _, method in cells)
     return {
-        method: frozenset(a for a in axioms if cells[a, method].verdict in holds)
+        method: frozenset(a for a in axioms if cells[a, method].verdict == PROVED)
         for method in methods
     }
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import identical
+from axioms.algebra.denotation import same_value
 from axioms.algebra.propagate import LeafValues, evaluate
 from axioms.graph import CONSTANT, INPUT, Node, topological
 
@@ -31,6 +31,11 @@ BESIDE = ("duplicate neuron", "permute neurons", "permute channels of Q and K")
 """Rewrites that become one of the canonized graph, which changes no explanation, or nothing."""
 IN_THE_LIMIT = ("distribute linear", "rescale Q and K", "centre before LayerNorm")
 """The same as epsilon -> 0, where of sums and layers only the map counts that they make up."""
+OF_HEADS = (
+    *("change channels of Q and K", "change channels of V and O", "drop bias of K"),
+    *("move bias of V", "split head", "duplicate keys"),
+)
+"""The same as epsilon -> 0 for attention, whose readout passes sums and layers of values on."""
 
 
 def skeleton(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
@@ -44,11 +49,14 @@ def skeleton(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
     return found.get(root) or _number(values[root])
 
 
-def regions(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
+def regions(
+    root: Node, values: Mapping[Node, sp.Matrix], *, through_heads: bool = False
+) -> Skeleton:
     """As ``skeleton``, but of sums and layers only their map: a matrix for each node that enters.
 
     As epsilon -> 0 they pass relevance value times g on to it as its value times g W', by its
-    matrix W (theorem 61), in however many steps.
+    matrix W (theorem 61), in however many steps.  ``through_heads`` goes on through readouts:
+    A (y W + 1 b) is (A y) W + 1 b, since the rows of a softmax add up to 1.
     """
     found: dict[Node, Skeleton] = {}
     maps: dict[Node, Map] = {}
@@ -68,15 +76,37 @@ def regions(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
             maps[node] = {}
             for term in node.args:
                 _add(maps[node], maps.get(term) or {FIXED: values[term]})
+        elif through_heads and node.op == kinds.READOUT and node.args[0].op == kinds.SOFTMAX:
+            maps[node] = _read(node, values, found, maps.get(node.args[1]))
         else:
             maps[node] = {_operation(node, values, found): unit}
-        found[node] = tuple(sorted(((k, *_number(w)) for k, w in maps[node].items()), key=repr))
-    return found[root]
+        parts = ((key, w.applyfunc(sp.expand)) for key, w in maps[node].items())
+        kept = ((key, *_number(w)) for key, w in parts if not w.is_zero_matrix)
+        found[node] = tuple(sorted(kept, key=repr))
+    return found.get(root) or _number(values[root])
 
 
 def _add(one: Map, other: Map) -> None:
     for key, matrix in other.items():
         one[key] = one[key] + matrix if key in one else matrix
+
+
+def _read(
+    node: Node,
+    values: Mapping[Node, sp.Matrix],
+    found: Mapping[Node, Skeleton],
+    entering: Map | None,
+) -> Map:
+    """The map of a readout: what enters its values, read; a row that all tokens share as it is."""
+    weights, read = node.args
+    of = node.op, found.get(weights) or _number(values[weights])
+    entering = entering or {FIXED: values[read]}
+    every: Map = {(*of, key): w for key, w in entering.items()}
+    if FIXED in entering:
+        row = entering[FIXED][0, :]
+        every[*of, FIXED] = entering[FIXED] - sp.ones(values[read].rows, 1) * row
+        every[FIXED] = sp.ones(values[weights].rows, 1) * row
+    return every
 
 
 def _operation(
@@ -126,5 +156,5 @@ def alike(
     sides = [by(root, evaluate(root, point)) for root in (one, other)]
     (left, fixed), (right, others) = map(_split, sides)
     return left == right and all(
-        identical(sp.Matrix(a), sp.Matrix(b)) for a, b in zip(fixed, others, strict=True)
+        same_value(sp.Matrix(a), sp.Matrix(b)) for a, b in zip(fixed, others, strict=True)
     )

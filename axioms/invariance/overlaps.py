@@ -6,7 +6,7 @@ above them, which is one of ``AROUND``.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import sympy as sp
@@ -77,6 +77,7 @@ FIXED: dict[str, Callable[[str], Node]] = {
 OPERANDS = LIVE | FIXED
 """What a pass tells apart among operands, as a graph of inputs with a given name."""
 
+OF_FIXED = "the layer of a weight"
 AROUND: dict[str, Callable[[Node], Node]] = {
     "nothing": lambda g: g,
     "a product": lambda g: g * z,
@@ -88,7 +89,7 @@ AROUND: dict[str, Callable[[Node], Node]] = {
     "a layer": lambda g: _linear(g, v, r),
     "an identity layer": lambda g: _linear(g, _number("identity")) * z,
     "another operation": lambda g: Node(TRANSPOSE, (g,)),
-    "the layer of a weight": lambda g: _linear(z, g),
+    OF_FIXED: lambda g: _linear(z, g),
 }
 """Every kind of node that may stand above a graph, the last one above a fixed graph alone."""
 
@@ -118,11 +119,14 @@ LEFT: dict[str, Node] = {
 """Left sides of the rewrites of ``confluence.ALIKE``, the name of a rewrite before the comma."""
 
 
-def critical_pairs(left: Node, right: Node) -> Iterator[tuple[Node, Node]]:
+def critical_pairs(
+    left: Node, right: Node, *, around: Sequence[str] = tuple(AROUND)
+) -> Iterator[tuple[Node, Node]]:
     """Both sides with one of ``OPERANDS`` at a variable, identities as weights, and ``AROUND``.
 
     The variables are a, b and c.  Layers and norms have no fixed operand; any other graph may.
     """
+    of_live = [name for name in around if name != OF_FIXED]
     names = sorted({node.name for node in topological(left) if node.op in LEAVES})
     weights = [name for name in names if name in ("w", "u")]
     for given in _operands(left, [name for name in names if name in ("a", "b", "c")]):
@@ -130,8 +134,8 @@ def critical_pairs(left: Node, right: Node) -> Iterator[tuple[Node, Node]]:
             for chosen in itertools.combinations(weights, size):
                 identities = {(PARAMETER, name): _number("identity") for name in chosen}
                 one, other = (_put(side, {**given, **identities}) for side in (left, right))
-                contexts = AROUND.values() if is_fixed(one) else [*AROUND.values()][:-1]
-                yield from ((above(one), above(other)) for above in contexts)
+                for above in around if is_fixed(one) else of_live:
+                    yield AROUND[above](one), AROUND[above](other)
 
 
 def _operands(left: Node, variables: list[str]) -> Iterator[Given]:

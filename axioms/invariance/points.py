@@ -2,46 +2,125 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache, cached_property, lru_cache
+from typing import Any, TypeAlias
 
 import sympy as sp
 
 Shapes: TypeAlias = Mapping[str, tuple[int, int]]  # by the name of the leaf
 LeafMatrices: TypeAlias = Mapping[str, sp.Matrix]  # a point: the value of every leaf
+Rows: TypeAlias = list[list[Any]]  # of a matrix; at a point these are ints and Fractions
+
+KEPT = 200  # shapes whose points are kept
 
 
-def random_point(chance: random.Random, shapes: Shapes) -> LeafMatrices:
-    """Fractions of both signs in the given shapes, none of them 0."""
+class Point(Mapping[str, sp.Matrix]):
+    """The numbers of every leaf in ``rows``, and its SymPy matrices, made when they are asked for.
 
-    def entry(*_: int) -> sp.Rational:
-        size = sp.Rational(chance.randint(1, 30), chance.choice((1, 1, 2, 3, 7)))
-        return chance.choice((1, -1)) * size
+    Most points show nothing, and making a matrix takes longer than computing with its numbers.
+    """
 
-    return {name: sp.Matrix(*shape, entry) for name, shape in shapes.items()}
+    def __init__(self, rows: Mapping[str, Rows]):
+        self.rows = rows
+        self._matrices: dict[str, sp.Matrix] = {}
+
+    def __getitem__(self, name: str) -> sp.Matrix:
+        if name not in self._matrices:
+            self._matrices[name] = sp.Matrix(self.rows[name])
+        return self._matrices[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # the same only as itself, as a key of caches
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def moved(self) -> "Point":
+        """As ``moved``."""
+        factors = map(_factor, itertools.count(9))
+        return Point(
+            {
+                name: [[v * next(factors) for v in row] for row in rows]
+                for name, rows in self.rows.items()
+            }
+        )
+
+
+@cache
+def _factor(k: int) -> Fraction:
+    return 1 + Fraction(int(sp.prime(k)), 10**4)
 
 
 def moved(point: LeafMatrices) -> LeafMatrices:
     """A point nearby at which nothing cancels by accident."""
-    primes = map(sp.prime, itertools.count(9))
-    return {
-        name: sp.Matrix(*m.shape, [v * (1 + sp.Rational(next(primes), 10**4)) for v in m])
-        for name, m in point.items()
-    }
+    if isinstance(point, Point):
+        return point.moved
+    return Point(
+        {x: [list(map(Fraction, row)) for row in m.tolist()] for x, m in point.items()}
+    ).moved
 
 
-def points(shapes: Shapes) -> Iterator[LeafMatrices]:
+def random_point(chance: random.Random, shapes: Shapes) -> Point:
+    """Fractions of both signs in the given shapes, none of them 0."""
+
+    def entry() -> Fraction:
+        size = Fraction(chance.randint(1, 30), chance.choice((1, 1, 2, 3, 7)))
+        return chance.choice((1, -1)) * size
+
+    return _filled(shapes, entry)
+
+
+@lru_cache(maxsize=KEPT)
+def many_inputs(seed: int, *shapes: tuple[str, tuple[int, int]]) -> Point:
+    """Random integers of both signs in the given shapes: with many inputs, fractions take long."""
+    chance = random.Random(seed)
+    return _filled(dict(shapes), lambda: chance.choice((1, -1)) * chance.randint(1, 99))
+
+
+def _filled(shapes: Shapes, entry: Callable[[], int | Fraction]) -> Point:
+    return Point(
+        {
+            name: [[entry() for _ in range(columns)] for _ in range(rows)]
+            for name, (rows, columns) in shapes.items()
+        }
+    )
+
+
+def points(shapes: Shapes) -> Iterator[Point]:
     """Integer matrices without zeros in the given shapes, the smallest and most positive first."""
+    made, more = _listed(tuple(shapes.items()))
+    for k in itertools.count():
+        if k == len(made):
+            made.append(next(more))
+        yield made[k]
+
+
+@lru_cache(maxsize=KEPT)
+def _listed(
+    shapes: tuple[tuple[str, tuple[int, int]], ...],
+) -> tuple[list[Point], Iterator[Point]]:
+    """The points that were made, and those to come: every search begins with the same ones."""
+    return [], _points(dict(shapes))
+
+
+def _points(shapes: Shapes) -> Iterator[Point]:
     n = sum(rows * columns for rows, columns in shapes.values())
     for level in itertools.count(n):
         for negative in range(min(n, level - n) + 1):  # a sign costs as much as a step
             for sizes in _parts_of(level - negative, n):
                 for flipped in itertools.combinations(range(n), negative):
                     entries = iter([-v if k in flipped else v for k, v in enumerate(sizes)])
-                    yield {
-                        name: sp.Matrix(*shape, [next(entries) for _ in range(shape[0] * shape[1])])
-                        for name, shape in shapes.items()
-                    }
+                    yield Point(
+                        {
+                            name: [list(itertools.islice(entries, columns)) for _ in range(rows)]
+                            for name, (rows, columns) in shapes.items()
+                        }
+                    )
 
 
 def _parts_of(total: int, n: int) -> Iterator[tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import sympy as sp
 
@@ -24,9 +24,11 @@ from axioms.invariance.canonizers import Canonizer, canonize
 from axioms.invariance.masks import by_masks
 from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 
-Alike: TypeAlias = Callable[[Sequence[Node], LeafValues, Number, sp.Matrix | None], bool | None]
-"""Graphs, leaves, epsilon and the relevance of the root -> whether all are explained alike, or
-not for almost all values of their symbols; None if it does not tell."""
+Comparison: TypeAlias = Literal["equal", "different", "undefined"] | None
+"""Of explanations at a point of numbers.  Of symbols, "different" is at almost all of their values,
+and "undefined" is not said.  None tells nothing."""
+Compare: TypeAlias = Callable[[Sequence[Node], LeafValues, Number, sp.Matrix | None], Comparison]
+"""How graphs are explained, from the graphs, leaves, epsilon and the relevance of the root."""
 Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
 """A graph, its leaves and the gradient at its root -> an explanation without any rule."""
 
@@ -37,7 +39,7 @@ class RuleSet:
 
     ``prepare`` runs before the sweep; if it looks beyond one node, lemmas about one node do not
     compose.  Without a composite the method is a ``formula`` of the graph, or a functional of
-    the function alone.  ``alike`` may know a faster way to decide this.
+    the function alone.  ``compare`` may know a faster way to compare explanations.
     """
 
     name: str
@@ -45,7 +47,7 @@ class RuleSet:
     instead: Mapping[str, MessageFunction] = field(default_factory=dict)  # as in propagate()
     prepare: Canonizer | None = None
     formula: Formula | None = None
-    alike: Alike = lambda *_: None
+    compare: Compare = lambda *_: None
 
     @property
     def is_canonized(self) -> bool:

@@ -21,11 +21,11 @@ import sympy as sp
 from axioms.algebra.decide import Number, Sides, generic
 from axioms.algebra.denotation import denoted, same_function, same_value
 from axioms.composites import UnassignedOperation
-from axioms.graph import INPUT, leaf, parameter, topological
+from axioms.graph import INPUT, Node, leaf, parameter, topological
 from axioms.invariance.attention import ATTENTION, EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.invariance.channels import in_rows
-from axioms.invariance.confluence import ALIKE, BESIDE, IN_THE_LIMIT
-from axioms.invariance.points import random_point
+from axioms.invariance.confluence import ALIKE, BESIDE, IN_THE_LIMIT, OF_HEADS
+from axioms.invariance.points import Point, random_point
 from axioms.invariance.rewrites import REWRITES, exchanged
 from axioms.invariance.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
 from axioms.invariance.templates import Template
@@ -53,7 +53,8 @@ Decision: TypeAlias = Callable[[Sides, Sides], bool]  # whether two sides are eq
 COVERED: dict[tuple[str, str], int] = {
     **{(rewrite, eps): 64 for rewrite in ALIKE for eps in STABILISERS},
     **{(rewrite, eps): 65 for rewrite in BESIDE for eps in STABILISERS},
-    **{(rewrite, LIMIT): 65 for rewrite in IN_THE_LIMIT},
+    **{(rewrite, LIMIT): 65 for rewrite in (*IN_THE_LIMIT, *OF_HEADS)},
+    ("permute attention heads", LIMIT): 64,  # which is "permute heads", of whole heads
 }
 """By rewrite and regime: the theorem that proves it for canonized graphs of a stated class."""
 
@@ -207,9 +208,8 @@ def lemma(
     point = template.symbols()
     r = generic("R", *denoted(template.root, point).shape)
     others = rewritten(rewrite, template.root, symbolic=True)
-    known = rule_set.alike((template.root, *others), point, eps, r)
-    if known is not None:
-        return known
+    if known := rule_set.compare((template.root, *others), point, eps, r):
+        return known == "equal"
     before = rule_set.explain(template.root, point, eps=eps, relevance=r)
     return all(
         all(same(before[name], after[name]) for name in before)
@@ -219,13 +219,21 @@ def lemma(
 
 def _is_defined(rule_set: RuleSet, rewrite: str, template: Template, eps: Number) -> bool:
     """Whether every rewritten template is explained somewhere: a lemma about 0/0 says nothing."""
+
+    @cache
+    def defined(graph: Node, point: Point) -> bool:
+        return explained(rule_set, graph, point, eps) is not None
+
+    root = template.root
     return all(
         any(
-            all(explained(rule_set, g, point, eps) for g in (template.root, other))
+            rule_set.compare((root, other), point, eps, None) != "undefined"
+            and defined(root, point)
+            and defined(other, point)
             for points in searched_points(template)
             for point in itertools.islice(points, FIRST)
         )
-        for other in rewritten(rewrite, template.root)
+        for other in rewritten(rewrite, root)
     )
 
 
@@ -233,18 +241,23 @@ def in_contexts(template: Template) -> Iterator[Template]:
     """The template alone, in a product, in a sum, fed by products, and scaled by channel."""
     yield template
     inputs = [node for node in topological(template.root) if node.op == INPUT]
-    z, u, f = leaf("z"), leaf("u"), parameter("f")
+    z, u, f = (_unused(name, template) for name in "zuf")
     outer = denoted(template.root, template.symbols()).shape
-    for root in (template.root * z, template.root + z):
-        yield Template(root=root, generic={**template.generic, "z": outer})
+    for root in (template.root * leaf(z), template.root + leaf(z)):
+        yield Template(root=root, generic={**template.generic, z: outer})
     for x in inputs:
-        root = exchanged(template.root, x, x * u)
-        least = {**template.least, "u": template.least_shapes()[x.name]}
+        root = exchanged(template.root, x, x * leaf(u))
+        least = {**template.least, u: template.least_shapes()[x.name]}
         yield Template(
-            root=root, generic={**template.generic, "u": template.generic[x.name]}, least=least
+            root=root, generic={**template.generic, u: template.generic[x.name]}, least=least
         )
-    scaled = template.root * in_rows(f, template.root)
-    yield Template(root=scaled, generic={**template.generic, "f": (1, outer[1])})
+    scaled = template.root * in_rows(parameter(f), template.root)
+    yield Template(root=scaled, generic={**template.generic, f: (1, outer[1])})
+
+
+def _unused(name: str, template: Template) -> str:
+    """The name, or one like it that no leaf of the template has."""
+    return name if name not in template.generic else _unused(name + name[0], template)
 
 
 def attack(rule_set: RuleSet, rewrite: str, eps: str, *, tries: int, seed: int = 0) -> str:

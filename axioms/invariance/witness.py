@@ -17,9 +17,10 @@ from axioms.graph import Node, topological
 from axioms.invariance.attention import CHANGES, EVERY_REWRITE, of_any_change
 from axioms.invariance.points import LeafMatrices, moved, points
 from axioms.invariance.rewrites import Rewrite, rescale_scores
-from axioms.invariance.rule_sets import RuleSet
+from axioms.invariance.rule_sets import Comparison, RuleSet
 from axioms.invariance.templates import Template
 
+SHOWS_NOTHING: tuple[Comparison, ...] = ("equal", "undefined")
 NEAR_0 = sp.Symbol("epsilon_near_0", positive=True)  # smaller than every number
 
 
@@ -51,12 +52,19 @@ def search(
 
 
 def rewritten(rewrite: str, root: Node, *, symbolic: bool = False) -> list[Node]:
-    """All graphs that are one step away; ``symbolic`` rewrites stand for a family of them."""
+    """All graphs that are one step away; ``symbolic`` rewrites stand for a family of them.
+
+    Raises ValueError if there is none: what is said of all of them would hold of nothing.
+    """
     if rewrite == "rescale Q and K" and symbolic:  # by any factor, not only by 2
-        return rescale_scores(root, factor=sp.Symbol("c", positive=True))
-    if rewrite in CHANGES and symbolic:
-        return of_any_change(rewrite, root)
-    return _made_by(EVERY_REWRITE[rewrite], root)
+        found = rescale_scores(root, factor=sp.Symbol("c", positive=True))
+    elif rewrite in CHANGES and symbolic:
+        found = of_any_change(rewrite, root)
+    else:
+        found = _made_by(EVERY_REWRITE[rewrite], root)
+    if not found:
+        raise ValueError(f"{rewrite!r} rewrites nothing in {root}; pass a graph where it applies")
+    return found
 
 
 @lru_cache(maxsize=100)  # a search asks for the same at every point
@@ -85,16 +93,17 @@ def disagreement(
             return None
         return before, after
 
-    def alike(other: Node) -> bool | None:
-        graphs = (root, other)
-        found = rule_set.alike(graphs, point, eps, relevance)
-        return found or (eps == 0 and rule_set.alike(graphs, moved(point), eps, relevance))
+    def compared(other: Node, point: LeafMatrices) -> Comparison:
+        return rule_set.compare((root, other), point, eps, relevance)
 
     for other in rewritten(rewrite, root):
-        if alike(other):
+        if compared(other, point) in SHOWS_NOTHING:
+            continue
+        nearby = "different" if eps != 0 else compared(other, moved(point))
+        if nearby in SHOWS_NOTHING:
             continue
         found = separated(other, point)
-        if found and (eps != 0 or separated(other, moved(point))):
+        if found and (nearby == "different" or separated(other, moved(point))):
             given = {} if relevance is None else {"R": relevance}
             return describe(root, other, {**point, **given}, *found)
     return ""

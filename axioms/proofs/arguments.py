@@ -2,17 +2,18 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
 from axioms.algebra.decide import value_at
 from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, assumption
+from axioms.proofs.abbreviations import Abbreviations
 from axioms.proofs.notation import Name, Notation, notation
 from axioms.proofs.origins import EFFECTS, Origin, Origins, Run
 
-SHOWN, LONG, FORMULA = 4, 200, 320  # lines of a statement, characters of one and of a formula
+SHOWN, LONG, MANY = 4, 200, 24  # lines of a statement, characters of one, formulas of names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,7 @@ class Line:
     """One decision: an equality, or two sides that differ, with their values at a point."""
 
     relation: sp.Basic  # Eq or Ne
+    decided: tuple[sp.Expr, ...] = ()  # both sides as they were decided, without names
     limit: bool = False  # as epsilon -> 0
     values: tuple[sp.Expr, ...] = ()
     point: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
@@ -35,7 +37,7 @@ class Argument:
     assumed: Mapping[str, Sequence[sp.Symbol]] = field(default_factory=dict)  # by what of them
     cases: int = 0  # of signs, each of which was decided
     notation: Notation = field(default_factory=Notation)
-    left_out: bool = False  # formulas that are too long to be read
+    more: int = 0  # formulas of what the others name, beyond those that a page has
 
 
 @dataclass
@@ -93,7 +95,8 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
             break
     else:
         return Argument(assumed=_assumed(symbols), cases=cases, notation=notation(symbols))
-    formulas = list(_formulas(lines, names))
+    every = list(_formulas(lines, names))
+    formulas = [line for line in every if not line.relation.has(sp.nan, sp.zoo)][:MANY]
     shown = {x for line in (*lines, *formulas) for x in line.relation.free_symbols}
     used = [x for x in symbols if x in shown]
     plain = notation(symbols) if notation(symbols).names else notation(used)
@@ -103,15 +106,30 @@ def argument(runs: Sequence[Run], *, refuted: bool) -> Argument:
         str(x): _label(origin, numbers, plain, limit=limit and x in mixed)
         for x, (origin, _, limit) in names.of.items()
     }
+    names_of_parts = Abbreviations(Notation({**plain.names, **labels}))
+    lines = [replace(line, relation=names_of_parts.short(line.relation)) for line in lines]
+    more = len(every) - len(formulas)
+    formulas = _shortened(formulas, names_of_parts)
     return Argument(
         lines=lines,
         formulas=formulas,
         networks=_networks(run.origins, numbers),
         assumed=_assumed(used),
         cases=cases,
-        notation=Notation({**plain.names, **labels}),
-        left_out=any(not _readable(formula) for _, formula, _ in names.of.values()),
+        notation=names_of_parts.named(),
+        more=more,
     )
+
+
+def _shortened(formulas: Sequence[Line], of: Abbreviations) -> list[Line]:
+    """The formulas by messages where these are many, and then what is named in all lines."""
+    parted = [
+        replace(line, relation=part)
+        for line in formulas
+        for part in ([line.relation] if line.limit else of.by_messages(line.relation))
+    ]
+    found = [replace(line, relation=of.short(line.relation)) for line in parted]
+    return [*found, *(Line(relation=part) for part in of.definitions())]
 
 
 def _lines(run: Run, names: _Names, kind: str, longest: int) -> Iterator[Line]:
@@ -129,13 +147,13 @@ def _lines(run: Run, names: _Names, kind: str, longest: int) -> Iterator[Line]:
         if signs not in (None, plain.signs):
             continue
         signs, seen[relation] = plain.signs, None
-        limit = names.limit(left, right)
+        limit, sides = names.limit(left, right), (plain.left, plain.right)
         if kind == IDENTICAL:
-            yield Line(relation=relation, limit=limit)
+            yield Line(relation=relation, decided=sides, limit=limit)
             continue
         point = {x: plain.point[x] for x in plain.symbols}
         values = (value_at(plain.left, plain.point), value_at(plain.right, plain.point))
-        yield Line(relation=relation, limit=limit, values=values, point=point)
+        yield Line(relation=relation, decided=sides, limit=limit, values=values, point=point)
 
 
 def _formulas(lines: Sequence[Line], names: _Names) -> Iterator[Line]:
@@ -149,13 +167,8 @@ def _formulas(lines: Sequence[Line], names: _Names) -> Iterator[Line]:
         if symbol in seen or (symbol, formula) in said or (formula, symbol) in said:
             continue
         seen.add(symbol)
-        if _readable(formula):
-            yield Line(relation=sp.Eq(symbol, formula, evaluate=False), limit=limit)
-            waiting += names.named(formula)
-
-
-def _readable(formula: sp.Expr) -> bool:
-    return len(str(formula)) <= FORMULA and not formula.has(sp.nan, sp.zoo)
+        yield Line(relation=sp.Eq(symbol, formula, evaluate=False), limit=limit)
+        waiting += names.named(formula)
 
 
 def _numbers(names: _Names, used: Iterable[sp.Symbol], plain: Notation) -> dict[int, int]:

@@ -1,7 +1,8 @@
 """How much each theorem decides: a run that decides less than it once did is not a proof.
 
 ``counts.json`` says of every run of a theorem's test how many identities it decides, what it finds
-to differ, over how many symbols of each name (``symbols x``) and in how many cases of signs.
+to differ, over how many symbols of each name (``symbols x``), how many of these may have either
+sign, and in how many cases of signs.
 ``python -m axioms.proofs.counts`` runs the theorems, or those of the files that it is given, and
 writes what they decide.
 """
@@ -23,6 +24,8 @@ from axioms.algebra.decisions import IDENTICAL, Decision
 THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
 KEPT = Path(__file__).with_name("counts.json")
 COMMAND = "python -m axioms.proofs.counts"
+EITHER_SIGN = ("", "real", "nonzero")
+"""What is assumed of symbols whose sign is not."""
 
 
 def counted(decisions: Iterable[Decision]) -> dict[str, int]:
@@ -30,12 +33,13 @@ def counted(decisions: Iterable[Decision]) -> dict[str, int]:
     decisions = list(decisions)
     equal = [d for d in decisions if d.kind == IDENTICAL and d.verdict and d.symbols]
     unequal = [d for d in decisions if d.symbols and (d.kind == IDENTICAL) != d.verdict]
-    symbols = {str(x) for d in equal + unequal for x in d.symbols}
+    assumed = {x: fact for d in equal + unequal for x, fact in d.assumptions.items()}
     found = {
         "identities": len(equal),
         "differences": len(unequal),
         "sign cases": len({d.signs for d in equal + unequal if d.signs}),
-        **{f"symbols {name}": n for name, n in Counter(map(_family, sorted(symbols))).items()},
+        "symbols of either sign": sum(fact in EITHER_SIGN for fact in assumed.values()),
+        **{f"symbols {name}": n for name, n in Counter(map(_family, sorted(assumed))).items()},
     }
     return {name: n for name, n in found.items() if n}
 

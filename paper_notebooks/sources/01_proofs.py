@@ -143,7 +143,6 @@ for cell in cells:
 output.say(
     *[
         f"- {name}: {verdicts_.count(scoreboard.PROVED)} proved, "
-        f"{verdicts_.count(scoreboard.ON_TEMPLATES)} hold on the templates, "
         f"{verdicts_.count(scoreboard.REFUTED)} refuted, "
         f"{verdicts_.count(scoreboard.NOT_APPLICABLE)} not applicable, "
         f"{verdicts_.count(scoreboard.OPEN)} open."

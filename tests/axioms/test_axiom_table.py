@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from unittest import mock
 
 import pytest
 
@@ -77,6 +78,30 @@ def test_a_rule_that_looks_beyond_its_operation_is_not_local():
     canonized = next(rules for rules in RULE_SETS if rules.prepare)
     assert decide_axiom(LOCALITY, by_rules(canonized)).verdict == REFUTED
     assert decide_axiom(LOCALITY, by_rules(EQUAL)).verdict == PROVED
+
+
+AT_ONE_POINT = {  # x is 2, 3 and 4 there, z is 0 and 0, and v is 1 and 3
+    "x0": lambda x, z, v: x[0] - 2,
+    "x1": lambda x, z, v: x[1] - x[0] - 1,
+    "x alike": lambda x, z, v: (x[0] - x[1]) * (x[1] - x[2]) * (x[0] - 2),
+    "logits": lambda x, z, v: z[0] - z[1],
+    "values": lambda x, z, v: v[1] - 3 * v[0],
+}
+
+
+@pytest.mark.parametrize("name", AT_ONE_POINT)
+def test_an_axiom_is_proved_by_all_of_its_claims_in_general(name):
+    def claims(method, at, row):
+        yield "nothing", at["x0"], at["x0"]
+        yield name, AT_ONE_POINT[name]([*at.values()], *row), 0 * at["x0"]
+
+    def verdict(claims):
+        with mock.patch.dict(NO_REWRITES, {LOCALITY: claims}):
+            return decide_axiom(LOCALITY, by_rules(EQUAL)).verdict
+
+    assert verdict(claims) == OPEN
+    assert verdict(lambda *given: [*claims(*given)][:1]) == PROVED
+    assert verdict(lambda *given: []) == OPEN
 
 
 def every(axioms):

@@ -122,6 +122,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     # graphs
     "a rule is exchanged": (put("epsilon-without-bias", *LAYER, 1), EQUAL),
     "a rule is exchanged for none": (put("", *LAYER, 1), EQUAL),
+    "a rule has no such name": (put("gamma", *LAYER, 1), "KeyError: 'gamma'"),
     "an operation is exchanged": (put("add", *LAYER, 0), SHAPES),
     "an operation has no rule here": (put("convolution", *LAYER, 0), "KeyError"),
     "two edges are exchanged": (put([1, 0, 2], *LAYER, 2), SHAPES),

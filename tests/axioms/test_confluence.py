@@ -7,8 +7,9 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.propagate import evaluate
-from axioms.graph import Node, constant, leaf, parameter, rebuild
+from axioms.algebra.propagate import evaluate, explain
+from axioms.composites import ATTNLRP
+from axioms.graph import INPUT, Node, constant, leaf, parameter, rebuild, topological
 from axioms.invariance import canonizers
 from axioms.invariance.canonizers import LAYERING, MERGING, canonize
 from axioms.invariance.channels import in_rows
@@ -65,6 +66,27 @@ def test_no_step_in_a_small_graph_changes_what_it_canonizes_to(n, leaves):
                 steps += 1
         assert seen(canonize(canonize(graph))) == expected
     assert steps > 3 * len(graphs(n, leaves))
+
+
+Y = leaf("y")
+TANH = Node(kinds.ACTIVATION, (X,), attributes={"function": "tanh"})
+AT = NUMBERS | {"x": sp.Matrix([[2, 3], [5, 7]]), "y": sp.Matrix([[11, 13], [17, 19]])}
+
+
+def test_graphs_that_look_alike_are_explained_alike():
+    leaves, found = (X, Y, ROW, W, fill("ones")), {}
+    several = [
+        Node(op, args)
+        for op in (kinds.PRODUCT, kinds.ADD)
+        for args in itertools.product(leaves, leaves, (ROW, Y, fill("ones")))
+    ]
+    for graph in (*graphs(1, leaves), *several, TANH):
+        if any(node.op == INPUT for node in topological(graph)):
+            explained = explain(graph, AT, ATTNLRP, eps=sp.Rational(1, 4))
+            same = [sorted((x, sp.ImmutableMatrix(r)) for x, r in explained.items())]
+            looks = skeleton(graph, evaluate(graph, NUMBERS | {"y": sp.zeros(2, 2)}))
+            assert found.setdefault(looks, same) == same, str(graph)
+    assert 50 < len(found) < len(several)
 
 
 def in_turn(*passes):

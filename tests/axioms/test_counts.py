@@ -4,18 +4,23 @@ import itertools
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from unittest import mock
 
 import pytest
+import sympy as sp
 
 from axioms.algebra import decide
 from axioms.algebra.decide import sign_cases
+from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
 from axioms.proofs import counts
 from axioms.proofs.prove import prove
 from tests.support.theorems import FILES, claims
 
 KEPT = json.loads(counts.KEPT.read_text("utf-8"))
 LINEAR = counts.THEOREMS / "test_linear.py"
+KINDS = (IDENTICAL, DIFFER_AT)
+ONE = {"symbols of either sign": 1, "symbols x": 1}
 
 
 def test_every_statement_has_counts_and_every_count_a_statement():
@@ -25,6 +30,16 @@ def test_every_statement_has_counts_and_every_count_a_statement():
     for found in KEPT.values():
         assert found.get("identities", 0) + found.get("differences", 0) > 0
         assert any(name.startswith("symbols ") for name in found)
+
+
+def test_an_identity_that_does_not_hold_is_counted_as_a_difference():
+    x = sp.Symbol("x")
+    found = [Decision(kind=kind, left=x, right=x, verdict=kind == DIFFER_AT) for kind in KINDS]
+    assert counts.counted(found[:1]) == {"differences": 1, **ONE}
+    assert counts.counted(found) == {"differences": 2, **ONE}
+    held = [replace(decision, verdict=not decision.verdict) for decision in found]
+    assert counts.counted(held) == {"identities": 1, **ONE}
+    assert counts.counted([replace(held[0], left=sp.S.One, right=sp.S.One, signs=((1,),))]) == {}
 
 
 def errors(path):
@@ -60,6 +75,11 @@ LESS = {  # what is lost of a file -> its text, what is left of it, what its the
         "test_linear.py",
         ('("word", "position", "type")', '("word", "type")'),
         "position",
+    ),
+    "a sign": (
+        "test_linear.py",
+        ('generic("w", 2, 2)', 'generic("w", 2, 2, positive=True)'),
+        r"symbols of either sign \d+, where \d+ are kept",
     ),
     "a run": (
         "test_batch_norm.py",

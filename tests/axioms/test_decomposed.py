@@ -1,12 +1,18 @@
 """A decomposed pass, by hand, and what it refuses."""
 
+import itertools
+from random import Random
+
 import pytest
 import sympy as sp
 from sympy import Rational
 
 from axioms import kinds
-from axioms.algebra.decomposed import BIASES, by_contribution, by_softmax, decomposed
+from axioms.algebra.decide import apart
+from axioms.algebra.decomposed import BIASES, FORWARD, by_contribution, by_softmax, decomposed
+from axioms.algebra.denotation import denoted
 from axioms.graph import Node, leaf, parameter
+from axioms.invariance.points import random_point
 
 A, B = leaf("a"), leaf("b")
 LAYER = Node(kinds.LINEAR, (A + B, parameter("w"), parameter("bias")))
@@ -45,6 +51,30 @@ def test_shares_are_in_proportion_or_by_exponentials():
         Rational(-5, 4),
     ]
     assert by_softmax([0, sp.log(3)]) == [Rational(1, 4), Rational(3, 4)]
+
+
+X = A + B
+ON_MATRICES = {
+    kinds.LINEAR: (X, parameter("w"), parameter("t")),
+    kinds.ADD: (X, parameter("p"), A),
+    kinds.READOUT: (parameter("q"), X),
+    kinds.LAYER_NORM: (X, parameter("g"), parameter("t")),
+    kinds.RMS_NORM: (X, parameter("g")),
+    kinds.ACTIVATION: (X,),
+}
+SHAPES = dict.fromkeys("abp", (2, 3)) | dict.fromkeys("gt", (1, 3)) | {"w": (3, 3), "q": (2, 2)}
+
+
+@pytest.mark.parametrize("kind", ON_MATRICES)
+def test_components_of_every_row_and_column_add_up_to_the_value(kind):
+    at = random_point(Random(0), SHAPES)
+    for more in [{"function": "reciprocal"}] if kind == kinds.ACTIVATION else ({}, {"norm_eps": 2}):
+        root = Node(kind, ON_MATRICES[kind], attributes=more)
+        parts = decomposed(root, at)
+        total = sum(parts.values(), sp.zeros(2, 3))
+        assert not any(itertools.starmap(apart, zip(total, denoted(root, at), strict=True)))
+        assert all(part != sp.zeros(2, 3) for part in parts.values())
+    assert ON_MATRICES.keys() == FORWARD.keys() - {kinds.SCORES, kinds.SOFTMAX}
 
 
 def test_a_product_is_refused_by_name():

@@ -28,6 +28,7 @@ from axioms.invariance.witness import search
 from axioms.own_rules.claims import CASES, same_in_every_case
 from axioms.own_rules.messages import _vanishes
 from axioms.own_rules.signs import sign
+from axioms.own_rules.sweep import settled
 
 X, Y, Z = sp.symbols("x y z", real=True)
 PRODUCTS = "commute products"
@@ -57,6 +58,18 @@ def test_numbers_that_are_not_rational_have_names_of_their_own():
         assert same_value(function(X * (Y + 1)), function(X + X * Y))
         assert not same_value(function(X), function(Y))
     assert not same_value(sp.root(X, 3), sp.sqrt(X))
+
+
+NAMED = (
+    *(X, sp.sqrt(X), sp.sqrt(X) ** 3, sp.root(X, 3), sp.exp(X), sp.exp(2 * X), sp.exp(X / 2)),
+    *(sp.Max(X, 0), sp.Max(2 * X, 0), sp.Max(Y, 0), sp.Max(X, Y), sp.Max(X, Z), sp.Max(X, Y, 0)),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), [*itertools.combinations(NAMED, 2)], ids=str)
+def test_functions_that_differ_have_names_that_differ(one, other):
+    assert not same_value(one, other)
+    assert same_value(one * (Y + 1) + other, other + one + one * Y)
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 1), (2, 2)])
@@ -128,6 +141,16 @@ def test_a_lemma_is_over_every_input_and_every_rewritten_graph(rewrite, inputs):
         assert len(asked) == inputs * len(graphs)
         for wrong in range(1, inputs * len(graphs) + 1):
             assert not lemma(RULE_SETS[0], rewrite, template, 0, same=all_but(wrong))
+
+
+def test_nothing_is_proved_of_no_graph_and_of_no_entry():
+    with (
+        mock.patch.dict(EVERY_REWRITE, {PRODUCTS: lambda root: []}),
+        pytest.raises(ValueError, match="'commute products' rewrites nothing in a·b"),
+    ):
+        decide(RULE_SETS[0], PRODUCTS, LIMIT)
+    assert not same_in_every_case([], [])
+    assert settled(lambda *_: [[], []], {}, 0) is None
 
 
 @pytest.mark.parametrize("where", [0, 1])
@@ -210,6 +233,13 @@ def test_integrated_gradients_of_monomials_are_shares_of_their_degrees():
         value = f.subs(at)
         shares = [value * sp.Rational(d, i + j + k or 1) for d in (i, j, k)]
         assert list(integrated_gradients(f, at).values()) == shares
+
+
+def test_symbols_of_a_point_are_put_in_at_once():
+    f, turned = X**2 * Y, {X: Y, Y: X}
+    assert leave_one_out(f, turned) == {X: X * Y**2, Y: X * Y**2}
+    assert shapley(f, turned) == {X: X * Y**2 / 2, Y: X * Y**2 / 2}
+    assert integrated_gradients(f, turned) == {X: 2 * X * Y**2 / 3, Y: X * Y**2 / 3}
 
 
 @pytest.mark.parametrize("n", [2, 3])

@@ -3,6 +3,7 @@
 import ast
 import itertools
 import re
+from collections import ChainMap
 from dataclasses import replace
 from functools import cache
 
@@ -10,10 +11,22 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.propagate import FILLS
-from axioms.graph import CONSTANT, INPUT, LEAVES, Node, leaf, rebuild, topological
-from axioms.invariance.rewrites import REWRITES, rescale_scores
+from axioms.algebra.propagate import ACTIVATIONS, FILLS
+from axioms.graph import (
+    CONSTANT,
+    INPUT,
+    LEAVES,
+    TRANSPOSE,
+    Node,
+    constant,
+    leaf,
+    parameter,
+    rebuild,
+    topological,
+)
+from axioms.invariance.rewrites import REWRITES, exchanged, rescale_scores
 from axioms.invariance.templates import TEMPLATES
+from axioms.invariance.units import OF_UNITS, UNITS
 
 BIASES = ("", ", b")
 TWO_LAYERS = [(a, b) for a in ("", ", a") for b in BIASES]
@@ -91,11 +104,11 @@ LAWS = {
         for heads in [("a, v", "w", "b, u", "c")]
     ],
     "factorize attention": both_ways("(a @ b) @ c", "a @ (b @ c)"),
-    "centre before LayerNorm": [("layer_norm(x, w, b)", f"layer_norm({CENTRED}, w, b)")],
+    "centre before LayerNorm": [("layer_norm(x, w, b, h)", f"layer_norm({CENTRED}, w, b, h)")],
     "decompose LayerNorm": [
         (
-            "layer_norm(x, w, b)",
-            f"linear({CENTRED} * reciprocal_root(linear({CENTRED} * {CENTRED}, mean) + ones), "
+            "layer_norm(x, w, b, h)",
+            f"linear({CENTRED} * reciprocal_root(linear({CENTRED} * {CENTRED}, mean) + h * ones), "
             "identity * (column @ w), b)",
         )
     ],
@@ -103,9 +116,42 @@ LAWS = {
     "decompose softmax": [
         ("softmax(x)", "exp(x) * reciprocal(linear(exp(x), square_of_ones))"),
     ],
+    # of axioms.invariance.units
+    "decompose SiLU": [("silu(x)", "x * sigmoid(x)")],
+    "rescale a ReGLU": [
+        (
+            f"relu(linear(x, v{a})) * linear(y, w{b})",
+            f"relu(linear(x, v * (2 * ones){a and f'{a} * (2 * ones)'})) * "
+            f"linear(y, w * ((1 / 2) * ones){b and f'{b} * ((1 / 2) * ones)'})",
+        )
+        for a, b in TWO_LAYERS
+    ],
+    "decompose soft cap": [
+        ("soft_cap(x)", "linear(tanh(linear(x, (1 / 2) * identity)), 2 * identity)")
+    ],
+    "fold weight of RMSNorm": [
+        (
+            f"linear(rms_norm(x, v, h), w{b})",
+            f"linear(rms_norm(x, ones, h), (identity * (column @ v)) @ w{b})",
+        )
+        for b in BIASES
+    ],
+    "decompose RMSNorm": [
+        (
+            "rms_norm(x, w, h)",
+            "linear(x * reciprocal_root(linear(x * x, mean) + h * ones), identity * (column @ w))",
+        )
+    ],
+    "LayerNorm by RMSNorm": [
+        ("layer_norm(x, w, b, h)", f"linear(rms_norm({CENTRED}, w, h), identity, b)")
+    ],
+    "recurrence as attention": [("readout(a, readout(b, c))", "readout(readout(a, b), c)")],
+    "distribute a readout": [("readout(a, b + c)", "readout(a, b) + readout(a, c)")],
 }
+LAWS["re-bracket a SwiGLU"] = LAWS["re-associate products"]
 """By rewrite: what becomes what; a single letter stands for any graph, one that is repeated for
-one leaf, and alone for what is computed."""
+one leaf, and alone for what is computed.  h is the norm-epsilon of a norm."""
+STEPS, APPLIES = ChainMap(REWRITES, OF_UNITS), ChainMap(TEMPLATES, UNITS)  # as they are now
 
 INFIX = {"Mult": kinds.PRODUCT, "Add": kinds.ADD, "MatMult": kinds.BILINEAR, "Div": "over"}
 
@@ -132,7 +178,8 @@ def tree(node):
         fill, factor = node.attributes["fill"].replace(" ", "_"), node.attributes["factor"]
         return fill if factor == 1 else parsed(f"({factor}) * {fill}")
     name = node.attributes["function"] if node.op == kinds.ACTIVATION else node.op
-    return name.replace(" ", "_"), *map(tree, node.args)
+    padding = [str(node.attributes["norm_eps"])] if "norm_eps" in node.attributes else []
+    return name.replace(" ", "_"), *map(tree, node.args), *padding
 
 
 def matched(pattern, found, bound):
@@ -151,7 +198,8 @@ def matched(pattern, found, bound):
 def filled(pattern, bound):
     if isinstance(pattern, str):
         return bound.get(pattern, pattern)
-    return tuple(filled(part, bound) for part in pattern)
+    found = tuple(filled(part, bound) for part in pattern)
+    return found[2] if found[:2] == (kinds.PRODUCT, "1") else found
 
 
 def steps(laws, found):
@@ -178,7 +226,7 @@ def unshared(node):
 def check(name, graph):
     laws = [tuple(map(parsed, law)) for law in LAWS[name]]
     graph = unshared(graph)
-    found = sorted(map(repr, map(tree, REWRITES[name](graph))))
+    found = sorted(map(repr, map(tree, STEPS[name](graph))))
     assert found == sorted(map(repr, steps(laws, tree(graph)))), f"{name} of {graph}"
     return len(found)
 
@@ -205,7 +253,13 @@ def test_the_steps_of_every_tree_of_up_to_four_leaves_are_all_there_and_no_other
     assert any(found) == of_trees
 
 
-GRAPHS = [template.root for some in TEMPLATES.values() for template in some]
+def padded(root):
+    """The graph with another norm-epsilon."""
+    more = {"norm_eps": 3}
+    return rebuild(root, lambda x: replace(x, attributes=more) if "norm_eps" in x.attributes else x)
+
+
+GRAPHS = [template.root for some in APPLIES.values() for template in some]
 
 
 def put_into(outer, inner):
@@ -214,10 +268,39 @@ def put_into(outer, inner):
     return rebuild(outer, lambda node: inner if (node.op, node.name) == (INPUT, first) else node)
 
 
-@pytest.mark.parametrize("name", REWRITES)
+def graph(pattern, *, fixed=False):
+    """The left side of a law, whose letters are leaves; those of weights and rows are fixed."""
+    if isinstance(pattern, str):
+        name = pattern.replace("_", " ")
+        return constant(name, leaf("x")) if name in FILLS else (leaf, parameter)[fixed](name)
+    name, *parts = pattern
+    more = {"norm_eps": 3} if parts[-1] == "h" else {}
+    parts = parts[:-1] if more else parts
+    whole = name in (kinds.LINEAR, kinds.LAYER_NORM, kinds.RMS_NORM)
+    args = [
+        graph(part, fixed=fixed or bool(k and whole) or parts[0] == "column")
+        for k, part in enumerate(parts)
+    ]
+    if name.replace("_", " ") in ACTIVATIONS:
+        return Node(kinds.ACTIVATION, tuple(args), attributes={"function": name.replace("_", " ")})
+    return Node(name, tuple(args), attributes=more)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_every_case_of_a_law_is_rewritten_and_nothing_that_is_only_like_it(name):
+    for left, _ in LAWS[name]:
+        case = graph(parsed(left))
+        assert check(name, case)
+        for node in topological(case)[:-1]:
+            if node.op != CONSTANT:
+                check(name, exchanged(case, node, Node(TRANSPOSE, (node,))))
+
+
+@pytest.mark.parametrize("name", STEPS)
 def test_a_rewrite_is_its_law_in_a_template_around_others_and_inside_them(name):
-    for template in TEMPLATES[name]:
+    for template in APPLIES[name]:
         assert check(name, template.root)
+        assert check(name, padded(template.root))
         for other in GRAPHS:
             assert check(name, put_into(other, template.root))
             check(name, put_into(template.root, other))

@@ -131,7 +131,7 @@ def test_a_theorem_about_a_canonizer_says_nothing_of_another_one():
 def test_every_proof_beyond_templates_names_its_theorem():
     cells = [cell for cell in scoreboard() if cell.rule_set == "AttnLRP, canonized"]
     proved = {(cell.rewrite, cell.eps): cell.theorem for cell in cells if cell.verdict == PROVED}
-    assert proved == COVERED
+    assert proved == {key: theorem for key, theorem in COVERED.items() if key[0] in REWRITES}
     assert {cell.verdict for cell in cells} == {PROVED, REFUTED}
 
 

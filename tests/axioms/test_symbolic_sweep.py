@@ -54,6 +54,13 @@ def test_gradient_times_input_gives_every_matrix_of_a_product_all_of_it(count):
         assert identical(sum(relevance), sum(evaluate(product, point)[product]))
 
 
+def test_a_relevance_of_0_is_not_taken_for_none():
+    assert explain(leaf("a") * leaf("b"), {"a": 2, "b": 3}, ATTNLRP, relevance=0) == {
+        "a": 0,
+        "b": 0,
+    }
+
+
 SCIPY = {
     "relu": lambda x: max(x, 0),
     "tanh": math.tanh,

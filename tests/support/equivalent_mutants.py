@@ -117,6 +117,24 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_factor",
         "0 -> 1 in node.args[0].args",
     ): "the common factor is that of every term, of the second as well as of the first",
+    **{
+        (
+            "axioms/invariance/axiom_cells.py",
+            "(table)",
+            f"4 -> {n} in map(sp.Integer, (2, 3, 4))",
+        ): ("another point of three factors, at which the same axioms fail")
+        for n in (3, 5)
+    },
+    (
+        "axioms/invariance/scoreboard.py",
+        "on_units",
+        "1 -> 2 in scoreboard(ON_UNITS, tuple(UNITS), first=AT_EXPONENTIALS, attacks=1)",
+    ): "a second attack on what holds finds nothing either",
+    (
+        "axioms/invariance/scoreboard.py",
+        "_is_defined",
+        "(root, other) -> (other, root)",
+    ): "whether any of the two is undefined does not depend on their order",
     (
         "axioms/algebra/decide.py",
         "_same",
