@@ -1,6 +1,5 @@
 """The model that a user passes in, checked before anything runs."""
 
-import re
 from collections.abc import Iterator
 
 import torch
@@ -18,8 +17,6 @@ WRAPPERS = {
     "peft.peft_model.PeftModel": "model.get_base_model(), which keeps adapters such as LoRA",
 }
 """Modules around a model, by class and place of it -> what to pass instead."""
-HEAD = re.compile("For[A-Z]")
-"""Parts of the names of classes with logits; some of these say that they are their own base."""
 Modules = list[tuple[str, nn.Module]]  # each with its path
 
 
@@ -59,10 +56,8 @@ def modules_of(model: object) -> Modules:
 
 def model_problems(model: object, modules: Modules) -> Iterator[str]:
     """What is wrong with a model, all of whose modules are ``modules``."""
-    name = type(model).__name__
-    headless = getattr(model, "base_model", None) is model and not HEAD.search(name)
-    if not isinstance(model, PreTrainedModel) or headless:
-        yield _no_model(model, "a Transformers sequence classifier")
+    if not isinstance(model, PreTrainedModel):
+        yield _no_model(model, "a Transformers model")
         return
     yield from _code_problems(modules)
     if not getattr(model.config, "return_dict", True):

@@ -3,7 +3,7 @@
 import re
 import signal
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ from benchmarks.architectures.build import (
     inputs,
 )
 from numeric import attribute, targets
-from numeric.auditing.audit import audit
+from numeric.auditing.audit import Audit, audit
 
 SECONDS = 120
 
@@ -63,9 +63,8 @@ def keeps(model: nn.Module, batch: Mapping, task: str) -> str:
     """The causes by which CP-LRP loses relevance of the worse example when nothing is added."""
     with without_shifts(model):
         lost = attribute(model, batch, "cp-lrp", TARGETS[task])
-        worse = int((lost.residual / lost.logit).abs().argmax())
-        one = {key: value[worse : worse + 1] for key, value in batch.items()}
-        found = audit(model, one, CP_LRP, target=TARGETS[task])
+        worst_first = (lost.residual / lost.logit).abs().argsort(descending=True).tolist()
+        one, found = _audited(model, batch, task, worst_first)
     least = COLUMNS["conserves"][1] * abs(found.logit)
     causes = [cause for cause, amount in found.by_cause().items() if abs(amount) > least]
     biased = (line for line in found.ledger.lines if abs(line.absorbed.get(BIAS, 0)) > least)
@@ -76,6 +75,19 @@ def keeps(model: nn.Module, batch: Mapping, task: str) -> str:
     if not words and not one.get("attention_mask", torch.ones(1)).all():
         words = ["padding"]  # which some models read
     return ", ".join(words)
+
+
+def _audited(
+    model: nn.Module, batch: Mapping, task: str, examples: Sequence[int]
+) -> tuple[Mapping, Audit]:
+    """The first of ``examples`` that can be audited; padding may have no keys to attend to."""
+    for example in examples:
+        one = {key: value[example : example + 1] for key, value in batch.items()}
+        try:
+            return one, audit(model, one, CP_LRP, target=TARGETS[task])
+        except ValueError as error:
+            refused = error
+    raise refused
 
 
 def audited(model: nn.Module, batch: Mapping, task: str) -> float:

@@ -15,6 +15,7 @@ from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.manifest import Manifest
 from benchmarks.running.progress import Track, untracked
 from benchmarks.sources.data import unlabelled
+from benchmarks.sources.files import sound
 from benchmarks.sources.models import Classifier
 
 CUT = "texts that fill all positions"
@@ -37,6 +38,9 @@ def explain_texts(
     the order of the texts, then of the methods; those of each text are ``explained``.
     Raises ValueError for what cannot be explained, and RunError for a folder of other texts.
     """
+    if isinstance(texts, str) or isinstance(methods, str) or not methods:
+        raise ValueError("texts and methods are lists; pass ['a fine film'] and ['attnlrp']")
+    texts = sound(texts, name, unit="text", advice="leave out what is no text")
     row = Row(
         name=output.name,
         table="attribute",

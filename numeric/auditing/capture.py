@@ -15,6 +15,7 @@ from numeric.auditing.functions import TYPE
 from numeric.auditing.recorder import Recorder
 from numeric.batches import Batch
 from numeric.chosen import Rows
+from numeric.fast import packed
 from numeric.fast.blocks import outside
 from numeric.fast.entries import Entry
 from numeric.readout import Readout
@@ -50,6 +51,7 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
     Raises UnassignedOperation for functions outside of the closed table, all of them listed with
     their places, and ValueError for a model that fails by itself.
     """
+    model = packed.shown(model)
     readout = readout or Readout.of(model, batch, [None])
     ends: list[Node] = []
 

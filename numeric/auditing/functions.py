@@ -11,7 +11,7 @@ from axioms import kinds
 from axioms.graph import Node
 from numeric.auditing.maps import Map
 from numeric.fast import operations as does
-from numeric.fast.handlers import MASKED
+from numeric.fast.handlers import is_mask
 from numeric.fast.marks import PRODUCT, is_number, mark, reached
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def counts(x: object) -> bool:
     """Whether relevance can end in entries of a fixed tensor that are moved among others."""
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0:
         return False
-    return bool(((x != 0) & (x > MASKED)).any())
+    return not is_mask(x)
 
 
 def fixed_leaf(rec: "Recorder", running: "Running", x: Tensor) -> Node:

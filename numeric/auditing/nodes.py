@@ -21,7 +21,7 @@ from numeric.auditing.functions import (
 )
 from numeric.auditing.maps import Map
 from numeric.fast import operations as does
-from numeric.fast.handlers import MASKED
+from numeric.fast.handlers import is_mask
 from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
 from numeric.fast.norms import ARGUMENTS
 
@@ -123,17 +123,14 @@ def _add(rec: "Recorder", running: "Running", out: Tensor, index: int | None) ->
     if running.call.role == does.SUBTRACT:
         terms[running.call.name != "rsub"].sign = -1
     terms[1].sign *= running.kwargs.get("alpha", 1)
-    hides = any(_hides(term.x) for term in terms)
+    fixed = [x.sign * x.x for x in terms if not reached((x.x,))]
+    hides = not running.rising and any(map(is_mask, fixed))
     of = [_term(rec, running, term) for term in terms]
     if not reached((terms[0].x,)):
         of.reverse()
     by_rule = running.kind or (running.rising and not any(is_number(term.x) for term in terms))
     exact = hides or not by_rule
     return rec.make(kinds.ADD, of, out.shape, exact=exact)
-
-
-def _hides(x: object) -> bool:
-    return isinstance(x, Tensor) and not reached((x,)) and bool((x < MASKED).any())
 
 
 class _Term:

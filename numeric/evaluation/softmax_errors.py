@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from numeric import heads
 from numeric.batches import Batch
 from numeric.chosen import Rows
 from numeric.evaluation.correlation import pearson
@@ -135,6 +136,7 @@ def _observe(
     model: PreTrainedModel, batch: Batch, target: Label | Target
 ) -> tuple[list[_Seen], tuple[Tensor, ...]]:
     """All attention layers in the order of the forward pass, and df_c/dO of each."""
+    readout = Readout.of(model, batch, [target])
     model = twin(model)
     modules = list(model.modules())
     readouts = [
@@ -147,10 +149,10 @@ def _observe(
         )
     attention_implementation(modules, "sdpa")
     with torch.enable_grad(), _Observer(model) as observer:
-        logits = model(**batch.arguments()).logits
+        logits = heads.read(model, model(**batch.arguments()), of=heads.CLASSES)
     with torch.enable_grad():
         rows = Rows(logits[:, None], None)
-        (chosen,) = Readout.of(model, batch, [target]).choose(rows).targets
+        (chosen,) = readout.choose(rows).targets
         outs = [layer.out for layer in observer.seen]
         return observer.seen, torch.autograd.grad(chosen.of(rows).sum(), outs)
 

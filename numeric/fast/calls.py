@@ -18,6 +18,7 @@ SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__,
 INSTEAD = {
     "torch.utils.checkpoint": "; pass use_reentrant=False to the checkpoint",
     "bitsandbytes.autograd._functions": "; call model.dequantize().eval() first",
+    "transformers.models.bloom.modeling_bloom": "; call attribute(), which shows it",
 }
 """By module of an autograd function: what to do about it."""
 SEEN = "_lrp_axioms_seen"  # the attribute of a tensor that a torch function gave

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Handler = Callable[["Propagation", str, Function, Args, Kwargs, Tensors], Any]
 """(engine, name, func, args, kwargs, carrying) -> output; relevance reaches what is carrying."""
 
-MASKED = -1e30  # what is added to scores and lies below hides them
+MASKED = -1e3  # what is added to scores and lies below hides them: exp(-1e3) is 0 in float64
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
@@ -106,12 +106,17 @@ def _add(
         z = run(engine, func, args, kwargs, kinds.SCORES)
         if not z.requires_grad:  # scores that were cut off
             return marked(z, WEIGHTS)
-        hides = engine.eps and isinstance(other, Tensor) and (other < MASKED).any()
+        hides = engine.eps and is_mask(-other if name in ("sub", "subtract") else other)
         return z if hides or is_number(other) else engine.apply(kinds.ADD, z)
     bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in carrying)
     if bends and (root := _one_root(carrying)) is not None:
         return chained(func, args, kwargs, root, curved=True)
     return engine.apply(kinds.ADD, run(engine, func, args, kwargs))
+
+
+def is_mask(x: Tensor | float) -> bool:
+    """Whether ``x`` hides scores or adds nothing to them, as in a text that needs no padding."""
+    return isinstance(x, Tensor) and bool(((x == 0) | (x < MASKED)).all())
 
 
 def _one_root(carrying: Tensors) -> Tensor | None:

@@ -55,7 +55,7 @@ TABLE: dict[str, Role] = {
         rand_like randn_like new_zeros new_ones new_full new_empty new_tensor signbit
         is_same_size bernoulli multinomial _set_grad_enabled is_grad_enabled finfo result_type
         promote_types _assert_async is_nonzero untyped_storage storage dtype device is_tensor
-        is_storage is_nested""",
+        is_storage is_nested _nested_tensor_from_mask_left_aligned""",
         (Case(
             "always", "None: what they give carries none.",
             "What they give is piecewise constant: a small change of an activation changes nothing."
@@ -130,7 +130,7 @@ TABLE: dict[str, Role] = {
                 kinds.ADD, (6, 25),
             ),
             Case(
-                "of scores and a mask", "It passes on.",
+                "of scores and a mask of 0 and −∞", "It passes on.",
                 "A mask of −∞ hides a score; what is hidden has weight 0 and no relevance.",
             ),
             Case(

@@ -1,12 +1,12 @@
-"""Linear layers of other libraries, whose kernels torch does not show, and what their weights are.
+"""Modules whose code torch does not show, and what shows it.
 
-Weights of torchao and quanto need nothing here: they are tensors that say themselves what they
-stand for, given to a function that torch shows.
+Most are linear layers of other libraries.  Weights of torchao and quanto need nothing here: they
+are tensors that say themselves what they stand for, given to a function that torch shows.
 """
 
 import copy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch.nn import functional
 from numeric.fast import patches, rules
 from numeric.fast.patches import Model
 
+BLOOM = "transformers.models.bloom.modeling_bloom"
 LIBRARIES = {"bitsandbytes", "hqq"}
 
 
@@ -46,20 +47,36 @@ WEIGHTS: dict[str, Callable[[Any], Tensor]] = {
     "hqq.core.quantize.HQQLinear": lambda module: module.dequantize(),
 }
 """By class of such a library: the weight in full, (output, input)."""
+FUNCTIONS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
+    f"{BLOOM}.BloomGelu": lambda: sys.modules[BLOOM].bloom_gelu_forward,
+}
+"""By class of modules with a gradient of their own: the same function by those of torch."""
 
 
 @cache
-def reader(classes: tuple[type, ...]) -> Callable[[Any], Tensor] | None:
-    """How to read the weights of a class of modules, by itself and its bases; None if torch can."""
-    names = (f"{base.__module__}.{base.__qualname__}" for base in classes)
-    return next((WEIGHTS[name] for name in names if name in WEIGHTS), None)
+def _names(classes: tuple[type, ...]) -> list[str]:
+    return [f"{cls.__module__}.{cls.__qualname__}" for cls in classes]
+
+
+def _of(table: Mapping[str, Any], module: nn.Module) -> Any:
+    """What a table has for the class of a module, or for a base of it; None if that is nothing."""
+    return next((table[name] for name in _names(type(module).__mro__) if name in table), None)
 
 
 def modules(model: nn.Module) -> list[str]:
     """The paths of all modules whose product torch does not show."""
-    if LIBRARIES.isdisjoint(sys.modules):
-        return []
-    return [path for path, module in model.named_modules() if reader(type(module).__mro__)]
+    loaded = any(name in sys.modules for name in LIBRARIES)
+    return _paths(model, WEIGHTS) if loaded else []
+
+
+def _functions(model: nn.Module) -> list[str]:
+    """The paths of all modules whose function torch does not show, of which only Bloom has some."""
+    own = any(cls.__module__ == BLOOM for cls in type(model).__mro__)
+    return _paths(model, FUNCTIONS) if own else []
+
+
+def _paths(model: nn.Module, table: Mapping[str, Any]) -> list[str]:
+    return [path for path, module in model.named_modules() if _of(table, module)]
 
 
 class Packed(Tensor):
@@ -87,12 +104,13 @@ class Packed(Tensor):
             return func(*args, **(kwargs or {}))
 
     def dequantize(self) -> Tensor:
-        read = reader(type(self.module).__mro__)
+        read = _of(WEIGHTS, self.module)
         if read is None:
             raise LookupError(
                 f"no weight of a {type(self.module).__name__} can be read; see WEIGHTS"
             )
-        return read(self.module)
+        weight: Tensor = read(self.module)
+        return weight
 
 
 def check(model: nn.Module) -> None:
@@ -106,17 +124,21 @@ def check(model: nn.Module) -> None:
 
 
 def shown(model: Model) -> Model:
-    """``model``, or if it has such modules a twin that calls ``functional.linear`` in their place.
+    """``model``, or if it has such modules a twin that calls functions of torch in their place.
 
     What it computes is the same, rounding included.
     """
-    if not (paths := modules(model)):
+    linear, functions = modules(model), _functions(model)
+    if not linear and not functions:
         return model
     twin = patches.twin(model)
-    for path in paths:
+    for path in linear:
         module = twin.get_submodule(path)
         weight = Packed.of(module, module.forward)
         patches.set_attribute(module, "forward", partial(_linear, weight, module))
+    for path in functions:
+        module = twin.get_submodule(path)
+        patches.set_attribute(module, "forward", _of(FUNCTIONS, module)())
     return twin
 
 

@@ -104,11 +104,21 @@ def layer_of(path: str) -> int | None:
 
 
 def check_overrides(composite: Composite, operations: Iterable[Operation]) -> None:
-    """Raises ValueError for layers and modules of ``composite`` in which there is no operation."""
+    """Raises ValueError for layers and modules of ``composite`` in which there is no operation.
+
+    And for a module all of whose rules are for kinds that it does not have.
+    """
     layers = {op.layer for op in operations if op.layer is not None}
-    paths = {op.module for op in operations}
+    found: dict[str, set[str]] = {}
+    for op in operations:
+        found.setdefault(op.module, set()).add(op.kind)
     unknown = [f"layer {layer}" for layer in composite.layers if layer not in layers]
-    unknown += [f"module {path!r}" for path in composite.modules if path not in paths]
+    unknown += [f"module {path!r}" for path in composite.modules if path not in found]
+    unknown += [
+        f"{' and '.join(table)} of module {path!r}"
+        for path, table in composite.modules.items()
+        if table and found.get(path, set(table)).isdisjoint(table)
+    ]
     if unknown:
         raise ValueError(
             f"composite {composite.name!r} overrides {', '.join(unknown)}, which the model does "

@@ -56,6 +56,8 @@ def lrp(
     output does not change when its input is scaled; its default share is therefore "word".
     """
     check_share(share)
+    if channels and at is None:
+        raise ValueError("channels=True splits up what `at` asks for; pass the path of a module")
     position_shares.check(positions)
     turns = positions is not None
     model = packed.shown(model)

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 import axioms
 from axioms.kinds import RULES
+from benchmarks.architectures import build
 from benchmarks.architectures import operations as page_of
 from benchmarks.architectures.measure import audited
 from numeric import attribute, audit
@@ -116,6 +118,33 @@ def test_in_float64_weights_that_code_narrows_meet_activations_that_stay_wide(na
     on(then(narrow), LAYER(0) + ACT)({"model": model})
     *_, want = explained(wide)
     torch.testing.assert_close(attribute(model, inputs, target=1).relevance, want.relevance)
+
+
+def test_a_mask_that_hides_nothing_is_none():
+    """Also at a finite epsilon, or texts in one batch would depend on who needs padding."""
+    layer = nn.TransformerEncoderLayer(24, 4, 8, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1).double().eval()
+    nothing = lambda x: torch.zeros(x.shape[:2], dtype=torch.bool)
+    found = []
+    for mask in (lambda x: None, nothing):
+        model, inputs = cases.family("bert")
+        masked = then(lambda x, mask=mask: encoder(x, src_key_padding_mask=mask(x)))
+        on(masked, LAYER(0) + ACT)({"model": model})
+        found.append(attribute(model, inputs, target=1, epsilon=0.25).relevance)
+        assert audited(model, inputs, "sequence classification") < 1e-8
+    torch.testing.assert_close(*found)
+
+
+def test_a_bias_of_scores_keeps_its_share_beside_a_mask():
+    """T5 adds both to the scores as one tensor."""
+    with build.float64():
+        task = "sequence classification"
+        model = build.build("t5", task)
+        inputs = build.inputs(model, task)
+        together = attribute(model, inputs, epsilon=0.25).relevance
+        one = {key: x[:1] for key, x in inputs.items()}
+        alone = attribute(model, one, epsilon=0.25).relevance
+    torch.testing.assert_close(together[:1], alone)
 
 
 @pytest.mark.parametrize("zero", [False, True])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+from transformers import BloomConfig, BloomForSequenceClassification
 
 from axioms.composites import UnassignedOperation
 from numeric import attribute, propagation
@@ -210,3 +211,16 @@ def test_a_model_inside_data_parallel_is_refused_with_what_to_pass(batch):
         attribute(nn.DataParallel(model), batch)
     with pytest.raises(ValueError, match=r"model is a DataParallel; pass model\.module"):
         propagation(nn.DataParallel(model))
+
+
+@pytest.mark.parametrize("use", [*BY_RULES, "finite epsilon", "audit"])
+def test_a_function_whose_gradient_is_its_authors_is_explained_as_the_function(use):
+    """Bloom computes GELU in a torch.autograd.Function."""
+    sizes = dict(vocab_size=11, hidden_size=16, n_layer=2, n_head=2, initializer_range=0.5)
+    torch.manual_seed(0)
+    model = BloomForSequenceClassification(BloomConfig(**sizes)).double().eval()
+    inputs = {"input_ids": torch.tensor([[2, 7, 1, 5]]), "attention_mask": torch.ones(1, 4).long()}
+    got = USES[use](model, inputs)
+    for layer in range(2):
+        put(model, f"transformer.h.{layer}.mlp.gelu_impl", lambda _: nn.GELU("tanh"))
+    assert_alike(got, USES[use](model, inputs), rtol=1e-6)  # Bloom rounds its constants

@@ -214,7 +214,7 @@ plain = lambda batch: batch
 mpnet = partial(build, "mpnet", "sequence classification")
 BAD = {
     "train mode": (in_train_mode, plain, {}, "train mode", "model.eval()"),
-    "no classifier": (lambda: cases.perturbed(BertModel), plain, {}, "model is a BertModel"),
+    "no classifier": (lambda: cases.perturbed(BertModel), plain, {}, "BertModel gives"),
     "a name": (lambda: "bert-base-uncased", plain, {}, "model is a str"),
     "MPNet": (mpnet, without_types, {}, "no attention that is known in MPNet", "BertSelfAttention"),
     "GPT-2": (

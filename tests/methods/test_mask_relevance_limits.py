@@ -25,7 +25,7 @@ METHOD = "mask-relevance"
 WIDTH, HEADS = 8, 2
 
 
-class OneForSequenceClassification(PreTrainedModel):
+class One(PreTrainedModel):
     """One layer of attention, and a linear map of what it gives the first token."""
 
     config_class = BertConfig
@@ -96,7 +96,7 @@ def texts():
 
 @pytest.mark.parametrize("attend", ATTENTION.values(), ids=ATTENTION)
 def test_in_one_layer_that_is_read_linearly_it_is_leave_one_out(attend):
-    model, batch = OneForSequenceClassification(attend), texts()
+    model, batch = One(attend), texts()
     want = attribute(model, batch, "loo").relevance
     close(attribute(model, batch, METHOD, own=True).relevance, want)
     without = attribute(model, batch, METHOD).relevance
@@ -105,7 +105,7 @@ def test_in_one_layer_that_is_read_linearly_it_is_leave_one_out(attend):
 
 
 def test_a_key_that_has_nearly_all_the_weight_needs_no_limit():
-    model, batch = OneForSequenceClassification(by_matmul, steep=80), texts()
+    model, batch = One(by_matmul, steep=80), texts()
     z, _ = model.scores(model.words(batch["input_ids"]), batch["attention_mask"] == 0)
     rest = 1 - z.softmax(dim=-1)[:, :, 0].amax(dim=-1)
     assert 0 < rest.min() < 1e-12  # of which a difference from 1 has few digits left
@@ -115,7 +115,7 @@ def test_a_key_that_has_nearly_all_the_weight_needs_no_limit():
 
 def test_what_bypassing_the_softmax_leaves_out_is_that_of_theorem_56():
     """A_j (A_j v_j - o) / (1 - A_j) of the row that is read, by its formula."""
-    model, batch = OneForSequenceClassification(by_matmul), texts()
+    model, batch = One(by_matmul), texts()
     found = attribute(model, batch, METHOD, own=True, bypassed=True)
     with torch.no_grad():
         z, v = model.scores(model.words(batch["input_ids"]), batch["attention_mask"] == 0)
@@ -126,7 +126,7 @@ def test_what_bypassing_the_softmax_leaves_out_is_that_of_theorem_56():
 
 
 def test_a_row_that_attends_to_one_key_alone_counts_0():
-    model, batch = OneForSequenceClassification(fused), texts()
+    model, batch = One(fused), texts()
     batch["attention_mask"][1] = torch.tensor([1, 0, 0, 0, 0, 0])
     found = attribute(model, batch, METHOD, own=True).relevance
     assert not found[1].any()
@@ -270,7 +270,7 @@ def with_more(model, x, hidden):
 UNSEEN = {
     "products": (by_products, "has no attention by a softmax"),
     "sigmoids": (by_sigmoids, "has no attention by a softmax"),
-    "a mean beside it": (with_more, "6 tokens of a text reach the logit of OneFor"),
+    "a mean beside it": (with_more, "6 tokens of a text reach the logit of One "),
 }
 
 
@@ -278,7 +278,7 @@ UNSEEN = {
 def test_attention_that_is_not_seen_is_refused(case):
     attend, part = UNSEEN[case]
     contains(
-        refused(ValueError, OneForSequenceClassification(attend), texts(), METHOD),
+        refused(ValueError, One(attend), texts(), METHOD),
         part,
         "pass another method",
     )
