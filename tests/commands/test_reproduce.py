@@ -271,9 +271,8 @@ def test_a_full_disk_leaves_the_last_report_as_it_was(run, small, tmp_path, monk
     full = OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(os, failing, mock.Mock(side_effect=full))
     code, _, err = run("reproduce", "theorems", "--output", tmp_path)
-    assert (code, err) == (
-        2, f"error: --output {tmp_path}: No space left on device; pass another one\n"
-    )  # fmt: skip
+    says = "No space left on device; make room there, or pass another one"
+    assert (code, err) == (2, f"error: --output {tmp_path}: {says}\n")
     assert contents(tmp_path) == before
 
 
