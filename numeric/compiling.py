@@ -23,7 +23,6 @@ from numeric import heads
 from numeric.attribution import composite_of, explained
 from numeric.batches import Batch
 from numeric.chosen import Rows
-from numeric.fast.patches import is_altered
 from numeric.fast.rules import wide
 from numeric.fast.scope import check_stabiliser
 from numeric.heads import CLASSES, NEXT
@@ -32,6 +31,7 @@ from numeric.methods.lrp import check_share, lrp
 from numeric.models import check_model
 from numeric.readout import Found, Readout, Run
 from numeric.result import Attribution
+from numeric.stock.patches import is_altered
 from numeric.targets import Columns, Target
 
 Graph = Callable[..., tuple[Tensor, Tensor]]

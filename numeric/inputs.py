@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 
 from numeric import batches, heads
 from numeric.batches import DECODER, KEYS, PIXELS, Batch, made
-from numeric.fast import families
 from numeric.models import Modules, mask_problems, model_problems, modules_of
+from numeric.stock import families
 from numeric.targets import problems as target_problems
 
 
@@ -45,7 +45,7 @@ def prepare(
 def read_tokens(model: PreTrainedModel, batch: Batch) -> Tensor | None:
     """The token of every example whose row the model reads its logits from: (batch,).
 
-    None of classifiers without a record in ``numeric.fast.families``.
+    None of classifiers without a record in ``numeric.stock.families``.
     """
     reads, mask = families.reads(model), batch.attention_mask
     if batch.decoder_input_ids is not None or families.is_causal(model):

@@ -24,13 +24,14 @@ from axioms import kinds
 from axioms.composites import Composite, Operation
 from numeric.batches import Batch
 from numeric.chosen import Rows
-from numeric.fast import at_output, attention, families, packed, patches, scope
+from numeric.fast import at_output, attention, packed, scope
 from numeric.fast.blocks import outside
-from numeric.fast.places import LAYER, check_overrides
 from numeric.fast.propagation import Propagation
 from numeric.fast.rules import wide
 from numeric.inputs import prepare
 from numeric.readout import Readout
+from numeric.stock import families, patches
+from numeric.stock.places import LAYER, check_overrides
 from numeric.targets import Label, Target
 
 

@@ -8,7 +8,7 @@ from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from numeric.fast import patches
+from numeric.stock import patches
 
 WRAPPERS = {
     "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",

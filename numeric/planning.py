@@ -18,10 +18,10 @@ from numeric.fast.at_output import KNOWN
 from numeric.fast.blocks import outside
 from numeric.fast.calls import call_of
 from numeric.fast.marks import Chain, Key
-from numeric.fast.operations import ATTENTION, FUNCTION, ROLES
-from numeric.fast.places import LAYER, Places
 from numeric.fast.propagation import Propagation
 from numeric.inputs import prepare
+from numeric.operations import ATTENTION, FUNCTION, ROLES
+from numeric.stock.places import LAYER, Places
 
 MOST = 20  # lines of a summary
 UNKNOWN = "unknown"  # kind of a function that is in no table

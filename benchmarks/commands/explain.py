@@ -122,7 +122,7 @@ def explain(
     with mendable():
         with loading("the model"):
             from benchmarks.sources import models
-            from numeric.fast.places import numbered_layers
+            from numeric.stock.places import numbered_layers
 
             models.check_device(device)
             with hint_to_quote(words):

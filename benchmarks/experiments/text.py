@@ -28,9 +28,9 @@ from numeric import Attribution, attribute
 from numeric.batches import Batch
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
-from numeric.fast import families
 from numeric.inputs import positions, prepare, read_tokens
 from numeric.layer_mixes import sweep
+from numeric.stock import families
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried

@@ -23,11 +23,11 @@ from numeric.batches import Batch
 from numeric.chosen import Chosen, Rows
 from numeric.fast import scope
 from numeric.fast.entries import of_tokens
-from numeric.fast.places import check_overrides
 from numeric.inputs import prepare
 from numeric.methods.lrp import read
 from numeric.readout import Readout
 from numeric.reference import evaluate
+from numeric.stock.places import check_overrides
 from numeric.targets import Target
 
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model

@@ -9,8 +9,8 @@ from torch.utils._pytree import tree_unflatten
 
 from axioms import kinds
 from axioms.graph import Node
+from numeric import operations as does
 from numeric.auditing.maps import Map
-from numeric.fast import operations as does
 from numeric.fast.handlers import is_mask
 from numeric.fast.marks import PRODUCT, is_number, mark, reached
 

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from numeric.fast.calls import call_of
-from numeric.fast.operations import CAST
+from numeric.operations import CAST
 
 
 class _Wide(TorchFunctionMode):

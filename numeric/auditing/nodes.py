@@ -9,6 +9,7 @@ from torch import Tensor
 
 from axioms import kinds
 from axioms.graph import MOVE, Node, Origin
+from numeric import operations as does
 from numeric.auditing.functions import (
     POSITION,
     TYPE,
@@ -20,7 +21,6 @@ from numeric.auditing.functions import (
     taken_of,
 )
 from numeric.auditing.maps import Map
-from numeric.fast import operations as does
 from numeric.fast.handlers import is_mask
 from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
 from numeric.fast.norms import ARGUMENTS

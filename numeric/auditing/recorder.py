@@ -32,9 +32,9 @@ from numeric.fast.marks import (
     mark,
     reached,
 )
-from numeric.fast.operations import EMBEDDING
-from numeric.fast.places import LAYER
 from numeric.fast.propagation import Propagation
+from numeric.operations import EMBEDDING
+from numeric.stock.places import LAYER
 
 NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
 

@@ -21,10 +21,10 @@ from axioms.composites import GRADIENT_X_INPUT, Composite
 from numeric.batches import Batch
 from numeric.fast import scope
 from numeric.fast.blocks import outside
-from numeric.fast.patches import twin
-from numeric.fast.places import numbered_layers
 from numeric.inputs import prepare
 from numeric.readout import Readout
+from numeric.stock.patches import twin
+from numeric.stock.places import numbered_layers
 from numeric.targets import Label, Target
 
 RESIDUAL, ATTENTION, MLP = PLACES = ("residual stream", "attention output", "MLP output")

@@ -32,12 +32,12 @@ from numeric import heads
 from numeric.batches import Batch
 from numeric.chosen import Rows
 from numeric.evaluation.correlation import pearson
-from numeric.fast import families
 from numeric.fast.blocks import Block, outside
-from numeric.fast.patches import attention_implementation, twin
-from numeric.fast.places import Places
 from numeric.inputs import prepare
 from numeric.readout import Readout
+from numeric.stock import families
+from numeric.stock.patches import attention_implementation, twin
+from numeric.stock.places import Places
 from numeric.targets import Label, Target
 
 

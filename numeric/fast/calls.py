@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from numeric.fast.marks import Args, Function, Kwargs, reached
-from numeric.fast.operations import GRADIENT, MOVE, NOTHING, ROLES
 from numeric.fast.refusals import UNSEEN
+from numeric.operations import GRADIENT, MOVE, NOTHING, ROLES
 
 SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
 INSTEAD = {
@@ -71,7 +71,7 @@ def _call(func: Any) -> Call:
 
 def _foreign(backward: type) -> tuple[str, ...]:
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
-    if not issubclass(backward, BackwardCFunction) or own.startswith("numeric.fast."):
+    if not issubclass(backward, BackwardCFunction) or own.startswith("numeric."):
         return ()
     return backward.__name__, INSTEAD.get(own, "")
 

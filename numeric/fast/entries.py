@@ -11,7 +11,7 @@ from axioms import kinds
 from numeric.fast import rules
 from numeric.fast.calls import Call
 from numeric.fast.marks import TOKEN_TYPE, Args, Function, Kwargs, Tensors, is_number, mark, marked
-from numeric.fast.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
+from numeric.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from axioms import kinds
+from numeric import operations as does
 from numeric.fast import attention, norms, products, refusals
-from numeric.fast import operations as does
 from numeric.fast.attended import Explicit
 from numeric.fast.composite_functions import inside
 from numeric.fast.marks import (

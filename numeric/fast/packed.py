@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from numeric.fast import patches, rules
-from numeric.fast.patches import Model
+from numeric.fast import rules
+from numeric.stock import patches
+from numeric.stock.patches import Model
 
 BLOOM = "transformers.models.bloom.modeling_bloom"
 LIBRARIES = {"bitsandbytes", "hqq"}

@@ -16,8 +16,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
+from numeric import operations as does
 from numeric.fast import at_output, gradients, handlers, rules
-from numeric.fast import operations as does
 from numeric.fast.attended import Attended, Damping
 from numeric.fast.blocks import INNERMOST, Block
 from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign, scripts
@@ -44,10 +44,10 @@ from numeric.fast.marks import (
     root_of,
     without_gradient,
 )
-from numeric.fast.places import Places, check_overrides, layer_of
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSEEN, Refusals
 from numeric.fast.rotary import Turned
 from numeric.fast.settled import run
+from numeric.stock.places import Places, check_overrides, layer_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

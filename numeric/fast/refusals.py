@@ -52,6 +52,6 @@ class Refusals:
         reasons = "".join(f"\n{why}" for why in dict.fromkeys(self.all.values()) if why)
         return (
             f"{type(model).__name__} calls functions that have no propagation rule:{listed}"
-            f"{reasons}\nA function gets its rule in numeric/fast/operations.py; until then, "
+            f"{reasons}\nA function gets its rule in numeric/operations.py; until then, "
             "explain a model that does without."
         )

@@ -10,11 +10,11 @@ from transformers import PreTrainedModel
 from axioms.composites import Composite
 from numeric.batches import Batch
 from numeric.fast import packed, scope
-from numeric.fast.checkpointing import Checkpointed
 from numeric.fast.entries import of_tokens
-from numeric.fast.inside import Inside
 from numeric.fast.propagation import Propagation
 from numeric.methods import positions as position_shares
+from numeric.methods.checkpointing import Checkpointed
+from numeric.methods.inside import Inside
 from numeric.readout import Found, Readout
 
 SHARES = ("embedding", "word")

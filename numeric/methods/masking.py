@@ -10,12 +10,12 @@ from transformers import PreTrainedModel
 from numeric import heads
 from numeric.batches import DECODER, DECODER_MASK, Batch
 from numeric.chosen import Rows
-from numeric.fast import families
 from numeric.inputs import known_tokens
 from numeric.methods import memory_budget, prefix
 from numeric.methods.removals import check, check_effect, check_something_is_left, replacement
 from numeric.methods.shared import Copies, Whole, first_keys, reads_of_stock, reuse, whole
 from numeric.readout import Readout
+from numeric.stock import families
 
 At = Callable[[Tensor, Tensor], None]
 """Says which columns of which examples run next, as ``reuse`` gives it."""

@@ -11,10 +11,10 @@ from transformers import PreTrainedModel
 
 from numeric.batches import DECODER, Batch, first_map
 from numeric.chosen import Chosen, Rows
-from numeric.fast import families
 from numeric.inputs import known_tokens
 from numeric.methods.shared import Whole, reuse, whole
 from numeric.readout import Readout
+from numeric.stock import families
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.batches import DECODER_MASK, PIXELS, Batch
-from numeric.fast import families
 from numeric.methods.shared import Copies, Whole
 from numeric.models import mask_problems
 from numeric.readout import Readout
+from numeric.stock import families
 
 REMOVALS = ("attention-mask", "deletion")
 """How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""

@@ -11,11 +11,11 @@ from transformers import PreTrainedModel
 from numeric.batches import Batch, first_map
 from numeric.chosen import Chosen
 from numeric.fast.blocks import Block
-from numeric.fast.patches import attention_implementation, twin
-from numeric.fast.places import Places
 from numeric.heads import ANSWER, CLASSES
 from numeric.inputs import read_tokens
 from numeric.readout import Found, Readout
+from numeric.stock.patches import attention_implementation, twin
+from numeric.stock.places import Places
 
 VARIANTS = ("paper", "abnar-zuidema")
 

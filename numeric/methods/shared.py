@@ -9,9 +9,9 @@ from transformers import DynamicCache, PreTrainedModel
 
 from numeric.batches import Batch
 from numeric.chosen import Rows
-from numeric.fast import families
-from numeric.fast.patches import is_altered, set_attribute, twin
 from numeric.readout import Readout
+from numeric.stock import families
+from numeric.stock.patches import is_altered, set_attribute, twin
 
 Copies = dict[str, Tensor]
 """What each of many copies runs and sees, by name: (copy,) or (copy, token)."""

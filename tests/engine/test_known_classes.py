@@ -5,8 +5,8 @@ import importlib
 import pytest
 import torch
 
-from numeric.fast import families
 from numeric.models import check_model
+from numeric.stock import families
 from tests.support import cases
 
 

@@ -8,8 +8,8 @@ import torch
 from benchmarks.architectures.build import build
 from numeric import attribute
 from numeric.attribution import Attribution
-from numeric.fast.places import numbered_layers
 from numeric.layer_maps import layer_maps, short
+from numeric.stock.places import numbered_layers
 from tests.support import cases, program
 
 TEXT = ("explain", "embedded", "a fine film", "--layers")

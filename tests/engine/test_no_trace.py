@@ -12,7 +12,8 @@ from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from benchmarks.architectures.build import build
 from numeric import attribute
 from numeric.attribution import METHODS
-from numeric.fast import patches, scope
+from numeric.fast import scope
+from numeric.stock import patches
 from tests.support import cases
 from tests.support.traces import assert_same, contains, refused, snapshot, watch
 

@@ -14,8 +14,8 @@ from benchmarks.architectures import build
 from benchmarks.architectures import operations as page_of
 from benchmarks.architectures.measure import audited
 from numeric import attribute, audit
-from numeric.fast.operations import ROLES, TABLE
 from numeric.fast.refusals import REASONS
+from numeric.operations import ROLES, TABLE
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then
 

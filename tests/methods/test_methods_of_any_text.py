@@ -6,9 +6,9 @@ import torch
 from benchmarks.architectures.build import build, inputs
 from benchmarks.architectures.measure import conditions
 from numeric import attribute
-from numeric.fast import families
 from numeric.inputs import prepare
 from numeric.methods.memory_budget import bytes_of_a_copy
+from numeric.stock import families
 from numeric.targets import logit
 from tests.support.cases import close
 from tests.support.traces import contains, refused, watch

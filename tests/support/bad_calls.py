@@ -55,7 +55,7 @@ NAMES = f"the methods are {', '.join(METHODS)}"
 AT_LEAST = ": pass a whole number of...at least 1"
 IG = "integrated-gradients"
 NO_RULE = "BertForSequenceClassification calls functions that have no propagation rule:"
-TABLE = "fast/operations.py"
+TABLE = "numeric/operations.py"
 NORMS = (
     "bert.embeddings", LAYER(0) + ".attention.output", LAYER(0) + ".output",
     LAYER(1) + ".attention.output", LAYER(1) + ".output",
@@ -259,5 +259,5 @@ for function in (torch.log_softmax, torch.prod, torch.logsumexp):
 for before in (functional.gelu, torch.clone):
     for path in (LAYER(1) + ACT, "classifier"):
         changes = given("attnlrp"), on(then(before), path), on(then(Own.apply), path)
-        says = f"{NO_RULE}\nOwnBackward, code that torch does not show\nfast/operations.py"
+        says = f"{NO_RULE}\nOwnBackward, code that torch does not show\nnumeric/operations.py"
         CALLS[f"hidden behind {before.__name__} in {path}"] = changes, says, UnassignedOperation

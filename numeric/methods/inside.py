@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from numeric.fast.marks import PRODUCT, Chain, Cut, carries, mark, marked
-from numeric.fast.patches import is_of_transformers, twin
 from numeric.fast.rules import wide
+from numeric.stock.patches import is_of_transformers, twin
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
