@@ -203,7 +203,8 @@ TABLE: dict[str, Role] = {
     MATMUL: Role(
         "Products of matrices",
         """
-        matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot outer grouped_mm _grouped_mm""",
+        matmul rmatmul mm bmm addmm baddbmm einsum tensordot mv dot vdot inner linalg_vecdot outer
+        grouped_mm _grouped_mm""",
         (
             Case("of an activation and a fixed matrix", "As of a linear map.", "It is one.",
                  kinds.LINEAR, (6,)),
@@ -228,15 +229,24 @@ TABLE: dict[str, Role] = {
         hardsigmoid hardtanh logsigmoid log_sigmoid softsign tanhshrink threshold erf erfc exp
         exp2 expm1 log log2 log10 log1p pow rpow square abs sin cos sinh cosh atan arctan clamp
         clip clamp_min clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
-        (Case(
-            "always", "It passes on: all of the output's relevance is the input's.",
-            "One input makes the whole output; of a ReLU this is the gradient times the input.",
-            kinds.ACTIVATION, (14, 15),
-        ),),
+        (
+            Case(
+                "always but below", "It passes on: all of the output's relevance is the input's.",
+                "One input makes the whole output; of a ReLU this is the gradient times the input.",
+                kinds.ACTIVATION, (14, 15),
+            ),
+            Case(
+                "powers of −1 and ±½ of what is no function of an activation by itself",
+                "None: it is held.",
+                "So are divisors and square roots, which are these powers.",
+                kinds.RMS_NORM, (13, 23),
+            ),
+        ),
     ),
     DEVIATION: Role(
         "What norms divide by",
-        "rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm",
+        """
+        rsqrt sqrt std var norm vector_norm linalg_norm linalg_vector_norm linalg_matrix_norm""",
         (Case(
             "always", "None: it is held.",
             "A norm whose deviation moves along gives a gradient times input of 0 in total.",

@@ -111,7 +111,9 @@ def composed(
 
 def _scaled(running: "Running", scale: float) -> float | None:
     """The factor of a product after one more function of it, or None if that was no scaling."""
+    if running.call.role not in (does.MULTIPLY, does.DIVIDE):
+        return None
     numbers = [float(x) for x in running.args[:2] if is_number(x)]
-    if len(numbers) != 1 or running.call.role not in (does.MULTIPLY, does.DIVIDE):
+    if len(numbers) != 1:
         return None
     return scale * numbers[0] if running.call.role == does.MULTIPLY else scale / numbers[0]

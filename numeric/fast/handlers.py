@@ -1,6 +1,7 @@
 """What happens at each torch function that an activation reaches, by its role."""
 
 from collections.abc import Callable
+from operator import truediv
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -103,7 +104,8 @@ def _add(
         other = args[1] if args[0] is x else args[0]
         if is_number(other) and mark(x) not in KEPT:
             return chained(func, args, kwargs, root_of(x), curved=is_curved(x))
-        z = run(engine, func, args, kwargs, kinds.SCORES)
+        alone = is_number(other) or other.numel() == 1  # a norm adds one number, attention a mask
+        z = run(engine, func, args, kwargs, kinds.BILINEAR if alone else kinds.SCORES)
         if not z.requires_grad:  # scores that were cut off
             return marked(z, WEIGHTS)
         hides = engine.eps and is_mask(-other if name in ("sub", "subtract") else other)
@@ -157,10 +159,13 @@ def _scaled(func: Function, args: Args, kwargs: Kwargs, x: Tensor) -> Tensor:
 def _divide(
     engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
 ) -> Any:
+    if name in ("rdiv", "rtruediv"):  # which take the divisor first
+        func, args = truediv, args[1::-1]
     a, b = args[:2]
-    if not carries(b):
+    if not carries(b) and mark(b) != WEIGHTS:
         return _multiply(engine, name, func, args, kwargs, carrying)
-    if is_curved(b) and (is_number(a) or (carries(a) and root_of(a) is root_of(b))):
+    of_one = carries(a) and root_of(a) is root_of(b)
+    if (is_curved(b) and of_one) or (is_number(a) and _bends(b)):
         return chained(func, args, kwargs, root_of(b), curved=True)
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
         return run(engine, func, args, kwargs)
@@ -175,7 +180,10 @@ def _function(
     engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
 ) -> Any:
     x = carrying[0]
-    if name == "pow" and is_number(args[-1]) and args[-1] in HALVES and not is_curved(x):
+    power = -1 if name == "reciprocal" else args[-1] if name in POWERS else None
+    if is_number(power) and power == -1:
+        return _divide(engine, name, truediv, (1, x), {}, carrying)
+    if is_number(power) and power in HALVES and not _bends(x):
         return _deviation(engine, name, func, args, kwargs, carrying)
     if len(carrying) > 1 and _one_root(carrying) is None:
         engine.refuse(refusals.OF_SEVERAL, name, len(carrying))
@@ -186,19 +194,27 @@ def _function(
     root = root_of(x)
     if not all(is_number(y) or y is root or root_of(y) is root for y in args):
         args = [y if is_number(y) or root_of(y) is root else y.detach() for y in args]
-    return chained(func, args, kwargs, root, curved=True)
+    out = chained(func, args, kwargs, root, curved=True)
+    mark(out).floor = name in FLOORS and not is_curved(x)
+    return out
 
 
 SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x", 2)}
 
 
-ROOTS, HALVES = ("sqrt", "rsqrt"), (0.5, -0.5)
+FLOORS = ("clamp", "clip", "clamp_min")
+ROOTS, POWERS, HALVES = ("sqrt", "rsqrt"), ("pow", "float_power"), (0.5, -0.5)
+
+
+def _bends(x: Tensor) -> bool:
+    """Whether ``x`` is a function such as softplus; a variance with a floor is a variance."""
+    return is_curved(x) and not mark(x).floor
 
 
 def _deviation(
     engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
 ) -> Any:
-    if name in ROOTS and is_curved(carrying[0]):  # of a function such as softplus, no variance
+    if name in ROOTS and _bends(carrying[0]):
         return _function(engine, name, func, args, kwargs, carrying)
     out = run(engine, func, args, kwargs)
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:

@@ -54,7 +54,9 @@ class Chain:
     ``version`` tells whether code has written into the root since.
     """
 
-    __slots__ = ("curved", "key", "places", "replay", "root", "settled", "uses", "version")
+    __slots__ = (
+        "curved", "floor", "key", "places", "replay", "root", "settled", "uses", "version"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class Chain:
         self.settled: Tensor | None = None
         self.places: Sequence[Operation] = []  # where it was computed, if that is asked
         self.uses = 0
+        self.floor = False  # whether it only keeps what is no function from being too small
 
     @property
     def stale(self) -> bool:

@@ -24,6 +24,7 @@ from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign
 from numeric.fast.entries import Entries
 from numeric.fast.marks import (
     COSINE,
+    HELD,
     INHERITED,
     PRODUCT,
     SINE,
@@ -216,7 +217,7 @@ class Propagation(Block):
             return self.entries.begin(call, out, *args, **kwargs)
         for x in args:
             if (what := mark(x)) in INHERITED and mark(out) is None:
-                marked(out, what)
+                marked(out, HELD if call.role == does.DEVIATION else what)
         if self.turns and call.name in ("cos", "sin"):
             marked(out, COSINE if call.name == "cos" else SINE)
         return out
