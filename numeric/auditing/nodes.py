@@ -21,6 +21,7 @@ from numeric.auditing.functions import (
     taken_of,
 )
 from numeric.auditing.maps import Map
+from numeric.fast.at_output import cancels
 from numeric.fast.handlers import is_mask
 from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
 from numeric.fast.norms import ARGUMENTS
@@ -130,7 +131,13 @@ def _add(rec: "Recorder", running: "Running", out: Tensor, index: int | None) ->
         of.reverse()
     by_rule = running.kind or (running.rising and not any(is_number(term.x) for term in terms))
     exact = hides or not by_rule
-    return rec.make(kinds.ADD, of, out.shape, exact=exact)
+    found = rec.make(kinds.ADD, of, out.shape, exact=exact)
+    nothing = out.detach() == 0
+    if not running.kind or not any(cancels(x, out) for x in fixed) or not nothing.any():
+        return found
+    # NumPy's rounding may differ, by which the terms would share what there is none of.
+    kept = Map(lambda x: torch.where(nothing, 0, x))
+    return rec.make(MOVE, (found,), out.shape, map=kept)
 
 
 class _Term:

@@ -20,6 +20,22 @@ def _epsilon(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return rules.epsilon(z, eps=eps)
 
 
+def cancels(fixed: Tensor | float, z: Tensor) -> bool:
+    """Whether the term ``fixed`` of the sum ``z`` may have been computed to cancel another one."""
+    return isinstance(fixed, Tensor) and fixed.shape == z.shape
+
+
+def _sum(z: Tensor, eps: float, fixed: Tensor | None) -> Tensor:
+    """A fixed term may cancel an activation, as straight-through estimators do.
+
+    That 0 has no relevance to share, and in the limit of a small stabiliser the activation gets
+    none; the gradient alone would give it some, and the fixed term as much of the other sign.
+    """
+    if eps or fixed is None or not cancels(fixed, z):
+        return rules.epsilon(z, eps=eps)
+    return rules.scale(z, z.detach() != 0)
+
+
 def _bilinear(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return rules.bilinear_epsilon(z, eps=eps)
 
@@ -38,7 +54,7 @@ AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
         z, eps=eps, bias=bias
     ),
     (kinds.LINEAR, kinds.GRADIENT): _unchanged,
-    (kinds.ADD, kinds.EPSILON): _epsilon,
+    (kinds.ADD, kinds.EPSILON): _sum,
     (kinds.ADD, kinds.GRADIENT): _unchanged,
     (kinds.SCORES, kinds.BILINEAR_EPSILON): _bilinear,
     (kinds.SCORES, kinds.CONSTANT): _cut_scores,

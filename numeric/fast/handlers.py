@@ -109,7 +109,7 @@ def _add(
         if not z.requires_grad:  # scores that were cut off
             return marked(z, WEIGHTS)
         hides = engine.eps and is_mask(-other if name in ("sub", "subtract") else other)
-        return z if hides or is_number(other) else engine.apply(kinds.ADD, z)
+        return z if hides or is_number(other) else engine.apply(kinds.ADD, z, other)
     bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in carrying)
     if bends and (root := _one_root(carrying)) is not None:
         return chained(func, args, kwargs, root, curved=True)

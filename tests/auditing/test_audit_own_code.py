@@ -92,6 +92,18 @@ class InPlace(nn.Module):
         return torch.add(input=shifted.relu(), other=torch.mul(input=curved, other=gated))
 
 
+class StraightThrough(nn.Module):
+    """A choice whose gradient is that of its probabilities: these cancel where it is 0."""
+
+    def forward(self, x):
+        soft = x[..., :4].softmax(dim=-1)
+        hard = nn.functional.one_hot(soft.argmax(dim=-1), 4).to(x.dtype)
+        chosen, again = hard + soft - soft.detach(), (hard - soft).detach() + soft
+        rounded = x + (x.round() - x).detach()
+        mixed = chosen[..., :1] * x + chosen[..., 1:2] * x.roll(1, -1)
+        return mixed + (again @ x[0, :4]).tanh() + rounded
+
+
 def with_activation(module):
     model, inputs = eager()
     for layer in model.bert.encoder.layer:
@@ -105,7 +117,10 @@ def captured(module):
     return with_graph(*with_activation(module()))
 
 
-@pytest.mark.parametrize("module", [Fusing, Learned, Branching, Writing, Routed, Fixed, InPlace])
+OWN = [Fusing, Learned, Branching, Writing, Routed, Fixed, InPlace, StraightThrough]
+
+
+@pytest.mark.parametrize("module", OWN)
 @pytest.mark.parametrize("epsilon", [0.0, 0.25])
 @pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda c: c.name)
 def test_code_of_a_users_own_is_audited_as_it_is(module, composite, epsilon):
@@ -116,6 +131,16 @@ def test_code_of_a_users_own_is_audited_as_it_is(module, composite, epsilon):
     np.testing.assert_allclose(found.relevance, a.relevance[0].numpy(), rtol=1e-8, atol=1e-10)
     assert abs(sum(found.by_cause().values()) - found.residual) <= 1e-9
     assert max(abs(line.numerical) for line in found.ledger.lines) <= 1e-9
+
+
+@pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda c: c.name)
+def test_what_cancels_has_in_the_limit_what_a_small_stabiliser_gives_it(composite):
+    model, inputs, _ = captured(StraightThrough)
+    limit, near = (
+        attribute(model, inputs, composite, target=1, epsilon=epsilon).relevance
+        for epsilon in (0.0, 1e-12)
+    )
+    np.testing.assert_allclose(near, limit, atol=1e-6)
 
 
 class Strange(nn.Module):
