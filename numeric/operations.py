@@ -14,7 +14,7 @@ ADD, SUBTRACT, MULTIPLY, DIVIDE = "add", "subtract", "multiply", "divide"
 LINEAR, PACKED_LINEAR, MATMUL = "linear", "packed linear", "matmul"
 FUNCTION, DEVIATION, SOFTMAX, ATTENTION = "function", "deviation", "softmax", "attention"
 LAYER_NORM, BATCH_NORM = "layer norm", "batch norm"
-EMBEDDING, GRADIENT, COMPOSITE = "embedding", "gradient", "composite"
+EMBEDDING, GRADIENT, COMPOSITE, SCAN = "embedding", "gradient", "composite", "scan"
 
 
 @dataclass(frozen=True)
@@ -303,6 +303,20 @@ TABLE: dict[str, Role] = {
         cosine_similarity addcmul addcdiv lerp var_mean std_mean""",
         (Case("always", "By the rules of the operations that they are made of.",
               "Whether a model spells a function out or calls it must make no difference."),),
+    ),
+    SCAN: Role(
+        "Scans of state space models, in the code of Transformers",
+        "mamba_selective_scan mamba2_chunk_scan",
+        (
+            Case(
+                "of dt, B and C, by which they select",
+                "None: it is held by every composite in which a rule acts on readouts.",
+                "The state conserves if what it is multiplied by is held; with half to each factor "
+                "a token would count by its distance.", kinds.READOUT, (72,),
+            ),
+            Case("of all else", "By the rules of the operations that they are made of.",
+                 "With the selection held these are linear maps and sums.", theorems=(72,)),
+        ),
     ),
 }  # fmt: skip
 ROLES = {name: role for role, entry in TABLE.items() for name in entry.functions.split()}

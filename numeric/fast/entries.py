@@ -1,6 +1,6 @@
 """Where words and pixels enter a model, and what is added to them before anything else happens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,17 @@ from torch import Tensor, nn
 from axioms import kinds
 from numeric.fast import rules
 from numeric.fast.calls import Call
-from numeric.fast.marks import TOKEN_TYPE, Args, Function, Kwargs, Tensors, is_number, mark, marked
+from numeric.fast.marks import (
+    TOKEN_TYPE,
+    Args,
+    Function,
+    Kwargs,
+    Tensors,
+    exchanged,
+    is_number,
+    mark,
+    marked,
+)
 from numeric.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
 
 if TYPE_CHECKING:
@@ -236,10 +246,10 @@ class Entries:
             if call.role == CAST:
                 return self._follow(out, entry, word, token_type)
             with torch.no_grad():
-                word = func(*_with(args, {id(r.tensor): r.word for r in found}), **kwargs)
+                word = func(*exchanged(args, {id(r.tensor): r.word for r in found}), **kwargs)
                 if token_type is not None:
                     types = {id(r.tensor): r.token_type for r in found}
-                    token_type = func(*_with(args, types), **kwargs)
+                    token_type = func(*exchanged(args, types), **kwargs)
         else:
             self._end(entry)
             return handler(engine, call.name, func, args, kwargs, carrying)
@@ -261,12 +271,6 @@ def _put(word: Tensor, where: Any, value: Any) -> Tensor:
     word = word.clone()
     word[where] = value.detach() if isinstance(value, Tensor) else value
     return word
-
-
-def _with(args: Any, new: Mapping[int, Tensor | None]) -> Any:
-    """``args`` with the tensors that ``new`` has by identity replaced, also within lists."""
-    each = (_with(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args)
-    return type(args)(each)
 
 
 def _words(model: "PreTrainedModel") -> nn.Module | None:

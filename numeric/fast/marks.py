@@ -1,6 +1,6 @@
 """What is known of a tensor while a model runs under propagation rules, kept on the tensor."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import torch
@@ -189,6 +189,12 @@ def cuts(x: Tensor) -> Iterator[Cut]:
 def in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
     """Arguments of functions of one or two tensors, which code may give by name."""
     return (input,) if other is None else (input, other), kwargs
+
+
+def exchanged(args: Any, new: Mapping[int, Tensor | None]) -> Any:
+    """``args`` with the tensors that ``new`` has by identity replaced, also within lists."""
+    each = (exchanged(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args)
+    return type(args)(each)
 
 
 def without_gradient(x: Any) -> Any:

@@ -47,8 +47,9 @@ from numeric.fast.marks import (
 )
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSEEN, Refusals
 from numeric.fast.rotary import Turned
-from numeric.fast.settled import run
+from numeric.fast.settled import run, without
 from numeric.stock.places import Places, check_overrides, layer_of
+from numeric.stock.scans import selecting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -83,12 +84,14 @@ class Propagation(Block):
         chosen = composite.rules
         complete = len(chosen) == len(kinds.RULES) and at_output.KNOWN.issuperset(chosen.items())
         overridden = bool(composite.layers or composite.modules)
+        self.holds = chosen.get(kinds.READOUT) != kinds.GRADIENT  # what scans select by
         self.asks = overridden or not complete  # for the place of every operation
         self.recorded: list[Operation] = []
         self.held: list[Chain] = []  # functions of which nothing but a held sum is known to be used
         tables = (chosen, *composite.layers.values(), *composite.modules.values())
         plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
-        self.plain_norms = plain and (overridden or set(chosen.values()) != {kinds.GRADIENT})
+        self.mixed = overridden or set(chosen.values()) != {kinds.GRADIENT}
+        self.plain_norms = plain and self.mixed
         self.clear()
 
     def clear(self) -> None:
@@ -147,6 +150,8 @@ class Propagation(Block):
         carrying = reached(args)
         if kwargs:
             carrying += reached(kwargs.values())
+        if carrying and self.holds and (fixed := selecting()):
+            args, kwargs, carrying = without(fixed, args, kwargs, carrying)
         if not carrying:
             return self._constant(call, func, args, kwargs)
         if "input" in kwargs and call.role in ENTRYWISE:
@@ -284,7 +289,7 @@ class Propagation(Block):
             self.held.append(what.chain)
 
     def check(self, chain: Chain) -> None:
-        if chain.key[0] == "exp":
+        if chain.key[0] == "exp" and self.mixed:  # the plain gradient is that of any spelling
             self.refuse(EXPONENTIAL)
         if chain.stale:
             self.refuse(STALE, chain.key[0])

@@ -6,7 +6,17 @@ import torch
 from torch import Tensor
 
 from axioms import kinds
-from numeric.fast.marks import PLAIN, Args, Function, Kwargs, Tensors, carries, is_parameter, mark
+from numeric.fast.marks import (
+    PLAIN,
+    Args,
+    Function,
+    Kwargs,
+    Tensors,
+    carries,
+    exchanged,
+    is_parameter,
+    mark,
+)
 
 if TYPE_CHECKING:
     from numeric.fast.propagation import Propagation
@@ -52,3 +62,16 @@ def _widened(x: Any) -> Any:
         return type(x)(map(_widened, x))
     narrowed = type(x) is Tensor and x.dtype == torch.float32 and not carries(x)
     return x.detach().double() if narrowed else x
+
+
+def without(
+    fixed: set[int], args: Args, kwargs: Kwargs, carrying: list[Tensor]
+) -> tuple[Args, Kwargs, list[Tensor]]:
+    """The arguments with the tensors that ``fixed`` has by identity held, and what still carries.
+
+    The recurrence of a state space model is linear where what it selects by is held (theorem 72).
+    """
+    held = {id(x): x.detach() for x in carrying if id(x) in fixed}
+    named = exchanged(tuple(kwargs.values()), held)
+    carrying = [x for x in carrying if id(x) not in held]
+    return exchanged(args, held), dict(zip(kwargs, named, strict=True)), carrying
