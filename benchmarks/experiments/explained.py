@@ -75,7 +75,7 @@ def _again(first, rest):
 def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
     """Relevance as of ``text.maps`` of a block's texts, beside the texts and their tokens."""
     classifier.model.to(place)
-    data = unlabelled(row.dataset, block.content)
+    data = text.read(classifier, unlabelled(row.dataset, block.content))
     tables = []
     for shard in text.shards(classifier, data):
         try:
@@ -85,7 +85,7 @@ def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block)
             raise ValueError(f"{error} (of texts {places})") from error
         del columns["label"]
         columns = {"method": columns.pop("variant")} | columns
-        ids = text.encode(classifier, [data.texts[n] for n in shard]).input_ids
+        ids = [data.tokens[n]["input_ids"] for n in shard]
         names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
         own = {"text": [data.texts[n] for n in shard], "token": names}
         columns |= {key: values * len(row.variants) for key, values in own.items()}

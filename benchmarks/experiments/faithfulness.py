@@ -120,8 +120,8 @@ def judge(
 
     Raises ValueError for maps with other tokens than the model's, and whatever ``evaluate`` does.
     """
-    data = unlabelled(name, maps.texts)
-    lengths = [len(ids) for ids in text.encode(classifier, maps.texts).input_ids]
+    data = text.read(classifier, unlabelled(name, maps.texts))
+    lengths = [len(each["input_ids"]) for each in data.tokens]
     for method, given in maps.relevance.items():
         wrong = [n for n, x in enumerate(given) if len(x) != lengths[n]]
         if wrong:

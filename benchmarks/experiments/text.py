@@ -24,6 +24,7 @@ from benchmarks.running.progress import Track, untracked
 from benchmarks.running.threads import one_thread
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
+from benchmarks.sources.tokens import Read, tokenised
 from numeric import Attribution, attribute
 from numeric.batches import Batch
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
@@ -59,8 +60,8 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
             f"model {classifier.name!r} predicts a {classifier.explains}; pass a classifier of "
             "texts or a causal language model, or explain single texts"
         )
-    attribute(classifier.model, encode(classifier, data.texts[:1], return_tensors="pt"))
-    few = " ".join(data.texts[0].split()[:FEW])
+    attribute(classifier.model, in_batch(classifier, data, [0])[0])
+    few = " ".join(data.texts[0].split(maxsplit=FEW)[:FEW])
     start = replace(data, texts=(few,), labels=data.labels[:1])
     for row in needed:
         measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
@@ -163,7 +164,7 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
     if it has no padding id, without which it does not take more.
     """
     model = classifier.model
-    lengths = [len(ids) for ids in encode(classifier, data.texts).input_ids]
+    lengths = [len(each["input_ids"]) for each in read(classifier, data).tokens]
     texts, tokens = SHARD
     unpadded = families.reads(model) == families.LAST
     if unpadded and model.config.get_text_config().pad_token_id is None:
@@ -266,24 +267,30 @@ def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]
     return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
 
 
+def read(classifier: Classifier, data: Texts) -> Read:
+    """Tokenises each text, unless that is done; it is cut where the model's positions end."""
+    if isinstance(data, Read):
+        return data
+    tokens = tokenised(classifier.tokenizer, data.texts, limit(classifier.model))
+    return Read(**vars(data), tokens=tokens)
+
+
+def batches(classifier, data):
+    """Every shard with its batch; each text is tokenised once."""
+    data = read(classifier, data)
+    for shard in shards(classifier, data):
+        yield shard, *in_batch(classifier, data, shard)
+
+
 def in_batch(classifier, data, shard):
     """The texts of a shard as a padded batch, and which tokens are special or padding."""
-    texts = [data.texts[n] for n in shard]
-    lengths = {len(ids) for ids in encode(classifier, texts).input_ids}
-    inputs = encode(
-        classifier,
-        texts,
-        padding=len(lengths) > 1,  # else a tokenizer needs no token to pad with
-        return_tensors="pt",
-        return_special_tokens_mask=True,
-    )
+    if not isinstance(data, Read):
+        few = {key: [getattr(data, key)[n] for n in shard] for key in ("texts", "labels")}
+        data, shard = read(classifier, replace(data, **few)), range(len(shard))
+    tokens = [data.tokens[n] for n in shard]
+    padding = len({len(each["input_ids"]) for each in tokens}) > 1  # else no token to pad with
+    inputs = classifier.tokenizer.pad(tokens, padding=padding, return_tensors="pt")
     return inputs, inputs.pop("special_tokens_mask") == 1
-
-
-def encode(classifier, texts, **options):
-    """Texts beyond the model's positions are cut there."""
-    most = limit(classifier.model)
-    return classifier.tokenizer(list(texts), truncation=True, max_length=most, **options)
 
 
 def limit(model):

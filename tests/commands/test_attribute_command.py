@@ -14,7 +14,7 @@ import transformers
 from benchmarks.experiments import explained, text
 from benchmarks.experiments.rows import Row
 from benchmarks.running import blocks, cluster, manifest
-from benchmarks.sources import data, models
+from benchmarks.sources import data, models, tokens
 from numeric import attribute
 from tests.support import cases
 
@@ -71,6 +71,28 @@ def test_texts_of_python_that_cannot_be_explained_are_named(tmp_path):
     for wrong in ({"texts": "a film"}, {"methods": "loo"}, {"methods": []}):
         with pytest.raises(ValueError, match="texts and methods are lists; pass"):
             explained.explain_texts(models.load(), **{"texts": texts} | wrong, **options)
+
+
+def test_each_text_is_tokenised_once_and_of_a_long_one_only_a_start(tmp_path, monkeypatch):
+    classifier = models.load()
+    texts = ["a fine , fine film", *TEXTS, "a dull film " * 100_000]
+    kind, seen = type(classifier.tokenizer), []
+    call = kind.__call__
+    spy = lambda self, given, *rest, **options: (
+        seen.extend(given) or call(self, given, *rest, **options)
+    )
+    monkeypatch.setattr(kind, "__call__", spy)
+    explained.explain_texts(classifier, texts, name="mine", output=tmp_path / "found")
+    tried, few = texts[0], "a fine ,"  # before the run
+    limit = text.limit(classifier.model)
+    assert [x for x in seen if len(x) <= 100] == [tried, few, *texts[:-1]]
+    (start,) = [x for x in seen if len(x) > 100]
+    assert len(start) <= tokens.LETTERS * limit < 10_000
+    assert texts[-1].startswith(start)
+    found = rows(tmp_path / "found")[-1]
+    whole = classifier.tokenizer(texts[-1], truncation=True, max_length=limit)
+    assert found["text"] == texts[-1]
+    assert found["token"] == classifier.tokenizer.convert_ids_to_tokens(whole.input_ids)
 
 
 def test_what_a_library_prints_is_no_part_of_the_answer(run, file, tmp_path, monkeypatch):

@@ -60,8 +60,7 @@ def statistics(
 def measured(classifier: models.Classifier, texts: data.Texts) -> By:
     """Statistics of every rule, and of Leave-One-Out itself."""
     parts: dict[str, list[dict[str, np.ndarray]]] = {name: [] for name in (*RULES, LOO)}
-    for shard in text.shards(classifier, texts):
-        inputs, special = text.in_batch(classifier, texts, shard)
+    for _, inputs, special in text.batches(classifier, texts):
         loo = attribute(classifier.model, inputs, "loo")
         judged: Callable[..., dict[str, np.ndarray]] = partial(
             statistics,

@@ -59,8 +59,7 @@ FILLS: dict[str, Callable[[Parts, Tensor], Tensor]] = {
 
 def parts(classifier: models.Classifier, texts: data.Texts) -> Iterator[list[Parts]]:
     """Exact Leave-One-Out and mask relevance, text by text, by each of ``MIDPOINTS``."""
-    for shard in text.shards(classifier, texts):
-        inputs, special = text.in_batch(classifier, texts, shard)
+    for _, inputs, special in text.batches(classifier, texts):
         loo = attribute(classifier.model, inputs, "loo")
         found = [
             attribute(

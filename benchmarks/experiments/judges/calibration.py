@@ -28,8 +28,7 @@ HEAD = (
 def calibration(name: str, classifier: models.Classifier, texts: data.Texts) -> Iterator[str]:
     """By tolerance: tokens left out and shares of tokens and texts, with intervals over texts."""
     found: dict[float | None, list[dict[str, Tensor]]] = {t: [] for t in (None, *TOLERANCES)}
-    for shard in text.shards(classifier, texts):
-        inputs, _ = text.in_batch(classifier, texts, shard)
+    for _, inputs, _ in text.batches(classifier, texts):
         for tolerance, judged in measured(classifier, inputs, found).items():
             found[tolerance].append(judged)
     for tolerance, seen in found.items():

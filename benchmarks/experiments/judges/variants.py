@@ -92,8 +92,7 @@ NAMES = (*METHODS, *SUMS, *LEARNT)
 def maps(classifier: models.Classifier, texts: data.Texts, names=tuple(METHODS)) -> list[Maps]:
     """Leave-One-Out and the methods of these names, of every text."""
     found: dict[int, Maps] = {}
-    for shard in text.shards(classifier, texts):
-        inputs, special = text.in_batch(classifier, texts, shard)
+    for shard, inputs, special in text.batches(classifier, texts):
         loo = attribute(classifier.model, inputs, "loo")
         values = {"loo": loo.relevance, "content": ~special}
         for name in names:
