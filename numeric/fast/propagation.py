@@ -49,7 +49,7 @@ from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSE
 from numeric.fast.rotary import Turned
 from numeric.fast.settled import run, without
 from numeric.stock.places import Places, check_overrides, layer_of
-from numeric.stock.scans import selecting
+from numeric.stock.scans import scans, selecting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -84,7 +84,8 @@ class Propagation(Block):
         chosen = composite.rules
         complete = len(chosen) == len(kinds.RULES) and at_output.KNOWN.issuperset(chosen.items())
         overridden = bool(composite.layers or composite.modules)
-        self.holds = chosen.get(kinds.READOUT) != kinds.GRADIENT  # what scans select by
+        # What scans select by is held.
+        self.holds = chosen.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
         self.asks = overridden or not complete  # for the place of every operation
         self.recorded: list[Operation] = []
         self.held: list[Chain] = []  # functions of which nothing but a held sum is known to be used

@@ -7,6 +7,8 @@ recurrence is a function of its own there, whose arguments have names.
 import sys
 from types import FrameType
 
+from torch import nn
+
 SELECTS: dict[str, tuple[str, ...]] = {
     "mamba_selective_scan": ("dt", "B", "C"),
     "mamba2_chunk_scan": ("dt", "B", "C"),
@@ -15,6 +17,12 @@ SELECTS: dict[str, tuple[str, ...]] = {
 OWNER = "transformers.models."
 BETWEEN = ("torch.", "numeric.")
 """Whose code may stand between a torch function and the code of the model that calls it."""
+
+
+def scans(model: nn.Module) -> bool:
+    """Whether a module's own file has a scan; to ask who calls a function takes time."""
+    files = {type(module).__module__ for module in model.modules()}
+    return any(hasattr(sys.modules.get(file), name) for file in files for name in SELECTS)
 
 
 def selecting() -> set[int]:
