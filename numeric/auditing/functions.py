@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
@@ -35,11 +36,13 @@ def call(
         for k, x in enumerate(row)
     ]
     func, inplace = running.func, running.inplace
+    # The one function whose result is a matter of where its input lies in memory.
+    strides = row[0].stride() if running.call.name == "as_strided" else ()
 
     def function(*xs: Tensor) -> Tensor:
         new = list(kept)
         for k, x in zip(taken, xs, strict=True):
-            new[k] = x
+            new[k] = _laid_out(x, strides) if strides else x
         args, kwargs = tree_unflatten(new, nesting)
         if inplace:
             args = (args[0].clone(), *args[1:])
@@ -49,6 +52,10 @@ def call(
         return out
 
     return function
+
+
+def _laid_out(x: Tensor, strides: Sequence[int]) -> Tensor:
+    return torch.empty_strided(x.shape, strides, dtype=x.dtype).copy_(x)
 
 
 def taken_of(

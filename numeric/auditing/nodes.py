@@ -193,10 +193,15 @@ def _layer_norm(rec: "Recorder", running: "Running", out: Tensor, index: int | N
     x, shape = given["input"], tuple(given["normalized_shape"])
     weight = x.new_ones(shape) if given.get("weight") is None else given["weight"]
     bias = x.new_zeros(shape) if given.get("bias") is None else given["bias"]
+    norm_eps, flat = given.get("eps", 1e-5), out.flatten(-len(shape))
+    of = rec.node_of(running.settled.get(id(x), x))
     if len(shape) > 1:
-        rec.refuse("layer_norm over several axes")
-    args = rec.node_of(running.settled.get(id(x), x)), rec.parameter(weight), rec.parameter(bias)
-    return rec.make(kinds.LAYER_NORM, args, out.shape, norm_eps=given.get("eps", 1e-5))
+        of = rec.make(MOVE, (of,), flat.shape, map=Map(lambda x: x.flatten(-len(shape))))
+    args = of, rec.parameter(weight.flatten()), rec.parameter(bias.flatten())
+    found = rec.make(kinds.LAYER_NORM, args, flat.shape, norm_eps=norm_eps)
+    if len(shape) == 1:
+        return found
+    return rec.make(MOVE, (found,), out.shape, map=Map(lambda y: y.unflatten(-1, shape)))
 
 
 def _move(rec: "Recorder", running: "Running", out: Tensor, index: int | None) -> Node:

@@ -50,7 +50,8 @@ def move(
     engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
 ) -> Any:
     what = mark(carrying[0])
-    if what not in KEPT or len(carrying) > 1:
+    into_another = (name == "setitem" or name[-1] == "_") and args[0] is not carrying[0]
+    if what not in KEPT or len(carrying) > 1 or into_another:
         return run(engine, func, args, kwargs)
     out = func(*args, **kwargs)
     for part in out if isinstance(out, (tuple, list)) else (out,):

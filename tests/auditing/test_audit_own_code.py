@@ -92,6 +92,22 @@ class InPlace(nn.Module):
         return torch.add(input=shifted.relu(), other=torch.mul(input=curved, other=gated))
 
 
+class Windowed(nn.Module):
+    """Scores written into a table, tokens cut out by strides, and a norm over several axes."""
+
+    def forward(self, x):
+        scores = torch.einsum("btd,bsd->bts", (x, x))
+        table = scores.new_zeros(*scores.shape[:2], 7)
+        table[..., :6] = scores
+        table[:, 0, 1:].copy_(torch.einsum("bd,bsd->bs", x[:, 1], x))
+        heads = x.unflatten(-1, (2, 12)).transpose(1, 2).reshape(-1, 6, 12)
+        there, row, column = heads.stride()
+        chunks = heads.as_strided((2, 2, 4, 12), (there, 2 * row, row, column))
+        normed = nn.functional.layer_norm(x, (6, 24), x.detach().cos()[0], x.detach().sin()[0])
+        attended = table.softmax(dim=-1)[..., :6] @ x
+        return attended + normed + chunks.sum((1, 2)).reshape(1, 1, 24)
+
+
 class StraightThrough(nn.Module):
     """A choice whose gradient is that of its probabilities: these cancel where it is 0."""
 
@@ -117,7 +133,7 @@ def captured(module):
     return with_graph(*with_activation(module()))
 
 
-OWN = [Fusing, Learned, Branching, Writing, Routed, Fixed, InPlace, StraightThrough]
+OWN = [Fusing, Learned, Branching, Writing, Routed, Fixed, InPlace, Windowed, StraightThrough]
 
 
 @pytest.mark.parametrize("module", OWN)
