@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.running import manifest
@@ -20,7 +21,7 @@ from benchmarks.running import manifest
 SIZES = 10_000, 1_000_000
 
 
-def measure(count: int, workers: int = 0) -> dict:
+def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dict:
     """Explains ``count`` texts; MiB that were resident at most, seconds, files, their size."""
     from benchmarks.experiments.explained import explain_texts
     from benchmarks.running.threads import one_thread
@@ -37,7 +38,7 @@ def measure(count: int, workers: int = 0) -> dict:
     with tempfile.TemporaryDirectory() as folder, one_thread():
         place, start = Path(folder) / "texts.jsonl", time.perf_counter()
         with place.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps({"text": text}) + "\n" for text in small.texts(count))
+            file.writelines(json.dumps({"text": text}) + "\n" for text in small.texts(count, words))
         found = explain_texts(
             small.classifier(),
             texts(str(place)),
@@ -53,6 +54,7 @@ def measure(count: int, workers: int = 0) -> dict:
             "of workers": sorted(peaks.values()),
             "seconds": time.perf_counter() - start,
             "parts": len(found.files),
+            "largest part": max(each.bytes for each in found.files),
             "bytes": sum(each.bytes for each in found.files),
         }
 
@@ -78,15 +80,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--texts", type=int, nargs="+", default=SIZES, help="in rising order")
     parser.add_argument("--part", type=float, default=128, help="MiB of a part")
+    parser.add_argument(
+        "--words", type=int, nargs=2, default=(1, 10), help="of a text, at least and at most"
+    )
     parser.add_argument("--workers", type=int, default=0, help="of Ray; 0 is this process alone")
     parser.add_argument("--one", type=int, help="measure this number in this process")
     chosen = parser.parse_args()
     if chosen.one:
         manifest.SIZE = chosen.part * 2**20
-        print(json.dumps(measure(chosen.one, chosen.workers)))
+        print(json.dumps(measure(chosen.one, chosen.workers, chosen.words)))
         return
     program, found = [sys.executable, "-m", "benchmarks.speed.scale.memory"], []
-    program += ["--part", str(chosen.part), "--workers", str(chosen.workers), "--one"]
+    program += ["--part", str(chosen.part), "--workers", str(chosen.workers)]
+    program += ["--words", *map(str, chosen.words), "--one"]
     for count in chosen.texts:
         done = subprocess.run([*program, str(count)], check=True, stdout=subprocess.PIPE, text=True)
         found.append(json.loads(done.stdout.splitlines()[-1]))

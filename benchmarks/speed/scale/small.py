@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -34,9 +34,9 @@ def classifier() -> models.Classifier:
     )
 
 
-def texts(count: int) -> Iterator[str]:
-    """Up to ten words of the embedded sentences each, from a fixed seed."""
-    words = sorted({word for text in data.load().texts for word in text.split()})
+def texts(count: int, words: Sequence[int] = (1, 10)) -> Iterator[str]:
+    """From so many words of the embedded sentences to so many each, from a fixed seed."""
+    known = sorted({word for text in data.load().texts for word in text.split()})
     draw = random.Random(0)
-    one = lambda: " ".join(draw.choices(words, k=draw.randint(1, 10)))
+    one = lambda: " ".join(draw.choices(known, k=draw.randint(*words)))
     return itertools.islice(iter(one, None), count)
