@@ -11,7 +11,7 @@ from axioms import kinds
 
 NOTHING, MOVE, CAST, SUM, DROPOUT = "nothing", "move", "cast", "sum", "dropout"
 ADD, SUBTRACT, MULTIPLY, DIVIDE = "add", "subtract", "multiply", "divide"
-LINEAR, PACKED_LINEAR, MATMUL = "linear", "packed linear", "matmul"
+LINEAR, PACKED_LINEAR, MATMUL, SOLVE = "linear", "packed linear", "matmul", "solve"
 FUNCTION, DEVIATION, SOFTMAX, ATTENTION = "function", "deviation", "softmax", "attention"
 LAYER_NORM, BATCH_NORM = "layer norm", "batch norm"
 EMBEDDING, GRADIENT, COMPOSITE, SCAN = "embedding", "gradient", "composite", "scan"
@@ -222,6 +222,11 @@ TABLE: dict[str, Role] = {
                  "Eq. 3 says nothing that is special to attention.", kinds.BILINEAR, (7, 8)),
         ),
     ),
+    SOLVE: Role(
+        "Solutions of linear systems", "linalg_solve_triangular",
+        (Case("by a fixed matrix", "As of the linear map by its inverse.", "It is one.",
+              kinds.LINEAR, (6,)),),
+    ),
     FUNCTION: Role(
         "Functions of each entry by itself",
         """
@@ -306,10 +311,13 @@ TABLE: dict[str, Role] = {
     ),
     SCAN: Role(
         "Scans of state space models, in the code of Transformers",
-        "mamba_selective_scan mamba2_chunk_scan",
+        """
+        mamba_selective_scan mamba2_chunk_scan torch_chunk_gated_delta_rule
+        chunk_kimi_delta_attention rwkv_linear_attention_cpu
+        wrap_chunkwise_arbitrary_sequence_length""",
         (
             Case(
-                "of dt, B and C, by which they select",
+                "of that by which they select: dt, B and C; queries, keys, g and beta; gates",
                 "None: it is held by every composite in which a rule acts on readouts.",
                 "The state conserves if what it is multiplied by is held; with half to each factor "
                 "a token would count by its distance.", kinds.READOUT, (72,),

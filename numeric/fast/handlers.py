@@ -263,6 +263,7 @@ BY_ROLE: dict[str | None, Handler] = {
     does.LINEAR: products.linear,
     does.PACKED_LINEAR: products.packed_linear,
     does.MATMUL: products.matmul,
+    does.SOLVE: products.solve,
     does.FUNCTION: _function,
     does.DEVIATION: _deviation,
     does.SOFTMAX: _softmax,

@@ -53,6 +53,16 @@ def packed_linear(
     return engine.apply(kinds.LINEAR, z, bias)
 
 
+def solve(
+    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
+) -> Tensor:
+    """The solution for the second argument, in which it is linear if the matrix is fixed."""
+    right = args[1] if len(args) > 1 else kwargs["B"]
+    if engine.mixed and (len(carrying) > 1 or carrying[0] is not right):
+        engine.refuse(refusals.BY_THE_INPUT, name)
+    return engine.apply(kinds.LINEAR, run_in_one_format(engine, func, args, kwargs, carrying))
+
+
 def matmul(
     engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
 ) -> Tensor:

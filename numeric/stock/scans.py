@@ -1,7 +1,8 @@
 """Scans of state space models in the code of Transformers, and what they select by.
 
 h_t = A_t h_(t-1) + B_t x_t and y_t = C_t h_t, with A_t, B_t and C_t chosen by the tokens.  This
-recurrence is a function of its own there, whose arguments have names.
+recurrence is a function of its own there, whose arguments have names.  A_t is diagonal in Mamba,
+RWKV and xLSTM, and a_t (1 - b_t k_t k_t') by the delta rule, where keys k_t and queries select.
 """
 
 import sys
@@ -9,9 +10,15 @@ from types import FrameType
 
 from torch import nn
 
+STEPS = "dt", "B", "C"
+DELTA_RULE = "query", "key", "g", "beta"
 SELECTS: dict[str, tuple[str, ...]] = {
-    "mamba_selective_scan": ("dt", "B", "C"),
-    "mamba2_chunk_scan": ("dt", "B", "C"),
+    "mamba_selective_scan": STEPS,
+    "mamba2_chunk_scan": STEPS,
+    "torch_chunk_gated_delta_rule": DELTA_RULE,
+    "chunk_kimi_delta_attention": DELTA_RULE,
+    "rwkv_linear_attention_cpu": ("key",),
+    "wrap_chunkwise_arbitrary_sequence_length": ("query", "key", "igate", "fgate"),  # of xLSTM
 }
 """By function: the arguments that choose what its recurrence keeps, takes in and reads out."""
 OWNER = "transformers.models."

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 import axioms
+from axioms.composites import UnassignedOperation
 from axioms.kinds import RULES
 from benchmarks.architectures import build
 from benchmarks.architectures import operations as page_of
@@ -82,6 +83,22 @@ def test_a_function_made_of_others_is_explained_by_their_rules(name):
     """And the NumPy rules over the operations that it is made of say the same."""
     model, inputs, _ = explained(MADE_OF_OTHERS[name])
     assert audited(model, inputs, "sequence classification") < 1e-8
+
+
+def solved(x, shift):
+    lower = torch.eye(x.shape[1], dtype=x.dtype) + shift
+    return torch.linalg.solve_triangular(lower, x, upper=False)
+
+
+def test_a_linear_system_is_a_linear_map_of_its_right_side():
+    """Of a model's 24 channels, by a fixed matrix of its 6 tokens."""
+    model, inputs, _ = explained(lambda x: solved(x, torch.full((6, 6), 0.5, dtype=x.dtype)))
+    assert audited(model, inputs, "sequence classification") < 1e-8
+
+
+def test_a_linear_system_by_a_matrix_that_depends_on_the_input_is_refused():
+    with pytest.raises(UnassignedOperation, match="linalg_solve_triangular by weights that depend"):
+        explained(lambda x: solved(x, x @ x.mT))
 
 
 WEIGHT, SLOPES = torch.randn(24, 24), torch.rand(6)

@@ -1,5 +1,7 @@
 """State space models are explained by MambaLRP: what a scan selects by is held."""
 
+from importlib import import_module
+from inspect import signature
 from types import FunctionType
 
 import pytest
@@ -13,7 +15,7 @@ from axioms.neighbours import MAMBA_LRP
 from benchmarks.architectures.build import CAUSAL, build, inputs
 from benchmarks.architectures.measure import COLUMNS, conditions, measure
 from numeric import attribute
-from numeric.operations import SCAN as SCANS
+from numeric.operations import SCAN as ROLE
 from numeric.operations import TABLE
 from numeric.planning import plan
 from numeric.stock import scans
@@ -30,14 +32,14 @@ def _float64():
         yield
 
 
-@pytest.fixture
-def mamba():
-    model = build("mamba", CAUSAL)
+def made(name):
+    model = build(name, CAUSAL)
     return model, inputs(model, CAUSAL)
 
 
-def test_the_page_of_operations_names_every_scan():
-    assert {*TABLE[SCANS].functions.split()} == {*scans.SELECTS}
+@pytest.fixture
+def mamba():
+    return made("mamba")
 
 
 # Jafari et al. (2024, Sec. 4): what they detach, by hand, and then input times gradient
@@ -141,9 +143,44 @@ def test_a_kernel_in_the_place_of_the_scan_is_refused_by_name(mamba, monkeypatch
     contains(refused(UnassignedOperation, *mamba, "cp-lrp"), "KernelBackward", "does not show")
 
 
-@pytest.mark.parametrize("name", ["mamba", "mamba2", "falcon_mamba", "zamba"])
+SCANS = {
+    "mamba": SCAN,
+    "mamba2": "mamba2_chunk_scan",
+    "qwen3_next": "torch_chunk_gated_delta_rule",
+    "kimi_linear": "chunk_kimi_delta_attention",
+    "rwkv": "rwkv_linear_attention_cpu",
+    "xlstm": "wrap_chunkwise_arbitrary_sequence_length",
+}
+"""An architecture with each scan."""
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_what_selects_is_held_as_if_the_model_detached_it(name, monkeypatch):
+    found = attribute(*made(name), "cp-lrp").relevance
+    names = scans.SELECTS[SCANS[name]]
+    module = import_module(f"transformers.models.{name}.modeling_{name}")
+    scan = getattr(module, SCANS[name])
+
+    def detached(*given, **options):
+        every = signature(scan).bind(*given, **options)
+        every.arguments.update({x: every.arguments[x].detach() for x in names})
+        return scan(*every.args, **every.kwargs)
+
+    monkeypatch.setattr(scans, "SELECTS", {})
+    with pytest.raises(UnassignedOperation, match="exp, outside of a softmax"):
+        attribute(*made(name), "cp-lrp")
+    monkeypatch.setattr(module, SCANS[name], detached)
+    close(attribute(*made(name), "cp-lrp").relevance, found)
+    assert found.abs().max() > 0
+
+
+def test_every_scan_is_tested():
+    assert {*SCANS.values()} == {*scans.SELECTS} == {*TABLE[ROLE].functions.split()}
+
+
+@pytest.mark.parametrize("name", ["mamba", "mamba2", "zamba", "qwen3_next", "kimi_linear"])
 def test_it_conserves_agrees_with_numpy_and_leaves_out(name):
-    """Two forms of the scan, one with norms of what selects, one beside attention."""
+    """Of Zamba also attention, of Qwen a mixture of experts."""
     found = measure((name, CAUSAL))
     assert not found.refusal
     assert found.errors.keys() == COLUMNS.keys()
