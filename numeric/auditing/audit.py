@@ -28,6 +28,7 @@ from numeric.methods.lrp import read
 from numeric.readout import Readout
 from numeric.reference import evaluate
 from numeric.stock.places import check_overrides
+from numeric.stock.scans import scans
 from numeric.targets import Target
 
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
@@ -229,7 +230,9 @@ def _one_text(batch: Batch) -> None:
 
 
 def _notes(model: nn.Module, order: Sequence[Node]) -> Iterator[str]:
-    """What is one thing in the model, and several in the ledger."""
+    """What is one thing in the model, and several or nothing in the ledger."""
+    if scans(model):
+        yield "what a scan selects by is held: it is no operation here, and gets no relevance"
     shared: dict[int, list[str]] = {}
     for path, p in model.named_parameters(remove_duplicate=False):
         shared.setdefault(id(p), []).append(path)

@@ -10,11 +10,11 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.mamba import modeling_mamba as stock
 
-from axioms.composites import UnassignedOperation
+from axioms.composites import CP_LRP, UnassignedOperation
 from axioms.neighbours import MAMBA_LRP
 from benchmarks.architectures.build import CAUSAL, build, inputs
 from benchmarks.architectures.measure import COLUMNS, conditions, measure
-from numeric import attribute
+from numeric import attribute, audit
 from numeric.operations import SCAN as ROLE
 from numeric.operations import TABLE
 from numeric.planning import plan
@@ -218,6 +218,16 @@ def test_the_plan_has_linear_maps_in_the_place_of_the_selection(mamba):
     assert found.refusal is None
     assert {"matmul", "mul"} <= {op.function for op in found.operations if op.kind == "linear"}
     assert "exp" not in str(found)
+
+
+def test_an_audit_says_what_is_held(mamba):
+    model, batch = mamba
+    found = audit(model, {key: x[:1] for key, x in batch.items()}, CP_LRP)
+    assert [note for note in found.notes if note.startswith("what a scan selects by is held")]
+    selects = [
+        x for x in found.ledger.lines if x.node.origin.module.endswith(("x_proj", "dt_proj"))
+    ]
+    assert not selects
 
 
 def test_a_module_that_only_selects_has_no_relevance(mamba):
