@@ -1,8 +1,8 @@
 """Deciding equalities between rational functions.
 
 Every expression that is compared lives in a field of rational functions: ``sign(z)`` is split
-into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There
-``cancel`` is a decision procedure, so a check is a proof or a disproof, not a heuristic.
+into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There a
+difference multiplied out is 0 or not, so a check is a proof or a disproof, not a heuristic.
 
 What is decided is written down, as ``axioms.algebra.decisions`` says, in the record that is open.
 """
@@ -20,13 +20,13 @@ from sympy.core.evalf import PrecisionExhausted
 from sympy.polys.rings import PolyElement
 
 from axioms.algebra.decisions import DIFFER_AT, IDENTICAL
+from axioms.algebra.polynomials import is_zero
 from axioms.proofs.records import Unknown, decided, sign_case
 
 Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
 Sides: TypeAlias = sp.Matrix | Number  # what stands on one side of an equality
 Point: TypeAlias = Mapping[sp.Symbol, Number]
 
-SMALL = 300  # terms of a fraction that is soon expanded, without a look at what its parts share
 LARGE = 4000  # terms; `cancel` takes a second there, and soon after it does not come back
 
 
@@ -130,22 +130,10 @@ def _same(lhs: sp.Expr, rhs: sp.Expr) -> bool:
     value = gap.xreplace({x: sp.Integer(sp.prime(k + 5)) for k, x in enumerate(symbols)})
     if value.is_Rational and value != 0:
         return False
-    above, below = gap.as_numer_denom()
-    if not value.is_Rational and 0 in _polynomials(below):
-        return False  # 0/0 everywhere, which proves nothing
-    if _terms(gap)[0] < SMALL:
-        return _polynomials(above) == [0]
-    return _numerators_cancel(gap) or _polynomials(sp.fraction(sp.together(gap))[0]) == [0]
-
-
-def _numerators_cancel(gap: sp.Expr) -> bool:
-    """Whether the terms over each denominator add up to 0: far cheaper than one fraction."""
-    above: dict[sp.Expr, sp.Expr] = {}
-    for term in sp.Add.make_args(sp.expand_mul(gap)):
-        numerator, denominator = sp.fraction(term)
-        content, primitive = sp.expand(denominator).as_content_primitive()
-        above[primitive] = above.get(primitive, 0) + numerator / content
-    return all(sp.expand(numerator) == 0 for numerator in above.values())
+    try:
+        return is_zero(gap)
+    except ZeroDivisionError:  # 0/0 everywhere, which proves nothing
+        return False
 
 
 def limit(side: Sides, eps: sp.Symbol) -> sp.Matrix | sp.Expr:

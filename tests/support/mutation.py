@@ -201,6 +201,7 @@ DECIDING = {
     "axioms/algebra/denotation.py": (*COMPLETE, *LAWS, "axioms/theorems/test_canonizers.py"),
     "axioms/algebra/leave_one_out.py": (*COMPLETE, "axioms/theorems/test_attention_loo.py"),
     "axioms/algebra/ledger.py": (*SWEEP, "axioms/theorems/test_relevance_patching.py"),
+    "axioms/algebra/polynomials.py": ("tests/axioms/test_polynomials.py",),
     "axioms/algebra/propagate.py": (*SWEEP, *LAWS, "tests/axioms/test_gradient_messages.py"),
     "axioms/invariance/axiom_cells.py": TABLE,
     "axioms/invariance/axiom_rules.py": TABLE,
