@@ -5,6 +5,7 @@ so that equality is decided among rational functions.  A name may hide a relatio
 root and its square, say), so what is found equal is equal, and the converse needs a witness.
 """
 
+from functools import lru_cache
 from math import prod
 
 import sympy as sp
@@ -14,7 +15,10 @@ from axioms.algebra.decide import Number, Sides, identical
 from axioms.algebra.propagate import LeafValues, evaluate
 from axioms.graph import Node
 
+KEPT = 10_000  # expressions of which a name is asked again and again, by every rule
 
+
+@lru_cache(maxsize=KEPT)
 def canonical(expression: Number) -> sp.Expr:
     """One form for equal rational functions."""
     return sp.cancel(sp.together(sp.sympify(expression)))
@@ -65,6 +69,7 @@ def _is_opaque(part: sp.Expr) -> bool:
     return root or function or part.is_NumberSymbol or isinstance(part, sp.exp)
 
 
+@lru_cache(maxsize=KEPT)
 def as_rational(expression: Number) -> sp.Expr:
     """The expression with everything that is not rational in it named, innermost first."""
     return sp.sympify(expression).replace(_is_opaque, _name)
