@@ -6,19 +6,22 @@ and a sum sees of all its fixed terms only their total.  So graphs that are ``al
 relevance at every epsilon.  Theorems 64 and 65 decide which rewrites leave them so.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.denotation import same_value
+from axioms.algebra.denotation import KEPT, same_value
 from axioms.algebra.propagate import LeafValues, evaluate
 from axioms.graph import CONSTANT, INPUT, Node, topological
 
 Skeleton: TypeAlias = tuple[object, ...]
 """Operations as nested tuples, operands of products and sums sorted, fixed parts as matrices."""
 FIXED = "fixed"
+Split: TypeAlias = tuple[object, list[sp.ImmutableMatrix]]
+"""A skeleton without its matrices, and these."""
 Map: TypeAlias = dict[object, sp.Matrix]  # by what enters, and the fixed term
 
 ALIKE = (
@@ -80,9 +83,8 @@ def regions(
             maps[node] = _read(node, values, found, maps.get(node.args[1]))
         else:
             maps[node] = {_operation(node, values, found): unit}
-        parts = ((key, w.applyfunc(sp.expand)) for key, w in maps[node].items())
-        kept = ((key, *_number(w)) for key, w in parts if not w.is_zero_matrix)
-        found[node] = tuple(sorted(kept, key=repr))
+        parts = ((key, _multiplied_out(w)) for key, w in maps[node].items())
+        found[node] = _sorted((key, w) for key, w in parts if not w.is_zero_matrix)
     return found.get(root) or _number(values[root])
 
 
@@ -117,12 +119,31 @@ def _operation(
         operands = (found.get(x) or _number(values[x]) for x in node.args)
         return node.op, *sorted(node.attributes.items()), *operands
     fixed = [values[x] for x in node.args if x not in found]
-    live = sorted((found[x] for x in node.args if x in found), key=repr)
+    live = _sorted(found[x] for x in node.args if x in found)
     return node.op, *_together(node.op, fixed), *live
 
 
 def _number(value: sp.Matrix) -> Skeleton:
-    return (sp.ImmutableMatrix(value.applyfunc(sp.expand)),)
+    return (_multiplied_out(value),)
+
+
+def _multiplied_out(value: sp.Matrix) -> sp.ImmutableMatrix:
+    return sp.ImmutableMatrix(*value.shape, list(map(_expanded, value)))
+
+
+_expanded = lru_cache(KEPT)(sp.expand)
+_written = lru_cache(KEPT)(str)
+
+
+def _sorted(parts: Iterable[Skeleton]) -> Skeleton:
+    return tuple(sorted(parts, key=_order))
+
+
+def _order(part: object) -> str:
+    """What a part is sorted by: its operations and matrices in words."""
+    if isinstance(part, tuple):
+        return f"({', '.join(map(_order, part))})"
+    return _written(part) if isinstance(part, sp.ImmutableMatrix) else repr(part)
 
 
 def _together(op: str, fixed: Sequence[sp.Matrix]) -> list[Skeleton]:
@@ -135,7 +156,7 @@ def _together(op: str, fixed: Sequence[sp.Matrix]) -> list[Skeleton]:
     return [(len(fixed) if op == kinds.PRODUCT else FIXED, *_number(total))]
 
 
-def _split(part: object) -> tuple[object, list[sp.ImmutableMatrix]]:
+def _split(part: object) -> Split:
     """A skeleton with a mark for each matrix in it, and the matrices."""
     if isinstance(part, sp.ImmutableMatrix):
         return part.shape, [part]
@@ -153,8 +174,23 @@ def alike(
     ``point`` has a matrix for each leaf, of different symbols for those that no input is.  What
     is left of a graph ``by`` ``regions`` is less: all that counts as epsilon -> 0.
     """
-    sides = [by(root, evaluate(root, point)) for root in (one, other)]
-    (left, fixed), (right, others) = map(_split, sides)
+    return any_alike([one], [other], point, by=by)
+
+
+def any_alike(
+    some: Sequence[Node],
+    others: Sequence[Node],
+    point: LeafValues,
+    *,
+    by: Callable[..., Skeleton] = skeleton,
+) -> bool:
+    """Whether one of ``some`` graphs is ``alike`` one of the ``others``; each is swept once."""
+    parts = cache(lambda root: _split(by(root, evaluate(root, point))))
+    return any(_equal(parts(one), parts(other)) for other in others for one in some)
+
+
+def _equal(one: Split, other: Split) -> bool:
+    (left, fixed), (right, others) = one, other
     return left == right and all(
         same_value(sp.Matrix(a), sp.Matrix(b)) for a, b in zip(fixed, others, strict=True)
     )

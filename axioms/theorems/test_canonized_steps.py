@@ -35,7 +35,7 @@ from axioms import kinds
 from axioms.graph import Node, leaf, parameter
 from axioms.invariance.attention import ATTENTION, CHANGES, EVERY_REWRITE, of_any_change
 from axioms.invariance.canonizers import canonize
-from axioms.invariance.confluence import BESIDE, IN_THE_LIMIT, OF_HEADS, alike, regions
+from axioms.invariance.confluence import BESIDE, IN_THE_LIMIT, OF_HEADS, any_alike, regions
 from axioms.invariance.overlaps import AROUND, SYMBOLS, critical_pairs
 from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.rule_sets import RULE_SETS
@@ -103,8 +103,8 @@ HEADS = INSIDE | {
 def one_step_apart(name, one, other):
     """Whether canonized graphs differ by at most one step, or only inside of a region."""
     if name in ("distribute linear", "centre before LayerNorm"):
-        return any(alike(x, other, SYMBOLS, by=regions) for x in (one, *REWRITES[name](one)))
-    return any(alike(x, other, SYMBOLS) for x in (*REWRITES[name](one), one))
+        return any_alike([one, *REWRITES[name](one)], [other], SYMBOLS, by=regions)
+    return any_alike([*REWRITES[name](one), one], [other], SYMBOLS)
 
 
 def steps(name, root):
@@ -115,11 +115,9 @@ def steps(name, root):
 
 def same_heads(name, one, other):
     """Whether canonized graphs differ by at most one step each, or only inside of a region."""
-    return any(
-        alike(x, y, SYMBOLS, by=partial(regions, through_heads=True))
-        for y in (steps(name, other) if name == "drop bias of K" else (other,))
-        for x in steps(name, one)
-    )
+    others = steps(name, other) if name == "drop bias of K" else [other]
+    by = partial(regions, through_heads=True)
+    return any_alike(steps(name, one), others, SYMBOLS, by=by)
 
 
 def decided(name, record_property):
