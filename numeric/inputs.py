@@ -1,5 +1,6 @@
 """The inputs that a user passes in, checked once, before anything runs."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
@@ -39,7 +40,25 @@ def prepare(
         problems += target_problems(targets, len(batch.attention_mask))
     if problems:
         raise ValueError("\n".join(problems))
+    if batch.input_ids is not None:
+        _warn_of_shifts(model, batch, modules)
     return batch
+
+
+def _warn_of_shifts(model: PreTrainedModel, batch: Batch, modules: Modules) -> None:
+    """Warns the caller of ``attribute`` of padding on the left that moves a text to other places.
+
+    The model's own logits are explained, which then are not those of the text alone.
+    """
+    moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
+    if moved and families.counts_columns(model, [module for _, module in modules]):
+        warnings.warn(
+            f"attention_mask hides the first column of examples {moved}, as padding on the left "
+            f"does, and {type(model).__name__} numbers positions from that column on: its logits, "
+            "which are explained, are not those of the text alone; pad on the right "
+            '(tokenizer.padding_side = "right"), or pass one text at a time',
+            stacklevel=6,
+        )
 
 
 def read_tokens(model: PreTrainedModel, batch: Batch) -> Tensor | None:

@@ -5,8 +5,10 @@ known here makes Leave-One-Out, Integrated Gradients and sweeps cheaper.  Classe
 exactly, because a subclass may compute something else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from inspect import signature
+from typing import Any
 
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
@@ -104,6 +106,24 @@ def padding_position(modules: Iterable[nn.Module]) -> int | None:
     tables = [module._modules.get("position_embeddings") for module in modules]  # a fast look
     found = [getattr(table, "padding_idx", None) for table in tables if table is not None]
     return next((number for number in found if number is not None), None)
+
+
+TABLES = ("position_embeddings", "embed_positions", "wpe", "positions_embed")
+"""How modules of Transformers call their tables of absolute positions."""
+
+
+def counts_columns(model: nn.Module, modules: Sequence[nn.Module]) -> bool:
+    """Whether a table of absolute positions is read by the number of the column, padding or not.
+
+    Others count from the id that stands for padding, or take the mask, from which they count.
+    """
+    config: Any = model.config
+    named = [(name, x) for module in modules for name, x in module._modules.items()]
+    tables = [x for name, x in named if name in TABLES and x is not None]
+    if not tables or getattr(config.get_text_config(), "rope_parameters", None):
+        return False
+    asks = any("attention_mask" in signature(x.forward).parameters for x in tables)
+    return not asks and all(getattr(x, "padding_idx", None) is None for x in tables)
 
 
 def position_ids(model: nn.Module, input_ids: Tensor) -> Tensor | None:

@@ -5,9 +5,14 @@ import importlib
 import pytest
 import torch
 
+from benchmarks.architectures.build import CAUSAL, MASKED, TAGS, build
+from benchmarks.architectures.build import inputs as made
+from benchmarks.architectures.measure import conditions
+from numeric import attribute
 from numeric.models import check_model
 from numeric.stock import families
 from tests.support import cases
+from tests.support.cases import SINGLE, close
 
 
 def test_positions_that_are_counted_from_padding_are_found_at_any_depth():
@@ -18,6 +23,46 @@ def test_positions_that_are_counted_from_padding_are_found_at_any_depth():
     assert found.equal(families.position_ids(model, ids))
     assert (found != torch.arange(ids.shape[1])).any()
     assert families.position_ids(cases.family("bert")[0], ids) is None
+
+
+POSITIONED = [
+    ("gpt2", CAUSAL), ("gpt_neo", CAUSAL), ("openai-gpt", CAUSAL), ("bart", CAUSAL),
+    ("opt", CAUSAL), ("bloom", CAUSAL), ("llama", CAUSAL), ("gptj", CAUSAL), ("mpt", CAUSAL),
+    ("moss_transcribe_diarize", CAUSAL), ("bert", MASKED), ("deberta", MASKED), ("xlm", MASKED),
+    ("roberta", MASKED), ("esm", MASKED), ("luke", MASKED), ("modernbert", TAGS), ("ibert", TAGS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "task"), POSITIONED)
+def test_a_model_is_known_to_number_columns_where_padding_on_the_left_changes_its_logits(
+    name, task
+):
+    with conditions(), torch.no_grad():
+        model = build(name, task)
+        text = made(model, task)["input_ids"][:1]
+        pad = model.config.get_text_config().pad_token_id or 0
+        moved = torch.nn.functional.pad(text, (3, 0), value=pad)
+        mask = torch.nn.functional.pad(torch.ones_like(text), (3, 0))
+        alone = model(text).logits
+        changes = model(moved, attention_mask=mask).logits[:, 3:] - alone
+    change = (changes.abs().max() / alone.abs().max()).item()
+    counts = families.counts_columns(model, [*model.modules()])
+    assert change > 0.1 if counts else change < 1e-10
+
+
+@pytest.mark.parametrize("name", cases.DECODERS)
+def test_who_pads_such_a_model_on_the_left_is_warned_and_gets_what_it_computes(name, recwarn):
+    model, inputs = cases.family(name)
+    inputs = {key: x.roll(2, 1) for key, x in inputs.items()}
+    inputs["attention_mask"][:, :2] = 0
+    a = attribute(model, inputs, target=1)
+    close(a.logit, model(**inputs).logits[:, 1].detach(), tolerance=SINGLE)
+    said = [warning for warning in recwarn if "hides the first column" in str(warning.message)]
+    assert len(said) == (name == "gpt2")
+    for warning in said:
+        assert warning.filename == __file__
+        for part in ("examples [0, 1]", "GPT2ForSequenceClassification", 'padding_side = "right"'):
+            assert part in str(warning.message)
 
 
 @pytest.mark.parametrize("name", cases.ALL)

@@ -77,6 +77,7 @@ def test_scores_that_are_spelled_out_give_the_same(name):
     close(fused, spelled_out, tolerance=tolerance(name))
 
 
+@pytest.mark.filterwarnings("ignore:attention_mask hides the first column")
 @pytest.mark.parametrize("name", DECODERS)
 def test_texts_padded_on_the_left_are_the_plain_loop(name):
     model, inputs = cases.family(name)

@@ -15,6 +15,7 @@ from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import assert_same, contains, refused, snapshot, watch
 
+pytestmark = pytest.mark.filterwarnings("ignore:attention_mask hides the first column")
 EXACT = 1e-12
 METHOD = "integrated-gradients"
 LENGTHS = (12, 2, 7, 7, 3, 10)
