@@ -6,6 +6,7 @@ RWKV and xLSTM, and a_t (1 - b_t k_t k_t') by the delta rule, where keys k_t and
 """
 
 import sys
+from collections.abc import Sequence
 from types import FrameType
 
 from torch import nn
@@ -34,19 +35,21 @@ def scans(model: nn.Module) -> bool:
 
 def selecting() -> set[int]:
     """The identities of what the scan selects by that calls a torch function now, if one does."""
-    scan = _scan()
-    return {id(scan.f_locals[name]) for name in SELECTS[scan.f_code.co_name]} if scan else set()
-
-
-def _scan() -> FrameType | None:
-    """The scan whose code calls a torch function, by itself or in a function of its own."""
     near, frame = 0, sys._getframe(1)
-    while frame.f_back is not None and near < 2:
+    while frame.f_back is not None and near < 2:  # a scan, or a function of its own
         frame = frame.f_back
-        owner = frame.f_globals.get("__name__", "")
+        owner, code = frame.f_globals.get("__name__", ""), frame.f_code
         if owner.startswith(BETWEEN):
             continue
-        if frame.f_code.co_name in SELECTS and owner.startswith(OWNER):
-            return frame
+        if code.co_name in SELECTS and owner.startswith(OWNER):
+            return _held(frame, SELECTS[code.co_name])
         near += 1
-    return None
+    return set()
+
+
+def _held(scan: FrameType, names: Sequence[str]) -> set[int]:
+    """Nothing of a scan that calls its arguments otherwise, whose exponentials are then refused."""
+    if not {*names} <= {*scan.f_code.co_varnames}:
+        return set()
+    found = scan.f_locals
+    return {id(found[name]) for name in names if name in found}

@@ -125,6 +125,11 @@ def test_a_scan_that_is_not_of_transformers_is_refused_by_name(mamba, monkeypatc
     contains(refused(UnassignedOperation, *mamba, "cp-lrp"), "exp, outside of a softmax")
 
 
+def test_a_scan_that_calls_its_arguments_otherwise_is_refused_by_name(mamba, monkeypatch):
+    monkeypatch.setitem(scans.SELECTS, SCAN, ("step", "B", "C"))
+    contains(refused(UnassignedOperation, *mamba, "cp-lrp"), "exp, outside of a softmax")
+
+
 class Kernel(torch.autograd.Function):
     """Stands for a kernel, whose code torch does not show."""
 
