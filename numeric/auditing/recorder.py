@@ -19,7 +19,7 @@ from numeric.auditing.activations import activation
 from numeric.auditing.functions import FIXED, WORD
 from numeric.auditing.maps import Map
 from numeric.auditing.nodes import ORIGIN
-from numeric.fast.calls import Call
+from numeric.fast.calls import Call, Use
 from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import (
     PRODUCT,
@@ -27,7 +27,6 @@ from numeric.fast.marks import (
     Chain,
     Function,
     Kwargs,
-    Tensors,
     is_curved,
     mark,
     reached,
@@ -148,9 +147,8 @@ class Recorder(Propagation):
         self.check(chain)
         return chain.replay(chain.root)
 
-    def _act(
-        self, call: Call, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-    ) -> Any:
+    def _act(self, use: Use) -> Any:
+        call, func, args, kwargs, carrying = use
         inplace = func.__name__ == "__setitem__" or func.__name__.rstrip("_") + "_" == func.__name__
         given, before = args, {}
         if inplace or call.writes:
@@ -165,7 +163,7 @@ class Recorder(Propagation):
         rising = any(id(x) in self.entries.rising for x in carrying)
         self.running.append(Running(call, func, given, kwargs, inplace, rising, before=before))
         try:
-            out = super()._act(call, func, args, kwargs, carrying)
+            out = super()._act(use)
             settled = self.running[-1].settled
             if given is not args and id(args[0]) in settled:
                 settled[id(given[0])] = settled[id(args[0])]

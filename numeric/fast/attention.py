@@ -14,7 +14,8 @@ from torch.autograd.graph import get_gradient_edge
 from axioms import kinds
 from numeric.fast import rules, value_only
 from numeric.fast.attended import Fused
-from numeric.fast.marks import Args, Function, Kwargs, Tensors, carries
+from numeric.fast.calls import Use
+from numeric.fast.marks import Function, Kwargs, carries
 from numeric.fast.refusals import RANDOM
 
 if TYPE_CHECKING:
@@ -40,11 +41,9 @@ def shares(scores: str, softmax: str, readout: str) -> tuple[float, float, float
     return through, through, TO_VALUE[readout]
 
 
-def attention(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
+def attention(engine: "Propagation", use: Use) -> Tensor:
     """query, key, value: (..., head, token, channel) -> (..., head, token, channel)"""
-    given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
+    given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     query, key, value = (engine.settle(given.pop(x)) for x in ARGUMENTS[:3])
     mask = given.pop("attn_mask", None)
     biased = mask is not None and carries(mask)
@@ -61,7 +60,7 @@ def attention(
     if engine.damping is not None:
         mask, given = _damped(engine, query, key, mask, given)
     factors = shares(*map(engine.rule, KINDS))
-    out = _by_factors(factors, func, query, key, value, attn_mask=mask, **given)
+    out = _by_factors(factors, use.func, query, key, value, attn_mask=mask, **given)
     if engine.attended is not None:
         q, k, v = (x.detach() for x in (query, key, value))
         place = engine.places.describe()

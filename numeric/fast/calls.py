@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from numeric.fast.marks import Args, Function, Kwargs, reached
+from numeric.fast.marks import Args, Function, Kwargs, Tensors, reached
 from numeric.fast.refusals import UNSEEN
 from numeric.operations import GRADIENT, MOVE, NOTHING, ROLES
 
@@ -36,6 +36,28 @@ class Call:
     role: str | None
     instead: Function | None = None
     writes: bool = False
+
+
+class Use(NamedTuple):
+    """One call of a torch function under the rules.
+
+    func: the function, or the same one that writes to no argument
+    carrying: those of ``args`` and ``kwargs`` that relevance comes to
+    """
+
+    call: Call
+    func: Function
+    args: Args
+    kwargs: Kwargs
+    carrying: Tensors
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    def other(self, x: Tensor) -> Any:
+        """The other one of the first two arguments."""
+        return self.args[1] if self.args[0] is x else self.args[0]
 
 
 Called = Callable[[Call, Function, Args, Kwargs], Any]

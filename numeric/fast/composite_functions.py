@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from numeric.fast import norms
-from numeric.fast.marks import Args, Function, Kwargs, Tensors
+from numeric.fast.calls import Use
+from numeric.fast.marks import Function
 
 if TYPE_CHECKING:
     from numeric.fast.propagation import Propagation
@@ -62,11 +63,9 @@ SPELLED: dict[str, Function] = {
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def inside(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
+def inside(engine: "Propagation", use: Use) -> Any:
     with engine.again():
-        return (SPELLED.get(name) or _entered(func))(*args, **kwargs)
+        return (SPELLED.get(use.name) or _entered(use.func))(*use.args, **use.kwargs)
 
 
 @cache

@@ -9,13 +9,9 @@ from torch import Tensor, nn
 
 from axioms import kinds
 from numeric.fast import rules
-from numeric.fast.calls import Call
+from numeric.fast.calls import Call, Use
 from numeric.fast.marks import (
     TOKEN_TYPE,
-    Args,
-    Function,
-    Kwargs,
-    Tensors,
     exchanged,
     is_number,
     mark,
@@ -201,17 +197,9 @@ class Entries:
         self._follow(embedding, entry, entry.word, None)
         return embedding
 
-    def rise(
-        self,
-        engine: "Propagation",
-        handler: "Handler",
-        call: Call,
-        func: Function,
-        args: Args,
-        kwargs: Kwargs,
-        carrying: Tensors,
-    ) -> Any:
+    def rise(self, engine: "Propagation", handler: "Handler", use: Use) -> Any:
         """What ``handler`` does; an entry grows by it, or has ended."""
+        call, func, args, kwargs, carrying = use
         found = [each for y in carrying if (each := self.rising.get(id(y)))]
         joins = len(found) < len(carrying)  # what is no part of an embedding
         entries = {each.entry for each in found}
@@ -220,12 +208,13 @@ class Entries:
             self._end(second.entry)  # token types that are looked up among words
             self.all.remove(second.entry)
             args = first.tensor, marked(second.tensor.detach(), TOKEN_TYPE)
+            use = use._replace(args=args)
             found, entries = [first], {first.entry}
         moves = call.role in (MOVE, CAST)
         if joins or len(entries) != 1 or (len(found) > 1 and not moves):
             for entry in entries:
                 self._end(entry)
-            return handler(engine, call.name, func, args, kwargs, carrying)
+            return handler(engine, use)
         (entry,), (each, *_) = entries, found
         x, word, token_type = each.tensor, each.word, each.token_type
         constants = [y for y in args if y is not x]
@@ -236,7 +225,7 @@ class Entries:
             if mark(constants[0]) == TOKEN_TYPE:
                 token_type = constants[0].detach().expand_as(out)
         elif moves or scales:
-            out = handler(engine, call.name, func, args, kwargs, carrying)
+            out = handler(engine, use)
             if not isinstance(out, Tensor):
                 self._end(entry)
                 if call.name == "setitem" and args[0] is entry.embedding:
@@ -252,7 +241,7 @@ class Entries:
                     token_type = func(*exchanged(args, types), **kwargs)
         else:
             self._end(entry)
-            return handler(engine, call.name, func, args, kwargs, carrying)
+            return handler(engine, use)
         # What is only moved is read where it was; a token that is put before patches counts.
         if not moves or (entry.ids is None and out.numel() > entry.embedding.numel()):
             entry.embedding, entry.word, entry.token_type = out, word, token_type

@@ -11,6 +11,7 @@ from axioms import kinds
 from numeric import operations as does
 from numeric.fast import attention, norms, products, refusals
 from numeric.fast.attended import Explicit
+from numeric.fast.calls import Use
 from numeric.fast.composite_functions import inside
 from numeric.fast.marks import (
     COSINE,
@@ -20,7 +21,6 @@ from numeric.fast.marks import (
     WEIGHTS,
     Args,
     Chain,
-    Function,
     Kwargs,
     Summed,
     Tensors,
@@ -39,82 +39,74 @@ from numeric.fast.settled import run
 if TYPE_CHECKING:
     from numeric.fast.propagation import Propagation
 
-Handler = Callable[["Propagation", str, Function, Args, Kwargs, Tensors], Any]
-"""(engine, name, func, args, kwargs, carrying) -> output; relevance reaches what is carrying."""
+Handler = Callable[["Propagation", Use], Any]
+"""What a function gives, with the rule of its operation."""
 
 MASKED = -1e3  # what is added to scores and lies below hides them: exp(-1e3) is 0 in float64
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
-def move(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    what = mark(carrying[0])
-    into_another = (name == "setitem" or name[-1] == "_") and args[0] is not carrying[0]
-    if what not in KEPT or len(carrying) > 1 or into_another:
-        return run(engine, func, args, kwargs)
-    out = func(*args, **kwargs)
+def move(engine: "Propagation", use: Use) -> Any:
+    what = mark(use.carrying[0])
+    writes = use.name == "setitem" or use.name[-1] == "_"
+    into_another = writes and use.args[0] is not use.carrying[0]
+    if what not in KEPT or len(use.carrying) > 1 or into_another:
+        return run(engine, use)
+    out = use.func(*use.args, **use.kwargs)
     for part in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(part, Tensor):
             marked(part, what)
     return out
 
 
-def dropout(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    on = kwargs.get("training") or kwargs.get("train") or True in args[2:3]
-    if on and (kwargs.get("p") or args[1:2] not in ((), (0,))):
-        engine.refuse(refusals.RANDOM, name)
-    return move(engine, name, func, args, kwargs, carrying) if carrying else None
+def dropout(engine: "Propagation", use: Use) -> Any:
+    on = use.kwargs.get("training") or use.kwargs.get("train") or True in use.args[2:3]
+    if on and (use.kwargs.get("p") or use.args[1:2] not in ((), (0,))):
+        engine.refuse(refusals.RANDOM, use.name)
+    return move(engine, use) if use.carrying else None
 
 
-def _cast(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    x = carrying[0]
-    wanted = [y for y in (*args[1:], *kwargs.values()) if isinstance(y, torch.dtype)]
-    narrows = name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
+def _cast(engine: "Propagation", use: Use) -> Any:
+    x = use.carrying[0]
+    wanted = [y for y in (*use.args[1:], *use.kwargs.values()) if isinstance(y, torch.dtype)]
+    narrows = use.name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
     if x.dtype == torch.float64 and narrows:
         return x  # who computes in float64 wants its digits, though stock norms drop them
     what = mark(x)
     if type(what) is Chain:
-        return chained(func, args, kwargs, what.root, curved=what.curved)
-    return move(engine, name, func, args, kwargs, carrying)
+        return chained(use, what.root, curved=what.curved)
+    return move(engine, use)
 
 
-def _sum(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    x = carrying[0]
-    out = run(engine, func, args, _in_own_dtype(kwargs, x))
+def _sum(engine: "Propagation", use: Use) -> Any:
+    x = use.carrying[0]
+    out = run(engine, _in_own_dtype(use))
     return marked(out, Summed(mark(x))) if engine.asks and is_curved(x) else out
 
 
-def _in_own_dtype(kwargs: Kwargs, x: Tensor) -> Kwargs:
-    """The same for sums and softmax that would narrow float64."""
-    drops = kwargs.get("dtype") is not None and x.dtype == torch.float64
-    return {key: y for key, y in kwargs.items() if key != "dtype"} if drops else kwargs
+def _in_own_dtype(use: Use) -> Use:
+    """The same of sums and softmax that would narrow float64."""
+    if use.kwargs.get("dtype") is None or use.carrying[0].dtype != torch.float64:
+        return use
+    return use._replace(kwargs={key: y for key, y in use.kwargs.items() if key != "dtype"})
 
 
-def _add(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    if len(carrying) == 1:
-        (x,) = carrying
-        other = args[1] if args[0] is x else args[0]
+def _add(engine: "Propagation", use: Use) -> Any:
+    if len(use.carrying) == 1:
+        (x,) = use.carrying
+        other = use.other(x)
         if is_number(other) and mark(x) not in KEPT:
-            return chained(func, args, kwargs, root_of(x), curved=is_curved(x))
+            return chained(use, root_of(x), curved=is_curved(x))
         alone = is_number(other) or other.numel() == 1  # a norm adds one number, attention a mask
-        z = run(engine, func, args, kwargs, kinds.BILINEAR if alone else kinds.SCORES)
+        z = run(engine, use, kinds.BILINEAR if alone else kinds.SCORES)
         if not z.requires_grad:  # scores that were cut off
             return marked(z, WEIGHTS)
-        hides = engine.eps and is_mask(-other if name in ("sub", "subtract") else other)
+        hides = engine.eps and is_mask(-other if use.name in ("sub", "subtract") else other)
         return z if hides or is_number(other) else engine.apply(kinds.ADD, z, other)
-    bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in carrying)
-    if bends and (root := _one_root(carrying)) is not None:
-        return chained(func, args, kwargs, root, curved=True)
-    return engine.apply(kinds.ADD, run(engine, func, args, kwargs))
+    bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in use.carrying)
+    if bends and (root := _one_root(use.carrying)) is not None:
+        return chained(use, root, curved=True)
+    return engine.apply(kinds.ADD, run(engine, use))
 
 
 def is_mask(x: Tensor | float) -> bool:
@@ -133,70 +125,65 @@ def _one_root(carrying: Tensors) -> Tensor | None:
     return None
 
 
-def _multiply(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    if len(carrying) > 1:
-        if (root := _one_root(carrying)) is not None:
-            return chained(func, args, kwargs, root, curved=True)
-        return engine.apply(kinds.PRODUCT, run(engine, func, args, kwargs))
-    (x,) = carrying
-    other = args[1] if args[0] is x else args[0]
+def _multiply(engine: "Propagation", use: Use) -> Any:
+    if len(use.carrying) > 1:
+        if (root := _one_root(use.carrying)) is not None:
+            return chained(use, root, curved=True)
+        return engine.apply(kinds.PRODUCT, run(engine, use))
+    (x,) = use.carrying
+    other = use.other(x)
     if is_number(other):
-        return _scaled(func, args, kwargs, x)
+        return _scaled(use, x)
     if engine.turns and mark(other) in (COSINE, SINE):
         engine.turned.note(engine, engine.settle(x), mark(other))
-        return engine.apply(kinds.PRODUCT, run(engine, func, args, kwargs))
-    z = run(engine, func, args, kwargs)
+        return engine.apply(kinds.PRODUCT, run(engine, use))
+    z = run(engine, use)
     return z if mark(other) == HELD else engine.apply(kinds.LINEAR, z)
 
 
-def _scaled(func: Function, args: Args, kwargs: Kwargs, x: Tensor) -> Tensor:
+def _scaled(use: Use, x: Tensor) -> Tensor:
     if (what := mark(x)) in KEPT:
-        return marked(func(*args, **kwargs), what)
-    return chained(func, args, kwargs, root_of(x), curved=is_curved(x))
+        return marked(use.func(*use.args, **use.kwargs), what)
+    return chained(use, root_of(x), curved=is_curved(x))
 
 
-def _divide(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    if name in ("rdiv", "rtruediv"):  # which take the divisor first
-        func, args = truediv, args[1::-1]
-    a, b = args[:2]
+def _divide(engine: "Propagation", use: Use) -> Any:
+    if use.name in ("rdiv", "rtruediv"):  # which take the divisor first
+        use = use._replace(func=truediv, args=use.args[1::-1])
+    a, b = use.args[:2]
     if not carries(b) and mark(b) != WEIGHTS:
-        return _multiply(engine, name, func, args, kwargs, carrying)
+        return _multiply(engine, use)
     of_one = carries(a) and root_of(a) is root_of(b)
     if (is_curved(b) and of_one) or (is_number(a) and _bends(b)):
-        return chained(func, args, kwargs, root_of(b), curved=True)
+        return chained(use, root_of(b), curved=True)
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
-        return run(engine, func, args, kwargs)
+        return run(engine, use)
     held = engine.settle(b).detach()  # whatever divides is held, as the deviation in a norm is
     engine.hold(b)
     if carries(a):
-        return func(engine.settle(a), held, *args[2:], **kwargs)
-    return marked(func(a.detach() if isinstance(a, Tensor) else a, held), HELD)
+        return use.func(engine.settle(a), held, *use.args[2:], **use.kwargs)
+    return marked(use.func(a.detach() if isinstance(a, Tensor) else a, held), HELD)
 
 
-def _function(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    x = carrying[0]
-    power = -1 if name == "reciprocal" else args[-1] if name in POWERS else None
+def _function(engine: "Propagation", use: Use) -> Any:
+    x = use.carrying[0]
+    power = -1 if use.name == "reciprocal" else use.args[-1] if use.name in POWERS else None
     if is_number(power) and power == -1:
-        return _divide(engine, name, truediv, (1, x), {}, carrying)
+        return _divide(engine, use._replace(func=truediv, args=(1, x), kwargs={}))
     if is_number(power) and power in HALVES and not _bends(x):
-        return _deviation(engine, name, func, args, kwargs, carrying)
-    if len(carrying) > 1 and _one_root(carrying) is None:
-        engine.refuse(refusals.OF_SEVERAL, name, len(carrying))
+        return _deviation(engine, use)
+    if len(use.carrying) > 1 and _one_root(use.carrying) is None:
+        engine.refuse(refusals.OF_SEVERAL, use.name, len(use.carrying))
     if mark(x) in KEPT:
         settled = engine.settle(x)
-        args = [settled if y is x else y for y in args]
+        use = use._replace(args=[settled if y is x else y for y in use.args])
         x = settled
     root = root_of(x)
-    if not all(is_number(y) or y is root or root_of(y) is root for y in args):
-        args = [y if is_number(y) or root_of(y) is root else y.detach() for y in args]
-    out = chained(func, args, kwargs, root, curved=True)
-    mark(out).floor = name in FLOORS and not is_curved(x)
+    if not all(is_number(y) or y is root or root_of(y) is root for y in use.args):
+        fixed = [y if is_number(y) or root_of(y) is root else y.detach() for y in use.args]
+        use = use._replace(args=fixed)
+    out = chained(use, root, curved=True)
+    mark(out).floor = use.name in FLOORS and not is_curved(x)
     return out
 
 
@@ -212,29 +199,26 @@ def _bends(x: Tensor) -> bool:
     return is_curved(x) and not mark(x).floor
 
 
-def _deviation(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Any:
-    if name in ROOTS and _bends(carrying[0]):
-        return _function(engine, name, func, args, kwargs, carrying)
-    out = run(engine, func, args, kwargs)
+def _deviation(engine: "Propagation", use: Use) -> Any:
+    if use.name in ROOTS and _bends(use.carrying[0]):
+        return _function(engine, use)
+    out = run(engine, use)
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
         return out
-    engine.hold(carrying[0])
+    engine.hold(use.carrying[0])
     return marked(out.detach(), HELD)
 
 
-def _softmax(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
-    kwargs = _in_own_dtype(kwargs, carrying[0])
+def _softmax(engine: "Propagation", use: Use) -> Tensor:
+    use = _in_own_dtype(use)
     if engine.damping is not None:
-        args, kwargs = _lowered(engine, *args, **kwargs)
-    z = run(engine, func, args, kwargs, kinds.SCORES)
+        args, kwargs = _lowered(engine, *use.args, **use.kwargs)
+        use = use._replace(args=args, kwargs=kwargs)
+    z = run(engine, use, kinds.SCORES)
     out = engine.apply(kinds.SOFTMAX, z)
     if engine.attended is None:
         return marked(out, WEIGHTS)
-    seen = Explicit.of(out, args, kwargs, engine.places.describe())
+    seen = Explicit.of(out, use.args, use.kwargs, engine.places.describe())
     engine.attended.append(seen)
     return marked(out, Weights.of(seen.readouts))
 

@@ -1,13 +1,16 @@
 """What is known of a tensor while a model runs under propagation rules, kept on the tensor."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from axioms.composites import Operation
+
+if TYPE_CHECKING:
+    from numeric.fast.calls import Use
 
 MARK = "_lrp_axioms"  # the attribute of a tensor
 
@@ -206,14 +209,14 @@ def is_number(x: object) -> bool:
     return not isinstance(x, Tensor) or x.ndim == 0
 
 
-def chained(
-    func: Callable[..., Tensor], args: Args, kwargs: Kwargs, root: Tensor, *, curved: bool
-) -> Tensor:
-    """What ``func`` gives of a chain from ``root`` and of numbers, as a longer chain."""
+def chained(use: "Use", root: Tensor, *, curved: bool) -> Tensor:
+    """What a function gives of a chain from ``root`` and of numbers, as a longer chain."""
+    _, func, args, kwargs, _ = use
     steps = [_step(x, root) for x in args]
 
     def replay(z: Tensor) -> Tensor:
-        return func(*(step(z) if callable(step) else step for step in steps), **kwargs)
+        out: Tensor = func(*(step(z) if callable(step) else step for step in steps), **kwargs)
+        return out
 
     key = (func.__name__, *(_key(x, root) for x in args), *map(str, sorted(kwargs.items())))
     values = [x.detach() if isinstance(x, Tensor) else x for x in args] if curved else args

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from axioms import kinds
 from numeric.fast import rules
-from numeric.fast.marks import Args, Function, Kwargs, Tensors
+from numeric.fast.calls import Use
 from numeric.fast.refusals import OF_THE_BATCH
 
 if TYPE_CHECKING:
@@ -32,10 +32,8 @@ WHERE_HELD = {(kinds.RMS_NORM, kinds.HELD_DEVIATION), (kinds.RMS_NORM, kinds.GRA
 """Kinds and rules that act where the deviation is computed."""
 
 
-def layer_norm(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
-    given = dict(zip(ARGUMENTS, args, strict=False)) | kwargs
+def layer_norm(engine: "Propagation", use: Use) -> Tensor:
+    given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     x = engine.settle(given["input"])
     weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
@@ -43,17 +41,15 @@ def layer_norm(
     return rule(x, shape, weight, bias, norm_eps, eps=engine.eps)
 
 
-def batch_norm(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
+def batch_norm(engine: "Propagation", use: Use) -> Tensor:
     """With its running statistics, a linear map of each channel.
 
     It is computed as one, because PyTorch 2.13 gets the gradient of its own function wrong: on a
     CPU, for a batch of one whose cotangent is not contiguous.
     """
-    given = dict(zip(OF_BATCHES, args, strict=False)) | kwargs
+    given = dict(zip(OF_BATCHES, use.args, strict=False)) | use.kwargs
     if given.get("training"):
-        engine.refuse(OF_THE_BATCH, name)
+        engine.refuse(OF_THE_BATCH, use.name)
     x, mean, variance = engine.settle(given["input"]), given["running_mean"], given["running_var"]
     along = (-1, *[1] * (x.ndim - 2))
     scale = torch.rsqrt(variance + given.get("eps", 1e-5))

@@ -9,14 +9,12 @@ from torch.autograd.graph import get_gradient_edge
 
 from axioms import kinds
 from numeric.fast import refusals, rules
+from numeric.fast.calls import Use
 from numeric.fast.gradients import tensors
 from numeric.fast.marks import (
     PRODUCT,
     WEIGHTS,
-    Args,
-    Function,
     Kwargs,
-    Tensors,
     Weights,
     carries,
     mark,
@@ -28,64 +26,58 @@ if TYPE_CHECKING:
     from numeric.fast.propagation import Propagation
 
 
-def linear(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
-    if len(carrying) > 1 or carrying[0] is not (args[0] if args else kwargs.get("input")):
-        engine.refuse(refusals.BY_THE_INPUT, name)
-    z = run_in_one_format(engine, func, args, kwargs, carrying)
-    bias = args[2] if len(args) > 2 else kwargs.get("bias")
-    weight = args[1] if len(args) > 1 else kwargs["weight"]
-    if name == "linear" and type(weight).dequantize is not Tensor.dequantize:
-        z = rules.quantised(z, engine.settle(carrying[0]), weight)
-    if bias is not None and name.startswith("conv"):
+def linear(engine: "Propagation", use: Use) -> Tensor:
+    x = use.args[0] if use.args else use.kwargs.get("input")
+    if len(use.carrying) > 1 or use.carrying[0] is not x:
+        engine.refuse(refusals.BY_THE_INPUT, use.name)
+    z = run_in_one_format(engine, use)
+    bias = use.args[2] if len(use.args) > 2 else use.kwargs.get("bias")
+    weight = use.args[1] if len(use.args) > 1 else use.kwargs["weight"]
+    if use.name == "linear" and type(weight).dequantize is not Tensor.dequantize:
+        z = rules.quantised(z, engine.settle(use.carrying[0]), weight)
+    if bias is not None and use.name.startswith("conv"):
         bias = bias.reshape(-1, *[1] * (z.ndim - 2))
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def packed_linear(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
+def packed_linear(engine: "Propagation", use: Use) -> Tensor:
     """A linear layer of torch.ao, which packs weights and bias for a kernel without gradient."""
-    weight, bias = args[1].unpack()
-    z = run(engine, func, args, kwargs)
-    z = rules.quantised(z, engine.settle(carrying[0]), weight)
+    weight, bias = use.args[1].unpack()
+    z = run(engine, use)
+    z = rules.quantised(z, engine.settle(use.carrying[0]), weight)
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def solve(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
+def solve(engine: "Propagation", use: Use) -> Tensor:
     """The solution for the second argument, in which it is linear if the matrix is fixed."""
-    right = args[1] if len(args) > 1 else kwargs["B"]
-    if engine.mixed and (len(carrying) > 1 or carrying[0] is not right):
-        engine.refuse(refusals.BY_THE_INPUT, name)
-    return engine.apply(kinds.LINEAR, run_in_one_format(engine, func, args, kwargs, carrying))
+    right = use.args[1] if len(use.args) > 1 else use.kwargs["B"]
+    if engine.mixed and (len(use.carrying) > 1 or use.carrying[0] is not right):
+        engine.refuse(refusals.BY_THE_INPUT, use.name)
+    return engine.apply(kinds.LINEAR, run_in_one_format(engine, use))
 
 
-def matmul(
-    engine: "Propagation", name: str, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-) -> Tensor:
+def matmul(engine: "Propagation", use: Use) -> Tensor:
     added = None
-    if name in ("addmm", "baddbmm"):
-        added, *factors = (*args, *(kwargs[x] for x in kwargs if x in ADDED))
-        if carries(added) or len(carrying) > 1:
-            return _added_product(engine, added, *factors, kwargs=kwargs)
-    weights = any(mark(x) == WEIGHTS for x in tensors(args))
-    if len(carrying) == 1 and not weights:
-        z = run_in_one_format(engine, func, args, kwargs, carrying)
+    if use.name in ("addmm", "baddbmm"):
+        added, *factors = (*use.args, *(use.kwargs[x] for x in use.kwargs if x in ADDED))
+        if carries(added) or len(use.carrying) > 1:
+            return _added_product(engine, added, *factors, kwargs=use.kwargs)
+    weights = any(mark(x) == WEIGHTS for x in tensors(use.args))
+    if len(use.carrying) == 1 and not weights:
+        z = run_in_one_format(engine, use)
         return engine.apply(kinds.LINEAR, z, added)
-    if len(carrying) > 2:
-        engine.refuse(refusals.OF_SEVERAL, name, len(carrying))
+    if len(use.carrying) > 2:
+        engine.refuse(refusals.OF_SEVERAL, use.name, len(use.carrying))
     if not weights:
-        return marked(run(engine, func, args, kwargs), PRODUCT)
+        return marked(run(engine, use), PRODUCT)
     rule = engine.rule(kinds.READOUT)
     if rule == kinds.VALUE_ONLY:
         cut: Callable[[Any], Any] = lambda x: x.detach() if mark(x) == WEIGHTS else x
-        args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in args]
-    z = run_in_one_format(engine, func, args, kwargs, carrying)
+        args = [[cut(y) for y in x] if type(x) is list else cut(x) for x in use.args]
+        use = use._replace(args=args)
+    z = run_in_one_format(engine, use)
     z = engine.apply(kinds.READOUT, z, rule=rule)
-    for what in map(mark, tensors(args)):
+    for what in map(mark, tensors(use.args)):
         if type(what) is Weights:
             what.readouts.append(get_gradient_edge(z))
     return z

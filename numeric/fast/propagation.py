@@ -20,7 +20,7 @@ from numeric import operations as does
 from numeric.fast import at_output, gradients, handlers, rules
 from numeric.fast.attended import Attended, Damping
 from numeric.fast.blocks import INNERMOST, Block
-from numeric.fast.calls import CALLS, Call, Watch, call_of, checkpoints, foreign, scripts
+from numeric.fast.calls import CALLS, Call, Use, Watch, call_of, checkpoints, foreign, scripts
 from numeric.fast.entries import Entries
 from numeric.fast.marks import (
     COSINE,
@@ -35,7 +35,6 @@ from numeric.fast.marks import (
     Function,
     Kwargs,
     Summed,
-    Tensors,
     cuts,
     in_order,
     is_curved,
@@ -162,14 +161,14 @@ class Propagation(Block):
         for x in carrying:
             if found := foreign(type(x.grad_fn)):
                 self.refuse(FOREIGN, *found)
-        if self.plain_norms and call.role != does.LAYER_NORM and self._in_plain_norm(call):
-            return run(self, func, args, kwargs)
         if kwargs and kwargs.get("inplace"):
             kwargs = kwargs | {"inplace": False}
-        func = call.instead or func
+        use = Use(call, call.instead or func, args, kwargs, carrying)
+        if self.plain_norms and call.role != does.LAYER_NORM and self._in_plain_norm(call):
+            return run(self, use._replace(func=func))
         if call.writes:
-            return self._write(args[0], partial(self._act, call, func, args, kwargs, carrying))
-        out = self._act(call, func, args, kwargs, carrying)
+            return self._write(args[0], partial(self._act, use))
+        out = self._act(use)
         if self.asks and type(what := mark(out)) is Chain:
             what.places = self.places.operations(kinds.ACTIVATION)
         return out
@@ -195,23 +194,21 @@ class Propagation(Block):
             self.rule(kinds.RMS_NORM)
         return plain
 
-    def _act(
-        self, call: Call, func: Function, args: Args, kwargs: Kwargs, carrying: Tensors
-    ) -> Any:
-        handler = handlers.BY_ROLE.get(call.role)
+    def _act(self, use: Use) -> Any:
+        handler = handlers.BY_ROLE.get(use.call.role)
         if handler is None:
-            self.refuse(call.name)
+            self.refuse(use.name)
             handler = handlers.move
         if self.entries.rising:
-            return self.entries.rise(self, handler, call, func, args, kwargs, carrying)
-        return handler(self, call.name, func, args, kwargs, carrying)
+            return self.entries.rise(self, handler, use)
+        return handler(self, use)
 
     def _constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         """What no relevance reaches; it needs no gradient, though its parameters may."""
         if call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS:
-            return handlers.BY_ROLE[call.role](self, call.name, func, args, kwargs, args[:1])
+            return handlers.BY_ROLE[call.role](self, Use(call, func, args, kwargs, args[:1]))
         if call.role == does.DROPOUT:
-            handlers.dropout(self, call.name, func, args, kwargs, [])
+            handlers.dropout(self, Use(call, func, args, kwargs, []))
         out = func(*args, **kwargs)
         if type(out) in (list, tuple):
             return type(out)(without_gradient(x) for x in out)

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor
 
 from axioms import kinds
+from numeric.fast.calls import Use
 from numeric.fast.marks import (
     PLAIN,
     Args,
-    Function,
     Kwargs,
-    Tensors,
     carries,
     exchanged,
     is_parameter,
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
     from numeric.fast.propagation import Propagation
 
 
-def run(
-    engine: "Propagation", func: Function, args: Args, kwargs: Kwargs, kind: str = kinds.BILINEAR
-) -> Any:
-    """``func`` of arguments that are settled, and parameters whose gradients nobody asks for."""
+def run(engine: "Propagation", use: Use, kind: str = kinds.BILINEAR) -> Any:
+    """What a function gives of settled arguments, and parameters that nobody asks about."""
+    _, func, args, kwargs, _ = use
     ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
     if not kwargs:
         return func(*ready)
@@ -42,19 +40,12 @@ def _ready(engine: "Propagation", x: Any, kind: str) -> Any:
     return x
 
 
-def run_in_one_format(
-    engine: "Propagation",
-    func: Function,
-    args: Args,
-    kwargs: Kwargs,
-    carrying: Tensors,
-    kind: str = kinds.BILINEAR,
-) -> Any:
+def run_in_one_format(engine: "Propagation", use: Use) -> Any:
     """``run`` of what takes one format: beside activations in float64 constants are widened."""
-    if carrying[0].dtype == torch.float64:
-        args = [_widened(x) for x in args]
-        kwargs = {key: _widened(x) for key, x in kwargs.items()}
-    return run(engine, func, args, kwargs, kind)
+    if use.carrying[0].dtype == torch.float64:
+        named = {key: _widened(x) for key, x in use.kwargs.items()}
+        use = use._replace(args=[_widened(x) for x in use.args], kwargs=named)
+    return run(engine, use)
 
 
 def _widened(x: Any) -> Any:
