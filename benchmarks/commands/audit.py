@@ -18,7 +18,7 @@ from benchmarks.commands.console import (
 from benchmarks.commands.explain import is_text, pair
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import COMPOSITES, MODELS
-from benchmarks.sources.files import check_sentence
+from benchmarks.sources.faults import check_sentence
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
 PATTERN = "a small fixed pattern of this program (no --image was given)"

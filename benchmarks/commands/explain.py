@@ -22,7 +22,8 @@ from benchmarks.commands.console import (
 )
 from benchmarks.commands.output import answer, completing, note, noting, present, write_each
 from benchmarks.names import MODELS
-from benchmarks.sources.files import check_sentence, lines, some
+from benchmarks.sources.faults import check_sentence, some
+from benchmarks.sources.files import lines
 from numeric.methods.catalogue import METHODS, WITH_RULES
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer

@@ -11,7 +11,7 @@ from rich.text import Text
 from axioms.composites import UnassignedOperation
 from benchmarks.commands.output import LINES, first_lines, note
 from benchmarks.errors import UnavailableError
-from benchmarks.sources.files import some
+from benchmarks.sources.faults import some
 from numeric import pictures, render, views
 from numeric.layer_maps import layer_maps, terminal
 from numeric.result import Attribution

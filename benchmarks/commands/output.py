@@ -21,7 +21,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from benchmarks.commands.console import answers_alone, asked, console, mendable, problems
-from benchmarks.sources.files import some
+from benchmarks.sources.faults import some
 
 LINES = 24  # of a screen
 AROUND = 2  # lines below a table: how to see more, and the file that was written

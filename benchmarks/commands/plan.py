@@ -11,7 +11,7 @@ from benchmarks.commands.audit import TEXT, picture
 from benchmarks.commands.console import check_names, loading, mendable, problems
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import MODELS
-from benchmarks.sources.files import check_sentence
+from benchmarks.sources.faults import check_sentence
 from numeric.methods.catalogue import WITH_RULES
 
 

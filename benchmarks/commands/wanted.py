@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from benchmarks.commands.output import note
-from benchmarks.sources.files import some
+from benchmarks.sources.faults import some
 from numeric.spelling import did_you_mean
 from numeric.targets import Target, answer, logit
 

@@ -15,7 +15,7 @@ from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.manifest import Manifest
 from benchmarks.running.progress import Track, untracked
 from benchmarks.sources.data import unlabelled
-from benchmarks.sources.files import sound
+from benchmarks.sources.faults import sound
 from benchmarks.sources.models import Classifier
 
 CUT = "texts that fill all positions"

@@ -12,7 +12,7 @@ from benchmarks.experiments.maps import SEED, means, too_few
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
-from benchmarks.sources import files
+from benchmarks.sources import faults, files
 from benchmarks.sources.data import unlabelled
 from benchmarks.sources.models import Classifier
 from numeric.evaluation.correlation import bootstrap_mean
@@ -96,7 +96,7 @@ def _lines(path):
 
 
 def _fault(text, relevance, method, target):
-    if fault := files.text_fault(text):
+    if fault := faults.text_fault(text):
         return fault
     if not isinstance(relevance, list):
         return "relevance that is no list"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources import files, streams
+from benchmarks.sources import faults, files, streams
 from benchmarks.sources.pins import PINS
 from numeric.spelling import did_you_mean
 
@@ -133,7 +133,7 @@ def _read(path, column):
 
 def _fault(text, label):
     wrong = None if str(label) in ("0", "1") else f"label {reprlib.repr(label)}"
-    return files.text_fault(text) or wrong
+    return faults.text_fault(text) or wrong
 
 
 def _row(text, label):

@@ -26,7 +26,7 @@ from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources import digests
-from benchmarks.sources.files import some
+from benchmarks.sources.faults import some
 from benchmarks.sources.pins import PINS
 from numeric import heads
 from numeric.spelling import closest, did_you_mean

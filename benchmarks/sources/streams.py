@@ -5,7 +5,8 @@ from pathlib import Path
 
 from axioms.extras import need
 from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources.files import BATCH, ColumnError, is_url, places, sound, stream, text_fault
+from benchmarks.sources.faults import sound, text_fault
+from benchmarks.sources.files import BATCH, ColumnError, is_url, places, stream
 
 HUB = "hub:"
 SAVED = ("state.json", "dataset_dict.json")  # one of which save_to_disk leaves in its folder

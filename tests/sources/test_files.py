@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.sources import files
+from benchmarks.sources import faults, files
 
 AWKWARD = [
     '" a fine film',
@@ -86,7 +86,7 @@ CHANGED = [(n, v) for n in ROUND for v in list(VARIANTS)[1:] if isinstance(ROUND
 
 
 def texts(path, column="text"):
-    return [t for (t,) in files.records(path, [column], files.text_fault, advice="mend it")]
+    return [t for (t,) in files.records(path, [column], faults.text_fault, advice="mend it")]
 
 
 @pytest.mark.parametrize(("name", "variant"), [*ONCE, *CHANGED])

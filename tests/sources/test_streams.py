@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.running import blocks
-from benchmarks.sources import files, streams
+from benchmarks.sources import faults, streams
 
 TEXTS = [f"{n} films" for n in range(30)]
 
@@ -76,15 +76,15 @@ def test_all_lines_without_a_text_are_listed_behind_those_before_them(tmp_path):
 
 
 def test_of_endless_faults_the_first_are_kept_and_all_are_counted():
-    faults = files.Faults("line")
+    found = faults.Faults("line")
     for n in range(1000):
-        faults.add("no text", n)
-        faults.add(f"fault {n}", n)
-    assert sum(len(first) for first, _ in faults.found.values()) < 100
+        found.add("no text", n)
+        found.add(f"fault {n}", n)
+    assert sum(len(first) for first, _ in found.found.values()) < 100
     with pytest.raises(
         ValueError, match=r"no text in lines 0, 1, .* and 990 more; .* else in 991 lines; mend"
     ):
-        faults.check("here", "mend it")
+        found.check("here", "mend it")
 
 
 def test_blocks_depend_on_the_texts_before_them_alone():

@@ -1,0 +1,79 @@
+"""What is wrong with texts and where, all of it in one error; the standard library alone."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+SHOWN = 10  # offenders that an error lists
+
+
+class Faults:
+    """What is wrong with which records: the first few of each kind, and how many there are."""
+
+    def __init__(self, unit: str):
+        self.unit, self.found, self.others = unit, {}, 0
+
+    def add(self, wrong: str, line: int) -> None:
+        if wrong not in self.found and len(self.found) == SHOWN:
+            self.others += 1
+        else:
+            first, count = self.found.setdefault(wrong, ([], 0))
+            first += [line] if count < SHOWN else []
+            self.found[wrong] = first, count + 1
+
+    def check(self, place: Path | str, advice: str) -> None:
+        """Raises ValueError that says all of it, if there is anything."""
+        said = [
+            f"{what} in {self.unit}{'s'[: count > 1]} {_listed(first, count)}"
+            for what, (first, count) in self.found.items()
+        ]
+        if self.others:
+            said.append(f"something else in {self.others} {self.unit}{'s'[: self.others > 1]}")
+        if said:
+            raise ValueError(f"{place}: {'; '.join(said)}; {advice}")
+
+
+def text_fault(value: object) -> str | None:
+    """Why a value cannot be explained as a text."""
+    if value is None or value == "":
+        return "no text"
+    if not isinstance(value, str):
+        return f"{'object' if isinstance(value, tuple) else type(value).__name__} in place of text"
+    if not value.strip():
+        return "no text"
+    if "\0" in value:
+        return "a NUL character"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "half a character (a lone surrogate)"
+    return None
+
+
+def sound(values: Iterable, name: str, *, unit: str, advice: str) -> Iterator[str]:
+    """Values as they come, if each can be explained as a text.
+
+    Raises ValueError that says which cannot: behind the first, the rest is only looked through.
+    """
+    faults = Faults(unit)
+    for number, value in enumerate(values, 1):
+        if wrong := text_fault(value):
+            faults.add(wrong, number)
+        elif not faults.found:
+            yield value
+    faults.check(name, advice)
+
+
+def check_sentence(text: str) -> None:
+    """ValueError if what somebody typed cannot be explained as a text."""
+    if fault := text_fault(text):
+        raise ValueError(f'{fault} in {text!r}: pass a sentence in UTF-8, such as "a fine film"')
+
+
+def some(values: Sequence, between: str = ", ") -> str:
+    """The first few of what an error lists, and how many more there are."""
+    return _listed(values[:SHOWN], len(values), between)
+
+
+def _listed(first, count, between=", "):
+    more = f" and {count - SHOWN} more" if count > SHOWN else ""
+    return between.join(map(str, first)) + more
