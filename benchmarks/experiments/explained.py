@@ -75,13 +75,14 @@ def _again(first, rest):
 def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
     """Relevance as of ``text.maps`` of a block's texts, beside the texts and their tokens."""
     classifier.model.to(place)
-    data = text.read(classifier, unlabelled(row.dataset, block.content))
+    data = text.read(classifier, unlabelled(row.dataset, block.content), first=block.first)
     tables = []
     for shard in text.shards(classifier, data):
         try:
             columns = text.maps(row, classifier, data, shard)
         except ValueError as error:
-            places = ", ".join(str(block.first + n + 1) for n in shard)
+            wrong = [n for n in shard if _fails(row, classifier, data, n)] or shard
+            places = ", ".join(str(block.first + n + 1) for n in wrong)
             raise ValueError(f"{error} (of texts {places})") from error
         del columns["label"]
         columns = {"method": columns.pop("variant")} | columns
@@ -95,6 +96,15 @@ def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block)
     table = table.take(np.argsort(examples, kind="stable"))
     numbers = pc.add(table["example"], block.first)
     return table.set_column(table.column_names.index("example"), "example", numbers)
+
+
+def _fails(row, classifier, data, n):
+    """Whether a text alone cannot be explained."""
+    try:
+        text.maps(row, classifier, data, [n])
+    except ValueError:
+        return True
+    return False
 
 
 def _tally(most, table):

@@ -24,7 +24,7 @@ from benchmarks.running.progress import Track, untracked
 from benchmarks.running.threads import one_thread
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
-from benchmarks.sources.tokens import Read, tokenised
+from benchmarks.sources.tokens import Read
 from numeric import Attribution, attribute
 from numeric.batches import Batch
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
@@ -267,12 +267,11 @@ def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]
     return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]
 
 
-def read(classifier: Classifier, data: Texts) -> Read:
-    """Tokenises each text, unless that is done; it is cut where the model's positions end."""
+def read(classifier: Classifier, data: Texts, *, first: int = 0) -> Read:
+    """Texts cut where the model's positions end, each tokenised once; raises as ``Read.of``."""
     if isinstance(data, Read):
         return data
-    tokens = tokenised(classifier.tokenizer, data.texts, limit(classifier.model))
-    return Read(**vars(data), tokens=tokens)
+    return Read.of(data, classifier.tokenizer, limit(classifier.model), first=first)
 
 
 def batches(classifier, data):

@@ -45,10 +45,17 @@ def stream(
     """
     name = str(place).lower()
     suffix = Path(name.removesuffix(".gz")).suffix
-    if suffix not in READERS:
+    if "*" in name and not (is_url(place) or Path(place).exists()):
         raise ValueError(
-            f"{place}: files {Path(place).suffix or 'without a suffix'!r} are not read; pass one "
-            f"of {', '.join(READERS)}"
+            f"{place} stands for several files; join them into one, or pass one after the other, "
+            "each with an --output of its own"
+        )
+    if suffix not in READERS:
+        folder = not is_url(place) and Path(place).is_dir()
+        what = "a folder" if folder else f"files {Path(place).suffix or 'without a suffix'!r}"
+        raise ValueError(
+            f"{str(place) or repr('')}: {what} {'is' if folder else 'are'} not read; pass one of "
+            f"{', '.join(READERS)}, packed by gzip (.gz) or not"
         )
     faults = Faults("row" if suffix == ".parquet" else "line")
     try:
@@ -73,7 +80,9 @@ def stream(
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{place} is truncated or broken ({error}); get it again") from error
     except OSError as error:
-        raise ValueError(f"{place}: {error.strerror or error}; pass another file") from error
+        gone = isinstance(error, FileNotFoundError) and "No such file or directory"
+        said = error.strerror or gone or error  # fsspec says no more than the name of the file
+        raise ValueError(f"{place}: {said}; pass another file") from error
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
     faults.check(place, advice)
@@ -189,7 +198,8 @@ def places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
         if (count := names.count(column)) > 1:
             raise ColumnError(f"{count} columns {column!r}")
         if not count:
-            raise ColumnError(f"no column {column!r}, only {some(names) or 'none'}")
+            there = [name if name == name.strip() != "" else repr(name) for name in names]
+            raise ColumnError(f"no column {column!r}, only {some(there) or 'none'}")
     return [names.index(column) for column in columns]
 
 

@@ -67,5 +67,6 @@ def rows(
         raise UnavailableError(
             f"data set {name!r} could not be loaded from "
             f"{'the Hugging Face Hub' if place.startswith(HUB) else 'its folder'}: "
-            f"{first_line(error)}"
+            f"{first_line(error)}; pass one that can be read, such as a folder that save_to_disk "
+            "wrote, or a file of texts"
         ) from error

@@ -13,6 +13,7 @@ from functools import lru_cache
 from transformers import PreTrainedTokenizerBase
 
 from benchmarks.sources.data import Texts
+from benchmarks.sources.faults import some
 
 Tokens = dict[str, list[int]]  # of one text, by the names of a tokenizer, special_tokens_mask too
 
@@ -46,6 +47,23 @@ class Read(Texts):
     """Texts with the tokens of each."""
 
     tokens: Sequence[Tokens]
+
+    @classmethod
+    def of(
+        cls, data: Texts, tokenizer: PreTrainedTokenizerBase, most: int, *, first: int = 0
+    ) -> "Read":
+        """At most so many tokens of each text, before which ``first`` others have been read.
+
+        Raises ValueError for texts without a token, of which the numbers count from 1.
+        """
+        tokens = tokenised(tokenizer, data.texts, most)
+        if empty := [n for n, each in enumerate(tokens) if not each["input_ids"]]:
+            raise ValueError(
+                f"{data.name}: the tokenizer makes no token of text "
+                f"{some([f'{first + n + 1} ({data.texts[n]!r})' for n in empty])}; leave out what "
+                "it does not know"
+            )
+        return cls(**vars(data), tokens=tokens)
 
 
 def tokenised(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], most: int) -> list[Tokens]:

@@ -234,6 +234,38 @@ def test_a_long_text_is_cut_where_a_model_that_counts_from_its_padding_ends(run,
     assert [row["tokens"] for row in rows(tmp_path / "found")] == [18]
 
 
+def test_a_text_without_a_token_is_named_with_its_number(run, file, tmp_path):
+    folder = tmp_path / "model"
+    cases.family("gpt2", pad_token_id=1)[0].float().save_pretrained(folder)
+    rules = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({"<pad>": 1, "?": 0} | {"a": 2, "fine": 3}, "?")
+    )
+    rules.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    rules.normalizer = tokenizers.normalizers.Replace("\u200b", "")
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=rules, unk_token="?", pad_token="<pad>"
+    ).save_pretrained(folder)
+    for texts, number in ((["\u200b", "a"], 1), (["a", "a fine a", "\u200b"], 3)):
+        file.write_text("\n".join(texts), "utf-8")
+        code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / str(number))
+        assert code == 2
+        assert f"makes no token of text {number} ('\\u200b'); leave out" in err
+
+
+def test_a_text_that_breaks_its_batch_is_named_alone(run, file, tmp_path):
+    classifier, folder = models.load(), tmp_path / "model"
+    (broken,) = classifier.tokenizer(["dull"]).input_ids[0][1:-1]
+    with torch.no_grad():
+        classifier.model.get_input_embeddings().weight[broken] = torch.nan
+    classifier.model.save_pretrained(folder)
+    classifier.tokenizer.save_pretrained(folder)
+    file.write_text("a fine film\nnot bad\na dull film\nfine\na dull day\n", "utf-8")
+    code, _, err = run("attribute", file, "--model", folder, "--output", tmp_path / "found")
+    assert code == 2
+    assert "non-finite logits" in err
+    assert err.rstrip().endswith("(of texts 3, 5)")
+
+
 def test_the_limit_of_other_models_is_what_their_config_says(tmp_path):
     for family in ("bert", "llama", "gpt2"):
         classifier = models.load(str(saved(tmp_path / family, family)))

@@ -140,6 +140,7 @@ HALF = as_parquet(["a"] * 9)[:-20]
 REFUSED = {
     "notes.md": (b"a", "files '.md' are not read; pass one of .txt, .csv, .tsv, .jsonl, .parquet"),
     "notes": (b"a", "files 'without a suffix' are not read"),
+    "a.txt.zst": (b"a", "files '.zst' are not read; pass ... packed by gzip (.gz) or not"),
     "gap.txt": (b"a\n\nb\n \n", "no text in lines 2, 4; mend it"),
     "empty.txt": (b"", "has no records; pass a file that has some"),
     "empty.csv": (b"", "has no column 'text', only none; mend it"),
@@ -171,6 +172,7 @@ REFUSED = {
     "long number.jsonl": (b'{"text": ' + b"1" * 5000 + b"}", "in line 1"),
     "stars.csv": (b"stars,review\n3,fine\n", "has no column 'text', only stars, review; mend it"),
     "wide.csv": (",".join(f"c{n}" for n in range(14)).encode(), "c8, c9 and 4 more; mend it"),
+    "blanks.csv": (b"n, text,\n1,a,\n", "no column 'text', only n, ' text', ''; mend it"),
     "twice.csv": (b"text,text\na,b\n", "has 2 columns 'text'; mend it"),
     "uneven.csv": (b"text,n\na,1\nb\nc,1,2\n", "not the 2 fields of the header in lines 3, 4"),
     "uneven.tsv": (b"text\ta\nb\tc\td\n", "not the 2 fields of the header in line 2"),
@@ -198,7 +200,8 @@ def test_a_file_that_is_refused_is_named_with_its_lines_and_the_next_step(name, 
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         texts(tmp_path / name)
-    assert says in str(caught.value)
+    for part in says.split(" ... "):
+        assert part in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / name))
 
 
@@ -208,6 +211,17 @@ def test_a_folder_in_place_of_a_file_and_a_missing_one_are_named(name, tmp_path)
         with pytest.raises(ValueError, match=rf"{name}: .*{says}.*; pass another file"):
             texts(tmp_path / name)
         (tmp_path / name).mkdir(exist_ok=True)
+
+
+def test_a_folder_and_several_files_are_no_file(tmp_path):
+    for name, says in (
+        ("", r": a folder is not read; pass one of \.txt"),
+        ("*.txt", r"\*\.txt stands for several files; join them into one, or pass one after"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            texts(tmp_path / name)
+    (tmp_path / "*.txt").write_text("a\n")  # which is a name like any other
+    assert texts(tmp_path / "*.txt") == ["a"]
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):

@@ -29,7 +29,7 @@ def test_a_url_is_read_as_a_file_is():
     memory.pipe("/a/texts.parquet", table.getvalue())
     assert list(streams.texts("memory://a/texts.txt")) == TEXTS
     assert list(streams.texts("memory://a/texts.parquet", column="review")) == TEXTS
-    with pytest.raises(ValueError, match=r"^memory://a/none\.txt: .*; pass another file"):
+    with pytest.raises(ValueError, match=r"^memory://a/none\.txt: No such file .*; pass another"):
         next(streams.texts("memory://a/none.txt"))
     with pytest.raises(ValueError, match=r"^nosuch://a/b\.csv: .*; install or set up"):
         next(streams.texts("nosuch://a/b.csv"))
