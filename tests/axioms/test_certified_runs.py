@@ -1,0 +1,140 @@
+"""A certificate has every run and decision of a test, and each of them is checked."""
+
+import json
+import shutil
+from unittest import mock
+
+import pytest
+
+from axioms import check
+from axioms.algebra.decisions import IDENTICAL
+from axioms.proofs.certificates import certify
+
+THEOREMS = """
+import pytest
+import sympy as sp
+from axioms.algebra.decide import differ_at, generic, identical, sign_cases
+from axioms.algebra.rules import add, equal_split
+
+EPS = sp.Symbol("epsilon", positive=True)
+
+@pytest.mark.theorem(1, "A sum passes on what the stabiliser leaves.", "proved")
+@pytest.mark.parametrize("n", [1, 2, 1])
+def test_a_sum_passes_on_what_is_left(n):
+    x, y, r = generic("x", 1, n), generic("x", 1, n, positive=True), generic("r", 1, n)
+    for _ in sign_cases(1, 1):
+        for sign in sign_cases(1, n):
+            one, other = add([x, y], r, eps=EPS, sign=sign)
+            z = x[0] + y[0]
+            assert identical(r[0] * z / (z + EPS * sign[0]), one[0] + other[0])
+
+@pytest.mark.theorem(2, "One factor of a product gets all.", "refuted")
+@pytest.mark.parametrize("n", [3, 2, 4])
+def test_a_product_is_shared(n, record_property):
+    r = sp.Symbol("r", real=True)
+    for value in (12, 24):
+        assert differ_at(equal_split(n, sp.Matrix([[r]]))[0][0], r, {r: value})
+    record_property("witness", f"r = 12: {12 // n} of 12")
+
+@pytest.mark.theorem(3, "A share keeps what it is of.", "proved")
+@pytest.mark.parametrize("known", [True, False, True])
+def test_a_share_keeps_what_it_is_of(known):
+    x, r = sp.symbols("x r", real=True)
+    more = 0 if known else sp.Max(x, r)
+    assert identical(more + 2 * equal_split(2, sp.Matrix([[r]]))[0][0], more + r)
+
+@pytest.mark.theorem(4, "A half is all.", "proved")
+def test_a_half_is_all():
+    r = sp.Matrix([[sp.Symbol("r", real=True)]])
+    assert identical(equal_split(1, r)[0], r)
+    assert identical(equal_split(2, r)[0], r)
+"""
+RUNS = {"1": 3, "2": 3}
+
+
+@pytest.fixture(scope="module")
+def theorems(tmp_path_factory):
+    path = tmp_path_factory.mktemp("theorems") / "test_theorems.py"
+    path.write_text(THEOREMS, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def good(theorems):
+    """A folder of certificates, the verdicts on them, and what was decided."""
+    folder, decisions = theorems.parent / "certificates", {}
+    verdicts = certify(theorems, folder=folder, decisions=decisions)
+    return folder, verdicts, decisions
+
+
+def read(folder, name):
+    return json.loads((folder / f"{name}.json").read_text("utf-8"))
+
+
+def test_what_is_written_is_all_that_was_decided(good):
+    folder, verdicts, decisions = good
+    for verdict in verdicts[:2]:
+        runs = read(folder, verdict.label)["runs"]
+        assert len({run["run"] for run in runs}) == len(runs) == RUNS[verdict.label]
+        left = iter(decisions[verdict.test])
+        for run in runs:
+            made = [next(left) for _ in run["decisions"]]
+            for (kind, _, _, at, signs), decision in zip(run["decisions"], made, strict=True):
+                assert kind == ("equal" if decision.kind == IDENTICAL else "apart")
+                assert at == {str(x): str(value) for x, value in decision.point.items()}
+                assert signs == [list(case) for case in decision.signs]
+            assert len(run["symbols"]) >= len({x for d in made for x in d.symbols})
+            assert run["graphs"]
+        assert not list(left)
+
+
+def test_a_statement_is_certified_as_a_whole_or_not_at_all(good):
+    folder, verdicts, _ = good
+    assert [verdict.verdict for verdict in verdicts] == [
+        *("proved", "refuted", "proved", "not established")
+    ]
+    index = read(folder, "index")
+    assert [entry["label"] for entry in index["statements"]] == ["1", "2"]
+    assert index["not certified"] == {
+        "3": "it has Max(r, x), and the checker has no Max",
+        "4": "not established",
+    }
+    assert check.check(folder)[0] == []
+
+
+FALSE = {"equal": ["1", "2"], "apart": ["1", "1"]}
+
+
+@pytest.mark.parametrize("label", RUNS)
+@pytest.mark.parametrize("run", range(3))
+def test_one_false_decision_of_one_run_is_found(good, tmp_path, label, run):
+    for place in (0, -1):
+        folder = shutil.copytree(good[0], tmp_path / str(place))
+        certificate = read(folder, label)
+        decision = certificate["runs"][run]["decisions"][place]
+        decision[1:3] = [FALSE[decision[0]]] * 2
+        (folder / f"{label}.json").write_text(json.dumps(certificate), "utf-8")
+        (error,) = check.check(folder)[0]
+        assert error.startswith(f"{label}: ValueError")
+        assert "1 and " in error
+
+
+def test_every_false_certificate_is_named(good, tmp_path):
+    folder = shutil.copytree(good[0], tmp_path / "both")
+    for label in RUNS:
+        text = (folder / f"{label}.json").read_text("utf-8")
+        (folder / f"{label}.json").write_text(text.replace('"decisions": [', '"decisions": [0, '))
+    errors, _ = check.check(folder)
+    assert [error.partition(":")[0] for error in errors] == [*RUNS, "index.json"]  # none is left
+
+
+def test_rules_that_differ_on_one_side_alone_are_noticed(theorems, tmp_path):
+    """Theorem 1 has relevance on the right, and theorem 2 on the left."""
+    right, minus = check.messages, check.Value(-1)
+
+    def turned(*given):
+        return [check.scaled(minus, part) for part in right(*given)]
+
+    with mock.patch.object(check, "messages", turned):
+        verdicts = certify(theorems, folder=tmp_path)
+    assert all("finds other relevance" in verdict.error for verdict in verdicts[:2])
