@@ -205,7 +205,9 @@ class Propagation(Block):
 
     def _constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         """What no relevance reaches; it needs no gradient, though its parameters may."""
-        if call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS:
+        weights = call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS
+        # A scan casts what it selects by together with its values, which stay in float64.
+        if weights or (call.role == does.CAST and self.holds and selecting()):
             return handlers.BY_ROLE[call.role](self, Use(call, func, args, kwargs, args[:1]))
         if call.role == does.DROPOUT:
             handlers.dropout(self, Use(call, func, args, kwargs, []))

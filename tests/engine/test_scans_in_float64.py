@@ -1,0 +1,18 @@
+"""A model with a scan can be explained in float64 as it stands, though the scan casts to float32."""
+
+import pytest
+
+from benchmarks.architectures.build import CAUSAL, build, float64, inputs
+from numeric import attribute
+
+ROUNDING = 1e-6  # of the largest relevance: a few float32 roundings, of rotations for example
+
+
+@pytest.mark.parametrize("name", ["kimi_linear", "qwen3_next", "rwkv"])
+def test_what_a_scan_selects_by_stays_in_float64_beside_its_values(name):
+    with float64():
+        model = build(name, CAUSAL)
+        batch = inputs(model, CAUSAL)
+        want = attribute(model, batch, "cp-lrp").relevance
+    found = attribute(model, batch, "cp-lrp").relevance
+    assert (found - want).abs().max() <= ROUNDING * want.abs().max()
