@@ -212,6 +212,7 @@ def test_autocast_does_not_reach_the_audit():
     assert found.forward_error < 1e-5
 
 
+@pytest.mark.filterwarnings("ignore:attention_mask hides the first column")
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_padding_on_the_left_of_a_decoder_is_refused(name):
     model, inputs = eager(name)

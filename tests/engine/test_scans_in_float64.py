@@ -1,4 +1,4 @@
-"""A model with a scan can be explained in float64 as it stands, though the scan casts to float32."""
+"""A model with a scan, which casts to float32, can be explained in float64 as it stands."""
 
 import pytest
 
