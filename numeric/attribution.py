@@ -163,12 +163,8 @@ def _checked(
     model: PreTrainedModel, batch: Batch, name: str, used: dict[str, Any], found: Found
 ) -> Attribution:
     relevance, chosen, logit, details = found
-    wrong = (~relevance.isfinite()).any(dim=1).nonzero()[:, 0].tolist()
-    if wrong:
-        raise ValueError(
-            f"non-finite relevance in examples {wrong}: a denominator is zero or the model's "
-            f"{model.dtype} overflows; pass epsilon=1e-6, or load the model in float32"
-        )
+    if not relevance.isfinite().all():
+        raise ValueError(_not_finite(model, batch, relevance.isfinite(), used))
     if batch.input_ids is not None:
         relevance = relevance * (batch.present == 1)
     residual = logit - relevance.sum(dim=1)
@@ -176,6 +172,29 @@ def _checked(
     model_name = type(model).__name__
     return Attribution(
         relevance, chosen, logit, residual, name, used, details, inside, model=model_name
+    )
+
+
+def _not_finite(
+    model: PreTrainedModel, batch: Batch, finite: Tensor, used: Mapping[str, Any]
+) -> str:
+    """What is wrong where relevance, (batch, token), is not ``finite``."""
+    examples = (~finite).any(dim=1).nonzero()[:, 0].tolist()
+    said = f"non-finite relevance in examples {examples}: "
+    if "removal" not in used:
+        instead = "pass epsilon=1e-6, or " if "epsilon" in used else ""
+        return said + (
+            f"a denominator is zero or the model's {model.dtype} overflows; {instead}load the "
+            "model in float32"
+        )
+    wrong = ~finite & (batch.present == 1)
+    tokens = {example: wrong[example].nonzero()[:, 0].tolist() for example in examples}
+    listed = ", ".join(f"tokens {columns} of example {n}" for n, columns in tokens.items())
+    hidden = isinstance(used["removal"], str)
+    instead = "put a token in their place, removal=tokenizer.mask_token_id, or " if hidden else ""
+    return said + (
+        f"without {listed} the model has no finite logits, as where a row of attention loses its "
+        f"only key, or its {model.dtype} overflows; {instead}load the model in float32"
     )
 
 

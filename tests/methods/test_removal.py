@@ -8,6 +8,7 @@ import torch
 from numeric import attribute
 from numeric.methods.removals import REMOVALS
 from tests.support import cases
+from tests.support.traces import contains, refused
 
 MASK = 10  # a token id of the tiny model
 
@@ -129,3 +130,12 @@ def test_the_embedded_model_by_really_editing_the_ids(embedded, removal, without
         text = {"input_ids": batch["input_ids"][row, :n].tolist()}
         want = [logit(model, c, **text) - without(model, text, place, c) for place in range(n)]
         assert a.relevance[row, :n].tolist() == pytest.approx(want, abs=1e-9)
+
+
+def test_tokens_without_which_logits_are_not_finite_are_named(tiny, batch):
+    with torch.no_grad():
+        tiny.get_input_embeddings().weight[MASK] = torch.nan
+    message = refused(ValueError, tiny, batch, "loo", removal=MASK)
+    contains(message, "without tokens [0, 1, 2", "of example 0", "tokens [0, 1, 2] of example 1")
+    contains(message, "load the model in float32")
+    assert "epsilon" not in message
