@@ -20,7 +20,6 @@ from numeric.evaluation.soft import SOFT, soft
 from numeric.inputs import prepare
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
-from numeric.methods.shared import whole
 from numeric.readout import Readout
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
@@ -75,7 +74,7 @@ def evaluate(
     with torch.inference_mode(mode=False), torch.autocast(batch.device.type, enabled=False):
         readout = Readout.of(model, batch, [target])
         with torch.no_grad():
-            rows = whole(model, batch, readout).rows
+            rows = readout.run(model, batch.arguments())
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)
         asked = Asked(

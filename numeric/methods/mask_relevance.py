@@ -19,7 +19,6 @@ from numeric.fast.propagation import Propagation
 from numeric.heads import CLASSES
 from numeric.methods import meetings
 from numeric.methods.lrp import check_gradient
-from numeric.methods.shared import is_stock
 from numeric.readout import Found, Readout
 
 HELD = {kinds.LAYER_NORM: kinds.HELD_DEVIATION, kinds.RMS_NORM: kinds.HELD_DEVIATION}
@@ -77,7 +76,6 @@ def mask_relevance(
     """
     _check(deviations, midpoint, slope=slope)
     meetings.check_text(model, batch)
-    stock = is_stock(model)
     model = packed.shown(model)
     composite = GRADIENTS[deviations]
     rules, seen, rows = _run(model, batch, readout, composite)
@@ -88,10 +86,8 @@ def mask_relevance(
         logits = [each.of(rows) for each in readout.targets]
     calls, others = meetings.of_all_tokens(model, batch, seen)
     layers = [seen[n] for n in calls]
-    if not stock or others or meetings.code(model, layers) not in meetings.KNOWN:
-        count = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
-        meetings.check(model, batch, layers, entries, logits[0], read=count, others=others)
-        meetings.KNOWN.update([meetings.code(model, layers)] if stock else [])
+    count = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
+    meetings.check(model, batch, layers, entries, logits[0], read=count, others=others)
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
         places = [x.place for x in seen]

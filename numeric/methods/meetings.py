@@ -10,13 +10,6 @@ from numeric.batches import Batch
 from numeric.fast.attended import Attended
 from numeric.fast.entries import Entry, of_tokens
 
-Code = tuple[type, str, tuple[str, ...]]
-"""Class, config and places of attention of a model."""
-KNOWN: set[Code] = set()
-"""Those whose tokens meet nowhere else.
-
-To find that out takes a second backward pass.  A model with code of its own is checked every time.
-"""
 INSTEAD = 'pass another method, such as "loo" or "attnlrp"'
 
 
@@ -48,10 +41,6 @@ def of_all_tokens(
             f"all of them{', but' if others else ''}{listed}\n{INSTEAD}"
         )
     return calls, listed
-
-
-def code(model: PreTrainedModel, layers: Sequence[Attended]) -> Code:
-    return type(model), repr(vars(model.config)), tuple(x.place for x in layers)
 
 
 def check(

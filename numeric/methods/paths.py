@@ -1,6 +1,5 @@
 """The straight path from a baseline to the word embeddings of a text, and models run along it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
@@ -10,9 +9,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from numeric.batches import DECODER, Batch, first_map
-from numeric.chosen import Chosen, Rows
+from numeric.chosen import Rows
 from numeric.inputs import known_tokens
-from numeric.methods.shared import Whole, reuse, whole
+from numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
 from numeric.readout import Readout
 from numeric.stock import families
 
@@ -88,10 +87,14 @@ def straight_path(
     _check_inputs(model, batch)
     kept = whole(model, batch, readout)
     readout = readout.choose(kept.rows)
-    reuse(kept, projections=False)
-    path = _path(kept, batch, baseline, readout)
-    if kept.reads is None:
-        path = _that_reads_alike(path, readout.targets, kept.rows)
+    if kept.reads is not None:
+        reuse(kept, projections=False)
+        try:
+            path = _that_reads_alike(_path(kept, batch, baseline, readout), readout, kept.rows)
+            return path, readout, kept.rows
+        except OF_OTHER_CODE:  # raised again below, where the model itself runs
+            kept = Whole(model, kept.rows)
+    path = _that_reads_alike(_path(kept, batch, baseline, readout), readout, kept.rows)
     return path, readout, kept.rows
 
 
@@ -165,23 +168,25 @@ def _is_quantised(module: nn.Module) -> bool:
     )
 
 
-def _that_reads_alike(path: Path, targets: Sequence[Chosen], rows: Rows) -> Path:
-    """The path with padding or without, whichever gives the logits that ids do.
+def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
+    """The path with padding or without, whichever gives the logits that ids do at its end.
 
     Half of the digits must agree: other positions, or another row, change more than that.
     Raises ValueError if neither does.
     """
+    targets = readout.targets
     logits = torch.cat([each.terms(rows) for each in targets], dim=1)
     unit = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
     gaps = []
-    for length in (torch.full_like(path.length, path.end.shape[1]), path.length):
+    padded = [torch.full_like(path.length, path.end.shape[1])] if path.reads is None else []
+    for length in (*padded, path.length):  # a known family needs no padding
         tried = replace(path, length=length)
         ends = torch.empty_like(logits)
         for texts in tried.groups():
             try:
                 _, found = tried.run(texts, torch.ones_like(logits[texts, 0]))
                 ends[texts] = torch.cat([each.terms(found, texts) for each in targets], dim=1)
-            except (AttributeError, NotImplementedError, TypeError) as error:  # of its own code
+            except OF_OTHER_CODE as error:
                 raise ValueError(_without(path.model, f"it ends in {error}")) from error
         gaps.append((ends - logits).abs().max().item())
         if gaps[-1] <= unit**0.5 * logits.abs().max().item():

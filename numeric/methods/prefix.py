@@ -8,15 +8,9 @@ from transformers.cache_utils import DynamicLayer
 from numeric import heads
 from numeric.batches import Batch
 from numeric.chosen import Rows
-from numeric.methods.shared import Copies, first_keys, is_stock
+from numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
 from numeric.readout import Readout
-
-OF_OTHER_CODE = (
-    AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError,
-    ValueError,
-)  # fmt: skip
-"""What models raise that keep something else than keys and values."""
-
+from numeric.stock.identity import is_stock
 
 ON_CPU, ELSEWHERE = 128, 8192
 """Tokens of which fewer at a time take hardly less time; that of GPUs is assumed, not measured."""

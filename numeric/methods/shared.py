@@ -4,20 +4,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
 from numeric.batches import Batch
 from numeric.chosen import Rows
+from numeric.inputs import known_tokens
 from numeric.readout import Readout
 from numeric.stock import families
-from numeric.stock.patches import is_altered, set_attribute, twin
+from numeric.stock.identity import is_stock
+from numeric.stock.patches import set_attribute, twin
 
 Copies = dict[str, Tensor]
 """What each of many copies runs and sees, by name: (copy,) or (copy, token)."""
 
-STOCK = ("torch.", "transformers.")
-"""Where the modules of a model come from that computes what its class says."""
+OF_OTHER_CODE = (
+    AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What models raise that do not compute what a shortcut assumes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """A copy of a text without every second token, run whole, which shortcuts must agree with.
+
+    example: (1,), the text   keep: (1, token) bool   rows: what the head gives
+    """
+
+    example: Tensor
+    keep: Tensor
+    rows: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +48,7 @@ class Whole:
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
     cache: keys and values of every layer, of a decoder
+    witness: what proves the shortcuts of a known family
     ``first`` and ``last`` are empty where a module runs more than once, as shared layers do.
     """
 
@@ -39,19 +58,39 @@ class Whole:
     first: dict[nn.Module, Tensor] = field(default_factory=dict)
     last: nn.Module | None = None
     cache: DynamicCache | None = None
+    witness: Witness | None = None
 
 
 def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) -> Whole:
-    """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use."""
-    reads = reads_of_stock(model)
-    if reads is None:
-        readout = readout or Readout.of(model, batch, [None])
-        return Whole(model, readout.run(model, batch.arguments()))
-    model = twin(model)
-    if reads == families.LAST:
+    """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use.
+
+    A witness runs along with the texts of a model of a known family.
+    """
+    reads = families.reads(model)
+    if reads is not None and batch.input_ids is not None and is_stock(model):
+        try:
+            return _whole_of_family(twin(model), batch, reads)
+        except OF_OTHER_CODE:  # the model itself raises it again
+            pass
+    readout = readout or Readout.of(model, batch, [None])
+    return Whole(model, readout.run(model, batch.arguments()))
+
+
+def _whole_of_family(model: PreTrainedModel, batch: Batch, reads: str) -> Whole:
+    example, keep = _every_second(model, batch)
+    inputs = batch.arguments()
+    copy = {key: x[example] for key, x in inputs.items()}
+    copy["attention_mask"] = keep.to(copy["attention_mask"].dtype)
+
+    def kept(logits: Tensor, **parts: Any) -> Whole:
+        rows, own = (Rows(x[:, None], None) for x in (logits[:-1], logits[-1:]))
+        return Whole(model, rows, reads, witness=Witness(example, keep, own), **parts)
+
+    if reads == families.LAST:  # which may take no two texts at once, for want of a padding id
         cache = DynamicCache()
-        out = model(**batch.arguments(), past_key_values=cache, use_cache=True)
-        return Whole(model, Rows(out.logits[:, None], None), reads, cache=cache)
+        logits = model(**inputs, past_key_values=cache, use_cache=True).logits
+        return kept(torch.cat([logits, model(**copy, use_cache=False).logits]), cache=cache)
+    inputs = {key: torch.cat([x, copy[key]]) for key, x in inputs.items()}
     seen: list[tuple[nn.Module, Tensor]] = []
     joins = _joins(model)
     projections = _first_projections(model)
@@ -59,34 +98,30 @@ def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) 
         (module, out)
     )
     hooks = [module.register_forward_hook(note) for module in {*joins, *projections}]
-    logits = model(**batch.arguments()).logits
+    logits = model(**inputs).logits
     for hook in hooks:
         hook.remove()
     called = [module for module, _ in seen]
     once = {module for module in called if called.count(module) == 1}
     begins = {*called[: len(projections)]} == projections and projections <= once
     ends = called[-1:] and called[-1] in joins & once
-    return Whole(
-        model,
-        Rows(logits[:, None], None),
-        reads,
+    return kept(
+        logits,
         first={module: out for module, out in seen if module in projections} if begins else {},
         last=called[-1] if ends else None,
     )
 
 
-def reads_of_stock(model: nn.Module) -> str | None:
-    """The token that the head reads, of a known family that runs no code but its own.
+def _every_second(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The longest text, (1,), and what is left without every second token, (1, token).
 
-    What is known of a family is not known of hooks, replaced forwards, and modules put into it.
+    The read token stays, and the first, without which a row of a decoder attends to nothing.
     """
-    return families.reads(model) if is_stock(model) else None
-
-
-def is_stock(model: nn.Module) -> bool:
-    """Whether a model runs no code but that of PyTorch and Transformers."""
-    own = all(type(module).__module__.startswith(STOCK) for module in model.modules())
-    return own and not is_altered(model)
+    present = batch.attention_mask == 1
+    example = present.sum(dim=1).argmax()[None]
+    number = present[example].cumsum(dim=1)
+    read = number[0, known_tokens(model, batch)[example]]
+    return example, present[example] & (((number - read) % 2 == 0) | (number == 1))
 
 
 def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]:

@@ -11,6 +11,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from numeric import attribute
+from numeric.stock.patches import OF_TRANSFORMERS
 
 
 def state(model):
@@ -75,6 +76,7 @@ def watch(module, look):
         if type(other) is type(module) and places(other) == places(module):
             look(output)
 
+    hook.__module__ = OF_TRANSFORMERS[0]  # a hook of the user's would end all shortcuts
     return register_module_forward_hook(hook)
 
 

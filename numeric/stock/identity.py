@@ -1,0 +1,108 @@
+"""Decides whether a model is still what its class and its config make, in the code of libraries."""
+
+import copy
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from functools import partial
+from types import FunctionType, MethodType
+
+import torch
+import transformers
+from torch import nn
+from torch.nn.modules import module as torch_module
+from transformers import PreTrainedModel
+from transformers.initialization import no_init_weights
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from numeric.stock.patches import is_of_transformers
+
+LIBRARIES = tuple(os.path.dirname(str(x.__file__)) + os.sep for x in (torch, transformers))
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+OWN = {"training", "gradient_checkpointing", "generation_config"}
+"""Public attributes of a module that change nothing in a forward pass in eval mode."""
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def is_stock(model: PreTrainedModel) -> bool:
+    """Whether ``model`` has the modules and attributes of ``type(model)(model.config)`` and runs no
+    code but that of PyTorch and Transformers.
+
+    Values of weights are not compared.  The model is looked at on every call.
+    """
+    modules = dict(model.named_modules(remove_duplicate=False))
+    everywhere = [getattr(torch_module, f"_global{table}") for table in HOOKS]
+    if any(not is_of_transformers(hook) for table in everywhere for hook in table.values()):
+        return False
+    return _runs_code_of_libraries({type(x) for x in modules.values()}) and _is_as_made(
+        model, modules
+    )
+
+
+def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> bool:
+    try:
+        with torch.device("meta"), no_init_weights():
+            made = type(model)(copy.deepcopy(model.config))
+    except Exception:  # of a config that makes no model any more
+        return False
+    stock = dict(made.named_modules(remove_duplicate=False))
+    return modules.keys() == stock.keys() and all(
+        type(x) is type(stock[path]) and _reads_alike(x, stock[path]) for path, x in modules.items()
+    )
+
+
+def _reads_alike(module: nn.Module, stock: nn.Module) -> bool:
+    """Whether library code that reads attributes of ``module`` finds those of ``stock``.
+
+    An attribute that ``stock`` lacks counts if it hides one of the class, such as a method.
+    """
+    held, known = vars(module), vars(stock)
+    for table in TABLES:
+        if {name: x is None for name, x in held[table].items()} != {
+            name: x is None for name, x in known[table].items()
+        }:
+            return False
+    if any(not is_of_transformers(x) for table in HOOKS for x in held[table].values()):
+        return False
+    names = {x for x in {*held, *known} - OWN if not x.startswith("_")}
+    read = [x for x in names if x in known or hasattr(type(module), x)]
+    return all(x in held and x in known and _are_alike(held[x], known[x]) for x in read)
+
+
+def _are_alike(x: object, y: object) -> bool:
+    if isinstance(x, partial) and isinstance(y, partial):
+        return (x.func, x.args, x.keywords) == (y.func, y.args, y.keywords)
+    return bool(x == y)
+
+
+def _runs_code_of_libraries(classes: set[type]) -> bool:
+    """Whether every function of ``classes``, their bases and their files is from a library.
+
+    A patched class, a function that was replaced in a modelling file, and attention that was
+    registered under the name of stock attention are not.
+    """
+    every = {base for cls in classes for base in cls.__mro__ if issubclass(base, nn.Module)}
+    names = {cls.__module__ for cls in every}
+    files = [sys.modules[name] for name in names if name.startswith("transformers.models.")]
+    tables = [*map(vars, (*every, *files, nn.functional)), dict(ALL_ATTENTION_FUNCTIONS)]
+    return all(name.startswith(("torch.", "transformers.")) for name in names) and all(
+        _is_of_a_library(name) for table in tables for x in table.values() for name in _files(x)
+    )
+
+
+def _files(x: object) -> Iterator[str]:
+    """The files of the functions that a call of ``x`` runs: decorators, and what they decorate."""
+    while x is not None:
+        if isinstance(x, FunctionType):
+            yield x.__code__.co_filename
+            x = getattr(x, "__wrapped__", None)
+        elif isinstance(x, (staticmethod, classmethod, MethodType)):
+            x = x.__func__
+        else:
+            x = x.fget if isinstance(x, property) else x.func if isinstance(x, partial) else None
+
+
+def _is_of_a_library(file: str) -> bool:
+    return file.startswith(LIBRARIES) or os.path.dirname(file) in (STANDARD_LIBRARY, "")
