@@ -1,5 +1,6 @@
 """Which torch function a call is, whatever it is spelled as, and code that torch does not show."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ INSTEAD = {
     "transformers.models.bloom.modeling_bloom": "; call attribute(), which shows it",
 }
 """By module of an autograd function: what to do about it."""
+OF_TORCH = os.path.dirname(str(torch.__file__)) + os.sep
 SEEN = "_lrp_axioms_seen"  # the attribute of a tensor that a torch function gave
 
 
@@ -75,6 +77,9 @@ def call_of(func: Function) -> Call:
 
 def _call(func: Any) -> Call:
     name = func.__name__
+    file = getattr(getattr(func, "__code__", None), "co_filename", OF_TORCH)
+    if not file.startswith(OF_TORCH):  # whatever name it has, such as one copied by functools.wraps
+        return Call(f"{name} of {file}, in place of a function of torch", None)
     if name == "__get__":  # of an attribute, most of which are sizes and the like
         name = func.__self__.__name__
         role = ROLES.get(name)

@@ -144,7 +144,7 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
         )
     if model.config.is_encoder_decoder and batch.decoder_input_ids is None:
         raise ValueError(_without(model, "it reads its text in an encoder and in a decoder"))
-    if "inputs_embeds" not in signature(model.forward).parameters or first_map(model) is None:
+    if not _takes_embeddings(model) or first_map(model) is None:
         raise ValueError(
             _without(model, "it has no argument inputs_embeds, or nothing to put there")
         )
@@ -157,6 +157,12 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
             f"examples {others} are padded on the right, where {name} reads its logits once "
             'embeddings take the place of ids; pad on the left (tokenizer.padding_side = "left")'
         )
+
+
+def _takes_embeddings(model: PreTrainedModel) -> bool:
+    """Whether ``forward`` has the argument, or passes on what it does not name."""
+    parameters = signature(model.forward).parameters.values()
+    return any(x.name == "inputs_embeds" or x.kind is x.VAR_KEYWORD for x in parameters)
 
 
 def _is_quantised(module: nn.Module) -> bool:

@@ -8,7 +8,6 @@ RWKV and xLSTM, and a_t (1 - b_t k_t k_t') by the delta rule, where keys k_t and
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -28,18 +27,10 @@ BETWEEN = ("torch.", "numeric.")
 """Whose code may stand between a torch function and the code of the model that calls it."""
 
 
-_KNOWN: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-
-
 def scans(model: nn.Module) -> bool:
-    """Whether a module's own file has a scan; to ask who calls a function takes time.
-
-    The modules are looked at once.  A scan that is put into the model later is refused by name.
-    """
-    if model not in _KNOWN:
-        files = {type(module).__module__ for module in model.modules()}
-        _KNOWN[model] = any(hasattr(sys.modules.get(x), name) for x in files for name in SELECTS)
-    return _KNOWN[model]
+    """Whether a module's own file has a scan; to ask who calls a function takes time."""
+    files = {type(module).__module__ for module in model.modules()}
+    return any(hasattr(sys.modules.get(x), name) for x in files for name in SELECTS)
 
 
 def selecting() -> set[int]:

@@ -1,0 +1,126 @@
+"""What was explained before has no effect on an answer: it is that of a fresh process."""
+
+import pytest
+import torch
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from axioms.composites import UnassignedOperation
+from tests.support import cases, fresh
+from tests.support.user_changes import CHANGES
+from tests.support.uses import USES
+
+OWN = (  # changes of one model, of which one does not hinder another
+    "a mean for a pooler", "LoRA", "an activation", "a layer twice", "a method for a forward",
+    "a method for another method", "a hook", "a scale of attention", "chunks of the MLP",
+)  # fmt: skip
+SHARED = (  # changes of all models, until they are undone
+    "a forward of a class, of BERT", "a forward of a class, of LLaMA", "a function of a file",
+    "attention of a registered name",
+)  # fmt: skip
+METHODS = ("loo", "mask-relevance", "integrated-gradients", "attnlrp", "sweep")
+
+
+def change(name, model, family, patch):
+    """Does nothing where the change is of other families."""
+    if family in CHANGES[name][0]:
+        CHANGES[name][1](model, family, patch)
+
+
+def patched(name):
+    patch = pytest.MonkeyPatch()
+    change(name, None, CHANGES[name][0][0], patch)
+    return patch
+
+
+def explained(model, inputs, method):
+    """Relevance as bytes, or the type of the error."""
+    torch.set_num_threads(1)
+    try:
+        return USES[method](model, inputs).detach().numpy().tobytes()
+    except (ValueError, UnassignedOperation) as error:
+        return type(error).__name__
+
+
+def in_a_fresh_process(family, own, shared, method):
+    model, inputs = cases.family(family)
+    for name in own:
+        change(name, model, family, None)
+    for name in shared:
+        patched(name)  # until the process ends
+    return explained(model.eval(), inputs, method)
+
+
+class History(RuleBasedStateMachine):
+    """Explains models, changes them, and explains them again."""
+
+    def __init__(self):
+        super().__init__()
+        self.models = []
+        self.shared = {}
+
+    @rule(family=st.sampled_from(["bert", "bert", "llama"]))
+    def load(self, family):
+        self.models.append((family, *cases.family(family), []))
+
+    def drawn(self, data):
+        return self.models[data.draw(st.integers(0, len(self.models) - 1))]
+
+    @precondition(lambda self: self.models)
+    @rule(data=st.data(), name=st.sampled_from(OWN))
+    def alter(self, data, name):
+        family, model, _, own = self.drawn(data)
+        if name not in own:
+            change(name, model, family, None)
+            model.eval()
+            own.append(name)
+
+    @rule(name=st.sampled_from(SHARED))
+    def patch_or_undo(self, name):
+        if name in self.shared:
+            self.shared.pop(name).undo()
+            return
+        self.shared[name] = patched(name)
+
+    @precondition(lambda self: self.models)
+    @rule(data=st.data(), method=st.sampled_from(METHODS))
+    def explain(self, data, method):
+        family, model, inputs, own = self.drawn(data)
+        want = FRESH[0](in_a_fresh_process, family, own, [*self.shared], method)
+        assert explained(model, inputs, method) == want, (family, own, [*self.shared], method)
+
+    def teardown(self):
+        for patch in self.shared.values():
+            patch.undo()
+
+
+History.TestCase.settings = settings(
+    max_examples=10,
+    stateful_step_count=16,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],  # to shrink takes a process for every answer
+)
+FRESH = []
+
+
+def test_every_answer_is_that_of_a_fresh_process():
+    with fresh.processes() as answer:
+        FRESH[:] = [answer]
+        run_state_machine_as_test(History, settings=History.TestCase.settings)
+
+
+def test_a_changed_model_is_refused_before_and_after_one_of_its_config_is_explained():
+    plain, inputs = cases.family("bert")
+    model, _ = cases.family("bert")
+    change("a mean for a pooler", model, "bert", None)
+    model.eval()
+    first = explained(model, inputs, "mask-relevance")
+    assert isinstance(explained(plain, inputs, "mask-relevance"), bytes)
+    assert explained(model, inputs, "mask-relevance") == first == "ValueError"

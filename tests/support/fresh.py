@@ -1,0 +1,13 @@
+"""Answers of a fresh process, which has explained nothing before."""
+
+from contextlib import contextmanager
+from multiprocessing import get_context
+
+
+@contextmanager
+def processes():
+    """Gives (task, *args) -> its answer; each runs in a fork of a process that only imported."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.user_changes", "tests.support.uses"])
+    with context.Pool(1, maxtasksperchild=1) as pool:
+        yield lambda task, *args: pool.apply(task, args)
