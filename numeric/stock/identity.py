@@ -1,11 +1,11 @@
 """Decides whether a model is still what its class and its config make, in the code of libraries."""
 
-import copy
 import os
+import pickle
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from types import FunctionType, MethodType
 
 import torch
@@ -43,17 +43,25 @@ def is_stock(model: PreTrainedModel) -> bool:
 
 def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> bool:
     try:
-        with torch.device("meta"), no_init_weights():
-            made = type(model)(copy.deepcopy(model.config))
+        made = _made(type(model), pickle.dumps(model.config))
     except Exception:  # of a config that makes no model any more
         return False
     stock = dict(made.named_modules(remove_duplicate=False))
+    configs = model.config, made.config
     return modules.keys() == stock.keys() and all(
-        type(x) is type(stock[path]) and _reads_alike(x, stock[path]) for path, x in modules.items()
+        type(x) is type(stock[path]) and _reads_alike(x, stock[path], configs)
+        for path, x in modules.items()
     )
 
 
-def _reads_alike(module: nn.Module, stock: nn.Module) -> bool:
+@lru_cache(maxsize=4)  # by all that the result depends on
+def _made(cls: type[PreTrainedModel], config: bytes) -> PreTrainedModel:
+    """A model of a class whose code was looked at, without weights."""
+    with torch.device("meta"), no_init_weights():
+        return cls(pickle.loads(config))
+
+
+def _reads_alike(module: nn.Module, stock: nn.Module, configs: tuple[object, object]) -> bool:
     """Whether library code that reads attributes of ``module`` finds those of ``stock``.
 
     An attribute that ``stock`` lacks counts if it hides one of the class, such as a method.
@@ -68,7 +76,10 @@ def _reads_alike(module: nn.Module, stock: nn.Module) -> bool:
         return False
     names = {x for x in {*held, *known} - OWN if not x.startswith("_")}
     read = [x for x in names if x in known or hasattr(type(module), x)]
-    return all(x in held and x in known and _are_alike(held[x], known[x]) for x in read)
+    if not all(x in held and x in known for x in read):
+        return False
+    pairs = [(held[x], known[x]) for x in read]
+    return all(x is configs[0] if y is configs[1] else _are_alike(x, y) for x, y in pairs)
 
 
 def _are_alike(x: object, y: object) -> bool:

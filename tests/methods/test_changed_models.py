@@ -96,3 +96,13 @@ def test_a_copy_or_a_hook_that_looks_changes_nothing(case):
                 assert found is want, (name, other)
             else:
                 close(found, want, tolerance=tolerance)
+
+
+@of_every_change
+def test_a_sweep_is_attribute_by_each_composite(case):
+    model, inputs, tolerance = case
+    found = outcome(USES["sweep"], model, inputs)
+    for number, method in enumerate(("attnlrp", "cp-lrp")):
+        want = outcome(USES[method], model, inputs)
+        if not isinstance(found, type):
+            close(found[number], want, tolerance=tolerance)

@@ -1,0 +1,46 @@
+"""A copy, and hooks that only look, change no method on any architecture of the census."""
+
+import copy
+import os
+
+import pytest
+import torch
+
+from benchmarks.architectures import measure
+from benchmarks.architectures.build import TASKS, architectures, build, inputs
+from numeric import attribute
+from numeric.methods.catalogue import METHODS
+from tests.project.test_architectures import SAMPLE
+from tests.support.user_changes import with_hooks_that_look
+
+EVERY = [(name, task) for task in TASKS for name in architectures(task)]
+OPTIONS = {"integrated-gradients": {"steps": 2}}
+FAILURES = (Exception,)  # of models' own code, too: what matters is that they stay the same
+
+
+def outcome(model, batch, task, method):
+    try:
+        options = OPTIONS.get(method, {})
+        return attribute(model, batch, method, measure.TARGETS[task], **options).relevance
+    except FAILURES as error:
+        return type(error)
+
+
+@pytest.mark.parametrize(("name", "task"), EVERY if os.environ.get("LRP_AXIOMS_FUZZ") else SAMPLE)
+def test_a_copy_or_a_hook_that_looks_changes_nothing(name, task):
+    with measure.conditions():
+        try:
+            model = build(name, task)
+            batch = inputs(model, task)
+            with torch.no_grad():
+                model(**batch)
+        except Exception as error:
+            pytest.skip(f"no tiny model: {measure.reason(error)}")
+        for method in METHODS:
+            want = outcome(model, batch, task, method)
+            for other in (copy.deepcopy, with_hooks_that_look):
+                found = outcome(other(model), batch, task, method)
+                same = found is want
+                if isinstance(want, torch.Tensor) and isinstance(found, torch.Tensor):
+                    same = (found - want).abs().max() <= 1e-8 * want.abs().max()
+                assert same, (method, other, want, found)
