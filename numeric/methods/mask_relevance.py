@@ -20,6 +20,7 @@ from numeric.heads import CLASSES
 from numeric.methods import meetings
 from numeric.methods.lrp import check_gradient
 from numeric.readout import Found, Readout
+from numeric.stock.identity import code_of_stock
 
 HELD = {kinds.LAYER_NORM: kinds.HELD_DEVIATION, kinds.RMS_NORM: kinds.HELD_DEVIATION}
 GRADIENTS = {
@@ -76,6 +77,7 @@ def mask_relevance(
     """
     _check(deviations, midpoint, slope=slope)
     meetings.check_text(model, batch)
+    code = code_of_stock(model)
     model = packed.shown(model)
     composite = GRADIENTS[deviations]
     rules, seen, rows = _run(model, batch, readout, composite)
@@ -86,8 +88,10 @@ def mask_relevance(
         logits = [each.of(rows) for each in readout.targets]
     calls, others = meetings.of_all_tokens(model, batch, seen)
     layers = [seen[n] for n in calls]
-    count = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
-    meetings.check(model, batch, layers, entries, logits[0], read=count, others=others)
+    if code is None or others or not meetings.is_known(code, layers):
+        count = 1 if readout.head == CLASSES else readout.targets[0].row.shape[1]
+        meetings.check(model, batch, layers, entries, logits[0], read=count, others=others)
+        meetings.remember(code, layers)
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
         places = [x.place for x in seen]

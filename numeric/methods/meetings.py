@@ -9,7 +9,14 @@ from transformers import PreTrainedModel
 from numeric.batches import Batch
 from numeric.fast.attended import Attended
 from numeric.fast.entries import Entry, of_tokens
+from numeric.stock.identity import Code
 
+KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
+"""By code and places of attention: stock models whose tokens meet in attention alone.
+
+A model is compared with its class and config before it is looked up here.
+"""
+MOST = 64
 INSTEAD = 'pass another method, such as "loo" or "attnlrp"'
 
 
@@ -41,6 +48,17 @@ def of_all_tokens(
             f"all of them{', but' if others else ''}{listed}\n{INSTEAD}"
         )
     return calls, listed
+
+
+def is_known(code: Code, layers: Sequence[Attended]) -> bool:
+    return (code, tuple(x.place for x in layers)) in KNOWN
+
+
+def remember(code: Code | None, layers: Sequence[Attended]) -> None:
+    if code is not None:
+        KNOWN[code, tuple(x.place for x in layers)] = None
+    for oldest in list(KNOWN)[:-MOST]:
+        KNOWN.pop(oldest, None)  # unless another thread did
 
 
 def check(

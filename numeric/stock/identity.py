@@ -4,20 +4,21 @@ import os
 import pickle
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from types import FunctionType, MethodType
+from typing import Any
 
 import torch
 import transformers
 from torch import nn
 from torch.nn.modules import module as torch_module
 from transformers import PreTrainedModel
-from transformers.initialization import no_init_weights
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from numeric.stock.patches import is_of_transformers
 
+Code = tuple[type, bytes]
 LIBRARIES = tuple(os.path.dirname(str(x.__file__)) + os.sep for x in (torch, transformers))
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 OWN = {"training", "gradient_checkpointing", "generation_config"}
@@ -41,9 +42,15 @@ def is_stock(model: PreTrainedModel) -> bool:
     )
 
 
+def code_of_stock(model: PreTrainedModel) -> Code | None:
+    """The class and the config that say all that a stock model computes; None of any other."""
+    return (type(model), pickle.dumps(model.config)) if is_stock(model) else None
+
+
 def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> bool:
+    cls: Any = type(model)  # which mypy takes for no key of a cache
     try:
-        made = _made(type(model), pickle.dumps(model.config))
+        made = _made(cls, pickle.dumps(model.config))
     except Exception:  # of a config that makes no model any more
         return False
     stock = dict(made.named_modules(remove_duplicate=False))
@@ -55,9 +62,9 @@ def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> boo
 
 
 @lru_cache(maxsize=4)  # by all that the result depends on
-def _made(cls: type[PreTrainedModel], config: bytes) -> PreTrainedModel:
+def _made(cls: Callable[..., PreTrainedModel], config: bytes) -> PreTrainedModel:
     """A model of a class whose code was looked at, without weights."""
-    with torch.device("meta"), no_init_weights():
+    with torch.device("meta"):
         return cls(pickle.loads(config))
 
 
