@@ -16,7 +16,7 @@ from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.inputs import prepare
 from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
-from numeric.models import Modules, check_code
+from numeric.models import Modules, check_code, own_failures
 from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean
@@ -155,7 +155,8 @@ def explained(
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
         readout = Readout.of(model, batch, targets, mask=mask)
-        with torch.autocast(batch.device.type, enabled=False):
+        off = torch.autocast(batch.device.type, enabled=False)
+        with own_failures(model, batch), off:
             return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
 
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from inspect import signature
 
 import torch
@@ -13,6 +12,7 @@ from numeric import batches, heads
 from numeric.batches import DECODER, KEYS, PIXELS, Batch, made
 from numeric.models import Modules, mask_problems, model_problems, modules_of
 from numeric.stock import families
+from numeric.stock.facts import NO_END, facts_of
 from numeric.targets import problems as target_problems
 
 
@@ -73,7 +73,7 @@ def read_tokens(model: PreTrainedModel, batch: Batch) -> Tensor | None:
         return mask.new_zeros(len(mask), dtype=torch.int64)
     if reads is None:
         return None
-    pad = model.config.get_text_config().pad_token_id
+    pad = facts_of(model).padding_id
     return last(torch.ones_like(mask) if pad is None else batch.ids != pad)
 
 
@@ -111,9 +111,9 @@ def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) ->
 
 def _has_decoder(model: PreTrainedModel) -> bool:
     """Whether a model reads a text, and what a decoder has written of another one."""
-    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        return False
-    return DECODER in signature(model.forward).parameters
+    # Asked of a model that may turn out to be none, so that its facts are not known yet.
+    two = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return bool(two) and DECODER in signature(model.forward).parameters
 
 
 def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
@@ -130,18 +130,18 @@ def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
 
 
 def _value_problems(model: PreTrainedModel, batch: Batch, modules: Modules) -> Iterator[str]:
-    limit = partial(getattr, model.config)
+    facts = facts_of(model)
     tokens, most = batch.ids.shape[1], _positions(model, modules)
     if tokens > most:
         yield (
             f"text of {tokens} tokens is longer than the model's {most} positions; "
             "split or shorten it, or pass attribute what the tokenizer leaves (truncation=True)"
         )
-    yield from _range_problems("token id", batch.ids, limit("vocab_size", 1 << 62))
-    if batch.token_type_ids is not None and limit("type_vocab_size", None) is None:
+    yield from _range_problems("token id", batch.ids, facts.words)
+    if batch.token_type_ids is not None and facts.token_types is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
     elif batch.token_type_ids is not None:
-        yield from _range_problems("token type", batch.token_type_ids, limit("type_vocab_size", 1))
+        yield from _range_problems("token type", batch.token_type_ids, facts.token_types or 0)
     odd = batch.attention_mask[(batch.attention_mask != 0) & (batch.attention_mask != 1)]
     if len(odd):
         yield f"attention_mask has the value {odd[0].item()}; it must be 0 or 1"
@@ -173,8 +173,9 @@ def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
                 "it has written so far, or call numeric.explain_generation"
             )
         return
-    yield from _range_problems("token id", written, getattr(model.config, "vocab_size", 1 << 62))
-    most = getattr(model.config, "max_target_positions", None) or positions(model)
+    facts = facts_of(model)
+    yield from _range_problems("token id", written, facts.words)
+    most = facts.written if facts.written < NO_END else positions(model)
     if not 0 < written.shape[1] <= most:
         yield f"{DECODER} has {written.shape[1]} tokens; pass 1, with which it starts, to {most}"
 
@@ -189,16 +190,15 @@ def positions(model: PreTrainedModel) -> int:
 
 
 def _positions(model: PreTrainedModel, modules: Modules) -> int:
-    if getattr(model.config, "rope_parameters", None):
-        return 1 << 62
+    most = facts_of(model).positions
+    if most == NO_END:
+        return most
     padding = families.padding_position([module for _, module in modules])
-    taken = 0 if padding is None else padding + 1  # none of these is for a token
-    most = getattr(model.config, "max_position_embeddings", None)
-    return (1 << 62) if most is None or most < 0 else most - taken  # XLNet says -1
+    return most if padding is None else most - (padding + 1)  # none of these is for a token
 
 
 def _last_token_problems(model: PreTrainedModel, batch: Batch, empty: list[int]) -> Iterator[str]:
-    pad = model.config.get_text_config().pad_token_id
+    pad = facts_of(model).padding_id
     if pad is None and len(batch.ids) > 1:
         yield (
             f"batch of {len(batch.ids)} texts, but the config has pad_token_id=None, by "

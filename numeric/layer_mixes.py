@@ -29,6 +29,7 @@ from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.fast.rules import wide
 from numeric.inputs import prepare
+from numeric.models import own_failures
 from numeric.readout import Readout
 from numeric.stock import families, patches
 from numeric.stock.places import LAYER, check_overrides
@@ -83,7 +84,8 @@ def sweep(
         raise ValueError("composites is empty; pass at least one, such as [ATTNLRP, CP_LRP]")
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target])
-        with torch.autocast(batch.device.type, enabled=False):
+        off = torch.autocast(batch.device.type, enabled=False)
+        with own_failures(model, batch), off:
             relevance, chosen, logit = _relevance(model, batch, composites, target)
     wrong = (~relevance.isfinite()).any(dim=2).nonzero().tolist()
     if wrong:

@@ -1,6 +1,7 @@
 """The model that a user passes in, checked before anything runs."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -8,7 +9,11 @@ from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
+from axioms.composites import UnassignedOperation
+from numeric.batches import Batch
+from numeric.fast.blocks import outside
 from numeric.stock import patches
+from numeric.stock.facts import config_problems, facts_of
 
 WRAPPERS = {
     "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",
@@ -59,6 +64,7 @@ def model_problems(model: object, modules: Modules) -> Iterator[str]:
     if not isinstance(model, PreTrainedModel):
         yield _no_model(model, "a Transformers model")
         return
+    yield from config_problems(model)
     yield from _code_problems(modules)
     if not getattr(model.config, "return_dict", True):
         yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
@@ -102,9 +108,28 @@ def _code_problems(modules: Modules) -> Iterator[str]:
         )
 
 
+@contextmanager
+def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
+    """Raises ValueError in place of an error that the model raises without any rules, too."""
+    try:
+        yield
+    except (ValueError, UnassignedOperation):
+        raise
+    except Exception as error:
+        try:
+            with outside(), torch.no_grad():
+                model(**batch.arguments())
+        except Exception as own:  # of any type, as the model's own code meets it
+            raise ValueError(
+                f"{type(model).__name__} itself fails on this input ({type(own).__name__}: {own}); "
+                "check its config and the input, or pass a model that runs"
+            ) from error
+        raise
+
+
 def mask_problems(model: PreTrainedModel) -> Iterator[str]:
     """What is wrong where Transformers drops the attention mask, silently."""
-    name = model.config.get_text_config()._attn_implementation
+    name = facts_of(model).attention
     if name not in ALL_MASK_ATTENTION_FUNCTIONS:
         yield (
             f"attention {name!r} has no mask function, without which Transformers drops "

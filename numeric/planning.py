@@ -20,6 +20,7 @@ from numeric.fast.calls import call_of
 from numeric.fast.marks import Chain, Key
 from numeric.fast.propagation import Propagation
 from numeric.inputs import prepare
+from numeric.models import own_failures
 from numeric.operations import ATTENTION, FUNCTION, ROLES
 from numeric.stock.places import LAYER, Places
 
@@ -72,7 +73,8 @@ def plan(
         model = packed.shown(model)
         planner = _Planner(model, rules)
         try:
-            with torch.autocast(batch.device.type, enabled=False), planner:
+            off = torch.autocast(batch.device.type, enabled=False)
+            with own_failures(model, batch), off, planner:
                 for x in model(**batch.arguments()).values():
                     if isinstance(x, Tensor):
                         x.contiguous()  # a use, at which rules act that wait for one

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from torch import nn
 from transformers import PreTrainedModel
 
+from numeric.stock.facts import facts_of
+
 
 def check_order(model: object, tokenizer: object) -> None:
     """Raises ValueError unless these may be a model and its tokenizer, in this order."""
@@ -35,10 +37,9 @@ def warn_beyond(model: PreTrainedModel, tokens: int) -> None:
 
     Rotation has no end, so that the model reads it, but it may have learned nothing of such texts.
     """
-    config = model.config.get_text_config()
-    most = getattr(config, "max_position_embeddings", None)
-    if getattr(config, "rope_parameters", None) and most and tokens > most:
-        said = f"the text has {tokens} tokens, and the model was made for {most}"
+    facts = facts_of(model)
+    if facts.rotary and tokens > facts.made_for:
+        said = f"the text has {tokens} tokens, and the model was made for {facts.made_for}"
         warnings.warn(said, stacklevel=3)
 
 

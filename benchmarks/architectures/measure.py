@@ -26,6 +26,7 @@ from benchmarks.architectures.build import (
 )
 from numeric import attribute, targets
 from numeric.auditing.audit import Audit, audit
+from numeric.stock.facts import facts_of
 
 SECONDS = 120
 
@@ -70,7 +71,7 @@ def keeps(model: nn.Module, batch: Mapping, task: str) -> str:
     biased = (line for line in found.ledger.lines if abs(line.absorbed.get(BIAS, 0)) > least)
     places = dict.fromkeys(f"{x.kind} in {x.node.origin.module or '(root)'}" for x in biased)
     words = [f"{x} ({', '.join(places)})" if x == BIAS else x for x in causes]
-    if not words and getattr(model.config, "is_encoder_decoder", False):
+    if not words and facts_of(model).two:
         words = ["the token that starts the decoder"]  # which is no word of the text
     if not words and not one.get("attention_mask", torch.ones(1)).all():
         words = ["padding"]  # which some models read

@@ -56,19 +56,18 @@ def audit(
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
     with mendable():
         texts = texts or []
-        if is_text(model):
-            raise ValueError(f"{model!r} is a text, and the model is missing: pass embedded first")
-        _check(texts, composite, epsilon, worst)
+        check_texts(model, texts)
+        _check(composite, epsilon, worst)
         check_files(read={"image": image}, html=html)
         with loading("the model"):
             from benchmarks.sources import models
 
             of_images = models.takes_images(model)
-            _check_input(model, texts, image, of_images=of_images)
+            check_input(model, texts, image, of_images=of_images)
             load = models.load_for_images if of_images else models.load
             classifier = load(model, attention="eager")
     with mendable(f"--image {image}" if image else ""):
-        inputs, given = _image(classifier, image) if of_images else _text(classifier, texts)
+        inputs, given = of_image(classifier, image) if of_images else of_text(classifier, texts)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
         from benchmarks.commands.wanted import wanted
 
@@ -85,11 +84,17 @@ def audit(
     present(terminal(facts), summary(facts), wrote=[html])
 
 
-def _check(texts, composite, epsilon, worst):
+def check_texts(model, texts):
+    """Raises ValueError for what is no text, and for a text in the place of the model."""
+    if is_text(model):
+        raise ValueError(f"{model!r} is a text, and the model is missing: pass embedded first")
     for text in texts:
         check_sentence(text)
         if text.endswith(".json"):
-            raise ValueError(f"{text} would be audited as a text; pass --json, and > {text} after")
+            raise ValueError(f"{text} would be read as a text; pass --json, and > {text} after")
+
+
+def _check(composite, epsilon, worst):
     check_names("--composite", [composite], COMPOSITES)
     if not 0 <= epsilon < math.inf:
         raise ValueError(
@@ -99,18 +104,18 @@ def _check(texts, composite, epsilon, worst):
         raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
 
 
-def _check_input(model, texts, image, *, of_images):
+def check_input(model, texts, image, *, of_images):
     if of_images and texts:
         raise ValueError(f"{model} takes images, not the text {texts[0]!r}; pass --image FILE")
     if image and not of_images:
         raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
 
 
-def _text(classifier, texts):
+def of_text(classifier, texts):
     if classifier.explains == "answer":
         text = pair(texts)
     elif len(texts) > 1:
-        raise ValueError(f"{len(texts)} texts: one is audited at a time; quote it if it is one")
+        raise ValueError(f"{len(texts)} texts: pass one at a time; quote it if it is one")
     else:
         (text,) = texts or (TEXT,)
     inputs = classifier.tokenizer([text], return_tensors="pt")
@@ -119,7 +124,7 @@ def _text(classifier, texts):
     return inputs, {"input": said, "tokens": tokens}
 
 
-def _image(classifier, path):
+def of_image(classifier, path):
     """Positions of a vision transformer: those set before the patches, then patches by row."""
     inputs = classifier.processor(picture(path), return_tensors="pt")
     size = classifier.model.config.patch_size

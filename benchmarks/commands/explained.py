@@ -15,6 +15,7 @@ from benchmarks.sources.faults import some
 from numeric import pictures, render, views
 from numeric.layer_maps import layer_maps, terminal
 from numeric.result import Attribution
+from numeric.stock.facts import facts_of
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
@@ -107,7 +108,7 @@ def explained(
     spanned = columns and columns(len(tokens))
     target = span(spanned.start, spanned.stop) if spanned else target(tokens)
     a = explain(loaded.model, loaded.tokenizer, [text], method=method, target=target, **options)
-    shifted = getattr(loaded.model.config, "is_encoder_decoder", False)
+    shifted = facts_of(loaded.model).two
     words = lambda first, end: loaded.tokenizer.decode(ids[first:end]).strip()
     if spanned:
         said = words(spanned.start, spanned.stop)

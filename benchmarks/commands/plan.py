@@ -7,11 +7,10 @@ import typer
 from rich.text import Text
 
 from axioms.composites import UnassignedOperation
-from benchmarks.commands.audit import TEXT, picture
+from benchmarks.commands.audit import TEXT, check_input, check_texts, of_image, of_text
 from benchmarks.commands.console import check_names, loading, mendable, problems
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import MODELS
-from benchmarks.sources.faults import check_sentence
 from numeric.methods.catalogue import WITH_RULES
 
 
@@ -22,6 +21,10 @@ def plan(
             help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
         ),
     ],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]", help=f'As in audit; default: "{TEXT}"'),
+    ] = None,
     *,
     composite: Annotated[
         str,
@@ -32,27 +35,21 @@ def plan(
             autocompletion=completing(WITH_RULES),
         ),
     ] = "attnlrp",
-    text: Annotated[str | None, typer.Option(help=f'To run it on; default: "{TEXT}"')] = None,
 ):
     """List every operation that a rule acts on, by layer, and what has no rule."""
     with mendable():
         check_names("--composite", [composite], WITH_RULES)
-        if text is not None:
-            check_sentence(text)
+        texts = texts or []
+        check_texts(model, texts)
         with loading("the model"):
             from benchmarks.sources import models
             from numeric import planning
 
             of_images = models.takes_images(model)
-            if of_images and text is not None:
-                raise ValueError(f"{model} takes images, not the text {text!r}; leave it out")
+            check_input(model, texts, None, of_images=of_images)
             classifier = models.load_for_images(model) if of_images else models.load(model)
         with problems.status("planning"):
-            inputs = (
-                classifier.processor(picture(), return_tensors="pt")
-                if of_images
-                else classifier.tokenizer([text or TEXT], return_tensors="pt")
-            )
+            inputs, _ = of_image(classifier, None) if of_images else of_text(classifier, texts)
             found = planning.plan(classifier.model, inputs, composite)
     answer(**asdict(found))
     whole, short = (

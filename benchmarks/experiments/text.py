@@ -32,6 +32,7 @@ from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.inputs import positions, prepare, read_tokens
 from numeric.layer_mixes import sweep
 from numeric.stock import families
+from numeric.stock.facts import facts_of
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried
@@ -57,7 +58,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     """
     if classifier.explains not in ("class", "next token"):
         raise ValueError(
-            f"model {classifier.name!r} predicts a {classifier.explains}; pass a classifier of "
+            f"model {classifier.name!r} explains the {classifier.explains}; pass a classifier of "
             "texts or a causal language model, or explain single texts"
         )
     attribute(classifier.model, in_batch(classifier, data, [0])[0])
@@ -167,7 +168,7 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
     lengths = [len(each["input_ids"]) for each in read(classifier, data).tokens]
     texts, tokens = SHARD
     unpadded = families.reads(model) == families.LAST
-    if unpadded and model.config.get_text_config().pad_token_id is None:
+    if unpadded and facts_of(model).padding_id is None:
         texts = 1
     found: list[list[int]] = []
     for n in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -189,7 +190,7 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     if logits.ndim == 3:  # of the token that follows each one
         logits = logits[torch.arange(len(logits)), read_tokens(model, batch)]
     target = logits.argmax(dim=1)
-    variants = row.composites(model.config.num_hidden_layers)
+    variants = row.composites(facts_of(model).layers)
     if row.sweep:
         found = _explain_mixes(model, batch, target, [v.method for v in variants.values()])
     else:
@@ -294,4 +295,4 @@ def in_batch(classifier, data, shard):
 
 def limit(model):
     """Tokens of the longest text: rotation has no end, but the lengths of training had."""
-    return min(positions(model), model.config.max_position_embeddings)
+    return min(positions(model), facts_of(model).made_for)

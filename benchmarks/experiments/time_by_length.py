@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numeric
+from benchmarks.experiments import text
 from benchmarks.experiments.columns import number, value
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result
@@ -43,7 +44,7 @@ def by_length(
 
     ``loo_once``: Leave-One-Out is not part of the rounds but follows them, once.
     """
-    longest = model.config.max_position_embeddings
+    longest = text.limit(model)
     rows = []
     for tokens in track([n for n in lengths if n <= longest], "time of LRP and LOO"):
         inputs = random_text(model, batch=1, tokens=tokens)

@@ -10,7 +10,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.graph import LEAVES, Node, topological
-from numeric import heads
 from numeric.auditing.functions import TYPE
 from numeric.auditing.recorder import Recorder
 from numeric.batches import Batch
@@ -18,6 +17,7 @@ from numeric.chosen import Rows
 from numeric.fast import packed
 from numeric.fast.blocks import outside
 from numeric.fast.entries import Entry
+from numeric.models import own_failures
 from numeric.readout import Readout
 
 
@@ -62,8 +62,9 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
 
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         recorder = Recorder(model)
-        with torch.autocast(model.device.type, enabled=False), recorder:
-            rows = _run(model, batch, readout, settle)
+        off = torch.autocast(model.device.type, enabled=False)
+        with own_failures(model, batch), off, recorder:
+            rows = readout.run(model, batch.arguments(), settle=settle)
     (root,), at = ends, rows.columns
     for leaf, entry in recorder.words.items():
         if entry not in recorder.entries.found:  # token types that are looked up among words
@@ -78,19 +79,6 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
         entries=entries,
         signatures=_signatures(recorder.trace),
     )
-
-
-def _run(
-    model: PreTrainedModel, batch: Batch, readout: Readout, settle: Callable[[Tensor], Tensor]
-) -> Rows:
-    try:
-        return readout.run(model, batch.arguments(), settle=settle)
-    except heads.NoLogits:
-        raise
-    except Exception as error:  # whatever the model's own code raises
-        raise ValueError(
-            f"{type(model).__name__} itself fails on this input ({error}); audit a model that runs"
-        ) from error
 
 
 def _signatures(trace: Iterable[tuple[Any, ...]]) -> dict[int | None, str]:

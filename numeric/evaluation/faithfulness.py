@@ -20,6 +20,7 @@ from numeric.evaluation.soft import SOFT, soft
 from numeric.inputs import prepare
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
+from numeric.models import own_failures
 from numeric.readout import Readout
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
@@ -71,7 +72,8 @@ def evaluate(
     maps = _maps(relevance, (batch.attention_mask == 1).numpy(force=True))
     wanted = _wanted(measures)
     _check(seed, top=top, subsets=subsets, samples=samples)
-    with torch.inference_mode(mode=False), torch.autocast(batch.device.type, enabled=False):
+    off = torch.autocast(batch.device.type, enabled=False)
+    with own_failures(model, batch), torch.inference_mode(mode=False), off:
         readout = Readout.of(model, batch, [target])
         with torch.no_grad():
             rows = readout.run(model, batch.arguments())

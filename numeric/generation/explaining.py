@@ -13,6 +13,7 @@ from numeric.batches import DECODER, SOUND, Batch
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces
 from numeric.readout import Found, Readout
+from numeric.stock.facts import facts_of
 from numeric.targets import Target, log_probability, logit
 from numeric.texts import check_order, warn_beyond
 
@@ -52,7 +53,7 @@ def explain_generation(
         raise ValueError(f"scale={scale!r}: pass one of {', '.join(SCALES)}")
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
-    two = bool(model.config.is_encoder_decoder)
+    two = facts_of(model).two
     read = _read(model, tokenizer, prompt)
     source = read["input_ids"][0].tolist() if "input_ids" in read else []
     if answer is None:

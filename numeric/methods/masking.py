@@ -24,6 +24,7 @@ from numeric.methods.shared import (
 )
 from numeric.readout import Readout
 from numeric.stock import families
+from numeric.stock.facts import facts_of
 
 At = Callable[[Tensor, Tensor], None]
 """Says which columns of which examples run next, as ``reuse`` gives it."""
@@ -285,6 +286,6 @@ RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder}
 
 def _in_place(model: PreTrainedModel, tokens: int) -> bool:
     """Whether attention reaches over a window of columns, which leaving out would narrow."""
-    config = model.config.get_text_config()
+    config = facts_of(model).text
     window = getattr(config, "sliding_window", None)
     return window is not None and window < 2 * tokens

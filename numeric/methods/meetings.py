@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from numeric.batches import Batch
 from numeric.fast.attended import Attended
 from numeric.fast.entries import Entry, of_tokens
+from numeric.stock.facts import facts_of
 from numeric.stock.identity import Code
 
 KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
@@ -24,7 +25,7 @@ def check_text(model: PreTrainedModel, batch: Batch) -> None:
     name = type(model).__name__
     if batch.input_ids is None:
         raise ValueError(f"{name} reads no text, and has no mask of tokens; {INSTEAD}")
-    if model.config.is_encoder_decoder:
+    if facts_of(model).two:
         raise ValueError(f"{name} attends to two texts, in an encoder and a decoder; {INSTEAD}")
 
 

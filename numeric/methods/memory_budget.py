@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from numeric.heads import MASKED, NEXT, kind
+from numeric.stock.facts import facts_of
 
 AUTO = "auto"
 ON_CPU = 1 << 26
@@ -60,11 +61,11 @@ def bytes_of_a_copy(
     spelled out, three sets of them; beside it the stream, queries, keys, values and the cache.
     """
     width, inner, heads = _sizes(model)
-    layers = _size(model.config.get_text_config(), "num_hidden_layers")
+    layers = _size(facts_of(model).text, "num_hidden_layers")
     scores = 3 * heads * tokens * keys
     held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
     if kind(model) in (NEXT, MASKED):  # logits come after the layers
-        words = _size(model.config.get_text_config(), "vocab_size")
+        words = _size(facts_of(model).text, "vocab_size")
         held = held.maximum(2 * words * (tokens if rows is None else torch.full_like(tokens, rows)))
     return held * model.dtype.itemsize
 
@@ -106,11 +107,12 @@ def _sizes(model: PreTrainedModel) -> tuple[int, int, int]:
 
     On a GPU no fused kernel takes float64, so that "sdpa" spells them out there too.
     """
-    config = model.config.get_text_config()
+    facts = facts_of(model)
+    config = facts.text
     width = _size(config, "hidden_size", "d_model", "d_latents")
     inner = _size(config, "intermediate_size", "hidden_dim", "n_inner") or 4 * width
     without_kernel = model.device.type == "cuda" and model.dtype == torch.float64
-    spelled_out = config._attn_implementation == "eager" or without_kernel
+    spelled_out = facts.attention == "eager" or without_kernel
     return width, inner, _size(config, "num_attention_heads") * spelled_out
 
 

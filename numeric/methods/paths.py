@@ -14,6 +14,7 @@ from numeric.inputs import known_tokens
 from numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
 from numeric.readout import Readout
 from numeric.stock import families
+from numeric.stock.facts import facts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
             f"quantised weights in {len(kernels)} modules, first {kernels[0]}: the kernels of some "
             'have no gradient to integrate, and say nothing; pass another method, such as "loo"'
         )
-    if model.config.is_encoder_decoder and batch.decoder_input_ids is None:
+    if facts_of(model).two and batch.decoder_input_ids is None:
         raise ValueError(_without(model, "it reads its text in an encoder and in a decoder"))
     if not _takes_embeddings(model) or first_map(model) is None:
         raise ValueError(

@@ -10,6 +10,7 @@ from numeric.batches import Batch
 from numeric.chosen import Rows
 from numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
 from numeric.readout import Readout
+from numeric.stock.facts import facts_of
 from numeric.stock.identity import is_stock
 
 ON_CPU, ELSEWHERE = 128, 8192
@@ -105,7 +106,7 @@ def _in_chunks(model: PreTrainedModel) -> bool:
 
     Stock attention then reads all columns of a copy, and a shorter copy has fewer.
     """
-    kinds = getattr(model.config.get_text_config(), "layer_types", None)
+    kinds = getattr(facts_of(model).text, "layer_types", None)
     return "chunked_attention" in (kinds or ())
 
 

@@ -9,6 +9,7 @@ from numeric.methods.shared import Copies, Whole
 from numeric.models import mask_problems
 from numeric.readout import Readout
 from numeric.stock import families
+from numeric.stock.facts import facts_of
 
 REMOVALS = ("attention-mask", "deletion")
 """How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""
@@ -31,18 +32,18 @@ def check(model: PreTrainedModel, removal: str | int) -> None:
             f"model is a {type(model).__name__}: tokens can be left out of texts, with a "
             "model such as BertForSequenceClassification"
         )
-    size = getattr(model.config.get_text_config(), "vocab_size", 0)
+    facts = facts_of(model)
+    size = facts.words
     token = isinstance(removal, int) and not isinstance(removal, bool) and 0 <= removal < size
     if not token and removal not in REMOVALS:
         raise ValueError(
             f"removal={removal!r}: pass one of {', '.join(REMOVALS)}, or the id of a token to put "
             f"in place, such as tokenizer.mask_token_id (0 to {size - 1})"
         )
-    kernel = str(model.config.get_text_config()._attn_implementation)
-    if not token and "flash" in kernel:  # also of the names of kernels from the Hub
+    if not token and "flash" in facts.attention:  # also of the names of kernels from the Hub
         raise ValueError(
-            f"attention {kernel!r} leaves masked tokens out as queries too, and with them the row "
-            'that the model reads; call model.set_attn_implementation("sdpa")'
+            f"attention {facts.attention!r} leaves masked tokens out as queries too, and with them "
+            'the row that the model reads; call model.set_attn_implementation("sdpa")'
         )
     for problem in () if token else mask_problems(model):
         raise ValueError(problem)
@@ -96,8 +97,9 @@ def replacement(model: PreTrainedModel, batch: Batch, removal: str | int) -> int
         )
     if by_column:
         return removal
-    if model.config.is_encoder_decoder or removal == model.config.get_text_config().pad_token_id:
-        what = "the end of text" if model.config.is_encoder_decoder else "padding"
+    facts = facts_of(model)
+    if facts.two or removal == facts.padding_id:
+        what = "the end of text" if facts.two else "padding"
         raise ValueError(
             f"removal={removal}: a {name} may find the row of its logits by the id of {what}, and "
             'would then read another; pass removal="attention-mask"'

@@ -14,6 +14,7 @@ from numeric.fast.blocks import Block
 from numeric.heads import ANSWER, CLASSES
 from numeric.inputs import read_tokens
 from numeric.readout import Found, Readout
+from numeric.stock.facts import facts_of
 from numeric.stock.patches import attention_implementation, twin
 from numeric.stock.places import Places
 
@@ -103,7 +104,7 @@ def _attentions(model: PreTrainedModel, found: list[Tensor], batch: Batch) -> li
         sums = x.sum(dim=-1).mT[real.expand(x.shape[0], x.shape[2])]
         return torch.allclose(sums, sums.new_ones(()), atol=1e-2)
 
-    two = getattr(model.config, "is_encoder_decoder", False)
+    two = facts_of(model).two
     if two or not found or not all(map(fits, found)):
         shapes = dict.fromkeys(str(tuple(x.shape)) for x in found)
         had = ["those of an encoder and a decoder"] if two else list(shapes)

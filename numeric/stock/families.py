@@ -8,10 +8,11 @@ exactly, because a subclass may compute something else.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
 
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
+
+from numeric.stock.facts import facts_of
 
 FIRST, LAST = "first", "last"
 
@@ -117,10 +118,9 @@ def counts_columns(model: nn.Module, modules: Sequence[nn.Module]) -> bool:
 
     Others count from the id that stands for padding, or take the mask, from which they count.
     """
-    config: Any = model.config
     named = [(name, x) for module in modules for name, x in module._modules.items()]
     tables = [x for name, x in named if name in TABLES and x is not None]
-    if not tables or getattr(config.get_text_config(), "rope_parameters", None):
+    if not tables or facts_of(model).rotary:
         return False
     asks = any("attention_mask" in signature(x.forward).parameters for x in tables)
     return not asks and all(getattr(x, "padding_idx", None) is None for x in tables)

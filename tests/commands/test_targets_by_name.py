@@ -219,7 +219,7 @@ WRONG = {
     "no question": (["audit", "answers"], ["2 texts, not 0"]),
     "texts of no question": (
         ["audit", "classes", "film", "dull"],
-        ["2 texts: one is audited at a time"],
+        ["2 texts: pass one at a time"],
     ),
 }
 

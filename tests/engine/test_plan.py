@@ -187,7 +187,7 @@ def test_the_command_prints_layers_and_all_operations_as_data(run):
     out = run("plan", "embedded", "--method", "cp-lrp", "--full")[1]
     assert "layers 0 to 11 of bert.encoder.layer" in out
     assert len(out.splitlines()) < 40
-    assert run("plan", "embedded", "--composite", "cp-lrp", "--text", "a film", "--full")[1] == out
+    assert run("plan", "embedded", "a film", "--composite", "cp-lrp", "--full")[1] == out
     assert "    12  softmax         constant" in run("plan", "embedded", "--method", "cp-lrp")[1]
 
 

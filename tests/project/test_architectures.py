@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from benchmarks.architectures import measure, page
+from benchmarks.architectures import commands, measure, page
 from benchmarks.architectures.build import (
     TASKS,
     UNFIT,
@@ -16,8 +16,12 @@ from benchmarks.architectures.build import (
     float64,
     inputs,
 )
+from benchmarks.architectures.commands import NUMBERS, REFUSED, TRACEBACK, ends
 from benchmarks.architectures.measure import Found
-from benchmarks.architectures.sizes import kinds
+from benchmarks.architectures.sizes import END, kinds
+from numeric import attribute
+from numeric.inputs import positions
+from numeric.stock.facts import NO_END
 
 CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
 SAMPLE = [
@@ -153,3 +157,57 @@ def test_a_page_has_a_line_for_each_architecture_and_counts_its_marks():
     start = lines.index("| `a` | ✓ | ✗ | – | – | conserves: off by 3e-01; reason 1 |")
     assert lines[start + 1] == "| `b` | ✓ | ✓ | ✓ | – |  |"
     assert lines[start + 2] == "| `c` | – | – | – | – | reason 2 |"
+
+
+LIMITS = {
+    ("bert", CLASSES): 64, ("roberta", CLASSES): 63, ("xlnet", CLASSES): NO_END,
+    ("t5", CLASSES): NO_END, ("gemma3", CLASSES): NO_END, ("mamba", CAUSAL): NO_END,
+    ("mpt", CAUSAL): 64, ("whisper", CAUSAL): 64, ("gpt2", CAUSAL): 64,
+}  # fmt: skip
+"""The most tokens that a tiny model takes."""
+
+
+@pytest.mark.parametrize("item", LIMITS)
+def test_a_text_may_have_as_many_tokens_as_a_model_has_positions_and_no_more(item):
+    with measure.conditions():
+        model = build(*item)
+        most = positions(model)
+        assert most == LIMITS[item]
+        text = lambda count: {"input_ids": torch.tensor([[20] * (count - 1) + [END]])}
+        found = attribute(model, text(min(most, 99)))
+        assert found.relevance.isfinite().all()
+        if most < NO_END:
+            with pytest.raises(ValueError, match=f"text of {most + 1} tokens is longer than the"):
+                attribute(model, text(most + 1))
+
+
+PAIRS = commands.items()
+ROTATED = [
+    (*PAIRS[n], command)
+    for n, command in enumerate([*commands.COMMANDS] * len(PAIRS))
+    if n < len(PAIRS) and n % 5 == 0
+]
+ONCE_LOST = [
+    *((name, CLASSES, "attribute") for name in ("bloom", "gemma3", "t5", "xlnet", "funnel")),
+    *((name, CAUSAL, "attribute") for name in ("mpt", "mamba", "xlstm", "whisper")),
+    *(("longformer", ANSWERS, command) for command in ("explain", "evaluate", "plan")),
+    ("led", ANSWERS, "evaluate"),
+]
+
+
+@pytest.mark.parametrize(("name", "task", "command"), [*ROTATED, *ONCE_LOST])
+def test_a_command_ends_with_numbers_or_one_error(name, task, command):
+    """`python -m benchmarks.architectures.commands` runs all of them."""
+    ((end, said),) = ends((name, task), (command,)).values()
+    assert end != TRACEBACK, said
+    assert end != NUMBERS or said.startswith('{"command"')
+    assert end != REFUSED or said.count('"exit_code": 2') == 1
+
+
+def test_a_command_that_ends_in_a_traceback_is_counted(monkeypatch):
+    def fails(*_):
+        raise AttributeError("max_position_embeddings")
+
+    monkeypatch.setattr("benchmarks.experiments.text.limit", fails)
+    ((end, said),) = ends(("bert", CLASSES), ("attribute",)).values()
+    assert (end, said.partition(" (")[0]) == (TRACEBACK, "AttributeError: max_position_embeddings")

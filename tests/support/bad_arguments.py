@@ -66,7 +66,7 @@ COMMANDS = {
     f"audit model '{LONG}'": "text of 12 tokens is longer than the model's 9 positions",
     "audit model film --composite x": "--composite x: pass attnlrp, cp-lrp",
     "audit model film --composite cp_lrp": "pass attnlrp, cp-lrp; did you mean 'cp-lrp'?",
-    "audit model a.json": "a.json would be audited as a text; pass --json, and > a.json",
+    "audit model a.json": "a.json would be read as a text; pass --json, and > a.json",
     "audit model film --target 3": "target [3] out of range...classes 0 to 2",
     "audit model film --epsilon x": "parse string as a numbe",
     "audit model film --epsilon -1": "--epsilon -1.0: ...must be finite",
