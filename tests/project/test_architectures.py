@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from benchmarks.architectures import commands, measure, page
+from benchmarks.architectures import measure, page
 from benchmarks.architectures.build import (
     TASKS,
     UNFIT,
@@ -16,12 +16,13 @@ from benchmarks.architectures.build import (
     float64,
     inputs,
 )
-from benchmarks.architectures.commands import NUMBERS, REFUSED, TRACEBACK, ends
 from benchmarks.architectures.measure import Found
 from benchmarks.architectures.sizes import END, kinds
 from numeric import attribute
 from numeric.inputs import positions
 from numeric.stock.facts import NO_END
+from tests.support import all_commands
+from tests.support.all_commands import NUMBERS, REFUSED, TRACEBACK, ends
 
 CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
 SAMPLE = [
@@ -181,10 +182,10 @@ def test_a_text_may_have_as_many_tokens_as_a_model_has_positions_and_no_more(ite
                 attribute(model, text(most + 1))
 
 
-PAIRS = commands.items()
+PAIRS = all_commands.items()
 ROTATED = [
     (*PAIRS[n], command)
-    for n, command in enumerate([*commands.COMMANDS] * len(PAIRS))
+    for n, command in enumerate([*all_commands.COMMANDS] * len(PAIRS))
     if n < len(PAIRS) and n % 5 == 0
 ]
 ONCE_LOST = [
@@ -197,7 +198,7 @@ ONCE_LOST = [
 
 @pytest.mark.parametrize(("name", "task", "command"), [*ROTATED, *ONCE_LOST])
 def test_a_command_ends_with_numbers_or_one_error(name, task, command):
-    """`python -m benchmarks.architectures.commands` runs all of them."""
+    """`python -m tests.support.all_commands` runs all of them."""
     ((end, said),) = ends((name, task), (command,)).values()
     assert end != TRACEBACK, said
     assert end != NUMBERS or said.startswith('{"command"')

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.architectures.commands``: runs every command on every architecture.
+"""``python -m tests.support.all_commands``: runs every command on every architecture.
 
 A command ends with its numbers, with one error that says what to do (exit code 2), or, if there is
 a bug in this program, in a traceback.
