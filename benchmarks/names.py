@@ -2,7 +2,6 @@
 
 MODELS = ("embedded", "embedded-lm")
 DATASETS = ("embedded", "sst2", "imdb")
-COMPOSITES = ("attnlrp", "cp-lrp")
 ENGINES = ("local", "ray")
 ON_TEXTS = {
     "table2": "table2",

@@ -20,7 +20,7 @@ from numeric.models import Modules, check_code, own_failures
 from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean
-from numeric.targets import Target
+from numeric.targets import Label, Target
 from numeric.texts import check_order, check_texts, warn_beyond
 
 
@@ -28,7 +28,7 @@ def attribute(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
     method: str | Composite = "attnlrp",
-    target: int | Sequence[int] | Tensor | Target | None = None,
+    target: Label | Target = None,
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
     **options: Any,
@@ -78,8 +78,7 @@ def attribute_each(
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
-    mask = getattr(tokenizer, "mask_token_id", None)
-    found = explained(model, inputs, targets, *resolve(method, options), mask=mask)
+    found = explained(model, inputs, targets, *resolve(method, options), tokenizer=tokenizer)
     names = None if tokenizer is None else _tokens(model, tokenizer, inputs)
     return [replace(each, tokens=names) for each in found]
 
@@ -108,7 +107,7 @@ def explain(
     texts: str | Sequence[str | tuple[str, str]],
     *,
     method: str | Composite = "attnlrp",
-    target: int | Sequence[int] | Tensor | Target | None = None,
+    target: Label | Target = None,
     **options: Any,
 ) -> Attribution:
     """``attribute`` for texts, with their tokens beside the relevance (``Attribution.tokens``).
@@ -146,15 +145,15 @@ def explained(
     used: dict[str, Any],
     *,
     modules: Modules | None = None,
-    mask: int | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> list[Attribution]:
     """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
 
-    ``modules`` as in ``numeric.inputs.prepare``, and ``mask`` as in ``Readout.of``.
+    ``modules`` as in ``numeric.inputs.prepare``, and ``tokenizer`` as in ``Readout.of``.
     """
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
-        readout = Readout.of(model, batch, targets, mask=mask)
+        readout = Readout.of(model, batch, targets, tokenizer=tokenizer)
         off = torch.autocast(batch.device.type, enabled=False)
         with own_failures(model, batch), off:
             return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
@@ -200,9 +199,9 @@ def _not_finite(
 
 
 def propagation(
-    model: PreTrainedModel, composite: str | Composite = "attnlrp", *, epsilon: float = 0.0
+    model: PreTrainedModel, method: str | Composite = "attnlrp", *, epsilon: float = 0.0
 ) -> Propagation:
-    """A block in which plain autograd of your own code propagates relevance by ``composite``.
+    """A block in which plain autograd of your own code propagates relevance by ``method``.
 
     The gradient of a logit at an activation ``x`` is its relevance divided by ``x``:
 
@@ -222,7 +221,7 @@ def propagation(
     """
     check_code(model)
     packed.check(model)
-    return scope.applied(model, composite_of(composite, None)[1], eps=epsilon)
+    return scope.applied(model, composite_of(method, None)[1], eps=epsilon)
 
 
 def composite_of(method: str | Composite, share: str | None) -> tuple[str, Composite, str]:

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from numeric import heads
 from numeric.batches import Batch
 from numeric.fast.rules import wide
 from numeric.heads import ANSWER, CLASSES, NEXT, TAGS
 from numeric.inputs import last
-from numeric.targets import OWN, Label, Numbers, Target, Term, answer, logit, terms
+from numeric.naming import numbered
+from numeric.targets import OWN, Label, Target, Term, answer, logit, terms
 
 PREDICTED = torch.iinfo(torch.int64).min
 """In place of a label until the logits are known."""
@@ -90,20 +91,23 @@ def placed(
     batch: Batch,
     target: Label | Target,
     faults: list[str],
-    mask: int | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Chosen:
     """Where the terms of ``target`` are read; what cannot be is added to ``faults``.
 
-    ``mask`` is the id of the token that is to be filled in, by default that of the config.
+    ``tokenizer`` knows the token that is to be filled in, by default that of the config, and the
+    tokens that are called by their text.
     """
     size, device = len(batch.attention_mask), batch.device
+    mask = getattr(tokenizer, "mask_token_id", None)
+    target = numbered(model, head, target, tokenizer, faults)
     given = terms(target) or (answer() if head == ANSWER else logit()).terms
     ids, _ = batch.predicting
     rows, labels = [], []
     for term in given:
         faults += _unfit(model, head, term)
         row = _row(model, head, batch, term, faults, mask)
-        if term.label == OWN and ids is not None:
+        if term.label is OWN and ids is not None:
             label = _own(ids, row)
         else:
             label = _filled(term.label, size, device)
@@ -119,8 +123,8 @@ def placed(
     )
 
 
-def _filled(numbers: Numbers | str, size: int, device: torch.device) -> Tensor:
-    numbers = PREDICTED if numbers is None else 0 if numbers == OWN else numbers
+def _filled(numbers: Any, size: int, device: torch.device) -> Tensor:
+    numbers = PREDICTED if numbers is None else 0 if numbers is OWN else numbers
     return torch.tensor(numbers, device=device).expand(size)
 
 
@@ -142,7 +146,7 @@ def _unfit(model: PreTrainedModel, head: str, term: Term) -> Iterator[str]:
         yield f"at={term.at!r}: the head has one row of logits for the whole text; leave it out"
     if head == TAGS and term.at is None:
         yield "every token has a tag: pass at, the column whose tag is explained"
-    if term.label == OWN and head != NEXT:
+    if term.label is OWN and head != NEXT:
         yield "a span of the text's own tokens is of a language model, which predicts the next one"
     several = getattr(model.config, "problem_type", None) == "multi_label_classification"
     if term.log and head == CLASSES and (several or model.config.num_labels == 1):
@@ -168,12 +172,12 @@ def _row(
         return last(mask == 1) if head == NEXT else _mask(model, batch, faults, masking)
     at = nothing + torch.tensor(term.at, device=mask.device)
     row = torch.where(at < 0, last(mask == 1) + 1 + at, at)
-    behind = row + (term.label == OWN)
+    behind = row + (term.label is OWN)
     inside = (row >= 0) & (behind < mask.shape[1])
     present = [mask.gather(1, x.clamp(0, mask.shape[1] - 1)[:, None])[:, 0] for x in (row, behind)]
     absent = (~inside | (present[0] != 1) | (present[1] != 1)).nonzero()[:, 0].tolist()
     if absent:
-        what = "a token, and one after it," if term.label == OWN else "a token"
+        what = "a token, and one after it," if term.label is OWN else "a token"
         faults.append(
             f"at={term.at!r}: there is not {what} in examples {absent}; the columns of tokens are "
             f"{_columns(mask)}"

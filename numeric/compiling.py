@@ -22,7 +22,7 @@ from axioms.composites import Composite
 from numeric import heads
 from numeric.attribution import composite_of, explained
 from numeric.batches import Batch
-from numeric.chosen import Rows
+from numeric.chosen import PREDICTED, Rows
 from numeric.fast.rules import wide
 from numeric.fast.scope import check_stabiliser
 from numeric.heads import CLASSES, NEXT
@@ -32,7 +32,7 @@ from numeric.models import check_model
 from numeric.readout import Found, Readout, Run
 from numeric.result import Attribution
 from numeric.stock.patches import is_altered
-from numeric.targets import Columns, Target
+from numeric.targets import Label, Target
 
 Graph = Callable[..., tuple[Tensor, Tensor]]
 """Relevance and logits, from the tensors of a batch and the target."""
@@ -96,7 +96,7 @@ def compiled(
     ended: list[bool] = []
     head = heads.kind(model)
 
-    def explain(inputs: Mapping[str, Tensor], target: Columns | Target = None) -> Attribution:
+    def explain(inputs: Mapping[str, Tensor], target: Label | Target = None) -> Attribution:
         if not disable and (isinstance(target, Target) or head not in (CLASSES, NEXT)):
             raise ValueError(
                 f"target={target!r}: graphs explain a class, or a language model's next token, of "
@@ -107,7 +107,7 @@ def compiled(
                 "the block of compiled() has ended, and with it the rules; call inside the block, "
                 "or open another"
             )
-        quick = partial(graphs.run, target=target) if graphs else run
+        quick = graphs.run if graphs else run
         (found,) = explained(model, inputs, [target], name, quick, used, modules=modules)
         return found
 
@@ -126,18 +126,12 @@ class _Graphs:
         self.found: dict[tuple[object, ...], list[tuple[Serves, Graph]]] = {}
         self.turn = RLock()  # neither the tracer nor the compiler is for several threads
 
-    def run(
-        self,
-        model: PreTrainedModel,
-        batch: Batch,
-        readout: Readout,
-        target: Columns | Target = None,
-    ) -> Iterator[Found]:
+    def run(self, model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
         """``lrp`` by a graph, which takes the class as an input, -1 being the predicted one."""
         mask = batch.attention_mask
-        target = torch.as_tensor(-1 if target is None else target, device=mask.device)
+        label = readout.targets[0].label[:, 0]
         inputs = {key: x for key, x in vars(batch).items() if x is not None}
-        inputs["target"] = target.long().expand(len(mask)).clone()
+        inputs["target"] = torch.where(label == PREDICTED, -1, label)
         kind = _Whole if (mask == 1).all() else Batch
         with self.turn, torch.no_grad():
             if not self.found:  # refuses what has no rule; then slopes at zero are known

@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms import kinds
 from axioms.composites import Composite, Operation
+from numeric.attribution import composite_of
 from numeric.batches import Batch
 from numeric.chosen import Rows
 from numeric.fast import at_output, attention, packed, scope
@@ -67,26 +68,28 @@ class Cut:
 def sweep(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
-    composites: Sequence[Composite],
-    target: int | Sequence[int] | Tensor | Target | None = None,
+    methods: Sequence[str | Composite],
+    target: Label | Target = None,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Sweep:
-    """Relevance by each of ``composites`` in the limit epsilon -> 0 (Eqs. 1, 3, 4, 5).
+    """Relevance by each of ``methods`` by rules in the limit epsilon -> 0 (Eqs. 1, 3, 4, 5).
 
-    Equal to ``attribute(model, inputs, composite, target)`` for each of them, up to rounding;
-    composites that differ only in the attention step share all work until they part.
+    Equal to ``attribute(model, inputs, method, target)`` for each of them, up to rounding;
+    methods that differ only in the attention step share all work until they part.
     ``inputs`` and ``target`` are those of ``attribute``, which says where relevance is read and
     what absorbs it.
     Raises what ``attribute`` raises, and ValueError for no composite and for models that run one
     layer several times, such as ALBERT.
     """
-    composites = list(composites)
+    composites = [composite_of(method, None)[1] for method in methods]
     if not composites:
-        raise ValueError("composites is empty; pass at least one, such as [ATTNLRP, CP_LRP]")
+        raise ValueError('methods is empty; pass at least one, such as ["attnlrp", "cp-lrp"]')
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target])
         off = torch.autocast(batch.device.type, enabled=False)
         with own_failures(model, batch), off:
-            relevance, chosen, logit = _relevance(model, batch, composites, target)
+            relevance, chosen, logit = _relevance(model, batch, composites, target, tokenizer)
     wrong = (~relevance.isfinite()).any(dim=2).nonzero().tolist()
     if wrong:
         places = "; ".join(f"example {n} by {composites[k].name!r}" for k, n in wrong)
@@ -100,10 +103,14 @@ def sweep(
 
 
 def _relevance(
-    model: PreTrainedModel, batch: Batch, composites: Sequence[Composite], target: Label | Target
+    model: PreTrainedModel,
+    batch: Batch,
+    composites: Sequence[Composite],
+    target: Label | Target,
+    tokenizer: PreTrainedTokenizerBase | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     layers = _layers(model)
-    readout = Readout.of(model, batch, [target])
+    readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
     rules, cuts, rows = _forward(model, batch, layers, composites[0], readout)
     readout = readout.choose(rows)
     (chosen,) = readout.targets

@@ -113,7 +113,7 @@ def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
     """Raises ValueError in place of an error that the model raises without any rules, too."""
     try:
         yield
-    except (ValueError, UnassignedOperation):
+    except (ValueError, UnassignedOperation, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         try:

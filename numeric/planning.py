@@ -49,25 +49,25 @@ class Plan:
     """
 
     model: str
-    composite: str
+    method: str
     operations: tuple[PlannedOperation, ...]
     refusal: str | None
 
     def __str__(self) -> str:
-        head = f"{self.model} by {self.composite}: {len(self.operations)} operations"
+        head = f"{self.model} by {self.method}: {len(self.operations)} operations"
         lacking = sum(op.rule is None for op in self.operations)
         return "\n".join([head + f", {lacking} without a rule" * bool(lacking), *_text(self)])
 
 
 def plan(
-    model: PreTrainedModel, inputs: Mapping[str, Tensor], composite: str | Composite = "attnlrp"
+    model: PreTrainedModel, inputs: Mapping[str, Tensor], method: str | Composite = "attnlrp"
 ) -> Plan:
-    """What ``attribute(model, inputs, composite)`` will do at epsilon 0, by one forward pass.
+    """What ``attribute(model, inputs, method)`` will do at epsilon 0, by one forward pass.
 
     Nothing is explained, and what has no rule is listed in its place.
     Raises ValueError (bad inputs; rules for layers or modules that the model does not have).
     """
-    _, rules, _ = composite_of(composite, None)
+    _, rules, _ = composite_of(method, None)
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         batch, refusal = prepare(model, inputs), None
         model = packed.shown(model)
@@ -90,7 +90,7 @@ def summary(found: Plan) -> str:
     counts = Counter((op.kind, op.rule or "no rule") for op in found.operations)
     lines = [f"{n:6}  {kind:14}  {rule}" for (kind, rule), n in counts.most_common(MOST)]
     lacking = sum(op.rule is None for op in found.operations)
-    head = f"{found.model} by {found.composite}: {len(found.operations)} operations"
+    head = f"{found.model} by {found.method}: {len(found.operations)} operations"
     return "\n".join([head + f", {lacking} without a rule" * bool(lacking), *lines])
 
 

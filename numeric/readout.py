@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput
 
 from numeric import heads
@@ -58,13 +58,13 @@ class Readout:
         batch: Batch,
         targets: Sequence[Label | Target],
         *,
-        mask: int | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> "Readout":
-        """``mask`` is the id of the token that a masked language model fills in, if it is known."""
+        """``tokenizer`` knows the token that is to be filled in, and tokens by their text."""
         decodes = batch.decoder_input_ids is not None
         head = heads.kind(model, decodes=decodes)
         faults: list[str] = []
-        chosen = [placed(model, head, batch, target, faults, mask) for target in targets]
+        chosen = [placed(model, head, batch, target, faults, tokenizer) for target in targets]
         if faults:
             listed = "\n".join(dict.fromkeys(faults))
             raise ValueError(

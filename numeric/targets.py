@@ -15,32 +15,42 @@ Columns are those of the batch, from 0; negative ones count from the last token 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import reduce
 from numbers import Real
 from operator import add
+from typing import Any
 
 import torch
 from torch import Tensor
 
-OWN = "own"
-"""In place of a label: the token that follows in the text itself."""
+
+class Own(Enum):
+    """In place of a label: the token that follows in the text itself."""
+
+    OWN = "own"
+
+
+OWN = Own.OWN
 Numbers = int | tuple[int, ...] | None  # one for all examples, or one per example
 Columns = int | Sequence[int] | Tensor | None  # as a user gives them
-Label = Columns | str
+Name = str | Sequence[str]  # of a label, or one per example
+Label = Columns | Name | Own
+Labels = Numbers | str | tuple[int | str, ...] | Own
 
 
 @dataclass(frozen=True)
 class Term:
     """One number of a head, times ``weight``.
 
-    label: class, tag, token of the vocabulary, or token of the text that bounds an answer; None is
-        the predicted one, OWN the token that follows in the text
+    label: class, tag or token of the vocabulary, by number or name, or token of the text that
+        bounds an answer; None is the predicted one, OWN the token that follows in the text
     at: the column whose row of logits is read; None: that which the model reads
     of: "start" or "end" of an answer
     log: the logarithm of the label's probability instead of its logit
     """
 
-    label: Numbers | str = None
+    label: Labels = None
     at: Numbers = None
     of: str | None = None
     log: bool = False
@@ -81,8 +91,7 @@ def logit(label: Label = None, *, at: Columns = None, of: str | None = None) -> 
     has none.
     Raises ValueError for what is no whole number.
     """
-    own = isinstance(label, str) and label == OWN
-    return Target((Term(OWN if own else _numbers("label", label), _numbers("at", at), of),))
+    return Target((Term(_label(label), _numbers("at", at), of),))
 
 
 def log_probability(label: Label = None, *, at: Columns = None, of: str | None = None) -> Target:
@@ -128,6 +137,25 @@ def answer(
     return each(first, of="start") + each(last, of="end")
 
 
+def _label(value: object) -> Labels:
+    if isinstance(value, str | Own):
+        return value
+    row = value if isinstance(value, list | tuple) else ()
+    if {str} <= {*map(_kind, row)} <= {str, int}:
+        return tuple(row)
+    return _numbers("label", value)
+
+
+def _kind(label: object) -> type:
+    return str if isinstance(label, str) else type(label)
+
+
+def names(term: Term) -> list[str]:
+    """The names among the labels of a term."""
+    labels = term.label if isinstance(term.label, tuple) else (term.label,)
+    return [x for x in labels if isinstance(x, str)]
+
+
 def _numbers(name: str, value: object) -> Numbers:
     if value is None:
         return None
@@ -163,26 +191,24 @@ def problems(targets: Sequence[object], size: int) -> list[str]:
 
 
 def _problems(target: object, size: int) -> Iterator[str]:
-    terms = target.terms if isinstance(target, Target) else ()
-    if target is not None and not terms:
-        row = _tensor(target)
-        if not _is_row(row):
-            name = f"; the number of a class is model.config.label2id[{target!r}]"
-            yield (
-                f"target={target!r}: pass None, an int, or one int per example, such as the id of "
-                "a token, or a target such as numeric.targets.logit(7, at=3)"
-                f"{name * isinstance(target, str)}"
-            )
-        elif row.ndim and len(row) != size:
-            yield f"target has {len(row)} entries for {size} examples; pass one per example"
+    whole = isinstance(target, Target)
+    try:
+        found = terms(target)
+    except ValueError:
+        found = ()
+    if not found and target is not None:
+        yield (
+            f"target={target!r}: pass None, an int or a name, or one per example, such as the id "
+            "of a token, or a target such as numeric.targets.logit(7, at=3)"
+        )
     for name in ("label", "at"):
-        found = {getattr(term, name) for term in terms}
-        for x in found:
+        for x in {getattr(term, name) for term in found}:
             if isinstance(x, tuple) and len(x) != size:
-                yield f"{name} has {len(x)} entries for {size} examples; pass one per example"
+                said = name if whole else "target"
+                yield f"{said} has {len(x)} entries for {size} examples; pass one per example"
 
 
-def terms(target: Label | Target) -> tuple[Term, ...]:
+def terms(target: Any) -> tuple[Term, ...]:
     """Those of a target without ``problems``; none if it is None, the default of each head."""
     if target is None or isinstance(target, Target):
         return () if target is None else target.terms

@@ -23,7 +23,9 @@ def attribute(
         ),
     ],
     *,
-    column: Annotated[str, typer.Option(help="Column that holds the texts.")] = "text",
+    text_column: Annotated[
+        str, typer.Option(help="Column of the file that holds the texts.")
+    ] = "text",
     split: Annotated[
         str | None, typer.Option(help="Of a Hugging Face data set; default: train.")
     ] = None,
@@ -53,7 +55,7 @@ def attribute(
     with mendable():
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
-        texts = streams.texts(file, column=column, split=split)
+        texts = streams.texts(file, column=text_column, split=split)
         texts = chain(list(islice(texts, ROWS)), texts)  # what is wrong at the start is said now
         with loading("the model"):
             from benchmarks.experiments import explained

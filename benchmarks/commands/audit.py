@@ -17,8 +17,9 @@ from benchmarks.commands.console import (
 )
 from benchmarks.commands.explain import is_text, pair
 from benchmarks.commands.output import answer, completing, present
-from benchmarks.names import COMPOSITES, MODELS
+from benchmarks.names import MODELS
 from benchmarks.sources.faults import check_sentence
+from numeric.methods.catalogue import WITH_RULES
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
 PATTERN = "a small fixed pattern of this program (no --image was given)"
@@ -40,9 +41,12 @@ def audit(
         ),
     ] = None,
     *,
-    composite: Annotated[
+    method: Annotated[
         str,
-        typer.Option(help=" or ".join(COMPOSITES) + ".", autocompletion=completing(COMPOSITES)),
+        typer.Option(
+            help=f"{', '.join(WITH_RULES)}; `lrp-axioms methods` describes them.",
+            autocompletion=completing(WITH_RULES),
+        ),
     ] = "attnlrp",
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
     target: Target = None,
@@ -57,7 +61,7 @@ def audit(
     with mendable():
         texts = texts or []
         check_texts(model, texts)
-        _check(composite, epsilon, worst)
+        _check(method, epsilon, worst)
         check_files(read={"image": image}, html=html)
         with loading("the model"):
             from benchmarks.sources import models
@@ -72,7 +76,7 @@ def audit(
         from benchmarks.commands.wanted import wanted
 
         goal = wanted(classifier, target, column, given["tokens"])
-        facts = _audited(classifier, inputs, given, composite, goal, epsilon, worst)
+        facts = _audited(classifier, inputs, given, method, goal, epsilon, worst)
     if html:  # before anything is printed, which a reader may stop
         from numeric.auditing.page import page
 
@@ -94,8 +98,8 @@ def check_texts(model, texts):
             raise ValueError(f"{text} would be read as a text; pass --json, and > {text} after")
 
 
-def _check(composite, epsilon, worst):
-    check_names("--composite", [composite], COMPOSITES)
+def _check(method, epsilon, worst):
+    check_names("--method", [method], WITH_RULES)
     if not 0 <= epsilon < math.inf:
         raise ValueError(
             f"--epsilon {epsilon}: the stabiliser must be finite and >= 0; pass 0 for the limit"
@@ -160,14 +164,12 @@ def _pattern():
     return pixels.astype(np.uint8)
 
 
-def _audited(classifier, inputs, given, composite, target, epsilon, worst):
+def _audited(classifier, inputs, given, method, target, epsilon, worst):
     with problems.status("auditing"):
-        from axioms.composites import ATTNLRP, CP_LRP
         from numeric.auditing.audit import audit
         from numeric.auditing.data import Subject, plain
 
-        rules = {rules.name: rules for rules in (ATTNLRP, CP_LRP)}[composite]
-        found = audit(classifier.model, inputs, rules, target=target, epsilon=epsilon)
+        found = audit(classifier.model, inputs, method, target, epsilon=epsilon)
     subject = Subject(
         model=classifier.name,
         input=given["input"],

@@ -26,19 +26,17 @@ def plan(
         typer.Argument(metavar="[TEXT]", help=f'As in audit; default: "{TEXT}"'),
     ] = None,
     *,
-    composite: Annotated[
+    method: Annotated[
         str,
         typer.Option(
-            "--composite",
-            "--method",
-            help="attnlrp, cp-lrp or gradient-x-input.",
+            help=f"{', '.join(WITH_RULES)}; `lrp-axioms methods` describes them.",
             autocompletion=completing(WITH_RULES),
         ),
     ] = "attnlrp",
 ):
     """List every operation that a rule acts on, by layer, and what has no rule."""
     with mendable():
-        check_names("--composite", [composite], WITH_RULES)
+        check_names("--method", [method], WITH_RULES)
         texts = texts or []
         check_texts(model, texts)
         with loading("the model"):
@@ -50,7 +48,7 @@ def plan(
             classifier = models.load_for_images(model) if of_images else models.load(model)
         with problems.status("planning"):
             inputs, _ = of_image(classifier, None) if of_images else of_text(classifier, texts)
-            found = planning.plan(classifier.model, inputs, composite)
+            found = planning.plan(classifier.model, inputs, method)
     answer(**asdict(found))
     whole, short = (
         Text(x, no_wrap=True, overflow="ignore") for x in (str(found), planning.summary(found))

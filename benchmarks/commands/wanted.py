@@ -3,33 +3,33 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from benchmarks.commands.output import note
+from benchmarks.commands.output import note, noting
 from benchmarks.sources.faults import some
-from numeric.spelling import did_you_mean
+from numeric import heads
+from numeric.naming import called, ids, numbered, spelled
 from numeric.targets import Target, answer, logit
 
 
-def wanted(loaded, label: str | None, column: int | None, tokens: Sequence[str]):
+def wanted(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
     """A target for ``attribute`` and ``audit`` from ``--target`` and ``--column``.
 
-    label: the number or the name of a class or tag; the id of a token, its text, or how the
+    name: the number or the name of a class or tag; the id of a token, its text, or how the
         vocabulary spells it; the words of an answer
     column: of ``tokens``; by default a masked token is read at the one mask
     Raises ValueError that lists what is legal for this head, for both options at once.
     """
     if loaded.explains == "answer":
-        return _answer(loaded, label, column, tokens)
+        return _answer(loaded, name, column, tokens)
     faults = list(_problems(loaded, column, tokens))
-    found = None
-    try:
-        found = None if label is None else _number(loaded, label)
-    except ValueError as error:
-        faults.append(str(error))
+    given = None if name is None else _number(loaded, name)
+    with noting():
+        found = numbered(loaded.model, heads.kind(loaded.model), given, _tokenizer(loaded), faults)
     if faults:
         raise ValueError("\n".join(faults))
     if column is None and loaded.explains == "masked token" and loaded.tokenizer.mask_token:
         column = tokens.index(loaded.tokenizer.mask_token)
-    return found if column is None else logit(found, at=column)
+    label = found.terms[0].label if isinstance(found, Target) else found
+    return label if column is None else logit(label, at=column)
 
 
 def _problems(loaded, column, tokens) -> Iterator[str]:
@@ -52,68 +52,19 @@ def _problems(loaded, column, tokens) -> Iterator[str]:
         )
 
 
-def _number(loaded, name: str) -> int:
-    """The number of a class, tag or token; what reads as a number is one."""
+def _number(loaded, name: str) -> int | str:
+    """The number of a class, tag or token; what does not read as a number is a name."""
+    if not re.fullmatch(r"[+-]?\d+", name):
+        return name
     words = loaded.explains.endswith("token")
-    if re.fullmatch(r"[+-]?\d+", name):
-        called = _alone(loaded.tokenizer, name) if words else _called(loaded, name)
-        others = [x for x in called if x != int(name)]
-        if others:
-            note(f"--target {name} is a number; what is called {name!r} is number {some(others)}")
-        return int(name)
-    return (_token if words else _label)(loaded, name)
+    known = spelled(loaded.tokenizer, name) if words else called(loaded.model, name)
+    if others := [x for x in known if x != int(name)]:
+        note(f"--target {name} is a number; what is called {name!r} is number {some(others)}")
+    return int(name)
 
 
-def _called(loaded, name):
-    """The numbers of the classes or tags of that name."""
-    return [n for n, label in loaded.model.config.id2label.items() if str(label) == name]
-
-
-def _label(loaded, name):
-    labels = {n: str(label) for n, label in loaded.model.config.id2label.items()}
-    found = _called(loaded, name)
-    if len(found) == 1:
-        return found[0]
-    listed = some([f"{n} ({label})" for n, label in labels.items()])
-    what = f"numbers {some(found)} have this name" if found else f"no {loaded.explains} has it"
-    raise ValueError(
-        f"--target {name!r}: {what}; pass a number or a name: {listed}"
-        f"{did_you_mean([name], [] if found else labels.values())}"
-    )
-
-
-def _token(loaded, name):
-    tokenizer = loaded.tokenizer
-    if found := _alone(tokenizer, name):
-        if (behind := _alone(tokenizer, f" {name}")) not in ([], found):
-            note(f"--target {name!r} is token {found[0]}; after a space it is {behind[0]}")
-        return found[0]
-    spelled, unknown = _ids(tokenizer, name), tokenizer.unk_token_id
-    if not spelled or unknown in spelled:
-        raise ValueError(
-            f"--target {name!r}: the tokenizer has no token for it; `lrp-axioms vocabulary "
-            f"{loaded.name}` prints those it has, and an id is legal, too"
-            f"{did_you_mean([name], _words(tokenizer))}"
-        )
-    listed = some([repr(x) for x in tokenizer.convert_ids_to_tokens(spelled)])
-    raise ValueError(
-        f"--target {name!r}: it is {len(spelled)} tokens, {listed}; pass one of these, or an id"
-        f"{did_you_mean([name], _words(tokenizer), alike=0.8)}"
-    )
-
-
-def _alone(tokenizer, text):
-    """The one token that spells a text, or that the vocabulary calls so, in a list; or nothing."""
-    spelled = _ids(tokenizer, text)
-    alone = spelled[0] if len(spelled) == 1 else tokenizer.convert_tokens_to_ids(text)
-    unknown = tokenizer.unk_token_id if text != tokenizer.unk_token else None
-    return [] if alone is None or alone == unknown else [alone]
-
-
-def _words(tokenizer) -> list[str]:
-    """The tokens of a vocabulary without the signs that stand for a space."""
-    special = {*tokenizer.all_special_tokens}
-    return [token.lstrip("Ġ▁ ") for token in tokenizer.get_vocab() if token not in special]
+def _tokenizer(loaded):
+    return getattr(loaded, "tokenizer", None)  # which an image classifier has not
 
 
 def _answer(loaded, words, column, tokens) -> Target | None:
@@ -125,13 +76,13 @@ def _answer(loaded, words, column, tokens) -> Target | None:
             f"--column {column} says at which of several places an answer begins: pass its words "
             "as --target, too, or leave both out for the predicted answer"
         )
-    ids = loaded.tokenizer.convert_tokens_to_ids(list(tokens))
-    spellings = {tuple(_ids(loaded.tokenizer, x)) for x in (words, f" {words}")} - {()}
+    text = loaded.tokenizer.convert_tokens_to_ids(list(tokens))
+    spellings = {tuple(ids(loaded.tokenizer, x)) for x in (words, f" {words}")} - {()}
     places = {
         first: first + len(x) - 1
         for x in sorted(spellings, key=len)
-        for first in range(len(ids))
-        if tuple(ids[first : first + len(x)]) == x
+        for first in range(len(text))
+        if tuple(text[first : first + len(x)]) == x
     }
     if column in places or (column is None and len(places) == 1):
         first = next(iter(places)) if column is None else column
@@ -139,7 +90,3 @@ def _answer(loaded, words, column, tokens) -> Target | None:
     at = f"begins at columns {some(sorted(places))}" if places else "stands nowhere in the text"
     advice = "pass one of them as --column" if places else "pass words of the context, as they are"
     raise ValueError(f"--target {words!r}: the answer {at}; {advice}")
-
-
-def _ids(tokenizer, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False)

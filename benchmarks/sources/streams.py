@@ -11,7 +11,7 @@ from benchmarks.sources.files import BATCH, ColumnError, is_url, places, stream
 HUB = "hub:"
 SAVED = ("state.json", "dataset_dict.json")  # one of which save_to_disk leaves in its folder
 SPLIT = "train"  # where nobody names another one
-ADVICE = "mend the file, or pass another --column"
+ADVICE = "mend the file, or pass another --text-column"
 UNLOADABLE = (OSError, ValueError, RuntimeError, KeyError)
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms import kinds
 from axioms.audit import Structure, Verdict, structure, verdicts
-from axioms.composites import ATTNLRP, Composite, Operation
+from axioms.composites import Composite, Operation
 from axioms.graph import LEAVES, MOVE, Node, topological
+from numeric.attribution import composite_of
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
 from numeric.auditing.functions import WORD
@@ -29,7 +30,7 @@ from numeric.readout import Readout
 from numeric.reference import evaluate
 from numeric.stock.places import check_overrides
 from numeric.stock.scans import scans
-from numeric.targets import Target
+from numeric.targets import Label, Target
 
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 
@@ -95,30 +96,27 @@ class Audit:
 def audit(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
-    composite: Composite = ATTNLRP,
+    method: str | Composite = "attnlrp",
+    target: Label | Target = None,
     *,
-    target: int | Target | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     epsilon: float = 0.0,
 ) -> Audit:
     """Captures a stock model on one example and accounts for its relevance in float64 (Eqs. 1-5).
 
-    ``inputs`` and ``target`` as in ``attribute``, of one example; ``epsilon`` is the stabiliser,
-    0 for the limit.  The model is left as it was.
+    Arguments as in ``attribute``, of one example and a method by rules; ``epsilon`` is the
+    stabiliser, 0 for the limit.  The model is left as it was.
     Raises ValueError for what cannot be captured, UnassignedOperation and LookupError for
-    operations that the composite or the ledger has no rule for, all of them listed, and
+    operations that the method or the ledger has no rule for, all of them listed, and
     ZeroDivisionError where the limit does not exist.
     """
     clock = {"capture": time.perf_counter()}
-    if not isinstance(composite, Composite):
-        raise ValueError(
-            f"composite={composite!r}: pass a Composite, such as ATTNLRP or CP_LRP of "
-            "axioms.composites"
-        )
+    _, composite, _ = composite_of(method, None)
     scope.check_stabiliser(epsilon)
-    refuse(model)
     batch = prepare(model, inputs, targets=[target])
+    refuse(model)
     _one_text(batch)
-    readout = Readout.of(model, batch, [target])
+    readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
     captured = capture(model, batch, readout)
     own = captured.rows.logits.double()
     (chosen,) = readout.to(torch.device("cpu")).choose(captured.rows._replace(logits=own)).targets

@@ -7,10 +7,11 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from axioms.composites import ATTNLRP, Composite
+from axioms.composites import Composite
 from axioms.graph import Origin
 from numeric.auditing.audit import Audit, audit
 from numeric.auditing.ledger import NUMERICAL
+from numeric.targets import Label, Target
 
 SHOWN = 5
 
@@ -18,7 +19,8 @@ SHOWN = 5
 def assert_conserves(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
-    composite: Composite = ATTNLRP,
+    method: str | Composite = "attnlrp",
+    target: Label | Target = None,
     *,
     tol: float = 1e-6,
     absorbing: Collection[str] = (),
@@ -34,7 +36,7 @@ def assert_conserves(
     """
     if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= tol < float("inf"):
         raise ValueError(f"tol={tol!r}: pass a finite number of logits, at least 0")
-    found = audit(model, inputs, composite, **options)
+    found = audit(model, inputs, method, target, **options)
     causes = {name: x for name, x in found.by_cause().items() if not name.endswith("embedding")}
     unknown = sorted(set(absorbing) - set(causes))
     if unknown:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from numeric.evaluation.asked import Asked, Measured
 from numeric.evaluation.correlation import kendall, pearson
@@ -21,6 +21,7 @@ from numeric.inputs import prepare
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
 from numeric.models import own_failures
+from numeric.naming import numbered
 from numeric.readout import Readout
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
@@ -35,6 +36,7 @@ def evaluate(
     relevance: Map | Mapping[str, Map],
     *,
     target: Label | Target = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     measures: Sequence[str] | None = None,
     top: int = 3,
     subsets: int = 64,
@@ -45,8 +47,8 @@ def evaluate(
     """How faithful maps from any source are to a model: by map and measure, one value per text.
 
     ``relevance`` is a map (batch, token) in any unit, or several by name, which are then measured
-    at the same removals.  ``inputs`` and ``target`` are those of ``attribute``, and values at
-    padding are ignored.  ``measures`` are names in ``MEASURES``, by default all:
+    at the same removals.  ``inputs``, ``target`` and ``tokenizer`` are those of ``attribute``, and
+    values at padding are ignored.  ``measures`` are names in ``MEASURES``, by default all:
 
     "r", "tau": Pearson's r and Kendall's tau-b with Leave-One-Out
     "MoRF", "LeRF", "Δ": mean logit while tokens are removed, most or least relevant first, and
@@ -74,13 +76,14 @@ def evaluate(
     _check(seed, top=top, subsets=subsets, samples=samples)
     off = torch.autocast(batch.device.type, enabled=False)
     with own_failures(model, batch), torch.inference_mode(mode=False), off:
-        readout = Readout.of(model, batch, [target])
+        readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
         with torch.no_grad():
             rows = readout.run(model, batch.arguments())
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)
+        known = numbered(model, readout.head, target, tokenizer, [])
         asked = Asked(
-            model, batch, maps, target, readout, logit, top, subsets, samples, seed, memory
+            model, batch, maps, known, readout, logit, top, subsets, samples, seed, memory
         )
         found: dict[str, dict[str, np.ndarray]] = {name: {} for name in maps}
         for measure in dict.fromkeys(MEASURES[name] for name in wanted):

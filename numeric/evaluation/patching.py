@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from axioms.composites import GRADIENT_X_INPUT, Composite
+from numeric.attribution import composite_of
 from numeric.batches import Batch
 from numeric.fast import scope
 from numeric.fast.blocks import outside
@@ -91,7 +92,7 @@ def patching(
     model: PreTrainedModel,
     clean: Mapping[str, Tensor],
     corrupted: Mapping[str, Tensor] | None,
-    composites: Mapping[str, Composite],
+    methods: Mapping[str, str | Composite],
     *,
     target: Label | Target = None,
     paths: Mapping[str, Sequence[str]] | None = None,
@@ -103,10 +104,12 @@ def patching(
     place of the latter patches with zeros, where the prediction is the relevance itself.
     ``target`` is read in the clean run, as in ``attribute``.  ``paths``: by kind of place, one
     module per layer, by default ``places(model)``.  ``size``: the part of the change that is made.
-    Takes a forward pass per composite and one per place, of as many copies as there are tokens.
+    Takes a forward pass per method, which is one by rules, and one per place, of as many copies as
+    there are tokens.
     Raises ValueError for what ``attribute`` refuses, for more than one text, for texts of
     different lengths, and for modules that return no (token, channel) or are called several times.
     """
+    composites = {name: composite_of(method, None)[1] for name, method in methods.items()}
     paths = places(model) if paths is None else paths
     flat = [path for of_place in paths.values() for path in of_place]
     with outside():

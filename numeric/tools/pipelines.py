@@ -13,7 +13,7 @@ from numeric.attribution import attribute_each
 from numeric.generation.explaining import explain_generation
 from numeric.generation.result import Generation
 from numeric.result import Attribution
-from numeric.targets import Target, logit
+from numeric.targets import Label, Target, logit
 
 Result = dict[str, Any]
 """A result as the pipeline gives it."""
@@ -45,7 +45,7 @@ def explain(
     pipe: Pipeline,
     text: str | dict[str, Any] | list[dict[str, str]],
     method: str | Composite = "attnlrp",
-    target: int | Target | None = None,
+    target: Label | Target = None,
     **options: Any,
 ) -> list[Explained] | Generation:
     """Why ``pipe`` says what it says of one ``text``: an explanation per result, in its order.

@@ -121,7 +121,7 @@ def test_files_of_columns_are_read(run, suffix, tmp_path):
         path.write_text(FORMATS[suffix], "utf-8")
     else:
         pq.write_table(pa.table({"stars": [3, 1], "review": QUOTED}), path)
-    code, _, err = run("attribute", path, "--column", "review", "--output", tmp_path / "found")
+    code, _, err = run("attribute", path, "--text-column", "review", "--output", tmp_path / "found")
     assert (code, err) == (0, "")
     by_example = {row["example"]: row["text"] for row in rows(tmp_path / "found")}
     assert by_example == dict(enumerate(QUOTED))

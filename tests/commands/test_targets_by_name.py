@@ -148,9 +148,10 @@ def test_a_token_that_has_another_one_behind_a_space_is_noted():
     made = Tokenizer(BPE(vocab=vocabulary, merges=[("f", "i"), ("Ġ", "fi")]))
     made.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
-    loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, name="x")
+    model = models.load("embedded-lm").model
+    loaded = SimpleNamespace(explains="next token", tokenizer=tokenizer, model=model)
     for label, number, says in (
-        ("fi", 256, ["--target 'fi' is token 256; after a space it is 257"]),
+        ("fi", 256, ["target='fi' is token 256; after a space it is 257"]),
         (" fi", 257, []),
         ("Ġfi", 257, []),
     ):
@@ -176,15 +177,15 @@ LEGAL = "pass a number or a name: 0 (dull), 1 (fine), 2 (fine)"
 WRONG = {
     "an unknown class": (
         ["explain", "classes", "film", "--target", "dul"],
-        ["--target 'dul': no class has it", LEGAL, "did you mean 'dull'?"],
+        ["target='dul': no class has it", LEGAL, "did you mean 'dull'?"],
     ),
     "a name of two": (
         ["audit", "classes", "film", "--target", "fine"],
-        ["--target 'fine': numbers 1, 2 have this name", LEGAL],
+        ["target='fine': numbers 1, 2 have this name", LEGAL],
     ),
     "a tag, and no column of it": (
         ["explain", "tags", "a film", "--target", "soup"],
-        ["every token has a tag: pass --column, from 0 to 3", "--target 'soup': no tag", LEGAL],
+        ["every token has a tag: pass --column, from 0 to 3", "target='soup': no tag", LEGAL],
     ),
     "two masks": (
         ["audit", "masked", "[MASK] [MASK] film", "--target", "fine"],
@@ -196,7 +197,7 @@ WRONG = {
     ),
     "an unknown token": (
         ["explain", "masked", "a [MASK]", "--target", "cinema"],
-        ["no token for it; `lrp-axioms vocabulary masked` prints those it has"],
+        ["no token for it; `lrp-axioms vocabulary MODEL` prints those it has"],
     ),
     "a token that is misspelt": (
         ["explain", "masked", "a [MASK]", "--target", "fime"],

@@ -182,12 +182,12 @@ def test_the_command_prints_layers_and_all_operations_as_data(run):
     code, out, err = run("plan", "embedded", "--method", "cp-lrp", "--json")
     assert (code, err) == (0, "")
     facts = json.loads(out)
-    assert facts["composite"] == "cp-lrp"
+    assert facts["method"] == "cp-lrp"
     assert sum(op["layer"] == 11 for op in facts["operations"]) == len(LAYER)
     out = run("plan", "embedded", "--method", "cp-lrp", "--full")[1]
     assert "layers 0 to 11 of bert.encoder.layer" in out
     assert len(out.splitlines()) < 40
-    assert run("plan", "embedded", "a film", "--composite", "cp-lrp", "--full")[1] == out
+    assert run("plan", "embedded", "a film", "--method", "cp-lrp", "--full")[1] == out
     assert "    12  softmax         constant" in run("plan", "embedded", "--method", "cp-lrp")[1]
 
 

@@ -165,7 +165,7 @@ def test_numbered_layers_that_are_one_module_are_refused(tiny, batch):
 
 
 def test_bad_arguments_are_refused(tiny, batch):
-    refused(tiny, batch, [], "composites is empty")
+    refused(tiny, batch, [], "methods is empty")
     refused(tiny, batch, [ATTNLRP, bypass_softmax([0, 7])], "layer 7", "0 to 1")
     refused(tiny, batch, [ATTNLRP], "target [9] out of range", target=9)
     refused(tiny, {"input_ids": batch["input_ids"].float()}, [ATTNLRP], "dtype torch.float32")
@@ -192,7 +192,7 @@ def test_the_model_is_as_it_was_also_after_an_exception(tiny, batch):
         raise ArithmeticError("in mid-forward")
 
     with watch(tiny.bert.encoder.layer[1].output, fail):
-        refused(tiny, batch, every_mix(2), "in mid-forward", error=ArithmeticError)
+        refused(tiny, batch, every_mix(2), "itself fails on this input", "in mid-forward")
     with torch.inference_mode():
         again = sweep.sweep(tiny, batch, every_mix(2)).relevance
     assert torch.equal(first, again)

@@ -44,7 +44,7 @@ def test_a_saved_data_set_and_one_in_the_layout_of_the_hub_are_streamed(tmp_path
     assert list(streams.texts(str(tmp_path / "one"))) == TEXTS
     assert list(streams.texts(str(tmp_path / "two"), split="test")) == TEXTS
     assert list(streams.texts(f"hub:{tmp_path / 'hub'}")) == TEXTS
-    with pytest.raises(ValueError, match=r"has no column 'review', only n, text; .* --column"):
+    with pytest.raises(ValueError, match=r"has no column 'review', only n, text; .* --text-column"):
         next(streams.texts(str(tmp_path / "one"), column="review"))
     with pytest.raises(FileNotFoundError, match="could not be loaded from its folder"):
         next(streams.texts(str(tmp_path / "two"), split="validation"))

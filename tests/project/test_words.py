@@ -1,0 +1,202 @@
+"""One word means one thing: every public function and every command has it in the same form."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import pytest
+import torch
+import typer
+
+import numeric
+from axioms.composites import CP_LRP, Composite
+from benchmarks import cli
+from numeric import (
+    assert_conserves,
+    attribute,
+    attribute_each,
+    audit,
+    compiled,
+    evaluate,
+    plan,
+    propagation,
+    sweep,
+)
+from numeric.evaluation.patching import patching
+from numeric.evaluation.softmax_errors import softmax_errors
+from numeric.methods.catalogue import METHODS, WITH_RULES
+from numeric.readout import read
+from numeric.targets import Label, Target, logit
+from numeric.tools import pipelines
+from tests.support import cases
+
+NONE = inspect.Parameter.empty
+METHOD, TARGET = (str | Composite, "attnlrp"), (Label | Target, None)
+WORDS = {
+    "model": ["PreTrainedModel", NONE],
+    "inputs": [Mapping[str, torch.Tensor], NONE],
+    "method": [*METHOD],
+    "methods": [Sequence[str | Composite], NONE],
+    "target": [*TARGET],
+    "tokenizer": ["PreTrainedTokenizerBase | None", None],
+    "epsilon": [float, 0.0],
+    "memory": [int | str, "auto"],
+    "batch_size": [int, 128],
+    "budget": [int | None, None],
+    "seed": [int, 0],
+    "at": ["str | Iterable[str] | None", None],
+}
+"""Argument -> its annotation, or how that ends, and its default."""
+SYNONYMS = {
+    "composite", "composites", "rules", "label", "labels", "eps", "batch", "text", "sentences",
+    "layer", "layers", "module", "n_steps", "device_map", "memory_budget",
+}  # fmt: skip
+ITS_OWN = {
+    ("explain", "tokenizer"), ("explain_generation", "tokenizer"),  # without which there is no text
+    ("patching", "methods"),  # by name
+    ("pipelines", "text"),  # or a chat, but one alone
+}  # fmt: skip
+"""Function and argument that differ for a reason."""
+
+
+def functions():
+    public = {name: getattr(numeric, name) for name in numeric.__all__}
+    found = {name: f for name, f in public.items() if inspect.isfunction(f)}
+    found |= {"patching": patching, "softmax_errors": softmax_errors, "read": read}
+    found |= {"pipelines": pipelines.explain}
+    return found | {name: getattr(x.run, "func", x.run) for name, x in METHODS.items()}
+
+
+def said(annotation):
+    """An annotation without the modules of its classes."""
+    plain = isinstance(annotation, type) and not hasattr(annotation, "__origin__")
+    text = annotation.__name__ if plain else str(annotation)
+    return " | ".join(
+        part.rpartition(".")[2] if "[" not in part else part.rpartition("abc.")[2]
+        for part in text.split(" | ")
+    )
+
+
+def differences(name, function):
+    bound = {"batch", "composite"} if name in METHODS else set()  # which `attribute` passes
+    for word, given in inspect.signature(function).parameters.items():
+        if (name, word) in ITS_OWN or word in bound:
+            continue
+        if word in SYNONYMS:
+            yield f"{name}: {word}"
+        if word in WORDS and [said(given.annotation), given.default] != [
+            WORDS[word][0] if isinstance(WORDS[word][0], str) else said(WORDS[word][0]),
+            WORDS[word][1],
+        ]:
+            yield f"{name}: {word}: {given.annotation} = {given.default}"
+
+
+@pytest.mark.parametrize("name", functions())
+def test_a_function_calls_each_thing_by_its_word(name):
+    assert list(differences(name, functions()[name])) == []
+
+
+def test_another_word_and_another_default_are_noticed():
+    def odd(model, composite: str = "x", epsilon: float = 1e-6):
+        pass
+
+    assert len(list(differences("odd", odd))) == 3
+
+
+# Commands
+
+
+OPTIONS = {
+    "model": "embedded", "method": "attnlrp", "target": None, "column": None, "epsilon": 0.0,
+    "device": "cpu", "seed": 0, "html": None, "json": False, "quiet": False, "full": False,
+}  # fmt: skip
+DEFAULTS = dict.fromkeys(
+    [("attribute", "device"), ("reproduce", "device"), ("attribute", "method")]
+)  # the device of a cluster; several methods
+COMMANDS = typer.main.get_command(cli.app).commands
+CHOICES = {"audit": WITH_RULES, "plan": WITH_RULES, "explain": METHODS, "attribute": METHODS}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_calls_each_thing_by_its_word(name):
+    options = {x.name: x for x in COMMANDS[name].params if x.param_type_name == "option"}
+    assert SYNONYMS.isdisjoint(options)
+    for word in options.keys() & OPTIONS.keys():
+        assert options[word].default == DEFAULTS.get((name, word), OPTIONS[word]), word
+        assert options[word].opts == [f"--{word}"]
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_command_takes_the_methods_that_its_function_takes(name, run, tmp_path):
+    texts = tmp_path / "a.txt"
+    texts.write_text("a film\n")
+    of = {"attribute": [texts], "plan": ["embedded"]}.get(name, ["embedded", "a film"])
+    code, _, err = run(name, *of, "--method", "nonsense")
+    assert (code, err.partition("; did")[0].strip()) == (
+        2, f"error: --method nonsense: pass {', '.join(CHOICES[name])}",
+    )  # fmt: skip
+
+
+# The same forms
+
+
+def encoded():
+    return {key: x[:1] for key, x in cases.tiny_batch().items()}
+
+
+def by_graphs(model, inputs, method="attnlrp", target=None):
+    with compiled(model, method, disable=True) as explain:
+        return explain(inputs, target)
+
+
+BY_METHOD = {
+    "attribute": attribute, "audit": audit, "plan": plan, "compiled": by_graphs,
+    "assert_conserves": partial(assert_conserves, tol=1e9),
+    "propagation": lambda model, _, method: propagation(model, method),
+    "sweep": lambda model, inputs, method: sweep(model, inputs, [method]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_METHOD)
+def test_a_method_is_a_name_or_a_composite(name):
+    model = cases.tiny_bert()
+    model.set_attn_implementation("eager")
+    for method in ("cp-lrp", CP_LRP):
+        BY_METHOD[name](model, encoded(), method)
+    for method in ("cplrp", 3, None):
+        with pytest.raises(ValueError, match=rf"method {method!r}.* or a Composite"):
+            BY_METHOD[name](model, encoded(), method)
+
+
+BY_TARGET = {
+    "attribute": attribute, "audit": audit, "compiled": by_graphs,
+    "attribute_each": lambda *given, target: attribute_each(*given, targets=[target])[0],
+    "sweep": lambda *given, target: sweep(*given, ["attnlrp"], target),
+    "softmax_errors": softmax_errors,
+    "evaluate": lambda *given, target: evaluate(*given, torch.ones(1, 6), target=target),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_TARGET)
+def test_a_target_is_a_number_or_a_name(name):
+    model = cases.tiny_bert()
+    model.set_attn_implementation("eager")
+    model.config.id2label = {0: "negative", 1: "own", 2: "positive"}
+    explain, batch = BY_TARGET[name], encoded()
+    number = lambda target: getattr(explain(model, batch, target=target), "logit", None)
+    names = ["own", ["own"], logit("own"), torch.tensor([1]), logit(1)]
+    for target in names:
+        assert number(target) == number(1)
+    for target in ("negativ", logit("negativ")):
+        with pytest.raises(ValueError, match=r"target='negativ': no class has it.*you mean 'neg"):
+            number(target)
+
+
+def test_a_contrast_of_names_is_that_of_their_numbers():
+    model, batch = cases.tiny_bert(), cases.tiny_batch()
+    model.config.id2label = {0: "negative", 1: "neutral", 2: "positive"}
+    of = lambda target: attribute(model, batch, target=target).relevance
+    assert torch.equal(of(logit("positive") - logit("negative")), of(logit(2) - logit(0)))
+    assert torch.equal(of(["positive", "neutral"]), of([2, 1]))
+    with pytest.raises(ValueError, match="target has 1 entries for 2 examples"):
+        of(["positive"])
