@@ -24,7 +24,7 @@ from benchmarks.commands.console import (
 from benchmarks.commands.evaluate import evaluate
 from benchmarks.commands.explain import explain
 from benchmarks.commands.lists import methods, vocabulary
-from benchmarks.commands.output import EXIT_CODES, with_shared_options
+from benchmarks.commands.output import EXIT_CODES, Once, with_shared_options
 from benchmarks.commands.plan import plan
 from benchmarks.commands.prove import prove
 from benchmarks.commands.reproduce import report, reproduce
@@ -61,7 +61,7 @@ COMMANDS = (
     report,
 )  # fmt: skip
 for each in COMMANDS:
-    app.command(epilog=EXIT_CODES)(with_shared_options(each))
+    app.command(epilog=EXIT_CODES, cls=Once)(with_shared_options(each))
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
-from numeric.texts import check_order, check_texts, warn_beyond
+from numeric.texts import check_order, check_special, checked_texts, warn_beyond
 
 
 def attribute(
@@ -117,12 +117,13 @@ def explain(
     is longer than the model's positions is refused, and one that is longer than those a model
     with rotary positions was made for is explained with a warning.  What a language model writes is
     explained by ``explain_generation``.
-    Raises ValueError for no texts, for what is no text, and for several texts whose tokenizer has
+    Raises ValueError for no texts, for what is no text, for special tokens in a text that its
+    tokenizer adds, and for several texts whose tokenizer has
     no token to pad with; other arguments and errors are those of ``attribute``.
     """
-    texts = [texts] if isinstance(texts, str) else list(texts)
     check_order(model, tokenizer)
-    check_texts(texts)
+    texts = checked_texts(texts)
+    check_special(tokenizer, texts)
     if len({len(ids) for ids in tokenizer(texts)["input_ids"]}) == 1:
         inputs = tokenizer(texts, return_tensors="pt")
     elif tokenizer.pad_token is None:

@@ -12,7 +12,7 @@ from numeric import batches, heads
 from numeric.batches import DECODER, KEYS, PIXELS, Batch, made
 from numeric.models import Modules, mask_problems, model_problems, modules_of
 from numeric.stock import families
-from numeric.stock.facts import NO_END, facts_of
+from numeric.stock.facts import NO_END, ModelFacts, facts_of
 from numeric.targets import problems as target_problems
 
 
@@ -59,6 +59,13 @@ def _warn_of_shifts(model: PreTrainedModel, batch: Batch, modules: Modules) -> N
             '(tokenizer.padding_side = "right"), or pass one text at a time',
             stacklevel=6,
         )
+
+
+def check_ids(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
+    """Raises ValueError for ids of a text that ``model`` cannot look up."""
+    ids = inputs.get("input_ids")
+    if ids is not None and (problems := [*_text_problems(ids, facts_of(model), positions(model))]):
+        raise ValueError("\n".join(problems))
 
 
 def read_tokens(model: PreTrainedModel, batch: Batch) -> Tensor | None:
@@ -131,13 +138,7 @@ def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
 
 def _value_problems(model: PreTrainedModel, batch: Batch, modules: Modules) -> Iterator[str]:
     facts = facts_of(model)
-    tokens, most = batch.ids.shape[1], _positions(model, modules)
-    if tokens > most:
-        yield (
-            f"text of {tokens} tokens is longer than the model's {most} positions; "
-            "split or shorten it, or pass attribute what the tokenizer leaves (truncation=True)"
-        )
-    yield from _range_problems("token id", batch.ids, facts.words)
+    yield from _text_problems(batch.ids, facts, _positions(model, modules))
     if batch.token_type_ids is not None and facts.token_types is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
     elif batch.token_type_ids is not None:
@@ -161,6 +162,16 @@ def _value_problems(model: PreTrainedModel, batch: Batch, modules: Modules) -> I
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'
         )
+
+
+def _text_problems(ids: Tensor, facts: ModelFacts, most: int) -> Iterator[str]:
+    tokens = ids.shape[1]
+    if tokens > most:
+        yield (
+            f"text of {tokens} tokens is longer than the model's {most} positions; "
+            "split or shorten it, or pass attribute what the tokenizer leaves (truncation=True)"
+        )
+    yield from _range_problems("token id", ids, facts.words)
 
 
 def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:

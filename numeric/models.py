@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,13 +16,6 @@ from numeric.fast.blocks import outside
 from numeric.stock import patches
 from numeric.stock.facts import config_problems, facts_of
 
-WRAPPERS = {
-    "torch._dynamo.eval_frame.OptimizedModule": "model._orig_mod",
-    "torch.nn.parallel.data_parallel.DataParallel": "model.module",
-    "torch.nn.parallel.distributed.DistributedDataParallel": "model.module",
-    "peft.peft_model.PeftModel": "model.get_base_model(), which keeps adapters such as LoRA",
-}
-"""Modules around a model, by class and place of it -> what to pass instead."""
 Modules = list[tuple[str, nn.Module]]  # each with its path
 
 
@@ -39,8 +33,7 @@ def check_model(model: nn.Module) -> Modules:
 
 def check_code(model: nn.Module) -> None:
     """Raises ValueError unless the code of ``model`` can be seen and is the same at every run."""
-    if not isinstance(model, PreTrainedModel):
-        raise ValueError(_no_model(model, "a Transformers model"))
+    check_is_model(model)
     if problems := list(_code_problems(modules_of(model))):
         raise ValueError("\n".join(problems))
 
@@ -62,7 +55,7 @@ def modules_of(model: object) -> Modules:
 def model_problems(model: object, modules: Modules) -> Iterator[str]:
     """What is wrong with a model, all of whose modules are ``modules``."""
     if not isinstance(model, PreTrainedModel):
-        yield _no_model(model, "a Transformers model")
+        yield _no_model(model)
         return
     yield from config_problems(model)
     yield from _code_problems(modules)
@@ -73,10 +66,22 @@ def model_problems(model: object, modules: Modules) -> Iterator[str]:
         yield "model was made in inference mode and has no gradients; load it outside of that"
 
 
-def _no_model(model: object, wanted: str) -> str:
-    classes = [f"{cls.__module__}.{cls.__name__}" for cls in type(model).__mro__]
-    within = next((WRAPPERS[name] for name in classes if name in WRAPPERS), wanted)
-    return f"model is a {type(model).__name__}; pass {within}"
+def check_is_model(model: object) -> None:
+    """Raises ValueError for what is no model of Transformers, such as a module around one."""
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(_no_model(model))
+
+
+def _no_model(model: Any) -> str:
+    said = f"model is a {type(model).__name__}; pass "
+    inside = next((p for p, m in modules_of(model) if isinstance(m, PreTrainedModel)), None)
+    if inside is None:
+        return said + "a Transformers model"
+    if hasattr(model, "get_base_model"):  # of PEFT
+        return said + "model.get_base_model(), which keeps adapters such as LoRA"
+    known = all(part.isidentifier() for part in inside.split("."))
+    place = f"model.{inside}" if known else f"model.get_submodule({inside!r})"
+    return said + f"the Transformers model in it, {place}"
 
 
 def _code_problems(modules: Modules) -> Iterator[str]:

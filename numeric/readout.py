@@ -15,6 +15,7 @@ from numeric.chosen import PREDICTED, Chosen, Rows, placed
 from numeric.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
 from numeric.inputs import prepare
 from numeric.targets import Label, Target
+from numeric.texts import check_tokenizer
 
 LEGAL = {
     CLASSES: "None (the predicted class), a class, logit(class) or log_probability(class)",
@@ -63,6 +64,8 @@ class Readout:
         """``tokenizer`` knows the token that is to be filled in, and tokens by their text."""
         decodes = batch.decoder_input_ids is not None
         head = heads.kind(model, decodes=decodes)
+        if tokenizer is not None:
+            check_tokenizer(tokenizer)
         faults: list[str] = []
         chosen = [placed(model, head, batch, target, faults, tokenizer) for target in targets]
         if faults:

@@ -1,4 +1,4 @@
-"""A hint for misspelt names; the standard library alone, so that commands start fast."""
+"""Misspelt names and broken texts; the standard library alone, so that commands start fast."""
 
 import difflib
 from collections.abc import Iterable
@@ -23,3 +23,20 @@ def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float 
     found = (closest(word, known, alike=alike) for word in given)
     meant = dict.fromkeys(repr(name) for name in found if name is not None)
     return f"; did you mean {', '.join(meant)}?" if meant else ""
+
+
+def text_fault(value: object) -> str | None:
+    """Why a value cannot be explained as a text."""
+    if value is None or value == "":
+        return "no text"
+    if not isinstance(value, str):
+        return f"{'object' if isinstance(value, tuple) else type(value).__name__} in place of text"
+    if not value.strip():
+        return "no text"
+    if "\0" in value:
+        return "a NUL character"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "half a character (a lone surrogate)"
+    return None

@@ -2,34 +2,130 @@
 
 import reprlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Set
+from os import PathLike
+from typing import Any
 
-from torch import nn
-from transformers import PreTrainedModel
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from numeric.models import check_is_model
+from numeric.spelling import text_fault
 from numeric.stock.facts import facts_of
+
+CHAT = "tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)"
+IDS = 'attribute(model, {"input_ids": ids}), with ids as a tensor (batch, token)'
 
 
 def check_order(model: object, tokenizer: object) -> None:
     """Raises ValueError unless these may be a model and its tokenizer, in this order."""
-    if not isinstance(model, nn.Module) or isinstance(tokenizer, nn.Module):
+    if isinstance(tokenizer, nn.Module) or _is_tokenizer(model):
         raise ValueError(
             f"model is a {type(model).__name__} and tokenizer a {type(tokenizer).__name__}; pass "
             "the model first, and then its tokenizer"
         )
-    if not callable(tokenizer) and not hasattr(tokenizer, "decode"):
-        raise ValueError(f"tokenizer is a {type(tokenizer).__name__}; pass that of the model")
+    check_is_model(model)
+    check_tokenizer(tokenizer)
 
 
-def check_texts(texts: Sequence[object]) -> None:
-    """Raises ValueError for no texts, and for what is neither a text nor a pair of them."""
-    if not texts:
-        raise ValueError("texts is empty; pass a text, or several")
-    wrong = [f"texts[{n}]={reprlib.repr(x)}" for n, x in enumerate(texts) if not _is_text(x)]
-    if wrong:
+def check_tokenizer(tokenizer: object) -> None:
+    """Raises ValueError for what is no tokenizer."""
+    if not _is_tokenizer(tokenizer):
+        inside = ", which is its .tokenizer" * _is_tokenizer(getattr(tokenizer, "tokenizer", None))
         raise ValueError(
-            f"{', '.join(wrong)}: pass texts, or pairs of them such as a question and its context"
+            f"tokenizer is a {type(tokenizer).__name__}; pass the model's tokenizer{inside}"
         )
+
+
+def _is_tokenizer(x: object) -> bool:
+    return callable(getattr(x, "convert_ids_to_tokens", None))
+
+
+def checked_texts(texts: Any) -> list[Any]:
+    """The texts, or pairs of them, that a user passes as one text or several.
+
+    Raises ValueError that lists what is none, each with what to pass instead.
+    """
+    if isinstance(texts, str):
+        texts = [texts]
+    elif isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(x, str) for x in texts):
+        raise ValueError(f"texts={texts!r}: pass [(a, b)] for a pair, or [a, b] for two texts")
+    elif _is_no_list(texts):
+        raise ValueError(f"texts is a {type(texts).__name__}; {_instead(texts)}")
+    found: list[Any] = list(texts)
+    if not found:
+        raise ValueError("texts is empty; pass a text, or several")
+    wrong = {n: fault for n, x in enumerate(found) if (fault := _fault(x))}
+    if wrong:
+        listed = ", ".join(f"texts[{n}]={reprlib.repr(found[n])} ({wrong[n]})" for n in wrong)
+        raise ValueError(f"{listed}: {_instead(found[next(iter(wrong))])}")
+    return found
+
+
+def _is_no_list(x: object) -> bool:
+    """Whether ``x`` has no items in order, or items that are not its content."""
+    table = hasattr(x, "columns")  # whose items are the names of its columns
+    odd = isinstance(x, bytes | Mapping | Set | PathLike | Tensor)
+    return odd or table or not isinstance(x, Iterable)
+
+
+def _fault(x: Any) -> str | None:
+    parts = x if isinstance(x, tuple | list) and len(x) == 2 else [x]
+    faults = (text_fault(part) for part in parts)
+    return next((fault for fault in faults if fault), None)
+
+
+def is_chat(x: Any) -> bool:
+    """Whether ``x`` is a message, or a list of them."""
+    first = x[0] if isinstance(x, list | tuple) and x else x
+    return isinstance(first, Mapping) and "role" in first
+
+
+def _instead(x: Any) -> str:
+    """The next step for what is neither a text nor a pair of texts."""
+    if is_chat(x):
+        return f"a chat becomes a text by {CHAT}"
+    if isinstance(x, Mapping) and "input_ids" in x:
+        return "it is encoded already: call attribute(model, inputs, tokenizer=tokenizer) with it"
+    if isinstance(x[0] if isinstance(x, list | tuple) and x else x, int | Tensor):
+        return f"ids are explained by {IDS}"
+    if isinstance(x, PathLike):
+        return "pass what is in the file, such as Path(file).read_text().splitlines()"
+    return "pass a text, or a list of texts, or of pairs such as a question and its context"
+
+
+def check_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Any]) -> None:
+    """Raises ValueError for texts with special tokens that ``tokenizer`` would add once more."""
+    if twice := {n: x for n, x in enumerate(texts) if is_doubled(tokenizer, x)}:
+        listed = ", ".join(f"texts[{n}]={reprlib.repr(x)}" for n, x in twice.items())
+        raise ValueError(
+            f"{listed}: the tokenizer adds special tokens with which this begins or ends, and "
+            "which would be there twice; take them out of the text, or call attribute(model, "
+            "inputs) with tokenizer(text, add_special_tokens=False)"
+        )
+
+
+def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
+    """Whether a text has special tokens at its ends that ``tokenizer`` would add once more."""
+    ends = isinstance(text, str) and _has_special_ends(tokenizer, text)
+    return ends and len(ids_once(tokenizer, text)) < len(tokenizer(text)["input_ids"])
+
+
+def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The ids of a text, in which special tokens at its ends stand once, as after a template."""
+    ids: list[int] = tokenizer(text)["input_ids"]
+    if not _has_special_ends(tokenizer, text):
+        return ids
+    own: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    if len(own) < len(ids):
+        ids = ids[ids[:1] == ids[1:2] == own[:1] :]
+        ids = ids[: len(ids) - (ids[-1:] == ids[-2:-1] == own[-1:])]
+    return ids
+
+
+def _has_special_ends(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
+    special = tuple(tokenizer.all_special_tokens)
+    return text.startswith(special) or text.endswith(special)
 
 
 def warn_beyond(model: PreTrainedModel, tokens: int) -> None:
@@ -41,8 +137,3 @@ def warn_beyond(model: PreTrainedModel, tokens: int) -> None:
     if facts.rotary and tokens > facts.made_for:
         said = f"the text has {tokens} tokens, and the model was made for {facts.made_for}"
         warnings.warn(said, stacklevel=3)
-
-
-def _is_text(x: object) -> bool:
-    parts = x if isinstance(x, tuple | list) and len(x) == 2 else [x]
-    return all(isinstance(part, str) for part in parts)

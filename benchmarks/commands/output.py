@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -19,6 +20,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
+from typer.core import TyperCommand
 
 from benchmarks.commands.console import answers_alone, asked, console, mendable, problems
 from benchmarks.sources.faults import some
@@ -37,6 +39,19 @@ SHARED = {
     "quiet": "Print nothing but errors; files are written.",
     "full": "Print everything, not only what fits a screen.",
 }
+
+
+class Once(TyperCommand):
+    """A command that refuses an option which is given twice, unless it takes several values."""
+
+    def parse_args(self, ctx, args):
+        if not ctx.resilient_parsing:  # as for completion
+            *_, order = self.make_parser(ctx).parse_args([*args])
+            given = Counter(x for x in order if x.param_type_name == "option" and not x.multiple)
+            if twice := [x.opts[0] for x, count in given.items() if count > 1]:
+                said = f"{', '.join(twice)}: given twice; pass one"
+                raise typer.BadParameter(said, ctx=ctx)
+        return super().parse_args(ctx, args)
 
 
 def with_shared_options(command: Callable) -> Callable:

@@ -1,7 +1,9 @@
-"""What is wrong with texts and where, all of it in one error; the standard library alone."""
+"""What is wrong with texts and where, all of it in one error."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from numeric.spelling import text_fault
 
 SHOWN = 10  # offenders that an error lists
 
@@ -30,23 +32,6 @@ class Faults:
             said.append(f"something else in {self.others} {self.unit}{'s'[: self.others > 1]}")
         if said:
             raise ValueError(f"{place}: {'; '.join(said)}; {advice}")
-
-
-def text_fault(value: object) -> str | None:
-    """Why a value cannot be explained as a text."""
-    if value is None or value == "":
-        return "no text"
-    if not isinstance(value, str):
-        return f"{'object' if isinstance(value, tuple) else type(value).__name__} in place of text"
-    if not value.strip():
-        return "no text"
-    if "\0" in value:
-        return "a NUL character"
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return "half a character (a lone surrogate)"
-    return None
 
 
 def sound(values: Iterable, name: str, *, unit: str, advice: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from benchmarks.sources.data import Texts
 from benchmarks.sources.faults import some
+from numeric.texts import is_doubled
 
 Tokens = dict[str, list[int]]  # of one text, by the names of a tokenizer, special_tokens_mask too
 
@@ -56,6 +57,11 @@ class Read(Texts):
 
         Raises ValueError for texts without a token, of which the numbers count from 1.
         """
+        if twice := [first + n + 1 for n, x in enumerate(data.texts) if is_doubled(tokenizer, x)]:
+            raise ValueError(
+                f"{data.name}: text {some(twice)} begins or ends with special tokens that the "
+                "tokenizer adds itself; take them out"
+            )
         tokens = tokenised(tokenizer, data.texts, most)
         if empty := [n for n, each in enumerate(tokens) if not each["input_ids"]]:
             raise ValueError(

@@ -1,6 +1,8 @@
 """One call for what a model writes: ``explain_generation(model, tokenizer, prompt)``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import torch
@@ -12,10 +14,12 @@ from numeric.attribution import attribute_each, explained
 from numeric.batches import DECODER, SOUND, Batch
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces
+from numeric.inputs import check_ids, positions
 from numeric.readout import Found, Readout
+from numeric.spelling import text_fault
 from numeric.stock.facts import facts_of
 from numeric.targets import Target, log_probability, logit
-from numeric.texts import check_order, warn_beyond
+from numeric.texts import CHAT, check_order, ids_once, is_chat, warn_beyond
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 
@@ -34,9 +38,10 @@ def explain_generation(
     """Why a language model writes each token that it writes: relevance of all tokens before it.
 
     The model continues ``prompt``, a text or its ids, greedily by at most ``max_new_tokens``, with
-    ``model.generate``; or ``answer`` is explained, a text or ids, as if it had written that.  The
-    text of an answer is tokenized by itself; a text that is one with the prompt for the tokenizer
-    is given as ids.  Row i of the relevance is that of
+    ``model.generate``, as far as it has positions; or ``answer`` is explained, a text or ids, as if
+    it had written that.  Special tokens that a prompt begins with, as a chat template writes them,
+    are not added again.  The text of an answer is tokenized by itself; a text that is one with the
+    prompt for the tokenizer is given as ids.  Row i of the relevance is that of
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; another pass over the
     prompt finds out whether the model sees what follows.  Other methods and
@@ -56,6 +61,7 @@ def explain_generation(
     two = facts_of(model).two
     read = _read(model, tokenizer, prompt)
     source = read["input_ids"][0].tolist() if "input_ids" in read else []
+    check_ids(model, read)
     if answer is None:
         written = _written(model, read, max_new_tokens)
         start = written[:1] if two else []
@@ -128,23 +134,37 @@ def _read(
     return {SOUND: prompt}
 
 
-def _ids(
-    tokenizer: PreTrainedTokenizerBase,
-    text: str | Sequence[int] | Tensor,
-    name: str,
-    *,
-    special: bool,
-) -> list[int]:
-    """The ids of a text that has at least one."""
+def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
+    """The ids of a text that has at least one, as a user passes it or them."""
     if isinstance(text, str):
-        ids = tokenizer(text, add_special_tokens=special)["input_ids"]
+        fault = text_fault(text) if text.strip() else None
+        ids = [] if fault else _read_once(tokenizer, text, special=special)
     else:
-        ids = text.flatten().tolist() if isinstance(text, Tensor) else list(text)
-    if any(isinstance(x, str) for x in ids):
-        raise ValueError(f"{name}={text!r}: pass one {name} at a time, as a text or as its ids")
-    if not ids or not all(type(x) is int for x in ids):
-        raise ValueError(f"{name}={text!r} has no tokens; pass a text, or the ids of one")
-    return list(ids)
+        fault, ids = None, _given(text)
+    if fault or not ids or not all(type(x) is int for x in ids):
+        what = fault or f"{type(text).__name__} without tokens"
+        raise ValueError(
+            f"{name}={reprlib.repr(text)} ({what}): pass one {name}, as a text or as its ids"
+            + f"; a chat becomes a text by {CHAT}" * is_chat(text)
+        )
+    return ids
+
+
+def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> list[int]:
+    if special:
+        return ids_once(tokenizer, text)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _given(ids: Any) -> list[Any]:
+    """What may be the ids of one text: of a batch of one without padding, an array, or a list."""
+    if isinstance(ids, Mapping):
+        padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
+        ids = () if padded else ids.get("input_ids", ())
+    if isinstance(ids, str | bytes | PathLike) or not isinstance(ids, Iterable):
+        return []
+    ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    return _given(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
 
 
 @torch.no_grad()
@@ -153,6 +173,8 @@ def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> lis
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
+    if "input_ids" in read and not facts_of(model).two:
+        count = min(count, positions(model) + 1 - read["input_ids"].shape[1])
     if "input_ids" in read:
         read["attention_mask"] = torch.ones_like(read["input_ids"])
     # Not what a class makes of it, such as Whisper, which adds tokens that it did not choose.

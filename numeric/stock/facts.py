@@ -59,7 +59,7 @@ def facts_of(model: nn.Module) -> ModelFacts:
         written=_first(text, WRITTEN),
         words=_first(text, ("vocab_size",)),
         token_types=getattr(text, "type_vocab_size", None),
-        padding_id=text.pad_token_id,
+        padding_id=getattr(text, "pad_token_id", None),
         layers=getattr(text, "num_hidden_layers", 0),
         attention=str(text._attn_implementation),
     )

@@ -79,6 +79,9 @@ JOINS = dict(family.join for family in FAMILIES.values() if family.join)
 CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
 """Names of the classes that are language models, in which every token predicts the next."""
 
+IMAGE_TEXT = {*modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()}
+"""Names of the classes that write about images and texts; some of them have a decoder."""
+
 
 def name(cls: type) -> str:
     """A class of Transformers by its model, such as "bert.BertLayer"; "" of any other class."""
@@ -98,8 +101,9 @@ def reads(model: nn.Module) -> str | None:
 
 
 def is_causal(model: nn.Module) -> bool:
-    """Whether every token has logits of what comes next."""
-    return type(model).__name__ in CAUSAL
+    """Whether every token has logits of what comes next; of a text alone, where images may be."""
+    name = type(model).__name__
+    return name in CAUSAL or (name in IMAGE_TEXT and not facts_of(model).two)
 
 
 def padding_position(modules: Iterable[nn.Module]) -> int | None:

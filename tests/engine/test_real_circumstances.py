@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import BloomConfig, BloomForSequenceClassification
 
 from axioms.composites import UnassignedOperation
-from numeric import attribute, propagation
+from numeric import propagation
 from tests.support import cases
 from tests.support.traces import contains, refused
 from tests.support.uses import BY_RULES, USES, assert_alike, case, put
@@ -203,14 +203,6 @@ def test_inside_a_block_of_propagation_a_checkpoint_changes_nothing():
 
 
 # Modules around a model.
-
-
-def test_a_model_inside_data_parallel_is_refused_with_what_to_pass(batch):
-    model = cases.tiny_bert()
-    with pytest.raises(ValueError, match=r"model is a DataParallel; pass model\.module"):
-        attribute(nn.DataParallel(model), batch)
-    with pytest.raises(ValueError, match=r"model is a DataParallel; pass model\.module"):
-        propagation(nn.DataParallel(model))
 
 
 @pytest.mark.parametrize("use", [*BY_RULES, "finite epsilon", "audit"])

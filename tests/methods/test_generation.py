@@ -243,9 +243,9 @@ def test_a_model_that_sees_the_tokens_that_follow_is_refused(name, tokenizer):
 def test_bad_calls_are_refused(tokenizer):
     model = model_of("llama")
     bad = {
-        "prompt='' has no tokens": {"prompt": ""},
-        "answer=[] has no tokens": {"answer": []},
-        "prompt=['a', 'b']: pass one prompt at a time": {"prompt": ["a", "b"]},
+        "prompt='' (str without tokens)": {"prompt": ""},
+        "answer=[] (list without tokens)": {"answer": []},
+        "prompt=['a', 'b'] (list without tokens): pass one prompt": {"prompt": ["a", "b"]},
         "max_new_tokens=0: pass a whole": {"max_new_tokens": 0},
         "scale='p': pass one of logit, log-probability": {"scale": "p"},
         "unknown method 'lime'": {"method": "lime", "answer": ANSWER},

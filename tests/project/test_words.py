@@ -200,3 +200,19 @@ def test_a_contrast_of_names_is_that_of_their_numbers():
     assert torch.equal(of(["positive", "neutral"]), of([2, 1]))
     with pytest.raises(ValueError, match="target has 1 entries for 2 examples"):
         of(["positive"])
+
+
+ONCE = [
+    (name, x.opts[0], x.is_flag)
+    for name, command in COMMANDS.items()
+    for x in command.params
+    if x.param_type_name == "option" and not x.multiple
+]
+
+
+@pytest.mark.parametrize(("name", "option", "flag"), ONCE)
+def test_an_option_that_takes_one_value_is_given_once(name, option, flag, run):
+    given = [option] if flag else [option, "1"]
+    code, out, err = run(name, *given, *given)
+    assert (code, out) == (2, "")
+    assert f"{option}: given twice; pass one" in " ".join(err.split())

@@ -176,12 +176,12 @@ CALLS = {
     ),
     "another module": (
         lambda call: call.update(model=nn.Sequential(call["model"])),
-        "model is a Sequential; pass a Transformers",
+        "model is a Sequential; pass the Transformers model in it, model.get_submodule(",
     ),
     "a name": (given(model="bert-base-uncased"), "model is a str; pass a Transformers"),
     "compiled": (
         lambda call: call.update(model=torch.compile(call["model"])),
-        "model is a OptimizedModule; pass model._orig_mod",
+        "model is a OptimizedModule; pass the Transformers model in it, model._orig_mod",
     ),
     "compiled in place": (
         on(compiled, LAYER(1)), f"compiled: 1 modules, first {LAYER(1)}: ...before model.compile()",
