@@ -1,5 +1,6 @@
 """One call for every method: ``attribute(model, inputs, method=..., target=...)``."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -264,7 +265,19 @@ def resolve(
             f"{known}{of}{did_you_mean(unknown, defaults)}"
         )
     used = {**defaults, **options}
+    said = [_problem(key, value, defaults[key]) for key, value in options.items()]
+    if problems := [x for x in said if x]:
+        raise ValueError("\n".join(problems))
     return found.name, partial(found.run, **used), used
+
+
+def _problem(name: str, value: Any, default: Any) -> str | None:
+    """What is wrong with an option of any method: a switch that is none, or a number too large."""
+    if type(default) is bool and type(value) is not bool:
+        return f"{name}={value!r}: pass True or False"
+    if type(value) is int and abs(value) > sys.maxsize:
+        return f"{name}={value!r}: pass a number that fits 64 bits"
+    return None
 
 
 def _method(method: str | Composite) -> Method | None:

@@ -83,6 +83,16 @@ def _to(model: PreTrainedModel, x: Tensor) -> Tensor:
     return x if model.device.type == "meta" else x.to(model.device)
 
 
+def odd_tensor(name: str, x: Tensor) -> str | None:
+    """What is wrong with a tensor that does not hold its numbers one by one."""
+    if x.is_nested or x.layout is not torch.strided:
+        return f"{name} is a {'nested' if x.is_nested else 'sparse'} tensor; pass a dense one"
+    if x.device.type == "meta" or x.is_quantized or x.is_complex():
+        kind = "without values (meta)" if x.device.type == "meta" else f"of {x.dtype}"
+        return f"{name} is a tensor {kind}; pass one of int64, or of floats for images and sounds"
+    return None
+
+
 def first_map(model: PreTrainedModel) -> nn.Module | None:
     """The lookup of words or the map of pixels, of models that say which it is."""
     try:
@@ -99,6 +109,9 @@ def image_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iter
             f"inputs must be a mapping with {PIXELS!r} alone, a float tensor (batch, channel, "
             'height, width), such as image_processor(image, return_tensors="pt")'
         )
+        return
+    if problem := odd_tensor(PIXELS, pixels):
+        yield problem
         return
     takes: Any = first_map(model)  # of any class, whose sizes have names of their own
     size = getattr(takes, "image_size", None)  # of many models: any that their maps divide

@@ -81,6 +81,8 @@ def compiled(
             f"compiled() has no option {', '.join(map(repr, unknown))}; it has epsilon, share and "
             f"those of torch.compile: {', '.join(known)}"
         )
+    if type(disable) is not bool:
+        raise ValueError(f"disable={disable!r}: pass True or False")
     name, composite, share = composite_of(method, share)
     check_share(share)
     modules = check_model(model)

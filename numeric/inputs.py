@@ -126,6 +126,8 @@ def _has_decoder(model: PreTrainedModel) -> bool:
 def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
     if not isinstance(value, Tensor):
         yield f'{key} is a {type(value).__name__}; call the tokenizer with return_tensors="pt"'
+    elif problem := batches.odd_tensor(key, value):
+        yield problem
     elif key != "attention_mask" and value.dtype not in (torch.int64, torch.int32):
         yield f"{key} has dtype {value.dtype}; pass int64"
     elif value.ndim != 2:

@@ -59,8 +59,10 @@ def model_problems(model: object, modules: Modules) -> Iterator[str]:
         return
     yield from config_problems(model)
     yield from _code_problems(modules)
-    if not getattr(model.config, "return_dict", True):
-        yield "config.return_dict=False: logits have no name; set model.config.return_dict = True"
+    named = getattr(model.config, "return_dict", True)
+    if named is not True:
+        said = f"config.return_dict={named}: logits have no name"
+        yield f"{said}; set model.config.return_dict = True"
     parameters = patches.own_parameters([m for _, m in modules])
     if [x for x in parameters if x.is_inference()]:
         yield "model was made in inference mode and has no gradients; load it outside of that"

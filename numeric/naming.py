@@ -59,7 +59,7 @@ def called(model: PreTrainedModel, name: str) -> list[int]:
 
 def _labels(model: PreTrainedModel) -> dict[int, str]:
     known: Any = model.config.id2label
-    return {n: str(label) for n, label in (known or {}).items()}
+    return {n: str(x) for n, x in known.items()} if isinstance(known, dict) else {}
 
 
 def _label(model: PreTrainedModel, noun: str, name: str) -> int:

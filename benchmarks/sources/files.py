@@ -122,6 +122,14 @@ class ColumnError(ValueError):
     """A column that is not there, or more than once."""
 
 
+class MissingColumn(ColumnError):
+    pass
+
+
+class RepeatedColumn(ColumnError):
+    pass
+
+
 def lines(raw: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     """Lines of UTF-8 by number, without their ends."""
     for line, text in _decoded(raw):
@@ -196,29 +204,40 @@ def places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
     """Where among ``names`` each column is; ColumnError if it is there not at all, or twice."""
     for column in columns:
         if (count := names.count(column)) > 1:
-            raise ColumnError(f"{count} columns {column!r}")
+            raise RepeatedColumn(f"{count} columns {column!r}")
         if not count:
             there = [name if name == name.strip() != "" else repr(name) for name in names]
-            raise ColumnError(f"no column {column!r}, only {some(there) or 'none'}")
+            raise MissingColumn(f"no column {column!r}, only {some(there) or 'none'}")
     return [names.index(column) for column in columns]
 
 
 def _jsonl(raw, columns):
+    lacking, found = None, False
     for line, text in lines(raw):
         if text.strip():
-            yield line, _json(text, columns)
+            try:
+                values = _json(text, columns)
+                found = found or not isinstance(values, str)
+            except MissingColumn as error:
+                lacking, values = lacking or error, str(error)
+            yield line, values
+    if lacking and not found:  # which is then no fault of the lines
+        raise lacking
 
 
 def _json(text, columns):
     """A record's values, or what is wrong with it; of values of one name, none is the right one."""
     try:
         pairs = DECODER.decode(text)
-        if not isinstance(pairs, tuple):
-            return "no object"
-        return [pairs[place][1] for place in places([name for name, _ in pairs], columns)]
     except json.JSONDecodeError as error:
         return f"no JSON ({error.msg})"
     except (ValueError, RecursionError) as error:
+        return str(error)
+    if not isinstance(pairs, tuple):
+        return "no object"
+    try:
+        return [pairs[place][1] for place in places([name for name, _ in pairs], columns)]
+    except RepeatedColumn as error:
         return str(error)
 
 

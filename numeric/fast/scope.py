@@ -34,7 +34,7 @@ def applied(
 def check_stabiliser(eps: Any, dtype: torch.dtype = torch.float64) -> None:
     """Raises ValueError unless ``eps`` is 0 or a number that subnormal ones cannot rival."""
     real = isinstance(eps, Real) and not isinstance(eps, bool)
-    if not real or not 0 <= eps < float("inf"):
+    if not real or not 0 <= eps < (2**63 if isinstance(eps, int) else float("inf")):
         raise ValueError(
             f"eps={eps!r} ({type(eps).__name__}): the stabiliser must be finite and >= 0; "
             "pass eps=0 for the limit"

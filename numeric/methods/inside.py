@@ -106,7 +106,7 @@ def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
 
     Raises ValueError that lists all that name no module, each with those that are spelled alike.
     """
-    asked = [at] if isinstance(at, str) or not isinstance(at, Iterable) else list(at)
+    asked = [at] if isinstance(at, str | Tensor) or not isinstance(at, Iterable) else list(at)
     known = [path for path, _ in model.named_modules(remove_duplicate=False)]
     numbered = re.compile(r"\b\d+\b")
     alike = {numbered.sub("*", path): None for path in known}  # whole stacks of layers

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def integrated_gradients(
         raise ValueError(f"baseline={baseline!r}: pass one of {', '.join(BASELINES)}")
     if type(steps) is not int or steps < 1:
         raise ValueError(f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1")
-    if tolerance is not None and not tolerance > 0:
+    if tolerance is not None and not (isinstance(tolerance, Real) and tolerance > 0):
         raise ValueError(f"tolerance={tolerance!r}: pass a number of logits above 0, or None")
     model = packed.shown(model)
     with torch.no_grad():

@@ -45,7 +45,9 @@ class ModelFacts:
 
 
 def facts_of(model: nn.Module) -> ModelFacts:
-    """The facts about a model that ``config_problems`` finds no fault with."""
+    """The facts about a model; ValueError for a configuration that they cannot be read from."""
+    for problem in config_problems(model):
+        raise ValueError(problem)
     config: Any = model.config
     text = config.get_text_config()
     rotary = bool(getattr(text, "rope_parameters", None))

@@ -166,6 +166,10 @@ REFUSED = {
     ),
     "twice.jsonl": (b'{"text": "a", "text": "b"}\n', "2 columns 'text' in line 1"),
     "missing.jsonl": (b'{"text": "a"}\n{"review": 1}', "no column 'text', only review in line 2"),
+    "misspelt.jsonl": (
+        b'{"review": "a"}\n' * 1500 + b'{"texts": 1}\n',
+        "has no column 'text', only review; mend it",
+    ),
     "list.jsonl": (b'["text", "a"]\n', "no object in line 1"),
     "broken.jsonl": (b'{"text": "a"}\n{"text":\n', "no JSON (Expecting value) in line 2"),
     "deep.jsonl": (b"[" * 200_000, "recursion"),

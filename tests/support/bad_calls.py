@@ -21,6 +21,7 @@ from tests.support.changes import (
     LAYER,
     POOLER,
     Own,
+    change_of,
     compiled,
     cumulative,
     entry,
@@ -218,6 +219,24 @@ for inputs in ("a fine film", ["a fine film"], torch.tensor([[1, 1]]), None):
 for value in (-1e9, torch.nan):
     says = f"the value {value}; it must be 0 or 1\nno token in examples [0, 1]"
     CALLS[f"a mask of {value}"] = put(attention_mask=torch.full((2, 6), value)), says
+for key in ("input_ids", "attention_mask", "token_type_ids"):
+    for kind, change in {
+        "a sparse tensor": torch.Tensor.to_sparse, "of torch.complex64": lambda x: x + 0j,
+        "without values": lambda x: x.to("meta"),
+    }.items():  # fmt: skip
+        says = f"{key} is a ...{kind.removeprefix('a ')}...; pass"
+        CALLS[f"{key} {kind}"] = change_of(key, change), says
+for method in METHODS.values():
+    for option, default in method.options.items():
+        values, says = (2**70,), "pass a number that fits 64 bits"
+        if type(default) is bool:
+            values, says = (torch.ones(()), None, 1, "yes"), "pass True or False"
+        for value in values if isinstance(default, int | float) or "budget" in option else ():
+            change = given(method.name, **{option: value})
+            CALLS[f"{method.name} {option}={value!r}"] = change, f"{option}={value!r}: {says}"
+for value in ("x", {}, torch.ones(2)):
+    CALLS[f"a tolerance of {value!r}"] = given(IG, tolerance=value), f"tolerance={value!r}: pass a"
+CALLS["a tensor as a path"] = given("attnlrp", at=torch.tensor(1)), "at=tensor(1) is no mo\npass"
 for target, wrong in ((3, [3]), ([0, -1], [-1]), ([5, 7], [5, 7])):
     says = f"target {wrong} out of range; the model has classes 0 to 2"
     CALLS[f"target {target}"] = given(target=target), says

@@ -30,6 +30,10 @@ MODELS = {  # `models.load` tells errors of any type in one way
     "an unknown activation": (settings(hidden_act="magic"), "'magic'"),
     "labels in a list": (settings(id2label=["a", "b"]), NEEDS),
     "an unknown dtype": (settings(dtype="float99"), "float99"),
+    "a part that is no config": (settings(text_config=3), "text part of the BertConfig is 3 (int)"),
+    "pieces in words": (
+        settings(chunk_size_feed_forward={}), "itself fails on this input (TypeError: ...check its",
+    ),
     "pieces": (settings(chunk_size_feed_forward=3), "chunk size 3"),
     "tuples": (settings(return_dict=False), "config.return_dict=False"),
     "weights elsewhere": (settings(transformers_weights="../taken"), "../taken"),

@@ -34,6 +34,10 @@ def entry(key, place, value):
     return lambda call: call["inputs"][key].__setitem__(place, value)
 
 
+def change_of(key, change):
+    return lambda call: call["inputs"].update({key: change(call["inputs"][key])})
+
+
 def every(change):
     return lambda call: call.update(inputs={k: change(x) for k, x in call["inputs"].items()})
 
