@@ -163,7 +163,9 @@ def test_a_map_of_an_image_keeps_its_height_and_width(name, at, axis):
     with conditions():
         model = build(name, IMAGES)
         image, at = inputs(model, IMAGES), numbered_layers(model)[0] + at
-        whole, summed = (attribute(model, image, at=at, channels=x).inside[at] for x in (1, 0))
+        whole, summed = (
+            attribute(model, image, at=at, channels=x).inside[at] for x in (True, False)
+        )
     close(summed, whole.sum(dim=axis))
 
 

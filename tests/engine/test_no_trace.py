@@ -56,7 +56,7 @@ def test_an_exception_in_mid_forward_leaves_the_model_as_it_was(tiny, batch, met
     before, want = snapshot(tiny), plain_gradient(tiny)
     with (
         watch(tiny.bert.encoder.layer[1].output, fail),
-        pytest.raises(ArithmeticError, match="in mid-forward"),
+        pytest.raises(ValueError, match=r"itself fails on this input .*in mid-forward"),
     ):
         attribute(tiny, batch, method, **options)
     assert_same(before, snapshot(tiny))
