@@ -17,12 +17,17 @@ if TYPE_CHECKING:
 
 
 def activation(rec: "Recorder", chain: Chain, where: tuple[Origin, int | None]) -> Node:
-    """A function of each entry by itself; IDENTITY needs to know no more than its value."""
-    root = rec.node_of(chain.root)
-    function = Map(chain.replay)
-    return rec.make(
-        kinds.ACTIVATION, (root,), chain.root.shape, where, function=_name(chain), map=function
-    )
+    """A function of each entry by itself; IDENTITY needs to know no more than its value.
+
+    What it is at 0, if that is not 0, is a fixed term of a sum.
+    """
+    root, shape, (value, _) = rec.node_of(chain.root), chain.root.shape, chain.at_zero()
+    above = chain.replay if value is None else lambda x: chain.replay(x) - value
+    named = {"function": _name(chain), "map": Map(above)}
+    y = rec.make(kinds.ACTIVATION, (root,), shape, where, **named)
+    if value is None:
+        return y
+    return rec.make(kinds.ADD, (y, rec.parameter(value)), shape, where)
 
 
 KNOWN: dict[str, Callable[[Tensor], Tensor]] = {

@@ -27,12 +27,15 @@ from numeric.fast.marks import (
     Weights,
     carries,
     chained,
+    common_root,
     cuts,
     is_curved,
+    is_like_number,
     is_number,
     mark,
     marked,
     root_of,
+    roots,
 )
 from numeric.fast.settled import run
 
@@ -43,11 +46,16 @@ Handler = Callable[["Propagation", Use], Any]
 """What a function gives, with the rule of its operation."""
 
 MASKED = -1e3  # what is added to scores and lies below hides them: exp(-1e3) is 0 in float64
+EXTREMA = ("max", "maximum", "min", "minimum")
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
 def move(engine: "Propagation", use: Use) -> Any:
     what = mark(use.carrying[0])
+    if use.name in EXTREMA and len(use.args) == 2 and len(use.carrying) == 1:
+        other = use.other(use.carrying[0])
+        if isinstance(other, Tensor) and is_like_number(other, use.carrying[0]):
+            return _function(engine, use)  # which is clamp
     writes = use.name == "setitem" or use.name[-1] == "_"
     into_another = writes and use.args[0] is not use.carrying[0]
     if what not in KEPT or len(use.carrying) > 1 or into_another:
@@ -74,7 +82,7 @@ def _cast(engine: "Propagation", use: Use) -> Any:
         return x  # who computes in float64 wants its digits, though stock norms drop them
     what = mark(x)
     if type(what) is Chain:
-        return chained(use, what.root, curved=what.curved)
+        return chained(use, root_of(x), curved=what.curved)
     return move(engine, use)
 
 
@@ -95,14 +103,16 @@ def _add(engine: "Propagation", use: Use) -> Any:
     if len(use.carrying) == 1:
         (x,) = use.carrying
         other = use.other(x)
-        if is_number(other) and mark(x) not in KEPT:
+        waits = mark(x) not in KEPT and is_like_number(other, x)
+        if waits and (is_number(other) or is_curved(x)):
             return chained(use, root_of(x), curved=is_curved(x))
         alone = is_number(other) or other.numel() == 1  # a norm adds one number, attention a mask
         z = run(engine, use, kinds.BILINEAR if alone else kinds.SCORES)
         if not z.requires_grad:  # scores that were cut off
             return marked(z, WEIGHTS)
         hides = engine.eps and is_mask(-other if use.name in ("sub", "subtract") else other)
-        return z if hides or is_number(other) else engine.apply(kinds.ADD, z, other)
+        z = z if hides or is_number(other) else engine.apply(kinds.ADD, z, other)
+        return _stepped(use, x, z) if waits else z
     bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in use.carrying)
     if bends and (root := _one_root(use.carrying)) is not None:
         return chained(use, root, curved=True)
@@ -114,13 +124,18 @@ def is_mask(x: Tensor | float) -> bool:
     return isinstance(x, Tensor) and bool(((x == 0) | (x < MASKED)).all())
 
 
+def _stepped(use: Use, x: Tensor, z: Tensor) -> Tensor:
+    """``z``, as it is, which functions may read beside ``x``, of which it is a linear function."""
+    return chained(use, root_of(x), curved=False, out=z)
+
+
 def _one_root(carrying: Tensors) -> Tensor | None:
     """The tensor of which all are functions, entry by entry, if there is one."""
-    root = root_of(carrying[0])
-    if all(root_of(x) is root and mark(x) not in KEPT for x in carrying):
+    root = common_root(carrying)
+    if root is not None and all(mark(x) not in KEPT for x in carrying):
         return root
-    roots = {id(root_of(x)) for x in carrying}
-    for cut in (cut for x in carrying for cut in cuts(x) if id(cut.chain.root) in roots):
+    known = {id(each) for x in carrying for each in roots(x)}
+    for cut in (cut for x in carrying for cut in cuts(x) if id(cut.chain.root) in known):
         cut.met()
     return None
 
@@ -132,13 +147,17 @@ def _multiply(engine: "Propagation", use: Use) -> Any:
         return engine.apply(kinds.PRODUCT, run(engine, use))
     (x,) = use.carrying
     other = use.other(x)
-    if is_number(other):
+    waits = is_like_number(other, x)
+    if is_number(other) or (waits and is_curved(x)):
         return _scaled(use, x)
     if engine.turns and mark(other) in (COSINE, SINE):
         engine.turned.note(engine, engine.settle(x), mark(other))
         return engine.apply(kinds.PRODUCT, run(engine, use))
     z = run(engine, use)
-    return z if mark(other) == HELD else engine.apply(kinds.LINEAR, z)
+    if mark(other) == HELD:
+        return z
+    z = engine.apply(kinds.LINEAR, z)
+    return _stepped(use, x, z) if waits and mark(x) not in KEPT else z
 
 
 def _scaled(use: Use, x: Tensor) -> Tensor:
@@ -153,8 +172,10 @@ def _divide(engine: "Propagation", use: Use) -> Any:
     a, b = use.args[:2]
     if not carries(b) and mark(b) != WEIGHTS:
         return _multiply(engine, use)
-    of_one = carries(a) and root_of(a) is root_of(b)
-    if (is_curved(b) and of_one) or (is_number(a) and _bends(b)):
+    root = common_root((a, b)) if carries(a) else None
+    if is_curved(b) and root is not None:
+        return chained(use, root, curved=True)
+    if _bends(b) and is_like_number(a, b):
         return chained(use, root_of(b), curved=True)
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
         return run(engine, use)
@@ -172,16 +193,13 @@ def _function(engine: "Propagation", use: Use) -> Any:
         return _divide(engine, use._replace(func=truediv, args=(1, x), kwargs={}))
     if is_number(power) and power in HALVES and not _bends(x):
         return _deviation(engine, use)
-    if len(use.carrying) > 1 and _one_root(use.carrying) is None:
+    root = root_of(x) if len(use.carrying) == 1 else _one_root(use.carrying)
+    if root is None:
         engine.refuse(refusals.OF_SEVERAL, use.name, len(use.carrying))
+        root = root_of(x)
     if mark(x) in KEPT:
-        settled = engine.settle(x)
-        use = use._replace(args=[settled if y is x else y for y in use.args])
-        x = settled
-    root = root_of(x)
-    if not all(is_number(y) or y is root or root_of(y) is root for y in use.args):
-        fixed = [y if is_number(y) or root_of(y) is root else y.detach() for y in use.args]
-        use = use._replace(args=fixed)
+        root = engine.settle(x)
+        use = use._replace(args=[root if y is x else y for y in use.args])
     out = chained(use, root, curved=True)
     mark(out).floor = use.name in FLOORS and not is_curved(x)
     return out

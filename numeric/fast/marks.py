@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from axioms.composites import Operation
+from numeric.operations import ADD, SUBTRACT
 
 if TYPE_CHECKING:
     from numeric.fast.calls import Use
@@ -21,6 +22,7 @@ COSINE, SINE = "cosine", "sine"  # of positions, by which queries and keys are t
 TOKEN_TYPE = "token type"  # rows of such a table
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
+ROOT = "x"  # in keys
 PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
 """Types of most of all arguments that are no tensors, such as sizes and axes."""
 
@@ -33,6 +35,7 @@ Kwargs = dict[str, Any]
 Tensors = Sequence[Tensor]
 Key = tuple[Any, ...]
 """The name of a function, and of each of its arguments the key or the value."""
+AtZero = tuple[float | Tensor | None, float | Tensor]
 
 
 class Weights(str):
@@ -58,7 +61,7 @@ class Chain:
     """
 
     __slots__ = (
-        "curved", "floor", "key", "places", "replay", "root", "settled", "uses", "version"
+        "curved", "floor", "key", "places", "replay", "root", "settled", "shifts", "uses", "version"
     )  # fmt: skip
 
     def __init__(
@@ -76,30 +79,47 @@ class Chain:
         self.places: Sequence[Operation] = []  # where it was computed, if that is asked
         self.uses = 0
         self.floor = False  # whether it only keeps what is no function from being too small
+        self.shifts = False  # whether it is a sum, of which the next function begins anew
 
     @property
     def stale(self) -> bool:
         """Whether the root no longer is what this is a function of."""
         return self.root._version != self.version
 
-    def slope_at_zero(self) -> float | Tensor:
-        """The derivative at 0, which is computed once for every function.
+    def at_zero(self) -> AtZero:
+        """The value at 0, None if that is 0 or infinite, and the derivative; computed once.
 
-        Of a function with a parameter for each channel it has the shape of the root.
+        Of a function with a parameter for each channel they have the shape of the root.
         """
         try:
-            return _SLOPES[self.key]
+            return _AT_ZERO[self.key]
         except (KeyError, TypeError):  # not yet, or with a tensor in it
             pass
+        alone = not any(isinstance(x, Tensor) and x.ndim for x in _leaves(self.key))
         with torch.inference_mode(mode=False), torch.enable_grad():
-            if any(isinstance(x, Tensor) and x.ndim for x in _leaves(self.key)):
-                zero = torch.zeros_like(self.root, requires_grad=True)
-                return torch.autograd.grad(self.replay(zero).sum(), zero)[0]
-            zero = torch.zeros(1, dtype=torch.float64, device="cpu", requires_grad=True)
-            slope = torch.autograd.grad(self.replay(zero).sum(), zero)[0].item()
+            like = torch.zeros(1, dtype=torch.float64, device="cpu") if alone else self.root
+            zero = torch.zeros_like(like, requires_grad=True)
+            y = self.replay(zero)
+            (slope,) = torch.autograd.grad(y.sum(), zero)
+            value = y.detach().nan_to_num(nan=0, posinf=0, neginf=0)
+            some = bool(value.any())
+            found: AtZero = (value if some else None, slope)
+            if alone:
+                found = (value.item() if some else None, slope.item())
         if all(isinstance(x, (int, float, str)) for x in _leaves(self.key)):
-            _SLOPES[self.key] = slope
-        return slope
+            _AT_ZERO[self.key] = found
+        return found
+
+    def above(self, value: float | Tensor, y: Tensor) -> Tensor:
+        """``y`` without the ``value`` at 0, and 0 where y is 0, which has nothing to share.
+
+        In float64, because close to 0 the two hardly differ.
+        """
+        if not isinstance(value, Tensor):
+            with torch.no_grad():
+                y = self.replay(self.root.detach().double()).double()
+        above = y - value
+        return torch.where(above + value == 0, 0, above)
 
 
 class Summed:
@@ -123,11 +143,11 @@ class Cut:
         self.chain, self.met = chain, met
 
     def shifts(self) -> bool:
-        """Whether what was cut off adds a constant, which by itself would keep relevance."""
-        return not self.chain.curved and bool(self.chain.replay(self.chain.root.new_zeros(1)))
+        """Whether what was cut off is not 0 at 0, so that a part of it keeps relevance."""
+        return self.chain.at_zero()[0] is not None
 
 
-_SLOPES: dict[Key, float] = {}
+_AT_ZERO: dict[Key, AtZero] = {}
 
 
 def _leaves(key: Key) -> Iterator[object]:
@@ -178,15 +198,32 @@ def is_curved(x: object) -> bool:
 
 
 def root_of(x: Tensor) -> Tensor:
-    what = getattr(x, MARK, None)
-    return what.root if type(what) is Chain and (what.curved or not what.stale) else x
+    return next(roots(x))
+
+
+def roots(x: Tensor) -> Iterator[Tensor]:
+    """What a function of ``x`` is a function of, and what that is one of without a bend."""
+    what = mark(x)
+    if type(what) is not Chain or (what.stale and not what.curved):
+        yield x
+        return
+    if what.shifts and not what.curved:
+        yield x
+    yield from roots(what.root)
+
+
+def common_root(xs: Sequence[Tensor]) -> Tensor | None:
+    """The nearest tensor of which all are functions, entry by entry."""
+    others = [{id(root) for root in roots(x)} for x in xs[1:]]
+    return next((x for x in roots(xs[0]) if all(id(x) in known for known in others)), None)
 
 
 def cuts(x: Tensor) -> Iterator[Cut]:
     """Where the function that ``x`` is was cut, one after the other."""
-    while type(what := mark(root_of(x))) is Cut:
-        yield what
-        x = what.chain.root
+    for root in roots(x):
+        if type(what := mark(root)) is Cut:
+            yield what
+            yield from cuts(what.chain.root)
 
 
 def in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
@@ -209,36 +246,67 @@ def is_number(x: object) -> bool:
     return not isinstance(x, Tensor) or x.ndim == 0
 
 
-def chained(use: "Use", root: Tensor, *, curved: bool) -> Tensor:
-    """What a function gives of a chain from ``root`` and of numbers, as a longer chain."""
+def is_like_number(other: Any, x: Tensor) -> bool:
+    """Whether ``other`` is fixed, so that it may be a step of a function of each entry of ``x``."""
+    if is_number(other):
+        return not carries(other)
+    fits = torch.broadcast_shapes(x.shape, other.shape) == x.shape
+    return fits and mark(other) is None and not carries(other)
+
+
+def chained(use: "Use", root: Tensor, *, curved: bool, out: Tensor | None = None) -> Tensor:
+    """What a function gives of a chain from ``root`` and of what is fixed, as a longer chain.
+
+    ``out`` is that, if it is known.
+    """
     _, func, args, kwargs, _ = use
-    steps = [_step(x, root) for x in args]
+    between = [_between(x, root) for x in args]
+    fixed = [x.detach() if isinstance(x, Tensor) else x for x in args]
 
     def replay(z: Tensor) -> Tensor:
-        out: Tensor = func(*(step(z) if callable(step) else step for step in steps), **kwargs)
-        return out
+        steps = zip(fixed, between, strict=True)
+        y: Tensor = func(*(x if c is None else _through(c, z) for x, c in steps), **kwargs)
+        return y
 
-    key = (func.__name__, *(_key(x, root) for x in args), *map(str, sorted(kwargs.items())))
-    values = [x.detach() if isinstance(x, Tensor) else x for x in args] if curved else args
-    out = func(*values, **kwargs)
+    keys = (x if c is None else _key(c) for x, c in zip(args, between, strict=True))
+    key = (func.__name__, *keys, *map(str, sorted(kwargs.items())))
+    if out is None:
+        out = func(*(fixed if curved else args), **kwargs)
     if curved and out.is_floating_point():
         out.requires_grad_()
-    chains = [what for what in map(mark, args) if type(what) is Chain and what.root is root]
-    version = min((what.version for what in chains), default=root._version)
-    return marked(out, Chain(root, replay, key, curved=curved, version=version))
+    version = min((c[-1].version for c in between if c), default=root._version)
+    chain = Chain(root, replay, key, curved=curved, version=version)
+    bent = any(cut.chain.curved for cut in cuts(root))
+    chain.shifts = use.call.role in (ADD, SUBTRACT) and not bent
+    return marked(out, chain)
 
 
-def _step(x: Any, root: Tensor) -> Any:
-    if x is root:
-        return lambda z: z
-    what = mark(x)
-    if type(what) is Chain:
-        return what.replay
-    return x.detach() if isinstance(x, Tensor) else x
+def _between(x: Any, root: Tensor) -> list[Chain] | None:
+    """The chains from ``x`` down to ``root``, none of them if it is the root itself."""
+    found: list[Chain] = []
+    while x is not root:
+        what = mark(x)
+        if type(what) is not Chain:
+            return None
+        found.append(what)
+        x = what.root
+    return found
 
 
-def _key(x: Any, root: Tensor) -> Any:
-    if x is root:
-        return "x"
-    what = mark(x)
-    return what.key if type(what) is Chain else x
+def _through(chains: Sequence[Chain], z: Tensor) -> Tensor:
+    for chain in reversed(chains):
+        z = chain.replay(z)
+    return z
+
+
+def _key(chains: Sequence[Chain]) -> Any:
+    key: Any = ROOT
+    for chain in reversed(chains):
+        key = _put(chain.key, key)
+    return key
+
+
+def _put(key: Key, inner: Any) -> Key:
+    """The key of a function of ``inner``."""
+    named = lambda x: _put(x, inner) if type(x) is tuple else inner if x is ROOT else x
+    return tuple(map(named, key))

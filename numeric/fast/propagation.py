@@ -6,6 +6,7 @@ changed, and other threads do not see the rules.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -31,7 +32,6 @@ from numeric.fast.marks import (
     WEIGHTS,
     Args,
     Chain,
-    Cut,
     Function,
     Kwargs,
     Summed,
@@ -41,7 +41,7 @@ from numeric.fast.marks import (
     mark,
     marked,
     reached,
-    root_of,
+    roots,
     without_gradient,
 )
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSEEN, Refusals
@@ -285,8 +285,9 @@ class Propagation(Block):
         """``x`` is held, and so is a function that was computed or summed up for it alone."""
         if is_curved(x):
             self.held.append(mark(x))
-        elif type(what := mark(root_of(x))) is Summed:
-            self.held.append(what.chain)
+        else:
+            sums = (what for what in map(mark, roots(x)) if type(what) is Summed)
+            self.held += [what.chain for what in sums]
 
     def check(self, chain: Chain) -> None:
         if chain.key[0] == "exp" and self.mixed:  # the plain gradient is that of any spelling
@@ -298,9 +299,19 @@ class Propagation(Block):
         self.check(chain)
         if self.rule(kinds.ACTIVATION, chain.places) == kinds.GRADIENT:
             return chain.replay(chain.root)
-        for cut in filter(Cut.shifts, cuts(y)):
-            cut.met()
+        bent = False  # whether the function has begun before the place that is looked at
+        for cut in reversed(list(cuts(y))):
+            bent = bent or cut.chain.curved
+            if bent and cut.shifts():
+                cut.met()
         if chain.key in handlers.SQUARES:  # whose slope y / x is x
             return chain.root * chain.root.detach()
         y = y.detach()  # or the graph would keep it
-        return rules.slope(chain.root, y, slope_at_zero=chain.slope_at_zero())
+        value, slope = chain.at_zero()
+        if value is None:
+            return rules.slope(chain.root, y, slope_at_zero=slope)
+        sums = [replace(place, kind=kinds.ADD) for place in chain.places]
+        chain.places = [*chain.places, *sums]
+        above = chain.above(value, y)
+        z = rules.slope(chain.root, y, slope_at_zero=slope, above=above)
+        return self.apply(kinds.ADD, z, rule=self.rule(kinds.ADD, sums))

@@ -36,13 +36,15 @@ class _Slope(torch.autograd.Function):
     apply: Callable[..., Tensor]
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, slope_at_zero: float | Tensor) -> Tensor:
-        ctx.save_for_backward(_slope(x, y, slope_at_zero))
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, above: Tensor, slope_at_zero: float | Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(_slope(x, above, slope_at_zero))
         return y.detach()
 
     @staticmethod
-    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.saved_tensors[0] * c, None, None
+    def backward(ctx: Any, c: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.saved_tensors[0] * c, None, None, None
 
 
 def _slope(x: Tensor, y: Tensor, slope_at_zero: float | Tensor) -> Tensor:
@@ -158,13 +160,16 @@ def held_layer_norm(
     return epsilon(y, eps=eps)
 
 
-def slope(x: Tensor, y: Tensor, *, slope_at_zero: float | Tensor) -> Tensor:
+def slope(
+    x: Tensor, y: Tensor, *, slope_at_zero: float | Tensor, above: Tensor | None = None
+) -> Tensor:
     """``y`` with the slope y / x towards ``x``, so that relevance in = relevance out.
 
-    Where x = y = 0 the slope is ``slope_at_zero``, the derivative there, and unless that is 0 also
-    where x is so small that x or y may be subnormal.
+    Of a function that is not 0 at 0, ``above`` is y without its value there, which absorbs its
+    share.  Where x = y = 0 the slope is ``slope_at_zero``, the derivative there, and unless that is
+    0 also where x is so small that x or y may be subnormal.
     """
-    return _Slope.apply(x, y, slope_at_zero)
+    return _Slope.apply(x, y, y if above is None else above.to(x.dtype), slope_at_zero)
 
 
 def identity(f: Callable[[Tensor], Tensor], x: Tensor, *, slope_at_zero: float) -> Tensor:

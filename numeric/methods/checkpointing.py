@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from axioms.composites import Composite
-from numeric.fast.marks import carries, mark, marked
+from numeric.fast.marks import Chain, carries, mark, marked
 from numeric.fast.propagation import Propagation
 from numeric.stock import patches
 from numeric.stock.places import numbered_layers
@@ -85,7 +85,7 @@ class _Layer:
         parts, self.form = self.run(xs)
         settled = [rules.settle(x) if carries(x) else x for x in parts]
         self.returned: list[tuple[Any, _Marked | None]] = [
-            (None, _Marked(mark(x))) if carries(x) else (x, None) for x in settled
+            (None, _Marked(_outside(mark(x)))) if carries(x) else (x, None) for x in settled
         ]
         return [x for x in settled if carries(x)]
 
@@ -105,6 +105,11 @@ class _Layer:
         used = [(x, c) for x, c in zip(again, cs, strict=True) if c is not None]
         ends, given = zip(*used, strict=True)
         return torch.autograd.grad(ends, xs, given, allow_unused=True)
+
+
+def _outside(what: object) -> object:
+    """The mark of what a layer returns; functions of it begin anew, as what is inside goes."""
+    return None if type(what) is Chain else what
 
 
 class _Part(Propagation):

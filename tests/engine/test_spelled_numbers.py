@@ -1,0 +1,153 @@
+"""A number may be written as one of Python or NumPy, or as a tensor of any shape: one relevance."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from axioms import kinds
+from axioms.causes import BIAS
+from axioms.composites import ATTNLRP, CP_LRP
+from benchmarks.architectures.measure import audited
+from numeric import audit
+from numeric.fast.propagation import Propagation
+from tests.support import cases
+from tests.support.changes import ACT, LAYER, on, then
+
+X = torch.tensor([[-2.5, -1.0, -0.25, 0.0], [0.3, 0.75, 2.0, 9.0]], dtype=torch.float64)
+C = torch.tensor([[1.0, -2.0, 0.5, 3.0], [1.5, 1.0, -1.0, 2.0]], dtype=torch.float64)
+
+SPELLED = {
+    "NumPy": np.float64,
+    "0-dim": lambda n: torch.tensor(n, dtype=torch.float64),
+    "one entry": lambda n: torch.full((1,), n, dtype=torch.float64),
+    "row": lambda n: torch.full((4,), n, dtype=torch.float64),
+    "full": lambda n: torch.full(X.shape, n, dtype=torch.float64),
+    "parameter": lambda n: nn.Parameter(torch.full((4,), n, dtype=torch.float64)),
+}
+
+up = lambda x: x.clamp(-7, 7)
+
+SUMS = {
+    "clamp(x) + n": lambda x, n: up(x) + n,
+    "n + clamp(x)": lambda x, n: n + up(x),
+    "clamp(x) - n": lambda x, n: up(x) - n,
+    "1 - sigmoid(x)": lambda x, n: n - torch.sigmoid(x),
+    "rsub": lambda x, n: torch.rsub(torch.sigmoid(x), n),
+    "add": lambda x, n: torch.add(up(x), n, alpha=2),
+    "sub": lambda x, n: torch.sub(torch.tanh(x), n, alpha=0.5),
+    "in place": lambda x, n: up(x).add_(n),
+    "operator in place": lambda x, n: _added(torch.tanh(x), n),
+    "x + n": lambda x, n: x + n,
+    "2x + n": lambda x, n: x * 2 + n,
+    "x * n": lambda x, n: x * n,
+    "x / n": lambda x, n: x / n,
+    "tanh(x) * n": lambda x, n: torch.tanh(x) * n,
+    "tanh(x) / n": lambda x, n: torch.tanh(x) / n,
+    "x ** 2 + n": lambda x, n: x**2 + n,
+    "relu(x + n)": lambda x, n: torch.relu(x + n),
+    "sigmoid(x - n)": lambda x, n: torch.sigmoid(x - n),
+    "2 relu(tanh(x) + n) - n": lambda x, n: 2 * torch.relu(torch.tanh(x) + n) - n,
+    "softplus": lambda x, n: torch.log(n + torch.exp(x)),
+    "sigmoid": lambda x, n: n / (n + torch.exp(-x)),
+    "reciprocal": lambda x, n: n / (n + torch.relu(x)),
+    "GELU": lambda x, n: 0.5 * x * (n + torch.tanh(0.8 * (x + 0.04 * x**3))),
+    "swish": lambda x, n: x * torch.sigmoid(n * x),
+    "hard swish": lambda x, n: x * functional.relu6(x + n) / n,
+    "lerp": lambda x, n: torch.lerp(torch.tanh(x), torch.sigmoid(x), n),
+    "clamp_min": lambda x, n: x.clamp_min(n),
+    "masked_fill": lambda x, n: torch.tanh(x).masked_fill(x > 0, n) + up(x),
+    "softplus, scaled": lambda x, n: functional.softplus(x) * n + n,
+    "where": lambda x, n: torch.where(x > 0, torch.tanh(x), n),
+}  # fmt: skip
+
+
+def _added(x, n):
+    x += n
+    return x
+
+
+def relevance(function, *numbers, eps=0.0):
+    """Of every entry, and the function's value times c."""
+    x = X.clone().requires_grad_()
+    with Propagation(nn.Module(), ATTNLRP, eps=eps):
+        y = function(x.clone(), *numbers)
+        (c,) = torch.autograd.grad((y * C).sum(), x)
+    return X * c, (y * C).detach()
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+@pytest.mark.parametrize("name", SUMS)
+def test_one_function_has_one_relevance_however_its_numbers_are_written(name, spelled):
+    if (name, spelled) in NO_CALL:
+        pytest.skip("torch takes no such number here")
+    # A row scales as a layer does, which has a stabiliser; a number has none.
+    for eps in (0.0,) if name in OF_LAYERS else (0.0, 0.125):
+        (want, value), (found, same) = (
+            relevance(SUMS[name], n, eps=eps) for n in (1.5, SPELLED[spelled](1.5))
+        )
+        torch.testing.assert_close(same, value)
+        torch.testing.assert_close(found, want)
+
+
+OF_LAYERS = ("x + n", "2x + n", "x * n", "x / n", "relu(x + n)", "sigmoid(x - n)", "swish")
+OF_LAYERS += ("hard swish", "lerp", "GELU")
+NO_CALL = [("masked_fill", each) for each in ("one entry", "row", "full", "parameter")]
+SAME = {
+    "sigmoid": (
+        torch.sigmoid,
+        lambda x: 1 / (1 + torch.exp(-x)),
+        lambda x: torch.exp(x) / (1 + torch.exp(x)),
+        lambda x: 0.5 + torch.tanh(x / 2) / 2,
+        lambda x: 1 - torch.sigmoid(-x),
+    ),
+    "softplus": (
+        functional.softplus,
+        lambda x: torch.log(1 + torch.exp(x)),
+        lambda x: torch.log1p(torch.exp(x)),
+        lambda x: x - functional.logsigmoid(x),
+        lambda x: torch.relu(x) + torch.log1p(torch.exp(-x.abs())),
+    ),
+    "tanh + 1": (lambda x: torch.tanh(x) + 1, lambda x: 2 * torch.sigmoid(2 * x)),
+    "cos": (torch.cos, lambda x: 1 - 2 * torch.sin(x / 2) ** 2),
+    "floor": (lambda x: x.clamp(min=1.5), lambda x: torch.maximum(x, torch.full_like(x, 1.5))),
+    "ceiling": (lambda x: x.clamp(max=-1.5), lambda x: torch.min(x, torch.full_like(x, -1.5))),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_one_function_of_each_entry_has_one_relevance_however_it_is_spelled(name):
+    """What it is at 0 absorbs its share, so that none of these has a pole there."""
+    first, *others = SAME[name]
+    (want, value), zero = relevance(first), first(torch.zeros(1, dtype=torch.float64))
+    torch.testing.assert_close(want, value * (1 - zero / first(X)))
+    for other in others:
+        found, same = relevance(other)
+        torch.testing.assert_close(same, value)
+        torch.testing.assert_close(found, want)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_numpy_and_the_audit_say_the_same_of_functions_that_are_not_0_at_0(name):
+    """In a BERT, behind its activation and behind a linear layer, with a number and a tensor."""
+    for n in (1.5, torch.tensor([1.5], dtype=torch.float64)):
+        if not isinstance(n, float) and (name, "one entry") in NO_CALL:
+            continue
+        model, inputs = cases.family("bert")
+        act = then(lambda x, n=n: SUMS[name](x, n))
+        on(act, LAYER(0) + ACT, LAYER(1) + ".attention.output.dense")({"model": model})
+        assert audited(model, inputs, "sequence classification") < 1e-8
+
+
+def test_the_audit_names_what_a_function_is_at_0_as_a_fixed_term():
+    """All that the sum of 1 and tanh does not hand on, as of a bias."""
+    model, inputs = cases.family("bert")
+    place = "bert.pooler.activation"
+    on(then(lambda x: x + 1), place)({"model": model})
+    one = {key: x[:1] for key, x in inputs.items()}
+    lines = audit(model, one, CP_LRP).ledger.lines
+    (line,) = [x for x in lines if x.kind == kinds.ADD and x.node.args[0].op == kinds.ACTIVATION]
+    assert line.node.origin.module == place
+    assert abs(line.absorbed[BIAS]) > 1e-3 * abs(line.arrived)
+    assert abs(line.numerical) < 1e-12 * abs(line.arrived)
