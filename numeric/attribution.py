@@ -16,6 +16,7 @@ from numeric.fast import packed, scope
 from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.inputs import prepare
+from numeric.methods import amplification
 from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
 from numeric.models import Modules, check_code, own_failures
 from numeric.readout import Found, Readout
@@ -148,17 +149,25 @@ def explained(
     *,
     modules: Modules | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
+    composite: Composite | None = None,
 ) -> list[Attribution]:
     """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
 
-    ``modules`` as in ``numeric.inputs.prepare``, and ``tokenizer`` as in ``Readout.of``.
+    ``modules`` as in ``numeric.inputs.prepare``, and ``tokenizer`` as in ``Readout.of``;
+    ``composite`` has the rules of ``run``, if it has not.
     """
+    composite = composite or getattr(run, "keywords", {}).get("composite")
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
         readout = Readout.of(model, batch, targets, tokenizer=tokenizer)
-        off = torch.autocast(batch.device.type, enabled=False)
-        with own_failures(model, batch), off:
-            return [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
+        with torch.autocast(batch.device.type, enabled=False):
+            with own_failures(model, batch):
+                found = [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
+            for target, each in zip(readout.targets if composite else [], found, strict=False):
+                one, eps = replace(readout, targets=[target]), used.get("epsilon", 0.0)
+                rules: Any = composite
+                amplification.warn(model, batch, one, rules, each.relevance, each.logit, eps)
+            return found
 
 
 def _checked(

@@ -110,7 +110,9 @@ def compiled(
                 "or open another"
             )
         quick = graphs.run if graphs else run
-        (found,) = explained(model, inputs, [target], name, quick, used, modules=modules)
+        (found,) = explained(
+            model, inputs, [target], name, quick, used, modules=modules, composite=composite
+        )
         return found
 
     try:

@@ -78,11 +78,18 @@ TABLE: dict[str, Role] = {
         boolean_dispatch max_pool1d_with_indices max_pool2d_with_indices broadcast_tensors real
         imag T mT H mH identity align_to refine_names rename resolve_conj resolve_neg conj
         nan_to_num unsafe_chunk unsafe_split expand_copy""",
-        (Case(
-            "always", "An entry's relevance goes to the entry that it was copied from.",
-            "The output is that entry, so that nothing is there to share; maxima and top k choose "
-            "an entry, and the choice is held.", theorems=(24,),
-        ),),
+        (
+            Case(
+                "always but below", "An entry's relevance goes to the entry that it was copied "
+                "from.", "The output is that entry, so that nothing is there to share; maxima and "
+                "top k choose an entry, and the choice is held.", theorems=(24,),
+            ),
+            Case(
+                "the larger or smaller of an activation and a fixed tensor, entry by entry",
+                "As of a function of each entry.", "It is clamp, whose limit is a tensor.",
+                kinds.ACTIVATION, (14, 75),
+            ),
+        ),
     ),
     DROPOUT: Role(
         "Dropout",
@@ -124,20 +131,20 @@ TABLE: dict[str, Role] = {
                 kinds.ADD, (6, 12),
             ),
             Case(
-                "of an activation and a fixed tensor",
-                "The fixed tensor absorbs its share, as a bias does.",
+                "of an activation and a fixed tensor or a number",
+                "What is fixed absorbs its share, as a bias does.",
                 "It is part of the value that is explained, but no part of the input.",
-                kinds.ADD, (6, 25),
+                kinds.ADD, (6, 25, 75),
             ),
             Case(
                 "of scores and a mask of 0 and −∞", "It passes on.",
                 "A mask of −∞ hides a score; what is hidden has weight 0 and no relevance.",
             ),
             Case(
-                "of an activation and a number, or of functions of one tensor",
+                "of functions of one tensor, or of one and what is fixed",
                 "It waits: the sum is a step of one function.",
                 "GELU spelled out and GELU in one call are one function, and get one explanation.",
-                kinds.ACTIVATION, (14,),
+                kinds.ACTIVATION, (14, 75),
             ),
         ),
     ),
@@ -168,7 +175,7 @@ TABLE: dict[str, Role] = {
                 "Rotation then is a product of content and position.", kinds.PRODUCT, (22, 50),
             ),
             Case(
-                "by a number, or of functions of one tensor",
+                "by a number, of functions of one tensor, or of one and a fixed tensor",
                 "It waits: the product is a step of one function.",
                 "x · sigmoid(x) is SiLU, however it is spelled.", kinds.ACTIVATION, (14,),
             ),
@@ -236,9 +243,17 @@ TABLE: dict[str, Role] = {
         clip clamp_min clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
         (
             Case(
-                "always but below", "It passes on: all of the output's relevance is the input's.",
+                "of what is 0 at 0, such as GELU, SiLU and tanh, or infinite",
+                "It passes on: all of the output's relevance is the input's.",
                 "One input makes the whole output; of a ReLU this is the gradient times the input.",
                 kinds.ACTIVATION, (14, 15),
+            ),
+            Case(
+                "of all else, such as sigmoid, softplus, cos and tanh(x) + 1",
+                "The value at 0 absorbs its share, as a fixed term of a sum: the input gets "
+                "R (f(x) − f(0)) / f(x).",
+                "All of R would be multiplied without bound near 0, and would tell 1 − sigmoid(x) "
+                "from sigmoid(−x), and a number from a tensor.", kinds.ADD, (75,),
             ),
             Case(
                 "powers of −1 and ±½ of what is no function of an activation by itself",

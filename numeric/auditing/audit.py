@@ -23,8 +23,10 @@ from numeric.auditing.meanings import LOGARITHM, OF_LEAVES
 from numeric.batches import Batch
 from numeric.chosen import Chosen, Rows
 from numeric.fast import scope
+from numeric.fast.blocks import outside
 from numeric.fast.entries import of_tokens
 from numeric.inputs import prepare
+from numeric.methods.amplification import amplified
 from numeric.methods.lrp import read
 from numeric.readout import Readout
 from numeric.reference import evaluate
@@ -120,7 +122,7 @@ def audit(
     captured = capture(model, batch, readout)
     own = captured.rows.logits.double()
     (chosen,) = readout.to(torch.device("cpu")).choose(captured.rows._replace(logits=own)).targets
-    notes = tuple(_notes(model, captured.order))
+    notes = list(_notes(model, captured.order))
     clock["ledger"] = time.perf_counter()
     root = hold(captured.root, composite)
     order = topological(root)
@@ -144,6 +146,11 @@ def audit(
     )
     clock["end"] = time.perf_counter()
     words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == WORD]
+    relevance = _by_token(captured, found, batch)
+    given = torch.from_numpy(relevance)[None], torch.tensor([logit]), epsilon
+    with outside(), torch.autocast(batch.device.type, enabled=False):
+        if said := amplified(model, batch, readout, composite, *given):
+            notes.append(said)
     times = list(clock.values())
     return Audit(
         model=type(model).__name__,
@@ -151,7 +158,7 @@ def audit(
         epsilon=epsilon,
         target=chosen.target[0].tolist(),
         logit=logit,
-        relevance=_by_token(captured, found, batch),
+        relevance=relevance,
         residual=logit - float(sum(r.sum() for r in words)),
         captured=captured,
         ledger=found,
@@ -159,7 +166,7 @@ def audit(
         verdicts=decided,
         structure=structure(root),
         seconds={name: b - a for name, a, b in zip(clock, times, times[1:], strict=False)},
-        notes=notes,
+        notes=tuple(notes),
     )
 
 

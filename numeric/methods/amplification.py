@@ -1,0 +1,158 @@
+"""Relevance that is many times what it explains, and the operation that amplifies it most."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from axioms.composites import GRADIENT_X_INPUT, Composite
+from numeric import operations as does
+from numeric.batches import Batch
+from numeric.fast import packed
+from numeric.fast.calls import Use
+from numeric.fast.marks import MARK, carries, exchanged, is_curved
+from numeric.fast.propagation import Propagation
+from numeric.methods.lrp import lrp
+from numeric.readout import Readout
+
+BESIDE_LOGIT = 20  # times the logit, by size, that relevance may add up to by size
+BESIDE_GRADIENT = 20  # times what gradient x input adds up to by size
+WAITING = {does.ADD, does.SUBTRACT}  # which may be steps of a function
+SUMS = {*WAITING, does.SUM, does.LINEAR, does.PACKED_LINEAR, does.MATMUL, does.ATTENTION}
+SUMS |= {does.LAYER_NORM}
+
+
+class AmplifiedRelevance(UserWarning):
+    """Relevance adds up, by size, to many times the logit and gradient x input."""
+
+
+def warn(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    composite: Composite,
+    relevance: Tensor,
+    logit: Tensor,
+    epsilon: float,
+) -> None:
+    """Warns the caller of ``attribute`` once of all rows that are amplified."""
+    if said := amplified(model, batch, readout, composite, relevance, logit, epsilon):
+        warnings.warn(said, AmplifiedRelevance, stacklevel=5)
+
+
+def amplified(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    composite: Composite,
+    relevance: Tensor,
+    logit: Tensor,
+    epsilon: float,
+) -> str:
+    """What is to be said of ``relevance``, (batch, token), of the one target of ``readout``.
+
+    Nothing in most cases.  Relevance beyond ``BESIDE_LOGIT`` takes one more pass, which is gradient
+    x input; what also is beyond ``BESIDE_GRADIENT`` takes another, which looks for the place.
+    """
+    size = relevance.abs().sum(dim=1)
+    rows = size > BESIDE_LOGIT * logit.abs()
+    if composite == GRADIENT_X_INPUT or not rows.any():
+        return ""
+    (plain,) = lrp(model, batch, readout, composite=GRADIENT_X_INPUT, share="word")
+    beside = plain.relevance.abs().sum(dim=1).to(size.device)
+    rows &= size > BESIDE_GRADIENT * beside
+    if not rows.any():
+        return ""
+    worst = int(size.where(rows, 0).argmax())
+    total, explained, gradient = (x[worst].item() for x in (size, logit, beside))
+    where = _most(_steps(model, batch, readout, composite, epsilon, worst))
+    return (
+        f"relevance of examples {rows.nonzero()[:, 0].tolist()} is amplified: in example {worst} "
+        f"its sizes add up to {total:.4g}, for a logit of {explained:.4g}, and those of gradient x "
+        f"input to {gradient:.4g}; {where}, where terms nearly cancel; numeric.audit() says what "
+        "they are, and another method may suit this model"
+    )
+
+
+@dataclass(eq=False)
+class _Step:
+    """A sum: sizes of the relevance that arrives and that it hands on, entry by entry."""
+
+    name: str
+    place: str
+    arrived: list[float] = field(default_factory=list)
+    passed: list[float] = field(default_factory=list)
+
+    @property
+    def gain(self) -> float:
+        return sum(self.passed) / (sum(self.arrived) or torch.inf)
+
+
+def _most(steps: list[_Step]) -> str:
+    """The largest gain among the steps through which much relevance passes."""
+    most = max(sum(step.passed) for step in steps)
+    step = max((x for x in steps if sum(x.passed) * BESIDE_LOGIT >= most), key=lambda x: x.gain)
+    return f"{step.name} in {step.place} hands on {step.gain:.3g} times what arrives there"
+
+
+def _steps(
+    model: PreTrainedModel,
+    batch: Batch,
+    readout: Readout,
+    composite: Composite,
+    epsilon: float,
+    row: int,
+) -> list[_Step]:
+    rules = _Watched(packed.shown(model), composite, eps=epsilon)
+    with torch.enable_grad():
+        with rules:
+            rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
+        (target,) = readout.choose(rows).targets
+        ends = [entry.embedding for entry in rules.entries.found]
+        torch.autograd.grad(target.of(rows)[row], ends, allow_unused=True)
+    return rules.steps
+
+
+class _Watched(Propagation):
+    """The rules, with a look at the relevance around every sum, which alone can amplify it."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.steps: list[_Step] = []
+
+    def _act(self, use: Use) -> Any:
+        rising = any(id(x) in self.entries.rising for x in use.carrying)
+        waits = use.call.role in WAITING and any(map(is_curved, use.carrying))
+        if use.call.role not in SUMS or rising or waits:
+            return super()._act(use)
+        step = _Step(use.name, self.places.describe())
+        self.steps.append(step)
+        # Of its own, because others may read the same tensor.
+        own = {id(x): _looked_at(self._copied(x), step.passed) for x in use.carrying}
+        named = exchanged(tuple(use.kwargs.values()), own)
+        kwargs = dict(zip(use.kwargs, named, strict=True))
+        args, carrying = exchanged(use.args, own), list(own.values())
+        out = super()._act(use._replace(args=args, kwargs=kwargs, carrying=carrying))
+        return _looked_at(out, step.arrived) if carries(out) else out
+
+    def _copied(self, x: Tensor) -> Tensor:
+        if is_curved(x):
+            return self.settle(x).clone()
+        copy = x.view_as(x)
+        if hasattr(x, MARK):
+            setattr(copy, MARK, getattr(x, MARK))
+        return copy
+
+
+def _looked_at(x: Tensor, sizes: list[float]) -> Tensor:
+    note: Callable[[Tensor, Tensor], None] = lambda value, c: sizes.append(
+        (value * c).nan_to_num(0, 0, 0).abs().sum().item()
+    )
+    if x.requires_grad and x.grad_fn is not None:
+        x.register_hook(partial(note, x.detach()))
+    return x

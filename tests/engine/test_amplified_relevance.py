@@ -1,0 +1,83 @@
+"""Relevance that is many times what it explains is told from all other, with its place."""
+
+import warnings
+
+import pytest
+import torch
+
+from axioms.composites import CP_LRP
+from numeric import attribute, audit, compiled
+from numeric.fast.marks import Chain
+from numeric.methods.amplification import AmplifiedRelevance
+from numeric.methods.catalogue import WITH_RULES
+from tests.support import cases
+from tests.support.changes import ACT, LAYER, on, then
+
+PLACE = LAYER(0) + ACT
+
+
+def nearly_cancelling(function, rows):
+    """``function`` of a sum of products that nearly cancel in some rows of a batch."""
+
+    def added(x):
+        v = torch.linspace(-1, 2, x.shape[-1], dtype=x.dtype)
+        fixed = x.detach()
+        across = (fixed * v).sum(-1, keepdim=True) / fixed.square().sum(-1, keepdim=True) * fixed
+        near = torch.zeros(len(x), 1, 1, dtype=x.dtype)
+        near[rows] = 1 - 1e-5
+        return x + function(torch.einsum("btc,btc->bt", x, v - near * across))[..., None]
+
+    return added
+
+
+def altered(function, rows):
+    model, inputs = cases.family("bert")
+    on(then(nearly_cancelling(function, rows)), PLACE)({"model": model})
+    return model, inputs
+
+
+@pytest.fixture
+def identity_of_all(monkeypatch):
+    """The rule as it was: what a function is at 0 is not told from the rest."""
+    at_zero = Chain.at_zero
+    monkeypatch.setattr(Chain, "at_zero", lambda chain: (None, at_zero(chain)[1]))
+
+
+@pytest.mark.usefixtures("identity_of_all")
+@pytest.mark.parametrize("rows", [[1], [0, 1]])
+def test_a_wrong_rule_is_warned_of_with_its_rows_and_its_place(rows):
+    model, inputs = altered(torch.sigmoid, rows)
+    with pytest.warns(AmplifiedRelevance) as found:
+        attribute(model, inputs, "cp-lrp")
+    (said,) = [str(each.message) for each in found]
+    assert f"examples {rows} is amplified" in said
+    assert f"einsum in {PLACE} (test_amplified_relevance.py:" in said
+    assert found[0].filename == __file__
+
+
+def test_by_the_rule_as_it_is_a_sigmoid_amplifies_nothing():
+    model, inputs = altered(torch.sigmoid, [0, 1])
+    for method in WITH_RULES:
+        attribute(model, inputs, method)  # every warning is an error
+
+
+def test_a_function_that_is_infinite_at_zero_is_warned_of_and_noted_by_the_audit():
+    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
+    one = {key: x[:1] for key, x in inputs.items()}
+    with pytest.warns(AmplifiedRelevance, match="log|einsum"):
+        attribute(model, one, "cp-lrp")
+    (note,) = [x for x in audit(model, one, CP_LRP).notes if "amplified" in x]
+    assert PLACE in note
+    with compiled(model, CP_LRP, disable=True) as explain, pytest.warns(AmplifiedRelevance):
+        explain(one)
+
+
+def test_there_is_one_pass_where_nothing_is_amplified_and_three_where_something_is():
+    for function, passes in ((torch.tanh, 1), (lambda x: torch.log(x.abs()), 3)):
+        model, inputs = altered(function, [1])
+        seen = []
+        model.register_forward_pre_hook(lambda *_, seen=seen: seen.append(1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AmplifiedRelevance)
+            attribute(model, inputs, "cp-lrp")
+        assert len(seen) == passes
