@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, Composite
 from numeric import operations as does
 from numeric.batches import Batch
@@ -20,8 +21,14 @@ from numeric.fast.propagation import Propagation
 from numeric.methods.lrp import lrp
 from numeric.readout import Readout
 
+NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
 BESIDE_LOGIT = 20  # times the logit, by size, that relevance may add up to by size
 BESIDE_GRADIENT = 20  # times what gradient x input adds up to by size
+BESIDE_HELD = 1  # the same where deviations are held, as in front of a norm the plain one is 0
+HELD = Composite(
+    "gradient x input, deviations held",
+    {**GRADIENT_X_INPUT.rules, **dict.fromkeys(NORMS, kinds.HELD_DEVIATION)},
+)
 WAITING = {does.ADD, does.SUBTRACT}  # which may be steps of a function
 SUMS = {*WAITING, does.SUM, does.LINEAR, does.PACKED_LINEAR, does.MATMUL, does.ATTENTION}
 SUMS |= {does.LAYER_NORM}
@@ -56,26 +63,33 @@ def amplified(
 ) -> str:
     """What is to be said of ``relevance``, (batch, token), of the one target of ``readout``.
 
-    Nothing in most cases.  Relevance beyond ``BESIDE_LOGIT`` takes one more pass, which is gradient
-    x input; what also is beyond ``BESIDE_GRADIENT`` takes another, which looks for the place.
+    Nothing in most cases.  Relevance beyond ``BESIDE_LOGIT`` takes a pass for gradient x input and,
+    while it is beyond ``BESIDE_GRADIENT`` and ``BESIDE_HELD``, two more, the last for the place.
     """
     size = relevance.abs().sum(dim=1)
     rows = size > BESIDE_LOGIT * logit.abs()
     if composite == GRADIENT_X_INPUT or not rows.any():
         return ""
-    (plain,) = lrp(model, batch, readout, composite=GRADIENT_X_INPUT, share="word")
-    beside = plain.relevance.abs().sum(dim=1).to(size.device)
-    rows &= size > BESIDE_GRADIENT * beside
-    if not rows.any():
-        return ""
+    for rules, times in ((GRADIENT_X_INPUT, BESIDE_GRADIENT), (HELD, BESIDE_HELD)):
+        try:
+            (plain,) = lrp(model, batch, readout, composite=rules, share="word")
+        except (
+            LookupError,
+            RuntimeError,
+            ValueError,
+        ):  # of a model that has rules, and no gradient
+            continue
+        beside = plain.relevance.abs().sum(dim=1).to(size.device)
+        rows &= size > times * beside
+        if not rows.any():
+            return ""
     worst = int(size.where(rows, 0).argmax())
-    total, explained, gradient = (x[worst].item() for x in (size, logit, beside))
+    total, explained = size[worst].item(), logit[worst].item()
     where = _most(_steps(model, batch, readout, composite, epsilon, worst))
     return (
         f"relevance of examples {rows.nonzero()[:, 0].tolist()} is amplified: in example {worst} "
-        f"its sizes add up to {total:.4g}, for a logit of {explained:.4g}, and those of gradient x "
-        f"input to {gradient:.4g}; {where}, where terms nearly cancel; numeric.audit() says what "
-        "they are, and another method may suit this model"
+        f"its sizes add up to {total:.4g}, for a logit of {explained:.4g}; {where}, where terms "
+        "nearly cancel; numeric.audit() accounts for it, and another method may suit this model"
     )
 
 
@@ -143,7 +157,7 @@ class _Watched(Propagation):
     def _copied(self, x: Tensor) -> Tensor:
         if is_curved(x):
             return self.settle(x).clone()
-        copy = x.view_as(x)
+        copy = x.clone()
         if hasattr(x, MARK):
             setattr(copy, MARK, getattr(x, MARK))
         return copy

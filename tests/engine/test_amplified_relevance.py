@@ -72,8 +72,19 @@ def test_a_function_that_is_infinite_at_zero_is_warned_of_and_noted_by_the_audit
         explain(one)
 
 
-def test_there_is_one_pass_where_nothing_is_amplified_and_three_where_something_is():
-    for function, passes in ((torch.tanh, 1), (lambda x: torch.log(x.abs()), 3)):
+def test_gradient_times_input_of_0_in_front_of_a_norm_is_no_reason():
+    """As in BLOOM and Swin, where a small logit then looks like a large relevance."""
+    model, inputs = cases.family("bert")
+    embeddings = model.bert.embeddings
+    embeddings.word_embeddings.weight.data.mul_(1000)  # of which the norm keeps nothing
+    with torch.no_grad():
+        logits = model(**inputs).logits
+        model.classifier.bias.sub_(logits[0] - 1e-3)
+    attribute(model, inputs, "cp-lrp", 0)  # every warning is an error
+
+
+def test_there_is_one_pass_where_nothing_is_amplified_and_four_where_something_is():
+    for function, passes in ((torch.tanh, 1), (lambda x: torch.log(x.abs()), 4)):
         model, inputs = altered(function, [1])
         seen = []
         model.register_forward_pre_hook(lambda *_, seen=seen: seen.append(1))
