@@ -8,7 +8,17 @@ import torch
 
 from axioms import kinds
 from numeric.fast import rules as fast
-from tests.support.agreement import CASES, DEVIATION, EPS, SCALE, check, cubic, layer_norm, rms_norm
+from tests.support.agreement import (
+    AT_ZERO,
+    CASES,
+    DEVIATION,
+    EPS,
+    SCALE,
+    check,
+    cubic,
+    layer_norm,
+    rms_norm,
+)
 
 rng = np.random.default_rng(0)
 
@@ -147,6 +157,9 @@ WRONG = {
     (RMS, "weight forgotten"): lambda x, w: rms_norm(x, torch.ones_like(w)),
     (RMS, "limit"): partial(rms_norm, eps=0),
     ("activation", "plain derivative"): cubic,
+    ("activation that is not 0 at 0", "all passes"): lambda x: fast.epsilon(
+        fast.slope(x, cubic(x.detach()) + AT_ZERO, slope_at_zero=-1.0), eps=EPS
+    ),
     ("activation", "nothing passes"): lambda x: cubic(x).detach() + 0 * x,
     ("product of three", "plain gradient"): lambda x, y, u: x * y * u,
     ("product of three", "half of a half"): lambda x, y, u: fast.scale(

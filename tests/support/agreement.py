@@ -171,6 +171,30 @@ def cubic(x):
     return x**3 - x
 
 
+AT_ZERO = 6  # which makes cubic(-2) + 6 = 0
+
+
+def above_zero(add, identity, terms, c, eps):
+    """Of a function that is not 0 at 0: what x gets of the sum of its value there and the rest."""
+    return identity(add(terms, c, eps=eps)[1])
+
+
+def exact_above_zero(x, c):
+    rest, fixed = x.applyfunc(cubic), sp.ones(*x.shape) * AT_ZERO
+    relevance = times(c, rest + fixed)
+    return above_zero(symbolic.add, symbolic.identity, (fixed, rest), relevance, E)
+
+
+def dense_above_zero(x, c):
+    terms = AT_ZERO + 0 * x, cubic(x)
+    return [above_zero(reference.add, reference.identity, terms, c * sum(terms), EPS)]
+
+
+def fast_above_zero(x):
+    rest = cubic(x.detach())
+    return fast.epsilon(fast.slope(x, rest + AT_ZERO, slope_at_zero=-1.0, above=rest), eps=EPS)
+
+
 LINEAR = (3, (3, 2), 2, 2)
 PRODUCT = ((2, 3), (3, 2), (2, 2))
 NORM = (4, 4, 4, 4)
@@ -245,6 +269,9 @@ CASES = {
         lambda x, c: symbolic.identity(times(c, x.applyfunc(cubic))),
         lambda x, c: [reference.identity(c * cubic(x))],
         lambda x: fast.identity(cubic, x, slope_at_zero=-1.0),
+    ),
+    "activation that is not 0 at 0": Case(
+        (4, 4), exact_above_zero, dense_above_zero, fast_above_zero
     ),
     "product of three": Case(
         (4, 4, 4, 4),
