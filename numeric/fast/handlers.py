@@ -12,6 +12,7 @@ from numeric import operations as does
 from numeric.fast import attention, norms, products, refusals
 from numeric.fast.attended import Explicit
 from numeric.fast.calls import Use
+from numeric.fast.chains import chained, common_root, cuts, root_of, roots
 from numeric.fast.composite_functions import inside
 from numeric.fast.marks import (
     COSINE,
@@ -26,16 +27,11 @@ from numeric.fast.marks import (
     Tensors,
     Weights,
     carries,
-    chained,
-    common_root,
-    cuts,
     is_curved,
     is_like_number,
     is_number,
     mark,
     marked,
-    root_of,
-    roots,
 )
 from numeric.fast.settled import run
 

@@ -8,10 +8,9 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from axioms.composites import Operation
-from numeric.operations import ADD, SUBTRACT
 
 if TYPE_CHECKING:
-    from numeric.fast.calls import Use
+    pass
 
 MARK = "_lrp_axioms"  # the attribute of a tensor
 
@@ -197,35 +196,6 @@ def is_curved(x: object) -> bool:
     return type(what) is Chain and what.curved
 
 
-def root_of(x: Tensor) -> Tensor:
-    return next(roots(x))
-
-
-def roots(x: Tensor) -> Iterator[Tensor]:
-    """What a function of ``x`` is a function of, and what that is one of without a bend."""
-    what = mark(x)
-    if type(what) is not Chain or (what.stale and not what.curved):
-        yield x
-        return
-    if what.shifts and not what.curved:
-        yield x
-    yield from roots(what.root)
-
-
-def common_root(xs: Sequence[Tensor]) -> Tensor | None:
-    """The nearest tensor of which all are functions, entry by entry."""
-    others = [{id(root) for root in roots(x)} for x in xs[1:]]
-    return next((x for x in roots(xs[0]) if all(id(x) in known for known in others)), None)
-
-
-def cuts(x: Tensor) -> Iterator[Cut]:
-    """Where the function that ``x`` is was cut, one after the other."""
-    for root in roots(x):
-        if type(what := mark(root)) is Cut:
-            yield what
-            yield from cuts(what.chain.root)
-
-
 def in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
     """Arguments of functions of one or two tensors, which code may give by name."""
     return (input,) if other is None else (input, other), kwargs
@@ -252,61 +222,3 @@ def is_like_number(other: Any, x: Tensor) -> bool:
         return not carries(other)
     fits = torch.broadcast_shapes(x.shape, other.shape) == x.shape
     return fits and mark(other) is None and not carries(other)
-
-
-def chained(use: "Use", root: Tensor, *, curved: bool, out: Tensor | None = None) -> Tensor:
-    """What a function gives of a chain from ``root`` and of what is fixed, as a longer chain.
-
-    ``out`` is that, if it is known.
-    """
-    _, func, args, kwargs, _ = use
-    between = [_between(x, root) for x in args]
-    fixed = [x.detach() if isinstance(x, Tensor) else x for x in args]
-
-    def replay(z: Tensor) -> Tensor:
-        steps = zip(fixed, between, strict=True)
-        y: Tensor = func(*(x if c is None else _through(c, z) for x, c in steps), **kwargs)
-        return y
-
-    keys = (x if c is None else _key(c) for x, c in zip(args, between, strict=True))
-    key = (func.__name__, *keys, *map(str, sorted(kwargs.items())))
-    if out is None:
-        out = func(*(fixed if curved else args), **kwargs)
-    if curved and out.is_floating_point():
-        out.requires_grad_()
-    version = min((c[-1].version for c in between if c), default=root._version)
-    chain = Chain(root, replay, key, curved=curved, version=version)
-    bent = any(cut.chain.curved for cut in cuts(root))
-    chain.shifts = use.call.role in (ADD, SUBTRACT) and not bent
-    return marked(out, chain)
-
-
-def _between(x: Any, root: Tensor) -> list[Chain] | None:
-    """The chains from ``x`` down to ``root``, none of them if it is the root itself."""
-    found: list[Chain] = []
-    while x is not root:
-        what = mark(x)
-        if type(what) is not Chain:
-            return None
-        found.append(what)
-        x = what.root
-    return found
-
-
-def _through(chains: Sequence[Chain], z: Tensor) -> Tensor:
-    for chain in reversed(chains):
-        z = chain.replay(z)
-    return z
-
-
-def _key(chains: Sequence[Chain]) -> Any:
-    key: Any = ROOT
-    for chain in reversed(chains):
-        key = _put(chain.key, key)
-    return key
-
-
-def _put(key: Key, inner: Any) -> Key:
-    """The key of a function of ``inner``."""
-    named = lambda x: _put(x, inner) if type(x) is tuple else inner if x is ROOT else x
-    return tuple(map(named, key))

@@ -22,6 +22,7 @@ from numeric.fast import at_output, gradients, handlers, rules
 from numeric.fast.attended import Attended, Damping
 from numeric.fast.blocks import INNERMOST, Block
 from numeric.fast.calls import CALLS, Call, Use, Watch, call_of, checkpoints, foreign, scripts
+from numeric.fast.chains import cuts, roots
 from numeric.fast.entries import Entries
 from numeric.fast.marks import (
     COSINE,
@@ -35,13 +36,11 @@ from numeric.fast.marks import (
     Function,
     Kwargs,
     Summed,
-    cuts,
     in_order,
     is_curved,
     mark,
     marked,
     reached,
-    roots,
     without_gradient,
 )
 from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSEEN, Refusals

@@ -186,7 +186,7 @@ def test_broken_latex_is_rejected(name):
 
 
 UNKNOWN = {
-    "999": "no theorem 999; the numbers are 1-28 and 40-74",
+    "999": "no theorem 999; the numbers are 1-28 and 40-75",
     "22z": "no statement 22z; those of theorem 22 are 22a, 22b",
     "10 b": "'10 b' is no theorem; pass a number, such as 10, or 10b of it",
     "": "'' is no theorem",
