@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
+from itertools import chain
 from numbers import Real
 from operator import add
 from typing import Any
@@ -37,6 +38,7 @@ Columns = int | Sequence[int] | Tensor | None  # as a user gives them
 Name = str | Sequence[str]  # of a label, or one per example
 Label = Columns | Name | Own
 Labels = Numbers | str | tuple[int | str, ...] | Own
+LONGEST = 2**16  # columns of a span, each of which is read with a whole row of logits
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def span(first: int, end: int | None = None, *, each: Callable[..., Target] = lo
 
     Each is read from the row before it, ``each`` as ``logit`` or ``log_probability``.  ``span(-3)``
     are the last three.
-    Raises ValueError for a span that is empty, has no end, or begins with the first token.
+    Raises ValueError for a span that is empty, has no end, begins with the first token, or has more
+    than ``LONGEST`` columns.
     """
     last = 0 if end is None and type(first) is int and first < 0 else end
     if type(first) is not int or type(last) is not int or first == 0 or not first < last:
@@ -118,7 +121,10 @@ def span(first: int, end: int | None = None, *, each: Callable[..., Target] = lo
             f"span({first!r}, {end!r}): pass the first column, at least 1, because nothing "
             "precedes column 0, and the one after the last; or a negative one, such as span(-3)"
         )
-    return reduce(add, (each(OWN, at=column - 1) for column in range(first, last)))
+    if last - first > LONGEST:
+        raise ValueError(f"span({first!r}, {end!r}): pass at most {LONGEST} columns")
+    columns = (each(OWN, at=column - 1) for column in range(first, last))
+    return Target(tuple(chain.from_iterable(target.terms for target in columns)))
 
 
 def answer(

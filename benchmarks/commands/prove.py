@@ -30,7 +30,10 @@ def prove(
     ] = None,
     latex: Annotated[bool, typer.Option(help="With --show: print LaTeX.")] = False,
     limit: Annotated[
-        int, typer.Option(min=1, help="With a file: seconds for each verdict, or it is undecided.")
+        int,
+        typer.Option(
+            min=1, max=10**6, help="With a file: seconds for each verdict, or it is undecided."
+        ),
     ] = 60,
     certificates: Annotated[
         Path | None,

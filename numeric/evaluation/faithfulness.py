@@ -26,6 +26,7 @@ from numeric.readout import Readout
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
 
+MOST = 2**16  # of tokens, subsets or samples, each of which is a copy of a text
 Map = Tensor | ArrayLike
 """Relevance of every token of a batch, (batch, token), from any source."""
 
@@ -180,8 +181,10 @@ def _wanted(measures: Iterable[str] | None) -> list[str]:
 
 
 def _check(seed: object, **numbers: object) -> None:
-    wrong = [f"{key}={x!r}" for key, x in numbers.items() if type(x) is not int or x < 1]
-    problems = [f"{', '.join(wrong)}: pass a whole number, at least 1"] if wrong else []
+    wrong = ", ".join(
+        f"{key}={x!r}" for key, x in numbers.items() if type(x) is not int or not 1 <= x <= MOST
+    )
+    problems = [f"{wrong}: pass a whole number, at least 1 and at most {MOST}"] if wrong else []
     if type(seed) is not int or seed < 0:
         problems.append(f"seed={seed!r}: pass a whole number, at least 0")
     if problems:

@@ -53,11 +53,18 @@ def budgeted_loo(
     wide = texts.starts.dtype
     guess = torch.stack([x.relevance for x in found]).to(wide)
     flow = torch.stack([flow_of(x.details) for x in found]).to(wide)
+    tokens = guess.shape[2]
     if budget is None:
-        budget = FIRST if tolerance is None else guess.shape[2]
+        budget = FIRST if tolerance is None else tokens
     first = _read(found)
     relevance, error, exact = by_rounds(
-        texts.without, texts.words, guess, flow, first, budget=budget, tolerance=tolerance
+        texts.without,
+        texts.words,
+        guess,
+        flow,
+        first,
+        budget=min(budget, tokens),
+        tolerance=tolerance,
     )
     by_token = exact.to(wide)
     for each, logit, own, unsure in zip(

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +114,7 @@ def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     problems = [] if asked else ["at=[] names no module"]
     for each in asked:
-        pattern = re.escape(str(each)).replace(r"\*", "[^.]*")
-        matching = [path for path in known if re.fullmatch(pattern, path)]
+        matching = [path for path in known if _matches(path, str(each))]
         if not matching or not isinstance(each, str):
             spelled = alike if "*" in str(each) else known
             near = " or ".join(map(repr, difflib.get_close_matches(str(each), spelled)))
@@ -125,6 +125,12 @@ def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
         problems.append("pass paths of model.named_modules(), in which * stands for any one name")
         raise ValueError("\n".join(problems))
     return list(found)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Compares name by name, without the backtracking of a regular expression."""
+    names, parts = path.split("."), pattern.replace("[", "[[]").replace("?", "[?]").split(".")
+    return len(names) == len(parts) and all(map(fnmatchcase, names, parts))
 
 
 def _numbered(found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from numeric.readout import Found, Readout
 
 BASELINES = ("zero", "pad")
 DOUBLINGS = 3  # of the number of nodes, at most
+MOST = 1024  # nodes at first: the quadrature of n nodes takes a matrix of n x n
 
 
 def integrated_gradients(
@@ -52,8 +53,11 @@ def integrated_gradients(
     """
     if baseline not in BASELINES:
         raise ValueError(f"baseline={baseline!r}: pass one of {', '.join(BASELINES)}")
-    if type(steps) is not int or steps < 1:
-        raise ValueError(f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1")
+    if type(steps) is not int or not 1 <= steps <= MOST:
+        raise ValueError(
+            f"steps={steps!r}: pass a whole number of quadrature nodes, at least 1 and at most "
+            f"{MOST}"
+        )
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance > 0):
         raise ValueError(f"tolerance={tolerance!r}: pass a number of logits above 0, or None")
     model = packed.shown(model)
