@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 2**24  # letters of a text, or bytes of a line: about ten long books
+
 
 def closest(word: object, known: Iterable[str], *, alike: float = 0.6) -> str | None:
     """The name in ``known`` that is closest to a word, None if none is ``alike`` enough: 0 to 1.
@@ -31,6 +33,8 @@ def text_fault(value: object) -> str | None:
         return "no text"
     if not isinstance(value, str):
         return f"{'object' if isinstance(value, tuple) else type(value).__name__} in place of text"
+    if len(value) > LONGEST:
+        return f"more than {LONGEST} letters"
     if not value.strip():
         return "no text"
     if "\0" in value:

@@ -16,10 +16,8 @@ Columns are those of the batch, from 0; negative ones count from the last token 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import reduce
 from itertools import chain
 from numbers import Real
-from operator import add
 from typing import Any
 
 import torch

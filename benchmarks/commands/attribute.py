@@ -1,6 +1,5 @@
 """``lrp-axioms attribute``: the relevance of every token of any number of texts, as Parquet."""
 
-from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 from benchmarks.commands.console import check_names, console, loading, mendable, track
 from benchmarks.commands.output import answer, completing
 from benchmarks.names import MODELS
-from benchmarks.running.blocks import ROWS
+from benchmarks.running.blocks import ahead
 from benchmarks.sources import streams
 from numeric.methods.catalogue import METHODS
 
@@ -55,8 +54,8 @@ def attribute(
     with mendable():
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
-        texts = streams.texts(file, column=text_column, split=split)
-        texts = chain(list(islice(texts, ROWS)), texts)  # what is wrong at the start is said now
+        # What is wrong at the start is said now.
+        texts = ahead(streams.texts(file, column=text_column, split=split))
         with loading("the model"):
             from benchmarks.experiments import explained
             from benchmarks.running import engines

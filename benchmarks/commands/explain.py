@@ -22,7 +22,7 @@ from benchmarks.commands.console import (
 )
 from benchmarks.commands.output import answer, completing, note, noting, present, write_each
 from benchmarks.names import MODELS
-from benchmarks.sources.faults import check_sentence, some
+from benchmarks.sources.faults import LONGEST, check_sentence, some
 from benchmarks.sources.files import lines
 from numeric.methods.catalogue import METHODS, WITH_RULES
 
@@ -183,7 +183,15 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
             raise ValueError("- stands for all texts, on standard input; pass no other text")
         if sys.stdin is None:  # as after <&-
             raise ValueError("standard input is closed; pass one text per line")
-        given = [text for _, text in lines(sys.stdin.buffer)]
+        given, letters = [], 0
+        for _, text in lines(sys.stdin.buffer):
+            given.append(text)
+            letters += len(text) + 1
+            if letters > LONGEST:
+                raise ValueError(
+                    f"standard input has more than {LONGEST} letters; write them to a file for "
+                    "`lrp-axioms attribute`"
+                )
         texts = [text for text in given if text.strip()]
         if blank := [n for n, text in enumerate(given, start=1) if not text.strip()]:
             note(f"blank lines of standard input are skipped, and not counted: {some(blank)}")

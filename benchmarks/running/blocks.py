@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 ROWS, LETTERS = 512, 2**20  # of which a block of texts has at most so many, but at least one text
 
@@ -19,6 +20,17 @@ class Block:
 
     def __str__(self):
         return f"texts {self.first + 1} to {self.end}"
+
+
+def ahead(texts: Iterable[str]) -> Iterator[str]:
+    """All texts, of which about a block is read now."""
+    texts, held, letters = iter(texts), [], 0
+    for text in texts:
+        held.append(text)
+        letters += len(text)
+        if len(held) == ROWS or letters > LETTERS:
+            break
+    return chain(held, texts)
 
 
 def blocks(texts: Iterable[str]) -> Iterator[Block]:

@@ -10,16 +10,19 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from benchmarks.sources.faults import Faults, some
+from benchmarks.sources.faults import LONGEST, Faults, some
 
 DECODER = json.JSONDecoder(object_pairs_hook=tuple)  # which keeps both of two equal names
 BLANK = ([], [""])  # a line of a table without anything
-BATCH = 512  # rows of Parquet that are in memory at once
+BATCH = 16  # rows of Parquet that are in memory at once
+MOST = 2**20  # records that are held at once
+LARGE, PACKED = 2**28, 100  # bytes of a column of Parquet, and times that it may be packed
 
 
 def records(
@@ -27,10 +30,13 @@ def records(
 ) -> list[tuple]:
     """The values of ``columns`` of every record, as of ``stream``, once all are known to be right.
 
-    Raises ValueError for a file without records, too.
+    Raises ValueError for a file without records, too, and for more than ``MOST`` of them.
     """
-    if not (found := list(stream(path, columns, fault, advice=advice))):
+    found = list(islice(stream(path, columns, fault, advice=advice), MOST + 1))
+    if not found:
         raise ValueError(f"{path} has no records; pass a file that has some")
+    if len(found) > MOST:
+        raise ValueError(f"{path} has more than {MOST} records; pass a part of it")
     return found
 
 
@@ -68,8 +74,9 @@ def stream(
                     elif not faults.found:
                         yield tuple(values)
             except ValueError:
-                while isinstance(raw, gzip.GzipFile) and raw.read(2**20):
-                    pass  # at whose end it says whether it is broken, and not what is in it
+                for _ in range(2**10 * isinstance(raw, gzip.GzipFile)):
+                    if not raw.read(2**20):  # the end says whether it is broken, and not where
+                        break
                 raise
     except IrregularFile as error:
         raise ValueError(
@@ -130,7 +137,7 @@ class RepeatedColumn(ColumnError):
     pass
 
 
-def lines(raw: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+def lines(raw: IO[bytes]) -> Iterator[tuple[int, str]]:
     """Lines of UTF-8 by number, without their ends."""
     for line, text in _decoded(raw):
         yield line, text.removesuffix("\n").removesuffix("\r")
@@ -141,7 +148,9 @@ def _decoded(raw):
 
     Lines end at a newline alone: what else Unicode calls a line break is part of a text.
     """
-    for line, packed in enumerate(raw, 1):
+    for line, packed in enumerate(iter(lambda: raw.readline(LONGEST + 1), b""), 1):
+        if len(packed) > LONGEST:
+            raise ValueError(f"line {line} has more than {LONGEST} bytes; divide or shorten it")
         packed = packed.removeprefix(codecs.BOM_UTF8) if line == 1 else packed
         try:
             yield line, packed.decode("utf-8")
@@ -168,9 +177,22 @@ def _csv(raw, columns):
 
 def _quoted(raw):
     """A record may have several lines: it is named by its first."""
-    rows = csv.reader((text for _, text in _decoded(raw)), strict=True)
+    line = held = 0
+
+    def texts():
+        nonlocal held
+        for _, text in _decoded(raw):
+            held += len(text)
+            if held > LONGEST:
+                raise ValueError(
+                    f"the record from line {line} on has more than {LONGEST} letters; close its "
+                    "quotes, or shorten it"
+                )
+            yield text
+
+    rows = csv.reader(texts(), strict=True)
     while True:
-        line = rows.line_num + 1
+        line, held = rows.line_num + 1, 0
         limit = csv.field_size_limit(2**31 - 1)  # which belongs to the process
         try:
             row = next(rows, None)
@@ -246,15 +268,32 @@ def _parquet(raw, columns):
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(raw)
-        places(file.schema_arrow.names, columns)
-        row = 1
-        for batch in file.iter_batches(BATCH, columns=list(columns)):
-            values = zip(*(batch[name].to_pylist() for name in columns), strict=True)
-            yield from enumerate(values, row)
-            row += batch.num_rows
+        about = parquet.read_metadata(raw)
+        places(about.schema.to_arrow_schema().names, columns)
+        _check_sizes(about)
+        # A text that is repeated is held once, and pages are read one after the other.
+        single = {about.schema.column(n).path for n in range(about.num_columns)} & {*columns}
+        options = {"read_dictionary": single, "buffer_size": 2**20}
+        file = parquet.ParquetFile(raw, metadata=about, **options)
+        batches = file.iter_batches(BATCH, columns=list(columns))
+        given = (row for batch in batches for row in zip(*map(batch.column, columns), strict=True))
+        for number, row in enumerate(given, 1):
+            yield number, [value.as_py() for value in row]
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise EOFError(error) from error
+
+
+def _check_sizes(metadata):
+    """Raises ValueError for a column that a small file makes large."""
+    for n in range(metadata.num_row_groups):
+        group = metadata.row_group(n)
+        for column in map(group.column, range(group.num_columns)):
+            size, packed = column.total_uncompressed_size, column.total_compressed_size
+            if size > max(LARGE, PACKED * packed):
+                raise ValueError(
+                    f"column {column.path_in_schema!r} is {size} bytes, packed into {packed}; "
+                    "write the texts as .jsonl"
+                )
 
 
 READERS = {".txt": _txt, ".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _parquet}

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -207,6 +208,58 @@ def test_a_file_that_is_refused_is_named_with_its_lines_and_the_next_step(name, 
     for part in says.split(" ... "):
         assert part in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / name))
+
+
+LONG = b"a" * 2**22
+ENDLESS = {
+    "a line.txt": (LONG, "line 1 has more than 65536 bytes"),
+    "a line.jsonl": (b'{"text": "' + LONG, "line 1 has more than"),
+    "fields.tsv": (b"text\na\n" + LONG.replace(b"a", b"\t"), "line 3 has more than"),
+    "fields.csv": (b"text\n" + b'"a\n",' * 2**22, "record from line 2 on has more than 65536 lett"),
+    "lines.csv": (b'text\na\n"' + b"a\n" * 2**23, "the record from line 3 on has more than"),
+    "a text.parquet": (as_parquet(["a", "a" * 2**17]), "more than 65536 letters in row 2; mend it"),
+    "a page.parquet": (as_parquet(["a" * 2**23]), "column 'text' is 8388"),
+}
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_has_no_end_is_refused_before_it_is_held(name, ending, tmp_path, monkeypatch):
+    for module, constant, value in (
+        (faults, "LONGEST", 2**16), (files, "LONGEST", 2**16), (files, "LARGE", 2**20),
+        (files, "PACKED", 10),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, constant, value)
+    content, says = ENDLESS[name]
+    path = tmp_path / (name if name.endswith(".parquet") else f"{name}{ending}")
+    path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=says):
+        texts(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**23
+
+
+def test_a_text_that_a_small_file_repeats_is_held_once(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(as_parquet(["a" * 2**20] * 64))
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    found = files.stream(tmp_path / "a.parquet", ["text"], faults.text_fault, advice="")
+    assert next(found) == ("a" * 2**20,)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held + pa.total_allocated_bytes() - before < 2**23
+    assert sum(1 for _ in found) == 63
+
+
+def test_records_are_held_up_to_a_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST", 3)
+    (tmp_path / "a.txt").write_text("a\n" * 3)
+    assert texts(tmp_path / "a.txt") == ["a"] * 3
+    (tmp_path / "a.txt").write_text("a\n" * 4)
+    with pytest.raises(ValueError, match="has more than 3 records; pass a part of it"):
+        texts(tmp_path / "a.txt")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl.gz", "a.parquet"])

@@ -98,6 +98,17 @@ def test_blocks_depend_on_the_texts_before_them_alone():
     assert found[0].sha256 != blocks.block(0, [*texts[:511], "b"]).sha256
 
 
+@pytest.mark.parametrize(("size", "count"), [(1, blocks.ROWS), (2**18, 5), (2**25, 1)])
+def test_few_letters_are_read_ahead(size, count):
+    read = []
+    texts = blocks.ahead(read.append(n) or "a" * size for n in range(600))
+    assert len(read) == count
+    assert next(texts) == "a" * size
+    assert len(read) == count
+    if size == 1:
+        assert list(texts) == ["a"] * 599
+
+
 def test_long_texts_make_small_blocks_of_at_least_one():
     huge = "a" * (blocks.LETTERS + 1)
     sizes = [each.end - each.first for each in blocks.blocks(["a", huge, huge, "b", "c" * 9, "d"])]

@@ -16,6 +16,7 @@ from benchmarks.sources.streams import UNLOADABLE
 HUB, REVISION = PINS["images"]["mnist"].values()
 FILE = "mnist.npz"
 SPLITS = ("train", "test")
+LARGE = 2**28  # bytes of all arrays, five times those of MNIST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,8 @@ def _read(path):
             file = np.load(stream, allow_pickle=False)
             if isinstance(file, np.ndarray):
                 raise ValueError("one array without a name")
+            if sum(part.file_size for part in file.zip.infolist()) > LARGE:
+                raise ValueError(f"more than {LARGE} bytes")
             return {name: np.asarray(file[name]) for name in file.files}
     except Exception as error:  # NumPy, zipfile and its compressors raise some fifteen kinds
         raise ValueError(
