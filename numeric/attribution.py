@@ -23,7 +23,7 @@ from numeric.readout import Found, Readout
 from numeric.result import Attribution
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
-from numeric.texts import check_order, check_special, checked_texts, warn_beyond
+from numeric.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
 
 
 def attribute(
@@ -126,7 +126,7 @@ def explain(
     check_order(model, tokenizer)
     texts = checked_texts(texts)
     check_special(tokenizer, texts)
-    if len({len(ids) for ids in tokenizer(texts)["input_ids"]}) == 1:
+    if len({len(ids) for ids in tokenized(tokenizer, texts)["input_ids"]}) == 1:
         inputs = tokenizer(texts, return_tensors="pt")
     elif tokenizer.pad_token is None:
         raise ValueError(

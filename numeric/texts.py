@@ -2,7 +2,7 @@
 
 import reprlib
 import warnings
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from os import PathLike
 from typing import Any
 
@@ -108,15 +108,15 @@ def check_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Any]) -> N
 def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
     """Whether a text has special tokens at its ends that ``tokenizer`` would add once more."""
     ends = isinstance(text, str) and _has_special_ends(tokenizer, text)
-    return ends and len(ids_once(tokenizer, text)) < len(tokenizer(text)["input_ids"])
+    return ends and len(ids_once(tokenizer, text)) < len(tokenized(tokenizer, text)["input_ids"])
 
 
 def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """The ids of a text, in which special tokens at its ends stand once, as after a template."""
-    ids: list[int] = tokenizer(text)["input_ids"]
+    ids: list[int] = tokenized(tokenizer, text)["input_ids"]
     if not _has_special_ends(tokenizer, text):
         return ids
-    own: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    own: list[int] = tokenized(tokenizer, text, add_special_tokens=False)["input_ids"]
     if len(own) < len(ids):
         ids = ids[ids[:1] == ids[1:2] == own[:1] :]
         ids = ids[: len(ids) - (ids[-1:] == ids[-2:-1] == own[-1:])]
@@ -126,6 +126,29 @@ def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def _has_special_ends(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
     special = tuple(tokenizer.all_special_tokens)
     return text.startswith(special) or text.endswith(special)
+
+
+def tokenized(
+    tokenizer: Callable[..., Any], texts: str | Sequence[str | tuple[str, str]], **options: Any
+) -> Any:
+    """``tokenizer(texts)``; ValueError names a text at which its library breaks down."""
+    try:
+        return tokenizer(texts, **options)
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        several = [texts] if isinstance(texts, str) else list(texts)
+        for text in several if len(several) > 1 else ():
+            tokenized(tokenizer, [text], **options)
+        raise ValueError(
+            f"the tokenizer breaks down at {reprlib.repr(several[0])} ({error}); leave this text "
+            "out, or get the tokenizer again"
+        ) from error
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library in Rust, such as tokenizers, broke down; no Exception says so."""
+    return type(error).__name__ == "PanicException"
 
 
 def warn_beyond(model: PreTrainedModel, tokens: int) -> None:

@@ -122,10 +122,10 @@ def of_text(classifier, texts):
         raise ValueError(f"{len(texts)} texts: pass one at a time; quote it if it is one")
     else:
         (text,) = texts or (TEXT,)
-    from numeric.texts import check_special
+    from numeric.texts import check_special, tokenized
 
     check_special(classifier.tokenizer, [text])
-    inputs = classifier.tokenizer([text], return_tensors="pt")
+    inputs = tokenized(classifier.tokenizer, [text], return_tensors="pt")
     tokens = classifier.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
     said = text if isinstance(text, str) else " ".join(text)
     return inputs, {"input": said, "tokens": tokens}

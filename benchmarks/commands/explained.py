@@ -102,8 +102,9 @@ def explained(
     """
     from numeric import explain
     from numeric.targets import span, terms
+    from numeric.texts import tokenized
 
-    (ids,) = loaded.tokenizer([text])["input_ids"]
+    (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
     tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
     spanned = columns and columns(len(tokens))
     target = span(spanned.start, spanned.stop) if spanned else target(tokens)
@@ -195,7 +196,9 @@ def unknown(tokenizer, text: str) -> list[str]:
         return []
     if not tokenizer.is_fast:
         return [x for x in tokenizer.tokenize(text) if _id(tokenizer, x) == tokenizer.unk_token_id]
-    read = tokenizer(text, return_offsets_mapping=True)
+    from numeric.texts import tokenized
+
+    read = tokenized(tokenizer, text, return_offsets_mapping=True)
     places = zip(read["input_ids"], read["offset_mapping"], strict=True)
     words = [text[a:b] for number, (a, b) in places if number == tokenizer.unk_token_id]
     return [word for word in words if word not in ("", tokenizer.unk_token)]

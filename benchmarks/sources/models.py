@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    AutoConfig,
     AutoImageProcessor,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
@@ -25,11 +26,12 @@ from transformers import (
 from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError, first_line
-from benchmarks.sources import digests
+from benchmarks.sources import digests, sizes
 from benchmarks.sources.faults import some
 from benchmarks.sources.pins import PINS
 from numeric import heads
 from numeric.spelling import closest, did_you_mean
+from numeric.texts import is_panic
 
 ASSETS = Path(__file__).parents[1] / "assets"
 EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}
@@ -164,6 +166,12 @@ def _loaded(name, head, reader_class, revision, attention):
         programs = list(_programs(config))
     if programs:
         raise ValueError("\n".join(f"model {name!r}, config.json: {said}" for said in programs))
+    sizes.check_counts(name, config, source)
+    if isinstance(source, Path) and name not in EMBEDDED:
+        with _loading(name), torch.device("meta"):
+            known = AutoConfig.from_pretrained(source, **options)
+            empty = head(config).from_config(known, trust_remote_code=False)
+        sizes.check_bytes(name, empty, source)
     with _loading(name) as source:
         # The embedded weights are stored in float16, which would otherwise be the dtype.
         model, info = head(config).from_pretrained(
@@ -203,7 +211,9 @@ def _loading(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield source
-    except Exception as error:  # of any type, if a folder holds what its reader did not expect
+    except BaseException as error:  # of any type, if a folder holds what its reader did not expect
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         raise UnavailableError(_advice(name, source, error)) from error
     finally:
         logging.set_verbosity(verbosity)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from benchmarks.sources.data import Texts
 from benchmarks.sources.faults import some
-from numeric.texts import is_doubled
+from numeric.texts import is_doubled, tokenized
 
 Tokens = dict[str, list[int]]  # of one text, by the names of a tokenizer, special_tokens_mask too
 
@@ -89,7 +89,7 @@ def tokenised(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], most: in
 
 def _read(tokenizer, texts, most):
     options = {"truncation": True, "max_length": most, "return_special_tokens_mask": True}
-    read = tokenizer(texts, **options)
+    read = tokenized(tokenizer, texts, **options)
     return [{key: read[key][n] for key in read} for n in range(len(texts))]
 
 

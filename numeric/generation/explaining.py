@@ -19,7 +19,7 @@ from numeric.readout import Found, Readout
 from numeric.spelling import text_fault
 from numeric.stock.facts import facts_of
 from numeric.targets import Target, log_probability, logit
-from numeric.texts import CHAT, check_order, ids_once, is_chat, warn_beyond
+from numeric.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 
@@ -153,7 +153,7 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
 def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) -> list[int]:
     if special:
         return ids_once(tokenizer, text)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return list(tokenized(tokenizer, text, add_special_tokens=False)["input_ids"])
 
 
 def _given(ids: Any) -> list[Any]:

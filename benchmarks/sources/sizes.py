@@ -1,0 +1,57 @@
+"""Sizes of a config against the weights beside it, before any memory is taken for them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import PreTrainedModel
+
+REPEATED = re.compile(r"layer|block|expert|depth|stage")  # each of which has modules of its own
+PARTS, LABELS = 2**10, 2**16  # of a model whatever its weights are
+PACKED, SMALL = 4, 2**30  # bytes of float32 for one of a file, and what may be computed
+
+
+def check_counts(name: str, config: Mapping, source: Path | str) -> None:
+    """Raises ValueError for counts that nothing could be built of in a reasonable time."""
+    most = max(PARTS, _tensors(source))
+    if wrong := list(_counts(config, most)):
+        raise ValueError(
+            f"model {name!r}, config.json: {', '.join(wrong)}; the weights have at most {most} "
+            f"parts, and a model at most {LABELS} labels: get it again"
+        )
+
+
+def _counts(config, most) -> Iterator[str]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _counts(value, most)
+        limit = LABELS if key == "num_labels" else most if REPEATED.search(key) else None
+        for number in value if isinstance(value, list) else [value]:
+            if limit and isinstance(number, int) and number > limit:
+                yield f"{key} = {number}"
+
+
+def _tensors(source):
+    count = 0
+    for path in source.glob("*.safetensors") if isinstance(source, Path) else ():
+        try:
+            with safe_open(path, "pt") as file:
+                count += len(file.keys())
+        except (SafetensorError, OSError):
+            continue  # which from_pretrained tells of
+    return count
+
+
+def check_bytes(name: str, empty: PreTrainedModel, source: Path) -> None:
+    """Raises ValueError for a model, on the device meta, that is far larger than its files."""
+    stored = sum(x.stat().st_size for x in source.iterdir() if x.suffix in (".safetensors", ".bin"))
+    tensors = [*empty.named_parameters(), *empty.named_buffers()]
+    float32 = torch.float32.itemsize
+    if (needed := sum(x.numel() for _, x in tensors) * float32) > PACKED * stored + SMALL:
+        key, largest = max(tensors, key=lambda found: found[1].numel())
+        raise ValueError(
+            f"model {name!r}, config.json: a model of {needed} bytes, with {key} of shape "
+            f"{list(largest.shape)}, and its weights are {stored} bytes: get it again"
+        )
