@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import sys
+import warnings
 from importlib.metadata import version
 from typing import Annotated
 
@@ -14,12 +15,15 @@ from benchmarks.commands.attribute import attribute
 from benchmarks.commands.audit import audit
 from benchmarks.commands.check import check
 from benchmarks.commands.console import (
+    Formatter,
+    Terminal,
     asked,
     console,
     printable,
     problems,
     spell_what_cannot_be_encoded,
     tell,
+    whole_program,
 )
 from benchmarks.commands.evaluate import evaluate
 from benchmarks.commands.explain import explain
@@ -29,6 +33,7 @@ from benchmarks.commands.plan import plan
 from benchmarks.commands.prove import prove
 from benchmarks.commands.reproduce import report, reproduce
 
+FORMAT = warnings.formatwarning
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -74,10 +79,16 @@ def main() -> None:
     for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
         os.environ.setdefault(f"{library}_VERBOSITY", "error")
     atexit.register(gc.freeze)  # else the end takes a second, to look for garbage once more
-    log = logging.getLogger("benchmarks")
-    log.handlers = [logging.StreamHandler()]  # on stderr
+    handler = logging.StreamHandler()  # on stderr
+    handler.setFormatter(Formatter())
+    logging.getLogger("benchmarks").handlers = [handler]
+    if not all(map(str.isprintable, sys.argv)):
+        from typer import rich_utils  # slow, and prints what it says of arguments as it is
+
+        rich_utils.Console = Terminal
+    warnings.formatwarning = lambda *said: printable(FORMAT(*said))
     console.quiet = problems.quiet = False  # as a command before this one left them
-    with printable():
+    with whole_program():
         if "--json" in sys.argv[1:]:
             sys.exit(_with_json())
         app()

@@ -4,9 +4,10 @@ import atexit
 import codecs
 import gc
 import json
+import logging
 import os
-import re
 import sys
+import traceback
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -25,8 +26,9 @@ from axioms.composites import UnassignedOperation
 from axioms.extras import MissingLibrary
 from numeric.spelling import did_you_mean
 
-# What moves a cursor, colours a terminal, or turns the direction of writing around.
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Categories of what moves a cursor, colours a terminal, or turns the direction of writing around.
+CONTROLS = {"Cc", "Cf", "Zl", "Zp"}
+KEPT = "\n\t\u200c\u200d"  # the last two join letters of Persian and Hindi, and emoji
 SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
            "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
            "·": "*", "×": "x", "±": "+-"}  # fmt: skip
@@ -53,12 +55,27 @@ class OutputError(OSError):
         return f"standard output: {self.args[0].strerror}; send it elsewhere"
 
 
-class _Terminal(Console):
+def printable(text: str) -> str:
+    """A text without what a terminal obeys, each sign of which is shown as a box."""
+    if text.isprintable():
+        return text
+    obeyed = lambda x: unicodedata.category(x) in CONTROLS and x not in KEPT
+    return "".join("�" if obeyed(x) else x for x in text)
+
+
+class Formatter(logging.Formatter):
+    """Of a log, and of warnings."""
+
+    def format(self, record):
+        return printable(super().format(record))
+
+
+class Terminal(Console):
     """Obeys no character of a text, a label or a path; a reader may leave, as ``| head`` does."""
 
     def render(self, renderable, options=None):
         for part in super().render(renderable, options):
-            yield part if part.control else part._replace(text=CONTROLS.sub("�", part.text))
+            yield part if part.control else part._replace(text=printable(part.text))
 
     def __exit__(self, *raised):
         try:
@@ -89,8 +106,8 @@ class Asked:
 
 
 asked = Asked()
-console = _Terminal(emoji=False)  # `:b:` in a path is a path
-problems = _Terminal(stderr=True, emoji=False)
+console = Terminal(emoji=False)  # `:b:` in a path is a path
+problems = Terminal(stderr=True, emoji=False)
 
 
 def spell_what_cannot_be_encoded() -> None:
@@ -165,15 +182,23 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
 
 
 @contextmanager
-def printable():
-    """Around a program: an output that takes no more is one message and exit code 2, too."""
+def whole_program():
+    """Around a program: an output that takes no more is one message and exit code 2, too.
+
+    What an error says that is a bug of this program is made printable, as is all else.
+    """
     try:
         yield
-    except OSError as error:
-        if error.filename is not None:  # it is not about printing, but about a file
-            raise
-        tell(str(error if isinstance(error, OutputError) else OutputError(error)))
-        sys.exit(2)
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:  # it is about no file
+            tell(str(error if isinstance(error, OutputError) else OutputError(error)))
+            sys.exit(2)
+        sys.excepthook = _trace  # in place of Typer's
+        raise
+
+
+def _trace(*error):
+    sys.stderr.write(printable("".join(traceback.format_exception(*error))))
 
 
 @contextmanager

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from benchmarks.commands.console import printable
+
+PIECE = 2**16  # bytes of a line
 MODULE = "axioms.own_rules.one_by_one"  # imported there alone: it takes half a second
 Started: TypeAlias = Callable[[int, int, str], None]
 
@@ -92,9 +95,12 @@ class _Process:
             [sys.executable, "-P", "-m", MODULE, path, f"{limit:g}", str(at.rule), str(at.verdict)],
             stdin=subprocess.PIPE,  # open until this process ends, and then so does that one
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": here},
         )
         threading.Thread(target=self._read, daemon=True).start()
+        self.printing = threading.Thread(target=self._print, daemon=True)
+        self.printing.start()
 
     def __enter__(self):
         self.sent.get()  # ready, once all is imported, before anything of the user's runs
@@ -104,6 +110,7 @@ class _Process:
         self.process.kill()
         self.process.wait()
         self.process.stdin.close()
+        self.printing.join(timeout=1)  # what the file started may print for ever
 
     def line(self):
         """The next one; queue.Empty if none comes in time, and EOFError after the last one."""
@@ -117,6 +124,12 @@ class _Process:
             for line in lines:
                 self.sent.put(json.loads(line))
         self.sent.put(None)
+
+    def _print(self):
+        """Passes on what the file prints, piece by piece."""
+        with self.process.stderr as lines:
+            while line := lines.readline(PIECE):
+                sys.stderr.write(printable(line.decode(errors="replace")))
 
 
 def summary(text: str) -> list[str]:

@@ -1,11 +1,13 @@
 """What comes from a folder or a text is read and shown: no code, no network, no terminal codes."""
 
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from transformers import ViTImageProcessorPil
 
-from benchmarks.experiments import theorems
+from benchmarks.experiments import report, theorems
 from benchmarks.sources import models
 from tests.support import cases, program
 from tests.support.folders import copy, pickled, put, settings
@@ -121,7 +123,10 @@ def test_honest_pickles_are_read(checkpoint, tmp_path, alone):
 
 # What is shown
 
-CONTROLS = "\x1b[31m\x1b]0;title\x07\x9b2J\x08\x7f\u202e\u2066"
+CONTROLS = (
+    "\x1b[31m\x1b]0;title\x07\x9b2J\x08\x7f\u202e\u2066"
+    "\u061c\u2028\u2029\u200b\u200e\ufeff\xad\U000e0041"
+)
 
 
 def test_what_a_terminal_would_obey_is_shown(run, checkpoint, tmp_path, monkeypatch):
@@ -144,12 +149,52 @@ def test_what_a_terminal_would_obey_is_shown(run, checkpoint, tmp_path, monkeypa
         ["explain", f"./{CONTROLS}", SENTENCE],
         ["report", CONTROLS],
         ["attribute", f"{CONTROLS}.txt"],
+        ["prove", f"{CONTROLS}.py"],
     ],
 )
 def test_errors_show_it_too(run, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, _, err = run(*arguments)
     assert (code, err.count("error: ")) == (2, 1)
+    assert program.obeyed(err) == ""
+
+
+@pytest.mark.parametrize("arguments", [[CONTROLS], ["check", "a", CONTROLS], [f"--{CONTROLS}"]])
+def test_errors_of_the_command_line_show_it_too(run, arguments):
+    code, out, err = run(*arguments)
+    assert (code, out, err.count("Error")) == (2, "", 1)
+    assert program.obeyed(err) == ""
+
+
+def test_the_log_warnings_and_bugs_show_it_too(run, small, tmp_path, capsys, monkeypatch):
+    def broken(_):
+        raise RuntimeError(f"bug{CONTROLS}")
+
+    theorems.theorems().write(tmp_path)
+    (tmp_path / f"taken{CONTROLS[:5]}.json").write_text("{}")
+    code, out, err = run("report", tmp_path)
+    assert (code, "taken�[31m.json is left out" in err) == (0, True)
+    assert program.obeyed(out + err) == ""
+    monkeypatch.setattr(report, "write", broken)
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    with pytest.raises(RuntimeError, match="bug") as caught:
+        run("report", tmp_path)
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    err = capsys.readouterr().err
+    assert "bug�[31m" in err
+    told = warnings.formatwarning(f"told{CONTROLS}", UserWarning, "file.py", 1)
+    assert "told�[31m" in told
+    assert program.obeyed(err + told) == ""
+
+
+def test_what_a_file_of_rules_prints_is_shown(run, tmp_path):
+    said = f"print({CONTROLS!r} * 2)\nimport os\nos.system('printf \"\\033[2J\"')\n"
+    (tmp_path / "rules.py").write_text(said)
+    code, out, err = run("prove", tmp_path / "rules.py")
+    assert (code, out, err.count("error: ")) == (2, "", 1)
+    assert "�[31m" in err
+    assert "�[2J" in err
     assert program.obeyed(err) == ""
 
 
