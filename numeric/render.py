@@ -3,9 +3,12 @@
 What speaks against it is also underlined, for eyes and printers without colour.
 """
 
+import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from hashlib import sha256
 from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -28,10 +31,10 @@ COLOURS = """\
 }"""
 """The colours of all pages, light and dark: letters, paper, lines, and relevance of each sign."""
 
-PAGE = Environment(autoescape=True).from_string(
-    """<!doctype html>
+SOURCE = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{{ policy }}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }}</title>
 <style>
 {{ colours | safe }}
@@ -71,7 +74,7 @@ style="background:{{ c.shade }}">{{ c.shown }}</td>
 {% endfor %}{% if made %}<p><small>{{ made }}</small></p>
 {% endif %}</body></html>
 """
-)
+PAGE = Environment(autoescape=True).from_string(SOURCE)
 
 
 CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
@@ -89,6 +92,7 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 """A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
 
 
+NOTHING = "'none'"
 SPEED = ("batch_size", "memory")  # options that change nothing else
 LEGEND = "Red speaks for the class; blue, underlined, against it."
 LAYERS = "In logits, after each layer; each column has its own scale; emb: embeddings."
@@ -178,8 +182,27 @@ def html(sections: Sequence[Section], *, title: str, made: str) -> str:
 
     ``made`` is its last line: of what, and with what.
     """
-    words = {"title": title, "made": made, "layers": LAYERS, "colours": COLOURS}
+    words = {"title": title, "made": made, "layers": LAYERS} | fixed(SOURCE)
     return PAGE.render(sections=sections, **words)
+
+
+def fixed(source: str) -> dict[str, str]:
+    """Colours and Content-Security-Policy for a template: only styles and scripts in it act.
+
+    A ``<style>`` or ``<script>`` of the source may have no other variable than the colours.
+    """
+
+    def hashes(tag: str) -> str:
+        parts = re.findall(rf"<{tag}>(.*?)</{tag}>", source, re.DOTALL)
+        texts = (part.replace("{{ colours | safe }}", COLOURS).encode() for part in parts)
+        return " ".join(f"'sha256-{b64encode(sha256(x).digest()).decode()}'" for x in texts)
+
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src-attr 'unsafe-inline'; style-src-elem {hashes('style')}; "
+        f"script-src {hashes('script') or NOTHING}"
+    )
+    return {"colours": COLOURS, "policy": policy}
 
 
 def made(model: str, method: str, options: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import tables
@@ -17,17 +17,17 @@ from benchmarks.names import EXPERIMENTS
 from benchmarks.running import folders, manifest
 from benchmarks.running.provenance import provenance
 from benchmarks.running.writing import write_atomically
-from numeric.render import COLOURS
+from numeric.render import fixed
 
 log = logging.getLogger(__name__)
 
 TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parents[1] / "assets"),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
+SOURCE = (Path(__file__).parents[1] / "assets" / "report.html.j2").read_text("utf-8")
 
 
 def load(folder: Path) -> list[Result]:
@@ -101,7 +101,7 @@ def markdown(sections: Sequence[dict]) -> str:
 
 def render(sections: Sequence[dict]) -> str:
     """The page: summary, then every table and figure with what determined it."""
-    template = TEMPLATES.get_template("report.html.j2")
+    template = TEMPLATES.from_string(SOURCE)
     summary = [line for section in sections for line in section["summary"]]
     facts = {"sections": sections, "summary": summary, "provenance": provenance()}
-    return template.render(colours=COLOURS, **facts)
+    return template.render(**fixed(SOURCE), **facts)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined
 
 from numeric import render
 from numeric.auditing.flow import flow
@@ -16,24 +16,23 @@ from numeric.auditing.rounding import accounts, balance, by_kind, signed
 from numeric.auditing.terminal import span
 
 TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
 TEMPLATES.filters["signed"] = signed
+SOURCE = Path(__file__).with_name("page.html.j2").read_text("utf-8")
 
 
 def page(facts: Mapping[str, Any]) -> str:
     """The page of ``plain`` data; words of the input and of the model are escaped."""
     rows = {op["number"]: _row(op) for op in facts["operations"]}
-    template = TEMPLATES.get_template("page.html.j2")
-    return template.render(
+    return TEMPLATES.from_string(SOURCE).render(
         facts=facts,
         tokens=_tokens(facts["tokens"]),
         legend=render.legend(facts["explains"]),
-        colours=render.COLOURS,
+        **render.fixed(SOURCE),
         causes=_causes(facts),
         kinds=by_kind(facts),
         columns=[c for c in facts["causes"] if any(c in row["seen"] for row in rows.values())],

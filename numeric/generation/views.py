@@ -66,17 +66,18 @@ def html(found: Generation, unit: str = "token") -> str:
     maps = {"token": found} | {name: found.by(name) for name in UNITS}
     if unit not in maps:
         raise ValueError(f"unit={unit!r}: pass one of {', '.join(maps)}")
+    facts = {name: _facts(each) for name, each in maps.items()}
     return (
         Environment(autoescape=True)
         .from_string(template)
         .render(
             title=title(found),
-            scale=found.scale,
             legend=LEGEND,
             made=made(found),
-            colours=render.COLOURS,
-            maps={name: _facts(each) for name, each in maps.items()},
+            maps=facts,
             opened=unit,
+            data={"maps": facts, "scale": found.scale, "opened": unit},
+            **render.fixed(template),
         )
     )
 

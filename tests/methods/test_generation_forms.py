@@ -52,7 +52,7 @@ def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):
     assert "<b>" not in page
     assert not re.search(r"https?:|src=|@import|url\(", page)
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1]
-    maps = json.loads(data)
+    maps = json.loads(data)["maps"]
     assert maps["token"]["tokens"] == list(hostile)
     assert set(maps) == {"token", "word", "sentence"}
     shown = torch.tensor(maps["token"]["relevance"])
@@ -64,7 +64,7 @@ def test_a_page_needs_nothing_else_and_says_what_it_is_given(found):
 def test_a_page_opens_on_the_unit_that_is_asked_for(found, unit):
     page = found.html(unit)
     assert re.findall(r'value="(\w+)" checked', page) == [unit]
-    assert f'draw("{unit}");' in page
+    assert f'"opened": "{unit}"' in page
     with pytest.raises(ValueError, match="unit='line': pass one of token, word, sentence"):
         found.html("line")
 
