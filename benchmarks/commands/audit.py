@@ -22,6 +22,7 @@ from benchmarks.sources.faults import check_sentence
 from numeric.methods.catalogue import WITH_RULES
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")  # others run programs: EPS is PostScript
 PATTERN = "a small fixed pattern of this program (no --image was given)"
 
 
@@ -147,7 +148,7 @@ def picture(path: Path | None = None):
     if path is None:
         return Image.fromarray(_pattern())
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=FORMATS) as file:
             return file.convert("RGB")
     except Exception as error:  # of any type, as its readers meet what they did not expect
         if isinstance(error, OSError) and error.strerror:

@@ -32,6 +32,8 @@ from tests.support.bad_folders import MODELS, RESULTS
 from tests.support.changes import ACT, LAYER, POOLER, made, on, placed, then, unmasked
 from tests.support.traces import assert_same, said, snapshot
 
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
+
 
 @pytest.fixture(scope="module")
 def place(checkpoint, tmp_path_factory):
@@ -60,6 +62,7 @@ def place(checkpoint, tmp_path_factory):
     Image.new("L", (64, 64), 200).save(place / "cut.png")
     whole = (place / "cut.png").read_bytes()
     (place / "cut.png").write_bytes(whole[:60])
+    (place / "code.png").write_bytes(EPS)
     header = b"IHDR" + struct.pack(">IIBBBBB", 2**16, 2**16, 8, 0, 0, 0, 0)
     checked = header + struct.pack(">I", zlib.crc32(header))
     (place / "bomb.png").write_bytes(whole[:12] + checked + whole[33:])

@@ -82,6 +82,7 @@ COMMANDS = {
     "audit vit --image empty": "--image empty: Is a directory",
     "audit vit --image taken": "--image taken is no image",
     "audit vit --image cut.png": "--image cut.png is no image that can be read ...truncated",
+    "audit vit --image code.png": "--image code.png is no image that can be ...cannot identify",
     "audit vit --image bomb.png": "--image bomb.png is no image that can be read ...decompression",
     "audit vit --method cp-lrp --target 7": "target [7] out of range",
     # plan
