@@ -4,18 +4,31 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup reproduce notebooks docs pictures test test-fast versions lint audit bench baseline mutants clean
+.PHONY: setup lock reproduce notebooks docs pictures test test-fast versions lint audit bench baseline mutants clean
 
 setup: $(SETUP)
 
-# torch first and alone: some package indexes offer a smaller CPU build of exactly this version.
-$(SETUP): pyproject.toml constraints.txt
+# All packages are compared with the hashes in requirements.lock but torch, and what only torch
+# needs: some package indexes offer a smaller CPU build of exactly this version.
+$(SETUP): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c '$(ENOUGH)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement requirements.lock
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[paper]' --group dev
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip check
 	touch $@
+
+# Writes requirements.lock anew, after a change of constraints.txt or pyproject.toml: the hashes of
+# all wheels of each version, for every platform.
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet uv
+	echo "torch; python_version < '3'" | build/lock/bin/uv pip compile --quiet --universal \
+		--python-version 3.11.5 --generate-hashes --no-annotate --no-header \
+		--constraint constraints.txt --override - --extra paper --group dev pyproject.toml \
+		--output-file requirements.lock
 
 # Options go into ARGS: make reproduce ARGS="--examples 50"
 reproduce: $(SETUP)
