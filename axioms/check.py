@@ -1,75 +1,74 @@
 """Checks certificates of the theorems by arithmetic of its own: ``python axioms/check.py DIR``.
 
-Trusted: Python and its standard library; the arithmetic and the rules of propagation below; and the
-reader of a certificate, who judges that its graphs, formulas and cases say what its statement says,
-and that ``index.json`` lacks no statement.  Symbols are free, also one that is named ``exp[x]``.
-Neither trusted nor imported: SymPy and the rest of this project.
+Trusted: Python and its standard library; the arithmetic and the rules below; and the reader of a
+certificate, who judges that its graphs, formulas and cases say what its statement says, and that
+``index.json`` lacks no statement.  Symbols are free, even one named ``exp[x]``.
 """
 
 import json
 import sys
-from collections import Counter
+from collections import ChainMap, Counter
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import product
 from pathlib import Path
 
 MAKES = {"proved": "equal", "refuted": "apart"}  # what a verdict cannot do without
+BYTES, STEPS = 8 * 2**20, 4 * 10**7  # that a file may have, and a run of a test may take
 FACTS = {"": lambda x: True, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0}
 
 
-class Value:
-    """A rational function: a number times powers of polynomials, sets of (symbols, coefficient)."""
+def spend(x, steps=0, power=1):
+    Value.steps += 50 + steps + (power * len(str(x))) ** 2 // 100
+    if Value.steps > STEPS:
+        raise ValueError(f"more than {STEPS} steps of arithmetic, at ({str(x)[:20]})^{power}")
+    return x
 
-    facts, assumed, divisors = {}, set(), set()  # what is assumed, used, and divided by in a run
+
+class Value:  # a rational function: a number times powers of sets of (symbols, coefficient)
+    facts, assumed, divisors, steps = {}, set(), set(), 0  # what a run assumes, divides by, takes
 
     def __init__(self, number, powers=()):
-        self.number = Fraction(number)
         self.powers = {p: n for p, n in dict(powers).items() if n and number and p != {((), 1)}}
+        self.number = spend(Fraction(number), 50 * len(self.powers))
 
     def __mul__(self, other):
-        powers = Counter(self.powers)
-        powers.update(other.powers)
-        return Value(self.number * other.number, powers)
+        powers = {p: n + self.powers.get(p, 0) for p, n in other.powers.items()}
+        return Value(self.number * other.number, self.powers | powers)
 
     def __pow__(self, n):
         Value.divisors.update(self.powers if n < 0 else ())
-        return Value(self.number**n, {p: n * k for p, k in self.powers.items()})
+        return Value(spend(self.number, power=n) ** n, {p: n * k for p, k in self.powers.items()})
 
-    def __str__(self):
-        powers = sorted(f"({text(p)})^{n}" for p, n in self.powers.items())
-        return " * ".join([str(self.number), *powers])
-
-    def sign(self):
-        """+1 or -1, of 0 too, where all symbols are positive and all terms have one sign."""
-        terms = [term for p in self.powers for term in p]
-        if any(a < 0 or self.facts.get(s) != "positive" for t, a in terms for s in t):
-            raise ValueError(f"the sign of {self} is undecided")
-        Value.assumed.update(s for t, _ in terms for s in t)
+    def sign(self):  # +1 or -1, of 0 too, where all symbols are positive and all terms of one sign
+        if any(a < 0 or self.facts[s] != "positive" for p in self.powers for t, a in p for s in t):
+            raise ValueError(f"the sign of {shown(self)} is undecided")
+        Value.assumed.update(s for p in self.powers for t, _ in p for s in t)
         return Value(1 if self.number >= 0 else -1)
 
 
-text = lambda polynomial: " + ".join("*".join([str(a), *t]) for t, a in sorted(polynomial))
-
-
-def total(*values):
-    """The sum of values over their common denominator, times their common factors."""
-    common = {p: min(v.powers.get(p, 0) for v in values) for v in values for p in v.powers}
+def summed(terms):
     found = Counter()
-    for value in values:
-        terms, rest = {(): value.number}, Counter(value.powers)
-        rest.subtract(common)
-        for factor in rest.elements():
-            longer = Counter()
-            for (one, a), (other, b) in product(terms.items(), factor):
-                longer[tuple(sorted(one + other))] += a * b
-            terms = longer
-        found.update(terms)
-    found = {term: a for term, a in found.items() if a}
-    first = found[min(found)] if found else 0
-    return Value(first, common) * Value(1, {frozenset((t, a / first) for t, a in found.items()): 1})
+    for term, a in terms:
+        found[term] = spend(found[term] + a, len(term))
+    return [(term, a) for term, a in sorted(found.items()) if a]
 
 
+def total(*values):  # the sum over their common denominator, times their common factors
+    spend(0, len(values) * sum(len(v.powers) for v in values))
+    common = {p: min(v.powers.get(p, 0) for v in values) for v in values for p in v.powers}
+    rest = lambda v: (Counter(v.powers) - Counter(common)).elements()
+    found = summed(term for v in values for term in reduce(expanded, rest(v), [((), v.number)]))
+    first = found[0][1] if found else 0
+    return Value(first, common) * Value(1, {frozenset((t, a / first) for t, a in found): 1})
+
+
+text = lambda polynomial: " + ".join("*".join([str(a), *t]) for t, a in sorted(polynomial))
+factors = lambda v: sorted(f"({text(p)})^{n}" for p, n in v.powers.items())
+shown = lambda v: " * ".join([str(spend(v.number, 100 * sum(map(len, v.powers)))), *factors(v)])
+once = lambda pairs: dict(zip(dict(pairs), (x for _, x in pairs), strict=True))  # has every key
+read = lambda path: json.loads(path.read_text(), parse_float=str, object_pairs_hook=once)
+expanded = lambda p, q: summed((tuple(sorted(s + t)), a * b) for (s, a), (t, b) in product(p, q))
 times = lambda *xs: reduce(Value.__mul__, xs, Value(1))
 turned = lambda a: [list(row) for row in zip(*a, strict=True)]
 each = lambda f, *a: [[f(*xs) for xs in zip(*rows, strict=True)] for rows in zip(*a, strict=True)]
@@ -94,8 +93,7 @@ SLOPES = {  # of the sum of s z by each operand, where z is the output and s rel
 }
 
 
-def messages(op, rule, m, xs, z, r):
-    """The relevance that each operand of one operation receives."""
+def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an operation receives
     if rule in ("", "transpose"):
         return [turned(r)] if rule else []
     if rule in ("identity", "equal-split"):
@@ -113,16 +111,14 @@ def messages(op, rule, m, xs, z, r):
     return [scaled(Value(rule != "value-only"), found[0]), *found[1:]]
 
 
-class Run:
-    """The formulas and graphs of one run of a test, where its symbols have the values ``at``."""
-
+class Run:  # the formulas and graphs of one run of a test, where its symbols have the values at
     def __init__(self, data, at):
         self.data, self.at, self.swept = data, at, cache(self.sweep)
         self.shared = cache(lambda n: self.value(data["shared"][n]))
 
     def value(self, e):
         if isinstance(e, str):
-            return Value(e) if e[0] in "-0123456789" else self.at[e]
+            return Value(Fraction(*map(int, e.split("/")))) if e[0] in "-0123456789" else self.at[e]
         if isinstance(e, int):
             return self.shared(e)
         op, *xs = e
@@ -130,39 +126,37 @@ class Run:
             return self.swept(xs[0])[op == "relevance"][xs[1]][xs[2]][xs[3]]
         return self.value(xs[0]) ** xs[1] if op == "^" else FORMULAS[op](*map(self.value, xs))
 
-    def sweep(self, graph):
-        """Values and relevance of all nodes of a graph, whose last one is the root."""
-        nodes, values = [], {}
+    def sweep(self, graph):  # values and relevance of all nodes, of which the last is the root
+        nodes, values, found = {}, {}, {}
         for n, (op, rule, args, more) in enumerate(self.data["graphs"][graph]):
             m = {k: [[self.value(x) for x in row] for row in rows] for k, rows in more.items()}
             operands = [values[a] for a in args]
             values[n] = FORWARD[op](m, *operands) if op in FORWARD else m["value"]
-            nodes.append((op, rule, m, operands, values[n]))
-        found = {n: scaled(Value(0), z) for n, z in values.items()}
+            found[n] = scaled(Value(0), values[n])
+            nodes[n] = args, (op, rule, m, operands, values[n])
         found[n] = m.get("relevance", values[n])
-        for n in reversed(values):
-            parts = messages(*nodes[n], found[n])
-            for a, part in zip(self.data["graphs"][graph][n][2], parts, strict=False):
+        for n, (args, node) in reversed(nodes.items()):
+            for a, part in zip(args, messages(*node, found[n]), strict=False):
                 found[a] = each(total, found[a], part)
         return values, found
 
 
-def completed(run):
-    """A run of a test with what it comes to; ValueError if one of its decisions does not hold."""
-    Value.facts, Value.assumed, Value.divisors = run["symbols"], set(), set()
+def completed(run):  # with what it comes to; ValueError if one of its decisions does not hold
+    Value.facts, Value.assumed, Value.divisors, Value.steps = run["symbols"], set(), set(), 0
     free, rows = Run(run, {s: Value(1, {frozenset({((s,), 1)}): 1}) for s in Value.facts}), []
     for kind, sides, _, at, signs in run["decisions"]:
         point = {s: free.value(x) for s, x in at.items()}
         if any(x.powers or not FACTS[Value.facts[s]](x.number) for s, x in point.items()):
             raise ValueError(f"what is assumed rules out the point {at}")
-        left, right = map((Run(run, free.at | point) if kind == "apart" else free).value, sides)
-        gap = total(left, Value(-1) * right)
+        a, b = map((Run(run, ChainMap(point, free.at)) if kind == "apart" else free).value, sides)
+        gap = total(a, Value(-1) * b)
         if (kind == "equal") == bool(gap.number) or (kind == "apart" and gap.powers):
-            raise ValueError(f"{left} and {right} are not {kind}")
-        rows.append([kind, sides, [str(left), str(right)], at, signs])
+            raise ValueError(f"{shown(a)} and {shown(b)} are not {kind}")
+        rows.append([kind, sides, [shown(a), shown(b)], at, signs])
         Value.assumed.update(at)
     cases = Counter(tuple(map(tuple, signs)) for *_, signs in rows)
     for case, count in cases.items():
+        spend(0, 2 ** min(sum(map(len, case)), 30))
         every = product(*(product((1, -1), repeat=len(signs)) for signs in case))
         if any(cases[other] != count for other in every):
             raise ValueError(f"not every case of signs is there as often as {case}")
@@ -172,11 +166,21 @@ def completed(run):
 
 def check(folder):
     """Every error in a folder of certificates, none if all of them are confirmed; and a summary."""
-    read = lambda name: json.loads(Path(folder, name).read_text(), parse_float="float {}".format)
-    index, found, errors = read("index.json"), Counter(), []
+    found, errors = Counter(), []
+    try:
+        paths = [*Path(folder).iterdir()]
+        if odd := [p.name for p in paths if p.is_symlink() or not 0 < p.stat().st_size <= BYTES]:
+            raise ValueError(f"{odd} are links, empty, or of more than {BYTES} bytes")
+        index = read(Path(folder, "index.json"))
+        left = "; ".join(f"{label}, since {why}" for label, why in index["not certified"].items())
+        listed = sorted(["index.json", *(f"{e['label']}.json" for e in index["statements"])])
+        if sorted(p.name for p in paths) != listed or not listed[1:]:
+            raise ValueError("it does not list every certificate of the folder once")
+    except Exception as error:
+        return [f"index.json: {type(error).__name__}: {error}"], "no certificate is confirmed"
     for entry in index["statements"]:
         try:
-            certificate = read(f"{entry['label']}.json")
+            certificate = read(Path(folder, f"{entry['label']}.json"))
             for run in (runs := certificate.pop("runs")):
                 if other := [key for key, value in completed(run).items() if run[key] != value]:
                     raise ValueError(f"{' and '.join(other)} are not what they come to")
@@ -186,10 +190,6 @@ def check(folder):
             found.update([entry["verdict"], "graphs" if all(r["graphs"] for r in runs) else ""])
         except Exception as error:
             errors.append(f"{entry['label']}: {type(error).__name__}: {error}")
-    listed = sorted(["index", *(entry["label"] for entry in index["statements"])])
-    if sorted(path.stem for path in Path(folder).iterdir()) != listed or not found:
-        errors.append("index.json: it does not list every certificate of the folder once")
-    left = "; ".join(f"{label}, since {why}" for label, why in index["not certified"].items())
     told = f"{found['proved']} proofs and {found['refuted']} refutations confirmed, of which "
     return errors, told + f"{found['graphs']} rebuilt from graphs; not certified: {left or 'none'}"
 

@@ -6,12 +6,10 @@ graphs where rules ran (``axioms.proofs.references``), and are formulas elsewher
 
 import json
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
@@ -28,7 +26,7 @@ from axioms.proofs import evidence
 from axioms.proofs.prove import NOT_ESTABLISHED, Verdict, prove, test_of
 from axioms.proofs.references import References, Step, traced
 
-MOST = 100_000  # pairs of terms to be multiplied for one side of a decision: about a second
+MOST = 10**7  # steps of the checker for one decision: about a second
 Data: TypeAlias = Any  # of JSON
 Sides: TypeAlias = tuple[sp.Expr, sp.Expr]
 
@@ -38,19 +36,15 @@ class Uncertified(ValueError):
 
 
 @contextmanager
-def _within(products: int) -> Iterator[None]:
-    """Raises Uncertified where the checker would multiply more pairs of terms than this."""
-    left = products
-
-    def counted(*factors: Any, **options: Any) -> Any:
-        nonlocal left
-        left -= prod(len(factor) for factor in factors if isinstance(factor, Sized))
-        if left < 0:
-            raise Uncertified(f"the checker would multiply more than {products} pairs of terms")
-        return product(*factors, **options)
-
-    with mock.patch.object(check, "product", counted):
-        yield
+def _within(steps: int) -> Iterator[None]:
+    """Raises Uncertified where the checker would take more steps than this."""
+    with mock.patch.object(check, "STEPS", steps), mock.patch.object(check.Value, "steps", 0):
+        try:
+            yield
+        except ValueError as error:
+            if check.Value.steps > steps:
+                raise Uncertified(f"the checker has {error}") from error
+            raise
 
 
 class _Symbols(dict[str, Any]):
@@ -166,7 +160,7 @@ def _run(
             for pair, d in zip(formulas, decisions, strict=True)
         ],
     }
-    with _within(5 * MOST):
+    with _within(check.STEPS):
         found: Data = check.completed(data)
     return found
 

@@ -81,6 +81,17 @@ def put_formula(value, operation):
     return put(change, *PROOF, "shared")
 
 
+def write(file, content):
+    content = content.encode() if isinstance(content, str) else content
+    return lambda folder: (folder / f"{file}.json").write_bytes(content)
+
+
+def link(folder):
+    """A file is one that lies elsewhere."""
+    (folder / "6a.json").rename(folder.parent / "6a.json")
+    (folder / "6a.json").symlink_to(folder.parent / "6a.json")
+
+
 def cut(folder):
     text = (folder / "6a.json").read_text("utf-8")
     (folder / "6a.json").write_text(text[: len(text) // 2], "utf-8")
@@ -90,6 +101,7 @@ PROOF, REFUTATION = ("6a", "runs", 0), ("6d", "runs", 0)
 FIRST, LAYER, POINT = ((*PROOF, "decisions", 0), (*PROOF, "graphs", 0, 3),
                        (*REFUTATION, "decisions", 0))  # fmt: skip
 COUNTS, FOUND, CASES = "the index has", "are not what they come to", "not every case of signs"
+STEPS = f"more than {check.STEPS} steps"
 EQUAL, APART = "are not equal", "are not apart"
 SHAPES, LISTED = "zip() argument", "it does not list every certificate"
 
@@ -156,7 +168,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     "a power is 0.5": (put_formula(lambda e: ["^", e[1], 0.5], "^"), "TypeError"),
     "a symbol is another one": (put_formula(lambda e: [*e[:-1], "x01"], "*"), EQUAL),
     "a symbol has no such name": (put_formula(lambda e: [*e[:-1], "y"], "*"), "KeyError: 'y'"),
-    "a number is a float": (put_formula(lambda e: [*e, 1.0], "*"), "KeyError: 'float 1.0'"),
+    "a number is a float": (put_formula(lambda e: [*e, 1.0], "*"), "invalid literal for int"),
     "a number is not a number": (put_formula(lambda e: [*e, float("nan")], "*"), "TypeError"),
     "a number is 1/0": (put_formula(lambda e: [*e, "1/0"], "*"), "ZeroDivisionError"),
     "a divisor is 0": (put_formula(lambda e: ["^", "0", -1], "^"), "ZeroDivisionError"),
@@ -171,7 +183,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     # points
     "a point is another one": (put("2", *POINT, 3, "x00"), FOUND),
     "a point is ruled out": (put("-1", *POINT, 3, "x00"), "rules out the point"),
-    "a point is said in decimals": (put(0.25, *POINT, 3, "epsilon"), "KeyError: 'float 0.25'"),
+    "a point is said in decimals": (put(0.25, *POINT, 3, "epsilon"), "invalid literal for int"),
     "a point lacks a symbol": (drop(*POINT, 3, "x00"), APART),
     "a point has another symbol": (put("1", *POINT, 3, "y"), "KeyError: 'y'"),
     "both sides are equal at the point": (put([0, 0], *POINT, 1), APART),
@@ -189,7 +201,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     "a statement is there twice": (put(lambda x: [x[0], *x], "index", "statements"), LISTED),
     "a statement is taken out of the index": (drop("index", "statements", 0), LISTED),
     "a count of the index": (put(17, "index", "statements", 0, "decisions", "equal"), COUNTS),
-    "a file is gone": (lambda folder: (folder / "6a.json").unlink(), "FileNotFoundError"),
+    "a file is gone": (lambda folder: (folder / "6a.json").unlink(), LISTED),
     "a file is cut off": (cut, "JSONDecodeError"),
     "a file is another one's": (
         lambda folder: shutil.copy(folder / "6b.json", folder / "6a.json"),
@@ -200,6 +212,44 @@ CHANGES = {  # what is changed -> how, and why it is rejected
         LISTED,
     ),
     "the index is empty": (put([], "index", "statements"), LISTED),
+    "the index is a list": (write("index", "[1, 2]"), "TypeError"),
+    "the index is no JSON": (write("index", "{"), "JSONDecodeError"),
+    "the index is not UTF-8": (write("index", b"\xff"), "UnicodeDecodeError"),
+    "the index says nothing of what is not certified": (drop("index", "not certified"), "KeyError"),
+    "the index has a text for a statement": (put("6a", "index", "statements", 0), "TypeError"),
+    "a label is a list": (put(["6a"], "index", "statements", 0, "label"), LISTED),
+    "a key is there twice": (write("6a", '{"label": "6b", "label": "6a"}'), "zip() argument 2"),
+    # bounds
+    "an exponent is huge": (put_formula(lambda e: ["^", "2", 10**10], "^"), "at (2)^10000000000"),
+    "an exponent of a symbol is huge": (
+        put_formula(lambda e: ["^", e[1], -(10**10)], "^"),
+        "at (1)^-10000000000",
+    ),
+    "exponents are nested": (
+        put_formula(lambda e: reduce(lambda x, n: ["^", x, 50], range(9), "3"), "^"),
+        "(4300 digits)",
+    ),
+    "a power of a sum is multiplied out": (
+        put_formula(lambda e: [*e, ["^", ["+", "x00", "w00", "x01", "r00"], 200]], "+"),
+        STEPS,
+    ),
+    "a number is written with an exponent": (
+        put_formula(lambda e: [*e, "1e999999999"], "*"),
+        "invalid literal for int() with base 10: '1e999999999'",
+    ),
+    "a number has 5000 digits": (put_formula(lambda e: [*e, "9" * 5000], "*"), "(4300 digits)"),
+    "a file is nested 99999 deep": (write("6a", "[" * 99999), "RecursionError"),
+    "a matrix has a million entries": (
+        put(lambda m: m | {"value": [["0"] * 1000] * 1000}, *LAYER[:-1], 0, 3),
+        STEPS,
+    ),
+    "there are 64 signs": (put([[1] * 64], *FIRST, 4), STEPS),
+    "a file has too many bytes": (write("6a", " " * (check.BYTES + 1)), "['6a.json'] are links"),
+    "a file is a link": (link, "['6a.json'] are links"),
+    "a statement is at another place": (
+        put("../changed/6a", "index", "statements", 0, "label"),
+        LISTED,
+    ),
 }
 
 
