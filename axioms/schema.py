@@ -41,14 +41,14 @@ def read(path: Path, schema: type[T], what: str, *, size: int = SIZE) -> T:
     return parse(text, schema, said)
 
 
-def parse(text: str, schema: type[T], said: str, *, finite: bool = True) -> T:
+def parse(text: str, schema: type[T], said: str, *, finite: bool = True, values: int = VALUES) -> T:
     """JSON as an object of ``schema``, as in ``read``; its ValueError begins with ``said``."""
     from pydantic import ValidationError
 
     problems: list[Any] = []
     try:
-        if text.count(",") > VALUES:
-            raise ValueError(f"it has more than {VALUES} values")
+        if text.count(",") > values:
+            raise ValueError(f"it has more than {values} values")
         content = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, problems))
         problems += _not_finite(content) if finite else ()
         found: list[T] = _strict(schema).validate_json(f"[{text}]")

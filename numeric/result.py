@@ -20,6 +20,18 @@ SHOWN = 20  # samples of a notebook's cell
 SMALL = 3  # samples of a line
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What a file has of an Attribution beside tensors."""
+
+    method: str
+    tokens: tuple[tuple[str | None, ...], ...] | None
+    options: dict[str, Any]
+    details: list[str]
+    inside: list[str]
+    model: str = ""
+
+
 @dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
 class Attribution:
     """Relevance of every token for one logit per example; all in logits unless noted.
@@ -94,23 +106,25 @@ class Attribution:
     @classmethod
     def load(cls, path: str | Path) -> "Attribution":
         """What ``save`` wrote.  Raises ValueError for any other file."""
-        return stored.read(path, "attribution", cls._of)
+        return stored.read(path, "attribution", Facts, cls._of)
 
     @classmethod
-    def _of(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> "Attribution":
+    def _of(cls, tensors: dict[str, Tensor], facts: Facts) -> "Attribution":
+        own = [name.removeprefix("options/") for name in tensors if name.startswith("options/")]
+        keys = {"details": facts.details, "inside": facts.inside, "options": own}
+        others = {f"{group}/{key}" for group in keys for key in keys[group]}
+        shapes = {name: tuple(x.shape) for name, x in tensors.items()}
+        shape = count, length = (*shapes.get("relevance", ()), 0, 0)[:2]
+        floats = {"relevance": shape, "logit": (count,), "residual": (count,)}
+        stored.check(tensors, floats, {"target", *others})
+        if shapes["target"][:1] != (count,) or len(shapes["target"]) > 2:
+            raise ValueError(f"target has the shape {shapes['target']} for {count} examples")
+        if facts.tokens is not None and [*map(len, facts.tokens)] != [length] * count:
+            raise ValueError(f"the tokens are not {count} rows of {length}, as relevance is")
         given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
-        for group in GROUPS:
-            given[group] = {key: tensors[f"{group}/{key}"] for key in facts[group]}
-        of_options = [key for key in tensors if key.startswith("options/")]
-        options = {key.removeprefix("options/"): tensors[key] for key in of_options}
-        tokens = facts["tokens"] and tuple(map(tuple, facts["tokens"]))
-        shapes = [tuple(given[name].shape) for name in TENSORS]
-        count = shapes[0][:1]
-        fits = len(shapes[0]) == 2 and [x[:1] for x in shapes] == 4 * [count]
-        fits = fits and (not tokens or {(len(tokens), len(x)) for x in tokens} == {shapes[0]})
-        stored.check(fits, f"tensors of shapes {shapes} beside its tokens")
-        options, model = facts["options"] | options, facts.get("model", "")
-        return cls(**given, method=facts["method"], options=options, tokens=tokens, model=model)
+        given |= {group: {key: tensors[f"{group}/{key}"] for key in keys[group]} for group in keys}
+        given["options"] = facts.options | given["options"]
+        return cls(**given, method=facts.method, tokens=facts.tokens, model=facts.model)
 
     def terminal(self, width: int = 80) -> Iterable[RenderableType]:
         """Every text for rich: its tokens coloured, and their numbers."""

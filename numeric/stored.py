@@ -2,18 +2,23 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from axioms import schema
+
 KINDS = ("attribution", "generation")
 VERSION = 1
 """The version of the files that are written."""
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 Stored = TypeVar("Stored")
+Facts = TypeVar("Facts")
 
 
 def write(
@@ -36,12 +41,17 @@ def write(
 
 
 def read(
-    path: str | Path, what: str, build: Callable[[dict[str, Tensor], dict[str, Any]], Stored]
+    path: str | Path,
+    what: str,
+    facts: type[Facts],
+    build: Callable[[dict[str, Tensor], Facts], Stored],
 ) -> Stored:
-    """``build`` of the tensors and facts that ``write`` put there.
+    """``build`` of the tensors, and of the facts by their schema, that ``write`` put there.
 
-    Raises ValueError for any other file, and for one of which ``build`` finds parts missing.
+    Raises ValueError for any other file, and for one of which ``build`` raises it.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise ValueError(f"{path} is no regular file{_instead('', what)}")
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
@@ -52,19 +62,32 @@ def read(
         kind, known = "", False
     if not known:
         raise ValueError(f"{path} holds no {what}{_instead(kind, what)}")
+    values = schema.VALUES + sum(x.numel() for x in tensors.values())
     try:
-        return build(tensors, json.loads(about["facts"]))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        found = schema.parse(about.get("facts", ""), facts, "facts", finite=False, values=values)
+        return build(tensors, found)
+    except ValueError as error:
         raise ValueError(
-            f"{path}: the {what} in it was changed or is incomplete ({type(error).__name__}: "
-            f"{error}); save it again"
+            f"{path}: the {what} in it was changed or is incomplete ({error}); save it again"
         ) from error
 
 
-def check(fits: bool, said: str) -> None:  # noqa: FBT001 as assert has it
-    """Raises ValueError unless what ``build`` read fits together."""
-    if not fits:
-        raise ValueError(said)
+def check(
+    tensors: Mapping[str, Tensor], floats: Mapping[str, tuple[int, ...]], others: Iterable[str] = ()
+) -> None:
+    """Raises ValueError for other tensors than ``others`` and ``floats`` of these shapes.
+
+    None of ``floats`` may be empty, and relevance has to be finite.
+    """
+    if names := sorted(tensors.keys() ^ {*floats, *others}):
+        raise ValueError(f"tensors {', '.join(map(repr, names))} are missing or unknown")
+    wrong = [
+        f"{name} is {x.dtype} of shape {tuple(x.shape)}, where floats of {shape} belong"
+        for name, shape in floats.items()
+        if (x := tensors[name]).dtype not in FLOATS or x.shape != shape or not x.numel()
+    ]
+    if wrong or not tensors["relevance"].isfinite().all():
+        raise ValueError("; ".join(wrong) or "relevance is not finite")
 
 
 def _instead(kind: str, what: str) -> str:

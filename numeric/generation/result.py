@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.console import RenderableType
@@ -16,6 +16,17 @@ from numeric.generation.words import units
 
 TENSORS = ("relevance", "logit", "residual")
 SHOWN = 60  # characters of what was written, in a line
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a file has of a Generation beside tensors."""
+
+    tokens: tuple[str, ...]
+    source: int
+    model: str
+    method: str
+    scale: Literal["logit", "log-probability"] = "logit"
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
@@ -83,16 +94,18 @@ class Generation:
     @classmethod
     def load(cls, path: str | Path) -> "Generation":
         """What ``save`` wrote.  Raises ValueError for any other file."""
-        return stored.read(path, "generation", cls._of)
+        return stored.read(path, "generation", Facts, cls._of)
 
     @classmethod
-    def _of(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> "Generation":
-        found = cls(**{**tensors, **facts, "tokens": tuple(facts["tokens"])})
-        shapes = [tuple(tensors[name].shape) for name in TENSORS]
-        written = (len(found.logit),)
-        fits = shapes == [(*written, len(found.tokens)), written, written]
-        stored.check(fits, f"tensors of shapes {shapes} beside {len(found.tokens)} tokens")
-        return found
+    def _of(cls, tensors: dict[str, Tensor], facts: Facts) -> "Generation":
+        written = tuple(tensors["logit"].shape) if "logit" in tensors else ()
+        shapes = {"logit": written, "residual": written}
+        stored.check(tensors, {"relevance": (*written, len(facts.tokens)), **shapes})
+        most = len(facts.tokens) - len(tensors["logit"])
+        if len(written) != 1 or not 0 <= facts.source <= most:
+            raise ValueError(f"{written} written and {facts.source} read of {len(facts.tokens)}")
+        given: dict[str, Any] = {**tensors, **vars(facts)}
+        return cls(**given)
 
     def terminal(self, width: int = 80) -> Iterable[RenderableType]:
         """A heat map for rich, in as many tables of at most ``width`` characters as it needs."""

@@ -73,14 +73,12 @@ WRONG = {
     "a long number": (put(share=9).replace("9", "9" * 5000), "5000 digits"),
     "half a letter": (put(more={"a": "\ud800"}), "Invalid JSON"),
     "too large": (" " * 20_001, "it has more than 20000 bytes"),
-    "too many values": ("," * 11, "it has more than 10 values"),
     "not UTF-8": (b"\xff\xfe", "byte 0 is not UTF-8"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_by_its_place(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "VALUES", 10)
+def test_what_is_wrong_is_said_by_its_place(name, tmp_path):
     text, said = WRONG[name]
     (tmp_path / "a.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ValueError, match=r"a\.json is no thing:") as error:
@@ -101,6 +99,11 @@ def test_all_problems_are_listed_up_to_20(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps([None] * 1000))
     with pytest.raises(ValueError, match=r"\n  \[19\]: .*\n  and 980 more$"):
         schema.read(tmp_path / "a.json", list[int], "thing")
+
+
+def test_many_values_are_refused_before_they_are_read():
+    with pytest.raises(ValueError, match="no thing: it has more than 10 values"):
+        schema.parse("," * 11, Outer, "no thing", values=10)
 
 
 def test_a_file_is_read_as_its_schema_declares(tmp_path):

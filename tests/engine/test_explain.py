@@ -212,6 +212,23 @@ SPOILED = {
     "half of the facts": lambda about, _: about.update(facts=about["facts"][:9]),
     "facts that are a list": lambda about, _: about.update(facts="[]"),
     "no fact": lambda about, _: about.update(facts="{}"),
+    "an unknown fact": lambda about, _: about.update(facts=about["facts"][:-1] + ', "x": 1}'),
+    "a fact twice": lambda about, _: about.update(
+        facts=about["facts"][:-1] + ', "method": "attnlrp", "method": "loo"}'
+    ),
+    "tokens that are numbers": lambda about, _: about.update(
+        facts=re.sub(
+            r'"tokens": \[+"[^"]*"', lambda x: x[0][: x[0].index('"', 9)] + "1", about["facts"]
+        )
+    ),
+    "an unknown tensor": lambda _, tensors: tensors.update(x=torch.zeros(1)),
+    "relevance of integers": lambda _, tensors: tensors.update(
+        relevance=tensors["relevance"].int()
+    ),
+    "relevance without an end": lambda _, tensors: tensors["relevance"].fill_(float("inf")),
+    "a residual in two columns": lambda _, tensors: tensors.update(
+        residual=tensors["residual"][:, None].expand(-1, 2).clone()
+    ),
     "no relevance": lambda _, tensors: tensors.pop("relevance"),
     "one logit": lambda _, tensors: tensors.update(logit=torch.zeros(7)),
     "relevance of no text": lambda _, tensors: tensors.update(relevance=torch.zeros(3)),
