@@ -19,10 +19,12 @@ from unittest import mock
 
 import pytest
 
+from axioms import schema
 from axioms.algebra.decisions import IDENTICAL, Decision
 
 THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
 KEPT = Path(__file__).with_name("counts.json")
+Counts = dict[str, dict[str, int]]  # by run: how many, by name
 COMMAND = "python -m axioms.proofs.counts"
 EITHER_SIGN = ("", "real", "nonzero")
 """What is assumed of symbols whose sign is not."""
@@ -58,7 +60,7 @@ def hold(item: pytest.Item, decisions: Iterable[Decision]) -> None:
     """ValueError, if a run of one of the package's own theorems decides less than is kept of it."""
     if item.path.parent != THEOREMS:
         return
-    kept: dict[str, dict[str, int]] = json.loads(KEPT.read_text("utf-8"))
+    kept = schema.read(KEPT, Counts, "counts of theorems")
     if key(item) not in kept:
         raise ValueError(
             f"{key(item)} has no count in {KEPT.name}; `{COMMAND} {item.path.name}` writes it"
@@ -93,7 +95,7 @@ def main(*names: str) -> None:
     from axioms.proofs import evidence
 
     paths = [THEOREMS / name for name in names] or [THEOREMS]
-    kept = json.loads(KEPT.read_text("utf-8")) if names else {}
+    kept = schema.read(KEPT, Counts, "counts of theorems") if names else {}
     found = {name: n for name, n in kept.items() if name.partition("::")[0] not in names}
 
     class Counting:

@@ -4,10 +4,12 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from axioms import schema
 from benchmarks.errors import RunError
 from benchmarks.running.provenance import provenance
 from benchmarks.running.writing import remove_drafts, write_atomically
@@ -42,8 +44,19 @@ class Result:
             )
 
 
-TYPES = {"name": str, "table": str, "title": str, "text": str, "settings": dict, "rows": list}
-TYPES |= {"notes": list, "seconds": int | float, "provenance": dict}
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a file has of a Result."""
+
+    name: str
+    table: str
+    title: str
+    text: str
+    settings: dict[str, Any]
+    rows: list[dict[str, Any]]
+    notes: tuple[str, ...]
+    seconds: float
+    provenance: dict[str, Any]
 
 
 def read(path: Path) -> Result:
@@ -52,24 +65,14 @@ def read(path: Path) -> Result:
     Raises RunError that names the file if it is none.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
-        wrong = [key for key, kind in TYPES.items() if not isinstance(record[key], kind)]
-        if wrong or not all(isinstance(note, str) for note in record["notes"]):
-            raise TypeError(f"{', '.join(wrong or ['notes'])} of another type")
-        rows = [
-            {k: math.nan if v is None and k != "layer" else v for k, v in row.items()}
-            for row in record["rows"]
-        ]
-        return Result(**record | {"rows": rows, "notes": tuple(record["notes"])})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(
-            f"{path} is no result of this program ({type(error).__name__}: {error}); remove it, "
-            "or run the experiment again"
-        ) from error
-
-
-def _no_constant(word):
-    raise ValueError(f"{word}, which no result has")
+        record = schema.read(path, Record, "result of this program")
+    except ValueError as error:
+        raise RunError(f"{error}; remove it, or run the experiment again") from error
+    rows = [
+        {k: math.nan if v is None and k != "layer" else v for k, v in row.items()}
+        for row in record.rows
+    ]
+    return Result(**vars(record) | {"rows": rows})
 
 
 def undefined(rows: list[dict]) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 Methods are imported where their options are looked at, so that results are shown without them.
 """
 
-import tomllib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from axioms import kinds
+from axioms import kinds, schema
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from benchmarks.names import ON_TEXTS
 from numeric.methods.catalogue import METHODS
@@ -58,7 +59,7 @@ class Row:
     dtype: str = "float32"
     sweep: bool = False
     variants: Mapping[str, Mapping] = field(default_factory=dict)
-    paper: Mapping[str, Mapping] = field(default_factory=dict)
+    paper: Mapping[str, Mapping[str, float | list[float]]] = field(default_factory=dict)
 
     def record(self) -> dict:
         """All that determines what is computed; the paper's numbers do not."""
@@ -124,18 +125,15 @@ def load(name: str) -> Row:
     Raises ValueError that lists everything that is wrong with the file, by key.
     """
     path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+    if not path.exists():
         raise ValueError(
             f"there is no row {name!r}; the rows are {', '.join(names())}, or a TOML file"
-        ) from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        )
+    found = schema.read(path, dict[str, Any], "row")
     problems = list(_problems(found))
     if problems:
         raise ValueError("\n".join(f"{path}: {problem}" for problem in problems))
-    return Row(name=path.stem, **found)
+    return schema.parse(json.dumps({"name": path.stem} | found), Row, f"{path} is no row")
 
 
 def check_together(found: Sequence[Row], data) -> None:

@@ -1,8 +1,10 @@
 """Where models, texts and images are, and at which revision: ``configs/sources.toml``."""
 
-import tomllib
 from pathlib import Path
+from typing import Any
 
-PINS = tomllib.loads(
-    (Path(__file__).parents[1] / "configs" / "sources.toml").read_text(encoding="utf-8")
+from axioms import schema
+
+PINS = schema.read(
+    Path(__file__).parents[1] / "configs" / "sources.toml", dict[str, dict[str, Any]], "sources"
 )

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from axioms import schema
 from benchmarks.running.writing import write_atomically
 from benchmarks.speed import machine
 from benchmarks.speed.groups import GROUPS
@@ -211,21 +213,42 @@ def _sorted(baseline):
     return sorted(baseline.values(), key=lambda entry: _order(entry.ratio))
 
 
+@dataclass(frozen=True)
+class Line:
+    """What the file has of an Entry."""
+
+    group: str
+    better: str
+    goal: float | None
+    values: tuple[float, ...]
+    where: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The file; ValueError for a ratio that is none."""
+
+    ratios: dict[str, Line]
+
+    def __post_init__(self):
+        self.entries()
+
+    def entries(self) -> dict[str, Entry]:
+        return {name: _entry(name, **vars(line)) for name, line in self.ratios.items()}
+
+
 def read(path: Path) -> dict[str, Entry]:
     """The baseline by name; raises ValueError that names the file if it is none."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))["ratios"]
-        return {name: _entry(name, line) for name, line in record.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return schema.read(path, Baseline, "baseline").entries()
+    except ValueError as error:
         raise ValueError(
-            f"{path} is no baseline ({type(error).__name__}: {error}); take it from the last "
-            'commit, or begin anew with {"ratios": {}}'
+            f'{error}; take it from the last commit, or begin anew with {{"ratios": {{}}}}'
         ) from error
 
 
-def _entry(name, line):
-    own = {key: line[key] for key in ("group", "better", "goal")}
-    return Entry(ratio=Ratio(name=name, values=tuple(line["values"]), **own), where=line["where"])
+def _entry(name, *, where, **own):
+    return Entry(ratio=Ratio(name=name, **own), where=where)
 
 
 def write(path: Path, baseline: Mapping[str, Entry]) -> None:

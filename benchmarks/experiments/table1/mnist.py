@@ -6,15 +6,16 @@ Every specification is declared beforehand, and all are reported; none is chosen
 import json
 import re
 import time
-import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+from axioms import schema
 from benchmarks.errors import RunError
 from benchmarks.experiments.columns import interval, number, value
 from benchmarks.experiments.record import Experiment
@@ -38,6 +39,20 @@ CONFIG = Path(__file__).parents[2] / "configs" / "table1-mnist.toml"
 SIDES = {"3.1": {"L": "qk_first", "R": "kv_first"}, "4.3": {"L": "kv_first", "R": "qk_first"}}
 
 
+@dataclass(frozen=True)
+class Declared:
+    """The file."""
+
+    tolerance: float
+    accuracy: float
+    paper: dict[str, float]
+    training: dict[str, int | float]
+    analysis: dict[str, int | float | list[str]]
+    reduced: dict[str, Any]
+    main: dict[str, Any]
+    models: dict[str, dict[str, str | bool]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """What is trained and analysed, and what the paper has."""
@@ -52,19 +67,19 @@ class Grid:
 
 def declared(*, reduced: bool = False) -> Grid:
     """The grid of configs/table1-mnist.toml; reduced: three networks, for seconds."""
-    table = tomllib.loads(CONFIG.read_text(encoding="utf-8"))
-    main, less = table["main"], table["reduced"]
+    table = schema.read(CONFIG, Declared, "declaration of Table 1")
+    main, less = table.main, table.reduced
     seeds = main.pop("seeds")
     models = {("main", seed): main for seed in seeds}
-    models |= {(name, seeds[0]): main | changed for name, changed in table["models"].items()}
+    models |= {(name, seeds[0]): main | changed for name, changed in table.models.items()}
     if reduced:
         models = {(name, seeds[0]): models[name, seeds[0]] for name in less["models"]}
     return Grid(
-        tolerance=table["tolerance"],
-        accuracy=table["accuracy"],
-        paper=table["paper"],
-        training=table["training"] | (less["training"] if reduced else {}),
-        analysis=table["analysis"] | (less["analysis"] if reduced else {}),
+        tolerance=table.tolerance,
+        accuracy=table.accuracy,
+        paper=table.paper,
+        training=table.training | (less["training"] if reduced else {}),
+        analysis=table.analysis | (less["analysis"] if reduced else {}),
         models={key: Specification(**choices) for key, choices in models.items()},
     )
 
