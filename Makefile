@@ -4,7 +4,7 @@ BIN := .venv/bin
 SETUP := .venv/.complete
 ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed")
 
-.PHONY: setup lock reproduce notebooks docs pictures test test-fast versions lint audit bench baseline mutants clean
+.PHONY: setup lock reproduce notebooks docs pictures test test-fast fuzz versions lint audit bench baseline mutants clean
 
 setup: $(SETUP)
 
@@ -57,6 +57,11 @@ FAST := symbolic_rules composites evaluate reference_rules reference layers_agre
 FAST := axioms/theorems/test_attention.py $(FAST:%=tests/*/test_%.py)
 test-fast: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(FAST) $(ARGS)
+
+# Files of every format, changed in many more ways than in `make test`; takes half an hour.
+GARBLED := tests/project/test_garbled_files.py
+fuzz: $(SETUP)
+	OMP_NUM_THREADS=1 LRP_AXIOMS_EXAMPLES=5000 $(BIN)/python -m pytest $(GARBLED) $(ARGS)
 
 # The same tests with the least and the newest versions of what the package needs.
 versions: $(SETUP)

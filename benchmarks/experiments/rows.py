@@ -191,7 +191,7 @@ def _variant_problems(place, options):
 
     if not isinstance(options, dict):
         yield f"{place} is no table; write [{place}] with a method in it"
-    elif options.get("method") not in METHODS:
+    elif options.get("method") not in (*METHODS,):
         method = options.get("method")
         yield f"{place}.method = {method!r}; the methods are {', '.join(METHODS)}"
     else:

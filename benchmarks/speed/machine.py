@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,6 +16,21 @@ KEPT = "baseline.json", "RESULTS.md"
 """Written by measurements, so that a change of theirs is none of the code."""
 SAME = ("processor", "cores", "threads", "gpu")
 """What of a machine must be the same for a ratio to be the same."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """What ``here`` says, as it is kept."""
+
+    processor: str
+    cores: int | None
+    threads: int
+    gpu: str | None
+    torch: str
+    transformers: str
+    python: str
+    commit: str | None
+    date: str
 
 
 def here() -> dict:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -221,7 +220,7 @@ class Line:
     better: str
     goal: float | None
     values: tuple[float, ...]
-    where: dict[str, Any]
+    where: machine.Where
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ def read(path: Path) -> dict[str, Entry]:
 
 
 def _entry(name, *, where, **own):
-    return Entry(ratio=Ratio(name=name, **own), where=where)
+    return Entry(ratio=Ratio(name=name, **own), where=vars(where))
 
 
 def write(path: Path, baseline: Mapping[str, Entry]) -> None:
