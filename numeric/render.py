@@ -137,7 +137,7 @@ def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
     """An RGB background per token: white at 0, full red or blue at the largest magnitude."""
     values = np.asarray(relevance, dtype=float)
     top = np.abs(values).max(initial=0.0)
-    fade = 255 - np.round(180 * np.abs(values) / (top or 1.0)).astype(int)
+    fade = 255 - np.round(180 * (np.abs(values) / (top or 1.0))).astype(int)
     return [
         (255, f, f) if v >= 0 else (f, f, 255) for v, f in zip(values, fade.tolist(), strict=True)
     ]

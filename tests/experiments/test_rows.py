@@ -130,6 +130,8 @@ WRONG = {
     "examples in words": (GOOD + 'examples = "all"\n' + LOO, ["examples = 'all'"]),
     "no examples": (GOOD + "examples = 0\n" + LOO, ["examples = 0"]),
     "curves in words": (GOOD + 'curves = "no"\n' + LOO, ["curves = 'no'"]),
+    "a method that is a list": (GOOD + '[variants."X"]\nmethod = []\n', ["X.method = []; the"]),
+    "numbers of the paper that are one": (GOOD + "paper = 3\n" + LOO, ["paper: must be an object"]),
     "several at once": (
         'dataset = "sst2"\nmodel = "m"\ncolour = 1\ndtype = "half"\n[variants.X]\nmethod = "y"\n',
         ["'colour'", "table is missing", "dtype = 'half'", "variants.X.method = 'y'"],

@@ -158,6 +158,12 @@ def test_saved_explanations(folder, made, data):
         type(made).load(folder / "again")
 
 
+def test_the_largest_numbers_are_shown():
+    for made in (attribution(), generation()):
+        huge = torch.full_like(made.relevance, 1e308, dtype=torch.float64)
+        shown(replace(made, relevance=huge * torch.eye(2, huge.shape[1])))
+
+
 RESULT = result.Result(
     name="theorems",
     table="theorems",

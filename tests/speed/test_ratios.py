@@ -198,6 +198,14 @@ NO_BASELINE = {
     "no JSON": "{",
     "another thing": "[]",
     "a line without its group": '{"ratios": {"one": {"values": [1.0]}}}',
+    "a machine without a name": json.dumps(
+        {
+            "ratios": {
+                "one": {key: x for key, x in vars(ratio(1.0)).items() if key != "name"}
+                | {"where": {key: x for key, x in HERE.items() if key != "processor"}}
+            }
+        }
+    ),
     "a ratio that says nothing": json.dumps(
         {"ratios": {"one": vars(ratio(1.0)) | {"values": [-1.0], "where": HERE}}}
     ),

@@ -23,7 +23,10 @@ def places(content, at=()):
 
 
 def _renamed(inner, key):
-    inner[f"{key}_" if isinstance(inner, dict) else 0] = inner.pop(key)
+    if isinstance(inner, dict):
+        inner[f"{key}_"] = inner.pop(key)
+    else:
+        inner.insert(0, inner.pop(key))
 
 
 def _doubled(inner, key):
@@ -46,7 +49,7 @@ def _put(change):
 
 CHANGES = {
     "drop": lambda inner, key: inner.pop(key),
-    "rename": lambda inner, key: _renamed(inner, key) if len(inner) else None,
+    "rename": _renamed,
     "double": _doubled,
     "reorder": _reordered,
     "nest": _put(lambda x: [x]),
