@@ -77,7 +77,7 @@ def check(
 ) -> None:
     """Raises ValueError for other tensors than ``others`` and ``floats`` of these shapes.
 
-    None of ``floats`` may be empty, and relevance has to be finite.
+    None of ``floats`` may be empty, and relevance has to be finite, added up too.
     """
     if names := sorted(tensors.keys() ^ {*floats, *others}):
         raise ValueError(f"tensors {', '.join(map(repr, names))} are missing or unknown")
@@ -86,8 +86,8 @@ def check(
         for name, shape in floats.items()
         if (x := tensors[name]).dtype not in FLOATS or x.shape != shape or not x.numel()
     ]
-    if wrong or not tensors["relevance"].isfinite().all():
-        raise ValueError("; ".join(wrong) or "relevance is not finite")
+    if wrong or not tensors["relevance"].abs().sum().isfinite():
+        raise ValueError("; ".join(wrong) or "relevance or its sum is not finite")
 
 
 def _instead(kind: str, what: str) -> str:
