@@ -12,6 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from axioms import schema
+from axioms.writing import write_named
 
 KINDS = ("attribution", "generation")
 VERSION = 1
@@ -37,7 +38,7 @@ def write(
 
     about = {"format": _format(what), "facts": json.dumps(facts, default=refuse)}
     own = {name: x.detach().cpu().clone().contiguous() for name, x in tensors.items()}
-    Path(path).write_bytes(save(own, about))
+    write_named(Path(path), save(own, about))
 
 
 def read(

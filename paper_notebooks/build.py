@@ -16,6 +16,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import v4
 
+from axioms.writing import write_atomically
 from paper_notebooks import settings
 
 HERE = Path(__file__).resolve().parent
@@ -126,7 +127,7 @@ def build(name: str, chosen: settings.Settings, *, output: Path, timeout: int) -
 
 def _write(made, path):
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(made, path)
+    write_atomically(path, (nbformat.writes(made).rstrip("\n") + "\n").encode())
     return path
 
 

@@ -25,6 +25,7 @@ from axioms.graph import LEAVES
 from axioms.proofs import evidence
 from axioms.proofs.prove import NOT_ESTABLISHED, Verdict, prove, test_of
 from axioms.proofs.references import References, Step, traced
+from axioms.writing import write_atomically
 
 MOST = 10**7  # steps of the checker for one decision: about a second
 Data: TypeAlias = Any  # of JSON
@@ -215,9 +216,9 @@ def certify(
     *paths: str | Path, folder: Path, decisions: dict[str, list[Decision]] | None = None
 ) -> list[Verdict]:
     """Runs the theorems under ``paths`` as ``prove`` does, and writes their certificates."""
+    folder.mkdir(parents=True, exist_ok=True)
     certifier = Certifier()
     verdicts = prove(*paths, decisions=decisions, plugins=[certifier])
-    folder.mkdir(parents=True, exist_ok=True)
     statements: list[Data] = []
     left_out: dict[str, str] = {}
     for verdict in verdicts:
@@ -235,7 +236,7 @@ def certify(
 
 
 def _write(path: Path, data: Data) -> None:
-    path.write_text(_lines(data) + "\n", "utf-8")
+    write_atomically(path, (_lines(data) + "\n").encode())
 
 
 def _lines(data: Data, indent: str = "") -> str:

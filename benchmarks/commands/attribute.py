@@ -18,7 +18,8 @@ def attribute(
         str,
         typer.Argument(
             help="One text per line (.txt), or .csv, .tsv, .jsonl, .parquet; or .gz; or a URL of "
-            "such a file, or hub:NAME, or a saved Hugging Face data set."
+            "such a file, or hub:NAME, or a saved Hugging Face data set; with --verify, the folder "
+            "of a run."
         ),
     ],
     *,
@@ -49,8 +50,14 @@ def attribute(
     address: Annotated[
         str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only compare the files of a run with their digests.")
+    ] = False,
 ):
     """Explain the predicted class of every text of a file, by one or more methods."""
+    if verify:
+        _verify(Path(file))
+        return
     with mendable():
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
@@ -92,3 +99,17 @@ def attribute(
             f"{full} texts fill all {limit} positions of the model: what was longer has been cut",
             soft_wrap=True,
         )
+
+
+def _verify(folder: Path):
+    from benchmarks.running import runner
+
+    with mendable(str(folder)):
+        found = runner.verify(folder)
+    texts, files = found.texts, found.parts()
+    answer(texts=texts, verified=files)
+    console.print(
+        f"{texts} texts in {len(files)} files of {folder}: each is what was written",
+        markup=False,
+        soft_wrap=True,
+    )

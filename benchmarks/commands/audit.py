@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from axioms.writing import write_named
 from benchmarks.commands.console import (
     Column,
     Target,
@@ -82,7 +83,7 @@ def audit(
         from numeric.auditing.page import page
 
         with mendable(f"--html {html}"):
-            html.write_text(page(facts), "utf-8")
+            write_named(html, page(facts).encode())
     from numeric.auditing.terminal import summary, terminal
 
     answer(**facts, wrote=[html])

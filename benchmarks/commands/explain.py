@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from axioms.extras import need
+from axioms.writing import write_named
 from benchmarks.commands import generated
 from benchmarks.commands.console import (
     Column,
@@ -143,7 +144,7 @@ def explain(
 
         with mendable(f"--html {html}"):
             page = views.page([one.section for one in found], found[0].attribution)
-            html.write_text(page, "utf-8")
+            write_named(html, page.encode())
     wrote += write_each("--png", png, found, lambda one: one.png())
     answer(model=model, method=method, texts=[one.facts() for one in found], wrote=wrote)
     parts = [part for one in found for part in one.parts(console.width)]

@@ -22,6 +22,7 @@ from rich.padding import Padding
 from rich.text import Text
 from typer.core import TyperCommand
 
+from axioms.writing import write_named
 from benchmarks.commands.console import answers_alone, asked, console, mendable, problems
 from benchmarks.sources.faults import some
 
@@ -145,7 +146,7 @@ def write_each(
         paths = [path.with_stem(f"{path.stem}-{n:0{digits}}") for n in range(1, len(items) + 1)]
     for file, item in zip(paths, items, strict=True):
         with mendable(f"{option} {file}"):
-            file.write_bytes(content(item))
+            write_named(file, content(item))
     return paths
 
 

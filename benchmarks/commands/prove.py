@@ -55,7 +55,9 @@ def prove(
             raise ValueError(f"--certificates {certificates}: it is not empty; pass a new folder")
     from benchmarks.experiments import theorems
 
-    result = theorems.theorems(track=track, certificates=certificates)
+    place = f"--certificates {certificates}" if certificates else ""
+    with mendable(place, catch=OSError):
+        result = theorems.theorems(track=track, certificates=certificates)
     answer(theorems=result.rows, notes=result.notes, wrote=[certificates])
     present(*of_result(result, whole=True), wrote=[certificates])
     failed = [row for row in result.rows if row["verdict"] == "not established"]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from axioms.writing import write_atomically
 from benchmarks.errors import RunError
 from benchmarks.experiments import tables
 from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result, read
 from benchmarks.names import EXPERIMENTS
-from benchmarks.running import folders, manifest
+from benchmarks.running import folders
 from benchmarks.running.provenance import provenance
-from benchmarks.running.writing import write_atomically
 from numeric.render import fixed
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def load(folder: Path) -> list[Result]:
                     f"{path} is no result of this program (table {results[-1].table!r}); remove "
                     "it, or run the experiment again"
                 )
-        elif path.name not in (folders.RECORD, manifest.NAME):
+        elif path.name not in (folders.RECORD, folders.MANIFEST):
             log.info("%s is left out: no result has such a name", path)
     return sorted(results, key=lambda result: (order.index(result.table), result.name))
 
@@ -62,7 +62,7 @@ def write(folder: Path) -> list[Path]:
         raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
     found = {"report.html": render(sections), "report.md": markdown(sections)}
     for name, content in found.items():
-        write_atomically(folder / name, lambda path, text=content: path.write_text(text, "utf-8"))
+        write_atomically(folder / name, content.encode())
     return [folder / name for name in found]
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from axioms.writing import write_atomically
 from benchmarks.errors import RunError
 from benchmarks.experiments import report, rows, text
 from benchmarks.experiments.maps import measured
@@ -13,7 +14,6 @@ from benchmarks.experiments.result import Result
 from benchmarks.names import DEFAULT_TABLES, ON_TEXTS, TABLES
 from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.workers import processes
-from benchmarks.running.writing import write_atomically
 from benchmarks.sources.data import SOURCES, Texts
 from numeric.spelling import did_you_mean
 
@@ -46,8 +46,7 @@ def reproduce(
             result = on_texts(record, request) if record.rows else record.run(request, **ready)
             result.write(request.output)
             if image := drawing.png(result):
-                path = request.output / f"{result.name}.png"
-                write_atomically(path, lambda draft, image=image: draft.write_bytes(image))
+                write_atomically(request.output / f"{result.name}.png", image)
             if record is records[-1]:
                 report.write(request.output)
             yield result

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from axioms import schema
+from axioms.writing import remove_drafts, write_atomically
 from benchmarks.errors import RunError
 from benchmarks.running.provenance import provenance
-from benchmarks.running.writing import remove_drafts, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +37,10 @@ class Result:
         record = {key: value for key, value in vars(self).items() if key != "examples"}
         record["rows"] = [{key: _plain(value) for key, value in row.items()} for row in self.rows]
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-        write_atomically(folder / f"{self.name}.json", lambda path: path.write_text(text, "utf-8"))
+        write_atomically(folder / f"{self.name}.json", text.encode())
         if self.examples:
-            table = pa.table(self.examples)
-            write_atomically(
-                folder / f"{self.name}.parquet", lambda path: pq.write_table(table, path)
-            )
+            write = partial(pq.write_table, pa.table(self.examples), write_page_checksum=True)
+            write_atomically(folder / f"{self.name}.parquet", write)
 
 
 @dataclass(frozen=True, kw_only=True)

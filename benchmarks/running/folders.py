@@ -1,12 +1,12 @@
 """Folders that belong to one record: what is computed, on which weights and texts.
 
-A part is a Parquet file with the record's digest.  It is written under another name, synced, and
-renamed: it is there completely or not at all.
+A part is a Parquet file with the record's digest and a checksum of every page.  It is written
+under another name, synced, and renamed: it is there completely or not at all.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,25 +14,29 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from axioms.writing import remove_drafts, write_atomically
 from benchmarks.errors import RunError
 from benchmarks.running.provenance import provenance
-from benchmarks.running.writing import remove_drafts, write_atomically
 
-RECORD, BLOCKS = "record.json", "blocks"  # beside parts; what is in BLOCKS is removed at the end
+RECORD, MANIFEST = "record.json", "manifest.json"
+BLOCKS = "blocks"  # beside parts; blocks in it are removed at the end
+PARTS = "part-*.parquet"  # which readers take for results
 
 
 def claim(folder: Path, record: dict) -> str:
     """Makes ``folder`` that of ``record``, whose digest it returns, and removes abandoned drafts.
 
     Of several processes that claim a folder at once, one makes the record.  Raises RunError that
-    names what differs if the folder is another record's, and for parts or blocks that have none.
+    names what differs if the folder is another record's, for parts or blocks that have none, and
+    for links in the place of what a run writes.
     """
+    check_kinds(folder)
     path = folder / RECORD
     record = json.loads(json.dumps(record))  # as JSON gives it back
     digest = _digest(record)
     if path.exists():
         _compare(path, record)
-    elif others := [*sorted(folder.glob("part-*.parquet")), *folder.glob(BLOCKS)]:
+    elif others := [*sorted(folder.glob(PARTS)), *folder.glob(BLOCKS)]:
         raise RunError(
             f"{others[0]} has no {RECORD} beside it, and results are not mixed; pass another "
             "--output, or remove it"
@@ -40,10 +44,32 @@ def claim(folder: Path, record: dict) -> str:
     else:
         text = json.dumps({"record": record, "provenance": provenance()}, indent=2) + "\n"
         with suppress(FileExistsError):
-            write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"), new=True)
+            write_atomically(path, text.encode(), new=True)
         _compare(path, record)
     remove_drafts(folder)
     return digest
+
+
+def check_kinds(folder: Path) -> None:
+    """Raises RunError that lists links, and folders in the place of files and files of folders."""
+    blocks = folder / BLOCKS
+    files = [folder / RECORD, folder / MANIFEST, *folder.glob(PARTS), *blocks.glob("*.parquet")]
+    wrong = [path for path in files if path.exists() and not path.is_file()]
+    wrong += [blocks] * (blocks.exists() and not blocks.is_dir())
+    wrong += [path for path in [blocks, *files] if path.is_symlink()]
+    if wrong:
+        raise RunError(
+            "a run writes no link, and no folder but blocks; move away what was put in the place "
+            "of its files, or pass another --output:" + "".join(f"\n  {path}" for path in wrong)
+        )
+
+
+def recorded(folder: Path) -> str:
+    """The digest of the record of a folder; RunError if there is none."""
+    check_kinds(folder)
+    if not (folder / RECORD).exists():
+        raise RunError(f"{folder} holds no run, because there is no {RECORD}; pass an --output")
+    return _digest(_record(folder / RECORD))
 
 
 def _digest(record):
@@ -52,12 +78,7 @@ def _digest(record):
 
 def _compare(path, record):
     """Raises RunError if another record is at ``path``."""
-    folder = path.parent
-    try:
-        old = _flat(json.loads(path.read_text(encoding="utf-8"))["record"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunError(f"{path} is broken ({error}); remove {folder} and run again") from error
-    new = _flat(record)
+    folder, old, new = path.parent, _flat(_record(path)), _flat(record)
     differ = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
     if differ:
         lines = [f"\n  {key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in differ]
@@ -65,6 +86,17 @@ def _compare(path, record):
             f"{folder} holds results of another configuration, which are not mixed:"
             f"{''.join(lines)}\nPass another --output, or remove that folder."
         )
+
+
+def _record(path):
+    """The record at ``path``; RunError if it is broken."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))["record"]
+        if isinstance(record, dict):
+            return record
+        raise TypeError("record is no object")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RunError(f"{path} is broken ({error}); remove {path.parent} and run again") from error
 
 
 def _flat(record: dict, prefix: str = "") -> dict:
@@ -98,17 +130,26 @@ def held(folder: Path) -> Iterator[None]:
         yield
 
 
-def write_part(path: Path, table: pa.Table, digest: str) -> None:
-    """A table with the digest of the record that it belongs to."""
+def write_part(path: Path, table: pa.Table, digest: str) -> str:
+    """Writes a table with the digest of its record; returns the SHA-256 of the file."""
     metadata = (table.schema.metadata or {}) | {b"record": digest.encode()}
     table = table.replace_schema_metadata(metadata)
-    write_atomically(path, partial(pq.write_table, table))
+    return write_atomically(path, partial(pq.write_table, table, write_page_checksum=True))
 
 
-def read_part(path: Path, digest: str, *, columns: list[str] | None = None) -> pa.Table:
-    """What ``write_part`` wrote; RunError if it is broken, or not a part of this record."""
+def read_part(
+    path: Path, digest: str, *, columns: list[str] | None = None, sha256: str | None = None
+) -> pa.Table:
+    """Reads a table that ``write_part`` wrote.
+
+    Raises RunError if it is broken, not of this record, or not the file with that ``sha256``.
+    """
     try:
-        table = pq.ParquetFile(path).read(columns=columns)
+        content = path.read_bytes() if sha256 else None
+        if content is not None and (found := hashlib.sha256(content).hexdigest()) != sha256:
+            raise changed({path: (found, sha256)})
+        source = path if content is None else pa.BufferReader(content)
+        table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise RunError(
             f"{path} is truncated or broken ({error}); remove this file and run again"
@@ -121,17 +162,30 @@ def read_part(path: Path, digest: str, *, columns: list[str] | None = None) -> p
     return table
 
 
-def join_parts(path: Path, parts: Sequence[Path], digest: str, *, provenance: str) -> None:
-    """Writes parts as row groups of one, of which one at a time is in memory."""
+def changed(files: Mapping[Path, tuple[str, str]]) -> RunError:
+    """The error about files that have one SHA-256, and had another one when they were written."""
+    lines = [f"\n  {path}: SHA-256 {now}, written {then}" for path, (now, then) in files.items()]
+    return RunError(
+        f"files are not what was written:{''.join(lines)}\nRemove these files and run again, which "
+        "computes their texts anew."
+    )
+
+
+def join_parts(path: Path, parts: Mapping[Path, str], digest: str, *, provenance: str) -> str:
+    """Writes parts, each with its SHA-256, as row groups of one, whose SHA-256 it returns.
+
+    One of the parts is in memory at a time.
+    """
     about = {b"record": digest.encode(), b"provenance": provenance.encode()}
 
     def write(draft):
-        tables = (read_part(part, digest) for part in parts)
+        tables = (read_part(part, digest, sha256=sha256) for part, sha256 in parts.items())
         first = next(tables)
-        with pq.ParquetWriter(draft, first.schema.with_metadata(about)) as writer:
+        schema = first.schema.with_metadata(about)
+        with pq.ParquetWriter(draft, schema, write_page_checksum=True) as writer:
             writer.write_table(first)
             del first
             for table in tables:
                 writer.write_table(table)
 
-    write_atomically(path, write)
+    return write_atomically(path, write)

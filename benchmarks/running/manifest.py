@@ -2,59 +2,34 @@
 
 A finished block is a file in ``blocks``.  Blocks that follow each other become one part as soon as
 they have the size of one, and at the end.  Whatever the manifest does not name is of a process that
-died, and is removed when the run goes on: nothing is lost but what was never in the manifest, and
-readers of part-*.parquet never meet a text twice.
+died, and is removed when the run goes on, if it has the name and the record of the run's files:
+nothing is lost but what was never in the manifest, and readers of part-*.parquet never meet a text
+twice.
 """
 
 import hashlib
 import json
 import logging
 import math
-import shutil
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from axioms.writing import remove_drafts, write_atomically
 from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
-from benchmarks.running.folders import BLOCKS, join_parts, read_part
-from benchmarks.running.writing import write_atomically
+from benchmarks.running.contents import OWN, Content, File, content
+from benchmarks.running.folders import BLOCKS, MANIFEST, PARTS, changed, join_parts, read_part
 
 SIZE = 128 * 2**20  # bytes of a part
 SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
-NAME = "manifest.json"
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class File:
-    """One file: texts ``first`` to before ``end``, and who made it (numbers of the provenance).
-
-    ``sha256`` is that of the block, or of the digests of all blocks of a part.
-    """
-
-    file: str
-    first: int
-    end: int
-    bytes: int
-    lines: int
-    sha256: str
-    tally: dict[str, int]
-    made_by: list[int] = field(default_factory=list)
-
-    @property
-    def is_part(self) -> bool:
-        return not self.file.startswith(BLOCKS)
-
-
-def block_file(folder: Path, first: int) -> Path:
-    return folder / BLOCKS / f"{first:012d}.parquet"
 
 
 class Manifest:
@@ -64,27 +39,20 @@ class Manifest:
         self.folder, self.digest = folder, digest
         self.written, self.unwritten = -math.inf, False
         found = self._read()
-        self.texts: int | None = found["texts"]  # of a complete run
-        self.provenance: list[dict] = found["provenance"]
-        self.files = [File(**each) for each in found["files"]]  # in order of their texts
+        self.texts, self.provenance, self.files = found.texts, found.provenance, found.files
 
     def _read(self):
-        path = self.folder / NAME
+        path = self.folder / MANIFEST
         if not path.exists():
-            if parts := sorted(self.folder.glob("part-*.parquet")):
+            if parts := sorted(self.folder.glob(PARTS)):
                 raise RunError(
-                    f"{parts[0]} is of another version, or its {NAME} is lost; pass another "
+                    f"{parts[0]} is of another version, or its {MANIFEST} is lost; pass another "
                     "--output, or remove that folder"
                 )
-            return {"record": self.digest, "texts": None, "provenance": [], "files": []}
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            if found["record"] == self.digest:
-                return found
-        except (ValueError, KeyError, TypeError) as error:
-            raise RunError(
-                f"{path} is broken ({error}); remove {self.folder} and run again"
-            ) from error
+            return Content(record=self.digest, texts=None, provenance=[], files=[], sha256="")
+        found = content(path)
+        if found.record == self.digest:
+            return found
         raise RunError(
             f"{path} is not of the configuration of this run (record {self.digest[:12]}); pass "
             f"another --output, or remove {self.folder}"
@@ -96,7 +64,7 @@ class Manifest:
     def commits(self) -> list[str]:
         """The commits whose code measured."""
         used = {number for each in self.files for number in each.made_by}
-        return sorted({str(self.provenance[number]["commit"]) for number in used})
+        return sorted({str(self.provenance[number].get("commit")) for number in used})
 
     def parts(self) -> list[Path]:
         """The files of a complete run; RunError where the run is not."""
@@ -110,31 +78,54 @@ class Manifest:
     # What only the process that holds the folder does
 
     def resume(self) -> None:
-        """Forgets files that are gone, and removes those that are not named here.
+        """Forgets files that are gone, and removes those of this run that are not named here.
 
-        Raises RunError for a file of another size, and for a part of another configuration.
+        Raises RunError for files that are not what was written, and for parts of something else.
         """
-        sizes = {each.file: _size(self.folder / each.file) for each in self.files}
-        for each in self.files:
-            if sizes[each.file] not in (None, each.bytes):
-                read_part(self.folder / each.file, self.digest)  # which may say what is wrong
-                raise RunError(
-                    f"{self.folder / each.file} is not what was written ({sizes[each.file]} bytes, "
-                    f"{each.bytes} in {NAME}); remove this file and run again"
-                )
-        for path in sorted(self.folder.glob("part-*.parquet")):
-            if path.name not in sizes:
-                read_part(path, self.digest, columns=[])
-                path.unlink()
-        for path in (self.folder / BLOCKS).glob("*"):
-            if f"{BLOCKS}/{path.name}" not in sizes:
-                path.unlink()
-        left = [each for each in self.files if sizes[each.file] is not None]
+        left = self.unchanged()
+        remove_drafts(self.folder / BLOCKS)
+        self._remove_unnamed()
         if len(left) < len(self.files):
             self.files, self.texts = left, None
         if self.texts is None and self.files:
             there = sum(each.end - each.first for each in self.files)
             log.info("%s resumed; texts done before: %d", self.folder.name, there)
+
+    def unchanged(self) -> list[File]:
+        """The files that are there; RunError lists those that are not what was written."""
+        found = [_sha256(self.folder / each.file) for each in self.files]
+        pairs = list(zip(self.files, found, strict=True))
+        wrong = {
+            self.folder / each.file: (now, each.file_sha256)
+            for each, now in pairs
+            if now not in (None, each.file_sha256)
+        }
+        if wrong:
+            raise changed(wrong)
+        return [each for each, now in pairs if now]
+
+    def unnamed(self) -> list[Path]:
+        """Blocks and parts that are not named here; RunError for parts that no run wrote."""
+        names = {each.file for each in self.files}
+        parts, blocks = self.folder.glob(PARTS), (self.folder / BLOCKS).glob("*")
+        found = [path for path in sorted([*parts, *blocks]) if self._name(path) not in names]
+        if strange := [path for path in found if path.match(PARTS) and not self._is_own(path)]:
+            raise RunError(
+                f"no run wrote {', '.join(map(str, strange))}, which readers of {PARTS} would take "
+                "for results; move it away, or pass another --output"
+            )
+        return [path for path in found if self._is_own(path)]
+
+    def _name(self, path):
+        return path.relative_to(self.folder).as_posix()
+
+    def _is_own(self, path):
+        return OWN.fullmatch(self._name(path))
+
+    def _remove_unnamed(self):
+        for path in self.unnamed():
+            read_part(path, self.digest, columns=[])
+            path.unlink()
 
     def missing(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Blocks without a file, as they come; RunError if those with one are of other texts."""
@@ -196,7 +187,10 @@ class Manifest:
         self.unwritten |= self.texts != self.total
         self.texts = self.total
         self.write()
-        shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)  # where there was something to do
+        self._remove_unnamed()
+        remove_drafts(self.folder / BLOCKS, living=True)  # nobody waits for what they write
+        with suppress(OSError):  # it is gone, or holds files that no run wrote
+            (self.folder / BLOCKS).rmdir()
 
     def _runs(self):
         """The blocks that follow each other without a gap."""
@@ -216,15 +210,15 @@ class Manifest:
         self.unwritten = True
         self.write()
         for name in gone:
-            (self.folder / name).unlink()
+            (self.folder / name).unlink(missing_ok=True)
 
     def _joined(self, chosen):
         """One part of blocks that follow each other, which stay."""
         path = self.folder / f"part-{chosen[0].first:012d}.parquet"
         made_by = sorted({number for each in chosen for number in each.made_by})
-        blocks = [self.folder / each.file for each in chosen]
+        blocks = {self.folder / each.file: each.file_sha256 for each in chosen}
         about = json.dumps([self.provenance[number] for number in made_by])
-        join_parts(path, blocks, self.digest, provenance=about)
+        file_sha256 = join_parts(path, blocks, self.digest, provenance=about)
         names = {name for each in chosen for name in each.tally}
         return File(
             file=path.name,
@@ -233,6 +227,7 @@ class Manifest:
             bytes=_size(path),
             lines=sum(each.lines for each in chosen),
             sha256=_joined([each.sha256 for each in chosen]),
+            file_sha256=file_sha256,
             tally={name: sum(each.tally.get(name, 0) for each in chosen) for name in sorted(names)},
             made_by=made_by,
         )
@@ -244,15 +239,9 @@ class Manifest:
         """
         if not self.unwritten or time.monotonic() < self.written + at_least:
             return
-        content = {
-            "record": self.digest,
-            "texts": self.texts,
-            "provenance": self.provenance,
-            "files": [vars(each) for each in self.files],
-        }
-        text = json.dumps(content) + "\n"
-        path = self.folder / NAME
-        write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+        about = {"texts": self.texts, "provenance": self.provenance, "files": self.files}
+        now = Content(record=self.digest, sha256="", **about)
+        write_atomically(self.folder / MANIFEST, now.signed())
         self.written, self.unwritten = time.monotonic(), False
 
 
@@ -268,6 +257,12 @@ def _first(file):
 
 def _joined(digests):
     return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _sha256(path):
+    """The digest of a file, None where there is none."""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _size(path):

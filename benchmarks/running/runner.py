@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
+from benchmarks.running.contents import File, block_file
 from benchmarks.running.engines import IN_PROCESS, Engine
-from benchmarks.running.folders import BLOCKS, claim, held, read_part, write_part
-from benchmarks.running.manifest import File, Manifest, block_file
+from benchmarks.running.folders import BLOCKS, claim, held, read_part, recorded, write_part
+from benchmarks.running.manifest import Manifest
 from benchmarks.running.progress import Counted, Track, untracked
 from benchmarks.running.provenance import provenance
 
@@ -84,7 +85,7 @@ def _stored(task, folder, digest, block):
         ) from error
     measured = task.measure(block)
     table = measured if isinstance(measured, pa.Table) else pa.table(measured)
-    write_part(path, table, digest)
+    file_sha256 = write_part(path, table, digest)
     file = File(
         file=f"{BLOCKS}/{path.name}",
         first=block.first,
@@ -92,9 +93,22 @@ def _stored(task, folder, digest, block):
         bytes=path.stat().st_size,
         lines=table.num_rows,
         sha256=block.sha256,
+        file_sha256=file_sha256,
         tally=task.tally(table),
     )
     return file, provenance()
+
+
+def verify(folder: Path) -> Manifest:
+    """Reads every file of a run; RunError unless it is complete and each is what was written."""
+    digest = recorded(folder)
+    with held(folder):
+        manifest = Manifest(folder, digest)
+        unnamed, gone = manifest.unnamed(), len(manifest.files) - len(manifest.unchanged())
+        if unnamed or gone:
+            raise RunError(f"{folder} is not complete; run the command again")
+        manifest.parts()
+    return manifest
 
 
 def read(manifest: Manifest) -> pa.Table:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from axioms import schema
-from benchmarks.running.writing import write_atomically
+from axioms.writing import write_atomically
 from benchmarks.speed import machine
 from benchmarks.speed.groups import GROUPS
 
@@ -255,9 +255,9 @@ def write(path: Path, baseline: Mapping[str, Entry]) -> None:
     lines = [f"  {_json(entry.ratio.name)}: {_json(_line(entry))}" for entry in _sorted(baseline)]
     body = "{\n" + ",\n".join(lines) + "\n}" if lines else "{}"
     text = f'{{"ratios": {body}}}\n'
-    write_atomically(path, lambda draft: draft.write_text(text, "utf-8"))
+    write_atomically(path, text.encode())
     page = render(read(path))  # what was kept is what is shown
-    write_atomically(path.with_name(PAGE.name), lambda draft: draft.write_text(page, "utf-8"))
+    write_atomically(path.with_name(PAGE.name), page.encode())
 
 
 def _line(entry):

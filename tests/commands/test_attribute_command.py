@@ -145,6 +145,23 @@ def test_a_stopped_run_goes_on_and_another_file_is_not_mixed_in(run, file, tmp_p
     assert json.loads((folder / "record.json").read_text())["record"]["dataset"] == "reviews.txt"
 
 
+def test_a_run_is_verified_without_its_texts_and_its_model(run, file, tmp_path, monkeypatch):
+    folder = tmp_path / "found"
+    assert run("attribute", file, "--output", folder)[0] == 0
+    file.unlink()
+    monkeypatch.setattr(models, "load", None)
+    (part,) = folder.glob("part-*.parquet")
+    says = f"3 texts in 1 files of {folder}: each is what was written\n"
+    assert run("attribute", "--verify", folder) == (0, says, "")
+    found = json.loads(run("attribute", "--verify", folder, "--json")[1])
+    assert (found["texts"], found["verified"]) == (3, [str(part)])
+    part.write_bytes(part.read_bytes()[:-1] + b"0")
+    for place, line in ((folder, f"{part}: SHA-256 "), (tmp_path / "none", "there is no record")):
+        code, out, err = run("attribute", "--verify", place)
+        assert (code, out, err.count("error:")) == (2, "", 1)
+        assert line in err
+
+
 WORDS = ("<s>", "<pad>", *" ".join(TEXTS).split(), "?")
 
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from axioms import writing
 from benchmarks.errors import RunError
-from benchmarks.running import folders, manifest, runner, writing
+from benchmarks.running import folders, manifest, runner
 from benchmarks.running.blocks import block
 from tests.support.squares import BLOCKS, PART, PARTS, RECORD, files, measure, never, squares
 from tests.support.traces import contents
@@ -124,7 +125,7 @@ def _stopped(folder, at):
 
     writing.os.replace = before(os.replace)
     manifest.Path.unlink = before(manifest.Path.unlink)
-    manifest.shutil.rmtree = before(manifest.shutil.rmtree)
+    manifest.Path.rmdir = before(manifest.Path.rmdir)
     measure(folder)
 
 

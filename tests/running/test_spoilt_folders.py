@@ -2,41 +2,154 @@
 
 import hashlib
 import json
+import re
+from contextlib import suppress
+from functools import reduce
+from operator import getitem
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.errors import RunError
-from benchmarks.running import folders
-from benchmarks.running.blocks import block
+from benchmarks.running import contents, manifest, runner
+from benchmarks.running.engines import Engine
+from benchmarks.running.workers import in_turn
 from tests.support.squares import PART, PARTS, RECORD, measure, never, squares
-from tests.support.traces import contents
+from tests.support.traces import every_file, said
 
 
 def test_blocks_that_a_user_has_for_something_else_are_left_alone(tmp_path):
     (tmp_path / "blocks").mkdir()
     (tmp_path / "blocks" / "mine.txt").write_text("of years")
-    before = contents(tmp_path / "blocks")
+    before = every_file(tmp_path / "blocks")
     with pytest.raises(RunError, match=r"blocks has no record\.json beside it"):
         measure(tmp_path, function=never)
-    assert contents(tmp_path / "blocks") == before
+    assert every_file(tmp_path / "blocks") == before
     assert [path.name for path in tmp_path.iterdir()] == ["blocks"]
 
 
 def test_the_folder_of_an_older_version_is_refused(folder):
     (folder / "manifest.json").unlink()
-    before = contents(folder)
+    before = every_file(folder)
     with pytest.raises(RunError, match=r"000\.parquet is of another version, or its manifest"):
         measure(folder)
-    assert contents(folder) == before
+    assert every_file(folder) == before
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}"])
-def test_a_broken_manifest_is_named(folder, content):
-    (folder / "manifest.json").write_text(content)
-    with pytest.raises(RunError, match=r"manifest\.json is broken .* run again"):
+def signed(content):
+    own = {key: value for key, value in content.items() if key != "sha256"}
+    return own | {"sha256": hashlib.sha256(json.dumps(own).encode()).hexdigest()}
+
+
+def places(content, place=()):
+    """Where the values of JSON are."""
+    yield place
+    if isinstance(content, list):
+        content = dict(enumerate(content))
+    for key, value in content.items() if isinstance(content, dict) else ():
+        yield from places(value, (*place, key))
+
+
+ODD = (None, -1, 1.5, True, 2**70, "", "../../precious.txt", [], {}, [[]], "\0")
+GONE = object()
+
+
+def garbled(content):
+    """JSON in which one value is another one, or gone, or there twice."""
+    for *place, key in filter(None, places(content)):
+        for value in (*ODD, GONE):
+            spoilt = json.loads(json.dumps(content))
+            inside = reduce(getitem, place, spoilt)
+            if value is GONE:
+                del inside[key]
+            else:
+                inside[key] = value
+            if spoilt != content:
+                yield spoilt
+
+
+def test_a_manifest_that_is_not_what_was_written_is_one_error(folder):
+    path = folder / "manifest.json"
+    whole = path.read_bytes()
+    content = json.loads(whole)
+    assert signed(content) == content
+    flips = (
+        whole[:n] + bytes([whole[n] ^ 1 << n % 8]) + whole[n + 1 :] for n in range(0, len(whole), 4)
+    )
+    others = (b"", b"[]", b"{}", b"[" * 10**5, b"\xff", whole * 2, whole[:-2], whole + b"1")
+    wrong = [*flips, *others, *(json.dumps(each).encode() for each in garbled(content))]
+    for each in wrong:
+        path.write_bytes(each)
+        with pytest.raises(RunError, match=r"manifest\.json"):
+            contents.content(path)
+    assert len(wrong) > 700
+    for each in garbled(content):  # by somebody who knows how it is signed
+        path.write_text(json.dumps(signed(each)))
+        with suppress(RunError):
+            contents.content(path)
+    path.write_bytes(whole)
+    assert runner.verify(folder).texts == 5
+
+
+def test_all_problems_of_a_manifest_are_said_and_the_next_step(folder):
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    content["files"][0] |= {"lines": "4", "more": 1}
+    del content["texts"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunError) as caught:
         measure(folder, function=never)
+    said(
+        str(caught.value),
+        f"{path} is no manifest:\ntexts is missing\n"
+        "files[0].lines: must be a valid integer, not '4'\n"
+        f"files[0].more is unknown\n...remove {folder}, and run again.",
+    )
+
+
+LINKS = ["record.json", "manifest.json", "blocks", PART, "blocks/000000000002.parquet"]
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+@pytest.mark.parametrize("name", LINKS)
+def test_what_no_run_wrote_in_the_place_of_its_files_is_refused_and_stays(
+    folder, tmp_path, name, kind
+):
+    (folder / "blocks").mkdir()
+    other, path = tmp_path / "other", folder / name
+    other.mkdir()
+    precious = other / (path.name if path.suffix else "000000000002.parquet")
+    precious.write_bytes((folder / PART).read_bytes())  # as if it was of this run
+    if path.is_file():
+        path.rename(tmp_path / "moved")
+    if name == "blocks":
+        path.rmdir()
+        path.symlink_to(other) if kind == "link" else path.write_text("a file")
+    else:
+        path.symlink_to(precious) if kind == "link" else path.mkdir()
+    before = every_file(tmp_path)
+    for call in (lambda: measure(folder, function=never), lambda: runner.verify(folder)):
+        with pytest.raises(RunError, match="a run writes no link, and no folder but blocks") as e:
+            call()
+        assert f"\n  {path}" in str(e.value)
+    assert every_file(tmp_path) == before
+
+
+def test_files_that_no_run_wrote_stay_whatever_happens_to_a_run(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    stopped(folder)
+    foreign = ["notes.txt", "part.parquet", "blocks/mine.txt", "blocks/1.parquet", "blocks/.mine"]
+    for name in foreign:
+        (folder / name).write_text("of years")
+    (folder / "blocks" / "more").mkdir()
+    (folder / "blocks" / "000000000009.parquet").write_bytes(
+        (folder / "blocks" / "000000000002.parquet").read_bytes()
+    )  # of a worker that was stopped
+    assert measure(folder).equals(measure(tmp_path / "other"))
+    found = every_file(folder)
+    assert {name: found[name] for name in foreign} == dict.fromkeys(foreign, b"of years")
+    assert {*found} - {*foreign} == {"record.json", "manifest.json", PARTS[0]}
+    assert (folder / "blocks" / "more").is_dir()
 
 
 OTHER = {
@@ -58,14 +171,14 @@ OTHER = {
 @pytest.mark.parametrize("name", OTHER)
 def test_the_folder_of_another_record_is_refused_key_by_key(folder, name):
     record, says = OTHER[name]
-    before = contents(folder)
+    before = every_file(folder)
     with pytest.raises(RunError, match="another configuration") as caught:
         measure(folder, record, function=never)
     message = str(caught.value)
     assert [line.strip() for line in message.splitlines()[1:-1]] == says
     assert str(folder) in message
     assert "--output" in message
-    assert contents(folder) == before
+    assert every_file(folder) == before
 
 
 def test_the_record_is_compared_as_json_gives_it_back(folder):
@@ -80,63 +193,121 @@ def test_the_record_is_compared_as_json_gives_it_back(folder):
 )
 def test_a_broken_record_is_named(folder, content):
     (folder / "record.json").write_text(content)
-    before = contents(folder)
+    before = every_file(folder)
     with pytest.raises(RunError, match=r"record\.json is broken .*; remove .*run and run again"):
         measure(folder, RECORD, function=never)
-    assert contents(folder) == before
+    assert every_file(folder) == before
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-10])
+FLIPS = 40  # bytes of a file, one after the other
 
 
-def cut_to_nothing(path):
-    path.write_bytes(b"")
+def stopped(folder):
+    """A run that has two blocks, and ended before the third."""
+
+    def fail(of_block):
+        if 4 in of_block.content:
+            raise RuntimeError("out of memory")
+        return squares(of_block)
+
+    with pytest.raises(RuntimeError):
+        measure(folder, function=fail)
 
 
-def spoil_the_middle(path):
-    whole = bytearray(path.read_bytes())
-    whole[8 : len(whole) - 600] = bytes(len(whole) - 608)
-    path.write_bytes(whole)
+def spoilt(content):
+    """Contents that differ from ``content``: a byte, more, fewer or no bytes."""
+    for place in range(0, len(content), len(content) // FLIPS):
+        yield content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+    yield from (content[:-1], content + b"\0", b"")
 
 
-def spoil_the_first_column(path):
-    """The examples can still be read."""
-    start = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
-    whole = bytearray(path.read_bytes())
-    whole[start : start + 10] = b"\xff" * 10
-    path.write_bytes(whole)
+@pytest.mark.parametrize("name", [PART, "blocks/000000000002.parquet"])
+def test_a_file_that_is_not_what_was_written_is_named_and_stays(
+    folder, tmp_path, monkeypatch, name
+):
+    if name != PART:
+        monkeypatch.setattr(manifest, "SIZE", 2**30)
+        folder = tmp_path / "stopped"
+        stopped(folder)
+    whole = (folder / name).read_bytes()
+    wrong = list(spoilt(whole))
+    for content in wrong:
+        (folder / name).write_bytes(content)
+        before = every_file(folder)
+        digests = [hashlib.sha256(each).hexdigest() for each in (content, whole)]
+        says = (
+            f"{folder / name}: SHA-256 {digests[0]}, written {digests[1]}\nRemove these files and"
+        )
+        for call in (lambda: measure(folder, function=never), lambda: runner.verify(folder)):
+            with pytest.raises(RunError, match="files are not what was written") as caught:
+                call()
+            assert says in str(caught.value)
+        assert every_file(folder) == before
+    assert len(wrong) > FLIPS
+    (folder / name).unlink()
+    assert measure(folder).equals(measure(tmp_path / "other"))
 
 
-DIGEST = hashlib.sha256(json.dumps(RECORD, sort_keys=True).encode()).hexdigest()
-
-
-def write(path, columns):
-    folders.write_part(path, pa.table(columns), DIGEST)
-
-
-SPOILT = {
-    "the last bytes are gone": (cut, "truncated or broken"),
-    "an empty file": (cut_to_nothing, "truncated or broken"),
-    "zeros in the middle": (spoil_the_middle, "truncated or broken"),
-    "zeros in one column": (spoil_the_first_column, "truncated or broken"),
-    "other lines": (lambda p: write(p, squares(block(0, [1, 3, 4]))), "not what was written"),
-    "no line": (lambda p: write(p, squares(block(0, []))), "not what was written"),
-}
-
-
-@pytest.mark.parametrize("name", SPOILT)
-def test_a_part_that_cannot_be_used_is_named_and_stays(folder, name):
-    spoil, says = SPOILT[name]
-    spoil(folder / PART)
-    before = contents(folder)
-    with pytest.raises(RunError, match=says) as caught:
+def test_all_files_that_are_not_what_was_written_are_named(folder):
+    for name in PARTS[:2]:
+        (folder / name).write_bytes(b"")
+    with pytest.raises(RunError, match=rf"{PARTS[0]}: .*\n.*{PARTS[1]}: .*\nRemove"):
         measure(folder, function=never)
-    assert str(folder / PART) in str(caught.value)
-    assert "remove this file and run again" in str(caught.value)
-    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("size", [1, 2**30])
+def test_a_block_that_changed_since_a_worker_wrote_it_is_not_joined(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(manifest, "SIZE", size)
+    path = tmp_path / "run" / "blocks" / "000000000002.parquet"
+
+    def flipping(function, items):
+        for result in in_turn(function, items):
+            if path.exists() and path not in spoilt:
+                whole = path.read_bytes()
+                path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+                spoilt.append(path)
+            yield result
+
+    spoilt = []
+    with pytest.raises(RunError, match=rf"{path}: SHA-256 .* written .*\nRemove these files"):
+        measure(tmp_path / "run", engine=Engine(flipping))
+    path.unlink()
+    assert measure(tmp_path / "run").equals(measure(tmp_path / "other"))
+
+
+def test_pages_have_checksums_of_their_own(folder):
+    """For whoever reads parts without the manifest."""
+    whole, found = (folder / PART).read_bytes(), 0
+    table, end = pq.read_table(folder / PART), pq.read_metadata(folder / PART).serialized_size
+    for place in range(4, len(whole) - end - 8, 7):
+        (folder / PART).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            again = pq.ParquetFile(folder / PART, page_checksum_verification=True).read()
+        except OSError:
+            found += 1
+        else:  # the header of a page has no checksum, but nothing that changes a number
+            assert again.equals(table)
+    assert found > 20
+
+
+def test_a_whole_run_is_verified_and_any_other_is_not(folder, tmp_path):
+    before = every_file(folder)
+    assert runner.verify(folder).texts == 5
+    (folder / "part-copy.parquet").write_bytes((folder / PART).read_bytes())
     (folder / PART).unlink()
-    assert measure(folder).num_rows == 10
+    stopped(tmp_path / "stopped")
+    wrong = {
+        folder: [rf"no run wrote {folder}/part-copy\.parquet"],
+        tmp_path / "stopped": ["is not complete; run the command again"],
+        tmp_path / "none": [r"none holds no run, because there is no record\.json"],
+    }
+    for place, lines in wrong.items():
+        with pytest.raises(RunError) as caught:
+            runner.verify(place)
+        for line in lines:
+            assert re.search(line, str(caught.value))
+    (folder / "part-copy.parquet").rename(folder / PART)
+    assert every_file(folder) == before
 
 
 def adopt(folder, change, name=PART):
@@ -159,11 +330,12 @@ def test_a_part_of_another_record_or_none_is_never_adopted(folder, name, known):
     adopt(folder, FOREIGN[name])
     if not known:
         (folder / "record.json").unlink()
-    before = contents(folder)
-    with pytest.raises(RunError, match=r"not mixed; pass another --output, or remove") as caught:
+    before = every_file(folder)
+    says = "not what was written" if known else "not mixed; pass another --output, or remove"
+    with pytest.raises(RunError, match=says) as caught:
         measure(folder, RECORD, function=never)
     assert str(folder / PARTS[known]) in str(caught.value)
-    assert contents(folder) == before
+    assert every_file(folder) == before
 
 
 def test_parts_that_the_manifest_does_not_name_are_looked_at_too(folder):

@@ -35,13 +35,14 @@ def measure_until_draft(output: Path, part: int) -> None:
     measure(output)
 
 
-def _write_half(write, draft, table, path):
+def _write_half(write, draft, table, file, **options):
     whole = io.BytesIO()
-    write(table, whole)
-    if not path.name.startswith(draft):
-        path.write_bytes(whole.getvalue())
+    write(table, whole, **options)
+    if not Path(file.name).name.startswith(draft):
+        file.write(whole.getvalue())
         return
-    path.write_bytes(whole.getvalue()[: len(whole.getvalue()) // 2])
+    file.write(whole.getvalue()[: len(whole.getvalue()) // 2])
+    file.flush()
     time.sleep(SECONDS)
 
 

@@ -116,3 +116,9 @@ def said(message, promised):
 
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def every_file(folder):
+    """The bytes of all files below a folder, by their places in it."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}

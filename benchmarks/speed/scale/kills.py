@@ -23,6 +23,7 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 
 from benchmarks.running import manifest
+from benchmarks.running.folders import MANIFEST
 from benchmarks.speed.scale import small
 
 VICTIMS = "worker", "node", "command"
@@ -137,7 +138,7 @@ def _kill(victim, started, cluster, draw):
 
 def _goes_on(started, folder):
     """Waits for the next change of the manifest; False if the command ends before."""
-    path, end = folder / manifest.NAME, time.monotonic() + PATIENCE
+    path, end = folder / MANIFEST, time.monotonic() + PATIENCE
     when = lambda: path.stat().st_mtime_ns if path.exists() else None
     before = when()
     while when() == before:

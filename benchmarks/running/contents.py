@@ -1,0 +1,93 @@
+"""What a manifest says, checked when it is read."""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from axioms.schema import read
+from benchmarks.errors import RunError
+from benchmarks.running.folders import BLOCKS
+
+LARGEST = 2**30  # bytes of a manifest
+OWN = re.compile(rf"({BLOCKS}/|part-)\d{{12}}\.parquet")  # the files that a run writes
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """One file: texts ``first`` to before ``end``, and who made it (numbers of the provenance).
+
+    ``sha256`` is the digest of a block's texts, or of the digests of all blocks of a part, and
+    ``file_sha256`` the digest of the file.
+    """
+
+    file: str
+    first: int
+    end: int
+    bytes: int
+    lines: int
+    sha256: str
+    file_sha256: str
+    tally: dict[str, int]
+    made_by: list[int] = field(default_factory=list)
+
+    def __post_init__(self):
+        names = (f"{BLOCKS}/{self.first:012d}.parquet", f"part-{self.first:012d}.parquet")
+        if self.file not in names:
+            raise ValueError(f"file {self.file!r} is not {' or '.join(names)}")
+        if not 0 <= self.first < self.end:
+            raise ValueError(f"it has texts {self.first} to before {self.end}")
+        if min(self.bytes, self.lines, *self.tally.values()) < 0:
+            raise ValueError("it has less than nothing of bytes, lines or what is in its tally")
+
+    @property
+    def is_part(self) -> bool:
+        return not self.file.startswith(BLOCKS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a manifest says; ``sha256`` is the digest of all else that it says.
+
+    ``record``: the digest of the folder's.  ``texts``: how many a complete run has.
+    """
+
+    record: str
+    texts: int | None
+    provenance: list[dict[str, str | int | None]]
+    files: list[File]  # in the order of their texts
+    sha256: str
+
+    def __post_init__(self):
+        ends = [0, *(each.end for each in self.files)]
+        if any(each.first < end for each, end in zip(self.files, ends, strict=False)):
+            raise ValueError("texts are in two files, or files are not in the order of texts")
+        if self.texts is not None and [*(each.first for each in self.files), self.texts] != ends:
+            raise ValueError(f"texts is {self.texts}, and files do not have all of them")
+        makers = range(len(self.provenance))
+        if any(number not in makers for each in self.files for number in each.made_by):
+            raise ValueError("made_by has numbers that provenance has not")
+
+    def signed(self) -> bytes:
+        """Everything as JSON, with its digest as ``sha256``."""
+        own = vars(self) | {"files": [vars(each) for each in self.files]}
+        del own["sha256"]
+        digest = hashlib.sha256(json.dumps(own).encode()).hexdigest()
+        return (json.dumps(own | {"sha256": digest}) + "\n").encode()
+
+
+def content(path: Path) -> Content:
+    """Reads a manifest; RunError lists what is wrong with it."""
+    try:
+        found = read(path, Content, "manifest", size=LARGEST)
+        if json.loads(found.signed())["sha256"] != found.sha256:
+            raise ValueError(f"{path} is not what was written: sha256 is not that of its content")
+    except ValueError as error:
+        step = f"Pass another --output, or remove {path.parent}, and run again."
+        raise RunError(f"{error}\n{step}") from error
+    return found
+
+
+def block_file(folder: Path, first: int) -> Path:
+    return folder / BLOCKS / f"{first:012d}.parquet"
