@@ -173,6 +173,9 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
     """
     try:
         yield
+    except MemoryError as error:
+        tell("no memory is left; close other programs and run again, or pass shorter texts")
+        raise typer.Exit(code=2) from error
     except catch as error:
         system = place and isinstance(error, OSError) and error.strerror
         step = "make room there, or pass" if system and error.errno == ENOSPC else "pass"

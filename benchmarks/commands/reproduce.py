@@ -133,7 +133,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Where `reproduce` wrote.")] = Path("results"),
 ):
     """Render all results of a folder, and of the folders in it, as HTML and Markdown."""
-    with mendable():
+    with mendable(str(folder)):
         need("lrp-axioms report", "matplotlib")
         from benchmarks.experiments import report as pages
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from axioms.writing import write_atomically
+from axioms.writing import remove_drafts, write_atomically
 from benchmarks.errors import RunError
 from benchmarks.experiments import tables
 from benchmarks.experiments.record import experiment
@@ -57,6 +57,7 @@ def write(folder: Path) -> list[Path]:
 
     Raises RunError if there is none, and for one that cannot be shown.
     """
+    remove_drafts(folder)
     sections = [_section(result) for result in load(folder)]
     if not sections:
         raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")

@@ -24,6 +24,7 @@ def provenance() -> dict:
     }
 
 
+@cache  # which takes milliseconds
 def _version(name):
     """The version of a package; None where it is not installed."""
     try:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.nn.utils.rnn import pad_sequence
@@ -24,6 +24,7 @@ from transformers import (
     RobertaConfig,
 )
 
+from axioms.writing import write_atomically
 from benchmarks.sources import data, models
 
 EPOCHS, BATCH, RATE = 3, 128, 1e-3
@@ -201,7 +202,7 @@ def teacher(path: Path, ids: Sequence[Tensor], pad: int) -> Tensor:
     """The logits of the embedded classifier, (text, class), kept at ``path`` for other seeds."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({"logits": logits(models.load().model, ids, pad)}, path)
+        write_atomically(path, save({"logits": logits(models.load().model, ids, pad)}))
     return load_file(path)["logits"]
 
 
