@@ -118,6 +118,9 @@ COMMANDS = {
     "prove rules.py --certificates new": "--certificates is for all theorems; pass it alone",
     "prove --certificates model": "--certificates model: it is not empty; pass a new folder",
     "prove --certificates taken": "'taken' is a file",
+    "prove --certificates taken/new": "--certificates taken/new: Not a directory; pass another one",
+    "attribute --verify model": "model holds no run, because there is no record.json",
+    "attribute --verify taken": "taken holds no run, because there is no record.json",
     # check
     "check model": "model has no index.json; pass a folder that `lrp-axioms prove --certificates`",
     "check nowhere": "nowhere has no index.json",
