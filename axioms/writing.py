@@ -30,7 +30,11 @@ def write_atomically(
     """
     writer = f"{os.getpid()}@{platform.node()}.{secrets.token_hex(8)}"
     draft = path.with_name(f".{path.name[:32]}.{writer}.draft")
-    file = draft.open("xb+")  # which neither opens a file that is there nor follows a link
+    try:
+        file = draft.open("xb+")  # which neither opens a file that is there nor follows a link
+    except OSError as error:
+        error.filename = os.fspath(path)
+        raise
     LIVE.add(draft.name)
     try:
         with file:

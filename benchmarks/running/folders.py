@@ -27,8 +27,8 @@ def claim(folder: Path, record: dict) -> str:
     """Makes ``folder`` that of ``record``, whose digest it returns, and removes abandoned drafts.
 
     Of several processes that claim a folder at once, one makes the record.  Raises RunError that
-    names what differs if the folder is another record's, for parts or blocks that have none, and
-    for links in the place of what a run writes.
+    names what differs if the folder is another record's, for results that have none, and for
+    links in the place of what a run writes.
     """
     check_kinds(folder)
     path = folder / RECORD
@@ -36,7 +36,7 @@ def claim(folder: Path, record: dict) -> str:
     digest = _digest(record)
     if path.exists():
         _compare(path, record)
-    elif others := [*sorted(folder.glob(PARTS)), *folder.glob(BLOCKS)]:
+    elif others := [*sorted(folder.glob(PARTS)), *folder.glob(BLOCKS), *folder.glob(MANIFEST)]:
         raise RunError(
             f"{others[0]} has no {RECORD} beside it, and results are not mixed; pass another "
             "--output, or remove it"
@@ -96,7 +96,8 @@ def _record(path):
             return record
         raise TypeError("record is no object")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunError(f"{path} is broken ({error}); remove {path.parent} and run again") from error
+        step = f"pass another --output, or remove {path.parent} and run again"
+        raise RunError(f"{path} is broken ({error}); {step}") from error
 
 
 def _flat(record: dict, prefix: str = "") -> dict:

@@ -274,6 +274,7 @@ def _parquet(raw, columns):
         # A text that is repeated is held once, and pages are read one after the other.
         single = {about.schema.column(n).path for n in range(about.num_columns)} & {*columns}
         options = {"read_dictionary": single, "buffer_size": 2**20}
+        options["page_checksum_verification"] = True
         file = parquet.ParquetFile(raw, metadata=about, **options)
         batches = file.iter_batches(BATCH, columns=list(columns))
         given = (row for batch in batches for row in zip(*map(batch.column, columns), strict=True))

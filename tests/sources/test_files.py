@@ -50,9 +50,9 @@ def as_jsonl(texts, **options):
     return "".join(json.dumps({"n": n, "text": t}, **options) + "\n" for n, t in enumerate(texts))
 
 
-def as_parquet(texts):
+def as_parquet(texts, **options):
     out = io.BytesIO()
-    pq.write_table(pa.table({"n": range(len(texts)), "text": texts}), out)
+    pq.write_table(pa.table({"n": range(len(texts)), "text": texts}), out, **options)
     return out.getvalue()
 
 
@@ -138,6 +138,8 @@ def in_parquet(names, *columns):
 
 
 HALF = as_parquet(["a"] * 9)[:-20]
+FLAT = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+FLIPPED = as_parquet(["a film"], write_page_checksum=True, **FLAT).replace(b"a film", b"a filn", 1)
 REFUSED = {
     "notes.md": (b"a", "files '.md' are not read; pass one of .txt, .csv, .tsv, .jsonl, .parquet"),
     "notes": (b"a", "files 'without a suffix' are not read"),
@@ -191,6 +193,7 @@ REFUSED = {
     "half.txt.gz": (gzip.compress(b"a fine film\n")[:-9], "is truncated or broken"),
     "half.parquet": (HALF, "is truncated or broken"),
     "no.parquet": (b"no", "is truncated or broken"),
+    "flipped.parquet": (FLIPPED, "CRC checksum verification failed ... pass another file"),
     "packed.parquet.gz": (gzip.compress(as_parquet(["a"])), "is truncated or broken"),
     "numbers.parquet": (in_parquet(["text"], [1, 2]), "int in place of text in rows 1, 2"),
     "null.parquet": (in_parquet(["text"], [None, None]), "no text in rows 1, 2"),
