@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import platform
 import re
 from contextlib import suppress
 from functools import reduce
@@ -145,7 +146,9 @@ def test_files_that_no_run_wrote_stay_whatever_happens_to_a_run(tmp_path, monkey
     (folder / "blocks" / "more").mkdir()
     (folder / "blocks" / "000000000009.parquet").write_bytes(
         (folder / "blocks" / "000000000002.parquet").read_bytes()
-    )  # of a worker that was stopped
+    )  # of a worker that was stopped, as are drafts, whether or not it still writes
+    for writer in (f"1@{platform.node()}", "1@another.host.example"):
+        (folder / "blocks" / f".000000000009.parquet.{writer}.{'0' * 16}.draft").touch()
     assert measure(folder).equals(measure(tmp_path / "other"))
     found = every_file(folder)
     assert {name: found[name] for name in foreign} == dict.fromkeys(foreign, b"of years")
