@@ -58,10 +58,11 @@ FAST := axioms/theorems/test_attention.py $(FAST:%=tests/*/test_%.py)
 test-fast: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(FAST) $(ARGS)
 
-# Files of every format, changed in many more ways than in `make test`; takes half an hour.
-GARBLED := tests/project/test_garbled_files.py
+# Files of every format, changed in many more ways than in `make test`, and every architecture with
+# hooks and copies that must change nothing; takes an hour.
+FUZZED := tests/project/test_garbled_files.py tests/methods/test_every_architecture.py
 fuzz: $(SETUP)
-	OMP_NUM_THREADS=1 LRP_AXIOMS_EXAMPLES=5000 $(BIN)/python -m pytest $(GARBLED) $(ARGS)
+	OMP_NUM_THREADS=1 LRP_AXIOMS_EXAMPLES=5000 $(BIN)/python -m pytest $(FUZZED) $(ARGS)
 
 # The same tests with the least and the newest versions of what the package needs.
 versions: $(SETUP)

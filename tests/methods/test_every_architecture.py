@@ -26,7 +26,15 @@ def outcome(model, batch, task, method):
         return type(error)
 
 
-@pytest.mark.parametrize(("name", "task"), EVERY if os.environ.get("LRP_AXIOMS_FUZZ") else SAMPLE)
+def made(other, model):
+    try:
+        return other(model)
+    except RuntimeError as error:  # of tensors in it that are no leaves
+        assert "deepcopy protocol" in str(error)
+        return None
+
+
+@pytest.mark.parametrize(("name", "task"), EVERY if os.environ.get("LRP_AXIOMS_EXAMPLES") else SAMPLE)
 def test_a_copy_or_a_hook_that_looks_changes_nothing(name, task):
     with measure.conditions():
         try:
@@ -39,7 +47,9 @@ def test_a_copy_or_a_hook_that_looks_changes_nothing(name, task):
         for method in METHODS:
             want = outcome(model, batch, task, method)
             for other in (copy.deepcopy, with_hooks_that_look):
-                found = outcome(other(model), batch, task, method)
+                if (changed := made(other, model)) is None:
+                    continue
+                found = outcome(changed, batch, task, method)
                 same = found is want
                 if isinstance(want, torch.Tensor) and isinstance(found, torch.Tensor):
                     same = (found - want).abs().max() <= 1e-8 * want.abs().max()
