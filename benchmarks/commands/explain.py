@@ -23,9 +23,10 @@ from benchmarks.commands.console import (
 )
 from benchmarks.commands.output import answer, completing, note, noting, present, write_each
 from benchmarks.names import MODELS
-from benchmarks.sources.faults import LONGEST, check_sentence, some
+from benchmarks.sources.faults import check_sentence, some
 from benchmarks.sources.files import lines
 from numeric.methods.catalogue import METHODS, WITH_RULES
+from numeric.spelling import LONGEST
 
 WORDS = "[MODEL] TEXT"  # ..., says Typer
 BUDGETED = ("loo", "budgeted-loo")

@@ -16,7 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from benchmarks.sources.faults import LONGEST, Faults, some
+from benchmarks.sources.faults import Faults, some
+from numeric.spelling import LONGEST
 
 DECODER = json.JSONDecoder(object_pairs_hook=tuple)  # which keeps both of two equal names
 BLANK = ([], [""])  # a line of a table without anything
