@@ -1,7 +1,7 @@
 """What the head of a model gives: one row of logits per text, or one per token."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from inspect import signature
 
 import torch
@@ -33,21 +33,19 @@ def kind(model: nn.Module, *, decodes: bool = False) -> str:
 
     ``decodes``: the batch has what a decoder has written, whose next token is predicted.
     """
-    return NEXT if decodes or families.is_causal(model) else _named_by(type(model).__mro__)
-
-
-@cache
-def _named_by(classes: tuple[type, ...]) -> str:
-    return _named({cls.__name__ for cls in classes})
+    if decodes or families.is_causal(model):
+        return NEXT
+    return _named(frozenset(cls.__name__ for cls in type(model).__mro__))
 
 
 def kind_of(classes: Iterable[str]) -> str:
     """The kind of head of a model whose class has one of these names."""
-    names = {*classes}
+    names = frozenset(classes)
     return NEXT if names & families.CAUSAL else _named(names)
 
 
-def _named(names: set[str]) -> str:
+@lru_cache(maxsize=256)
+def _named(names: frozenset[str]) -> str:
     for found, (table, ending) in TABLES.items():
         if not names.isdisjoint(table.values()) or any(x.endswith(ending) for x in names):
             return found

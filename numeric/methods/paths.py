@@ -74,6 +74,9 @@ class Path:
         """Texts that run together: all of a known model, which minds no padding."""
         if self.reads is not None:
             return [torch.arange(len(self.length), device=self.length.device)]
+        return self.by_length()
+
+    def by_length(self) -> list[Tensor]:
         return [(self.length == n).nonzero()[:, 0] for n in self.length.unique()]
 
 
@@ -186,16 +189,18 @@ def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
     unit = max(torch.finfo(dtype).eps for dtype in (logits.dtype, torch.float32))
     gaps = []
     padded = [torch.full_like(path.length, path.end.shape[1])] if path.reads is None else []
-    for length in (*padded, path.length):  # a known family needs no padding
+    for length in (*padded, path.length):
         tried = replace(path, length=length)
-        ends = torch.empty_like(logits)
-        for texts in tried.groups():
+        distances = []
+        # A known family runs beside longer texts and alone, and must not mind.
+        for texts in [*tried.groups(), *(tried.by_length() if path.reads else ())]:
             try:
                 _, found = tried.run(texts, torch.ones_like(logits[texts, 0]))
-                ends[texts] = torch.cat([each.terms(found, texts) for each in targets], dim=1)
             except OF_OTHER_CODE as error:
                 raise ValueError(_without(path.model, f"it ends in {error}")) from error
-        gaps.append((ends - logits).abs().max().item())
+            ends = torch.cat([each.terms(found, texts) for each in targets], dim=1)
+            distances.append((ends - logits[texts]).abs().max())
+        gaps.append(torch.stack(distances).max().item())  # of which a NaN is no small one
         if gaps[-1] <= unit**0.5 * logits.abs().max().item():
             return tried
     raise ValueError(_without(path.model, f"its logits become others, by {min(gaps):.1e}"))

@@ -26,6 +26,10 @@ OF_OTHER_CODE = (
 """What models raise that do not compute what a shortcut assumes."""
 
 
+BY_LENGTH = ("dynamic", "longrope")
+"""Types of rotary positions."""
+
+
 @dataclass(frozen=True, eq=False)
 class Witness:
     """A copy of a text without every second token, run whole, which shortcuts must agree with.
@@ -64,10 +68,13 @@ class Whole:
 def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) -> Whole:
     """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use.
 
-    A witness runs along with the texts of a model of a known family.
+    A witness runs along with the texts of a model of a known family.  Rotary positions whose
+    frequencies depend on the longest text of a batch let no copy run without the others' width.
     """
-    reads = families.reads(model)
-    if reads is not None and batch.input_ids is not None and is_stock(model):
+    reads = families.reads(model) if batch.input_ids is not None else None
+    turned = repr(getattr(model.config.get_text_config(), "rope_parameters", None))
+    by_length = any(kind in turned for kind in BY_LENGTH)
+    if reads is not None and not by_length and is_stock(model):
         try:
             return _whole_of_family(twin(model), batch, reads)
         except OF_OTHER_CODE:  # the model itself raises it again

@@ -5,15 +5,15 @@ import pickle
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, masking_utils
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from numeric.stock.patches import is_of_transformers
@@ -81,15 +81,32 @@ def _reads_alike(module: nn.Module, stock: nn.Module, configs: tuple[object, obj
             return False
     if any(not is_of_transformers(x) for table in HOOKS for x in held[table].values()):
         return False
-    names = {x for x in {*held, *known} - OWN if not x.startswith("_")}
-    read = [x for x in names if x in known or hasattr(type(module), x)]
+    public = {x for x in {*held, *known} - OWN if not x.startswith("_")}
+    read = [x for x in public if x in known or hasattr(type(module), x)]
+    if any(x.startswith("_") and callable(held[x]) and hasattr(type(module), x) for x in held):
+        return False
     if not all(x in held and x in known for x in read):
+        return False
+    if any(x is not None and not _is_numbered(x) for x in module._buffers.values()):
         return False
     pairs = [(held[x], known[x]) for x in read]
     return all(x is configs[0] if y is configs[1] else _are_alike(x, y) for x, y in pairs)
 
 
+def _is_numbered(buffer: Tensor) -> bool:
+    """Whether a table of whole numbers is 0 or counts its columns, as stock positions and types do.
+
+    No other table says where a token stands; those of other numbers are like weights.
+    """
+    if buffer.dtype != torch.int64 or buffer.device.type == "meta":
+        return True
+    columns = torch.arange(buffer.shape[-1] if buffer.ndim else 1, device=buffer.device)
+    return not buffer.any() or bool((buffer == columns).all())
+
+
 def _are_alike(x: object, y: object) -> bool:
+    if isinstance(x, Tensor) or isinstance(y, Tensor):  # in place of a number
+        return False
     if isinstance(x, partial) and isinstance(y, partial):
         return (x.func, x.args, x.keywords) == (y.func, y.args, y.keywords)
     return bool(x == y)
@@ -104,23 +121,31 @@ def _runs_code_of_libraries(classes: set[type]) -> bool:
     every = {base for cls in classes for base in cls.__mro__ if issubclass(base, nn.Module)}
     names = {cls.__module__ for cls in every}
     files = [sys.modules[name] for name in names if name.startswith("transformers.models.")]
-    tables = [*map(vars, (*every, *files, nn.functional)), dict(ALL_ATTENTION_FUNCTIONS)]
+    tables = [*map(vars, (*every, *files, nn.functional, masking_utils))]
+    tables += [dict(ALL_ATTENTION_FUNCTIONS), dict(masking_utils.ALL_MASK_ATTENTION_FUNCTIONS)]
     return all(name.startswith(("torch.", "transformers.")) for name in names) and all(
         _is_of_a_library(name) for table in tables for x in table.values() for name in _files(x)
     )
 
 
 def _files(x: object) -> Iterator[str]:
-    """The files of the functions that a call of ``x`` runs: decorators, and what they decorate."""
+    """The files of the code that a call of ``x`` runs: decorators, and what they decorate."""
     while x is not None:
         if isinstance(x, FunctionType):
             yield x.__code__.co_filename
             x = getattr(x, "__wrapped__", None)
         elif isinstance(x, (staticmethod, classmethod, MethodType)):
             x = x.__func__
+        elif isinstance(x, (partial, partialmethod)):
+            x = x.func
+        elif isinstance(x, property):
+            x = x.fget
         else:
-            x = x.fget if isinstance(x, property) else x.func if isinstance(x, partial) else None
+            file = getattr(sys.modules.get(type(x).__module__), "__file__", None)
+            if callable(x) and not isinstance(x, type) and type(x).__module__ != "builtins":
+                yield file or ""
+            return
 
 
 def _is_of_a_library(file: str) -> bool:
-    return file.startswith(LIBRARIES) or os.path.dirname(file) in (STANDARD_LIBRARY, "")
+    return file.startswith(LIBRARIES) or os.path.dirname(file) == STANDARD_LIBRARY

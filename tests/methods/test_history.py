@@ -12,6 +12,7 @@ from hypothesis.stateful import (
 )
 
 from axioms.composites import UnassignedOperation
+from numeric.methods import meetings
 from tests.support import cases, fresh
 from tests.support.user_changes import CHANGES
 from tests.support.uses import USES
@@ -116,11 +117,24 @@ def test_every_answer_is_that_of_a_fresh_process():
         run_state_machine_as_test(History, settings=History.TestCase.settings)
 
 
-def test_a_changed_model_is_refused_before_and_after_one_of_its_config_is_explained():
-    plain, inputs = cases.family("bert")
-    model, _ = cases.family("bert")
-    change("a mean for a pooler", model, "bert", None)
-    model.eval()
-    first = explained(model, inputs, "mask-relevance")
-    assert isinstance(explained(plain, inputs, "mask-relevance"), bytes)
-    assert explained(model, inputs, "mask-relevance") == first == "ValueError"
+UNSEEN = (
+    "a mean for a pooler", "a call of a module", "a function without a file",
+    "an object for a function", "a partial method",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_changed_model_is_refused_before_and_after_one_of_its_config_is_explained(
+    name, monkeypatch
+):
+    def of_changed():
+        model, inputs = cases.family("bert")
+        with monkeypatch.context() as patch:
+            change(name, model, "bert", patch)
+            return explained(model.eval(), inputs, "mask-relevance")
+
+    meetings.KNOWN.clear()
+    first = of_changed()
+    assert isinstance(explained(*cases.family("bert"), "mask-relevance"), bytes)
+    assert meetings.KNOWN
+    assert of_changed() == first == "ValueError"

@@ -123,6 +123,21 @@ def test_curves_of_decoders_are_the_plain_loop(name, order):
         close(curve.logits[row, :length], want, tolerance=tolerance(name))
 
 
+def test_rotary_positions_by_the_longest_text_are_those_of_the_batch():
+    factors = [1.0] * 4
+    rope = dict(
+        rope_type="longrope", rope_theta=1e4, short_factor=factors, factor=2.0,
+        long_factor=[2 * x for x in factors], original_max_position_embeddings=8,
+    )  # fmt: skip
+    model, _ = cases.family("llama", rope_parameters=rope, head_dim=8)
+    ids = torch.randint(4, 50, (2, 12), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    ids[1, 6:], mask[1, 6:] = 0, 0
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    a = attribute(model, inputs, "loo", batch_size=1)
+    check(model, inputs, a.relevance, a.target, a.logit, tolerance=SINGLE)
+
+
 # What is shared
 
 

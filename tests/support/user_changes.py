@@ -1,7 +1,7 @@
 """Changes that users make to a model before they explain it, by name."""
 
 import copy
-from functools import partial, wraps
+from functools import partial, partialmethod, wraps
 from types import MethodType
 
 import torch
@@ -162,6 +162,40 @@ def by_pre_hook(module):
     module.register_forward_pre_hook(lambda _module, args: (mixed(args[0]),))
 
 
+def by_call(module):
+    """Below the forward that a user sees."""
+    own = lambda *args, **kwargs: first_mixed(type(module).forward(module, *args, **kwargs))
+    vars(module)["_call_impl"] = own
+
+
+class CallableObject:
+    """In the place of a function of a class."""
+
+    def __init__(self, forward):
+        self.forward = forward
+
+    def __get__(self, module, _cls):
+        return partial(self, module)
+
+    def __call__(self, *args, **kwargs):
+        return first_mixed(self.forward(*args, **kwargs))
+
+
+def typed_in(forward):
+    """A function of a prompt, whose code has no file."""
+    names = {"forward": forward, "first_mixed": first_mixed}
+    code = "lambda self, *args, **kwargs: first_mixed(forward(self, *args, **kwargs))"
+    return eval(compile(code, "<stdin>", "eval"), names)
+
+
+def of_a_method(forward):
+    return partialmethod(lambda self, *args, **kwargs: first_mixed(forward(self, *args, **kwargs)))
+
+
+def positions_that_repeat(model, name, patch):
+    model.bert.embeddings.position_ids.clamp_(max=4)
+
+
 def by_other_method(model, name, patch):
     layer = model.bert.encoder.layer[1]
     own = lambda self, x: mixed(type(self).feed_forward_chunk(self, x))
@@ -239,12 +273,21 @@ CHANGES = {
     "a hook": (BOTH, at(LAYER, by_hook)),
     "a pre-hook": (BOTH, at(MLP, by_pre_hook)),
     "a hook of all modules": (BERT, everywhere),
+    "a call of a module": (BOTH, at(MLP, by_call)),
     # attributes
+    "positions that repeat": (BERT, positions_that_repeat),
     "a scale of attention": (BOTH, attribute(SCORES, scaling=0.9)),
     "chunks of the MLP": (BERT, attribute({"bert": LAYER["bert"]}, chunk_size_feed_forward=1)),
     # functions of classes and files
     "a forward of a class, of BERT": (BERT, patched(modeling_bert.BertIntermediate, "forward")),
     "a forward of a class, of LLaMA": (LLAMA, patched(modeling_llama.LlamaMLP, "forward")),
+    "a function without a file": (
+        BERT, patched(modeling_bert.BertIntermediate, "forward", typed_in),
+    ),
+    "an object for a function": (
+        BERT, patched(modeling_bert.BertIntermediate, "forward", CallableObject),
+    ),
+    "a partial method": (BERT, patched(modeling_bert.BertIntermediate, "forward", of_a_method)),
     "a forward of torch": (BOTH, patched(nn.Linear, "forward")),
     "a function of a file": (
         LLAMA, patched(modeling_llama, "apply_rotary_pos_emb", without_rotation),
