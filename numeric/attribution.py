@@ -164,9 +164,11 @@ def explained(
             with own_failures(model, batch):
                 found = [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
-                one, eps = replace(readout, targets=[target]), used.get("epsilon", 0.0)
-                rules: Any = composite
-                amplification.warn(model, batch, one, rules, each.relevance, each.logit, eps)
+                one: Readout = replace(readout, targets=[target])
+                options = {key: used[key] for key in ("epsilon", "share") if key in used}
+                amplification.warn(
+                    model, batch, one, composite, each.relevance, each.logit, depth=5, **options
+                )
             return found
 
 

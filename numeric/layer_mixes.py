@@ -30,6 +30,7 @@ from numeric.fast.blocks import outside
 from numeric.fast.propagation import Propagation
 from numeric.fast.rules import wide
 from numeric.inputs import prepare
+from numeric.methods import amplification
 from numeric.models import own_failures
 from numeric.readout import Readout
 from numeric.stock import families, patches
@@ -89,7 +90,7 @@ def sweep(
         batch = prepare(model, inputs, targets=[target])
         off = torch.autocast(batch.device.type, enabled=False)
         with own_failures(model, batch), off:
-            relevance, chosen, logit = _relevance(model, batch, composites, target, tokenizer)
+            relevance, readout, logit = _relevance(model, batch, composites, target, tokenizer)
     wrong = (~relevance.isfinite()).any(dim=2).nonzero().tolist()
     if wrong:
         places = "; ".join(f"example {n} by {composites[k].name!r}" for k, n in wrong)
@@ -99,7 +100,11 @@ def sweep(
             "float32"
         )
     relevance = relevance * (batch.attention_mask == 1)
-    return Sweep(relevance, chosen, logit, logit - relevance.sum(dim=2))
+    with outside(), torch.inference_mode(mode=False), off:
+        for composite, r, explained in zip(composites, relevance, logit, strict=True):
+            amplification.warn(model, batch, readout, composite, r, explained, depth=3)
+    (chosen,) = readout.targets
+    return Sweep(relevance, chosen.target, logit, logit - relevance.sum(dim=2))
 
 
 def _relevance(
@@ -108,7 +113,7 @@ def _relevance(
     composites: Sequence[Composite],
     target: Label | Target,
     tokenizer: PreTrainedTokenizerBase | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Readout, Tensor]:
     layers = _layers(model)
     readout = Readout.of(model, batch, [target], tokenizer=tokenizer)
     rules, cuts, rows = _forward(model, batch, layers, composites[0], readout)
@@ -125,7 +130,7 @@ def _relevance(
             (c,) = torch.autograd.grad(end, embedding, c, retain_graph=True)
             found |= dict.fromkeys(numbers, ((whole * c).sum(dim=-1), logit.detach()))
     relevances, logits = zip(*(found[n] for n in range(len(composites))), strict=True)
-    return torch.stack(relevances), chosen.target, torch.stack(logits)
+    return torch.stack(relevances), readout, torch.stack(logits)
 
 
 def _forward(

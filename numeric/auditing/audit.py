@@ -147,9 +147,11 @@ def audit(
     clock["end"] = time.perf_counter()
     words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == WORD]
     relevance = _by_token(captured, found, batch)
-    given = torch.from_numpy(relevance)[None], torch.tensor([logit], device="cpu"), epsilon
+    given = torch.from_numpy(relevance)[None], torch.tensor([logit], device="cpu")
     with outside(), torch.autocast(batch.device.type, enabled=False):
-        if said := amplified(model, batch, readout, composite, *given):
+        if said := amplified(
+            model, batch, readout, composite, *given, epsilon=epsilon, share="word"
+        ):
             notes.append(said)
     times = list(clock.values())
     return Audit(

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, Composite
+from axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
 from numeric import operations as does
 from numeric.batches import Batch
 from numeric.fast import packed
@@ -29,6 +29,8 @@ HELD = Composite(
     "gradient x input, deviations held",
     {**GRADIENT_X_INPUT.rules, **dict.fromkeys(NORMS, kinds.HELD_DEVIATION)},
 )
+NO_GRADIENT = (UnassignedOperation, LookupError, RuntimeError, ValueError)
+"""Raised by a model that has rules, and no gradient that can be looked at."""
 WAITING = {does.ADD, does.SUBTRACT}  # which may be steps of a function
 SUMS = {*WAITING, does.SUM, does.LINEAR, does.PACKED_LINEAR, does.MATMUL, does.ATTENTION}
 SUMS |= {does.LAYER_NORM}
@@ -38,28 +40,22 @@ class AmplifiedRelevance(UserWarning):
     """Relevance adds up, by size, to many times the logit and gradient x input."""
 
 
-def warn(
-    model: PreTrainedModel,
-    batch: Batch,
-    readout: Readout,
-    composite: Composite,
-    relevance: Tensor,
-    logit: Tensor,
-    epsilon: float,
-) -> None:
-    """Warns the caller of ``attribute`` once of all rows that are amplified."""
-    if said := amplified(model, batch, readout, composite, relevance, logit, epsilon):
-        warnings.warn(said, AmplifiedRelevance, stacklevel=5)
+def warn(*given: Any, depth: int, **options: Any) -> None:
+    """Warns the caller ``depth`` calls above once of all rows that ``amplified`` finds."""
+    if said := amplified(*given, **options):
+        warnings.warn(said, AmplifiedRelevance, stacklevel=depth)
 
 
 def amplified(
     model: PreTrainedModel,
     batch: Batch,
     readout: Readout,
-    composite: Composite,
+    composite: Composite | None,
     relevance: Tensor,
     logit: Tensor,
-    epsilon: float,
+    *,
+    epsilon: float = 0.0,
+    share: str = "embedding",
 ) -> str:
     """What is to be said of ``relevance``, (batch, token), of the one target of ``readout``.
 
@@ -68,16 +64,12 @@ def amplified(
     """
     size = relevance.abs().sum(dim=1)
     rows = size > BESIDE_LOGIT * logit.abs()
-    if composite == GRADIENT_X_INPUT or not rows.any():
+    if composite is None or composite == GRADIENT_X_INPUT or not rows.any():
         return ""
     for rules, times in ((GRADIENT_X_INPUT, BESIDE_GRADIENT), (HELD, BESIDE_HELD)):
         try:
-            (plain,) = lrp(model, batch, readout, composite=rules, share="word")
-        except (
-            LookupError,
-            RuntimeError,
-            ValueError,
-        ):  # of a model that has rules, and no gradient
+            (plain,) = lrp(model, batch, readout, composite=rules, share=share)
+        except NO_GRADIENT:
             continue
         beside = plain.relevance.abs().sum(dim=1).to(size.device)
         rows &= size > times * beside
@@ -85,11 +77,14 @@ def amplified(
             return ""
     worst = int(size.where(rows, 0).argmax())
     total, explained = size[worst].item(), logit[worst].item()
-    where = _most(_steps(model, batch, readout, composite, epsilon, worst))
+    try:
+        where = _most(_steps(model, batch, readout, composite, epsilon, worst))
+    except NO_GRADIENT:
+        where = "no sum of it could be watched"
     return (
         f"relevance of examples {rows.nonzero()[:, 0].tolist()} is amplified: in example {worst} "
-        f"its sizes add up to {total:.4g}, for a logit of {explained:.4g}; {where}, where terms "
-        "nearly cancel; numeric.audit() accounts for it, and another method may suit this model"
+        f"its sizes add up to {total:.4g}, for a logit of {explained:.4g}; {where}; "
+        "numeric.audit() accounts for it, and another method may suit this model"
     )
 
 
@@ -111,7 +106,8 @@ def _most(steps: list[_Step]) -> str:
     """The largest gain among the steps through which much relevance passes."""
     most = max(sum(step.passed) for step in steps)
     step = max((x for x in steps if sum(x.passed) * BESIDE_LOGIT >= most), key=lambda x: x.gain)
-    return f"{step.name} in {step.place} hands on {step.gain:.3g} times what arrives there"
+    gain = f"{step.gain:.3g} times what arrives there, where terms nearly cancel"
+    return f"{step.name} in {step.place} hands on {gain}"
 
 
 def _steps(

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from axioms.composites import CP_LRP
-from numeric import attribute, audit, compiled
+from numeric import attribute, audit, compiled, sweep
 from numeric.fast.marks import Chain
+from numeric.methods import amplification
 from numeric.methods.amplification import AmplifiedRelevance
 from numeric.methods.catalogue import WITH_RULES
 from tests.support import cases
@@ -70,6 +71,33 @@ def test_a_function_that_is_infinite_at_zero_is_warned_of_and_noted_by_the_audit
     assert PLACE in note
     with compiled(model, CP_LRP, disable=True) as explain, pytest.warns(AmplifiedRelevance):
         explain(one)
+
+
+def test_a_sweep_warns_its_caller_of_each_composite():
+    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
+    with pytest.warns(AmplifiedRelevance) as found:
+        sweep(model, inputs, ["attnlrp", "cp-lrp"])
+    assert [each.filename for each in found] == [__file__] * 2
+
+
+@pytest.mark.parametrize("share", ["embedding", "word"])
+def test_relevance_is_compared_with_gradients_of_its_own_share(share, monkeypatch):
+    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
+    asked, real = set(), amplification.lrp
+    noted = lambda *given, **options: asked.add(options["share"]) or real(*given, **options)
+    monkeypatch.setattr(amplification, "lrp", noted)
+    with pytest.warns(AmplifiedRelevance):
+        attribute(model, inputs, "cp-lrp", share=share)
+    assert asked == {share}
+
+
+def test_functions_of_jit_elsewhere_do_not_hinder_the_search_for_the_place():
+    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(torch.nn.Identity())
+    with pytest.warns(AmplifiedRelevance, match="amplified"):
+        attribute(model, inputs, "cp-lrp", epsilon=1e-6)
 
 
 def test_gradient_times_input_of_0_in_front_of_a_norm_is_no_reason():

@@ -12,6 +12,7 @@ from benchmarks.experiments import rows, text
 from numeric import attribute
 from numeric import layer_mixes as sweep
 from numeric.fast import scope
+from numeric.methods import amplification
 from tests.support import cases, one_by_one
 from tests.support.traces import assert_same, contains, snapshot, watch
 
@@ -69,6 +70,7 @@ def test_an_activation_in_place_is_like_any_other(activation):
     torch.testing.assert_close(found[True], found[False], rtol=0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
 def test_composites_need_not_be_mixes_of_two(batch):
     tiny = cases.tiny_bert(num_hidden_layers=3)
     path = "bert.encoder.layer.1.attention.self"
@@ -118,6 +120,7 @@ def count(monkeypatch, model, inputs, composites):
             products.append(options)
         return plain(*arguments, **options)
 
+    monkeypatch.setattr(amplification, "warn", lambda *_given, **_options: None)
     monkeypatch.setattr(torch.autograd, "grad", counted)
     with watch(model, passes.append):
         sweep.sweep(model, inputs, composites)
