@@ -37,9 +37,10 @@ def is_stock(model: PreTrainedModel) -> bool:
     everywhere = [getattr(torch_module, f"_global{table}") for table in HOOKS]
     if any(not is_of_transformers(hook) for table in everywhere for hook in table.values()):
         return False
-    return _runs_code_of_libraries({type(x) for x in modules.values()}) and _is_as_made(
-        model, modules
-    )
+    held = (getattr(x, "config", None) for x in modules.values())
+    attention = {str(getattr(config, "_attn_implementation", None)) for config in held}
+    classes = {type(x) for x in modules.values()}
+    return _runs_code_of_libraries(classes, attention) and _is_as_made(model, modules)
 
 
 def code_of_stock(model: PreTrainedModel) -> Code | None:
@@ -112,7 +113,7 @@ def _are_alike(x: object, y: object) -> bool:
     return bool(x == y)
 
 
-def _runs_code_of_libraries(classes: set[type]) -> bool:
+def _runs_code_of_libraries(classes: set[type], attention: set[str]) -> bool:
     """Whether every function of ``classes``, their bases and their files is from a library.
 
     A patched class, a function that was replaced in a modelling file, and attention that was
@@ -122,7 +123,8 @@ def _runs_code_of_libraries(classes: set[type]) -> bool:
     names = {cls.__module__ for cls in every}
     files = [sys.modules[name] for name in names if name.startswith("transformers.models.")]
     tables = [*map(vars, (*every, *files, nn.functional, masking_utils))]
-    tables += [dict(ALL_ATTENTION_FUNCTIONS), dict(masking_utils.ALL_MASK_ATTENTION_FUNCTIONS)]
+    for registered in (ALL_ATTENTION_FUNCTIONS, masking_utils.ALL_MASK_ATTENTION_FUNCTIONS):
+        tables.append({name: x for name, x in registered.items() if name in attention})
     return all(name.startswith(("torch.", "transformers.")) for name in names) and all(
         _is_of_a_library(name) for table in tables for x in table.values() for name in _files(x)
     )
