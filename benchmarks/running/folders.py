@@ -6,14 +6,18 @@ under another name, synced, and renamed: it is there completely or not at all.
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from axioms.schema import LISTED, read
 from axioms.writing import remove_drafts, write_atomically
 from benchmarks.errors import RunError
 from benchmarks.running.provenance import provenance
@@ -21,33 +25,43 @@ from benchmarks.running.provenance import provenance
 RECORD, MANIFEST = "record.json", "manifest.json"
 BLOCKS = "blocks"  # beside parts; blocks in it are removed at the end
 PARTS = "part-*.parquet"  # which readers take for results
+LONGEST = 200  # letters of a value in an error
 
 
 def claim(folder: Path, record: dict) -> str:
     """Makes ``folder`` that of ``record``, whose digest it returns, and removes abandoned drafts.
 
-    Of several processes that claim a folder at once, one makes the record.  Raises RunError that
-    names what differs if the folder is another record's, for results that have none, and for
-    links in the place of what a run writes.
+    Of several processes that claim a folder at once, one makes the record.  Raises RunError as
+    ``keep`` does, and for results that have no record.
     """
     check_kinds(folder)
-    path = folder / RECORD
-    record = json.loads(json.dumps(record))  # as JSON gives it back
-    digest = _digest(record)
-    if path.exists():
-        _compare(path, record)
-    elif others := [*sorted(folder.glob(PARTS)), *folder.glob(BLOCKS), *folder.glob(MANIFEST)]:
+    others = [*sorted(folder.glob(PARTS)), *folder.glob(BLOCKS), *folder.glob(MANIFEST)]
+    if others and not (folder / RECORD).exists():
         raise RunError(
             f"{others[0]} has no {RECORD} beside it, and results are not mixed; pass another "
             "--output, or remove it"
         )
-    else:
+    digest = keep(folder, record)
+    remove_drafts(folder)
+    return digest
+
+
+def keep(folder: Path, record: dict) -> str:
+    """Writes the record of ``folder`` if there is none, and returns its digest.
+
+    The provenance beside the record is that of the process that wrote it; it is not compared.
+    Raises RunError that names what differs if the folder has another record, and for links in the
+    place of what a run writes.
+    """
+    check_kinds(folder)
+    path, text = folder / RECORD, json.dumps(record, ensure_ascii=False, allow_nan=False)
+    record = json.loads(text.encode("utf-8", "xmlcharrefreplace"))  # names of files may be bytes
+    if not path.exists():
         text = json.dumps({"record": record, "provenance": provenance()}, indent=2) + "\n"
         with suppress(FileExistsError):
             write_atomically(path, text.encode(), new=True)
-        _compare(path, record)
-    remove_drafts(folder)
-    return digest
+    _compare(path, record)
+    return _digest(record)
 
 
 def check_kinds(folder: Path) -> None:
@@ -78,41 +92,57 @@ def _digest(record):
 
 def _compare(path, record):
     """Raises RunError if another record is at ``path``."""
-    folder, old, new = path.parent, _flat(_record(path)), _flat(record)
-    differ = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+    old, new = _flat(_record(path)), _flat(record)
+    differ = [place for place in old | new if old.get(place) != new.get(place)]
     if differ:
-        lines = [f"\n  {key}: {old.get(key)!r} there, {new.get(key)!r} now" for key in differ]
+        lines = [
+            f"\n  {_short('.'.join(map(str, place)))}: {_short(old.get(place, 'nothing'))} there, "
+            f"{_short(new.get(place, 'nothing'))} now"
+            for place in differ[:LISTED]
+        ]
+        lines += [f"\n  and {len(differ) - LISTED} more"] * (len(differ) > LISTED)
         raise RunError(
-            f"{folder} holds results of another configuration, which are not mixed:"
-            f"{''.join(lines)}\nPass another --output, or remove that folder."
+            f"{path.parent} holds results of another configuration, which are not mixed:"
+            f"{''.join(lines)}\nPass another --output, or remove that folder; if somebody has "
+            f"edited {RECORD}, undo that."
         )
+
+
+@dataclass(frozen=True)
+class Written:
+    """What ``RECORD`` says."""
+
+    record: dict[str, Any]
+    provenance: dict[str, str | int | None]
 
 
 def _record(path):
     """The record at ``path``; RunError if it is broken."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))["record"]
-        if isinstance(record, dict):
-            return record
-        raise TypeError("record is no object")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        step = f"pass another --output, or remove {path.parent} and run again"
-        raise RunError(f"{path} is broken ({error}); {step}") from error
+        return read(path, Written, "record").record
+    except ValueError as error:
+        step = f"Pass another --output, or remove {path.parent}, and run again."
+        raise RunError(f"{error}\n{step}") from error
 
 
-def _flat(record: dict, prefix: str = "") -> dict:
-    """One entry per value, such as "variants.CP-LRP.method"."""
+def _flat(value, place=()):
+    """What each value is, with its type, by its place, such as ("variants", "CP-LRP", "method")."""
+    inner = dict(enumerate(value)) if isinstance(value, list) else value
+    if not isinstance(inner, dict) or not inner:
+        return {place: repr(value)}
     flat = {}
-    for key, value in record.items():
-        flat |= (
-            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        )
+    for key, each in inner.items():
+        flat |= _flat(each, (*place, key))
     return flat
+
+
+def _short(text):
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 2 :]}"
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """A folder that is claimed is this process's alone, until the block ends or the process dies.
+    """A folder is this process's alone, until the block ends or the process dies.
 
     Raises RunError while another one has it.
     """
@@ -121,14 +151,17 @@ def held(folder: Path) -> Iterator[None]:
     except ImportError:  # Windows, where nothing is held
         yield
         return
-    with (folder / RECORD).open("rb") as file:
+    opened = os.open(folder, os.O_RDONLY)  # not a file in it, which an editor replaces
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RunError(
                 f"another run is at work in {folder}; wait for it, or pass another --output"
             ) from error
         yield
+    finally:
+        os.close(opened)
 
 
 def write_part(path: Path, table: pa.Table, digest: str) -> str:

@@ -16,7 +16,7 @@ from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
 from benchmarks.running.contents import File, block_file
 from benchmarks.running.engines import IN_PROCESS, Engine
-from benchmarks.running.folders import BLOCKS, claim, held, read_part, recorded, write_part
+from benchmarks.running.folders import BLOCKS, claim, held, keep, read_part, recorded, write_part
 from benchmarks.running.manifest import Manifest
 from benchmarks.running.progress import Counted, Track, untracked
 from benchmarks.running.provenance import provenance
@@ -54,8 +54,8 @@ def run(
     file that is truncated, and while another run is at work in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    digest = claim(folder, record)
     with held(folder):
+        digest = claim(folder, record)
         manifest = Manifest(folder, digest)
         manifest.resume()
         missing = manifest.missing(blocks)
@@ -67,9 +67,9 @@ def run(
             try:
                 for file, made in track(Counted(results, missing), folder.name):
                     manifest.add(file, made)
-            except BaseException:
+            finally:
                 manifest.write()
-                raise
+                keep(folder, record)  # which somebody may have removed or replaced meanwhile
         manifest.finish()
     return manifest
 
