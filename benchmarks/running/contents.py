@@ -8,7 +8,7 @@ from pathlib import Path
 
 from axioms.schema import read
 from benchmarks.errors import RunError
-from benchmarks.running.folders import BLOCKS
+from benchmarks.running.folders import BLOCKS, blocks_of
 
 LARGEST = 2**30  # bytes of a manifest
 OWN = re.compile(rf"({BLOCKS}/|part-)\d{{12}}\.parquet")  # the files that a run writes
@@ -90,4 +90,5 @@ def content(path: Path) -> Content:
 
 
 def block_file(folder: Path, first: int) -> Path:
-    return folder / BLOCKS / f"{first:012d}.parquet"
+    """Where a block is written, if it is, at once; RunError as of ``blocks_of``."""
+    return blocks_of(folder) / f"{first:012d}.parquet"

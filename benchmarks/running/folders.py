@@ -68,9 +68,24 @@ def check_kinds(folder: Path) -> None:
     """Raises RunError that lists links, and folders in the place of files and files of folders."""
     blocks = folder / BLOCKS
     files = [folder / RECORD, folder / MANIFEST, *folder.glob(PARTS), *blocks.glob("*.parquet")]
-    wrong = [path for path in files if path.exists() and not path.is_file()]
-    wrong += [blocks] * (blocks.exists() and not blocks.is_dir())
-    wrong += [path for path in [blocks, *files] if path.is_symlink()]
+    _refuse(
+        [path for path in files if path.exists() and not path.is_file()]
+        + [blocks] * (blocks.exists() and not blocks.is_dir())
+        + [path for path in [blocks, *files] if path.is_symlink()]
+    )
+
+
+def blocks_of(folder: Path) -> Path:
+    """The folder of blocks; RunError if a link or a file has taken its place meanwhile.
+
+    Called just before each change in it, as a link would lead to the files of somebody else.
+    """
+    blocks = folder / BLOCKS
+    _refuse([blocks] * (blocks.is_symlink() or (blocks.exists() and not blocks.is_dir())))
+    return blocks
+
+
+def _refuse(wrong):
     if wrong:
         raise RunError(
             "a run writes no link, and no folder but blocks; move away what was put in the place "

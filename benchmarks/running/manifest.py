@@ -25,7 +25,15 @@ from axioms.writing import remove_drafts, write_atomically
 from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
 from benchmarks.running.contents import OWN, Content, File, content
-from benchmarks.running.folders import BLOCKS, MANIFEST, PARTS, changed, join_parts, read_part
+from benchmarks.running.folders import (
+    BLOCKS,
+    MANIFEST,
+    PARTS,
+    blocks_of,
+    changed,
+    join_parts,
+    read_part,
+)
 
 SIZE = 128 * 2**20  # bytes of a part
 SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
@@ -83,7 +91,7 @@ class Manifest:
         Raises RunError for files that are not what was written, and for parts of something else.
         """
         left = self.unchanged()
-        remove_drafts(self.folder / BLOCKS)
+        remove_drafts(blocks_of(self.folder))
         self._remove_unnamed()
         if len(left) < len(self.files):
             self.files, self.texts = left, None
@@ -125,7 +133,11 @@ class Manifest:
     def _remove_unnamed(self):
         for path in self.unnamed():
             read_part(path, self.digest, columns=[])
-            path.unlink()
+            self._remove(path)
+
+    def _remove(self, path):
+        blocks_of(self.folder)
+        path.unlink(missing_ok=True)
 
     def missing(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Blocks without a file, as they come; RunError if those with one are of other texts."""
@@ -188,9 +200,9 @@ class Manifest:
         self.texts = self.total
         self.write()
         self._remove_unnamed()
-        remove_drafts(self.folder / BLOCKS, living=True)  # nobody waits for what they write
+        remove_drafts(blocks_of(self.folder), living=True)  # nobody waits for what they write
         with suppress(OSError):  # it is gone, or holds files that no run wrote
-            (self.folder / BLOCKS).rmdir()
+            blocks_of(self.folder).rmdir()
 
     def _runs(self):
         """The blocks that follow each other without a gap."""
@@ -210,7 +222,7 @@ class Manifest:
         self.unwritten = True
         self.write()
         for name in gone:
-            (self.folder / name).unlink(missing_ok=True)
+            self._remove(self.folder / name)
 
     def _joined(self, chosen):
         """One part of blocks that follow each other, which stay."""

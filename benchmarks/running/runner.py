@@ -85,7 +85,7 @@ def _stored(task, folder, digest, block):
         ) from error
     measured = task.measure(block)
     table = measured if isinstance(measured, pa.Table) else pa.table(measured)
-    file_sha256 = write_part(path, table, digest)
+    file_sha256 = write_part(block_file(folder, block.first), table, digest)
     file = File(
         file=f"{BLOCKS}/{path.name}",
         first=block.first,

@@ -137,6 +137,45 @@ def test_what_no_run_wrote_in_the_place_of_its_files_is_refused_and_stays(
     assert every_file(tmp_path) == before
 
 
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_blocks_that_something_else_becomes_meanwhile_are_not_followed(tmp_path, monkeypatch, kind):
+    """At any step of a run, which goes on when its blocks are back."""
+    victim = tmp_path / "victim"
+    stopped(victim)  # files with the names and the record of this run's
+    (victim / "blocks" / f".000000000002.parquet.1@{platform.node()}.{'0' * 16}.draft").touch()
+    (victim / "blocks" / "000000000009.parquet").write_bytes(
+        (victim / "blocks" / "000000000002.parquet").read_bytes()
+    )
+    before, whole = every_file(victim), measure(tmp_path / "other")
+    for at in range(100):
+        folder, steps = tmp_path / str(at), iter(range(100))
+        blocks, moved = folder / "blocks", folder / "moved"
+
+        def swapping(step, *, at=at, blocks=blocks, moved=moved, steps=steps):
+            def swapped(*arguments, **options):
+                if next(steps) == at:
+                    if blocks.exists():
+                        blocks.rename(moved)
+                    blocks.symlink_to(victim / "blocks") if kind == "link" else blocks.touch()
+                return step(*arguments, **options)
+
+            return swapped
+
+        with monkeypatch.context() as patch:
+            for name in ("unnamed", "write"):
+                patch.setattr(manifest.Manifest, name, swapping(getattr(manifest.Manifest, name)))
+            with suppress(RunError):
+                measure(folder, function=swapping(squares))
+        assert every_file(victim) == before
+        if next(steps) <= at:
+            break
+        blocks.unlink()
+        if moved.exists():
+            moved.rename(blocks)
+        assert measure(folder).equals(whole)
+    assert at > 8
+
+
 def test_files_that_no_run_wrote_stay_whatever_happens_to_a_run(tmp_path, monkeypatch):
     folder = tmp_path / "run"
     stopped(folder)
