@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 DAY = 24 * 60 * 60  # in seconds
-DRAFT = re.compile(r"\..+\.(\d+)@(.*?)(\.[0-9a-f]{16})?\.draft")  # process and machine that write
+DRAFT = re.compile(r"\..+\.([0-9]{1,9})@(.*)\.[0-9a-f]{16}\.draft")  # process and machine
 LIVE: set[str] = set()  # the drafts of this process
 UNSYNCED = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)  # of folders that cannot be synced
 

@@ -11,7 +11,7 @@ from benchmarks.errors import RunError
 from benchmarks.running.folders import BLOCKS, blocks_of
 
 LARGEST = 2**30  # bytes of a manifest
-OWN = re.compile(rf"({BLOCKS}/|part-)\d{{12}}\.parquet")  # the files that a run writes
+OWN = re.compile(rf"({BLOCKS}/|part-)[0-9]{{12}}\.parquet")  # the files that a run writes
 
 
 @dataclass(frozen=True, kw_only=True)

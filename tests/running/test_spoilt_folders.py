@@ -180,6 +180,7 @@ def test_files_that_no_run_wrote_stay_whatever_happens_to_a_run(tmp_path, monkey
     folder = tmp_path / "run"
     stopped(folder)
     foreign = ["notes.txt", "part.parquet", "blocks/mine.txt", "blocks/1.parquet", "blocks/.mine"]
+    foreign += [f"blocks/.mine.1@{platform.node()}.draft", f"blocks/{'٠' * 11}٩.parquet"]
     for name in foreign:
         (folder / name).write_text("of years")
     (folder / "blocks" / "more").mkdir()

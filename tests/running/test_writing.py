@@ -105,15 +105,22 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     dead, here, elsewhere = process.pid, platform.node(), "another.host.example"
+    old, end = f".part-00001.parquet.{dead}@{elsewhere}", f"{'0' * 16}.draft"
     stay = [
-        f".part-00001.parquet.1@{here}.draft",  # the first process, of another user
-        f".part-00001.parquet.{dead}@{elsewhere}.draft",
+        f".part-00001.parquet.1@{here}.{end}",  # the first process, of another user
+        f"{old}.{end}",
         ".part-00001.parquet",
         ".other.draft",
         "part-00001.parquet.1@.draft",
+        ".letter to mum.2024@home.draft",
+        f"{old}.draft",
+        f"{old}.{end.replace('0', '٠')}",
+        f".part-00001.parquet.{'9' * 20}@{here}.{end}",
+        f".part-00001.parquet.٣@{elsewhere}.{end}",
     ]
     go = [
-        f".part-00001.parquet.{dead}@{here}.draft",
+        f".part-00001.parquet.{dead}@{here}.{end}",
+        f".part-00001.parquet.{'9' * 9}@{here}.{end}",
         f".part-00002.parquet.{dead}@{elsewhere}.{'0' * 16}.draft",
         f".part-00003.parquet.{dead}@{here}.{'0' * 16}.draft",
         f".part-00003.parquet.{os.getpid()}@{here}.{'0' * 16}.draft",  # of a process before it
@@ -121,7 +128,7 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path):
     for name in stay + go:
         (tmp_path / name).touch()
     long_ago = time.time() - 3 * 24 * 60 * 60
-    for name in (go[1], *stay[3:]):
+    for name in (go[2], *stay[3:]):
         os.utime(tmp_path / name, (long_ago, long_ago))
     (tmp_path / go[0].replace("00001", "00004")).symlink_to(tmp_path)
     stay += [go[0].replace("00001", "00004")]
