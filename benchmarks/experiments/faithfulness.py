@@ -86,7 +86,8 @@ def _lines(path):
     if path.suffix != ".parquet":
         raise ValueError(f"{path} is no Parquet file; {advice}")
     try:
-        there = parquet.read_schema(path).names
+        with path.open("rb") as file:
+            there = parquet.read_schema(file).names
     except (OSError, pa.ArrowException) as error:
         raise ValueError(f"{path} cannot be read ({error}); {advice}") from error
     columns = [*COLUMNS, *(name for name in OPTIONAL if name in there)]

@@ -194,11 +194,12 @@ def read_part(
     Raises RunError if it is broken, not of this record, or not the file with that ``sha256``.
     """
     try:
-        content = path.read_bytes() if sha256 else None
-        if content is not None and (found := hashlib.sha256(content).hexdigest()) != sha256:
-            raise changed({path: (found, sha256)})
-        source = path if content is None else pa.BufferReader(content)
-        table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns)
+        with path.open("rb") as file:  # not its name, which pyarrow takes as UTF-8 alone
+            content = file.read() if sha256 else None
+            if content is not None and (found := hashlib.sha256(content).hexdigest()) != sha256:
+                raise changed({path: (found, sha256)})
+            source = file if content is None else pa.BufferReader(content)
+            table = pq.ParquetFile(source, page_checksum_verification=True).read(columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise RunError(
             f"{path} is truncated or broken ({error}); remove this file and run again"

@@ -81,7 +81,8 @@ class Manifest:
         return [self.folder / each.file for each in self.files]
 
     def columns(self) -> list[str]:
-        return pq.read_schema(self.parts()[0]).names
+        with self.parts()[0].open("rb") as file:
+            return pq.read_schema(file).names
 
     # What only the process that holds the folder does
 

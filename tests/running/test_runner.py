@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import sys
 from operator import length_hint
 
 import pyarrow as pa
@@ -78,6 +79,20 @@ def test_blocks_are_read_when_they_are_wanted(tmp_path):
 
     measure(tmp_path, blocks=read(), function=lambda x: order.append(x.first) or squares(x))
     assert order == [("read", 0), 0, ("read", 2), 2, ("read", 4), 4]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+@pytest.mark.parametrize("size", [1, 2**30])
+def test_a_folder_and_a_record_may_have_names_that_are_not_utf8(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(manifest, "SIZE", size)
+    name = os.fsdecode(b"out\xff")
+    record = {**RECORD, "dataset": name, name: 1}
+    table = measure(tmp_path / name, record)
+    assert measure(tmp_path / name, record, function=never).equals(table)
+    found = runner.verify(tmp_path / name)
+    assert (found.texts, found.columns()) == (5, table.column_names)
+    with pytest.raises(RunError, match="dataset: 'out&#56575;' there"):
+        measure(tmp_path / name, RECORD)
 
 
 OTHERS = {
