@@ -56,14 +56,17 @@ def write_atomically(
 def write_named(path: Path, content: bytes) -> None:
     """Writes a file that a user names: a link stays a link, and a device is written to.
 
-    Raises PermissionError for a file that must not be written, which is left as it is.
+    Raises OSError for a file that must not be written, and for links in a circle, which stay.
     """
     if path.exists():
         with path.open("ab") as file:
             if not path.is_file():
                 file.write(content)
                 return
-    write_atomically(Path(os.path.realpath(path)), content)
+    place = Path(os.path.realpath(path))
+    if place.is_symlink():  # one of a circle
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    write_atomically(place, content)
 
 
 def _rename_new(draft: Path, path: Path) -> None:

@@ -135,9 +135,12 @@ def check_files(*, read: Mapping[str, Path | None] | None = None, **files: Path 
     """
     option_of: dict[Path, str] = {}
     for option, path in ((read or {}) | files).items():
-        if path and (other := option_of.setdefault(path.resolve(), option)) != option:
+        place = path and Path(os.path.realpath(path))  # resolve() breaks down at a circle of links
+        if place and (other := option_of.setdefault(place, option)) != option:
             raise ValueError(f"--{other} and --{option} are both {path}; pass another file for one")
     for option, path in files.items():
+        if path and Path(os.path.realpath(path)).is_symlink():
+            raise ValueError(f"--{option} {path} is a link that leads to itself; pass another file")
         if path and path.is_dir():
             raise ValueError(f"--{option} {path} is a folder; pass a file in it")
         if path and not path.parent.is_dir():

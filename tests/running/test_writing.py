@@ -11,6 +11,7 @@ import pytest
 
 from axioms import writing
 from axioms.writing import write_atomically
+from benchmarks.commands.console import check_files
 from benchmarks.running import folders
 from tests.support.traces import contents
 
@@ -81,6 +82,14 @@ def test_a_link_and_a_mode_that_a_user_chose_stay(tmp_path):
     assert place.stat().st_mode & 0o777 == 0o600
     with pytest.raises(IsADirectoryError):
         writing.write_named(tmp_path, b"third")
+    loop, other = tmp_path / "loop", tmp_path / "other"
+    loop.symlink_to(other)
+    other.symlink_to(loop)
+    with pytest.raises(OSError, match=f"symbolic links: '{loop}'"):
+        writing.write_named(loop, b"third")
+    assert (loop.readlink(), other.readlink()) == (other, loop)
+    with pytest.raises(ValueError, match=f"--png {loop} is a link that leads to itself; pass"):
+        check_files(html=link, png=loop)
     reader, writer = os.pipe()
     writing.write_named(Path(f"/dev/fd/{writer}"), b"to a pipe")
     assert os.read(reader, 20) == b"to a pipe"
