@@ -7,7 +7,7 @@ under another name, synced, and renamed: it is there completely or not at all.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,6 @@ def claim(folder: Path, record: dict) -> str:
     Of several processes that claim a folder at once, one makes the record.  Raises RunError as
     ``keep`` does, and for results that have no record.
     """
-    check_kinds(folder)
     others = [*sorted(folder.glob(PARTS)), *folder.glob(BLOCKS), *folder.glob(MANIFEST)]
     if others and not (folder / RECORD).exists():
         raise RunError(
@@ -66,31 +65,25 @@ def keep(folder: Path, record: dict) -> str:
 
 def check_kinds(folder: Path) -> None:
     """Raises RunError that lists links, and folders in the place of files and files of folders."""
-    blocks = folder / BLOCKS
-    files = [folder / RECORD, folder / MANIFEST, *folder.glob(PARTS), *blocks.glob("*.parquet")]
-    _refuse(
-        [path for path in files if path.exists() and not path.is_file()]
-        + [blocks] * (blocks.exists() and not blocks.is_dir())
-        + [path for path in [blocks, *files] if path.is_symlink()]
-    )
+    files = [folder / RECORD, folder / MANIFEST, *folder.glob(PARTS)]
+    blocks_of(folder, [*files, *(folder / BLOCKS).glob("*.parquet")])
 
 
-def blocks_of(folder: Path) -> Path:
-    """The folder of blocks; RunError if a link or a file has taken its place meanwhile.
+def blocks_of(folder: Path, files: Sequence[Path] = ()) -> Path:
+    """The folder of blocks; RunError if it, or one of ``files``, is a link or of another kind.
 
-    Called just before each change in it, as a link would lead to the files of somebody else.
+    Called just before each change in it: a link would lead to the files of somebody else.
     """
     blocks = folder / BLOCKS
-    _refuse([blocks] * (blocks.is_symlink() or (blocks.exists() and not blocks.is_dir())))
-    return blocks
-
-
-def _refuse(wrong):
+    wrong = [path for path in files if path.exists() and not path.is_file()]
+    wrong += [blocks] * (blocks.exists() and not blocks.is_dir())
+    wrong += [path for path in [blocks, *files] if path.is_symlink()]
     if wrong:
         raise RunError(
             "a run writes no link, and no folder but blocks; move away what was put in the place "
             "of its files, or pass another --output:" + "".join(f"\n  {path}" for path in wrong)
         )
+    return blocks
 
 
 def recorded(folder: Path) -> str:
@@ -110,16 +103,15 @@ def _compare(path, record):
     old, new = _flat(_record(path)), _flat(record)
     differ = [place for place in old | new if old.get(place) != new.get(place)]
     if differ:
-        lines = [
-            f"\n  {_short('.'.join(map(str, place)))}: {_short(old.get(place, 'nothing'))} there, "
-            f"{_short(new.get(place, 'nothing'))} now"
-            for place in differ[:LISTED]
-        ]
-        lines += [f"\n  and {len(differ) - LISTED} more"] * (len(differ) > LISTED)
+        said = lambda flat, place: _short(flat.get(place, "nothing"))
+        name = lambda place: _short(".".join(map(str, place)))
+        lines = [f"{name(x)}: {said(old, x)} there, {said(new, x)} now" for x in differ[:LISTED]]
+        lines += [f"and {len(differ) - LISTED} more"] * (len(differ) > LISTED)
         raise RunError(
-            f"{path.parent} holds results of another configuration, which are not mixed:"
-            f"{''.join(lines)}\nPass another --output, or remove that folder; if somebody has "
-            f"edited {RECORD}, undo that."
+            f"{path.parent} holds results of another configuration, which are not mixed:\n  "
+            + "\n  ".join(lines)
+            + "\nPass another --output, or remove that folder; if somebody has edited "
+            f"{RECORD}, undo that."
         )
 
 

@@ -25,15 +25,7 @@ from axioms.writing import remove_drafts, write_atomically
 from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
 from benchmarks.running.contents import OWN, Content, File, content
-from benchmarks.running.folders import (
-    BLOCKS,
-    MANIFEST,
-    PARTS,
-    blocks_of,
-    changed,
-    join_parts,
-    read_part,
-)
+from benchmarks.running.folders import MANIFEST, PARTS, blocks_of, changed, join_parts, read_part
 
 SIZE = 128 * 2**20  # bytes of a part
 SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
@@ -62,8 +54,9 @@ class Manifest:
         if found.record == self.digest:
             return found
         raise RunError(
-            f"{path} is not of the configuration of this run (record {self.digest[:12]}); pass "
-            f"another --output, or remove {self.folder}"
+            f"{path} is not of the configuration in record.json (record {self.digest[:12]}); undo "
+            "what somebody has edited (the command says what differs when it is run again), or "
+            f"pass another --output, or remove {self.folder}"
         )
 
     def tally(self, name: str) -> int:
@@ -116,7 +109,7 @@ class Manifest:
     def unnamed(self) -> list[Path]:
         """Blocks and parts that are not named here; RunError for parts that no run wrote."""
         names = {each.file for each in self.files}
-        parts, blocks = self.folder.glob(PARTS), (self.folder / BLOCKS).glob("*")
+        parts, blocks = self.folder.glob(PARTS), blocks_of(self.folder).glob("*")
         found = [path for path in sorted([*parts, *blocks]) if self._name(path) not in names]
         if strange := [path for path in found if path.match(PARTS) and not self._is_own(path)]:
             raise RunError(

@@ -257,14 +257,14 @@ def test_a_run_and_a_verification_accept_the_same_records(tmp_path):
     path, refused = tmp_path / "record.json", 0
     written = json.loads(path.read_text())
     others = [{**LIKE, "flag": 0}, {**LIKE, "n": [True, 2]}, {**LIKE, "n": [1, 2]}]
-    others += [written["record"] for written in garbled({"record": LIKE}) if "record" in written]
+    others += [each["record"] for each in garbled({"record": LIKE}) if "record" in each]
     for record in others:
         path.write_text(json.dumps(written | {"record": record}))
         for call in (
             lambda: measure(tmp_path, LIKE, function=never),
             lambda: runner.verify(tmp_path),
         ):
-            with pytest.raises(RunError):
+            with pytest.raises(RunError, match=r"edited|is no record"):
                 call()
         refused += 1
     assert refused > 100
