@@ -25,7 +25,6 @@ from benchmarks.running.provenance import provenance
 RECORD, MANIFEST = "record.json", "manifest.json"
 BLOCKS = "blocks"  # beside parts; blocks in it are removed at the end
 PARTS = "part-*.parquet"  # which readers take for results
-LONGEST = 200  # letters of a value in an error
 
 
 def claim(folder: Path, record: dict) -> str:
@@ -70,11 +69,8 @@ def check_kinds(folder: Path) -> None:
 
 
 def blocks_of(folder: Path, files: Sequence[Path] = ()) -> Path:
-    """The folder of blocks; RunError if it, or one of ``files``, is a link or of another kind.
-
-    Called just before each change in it: a link would lead to the files of somebody else.
-    """
-    blocks = folder / BLOCKS
+    """The folder of blocks; RunError if it, or one of ``files``, is a link or of another kind."""
+    blocks = folder / BLOCKS  # looked at just before each change in it: a link leads elsewhere
     wrong = [path for path in files if path.exists() and not path.is_file()]
     wrong += [blocks] * (blocks.exists() and not blocks.is_dir())
     wrong += [path for path in [blocks, *files] if path.is_symlink()]
@@ -143,8 +139,8 @@ def _flat(value, place=()):
     return flat
 
 
-def _short(text):
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 2 :]}"
+def _short(text, most=200):
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
 @contextmanager

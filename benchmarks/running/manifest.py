@@ -127,11 +127,8 @@ class Manifest:
     def _remove_unnamed(self):
         for path in self.unnamed():
             read_part(path, self.digest, columns=[])
-            self._remove(path)
-
-    def _remove(self, path):
-        blocks_of(self.folder)
-        path.unlink(missing_ok=True)
+            blocks_of(self.folder)
+            path.unlink()
 
     def missing(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Blocks without a file, as they come; RunError if those with one are of other texts."""
@@ -216,7 +213,7 @@ class Manifest:
         self.unwritten = True
         self.write()
         for name in gone:
-            self._remove(self.folder / name)
+            (blocks_of(self.folder) / Path(name).name).unlink(missing_ok=True)
 
     def _joined(self, chosen):
         """One part of blocks that follow each other, which stay."""
