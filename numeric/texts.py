@@ -2,6 +2,7 @@
 
 import reprlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from os import PathLike
 from typing import Any
@@ -106,26 +107,33 @@ def check_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Any]) -> N
 
 
 def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
-    """Whether a text has special tokens at its ends that ``tokenizer`` would add once more."""
-    ends = isinstance(text, str) and _has_special_ends(tokenizer, text)
-    return ends and len(ids_once(tokenizer, text)) < len(tokenized(tokenizer, text)["input_ids"])
+    """Whether a text, or one of a pair, begins or ends with what ``tokenizer`` adds once more."""
+    parts = [text] if isinstance(text, str) else text
+    if not any(_has_special(tokenizer, part) for part in parts):
+        return False
+    own = tokenized(tokenizer, list(parts), add_special_tokens=False)["input_ids"]
+    added = Counter(tokenized(tokenizer, [text])["input_ids"][0])
+    added -= Counter(n for ids in own for n in ids)
+    return any(n in added for ids in own for n in (*ids[:1], *ids[-1:]))
 
 
 def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """The ids of a text, in which special tokens at its ends stand once, as after a template."""
     ids: list[int] = tokenized(tokenizer, text)["input_ids"]
-    if not _has_special_ends(tokenizer, text):
+    if not _has_special(tokenizer, text):
         return ids
     own: list[int] = tokenized(tokenizer, text, add_special_tokens=False)["input_ids"]
-    if len(own) < len(ids):
-        ids = ids[ids[:1] == ids[1:2] == own[:1] :]
-        ids = ids[: len(ids) - (ids[-1:] == ids[-2:-1] == own[-1:])]
+    for n in range(len(ids)):
+        if ids[n : n + len(own)] == own:
+            before, behind = ids[:n], ids[n + len(own) :]
+            before = before[: n - (before[-1:] == own[:1])]
+            return before + own + behind[behind[:1] == own[-1:] :]
     return ids
 
 
-def _has_special_ends(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
-    special = tuple(tokenizer.all_special_tokens)
-    return text.startswith(special) or text.endswith(special)
+def _has_special(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
+    """Whether one is anywhere in a text: white space, for one, may be no token before it."""
+    return any(name in text for name in tokenizer.all_special_tokens)
 
 
 def tokenized(

@@ -79,6 +79,11 @@ REFUSED = {
     "half a letter": ("\udcff", "texts[0]='\\udcff' (half a character (a lone surrogate)): pass"),
     "special tokens": ("[CLS] good [SEP]", "texts[0]='[CLS] good [SEP]': the tokenizer adds"),
     "one of them": (["good", "good [SEP]"], "texts[1]='good [SEP]': the tokenizer adds special"),
+    "one behind a space": (" [CLS] good", "texts[0]=' [CLS] good': the tokenizer adds special"),
+    "one before a line's end": ("good [SEP]\n", "texts[0]='good [SEP]\\n': the tokenizer adds"),
+    "one that a pair begins with": ([("[CLS] a", "b")], "texts[0]=('[CLS] a', 'b'): the token"),
+    "one that a pair ends with": ([("a", "b [SEP]")], "texts[0]=('a', 'b [SEP]'): the token"),
+    "one inside a pair": ([["a", "[SEP] b"]], "texts[0]=['a', '[SEP] b']: the tokenizer adds"),
 }  # fmt: skip
 
 
@@ -98,6 +103,7 @@ def test_a_special_token_that_the_tokenizer_does_not_add_is_a_part_of_the_text(l
 PROMPT = "anna apple bert pen ; anna"
 PROMPTS = {
     "a text of a template": lambda _: "<s> " + PROMPT,
+    "a template that begins with a line": lambda _: "\n<s> " + PROMPT,
     "a batch": lambda of: of(PROMPT),
     "a batch of tensors": lambda of: of(PROMPT, return_tensors="pt"),
     "ids": lambda of: of(PROMPT)["input_ids"],
