@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
 REPEATED = re.compile(r"layer|block|expert|depth|stage")  # each of which has modules of its own
+COUNTED = re.compile(r"n(um)?_")
 PARTS, LABELS = 2**10, 2**16  # of a model whatever its weights are
 PACKED, SMALL = 4, 2**30  # bytes of float32 for one of a file, and what may be computed
 
@@ -18,7 +19,7 @@ def check_counts(name: str, config: Mapping, source: Path | str) -> None:
     most = max(PARTS, _tensors(source))
     if wrong := list(_counts(config, most)):
         raise ValueError(
-            f"model {name!r}, config.json: {', '.join(wrong)}; the weights have at most {most} "
+            f"model {name!r}, config.json: {', '.join(wrong)}; the weights have 0 to {most} "
             f"parts, and a model at most {LABELS} labels: get it again"
         )
 
@@ -29,7 +30,8 @@ def _counts(config, most) -> Iterator[str]:
             yield from _counts(value, most)
         limit = LABELS if key == "num_labels" else most if REPEATED.search(key) else None
         for number in value if isinstance(value, list) else [value]:
-            if limit and isinstance(number, int) and number > limit:
+            least = 0 if COUNTED.match(key) else number  # a chosen layer may count from the end
+            if limit and isinstance(number, int) and not least <= number <= limit:
                 yield f"{key} = {number}"
 
 

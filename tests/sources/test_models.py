@@ -12,13 +12,16 @@ import pytest
 import torch
 from transformers import (
     AutoTokenizer,
+    BertForPreTraining,
     BertForSequenceClassification,
     BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
 )
 
 from benchmarks.sources import digests, models
 from benchmarks.sources.pins import PINS
-from tests.support import cases
+from tests.support import cases, folders
 from tests.support.folders import WORDS
 
 
@@ -87,6 +90,22 @@ def test_a_checkpoint_without_classifier_weights_is_refused(editable):
         models.load(str(editable))
 
 
+def test_a_config_that_turns_biases_off_is_refused(editable):
+    sizes = {"vocab_size": len(WORDS), "hidden_size": 8, "intermediate_size": 8}
+    heads = {"num_attention_heads": 2, "num_hidden_layers": 1}
+    config = LlamaConfig(**sizes, **heads, attention_bias=True)
+    LlamaForCausalLM(config).save_pretrained(editable)
+    folders.settings(attention_bias=False)(editable)
+    with pytest.raises(ValueError, match=r"leaves out: model.layers.0.self_attn.k_proj.bias, "):
+        models.load(str(editable))
+
+
+def test_weights_of_heads_for_another_task_are_left_out(editable):
+    BertForPreTraining(cases.tiny_config(vocab_size=len(WORDS))).save_pretrained(editable)
+    folders.settings(architectures=["BertForMaskedLM"])(editable)
+    assert models.load(str(editable)).explains == "masked token"
+
+
 PINNED = "textattack/bert-base-uncased-SST-2"
 REVISIONS = [
     ("embedded", {}, None),
@@ -113,7 +132,7 @@ def test_model_and_tokenizer_of_a_known_id_are_asked_for_at_its_pinned_revision(
     loaded = models.load()
     config = answer("config", ({}, {}))
     monkeypatch.setattr(models.PreTrainedConfig, "get_config_dict", config)
-    model = answer("model", (loaded.model, {"missing_keys": []}))
+    model = answer("model", (loaded.model, {"missing_keys": [], "unexpected_keys": []}))
     monkeypatch.setattr(models.AutoModelForSequenceClassification, "from_pretrained", model)
     tokenizer = answer("tokenizer", loaded.tokenizer)
     monkeypatch.setattr(models.AutoTokenizer, "from_pretrained", tokenizer)

@@ -27,6 +27,11 @@ MODELS = {  # `models.load` tells errors of any type in one way
     "a kind of another library": (settings(model_type="timm_wrapper"), "timm"),
     "a width in words": (settings(hidden_size="8"), "'hidden_size'"),
     "more layers": (settings(num_hidden_layers=3), "no weights for ...layer.2"),
+    "fewer layers": (
+        settings(num_hidden_layers=1), "...encoder.layer.1...(num_hidden_layers = 1): ...get conf",
+    ),
+    "no layers": (settings(num_hidden_layers=0), "...encoder.layer.0...(num_hidden_layers = 0): "),
+    "layers below none": (settings(num_hidden_layers=-1), "config.json: num_hidden_layers = -1; t"),
     "an unknown activation": (settings(hidden_act="magic"), "'magic'"),
     "labels in a list": (settings(id2label=["a", "b"]), NEEDS),
     "an unknown dtype": (settings(dtype="float99"), "float99"),
