@@ -19,7 +19,6 @@ from benchmarks.commands.console import (
     Terminal,
     asked,
     console,
-    printable,
     problems,
     spell_what_cannot_be_encoded,
     tell,
@@ -32,6 +31,7 @@ from benchmarks.commands.output import EXIT_CODES, Once, with_shared_options
 from benchmarks.commands.plan import plan
 from benchmarks.commands.prove import prove
 from benchmarks.commands.reproduce import report, reproduce
+from numeric.spelling import printable
 
 FORMAT = warnings.formatwarning
 app = typer.Typer(

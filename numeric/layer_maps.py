@@ -100,7 +100,7 @@ def _part(found: LayerMap, columns: slice, width: int) -> Table:
     table = Table(box=None, padding=0, header_style="dim")
     table.add_column("", overflow="fold", max_width=width)
     for name in found.columns[columns]:
-        table.add_column(name, justify="right", width=CELL)
+        table.add_column(Text(name), justify="right", width=CELL)
     for token, cells in found.rows():
         table.add_row(Text(token), *map(_text, cells[columns]))
     return table

@@ -18,6 +18,8 @@ from jinja2 import Environment
 from rich.table import Table
 from rich.text import Text
 
+from numeric.spelling import printable
+
 if TYPE_CHECKING:
     from numeric.layer_maps import LayerMap
     from numeric.result import Attribution
@@ -125,7 +127,7 @@ class Section:
     def terminal(self) -> tuple[Text, Text, Text, Table, Text]:
         """The title, the coloured text, its legend, the numbers, and the caption, for rich."""
         words, legend, table = terminal(self.tokens, self.relevance, self.legend)
-        return Text(self.title, style="bold"), words, legend, table, Text(self.caption)
+        return Text(printable(self.title), style="bold"), words, legend, table, Text(self.caption)
 
 
 def legend(explained: str) -> str:
@@ -155,7 +157,8 @@ def terminal(
     """The sentence with coloured backgrounds, its legend, and a table of the numbers, for rich."""
     words = []
     table = _table("token", "relevance")
-    for token, value, (r, g, b) in zip(tokens, relevance, colours(relevance), strict=True):
+    shown = map(printable, tokens)
+    for token, value, (r, g, b) in zip(shown, relevance, colours(relevance), strict=True):
         against = "underline " if value < 0 else ""
         words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
         table.add_row(Text(token), f"{value:+z.4f}")
@@ -183,7 +186,7 @@ def html(sections: Sequence[Section], *, title: str, made: str) -> str:
     ``made`` is its last line: of what, and with what.
     """
     words = {"title": title, "made": made, "layers": LAYERS} | fixed(SOURCE)
-    return PAGE.render(sections=sections, **words)
+    return printable(PAGE.render(sections=sections, **words))
 
 
 def fixed(source: str) -> dict[str, str]:
@@ -212,22 +215,23 @@ def made(model: str, method: str, options: Mapping[str, Any]) -> str:
     what = f"Model {model}; method {method}" if model else f"Method {method}"
     more = f" ({', '.join(plain)})" if plain else ""
     program = f"lrp-axioms {version('lrp-axioms')}"
-    return f"{what}{more}; made by {program} on {date.today().isoformat()}."
+    return printable(f"{what}{more}; made by {program} on {date.today().isoformat()}.")
 
 
 def heat_maps(a: "Attribution", most: int) -> str:
     """The ``most`` first examples for a notebook; a token without a name is its position."""
-    facts = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
+    numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
     samples = [
         {
             "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
             "tokens": _shaded(a.lines(n)),
         }
-        for n, (target, logit, residual) in enumerate(islice(facts, most))
+        for n, (target, logit, residual) in enumerate(islice(numbers, most))
     ]
     left = max(0, len(a.relevance) - most)
     more = f" {left} more samples are not shown." if left else ""
-    return CELLS.render(method=a.method, samples=samples, legend=legend("target"), more=more)
+    facts = {"method": a.method, "samples": samples, "legend": legend("target"), "more": more}
+    return printable(CELLS.render(facts))
 
 
 def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:

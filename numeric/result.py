@@ -10,6 +10,7 @@ from torch import Tensor
 
 from axioms.extras import need
 from numeric import stored
+from numeric.spelling import printable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -62,7 +63,8 @@ class Attribution:
         count, length = self.relevance.shape
         first = ", ".join(f"{x:+z.4f}" for x in self.logit[:SMALL].tolist())
         more = ", ..." if count > SMALL else ""
-        return f"Attribution({self.method}: {count} x {length} tokens, logit [{first}{more}])"
+        said = f"Attribution({self.method}: {count} x {length} tokens, logit [{first}{more}])"
+        return printable(said)
 
     def _repr_html_(self) -> str:
         from numeric.render import heat_maps

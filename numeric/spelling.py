@@ -1,9 +1,25 @@
-"""Misspelt names and broken texts; the standard library alone, so that commands start fast."""
+"""Misspelt names, and texts that are broken or unprintable.
+
+The standard library alone, so that commands start fast.
+"""
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 LONGEST = 2**24  # letters of a text, or bytes of a line: about ten long books
+# Categories of what moves a cursor, colours a terminal, or turns the direction of writing around.
+CONTROLS = {"Cc", "Cf", "Zl", "Zp"}
+KEPT = "\n\t\u200c\u200d"  # the last two join letters of Persian and Hindi, and emoji
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal obeys, each sign of which is shown as a box."""
+    if text.isprintable():
+        return text
+    return "".join(
+        "�" if x not in KEPT and unicodedata.category(x) in CONTROLS else x for x in text
+    )
 
 
 def closest(word: object, known: Iterable[str], *, alike: float = 0.6) -> str | None:

@@ -24,11 +24,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from axioms.composites import UnassignedOperation
 from axioms.extras import MissingLibrary
-from numeric.spelling import did_you_mean
+from numeric.spelling import did_you_mean, printable
 
-# Categories of what moves a cursor, colours a terminal, or turns the direction of writing around.
-CONTROLS = {"Cc", "Cf", "Zl", "Zp"}
-KEPT = "\n\t\u200c\u200d"  # the last two join letters of Persian and Hindi, and emoji
 SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "→": "->",
            "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
            "·": "*", "×": "x", "±": "+-"}  # fmt: skip
@@ -53,14 +50,6 @@ class OutputError(OSError):
 
     def __str__(self):
         return f"standard output: {self.args[0].strerror}; send it elsewhere"
-
-
-def printable(text: str) -> str:
-    """A text without what a terminal obeys, each sign of which is shown as a box."""
-    if text.isprintable():
-        return text
-    obeyed = lambda x: unicodedata.category(x) in CONTROLS and x not in KEPT
-    return "".join("�" if obeyed(x) else x for x in text)
 
 
 class Formatter(logging.Formatter):

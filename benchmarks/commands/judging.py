@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.commands.console import printable
+from numeric.spelling import printable
 
 PIECE = 2**16  # bytes of a line
 MODULE = "axioms.own_rules.one_by_one"  # imported there alone: it takes half a second

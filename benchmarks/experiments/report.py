@@ -18,6 +18,7 @@ from benchmarks.names import EXPERIMENTS
 from benchmarks.running import folders
 from benchmarks.running.provenance import provenance
 from numeric.render import fixed
+from numeric.spelling import printable
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def write(folder: Path) -> list[Path]:
         raise RunError(f"{folder} holds no results; run `lrp-axioms reproduce` first")
     found = {"report.html": render(sections), "report.md": markdown(sections)}
     for name, content in found.items():
-        write_atomically(folder / name, content.encode())
+        write_atomically(folder / name, printable(content).encode())
     return [folder / name for name in found]
 
 

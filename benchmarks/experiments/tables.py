@@ -54,7 +54,7 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
     record = experiment(result.table)
     headers, rows = cells(result, only=None if whole else record.shortest or record.short)
     table = Table(
-        title=result.title,
+        title=Text(result.title, style="table.title"),
         box=box.SIMPLE_HEAD,
         title_justify="left",
         pad_edge=False,

@@ -68,7 +68,7 @@ def _table(*columns: Column) -> Table:
     """Columns of numbers are on the right; text is folded rather than cut."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=justify == "right")
+        table.add_column(Text(name), justify=justify, overflow="fold", no_wrap=justify == "right")
     return table
 
 
@@ -146,7 +146,7 @@ def _stages(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
     ]
     table = _table(("layer", "left"), *amounts)
     for stage, arrived, shown, passed in rows:
-        table.add_row(stage["name"], arrived, *(shown.get(c, "") for c in causes), passed)
+        table.add_row(Text(stage["name"]), arrived, *(shown.get(c, "") for c in causes), passed)
     yield _heading("By layer, from the logit down: arrives = absorbed by each cause + passes on")
     yield table
     leaves = _table(("logits", "right"), ("ends in", "left"))
@@ -170,7 +170,7 @@ def _kinds(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
         ("kind", "left"), ("operations", "right"), *((cause, "right") for cause in causes)
     )
     for kind, row in rows.items():
-        table.add_row(kind, str(counts[kind]), *(row.get(cause, "") for cause in causes))
+        table.add_row(Text(kind), str(counts[kind]), *(row.get(cause, "") for cause in causes))
     yield _heading("Absorbed by kind of operation")
     yield table
 

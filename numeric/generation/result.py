@@ -13,6 +13,7 @@ from torch import Tensor
 
 from numeric import stored
 from numeric.generation.words import units
+from numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual")
 SHOWN = 60  # characters of what was written, in a line
@@ -52,7 +53,7 @@ class Generation:
     def __repr__(self) -> str:
         text = shorten("".join(self.written).strip(), SHOWN)
         count, length = self.relevance.shape
-        return f"Generation({self.method}: {count} x {length} tokens, written {text!r})"
+        return printable(f"Generation({self.method}: {count} x {length} tokens, written {text!r})")
 
     @property
     def written(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from numeric import pictures, render
 from numeric.generation.result import Generation
 from numeric.generation.words import UNITS
 from numeric.layer_maps import Cell, LayerMap, tables
+from numeric.spelling import printable
 
 LEGEND = "Red speaks for what was written; blue, underlined, against it."
 PICTURE = (
@@ -32,7 +33,8 @@ def shown(token: str) -> str:
 
 def title(found: Generation) -> str:
     text = "".join(found.written).strip()
-    return f"{found.method}: why {found.model} wrote {textwrap.shorten(text, TITLE)!r}"
+    said = f"{found.method}: why {found.model} wrote {textwrap.shorten(text, TITLE)!r}"
+    return printable(said)
 
 
 class _Triangle(LayerMap):

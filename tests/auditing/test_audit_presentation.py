@@ -21,7 +21,9 @@ from numeric.auditing.rounding import UNITS, accounts, balance, by_kind, signed
 from numeric.auditing.terminal import terminal
 from tests.support import cases, program
 
-NASTY = ["<script>alert(1)</script>", '& "quotes"', "[bold]", "</td>", "映画", "{{ 7 * 7 }}"]
+NASTY = [
+    "<script>alert(1)</script>", '& "quotes"', "[bold]", "[/b]", "</td>", "映画", "{{ 7 * 7 }}",
+]  # fmt: skip
 CASES = {
     "bert": ("bert", ATTNLRP, 0.0),
     "bert by cp-lrp at a finite epsilon": ("bert", CP_LRP, 0.25),
@@ -149,6 +151,15 @@ def test_every_cause_and_verdict_is_in_all_three_forms(seen, tmp_path):
     assert len(expected) > 20
     for form in forms:
         assert [words for words in expected if flat(words) not in form] == []
+
+
+def test_no_name_is_read_as_markup(seen):
+    facts = seen[1]
+    stages = [stage | {"name": "[/b]"} for stage in facts["stages"]]
+    kinds = [op | {"kind": "[red]x"} for op in facts["operations"]]
+    said = printed(facts | {"stages": stages, "operations": kinds})
+    assert "[/b]" in said
+    assert "[red]x" in said
 
 
 def test_the_page_escapes_the_input_and_loads_nothing(seen, tmp_path):

@@ -18,6 +18,7 @@ from benchmarks.experiments import report, reproduce, rows, tables, text, theore
 from benchmarks.experiments.record import Request, experiment
 from benchmarks.experiments.result import read
 from benchmarks.sources import data, models
+from numeric.spelling import printable
 from tests.support import program
 from tests.support.traces import contents
 
@@ -290,7 +291,11 @@ def test_undefined_numbers_are_null_in_json_and_a_dash_on_the_page(tmp_path, cap
     (again,) = report.load(tmp_path)
     assert np.isnan(again.rows[0]["r content"])
     assert repr(again.rows) == repr(result.rows)  # nan is not equal to itself
-    report.write(tmp_path)
+    odd = replace(again, title="\x1b[31mred", notes=[*again.notes, "\u202ered"])
+    odd.write(tmp_path)
+    for path in report.write(tmp_path):
+        assert "red" in path.read_text("utf-8")
+        assert printable(path.read_text("utf-8")) == path.read_text("utf-8")
     words = program.Page(tmp_path / "report.html").words + (tmp_path / "report.md").read_text(
         "utf-8"
     )

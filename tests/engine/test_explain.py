@@ -16,6 +16,7 @@ from benchmarks.sources import models
 from numeric import Attribution, attribute, explain
 from numeric.generation.result import Generation
 from numeric.render import colours
+from numeric.spelling import printable
 from numeric.targets import logit
 from tests.support import cases
 from tests.support.program import Page
@@ -144,6 +145,19 @@ def test_a_picture_holds_letters_without_a_font_and_words_without_an_end(found):
     given = {"relevance": values[None], "tokens": (odd,), "target": torch.tensor([1])}
     given |= {name: torch.zeros(1) for name in ("logit", "residual")}
     assert {*colours(values.tolist())} <= colours_of(replace(found, **given).png())
+
+
+def test_nothing_that_a_terminal_obeys_is_in_any_form(found):
+    odd = "\x1b[31mred\u202e"
+    tokens = tuple((odd,) * len(row) for row in found.tokens)
+    given = {"method": odd, "model": odd, "tokens": tokens, "options": {odd: odd}}
+    again = replace(found, **given)
+    console = Console(width=80, no_color=True)
+    with console.capture() as said:
+        console.print(*again.terminal(), sep="\n")
+    for form in (repr(again), said.get(), again.html(), again._repr_html_()):
+        assert printable(form) == form
+        assert "[31mred" in form
 
 
 def test_attention_rollout_says_that_its_shares_are_no_logits(loaded):

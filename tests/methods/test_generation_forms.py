@@ -14,6 +14,7 @@ from selenium.webdriver.common.by import By
 from benchmarks.architectures.measure import conditions
 from numeric import explain_generation
 from numeric.generation.result import Generation
+from numeric.spelling import printable
 from tests.support.browser import chromium
 from tests.support.writers import ANSWER, PROMPT, model_of, tokenizer
 
@@ -96,6 +97,21 @@ def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
         width = driver.execute_script("return document.documentElement.scrollWidth")
         assert width <= driver.execute_script("return window.innerWidth")
         assert not [x for x in driver.get_log("browser") if x["level"] == "SEVERE"]
+
+
+WRITTEN = ("[/INST]", "[unused1]", "[red]x", "[/]", "\x1b[31mred", "\u202eabc")
+
+
+@pytest.mark.parametrize("odd", WRITTEN)
+def test_no_word_is_read_as_markup_or_obeyed(found, odd):
+    tokens = tuple(odd for _ in found.tokens)
+    again = dataclasses.replace(found, tokens=tokens, method=odd, model=odd)
+    console = Console(width=800, no_color=True)
+    with console.capture() as said:
+        console.print(*again.terminal(800))
+    assert said.get().count(printable(odd)[:4]) >= len(tokens) + len(again.written)
+    assert printable(said.get()) == said.get()
+    assert printable(repr(again)) == repr(again)
 
 
 def test_a_heat_map_fits_the_terminal_and_a_picture_is_made(found):
