@@ -129,8 +129,8 @@ class Run:  # the formulas and graphs of one run of a test, where its symbols ha
     def sweep(self, graph):  # values and relevance of all nodes, of which the last is the root
         nodes, values, found = {}, {}, {}
         for n, (op, rule, args, more) in enumerate(self.data["graphs"][graph]):
+            spend(0, 50 * sum(map(len, [*(operands := [values[a] for a in args]), *more.values()])))
             m = {k: [[self.value(x) for x in row] for row in rows] for k, rows in more.items()}
-            operands = [values[a] for a in args]
             values[n] = FORWARD[op](m, *operands) if op in FORWARD else m["value"]
             found[n] = scaled(Value(0), values[n])
             nodes[n] = args, (op, rule, m, operands, values[n])
@@ -195,6 +195,6 @@ def check(folder):
 
 
 if __name__ == "__main__":
-    wrong, summary = check(sys.argv[1])
-    print(*wrong, summary, sep="\n")
+    wrong, said = check(sys.argv[1])  # of which a terminal may obey no letter
+    print("\n".join("".join(x if x.isprintable() else "\ufffd" for x in y) for y in [*wrong, said]))
     sys.exit(bool(wrong))

@@ -37,6 +37,17 @@ def test_a_checker_of_200_lines_that_sees_no_other_library_confirms_all(good):
     assert done.stdout == told + "\n"
 
 
+def test_no_letter_of_a_certificate_is_obeyed(tmp_path):
+    index = {"not certified": {"\x1b[31mred": "\u202e"}, "statements": [{"label": "\x9bx"}]}
+    (tmp_path / "index.json").write_text(json.dumps(index), "utf-8")
+    (tmp_path / "\x9bx.json").write_text("\x1b", "utf-8")
+    alone = [sys.executable, "-I", "-S", CHECKER, tmp_path]
+    done = subprocess.run(alone, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "�[31mred, since �" in done.stdout
+    assert done.stdout.replace("\n", "").isprintable()
+
+
 def test_a_checker_with_another_rule_establishes_nothing_of_it(tmp_path):
     twice = lambda s, x, w, *b: [check.scaled(check.Value(2), check.through(s, check.turned(w)))]
     with mock.patch.dict(check.SLOPES, linear=twice):
@@ -97,9 +108,16 @@ def cut(folder):
     (folder / "6a.json").write_text(text[: len(text) // 2], "utf-8")
 
 
+def rows(operands, op, count):
+    """A graph of operations on 10**5 rows that are empty."""
+    leaf = ["leaf", "", [], {"value": [[]] * 10**5}]
+    return [leaf, *([op, "", [0] * operands, {}] for _ in range(count))]
+
+
 PROOF, REFUTATION = ("6a", "runs", 0), ("6d", "runs", 0)
 FIRST, LAYER, POINT = ((*PROOF, "decisions", 0), (*PROOF, "graphs", 0, 3),
                        (*REFUTATION, "decisions", 0))  # fmt: skip
+FIRST_GRAPH = (*PROOF, "graphs", 0)
 COUNTS, FOUND, CASES = "the index has", "are not what they come to", "not every case of signs"
 STEPS = f"more than {check.STEPS} steps"
 EQUAL, APART = "are not equal", "are not apart"
@@ -243,6 +261,8 @@ CHANGES = {  # what is changed -> how, and why it is rejected
         put(lambda m: m | {"value": [["0"] * 1000] * 1000}, *LAYER[:-1], 0, 3),
         STEPS,
     ),
+    "a matrix has many rows without entries": (put(rows(1, "add", 9), *FIRST_GRAPH), STEPS),
+    "a sum has many operands without entries": (put(rows(9, "add", 1), *FIRST_GRAPH), STEPS),
     "there are 64 signs": (put([[1] * 64], *FIRST, 4), STEPS),
     "a file has too many bytes": (write("6a", " " * (check.BYTES + 1)), "['6a.json'] are links"),
     "a file is a link": (link, "['6a.json'] are links"),
