@@ -45,7 +45,7 @@ def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float 
 
 def text_fault(value: object) -> str | None:
     """Why a value cannot be explained as a text."""
-    if value is None or value == "":
+    if value is None:
         return "no text"
     if not isinstance(value, str):
         return f"{'object' if isinstance(value, tuple) else type(value).__name__} in place of text"

@@ -53,6 +53,8 @@ def checked_texts(texts: Any) -> list[Any]:
         raise ValueError(f"texts={texts!r}: pass [(a, b)] for a pair, or [a, b] for two texts")
     elif _is_no_list(texts):
         raise ValueError(f"texts is a {type(texts).__name__}; {_instead(texts)}")
+    elif (axes := getattr(texts, "ndim", 1)) != 1:
+        raise ValueError(f"texts is an array of {axes} dimensions: {_instead(texts)}")
     found: list[Any] = list(texts)
     if not found:
         raise ValueError("texts is empty; pass a text, or several")

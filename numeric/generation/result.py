@@ -105,6 +105,8 @@ class Generation:
         most = len(facts.tokens) - len(tensors["logit"])
         if len(written) != 1 or not 0 <= facts.source <= most:
             raise ValueError(f"{written} written and {facts.source} read of {len(facts.tokens)}")
+        if not most:
+            raise ValueError(f"all {len(facts.tokens)} tokens are written, after none")
         given: dict[str, Any] = {**tensors, **vars(facts)}
         return cls(**given)
 

@@ -99,6 +99,13 @@ def test_pointing_at_what_was_written_shows_its_causes(found, tmp_path):
         assert not [x for x in driver.get_log("browser") if x["level"] == "SEVERE"]
 
 
+def test_a_file_without_a_token_before_those_written_is_refused(tmp_path):
+    one, path = torch.ones(1), tmp_path / "one.safetensors"
+    Generation(one[None], one, one, ("a",), 0, "Model", "loo").save(path)
+    with pytest.raises(ValueError, match=r"all 1 tokens are written.*save it again"):
+        Generation.load(path)
+
+
 WRITTEN = ("[/INST]", "[unused1]", "[red]x", "[/]", "\x1b[31mred", "\u202eabc")
 
 
