@@ -270,7 +270,11 @@ def _parquet(raw, columns):
 
     try:
         about = parquet.read_metadata(raw)
-        places(about.schema.to_arrow_schema().names, columns)
+        schema = about.schema.to_arrow_schema()
+        places(schema.names, columns)
+        for name, kind in ((name, schema.field(name).type) for name in columns):
+            if pa.types.is_nested(getattr(kind, "value_type", kind)) or pa.types.is_nested(kind):
+                raise ValueError(f"column {name!r} is {kind}, which is no text; name another one")
         _check_sizes(about)
         # A text that is repeated is held once, and pages are read one after the other.
         single = {about.schema.column(n).path for n in range(about.num_columns)} & {*columns}

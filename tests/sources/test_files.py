@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.sources import faults, files
+from numeric import spelling
 
 AWKWARD = [
     '" a fine film',
@@ -196,6 +197,8 @@ REFUSED = {
     "flipped.parquet": (FLIPPED, "CRC checksum verification failed ... pass another file"),
     "packed.parquet.gz": (gzip.compress(as_parquet(["a"])), "is truncated or broken"),
     "numbers.parquet": (in_parquet(["text"], [1, 2]), "int in place of text in rows 1, 2"),
+    "lists.parquet": (in_parquet(["text"], [["a"]]), "column 'text' is list<element: string>, whi"),
+    "structures.parquet": (in_parquet(["text"], [{"a": "b"}]), "column 'text' is struct<a: string"),
     "null.parquet": (in_parquet(["text"], [None, None]), "no text in rows 1, 2"),
     "twice.parquet": (in_parquet(["text", "text"], ["a"], ["b"]), "has 2 columns 'text'"),
     "other.parquet": (in_parquet(["review"], ["a"]), "no column 'text', only review"),
@@ -229,7 +232,7 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_what_has_no_end_is_refused_before_it_is_held(name, ending, tmp_path, monkeypatch):
     for module, constant, value in (
-        (faults, "LONGEST", 2**16), (files, "LONGEST", 2**16), (files, "LARGE", 2**20),
+        (spelling, "LONGEST", 2**16), (files, "LONGEST", 2**16), (files, "LARGE", 2**20),
         (files, "PACKED", 10),
     ):  # fmt: skip
         monkeypatch.setattr(module, constant, value)
