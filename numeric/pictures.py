@@ -26,6 +26,7 @@ LINE = 1.3  # from one line of letters to the next, in their size
 ROOM = 3.0  # beside the letters of a token, and between tokens
 COLUMN, ROW = 18.0, 15.0  # of a map
 LONGEST = 150.0  # of a name
+LETTERS = 256  # that are measured at once: no line has room for more
 PIXELS, MOST = 200, 60_000  # of an inch, and of the longest side of a file
 DIM = "0.35"
 
@@ -180,7 +181,7 @@ def _lines(widths: Sequence[float], room: float) -> Iterator[list[int]]:
 def _parts(word: str, room: float, size: float) -> Iterator[str]:
     """A word, in as many parts as it needs."""
     while word:
-        part = word
+        part = word[:LETTERS]
         while len(part) > 1 and _width(f"{part} ", size, "bold") > room:
             part = part[: -max(1, len(part) // 8)]
         yield part
@@ -190,8 +191,8 @@ def _parts(word: str, room: float, size: float) -> Iterator[str]:
 def _fitting(name: str, room: float) -> str:
     """A name in one line, cut where it is too long; what cannot be printed is a box."""
     name = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
-    (first, *rest) = _parts(name, room, NORMAL) if name else [""]
-    return f"{first[:-1]}…" if rest else first
+    first = next(_parts(name, room, NORMAL), "")
+    return f"{first[:-1]}…" if len(first) < len(name) else first
 
 
 def _numbers(values: Sequence[float]) -> list[str]:

@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM
 
 from benchmarks.sources import models
-from numeric import Attribution, attribute, explain
+from numeric import Attribution, attribute, explain, pictures
 from numeric.generation.result import Generation
 from numeric.render import colours
 from numeric.spelling import printable
@@ -145,6 +146,16 @@ def test_a_picture_holds_letters_without_a_font_and_words_without_an_end(found):
     given = {"relevance": values[None], "tokens": (odd,), "target": torch.tensor([1])}
     given |= {name: torch.zeros(1) for name in ("logit", "residual")}
     assert {*colours(values.tolist())} <= colours_of(replace(found, **given).png())
+
+
+def test_a_picture_measures_few_letters_of_a_long_name():
+    with mock.patch.object(
+        pictures, "_width", side_effect=lambda text, *_: 3.0 * len(text)
+    ) as seen:
+        name = pictures._fitting("x" * 10**5, pictures.LONGEST)
+        parts = [*pictures._parts("x" * 10**4, pictures.LONGEST, pictures.SMALL)]
+    assert (name[-1], "".join(parts)) == ("…", "x" * 10**4)
+    assert sum(len(call.args[0]) for call in seen.call_args_list) < 10**6
 
 
 def test_nothing_that_a_terminal_obeys_is_in_any_form(found):
