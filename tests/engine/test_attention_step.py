@@ -9,6 +9,7 @@ from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
 from numeric.fast import attention, value_only
 from numeric.fast.propagation import Propagation
+from numeric.methods import amplification
 from tests.support import cases
 
 BATCH, HEADS, TOKENS, CHANNELS = 3, 2, 5, 4
@@ -112,6 +113,7 @@ def test_in_every_family_factors_at_the_fused_kernel_equal_rules_at_its_operatio
     if name == "albert" and composite.layers:
         composite = ATTNLRP  # its layers have no numbers
     model, inputs = cases.family(name)
+    monkeypatch.setattr(amplification, "warn", lambda *_given, **_options: None)
     taken = []
     inside = attention.shares
     monkeypatch.setattr(attention, "shares", lambda *given: taken.append(1) or inside(*given))

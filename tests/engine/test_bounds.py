@@ -34,8 +34,9 @@ CALLS = {
     "attribute(model, batch, at='a' + '*' * 12 + 'x')": "ValueError: at='a************x' is no mo",
     "attribute(model, batch, at='b' + '*e' * 20)": "ValueError: at='b*e*e",
     "attribute(model, batch, 'integrated-gradients', steps=10**6)": "ValueError: steps=1000000: pa",
-    "attribute(model, batch, 'loo', budget=10**20)": "",
-    "attribute(model, batch, 'budgeted-loo', budget=10**20)": "",
+    "attribute(model, batch, 'loo', budget=10**20)": "ValueError: budget=100000000000000000000: ",
+    "attribute(model, batch, 'loo', budget=10**18)": "",
+    "attribute(model, batch, 'budgeted-loo', budget=10**18)": "",
     "attribute(model, batch, 'loo', groups=10**18, budget=4)": "ValueError: groups: all",
     "curves(10**12)": "",
     "evaluate(model, batch, relevance, subsets=10**10, samples=10**10)":

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from numeric import attribute, compiled, plan
+from numeric.methods import amplification
 from tests.support import cases
 from tests.support.traces import contains, refused
 from tests.support.uses import BY_RULES, USES, assert_alike, case, put, relevance
@@ -186,7 +187,8 @@ def test_a_graph_is_not_compiled_of_hooks_which_would_run_but_once(batch):
         pass
 
 
-def test_a_hook_of_a_tensor_may_look_at_relevance_and_not_change_it(batch):
+def test_a_hook_of_a_tensor_may_look_at_relevance_and_not_change_it(batch, monkeypatch):
+    monkeypatch.setattr(amplification, "warn", lambda *_given, **_options: None)
     model = cases.tiny_bert()
     want, seen = relevance(model, batch), []
     dense = model.bert.encoder.layer[0].output.dense

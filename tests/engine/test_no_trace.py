@@ -132,7 +132,8 @@ def test_the_inputs_are_left_as_they_were(tiny, batch, method):
 def test_dropout_may_have_been_taken_out(tiny, batch, method):
     want = attribute(tiny, batch, method).relevance
     tiny.bert.encoder.layer[0].output.dropout = torch.nn.Identity().eval()
-    assert torch.equal(attribute(tiny, batch, method).relevance, want)
+    # Leave-One-Out and Integrated Gradients then take no shortcut, and round otherwise.
+    cases.close(attribute(tiny, batch, method).relevance, want, tolerance=1e-12)
 
 
 def test_shared_modules_get_their_rules_once(batch):

@@ -20,6 +20,7 @@ from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.inputs import prepare
+from numeric.stock.patches import OF_TRANSFORMERS
 from tests.support import cases
 from tests.support.traces import assert_same, registries, snapshot, watch
 
@@ -116,6 +117,7 @@ def beside(call, look):
         finally:
             stops.put("end")
 
+    stop.__module__ = OF_TRANSFORMERS[0]  # a hook of the user's would end all shortcuts
     thread, found = None, []
     with register_module_forward_hook(stop), ThreadPoolExecutor(1) as pool:
         future = pool.submit(run)
@@ -158,6 +160,7 @@ def inside(look):
         return x
 
     after = lambda module, *_: stop() if type(module) is BertOutput else None
+    after.__module__ = OF_TRANSFORMERS[0]
     with register_module_forward_hook(after), saved_tensors_hooks(lambda x: x, unpack):
         yield found
 

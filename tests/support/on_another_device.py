@@ -98,7 +98,9 @@ def written(model, _inputs):
     """What a language model writes of its own accord, and why."""
     torch.manual_seed(0)
     writer = LlamaForCausalLM(model.config).double().eval().to(model.device)
-    digits = SimpleNamespace(decode=lambda ids, **_: "".join(map(chr, ids)))
+    digits = SimpleNamespace(
+        decode=lambda ids, **_: "".join(map(chr, ids)), convert_ids_to_tokens=lambda ids: ids
+    )
     found = explain_generation(writer, digits, [2, 17, 41], max_new_tokens=3)
     return [found.relevance, found.logit, found.residual]
 
