@@ -113,8 +113,8 @@ TABLE: dict[str, Role] = {
         sum mean cumsum nansum nanmean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
         adaptive_avg_pool2d adaptive_avg_pool3d interpolate upsample trace fft fftn fft2 ifft
         ifftn ifft2 rfft irfft rfft2 irfft2 rfftn irfftn diff trapz fft_fft fft_fftn fft_fft2
-        fft_ifft fft_rfft fft_irfft fft_rfft2 fft_irfft2 neg negative index_add scatter_add fold
-        segment_reduce grid_sample""",
+        fft_ifft fft_rfft fft_irfft fft_rfft2 fft_irfft2 index_add scatter_add fold segment_reduce
+        grid_sample""",
         (Case(
             "always", "It is shared in proportion to what each entry adds, without a stabiliser.",
             "This is Eq. 1 in the limit, in which such a map and the layer after it give the same "
@@ -320,9 +320,10 @@ TABLE: dict[str, Role] = {
         "Functions that are made of others",
         """
         multi_head_attention_forward glu rms_norm normalize group_norm instance_norm
-        cosine_similarity addcmul addcdiv lerp var_mean std_mean""",
+        cosine_similarity addcmul addcdiv lerp var_mean std_mean neg negative""",
         (Case("always", "By the rules of the operations that they are made of.",
-              "Whether a model spells a function out or calls it must make no difference."),),
+              "Whether a model spells a function out or calls it must make no difference: −x is "
+              "x · (−1)."),),
     ),
     SCAN: Role(
         "Scans of state space models, in the code of Transformers",

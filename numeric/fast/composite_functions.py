@@ -59,6 +59,8 @@ SPELLED: dict[str, Function] = {
     "cosine_similarity": _cosine_similarity,
     "var_mean": partial(_and_mean, torch.var),
     "std_mean": partial(_and_mean, torch.std),
+    "neg": lambda x: x * -1,
+    "negative": lambda x: x * -1,
 }
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
