@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -70,16 +69,16 @@ CALLS: dict[Function, Call] = {}
 
 def call_of(func: Function) -> Call:
     """What a torch function is, whichever of its spellings was called."""
-    if func not in CALLS:
-        CALLS[func] = _call(func)
-    return CALLS[func]
+    if func in CALLS:
+        return CALLS[func]
+    file = getattr(getattr(func, "__code__", None), "co_filename", OF_TORCH)
+    if not file.startswith(OF_TORCH):  # whatever name it has, such as one copied by functools.wraps
+        return Call(f"{func.__name__} of {file}, in place of a function of torch", None)
+    return CALLS.setdefault(func, _call(func))
 
 
 def _call(func: Any) -> Call:
     name = func.__name__
-    file = getattr(getattr(func, "__code__", None), "co_filename", OF_TORCH)
-    if not file.startswith(OF_TORCH):  # whatever name it has, such as one copied by functools.wraps
-        return Call(f"{name} of {file}, in place of a function of torch", None)
     if name == "__get__":  # of an attribute, most of which are sizes and the like
         name = func.__self__.__name__
         role = ROLES.get(name)
@@ -96,15 +95,12 @@ def _call(func: Any) -> Call:
     return Call(name, None)
 
 
-def _foreign(backward: type) -> tuple[str, ...]:
-    own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
-    if not issubclass(backward, BackwardCFunction) or own.startswith("numeric."):
+def foreign(backward: type) -> tuple[str, ...]:
+    """The name of an autograd function that is not of these rules, and what to do about it."""
+    if not issubclass(backward, BackwardCFunction):
         return ()
-    return backward.__name__, INSTEAD.get(own, "")
-
-
-foreign: Callable[[type], tuple[str, ...]] = cache(_foreign)
-"""The name of an autograd function that is not of these rules, and what to do about it."""
+    own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
+    return () if own.startswith("numeric.") else (backward.__name__, INSTEAD.get(own, ""))
 
 
 def checkpoints() -> bool:

@@ -1,5 +1,7 @@
 """What ``attribute`` leaves behind: nothing, on any model, also after an exception."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +15,7 @@ from benchmarks.architectures.build import build
 from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import scope
+from numeric.fast.calls import call_of, foreign
 from numeric.stock import patches
 from tests.support import cases
 from tests.support.traces import assert_same, contains, refused, snapshot, watch
@@ -197,3 +200,28 @@ def test_modules_that_share_a_parameter_share_it_in_a_twin_also():
     ]
     assert len(tables) == 3
     assert {id(table.weight) for table in tables} == {id(tables[0].weight)}
+
+
+def test_no_table_keeps_a_function_or_a_class_of_the_user():
+    """Such as a function in the place of one of torch, with a model in its closure."""
+
+    def forgotten():
+        def softmax(x):
+            return x
+
+        class Own(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient
+
+        assert call_of(softmax).role is None
+        assert foreign(type(Own.apply(torch.ones(1, requires_grad=True)).grad_fn))
+        return weakref.ref(softmax), weakref.ref(Own)
+
+    kept = forgotten()
+    gc.collect()
+    assert [x() for x in kept] == [None, None]
