@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
+from torch.nn import functional
 
 from numeric.fast.marks import Args, Function, Kwargs, Tensors, reached
 from numeric.fast.refusals import UNSEEN
@@ -91,7 +92,9 @@ def _call(func: Any) -> Call:
         instead = getattr(Tensor, name, None) if name != short and short[0] == "i" else None
         return Call(name, ROLES.get(name), instead)
     if name.endswith("_") and name[:-1] in ROLES:
-        return Call(name[:-1], ROLES[name[:-1]], getattr(Tensor, name[:-1]), writes=True)
+        short = name[:-1]
+        owner = next(x for x in (Tensor, torch, functional) if hasattr(x, short))
+        return Call(short, ROLES[short], getattr(owner, short), writes=True)
     return Call(name, None)
 
 

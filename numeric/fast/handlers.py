@@ -184,10 +184,10 @@ def _divide(engine: "Propagation", use: Use) -> Any:
 
 def _function(engine: "Propagation", use: Use) -> Any:
     x = use.carrying[0]
-    power = -1 if use.name == "reciprocal" else use.args[-1] if use.name in POWERS else None
-    if is_number(power) and power == -1:
-        return _divide(engine, use._replace(func=truediv, args=(1, x), kwargs={}))
-    if is_number(power) and power in HALVES and not _bends(x):
+    power: Any = -1 if use.name == "reciprocal" else use.args[1] if use.name in POWERS else None
+    if _is_only(power, -1):
+        return _divide(engine, use._replace(func=truediv, args=(power**0, x), kwargs={}))
+    if _is_only(power, *HALVES) and not _bends(x):
         return _deviation(engine, use)
     root = root_of(x) if len(use.carrying) == 1 else _one_root(use.carrying)
     if root is None:
@@ -206,6 +206,13 @@ SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x",
 
 FLOORS = ("clamp", "clip", "clamp_min")
 ROOTS, POWERS, HALVES = ("sqrt", "rsqrt"), ("pow", "float_power"), (0.5, -0.5)
+
+
+def _is_only(power: Any, *numbers: float) -> bool:
+    """Whether a fixed exponent, of which each entry may have its own, is one of ``numbers``."""
+    if not isinstance(power, Tensor):
+        return power in numbers
+    return not carries(power) and any(bool((power == n).all()) for n in numbers)
 
 
 def _bends(x: Tensor) -> bool:

@@ -22,6 +22,11 @@ TOKEN_TYPE = "token type"  # rows of such a table
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
 ROOT = "x"  # in keys
+OPERANDS = (
+    "condition", "input", "self", "mat1", "batch1", "other", "exponent", "mat2", "batch2", "vec",
+    "tensor", "end",
+)  # fmt: skip
+"""Names that torch gives to operands, in the order in which every function takes those it has."""
 PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
 """Types of most of all arguments that are no tensors, such as sizes and axes."""
 
@@ -196,9 +201,13 @@ def is_curved(x: object) -> bool:
     return type(what) is Chain and what.curved
 
 
-def in_order(*, input: Any, other: Any = None, **kwargs: Any) -> tuple[Args, Kwargs]:
-    """Arguments of functions of one or two tensors, which code may give by name."""
-    return (input,) if other is None else (input, other), kwargs
+def in_order(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
+    """``args`` with the operands that code gave by name, at the places that they have in torch."""
+    named = [name for name in OPERANDS if name in kwargs]
+    if not named:
+        return args, kwargs
+    rest = {name: x for name, x in kwargs.items() if name not in named}
+    return (*args, *(kwargs[name] for name in named)), rest
 
 
 def exchanged(args: Any, new: Mapping[int, Tensor | None]) -> Any:

@@ -59,7 +59,7 @@ def solve(engine: "Propagation", use: Use) -> Tensor:
 def matmul(engine: "Propagation", use: Use) -> Tensor:
     added = None
     if use.name in ("addmm", "baddbmm"):
-        added, *factors = (*use.args, *(use.kwargs[x] for x in use.kwargs if x in ADDED))
+        added, *factors = use.args
         if carries(added) or len(use.carrying) > 1:
             return _added_product(engine, added, *factors, kwargs=use.kwargs)
     weights = any(mark(x) == WEIGHTS for x in tensors(use.args))
@@ -81,9 +81,6 @@ def matmul(engine: "Propagation", use: Use) -> Tensor:
         if type(what) is Weights:
             what.readouts.append(get_gradient_edge(z))
     return z
-
-
-ADDED = ("input", "mat1", "batch1", "mat2", "batch2")
 
 
 def _added_product(

@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-ENTRYWISE = (does.ADD, does.SUBTRACT, does.MULTIPLY, does.DIVIDE, does.FUNCTION, does.DEVIATION)
-
-
 class Propagation(Block):
     """The rules of ``composite`` at every torch function that a forward pass of ``model`` calls.
 
@@ -146,6 +143,8 @@ class Propagation(Block):
         attends = self.attended is not None and call.role in (does.SOFTMAX, does.ATTENTION)
         if attends and not torch.is_grad_enabled() and not self.places.in_another_run():
             self.refuse(NO_GRADIENT, call.name)
+        if kwargs:
+            args, kwargs = in_order(args, kwargs)
         carrying = reached(args)
         if kwargs:
             carrying += reached(kwargs.values())
@@ -153,8 +152,6 @@ class Propagation(Block):
             args, kwargs, carrying = without(fixed, args, kwargs, carrying)
         if not carrying:
             return self._constant(call, func, args, kwargs)
-        if "input" in kwargs and call.role in ENTRYWISE:
-            args, kwargs = in_order(**kwargs)
         if not torch.is_grad_enabled():  # nothing that comes of it has relevance
             return func(*args, **kwargs)
         for x in carrying:

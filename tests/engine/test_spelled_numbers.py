@@ -136,6 +136,47 @@ def test_one_function_of_each_entry_has_one_relevance_however_it_is_spelled(name
         torch.testing.assert_close(found, want)
 
 
+FULL, MATRIX = torch.full_like(X, 1.5), torch.rand(4, 4, dtype=torch.float64)
+NAMED = {
+    "add": (torch.add, {"input": "x", "other": 1}),
+    "sub": (torch.sub, {"input": 1, "other": "x"}),
+    "mul": (torch.mul, {"input": FULL, "other": "x"}),
+    "div": (torch.div, {"input": "x", "other": FULL}),
+    "pow": (torch.pow, {"self": 1.5, "exponent": "x"}),
+    "square": (torch.pow, {"input": "x", "exponent": 2}),
+    "clamp": (torch.clamp, {"input": "x", "min": FULL, "max": 2 * FULL}),
+    "maximum": (torch.maximum, {"input": "x", "other": FULL}),
+    "minimum": (torch.minimum, {"input": FULL, "other": "x"}),
+    "max": (torch.max, {"input": "x", "other": FULL}),
+    "elu_": (functional.elu_, {"input": "x", "alpha": 0.5}),
+    "feature_dropout_": (torch.feature_dropout_, {"input": "x", "p": 0.5, "train": False}),
+    "where": (torch.where, {"condition": X > 0, "input": "x", "other": FULL}),
+    "lerp": (torch.lerp, {"input": "x", "end": FULL, "weight": 0.5}),
+    "matmul": (torch.matmul, {"input": "x", "other": MATRIX}),
+    "mm": (torch.mm, {"input": "x", "mat2": MATRIX}),
+    "addmm": (torch.addmm, {"input": FULL, "mat1": "x", "mat2": MATRIX}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_operands_by_name_are_those_by_position(name):
+    """In any order, and as many as code gives by name."""
+    function, named = NAMED[name]
+    at = lambda x, operand: 2 * torch.tanh(x) if isinstance(operand, str) else operand
+    want, value = relevance(lambda x: function(*(at(x, each) for each in named.values())))
+    assert want.abs().max() > 0
+    for first in range(len(named)):
+        keys = list(named)[first:]
+        found, same = relevance(
+            lambda x, first=first, keys=keys: function(
+                *(at(x, each) for each in list(named.values())[:first]),
+                **{key: at(x, named[key]) for key in reversed(keys)},
+            )
+        )
+        torch.testing.assert_close(same, value)
+        torch.testing.assert_close(found, want)
+
+
 @pytest.mark.parametrize("name", SUMS)
 def test_numpy_and_the_audit_say_the_same_of_functions_that_are_not_0_at_0(name):
     """In a BERT, behind its activation and behind a linear layer, with a number and a tensor."""
