@@ -47,18 +47,22 @@ def chained(use: "Use", root: Tensor, *, curved: bool, out: Tensor | None = None
     ``out`` is that, if it is known.
     """
     _, func, args, kwargs, _ = use
-    between = [_between(x, root) for x in args]
-    fixed = [x.detach() if isinstance(x, Tensor) else x for x in args]
+    given = [*args, *kwargs.values()]
+    between = [_between(x, root) for x in given]
+    fixed = [x.detach() if isinstance(x, Tensor) else x for x in given]
+
+    def step(xs: Sequence[Any]) -> Tensor:
+        y: Tensor = func(*xs[: len(args)], **dict(zip(kwargs, xs[len(args) :], strict=True)))
+        return y
 
     def replay(z: Tensor) -> Tensor:
         steps = zip(fixed, between, strict=True)
-        y: Tensor = func(*(x if c is None else _through(c, z) for x, c in steps), **kwargs)
-        return y
+        return step([x if c is None else _through(c, z) for x, c in steps])
 
-    keys = (x if c is None else _key(c) for x, c in zip(args, between, strict=True))
-    key = (func.__name__, *keys, *map(str, sorted(kwargs.items())))
+    keys = (x if c is None else _key(c) for x, c in zip(given, between, strict=True))
+    key = (func.__name__, *keys, *kwargs)
     if out is None:
-        out = func(*(fixed if curved else args), **kwargs)
+        out = step(fixed if curved else given)
     if curved and out.is_floating_point():
         out.requires_grad_()
     version = min((c[-1].version for c in between if c), default=root._version)

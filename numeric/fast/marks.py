@@ -110,7 +110,9 @@ class Chain:
             found: AtZero = (value if some else None, slope)
             if alone:
                 found = (value.item() if some else None, slope.item())
-        if all(isinstance(x, (int, float, str)) for x in _leaves(self.key)):
+        if all(isinstance(x, tuple(PLAIN)) for x in _leaves(self.key)):
+            if len(_AT_ZERO) == MOST:
+                _AT_ZERO.clear()
             _AT_ZERO[self.key] = found
         return found
 
@@ -152,6 +154,7 @@ class Cut:
 
 
 _AT_ZERO: dict[Key, AtZero] = {}
+MOST = 4096  # functions in this table
 
 
 def _leaves(key: Key) -> Iterator[object]:

@@ -11,6 +11,7 @@ from axioms.causes import BIAS
 from axioms.composites import ATTNLRP, CP_LRP
 from benchmarks.architectures.measure import audited
 from numeric import audit
+from numeric.fast import marks
 from numeric.fast.propagation import Propagation
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then
@@ -175,6 +176,31 @@ def test_operands_by_name_are_those_by_position(name):
         )
         torch.testing.assert_close(same, value)
         torch.testing.assert_close(found, want)
+
+
+LIMITS = {
+    "numbers": (0.42494, 0.42486),  # which torch prints alike
+    "tensors": (torch.tensor(0.42494), torch.tensor(0.42486)),
+    "rows": (torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([0.1, 0.2, 0.3, 0.6])),
+    "functions": (lambda x: torch.exp(-x), lambda x: torch.exp(-x) / 2),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_functions_with_unlike_limits_by_name_are_two(name):
+    for limit in LIMITS[name]:
+        at = limit if callable(limit) else lambda x, limit=limit: limit
+        clamped = lambda x, at=at: torch.clamp(torch.sigmoid(x), max=at(x)).mT.mT
+        found, value = relevance(clamped)
+        torch.testing.assert_close(found, value - C * clamped(torch.zeros_like(X)))
+
+
+def test_what_functions_are_at_zero_is_kept_for_few_of_them(monkeypatch):
+    monkeypatch.setattr(marks, "MOST", 3)
+    monkeypatch.setattr(marks, "_AT_ZERO", {})
+    for n in range(9):
+        relevance(lambda x, n=n: torch.clamp(torch.sigmoid(x), max=n / 10).mT.mT)
+        assert 0 < len(marks._AT_ZERO) <= 3
 
 
 @pytest.mark.parametrize("name", SUMS)
