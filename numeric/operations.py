@@ -85,6 +85,11 @@ TABLE: dict[str, Role] = {
                 "top k choose an entry, and the choice is held.", theorems=(24,),
             ),
             Case(
+                "all but `clone` and `contiguous`, of a function of each entry", "It ends the "
+                "function, whose rule acts before the move.", "Behind a view, a slice or a write "
+                "into a part, an entry stands at another place.", theorems=(75,),
+            ),
+            Case(
                 "the larger or smaller of an activation and a fixed tensor, entry by entry",
                 "As of a function of each entry.", "It is clamp, whose limit is a tensor.",
                 kinds.ACTIVATION, (14, 75),
@@ -96,7 +101,8 @@ TABLE: dict[str, Role] = {
         """
         dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout
         native_dropout""",
-        (Case("switched off", "It passes on.", "It is the identity.", theorems=(24,)),),
+        (Case("switched off", "It passes on; a function goes on behind it.", "It is the identity.",
+              theorems=(24,)),),
     ),
     CAST: Role(
         "Another number format",

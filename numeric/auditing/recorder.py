@@ -22,6 +22,7 @@ from numeric.auditing.nodes import ORIGIN
 from numeric.fast.calls import Call, Use
 from numeric.fast.entries import Entries, Entry
 from numeric.fast.marks import (
+    HELD,
     PRODUCT,
     Args,
     Chain,
@@ -204,16 +205,20 @@ class Recorder(Propagation):
         for index, x in enumerate(out if several else [out]):
             if not reached((x,)) or (hasattr(x, NODE) and not running.inplace):
                 continue
-            if type(what := mark(x)) is Chain and what.curved:
-                setattr(x, ORIGIN, self.origin())
+            if is_curved(x):
+                setattr(x, ORIGIN, getattr(x, ORIGIN, None) or self.origin())
             else:
                 self.put(x, nodes.node(self, running, x, index if several else None))
 
-    def _written(self, x: Tensor, value: Tensor) -> Tensor:
-        node = self.node_of(value)
-        out = super()._written(x, value)
-        self.put(out, node)
-        self._spread(out)
+    def _written(self, x: Tensor, value: Tensor, what: Any) -> Tensor:
+        if is_curved(value):
+            setattr(x, ORIGIN, getattr(value, ORIGIN))
+            return super()._written(x, value, what)
+        node = None if what == HELD else self.node_of(value)
+        out = super()._written(x, value, what)
+        if node is not None:
+            self.put(out, node)
+            self._spread(out)
         return out
 
     def _constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:

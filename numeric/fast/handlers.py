@@ -43,6 +43,7 @@ Handler = Callable[["Propagation", Use], Any]
 
 MASKED = -1e3  # what is added to scores and lies below hides them: exp(-1e3) is 0 in float64
 EXTREMA = ("max", "maximum", "min", "minimum")
+COPIES = ("clone", "contiguous")
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
@@ -52,7 +53,13 @@ def move(engine: "Propagation", use: Use) -> Any:
         other = use.other(use.carrying[0])
         if isinstance(other, Tensor) and is_like_number(other, use.carrying[0]):
             return _function(engine, use)  # which is clamp
+    if use.name in COPIES:
+        return _copy(engine, use)
     writes = use.name == "setitem" or use.name[-1] == "_"
+    if writes and HELD in map(mark, use.args[1:]):
+        return _hold(engine, use)
+    if writes:
+        engine.end_function(use.args[0])
     into_another = writes and use.args[0] is not use.carrying[0]
     if what not in KEPT or len(use.carrying) > 1 or into_another:
         return run(engine, use)
@@ -63,11 +70,23 @@ def move(engine: "Propagation", use: Use) -> Any:
     return out
 
 
+def _hold(engine: "Propagation", use: Use) -> Any:
+    """What is held, written over an activation."""
+    x, *at = use.args
+    whole = use.name in ("copy_", "fill_") or at[0] is Ellipsis
+    if whole or (type(at[0]) is slice and at[0] == slice(None)):
+        return engine.write(x, lambda: at[-1])
+    engine.refuse(refusals.HELD_PART)
+    return run(engine, use)
+
+
 def dropout(engine: "Propagation", use: Use) -> Any:
     on = use.kwargs.get("training") or use.kwargs.get("train") or True in use.args[2:3]
     if on and (use.kwargs.get("p") or use.args[1:2] not in ((), (0,))):
         engine.refuse(refusals.RANDOM, use.name)
-    return move(engine, use) if use.carrying else None
+    if use.carrying and use.name == "native_dropout":  # which gives a mask, too
+        return move(engine, use)
+    return use.carrying[0] if use.carrying else None
 
 
 def _cast(engine: "Propagation", use: Use) -> Any:
@@ -76,10 +95,24 @@ def _cast(engine: "Propagation", use: Use) -> Any:
     narrows = use.name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
     if x.dtype == torch.float64 and narrows:
         return x  # who computes in float64 wants its digits, though stock norms drop them
-    what = mark(x)
+    return _copy(engine, use) if type(mark(x)) is Chain else move(engine, use)
+
+
+def _copy(engine: "Propagation", use: Use) -> Any:
+    """The same entries in other memory, as a step of the function that they are."""
+    x = use.carrying[0]
+    what, out = mark(x), use.func(*use.args, **use.kwargs)
+    if out is x or not out.requires_grad:
+        return out
+    if what in KEPT:
+        return marked(out, what)
+    if out.is_complex():  # of which nothing here is a function
+        return run(engine, use)
+    curved = is_curved(x)
+    out = chained(use, root_of(x), curved=curved, out=out.detach() if curved else out)
     if type(what) is Chain:
-        return chained(use, root_of(x), curved=what.curved)
-    return move(engine, use)
+        mark(out).places, mark(out).floor = what.places, what.floor
+    return out
 
 
 def _sum(engine: "Propagation", use: Use) -> Any:

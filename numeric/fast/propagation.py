@@ -36,6 +36,7 @@ from numeric.fast.marks import (
     Function,
     Kwargs,
     Summed,
+    carries,
     in_order,
     is_curved,
     mark,
@@ -43,7 +44,15 @@ from numeric.fast.marks import (
     reached,
     without_gradient,
 )
-from numeric.fast.refusals import EXPONENTIAL, FOREIGN, NO_GRADIENT, STALE, UNSEEN, Refusals
+from numeric.fast.refusals import (
+    EXPONENTIAL,
+    FOREIGN,
+    HELD_PART,
+    NO_GRADIENT,
+    STALE,
+    UNSEEN,
+    Refusals,
+)
 from numeric.fast.rotary import Turned
 from numeric.fast.settled import run, without
 from numeric.stock.places import Places, check_overrides, layer_of
@@ -163,23 +172,39 @@ class Propagation(Block):
         if self.plain_norms and call.role != does.LAYER_NORM and self._in_plain_norm(call):
             return run(self, use._replace(func=func))
         if call.writes:
-            return self._write(args[0], partial(self._act, use))
-        out = self._act(use)
-        if self.asks and type(what := mark(out)) is Chain:
-            what.places = self.places.operations(kinds.ACTIVATION)
-        return out
+            return self.write(args[0], partial(self._act, use))
+        return self._act(use)
 
-    def _write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
+    def write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
         """``x`` with what ``act`` computes of it, whose gradient may need what is there now."""
         with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
-            value = self.settle(act())
+            value = act()
+            what = mark(value)
+            if type(what) is Chain:
+                goes_on = what.root is not x and what.curved == is_curved(x) and carries(x)
+                value, what = (value, what) if goes_on else (self.settle(value), None)
         if is_curved(x):
             # Or nothing could be written to this leaf.
             x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # the stub says mode
-        return self._written(x, value)
+        return self._written(x, value, what)
 
-    def _written(self, x: Tensor, value: Tensor) -> Tensor:
-        return marked(x.copy_(value), None)
+    def _written(self, x: Tensor, value: Tensor, what: Any) -> Tensor:
+        curved = is_curved(value)
+        x.copy_(value.detach() if curved else value)
+        if curved:
+            x.requires_grad_()
+        elif what == HELD and x._base is not None:
+            self.refuse(HELD_PART)
+        elif what == HELD:
+            x.detach_()
+        return marked(x, what)
+
+    def end_function(self, x: Tensor) -> None:
+        """``x`` as its rule gives it, before code writes into a part of it."""
+        if is_curved(x):
+            self.write(x, lambda: self.settle(x))
+        elif type(mark(x)) is Chain:
+            marked(x, None)
 
     def _in_plain_norm(self, call: Call) -> bool:
         """Whether a norm is running that keeps its gradient; no rule acts on its steps."""
@@ -195,9 +220,11 @@ class Propagation(Block):
         if handler is None:
             self.refuse(use.name)
             handler = handlers.move
-        if self.entries.rising:
-            return self.entries.rise(self, handler, use)
-        return handler(self, use)
+        rising = self.entries.rising
+        out = self.entries.rise(self, handler, use) if rising else handler(self, use)
+        if self.asks and type(what := mark(out)) is Chain and not what.places:
+            what.places = self.places.operations(kinds.ACTIVATION)
+        return out
 
     def _constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         """What no relevance reaches; it needs no gradient, though its parameters may."""

@@ -8,6 +8,7 @@ OF_SEVERAL = "{} of {} activations"
 OF_THE_BATCH = "{} by the statistics of the batch"
 EXPONENTIAL = "exp, outside of a softmax"
 STALE = "{}, whose input is written to before its output is read"
+HELD_PART = "what a norm divides by, written into a part of an activation"
 FOREIGN = "{}, code that torch does not show{}"
 NO_GRADIENT = "{} where gradients are switched off"
 UNSEEN = "a result of code that torch does not show"
@@ -23,6 +24,7 @@ REASONS: dict[str, str] = {
     EXPONENTIAL: "a softmax that is taken apart is explained in another way than the whole "
     "(theorem 44); call torch.softmax",
     STALE: "the rule of a function needs its input and its output as they were",
+    HELD_PART: "one tensor would be held in part; let the model return a new one",
     FOREIGN: "its gradient is its author's, and is no rule",
     NO_GRADIENT: "nothing says what its weights are to the logit",
     UNSEEN: "functions of torch.jit run past the rules; call the Python functions instead",

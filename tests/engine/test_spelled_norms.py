@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from axioms.composites import ATTNLRP, CP_LRP
+from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
 from numeric import attribute
 from tests.support.audits import audit_of, eager, with_graph
 from tests.support.changes import ACT, LAYER, on, then
@@ -15,6 +15,19 @@ SMALL = 1e-3
 
 def mean_square(x):
     return x.pow(2).mean(-1, keepdim=True) + SMALL
+
+
+def written(s, how):
+    """1/sqrt(s) in the memory of s."""
+    if how == "**=":
+        s **= -0.5
+    elif how == ":":
+        s[:] = torch.rsqrt(s)
+    elif how == "...":
+        s[...] = torch.rsqrt(s)
+    else:
+        s.copy_(s.rsqrt())
+    return s
 
 
 def by_einsum(x):
@@ -43,6 +56,14 @@ ALIKE = {
         "divisor by name": lambda x: torch.div(x, other=mean_square(x).sqrt()),
         "factor by name": lambda x: x.mul(other=mean_square(x).rsqrt()),
         "held by name": lambda x: x * torch.mul(2, other=mean_square(x).rsqrt()) / 2,
+        "in place": lambda x: x * mean_square(x).rsqrt_(),
+        "power in place": lambda x: x * mean_square(x).pow_(-0.5),
+        "power by an operator": lambda x: x * written(mean_square(x), "**="),
+        "in place, reciprocal": lambda x: x * mean_square(x).sqrt_().reciprocal_(),
+        "over all of it": lambda x: x * written(mean_square(x), ":"),
+        "over all of it, ...": lambda x: x * written(mean_square(x), "..."),
+        "copied": lambda x: x * written(mean_square(x), "copy_"),
+        "a floor, copied": lambda x: x * (mean_square(x) + 0).clamp(min=1e-9).clone().rsqrt(),
         "reciprocal, sqrt": lambda x: x * mean_square(x).reciprocal().sqrt(),
         "sqrt, reciprocal": lambda x: x * mean_square(x).sqrt().reciprocal(),
         "1 /": lambda x: x * (1 / mean_square(x)).sqrt(),
@@ -113,6 +134,21 @@ def test_a_norm_has_one_explanation_however_it_is_spelled(norm):
         for (fast, slow), (want, _) in zip(found, first, strict=True):
             np.testing.assert_allclose(fast, slow, rtol=1e-8, atol=1e-10, err_msg=name)
             np.testing.assert_allclose(fast, want, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("at", [slice(1), "view"])
+def test_what_norms_divide_by_is_not_written_into_a_part_of_an_activation(at):
+    def norm(x):
+        s = mean_square(x)
+        if at == "view":
+            return x * s[..., 0].rsqrt_()[..., None]
+        s[at] = torch.rsqrt(s)[at]
+        return x * s
+
+    model, inputs = eager()
+    on(then(norm), LAYER(0) + ACT)({"model": model})
+    with pytest.raises(UnassignedOperation, match="what a norm divides by, written into a part"):
+        attribute(model, inputs, ATTNLRP, target=1)
 
 
 def test_a_function_of_one_activation_that_ends_in_a_root_is_no_norm():

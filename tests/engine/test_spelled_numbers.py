@@ -119,6 +119,21 @@ SAME = {
         lambda x: x * (1 - torch.sigmoid(-x)),
         lambda x: x * (1 / (1 + torch.exp(-x))),
         lambda x: (-x) * torch.sigmoid(x).negative(),
+        lambda x: x * (1 / (1 + torch.exp(x.clone().neg_()))),
+        lambda x: x.clone() * functional.dropout(torch.sigmoid(x), 0.1, training=False),
+    ),
+    "(1 + tanh)^2": (
+        lambda x: (1 + torch.tanh(x)) ** 2,
+        lambda x: (1 + torch.tanh(x)).clone() ** 2,
+        lambda x: (1 + torch.tanh(x)).contiguous() ** 2,
+        lambda x: functional.dropout(1 + torch.tanh(x), 0.1, training=False) ** 2,
+        lambda x: nn.Dropout1d().eval()(1 + torch.tanh(x)) ** 2,
+        lambda x: nn.Identity()(1 + torch.tanh(x)) ** 2,
+        lambda x: (1 + torch.tanh(x)).to(x.dtype) ** 2,
+        lambda x: (1 + torch.tanh(x)).to(x, copy=True) ** 2,
+        lambda x: ((1 + torch.tanh(x)) * 1 + 0) ** 2,
+        lambda x: (1 + torch.tanh(x)).add_(0).pow_(2),
+        lambda x: (1 + torch.tanh(x)) * torch.tanh(x.clone()).add_(1),
     ),
     "GELU": (functional.gelu, lambda x: x * 0.5 * torch.erfc(-x / 2**0.5)),
     "ceiling": (lambda x: x.clamp(max=-1.5), lambda x: torch.min(x, torch.full_like(x, -1.5))),
@@ -175,6 +190,37 @@ def test_operands_by_name_are_those_by_position(name):
             )
         )
         torch.testing.assert_close(same, value)
+        torch.testing.assert_close(found, want)
+
+
+INNER = {
+    "x": lambda x: x * 1.0,
+    "2x": lambda x: x * 2,
+    "clone": torch.clone,
+    "tanh": torch.tanh,
+}
+WRITES = {
+    "setitem": lambda y: y.__setitem__(y.detach() > 0.5, 0.25),
+    "masked_fill_": lambda y: y.masked_fill_(y.detach() > 0.5, 0.25),
+    "index_put_": lambda y: y.index_put_((y.detach() > 0.5,), y.new_tensor(0.25)),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("inner", INNER)
+def test_what_code_writes_over_has_no_relevance(inner, write):
+    """Nor do functions of a tensor go on behind it, part of which is of another function."""
+
+    def written(x):
+        y = INNER[inner](x)
+        WRITES[write](y)
+        return torch.sigmoid(y) ** 2
+
+    def filled(x):
+        y = INNER[inner](x)
+        return torch.sigmoid(y.masked_fill(y.detach() > 0.5, 0.25)) ** 2
+
+    for found, want in zip(relevance(written), relevance(filled), strict=True):
         torch.testing.assert_close(found, want)
 
 
