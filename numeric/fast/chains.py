@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from numeric.fast.marks import ROOT, Chain, Cut, Key, mark, marked
-from numeric.operations import ADD, SUBTRACT
+from numeric.operations import ADD, DIVIDE, MULTIPLY, SUBTRACT
 
 if TYPE_CHECKING:
     from numeric.fast.calls import Use
+
+
+EXPONENTS = {"exp": 0, "exp2": 0, "expm1": 0, "rpow": 0, "pow": 1, "float_power": 1}
+"""By function: the operand of which it is an exponential."""
+EITHER = [0], [1]
+LINEAR: dict[str | None, tuple[list[int], ...]] = {
+    ADD: EITHER, SUBTRACT: EITHER, MULTIPLY: EITHER, DIVIDE: ([0],)
+}  # fmt: skip
+"""By role: the operands of each of which it is a linear function, if the other one is fixed."""
 
 
 def root_of(x: Tensor) -> Tensor:
@@ -69,7 +78,15 @@ def chained(use: "Use", root: Tensor, *, curved: bool, out: Tensor | None = None
     chain = Chain(root, replay, key, curved=curved, version=version)
     bent = any(cut.chain.curved for cut in cuts(root))
     chain.shifts = use.call.role in (ADD, SUBTRACT) and not bent
+    varies = [n for n, c in enumerate(between) if c is not None]
+    chain.exponential = varies == [EXPONENTS.get(use.name)] or (
+        varies in LINEAR.get(use.call.role, ()) and _is_exponential(given[varies[0]])
+    )
     return marked(out, chain)
+
+
+def _is_exponential(x: Tensor) -> bool:
+    return type(what := mark(x)) is Chain and what.exponential
 
 
 def _between(x: Any, root: Tensor) -> list[Chain] | None:

@@ -11,7 +11,7 @@ from axioms import kinds
 from numeric import operations as does
 from numeric.fast import attention, norms, products, refusals
 from numeric.fast.attended import Explicit
-from numeric.fast.calls import Use
+from numeric.fast.calls import Use, call_of
 from numeric.fast.chains import chained, common_root, cuts, root_of, roots
 from numeric.fast.composite_functions import inside
 from numeric.fast.marks import (
@@ -111,7 +111,8 @@ def _copy(engine: "Propagation", use: Use) -> Any:
     curved = is_curved(x)
     out = chained(use, root_of(x), curved=curved, out=out.detach() if curved else out)
     if type(what) is Chain:
-        mark(out).places, mark(out).floor = what.places, what.floor
+        new: Chain = mark(out)
+        new.places, new.floor, new.exponential = what.places, what.floor, what.exponential
     return out
 
 
@@ -219,7 +220,8 @@ def _function(engine: "Propagation", use: Use) -> Any:
     x = use.carrying[0]
     power: Any = -1 if use.name == "reciprocal" else use.args[1] if use.name in POWERS else None
     if _is_only(power, -1):
-        return _divide(engine, use._replace(func=truediv, args=(power**0, x), kwargs={}))
+        use = Use(call_of(truediv), truediv, (power**0, x), {}, use.carrying)
+        return _divide(engine, use)
     if _is_only(power, *HALVES) and not _bends(x):
         return _deviation(engine, use)
     root = root_of(x) if len(use.carrying) == 1 else _one_root(use.carrying)

@@ -27,7 +27,7 @@ OPERANDS = (
     "tensor", "end",
 )  # fmt: skip
 """Names that torch gives to operands, in the order in which every function takes those it has."""
-PLAIN = frozenset((int, float, bool, str, type(None), torch.dtype))
+PLAIN: frozenset[type] = frozenset((int, float, bool, str, type(None), torch.dtype))
 """Types of most of all arguments that are no tensors, such as sizes and axes."""
 
 
@@ -65,7 +65,8 @@ class Chain:
     """
 
     __slots__ = (
-        "curved", "floor", "key", "places", "replay", "root", "settled", "shifts", "uses", "version"
+        "curved", "exponential", "floor", "key", "places", "replay", "root", "settled", "shifts",
+        "uses", "version",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,7 @@ class Chain:
         self.settled: Tensor | None = None
         self.places: Sequence[Operation] = []  # where it was computed, if that is asked
         self.uses = 0
+        self.exponential = False  # whether it is one of its root, behind linear steps alone
         self.floor = False  # whether it only keeps what is no function from being too small
         self.shifts = False  # whether it is a sum, of which the next function begins anew
 

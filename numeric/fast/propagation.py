@@ -313,7 +313,7 @@ class Propagation(Block):
             self.held += [what.chain for what in sums]
 
     def check(self, chain: Chain) -> None:
-        if chain.key[0] == "exp" and self.mixed:  # the plain gradient is that of any spelling
+        if chain.exponential and self.mixed:  # the plain gradient is that of any spelling
             self.refuse(EXPONENTIAL)
         if chain.stale:
             self.refuse(STALE, chain.key[0])

@@ -151,6 +151,35 @@ def test_what_norms_divide_by_is_not_written_into_a_part_of_an_activation(at):
         attribute(model, inputs, ATTNLRP, target=1)
 
 
+EXPONENTIALS = {
+    "exp": torch.exp,
+    "by a number": lambda x: torch.exp(x) * 1,
+    "by a mask": lambda x: torch.exp(x) * x.new_ones(24),
+    "over a number": lambda x: torch.exp(x - 3) / 2,
+    "in another format": lambda x: torch.exp(x).type(x.dtype),
+    "copied": lambda x: torch.exp(x).clone(),
+    "in place": lambda x: torch.exp(x).mul_(2),
+    "exp2": lambda x: torch.exp2(x * np.log2(np.e)),
+    "e**x": lambda x: np.e**x,
+    "pow": lambda x: torch.pow(np.e, x),
+    "pow, of a tensor": lambda x: torch.pow(x.new_tensor(2.0), exponent=x),
+    "expm1": lambda x: torch.expm1(x) + 1,
+    "1 + expm1": lambda x: torch.ones_like(x) + torch.expm1(x),
+}
+
+
+@pytest.mark.parametrize("name", EXPONENTIALS)
+def test_a_softmax_that_is_taken_apart_is_refused(name):
+    def softmax(x):
+        e = EXPONENTIALS[name](x)
+        return e / e.sum(-1, keepdim=True)
+
+    model, inputs = eager()
+    on(then(softmax), LAYER(0) + ACT)({"model": model})
+    with pytest.raises(UnassignedOperation, match="exp, outside of a softmax"):
+        attribute(model, inputs, ATTNLRP, target=1)
+
+
 def test_a_function_of_one_activation_that_ends_in_a_root_is_no_norm():
     """As sqrt(softplus(x)) of routers: half of the relevance of a product with it is its own."""
     softplus = functional.softplus

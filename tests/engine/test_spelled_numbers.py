@@ -102,6 +102,8 @@ SAME = {
         lambda x: torch.exp(x) / (1 + torch.exp(x)),
         lambda x: 0.5 + torch.tanh(x / 2) / 2,
         lambda x: 1 - torch.sigmoid(-x),
+        lambda x: (1 + torch.exp(-x)) ** -1,
+        lambda x: (torch.exp(-x) * 1 + 1).reciprocal(),
     ),
     "softplus": (
         functional.softplus,
