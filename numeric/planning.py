@@ -77,7 +77,7 @@ def plan(
             with own_failures(model, batch), off, planner:
                 for x in model(**batch.arguments()).values():
                     if isinstance(x, Tensor):
-                        x.contiguous()  # a use, at which rules act that wait for one
+                        planner.end(x)  # at which rules act that wait for a use
         except UnassignedOperation as error:
             if error.__cause__ is not None:  # the model failed in mid-pass
                 raise

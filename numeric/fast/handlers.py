@@ -53,7 +53,7 @@ def move(engine: "Propagation", use: Use) -> Any:
         other = use.other(use.carrying[0])
         if isinstance(other, Tensor) and is_like_number(other, use.carrying[0]):
             return _function(engine, use)  # which is clamp
-    if use.name in COPIES:
+    if use.name in COPIES and type(what) is Chain:
         return _copy(engine, use)
     writes = use.name == "setitem" or use.name[-1] == "_"
     if writes and HELD in map(mark, use.args[1:]):
@@ -104,15 +104,11 @@ def _copy(engine: "Propagation", use: Use) -> Any:
     what, out = mark(x), use.func(*use.args, **use.kwargs)
     if out is x or not out.requires_grad:
         return out
-    if what in KEPT:
-        return marked(out, what)
     if out.is_complex():  # of which nothing here is a function
         return run(engine, use)
-    curved = is_curved(x)
-    out = chained(use, root_of(x), curved=curved, out=out.detach() if curved else out)
-    if type(what) is Chain:
-        new: Chain = mark(out)
-        new.places, new.floor, new.exponential = what.places, what.floor, what.exponential
+    out = out.detach() if what.curved else out
+    new: Chain = mark(out := chained(use, root_of(x), curved=what.curved, out=out))
+    new.places, new.floor, new.exponential = what.places, what.floor, what.exponential
     return out
 
 

@@ -45,9 +45,9 @@ class Inside:
         if not carries(x):
             self.calls.append((path, None))
             return output
-        # A copy acts as a use, at which rules that wait are settled; the second one keeps the first
+        # A view is a use, at which rules that wait are settled; the second copy keeps the first one
         # apart from whatever writes in it, and both from other uses of what the module was given.
-        seen = x.clone()
+        seen = x.view_as(x).clone()
         self.calls.append((path, seen))
         parts = [self._cut(path, seen.clone(), x) if part is x else part for part in parts]
         return tree_unflatten(parts, form)

@@ -121,8 +121,7 @@ SAME = {
         lambda x: x * (1 - torch.sigmoid(-x)),
         lambda x: x * (1 / (1 + torch.exp(-x))),
         lambda x: (-x) * torch.sigmoid(x).negative(),
-        lambda x: x * (1 / (1 + torch.exp(x.clone().neg_()))),
-        lambda x: x.clone() * functional.dropout(torch.sigmoid(x), 0.1, training=False),
+        lambda x: x * functional.dropout(torch.sigmoid(x), 0.1, training=False),
     ),
     "(1 + tanh)^2": (
         lambda x: (1 + torch.tanh(x)) ** 2,
@@ -135,7 +134,7 @@ SAME = {
         lambda x: (1 + torch.tanh(x)).to(x, copy=True) ** 2,
         lambda x: ((1 + torch.tanh(x)) * 1 + 0) ** 2,
         lambda x: (1 + torch.tanh(x)).add_(0).pow_(2),
-        lambda x: (1 + torch.tanh(x)) * torch.tanh(x.clone()).add_(1),
+        lambda x: (1 + torch.tanh(x)) * torch.tanh(x).add_(1),
     ),
     "GELU": (functional.gelu, lambda x: x * 0.5 * torch.erfc(-x / 2**0.5)),
     "ceiling": (lambda x: x.clamp(max=-1.5), lambda x: torch.min(x, torch.full_like(x, -1.5))),
