@@ -159,7 +159,6 @@ NAMED = {
     "sub": (torch.sub, {"input": 1, "other": "x"}),
     "mul": (torch.mul, {"input": FULL, "other": "x"}),
     "div": (torch.div, {"input": "x", "other": FULL}),
-    "pow": (torch.pow, {"self": 1.5, "exponent": "x"}),
     "square": (torch.pow, {"input": "x", "exponent": 2}),
     "clamp": (torch.clamp, {"input": "x", "min": FULL, "max": 2 * FULL}),
     "maximum": (torch.maximum, {"input": "x", "other": FULL}),
