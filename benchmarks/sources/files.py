@@ -273,7 +273,8 @@ def _parquet(raw, columns):
         schema = about.schema.to_arrow_schema()
         places(schema.names, columns)
         for name, kind in ((name, schema.field(name).type) for name in columns):
-            if pa.types.is_nested(getattr(kind, "value_type", kind)) or pa.types.is_nested(kind):
+            inner = getattr(kind, "value_type", kind)  # numbers in a list are relevance
+            if pa.types.is_nested(inner) or (pa.types.is_nested(kind) and not _is_number(inner)):
                 raise ValueError(f"column {name!r} is {kind}, which is no text; name another one")
         _check_sizes(about)
         # A text that is repeated is held once, and pages are read one after the other.
@@ -287,6 +288,12 @@ def _parquet(raw, columns):
             yield number, [value.as_py() for value in row]
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise EOFError(error) from error
+
+
+def _is_number(kind):
+    from pyarrow import types
+
+    return types.is_floating(kind) or types.is_integer(kind)
 
 
 def _check_sizes(metadata):

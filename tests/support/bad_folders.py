@@ -94,7 +94,7 @@ RESULTS = {
     "a list": ("[]", NONE),
     "deep": ("[" * 100_000, NONE),
     "no keys": ('{"name": "table2"}', f"{NONE}...table is missing"),
-    "a time of NaN": (result(seconds=math.nan), f"{NONE}: seconds: must be a finite number, not nan"),
+    "a time of NaN": (result(seconds=math.nan), f"{NONE}: seconds: must be a finite number"),
     "an unknown table": (result(table="table9"), f"{NONE} (table 'table9')"),
     "a title that is a number": (result(title=3), f"{NONE}: title: must be a valid string, not 3"),
     "rows of numbers": (result(rows=[3]), NONE),
