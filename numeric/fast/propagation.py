@@ -152,11 +152,12 @@ class Propagation(Block):
         attends = self.attended is not None and call.role in (does.SOFTMAX, does.ATTENTION)
         if attends and not torch.is_grad_enabled() and not self.places.in_another_run():
             self.refuse(NO_GRADIENT, call.name)
-        if kwargs:
-            args, kwargs = in_order(args, kwargs)
         carrying = reached(args)
         if kwargs:
             carrying += reached(kwargs.values())
+        if kwargs and carrying:
+            args, kwargs = in_order(args, kwargs)
+            carrying = reached(args) + reached(kwargs.values())
         if carrying and self.holds and (fixed := selecting()):
             args, kwargs, carrying = without(fixed, args, kwargs, carrying)
         if not carrying:

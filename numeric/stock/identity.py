@@ -35,7 +35,10 @@ def is_stock(model: PreTrainedModel) -> bool:
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     everywhere = [getattr(torch_module, f"_global{table}") for table in HOOKS]
-    if any(not is_of_transformers(hook) for table in everywhere for hook in table.values()):
+    hooks = [
+        hook for table in everywhere for hook in table.values() if not is_of_transformers(hook)
+    ]
+    if not all(_is_of_a_library(file) for hook in hooks for file in _files(hook)):
         return False
     held = (getattr(x, "config", None) for x in modules.values())
     attention = {str(getattr(config, "_attn_implementation", None)) for config in held}

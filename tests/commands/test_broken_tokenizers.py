@@ -35,7 +35,7 @@ def folder(checkpoint, tmp_path):
         ["explain", "model", BREAKS],
         ["explain", "model", GOOD, BREAKS],
         ["audit", "model", BREAKS],
-        ["plan", "model", "--text", BREAKS],
+        ["plan", "model", BREAKS],
         ["attribute", "texts.txt", "--model", "model"],
     ],
     ids=" ".join,
