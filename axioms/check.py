@@ -1,8 +1,8 @@
 """Checks certificates of the theorems by arithmetic of its own: ``python axioms/check.py DIR``.
 
-Trusted: Python and its standard library; the arithmetic and the rules below; and the reader of a
-certificate, who judges that its graphs, formulas and cases say what its statement says, and that
-``index.json`` lacks no statement.  Symbols are free, even one named ``exp[x]``.
+Trusts Python, its standard library, and the arithmetic and rules below.  The reader of a
+certificate judges whether its graphs, formulas and cases express its statement, and whether
+``index.json`` lacks a statement.  Symbols are free, even a symbol named ``exp[x]``.
 """
 
 import json
@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 
 MAKES = {"proved": "equal", "refuted": "apart"}  # what a verdict cannot do without
-BYTES, STEPS = 8 * 2**20, 4 * 10**7  # that a file may have, and a run of a test may take
+BYTES, STEPS = 8 * 2**20, 4 * 10**7  # limits of a file, and of a run of a test
 FACTS = {"": lambda x: True, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0}
 
 
@@ -25,8 +25,8 @@ def spend(x, steps=0, power=1):
     return x
 
 
-class Value:  # a rational function: a number times powers of sets of (symbols, coefficient)
-    facts, assumed, divisors, steps = {}, set(), set(), 0  # what a run assumes, divides by, takes
+class Value:  # a number times powers of polynomials, each a set of (symbols, coefficient)
+    facts, assumed, divisors, steps = {}, set(), set(), 0  # of the current run
 
     def __init__(self, number, powers=()):
         self.powers = {p: n for p, n in dict(powers).items() if n and number and p != {((), 1)}}
@@ -40,7 +40,7 @@ class Value:  # a rational function: a number times powers of sets of (symbols, 
         Value.divisors.update(self.powers if n < 0 else ())
         return Value(spend(self.number, power=n) ** n, {p: n * k for p, k in self.powers.items()})
 
-    def sign(self):  # +1 or -1, of 0 too, where all symbols are positive and all terms of one sign
+    def sign(self):  # 1 or -1, and 1 of 0, if all symbols and coefficients are positive
         if any(a < 0 or self.facts[s] != "positive" for p in self.powers for t, a in p for s in t):
             raise ValueError(f"the sign of {shown(self)} is undecided")
         Value.assumed.update(s for p in self.powers for t, _ in p for s in t)
@@ -66,7 +66,7 @@ def total(*values):  # the sum over their common denominator, times their common
 text = lambda polynomial: " + ".join("*".join([str(a), *t]) for t, a in sorted(polynomial))
 factors = lambda v: sorted(f"({text(p)})^{n}" for p, n in v.powers.items())
 shown = lambda v: " * ".join([str(spend(v.number, 100 * sum(map(len, v.powers)))), *factors(v)])
-once = lambda pairs: dict(zip(dict(pairs), (x for _, x in pairs), strict=True))  # has every key
+once = lambda pairs: dict(zip(dict(pairs), (x for _, x in pairs), strict=True))  # no key twice
 read = lambda path: json.loads(path.read_text(), parse_float=str, object_pairs_hook=once)
 expanded = lambda p, q: summed((tuple(sorted(s + t)), a * b) for (s, a), (t, b) in product(p, q))
 times = lambda *xs: reduce(Value.__mul__, xs, Value(1))
@@ -111,7 +111,7 @@ def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an op
     return [scaled(Value(rule != "value-only"), found[0]), *found[1:]]
 
 
-class Run:  # the formulas and graphs of one run of a test, where its symbols have the values at
+class Run:  # evaluates formulas and graphs of one run of a test; at: the value of each symbol
     def __init__(self, data, at):
         self.data, self.at, self.swept = data, at, cache(self.sweep)
         self.shared = cache(lambda n: self.value(data["shared"][n]))
@@ -126,7 +126,7 @@ class Run:  # the formulas and graphs of one run of a test, where its symbols ha
             return self.swept(xs[0])[op == "relevance"][xs[1]][xs[2]][xs[3]]
         return self.value(xs[0]) ** xs[1] if op == "^" else FORMULAS[op](*map(self.value, xs))
 
-    def sweep(self, graph):  # values and relevance of all nodes, of which the last is the root
+    def sweep(self, graph):  # values and relevance of all nodes; the last node is the root
         nodes, values, found = {}, {}, {}
         for n, (op, rule, args, more) in enumerate(self.data["graphs"][graph]):
             spend(0, 50 * sum(map(len, [*(operands := [values[a] for a in args]), *more.values()])))
@@ -141,7 +141,7 @@ class Run:  # the formulas and graphs of one run of a test, where its symbols ha
         return values, found
 
 
-def completed(run):  # with what it comes to; ValueError if one of its decisions does not hold
+def completed(run):  # the run as computed again; ValueError if a decision is false
     Value.facts, Value.assumed, Value.divisors, Value.steps = run["symbols"], set(), set(), 0
     free, rows = Run(run, {s: Value(1, {frozenset({((s,), 1)}): 1}) for s in Value.facts}), []
     for kind, sides, _, at, signs in run["decisions"]:

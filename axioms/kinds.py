@@ -22,7 +22,7 @@ VALUE_ONLY = "value-only"  # CP-LRP: all of R_O to V, A held constant
 TAYLOR = "taylor"  # Eq. 5
 EQUAL_SPLIT = "equal-split"  # R / n to each of n factors
 HELD_DEVIATION = "held-deviation"  # norms with their deviation (or rms) held, then Eq. 1
-IDENTITY = "identity"  # R_in = R_out; what a function is at 0 is a term of a sum beside it
+IDENTITY = "identity"  # R_in = R_out; the value of a function at 0 is a separate term of a sum
 GRADIENT = "gradient"  # relevance = input x plain gradient
 CONSTANT = "constant"  # relevance stops here, on purpose
 

@@ -1,4 +1,4 @@
-"""Files of this program, each read by one declared schema: strictly, as a whole, and in bounds."""
+"""Reads the files of this program by declared schemas: strictly, as a whole, within bounds."""
 
 import json
 import tomllib
@@ -9,8 +9,8 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-SIZE, VALUES = 16 * 2**20, 10**6  # of a file: bytes, and commas between values
-LISTED = 20  # problems of a file; more are counted
+SIZE, VALUES = 16 * 2**20, 10**6  # limits of a file: bytes, and commas between values
+LISTED = 20  # problems that an error lists; it counts the others
 DEEP = "it is nested too deeply"
 WORDS = {"missing": "is missing", "unexpected_keyword_argument": "is unknown"}
 T = TypeVar("T")
@@ -18,14 +18,14 @@ Place: TypeAlias = tuple[int | str, ...]
 
 
 def read(path: Path, schema: type[T], what: str, *, size: int = SIZE) -> T:
-    """The content of a JSON file, or of a TOML file by its suffix, as an object of ``schema``.
+    """Returns the content of a JSON or TOML file (by its suffix) as an object of ``schema``.
 
     ``schema`` is a dataclass, or a list, tuple or dictionary of declared types.  Nothing is
-    converted, but an integer may stand for a float and an array for a tuple.  ValueError of a
-    ``__post_init__`` is a problem of the file.
-    Raises ValueError that says the file is no ``what`` and lists its problems by field: unknown,
-    missing, duplicate or ill-typed fields, numbers that are not finite, more than ``size`` bytes,
-    nesting too deep to be read, text that is not UTF-8, and whatever is no regular file.
+    converted, but an integer may stand for a float and an array for a tuple.  A ValueError of a
+    ``__post_init__`` becomes a problem of the file.
+    Raises ValueError that says that the file is no ``what`` and lists its problems by field:
+    unknown, missing, duplicate or ill-typed fields, numbers that are not finite, more than ``size``
+    bytes, nesting too deep to be read, text that is not UTF-8, and a path to no regular file.
     """
     said = f"{path} is no {what}"
     try:
@@ -42,7 +42,7 @@ def read(path: Path, schema: type[T], what: str, *, size: int = SIZE) -> T:
 
 
 def parse(text: str, schema: type[T], said: str, *, finite: bool = True, values: int = VALUES) -> T:
-    """JSON as an object of ``schema``, as in ``read``; its ValueError begins with ``said``."""
+    """Returns JSON ``text`` as ``read`` does; its ValueError begins with ``said``."""
     from pydantic import ValidationError
 
     problems: list[Any] = []
@@ -66,7 +66,7 @@ def parse(text: str, schema: type[T], said: str, *, finite: bool = True, values:
 
 
 def _strict(schema: Any) -> Any:
-    """Reads a list of ``schema``, because a dataclass alone takes no settings."""
+    """Returns a reader of lists of ``schema``: a dataclass alone takes no settings."""
     from pydantic import ConfigDict, TypeAdapter
 
     return TypeAdapter(list[schema], config=ConfigDict(strict=True, extra="forbid"))
@@ -103,7 +103,7 @@ def _not_finite(content: Any, place: Place = ()) -> Iterator[str]:
 
 
 def _problem(found: Any) -> str:
-    """A problem, or an error of pydantic in words of this program."""
+    """Words a problem, or an error of pydantic, for the user."""
     if isinstance(found, str):
         return found
     place, kind = found["loc"][1:], found["type"]
@@ -118,7 +118,7 @@ def _problem(found: Any) -> str:
 
 
 def _name(place: Iterable[int | str]) -> str:
-    """A place as one writes it, such as ``files[0].tally``."""
+    """Writes a place as an expression, such as ``files[0].tally``."""
     said = ""
     for key in place:
         if isinstance(key, int):
@@ -130,4 +130,4 @@ def _name(place: Iterable[int | str]) -> str:
 
 
 def _refuse(value: object) -> NoReturn:
-    raise ValueError(f"{value} is a date or a time, and no field is one")
+    raise ValueError(f"{value} is a date or a time; no field takes one")

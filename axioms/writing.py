@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all, whenever their writer is killed."""
+"""Writes files completely or not at all, even if the writer is killed."""
 
 import errno
 import os
@@ -17,21 +17,22 @@ from typing import BinaryIO
 DAY = 24 * 60 * 60  # in seconds
 DRAFT = re.compile(r"\..+\.([0-9]{1,9})@(.*)\.[0-9a-f]{16}\.draft")  # process and machine
 LIVE: set[str] = set()  # the drafts of this process
-UNSYNCED = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)  # of folders that cannot be synced
+UNSYNCED = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)  # errors of file systems that sync no folder
 
 
 def write_atomically(
     path: Path, content: bytes | Callable[[BinaryIO], object], *, new: bool = False
 ) -> str:
-    """Replaces ``path`` when a draft of it is complete and on the disk; returns its SHA-256.
+    """Replaces ``path`` by a draft that is complete and on the disk; returns its SHA-256.
 
-    ``content``: bytes, or a function that writes them to a file.  Nothing is written through a
-    link.  ``new``: raises FileExistsError if there is a file already, even one that came meanwhile.
+    ``content`` is bytes, or a function that writes bytes to an open file.  A link at ``path`` is
+    replaced, not followed.  With ``new``, raises FileExistsError if ``path`` exists, even where
+    another process creates it meanwhile.
     """
     writer = f"{os.getpid()}@{platform.node()}.{secrets.token_hex(8)}"
     draft = path.with_name(f".{path.name[:32]}.{writer}.draft")
     try:
-        file = draft.open("xb+")  # which neither opens a file that is there nor follows a link
+        file = draft.open("xb+")  # "x" opens no existing file and follows no link
     except OSError as error:
         error.filename = os.fspath(path)
         raise
@@ -54,9 +55,9 @@ def write_atomically(
 
 
 def write_named(path: Path, content: bytes) -> None:
-    """Writes a file that a user names: a link stays a link, and a device is written to.
+    """Writes a file that a user names: keeps a link, and writes into a device.
 
-    Raises OSError for a file that must not be written, and for links in a circle, which stay.
+    Raises OSError, and changes nothing, for a read-only file and for circular links.
     """
     if path.exists():
         with path.open("ab") as file:
@@ -71,7 +72,7 @@ def write_named(path: Path, content: bytes) -> None:
 
 def _rename_new(draft: Path, path: Path) -> None:
     try:
-        os.link(draft, path)  # which, unlike a renaming, replaces nothing
+        os.link(draft, path)  # unlike a renaming, a link replaces no file
     except OSError:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
@@ -79,7 +80,7 @@ def _rename_new(draft: Path, path: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Puts the names of the files of ``folder`` on the disk."""
+    """Syncs the names of the files in ``folder`` to the disk."""
     if os.name != "posix":
         return
     try:
@@ -94,7 +95,7 @@ def _sync(folder: Path) -> None:
 
 
 def remove_drafts(folder: Path, *, living: bool = False) -> None:
-    """Removes drafts whose writer is gone, and with ``living`` all other ones, too."""
+    """Removes drafts of dead writers, and with ``living`` drafts of living writers, too."""
     for draft in folder.glob(".*.draft"):
         named = DRAFT.fullmatch(draft.name)
         with suppress(FileNotFoundError):  # renamed meanwhile
@@ -106,14 +107,14 @@ def remove_drafts(folder: Path, *, living: bool = False) -> None:
 
 
 def _abandoned(name: str, pid: int, host: str, changed: float) -> bool:
-    """Whether the writer is gone; one on another machine is taken for gone after a day."""
-    if host == platform.node() and os.name == "posix":  # elsewhere, signal 0 is no question
+    """Whether the writer is dead; a writer on another machine counts as dead after a day."""
+    if host == platform.node() and os.name == "posix":  # elsewhere, signal 0 tests nothing
         if pid == os.getpid():
             return name not in LIVE
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-        except PermissionError:  # it lives, and is another user's
+        except PermissionError:  # a living process of another user
             return False
     return time.time() - changed > DAY

@@ -38,13 +38,13 @@ class Uncertified(ValueError):
 
 @contextmanager
 def _within(steps: int) -> Iterator[None]:
-    """Raises Uncertified where the checker would take more steps than this."""
+    """Raises Uncertified if the checker takes more than ``steps`` steps in this block."""
     with mock.patch.object(check, "STEPS", steps), mock.patch.object(check.Value, "steps", 0):
         try:
             yield
         except ValueError as error:
             if check.Value.steps > steps:
-                raise Uncertified(f"the checker has {error}") from error
+                raise Uncertified(f"the checker takes {error}") from error
             raise
 
 

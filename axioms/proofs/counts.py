@@ -24,7 +24,7 @@ from axioms.algebra.decisions import IDENTICAL, Decision
 
 THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
 KEPT = Path(__file__).with_name("counts.json")
-Counts = dict[str, dict[str, int]]  # by run: how many, by name
+Counts = dict[str, dict[str, int]]  # run -> name -> number
 COMMAND = "python -m axioms.proofs.counts"
 EITHER_SIGN = ("", "real", "nonzero")
 """What is assumed of symbols whose sign is not."""

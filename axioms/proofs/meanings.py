@@ -150,10 +150,10 @@ MEANINGS = {
     "its weights are computed. With halves its softmax absorbs relevance, experts that were not "
     "chosen may receive some, and a router that changes nothing takes half. RMSNorm with its root "
     "held survives rotations, folded weights and centring.",
-    75: "What a function is at 0 is a fixed term, as a bias is: so a number is explained as a "
-    "tensor is, and all spellings of a sum or of a sigmoid alike, with no pole at 0. The identity "
-    "rule on all of a function that is not 0 at 0 conserves, and multiplies relevance without "
-    "bound.",
+    75: "The value of a function at 0 is a fixed term, as a bias is. So numbers and tensors are "
+    "explained alike, all spellings of a sum or of a sigmoid get one relevance, and there is no "
+    "pole at 0. By the identity rule on a whole function that is not 0 at 0, relevance is "
+    "conserved, but multiplied without bound.",
     66: "What CP-LRP misses of Leave-One-Out is bounded by attention weights and by how much a key "
     "changes the deviation behind it. What AttnLRP gives a token shrinks with depth, to as little "
     "as 2^-d of CP-LRP's relevance after d layers, where only paths through all layers reach it.",

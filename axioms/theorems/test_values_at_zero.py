@@ -1,14 +1,14 @@
-"""Functions that are not 0 at 0: what they are there as a fixed term of a sum, and as their own.
+"""Functions that are not 0 at 0: their value at 0 as a fixed term of a sum.
 
-    f(x) = f(0) + (f(x) - f(0)),  the sum by Eq. 1, the rest, which is 0 at 0, by the identity rule
+    f(x) = f(0) + (f(x) - f(0)),  the sum by Eq. 1, the difference by the identity rule
 
 Main statements
-  75  x gets R (f(x) - f(0)) / f(x), whatever numbers are taken out of f; per unit of x that is at
-      most L times what arrives per unit of f, if f changes by at most L |x|
-  75  by the identity rule on all of f, what x gets per unit of x has no bound near 0, and depends
-      on whether a number is added inside of f or beside it
-  75  a sigmoid gets one relevance from all its spellings; as a gate of x that is an operation of
-      its own it absorbs, and SiLU does not
+  75  x gets R (f(x) - f(0)) / f(x), whichever numbers are taken out of f; the relevance per unit of
+      x is at most L times the relevance per unit of f, if |f(x) - f(0)| <= L |x|
+  75  by the identity rule on the whole of f, the relevance per unit of x has no bound near 0, and
+      depends on whether a number is added inside f or after it
+  75  a sigmoid gets one relevance from all its spellings; SiLU as a product of x and a sigmoid
+      absorbs relevance, and SiLU as one function absorbs none
 """
 
 import pytest
@@ -31,25 +31,25 @@ def number(x):
 
 
 def beside(fixed, rest, relevance):
-    """What a term gets of a sum with a fixed one, as epsilon -> 0."""
+    """Relevance of ``rest`` in the sum of ``rest`` and a fixed term, as epsilon -> 0."""
     return add([number(fixed), number(rest)], number(relevance), eps=0)[1][0]
 
 
 def from_zero(f, at_zero, relevance):
-    """What x gets of f(x) = f(0) + (f(x) - f(0))."""
+    """Relevance of x in f(x) = f(0) + (f(x) - f(0))."""
     (passed,) = identity(number(beside(at_zero, f - at_zero, relevance)))
     return passed[0]
 
 
 def scaled(f, by, relevance):
-    """What f gets of by * f."""
+    """Relevance of f in the product ``by`` * f."""
     return epsilon(number(f), number(by), number(relevance), eps=0)[0][0]
 
 
 @pytest.mark.theorem(
     75,
-    "Of f(x) = f(0) + (f(x) - f(0)), x receives R (f(x) - f(0)) / f(x) and f(0) absorbs the rest, "
-    "as epsilon -> 0; so also of k f(x) + a, whether numbers are steps of the function or not.",
+    "In f(x) = f(0) + (f(x) - f(0)), x receives R (f(x) - f(0)) / f(x) and f(0) absorbs the rest, "
+    "as epsilon -> 0; so it is for k f(x) + a, whether k and a are steps of the function or not.",
     "proved",
 )
 def test_what_a_function_is_at_zero_absorbs_its_share_however_numbers_are_taken_out(
@@ -68,8 +68,8 @@ def test_what_a_function_is_at_zero_absorbs_its_share_however_numbers_are_taken_
 
 @pytest.mark.theorem(
     75,
-    "If f(x) = f(0) + s x, x receives s times per unit of x what arrives per unit of f(x): at most "
-    "L times, where f changes by at most L |x|.",
+    "If f(x) = f(0) + s x, the relevance per unit of x is s times the relevance per unit of f(x): "
+    "at most L times, if |f(x) - f(0)| is at most L |x|.",
     "proved",
 )
 def test_relevance_per_unit_grows_by_no_more_than_the_slope(record_property):
@@ -80,8 +80,8 @@ def test_relevance_per_unit_grows_by_no_more_than_the_slope(record_property):
 
 @pytest.mark.theorem(
     75,
-    "By the identity rule on all of f(x) = f(0) + s x with f(0) not 0, x receives per unit of x "
-    "any multiple of what arrives per unit of f(x), at some x near 0.",
+    "By the identity rule on all of f(x) = f(0) + s x with f(0) not 0, the relevance per unit of x "
+    "is m times the relevance per unit of f(x) at x = f(0) / (m - s), for any m but 0 and s.",
     "proved",
 )
 def test_the_identity_rule_has_a_pole_where_a_function_is_not_zero_at_zero(record_property):
@@ -95,8 +95,8 @@ def test_the_identity_rule_has_a_pole_where_a_function_is_not_zero_at_zero(recor
 
 @pytest.mark.theorem(
     75,
-    "f(x) + a gets the same relevance by the identity rule as one function and as a sum of f(x) "
-    "and a number.",
+    "By the identity rule, x gets one relevance from f(x) + a as one function and from f(x) + a "
+    "as a sum of f(x) and a number.",
     "refuted",
 )
 def test_the_identity_rule_tells_a_number_inside_of_a_function_from_one_beside_it(record_property):
@@ -108,8 +108,8 @@ def test_the_identity_rule_tells_a_number_inside_of_a_function_from_one_beside_i
 
 @pytest.mark.theorem(
     75,
-    "The sigmoid gets one relevance as e/(1 + e), as 1/2 + tanh(x/2)/2, and as 1 minus the sigmoid "
-    "of -x, if every function's value at 0 is a fixed term.",
+    "If the value of every function at 0 is a fixed term, x gets one relevance from the sigmoid as "
+    "e/(1 + e), as 1/2 + tanh(x/2)/2, and as 1 minus the sigmoid of -x.",
     "proved",
 )
 def test_all_spellings_of_a_sigmoid_get_one_relevance(record_property):
@@ -123,8 +123,8 @@ def test_all_spellings_of_a_sigmoid_get_one_relevance(record_property):
 
 @pytest.mark.theorem(
     75,
-    "SiLU gets the same relevance as one function, which is 0 at 0, and as the product of x and a "
-    "sigmoid whose value at 0 is a fixed term.",
+    "x gets one relevance from SiLU as one function and from SiLU as a product of x and a sigmoid "
+    "whose value at 0 is a fixed term.",
     "refuted",
 )
 def test_silu_as_a_product_by_a_sigmoid_of_its_own_absorbs(record_property):

@@ -98,7 +98,7 @@ def write(file, content):
 
 
 def link(folder):
-    """A file is one that lies elsewhere."""
+    """Replaces a file by a link to a file elsewhere."""
     (folder / "6a.json").rename(folder.parent / "6a.json")
     (folder / "6a.json").symlink_to(folder.parent / "6a.json")
 
@@ -201,7 +201,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     # points
     "a point is another one": (put("2", *POINT, 3, "x00"), FOUND),
     "a point is ruled out": (put("-1", *POINT, 3, "x00"), "rules out the point"),
-    "a point is said in decimals": (put(0.25, *POINT, 3, "epsilon"), "invalid literal for int"),
+    "a point is written in decimals": (put(0.25, *POINT, 3, "epsilon"), "invalid literal for int"),
     "a point lacks a symbol": (drop(*POINT, 3, "x00"), APART),
     "a point has another symbol": (put("1", *POINT, 3, "y"), "KeyError: 'y'"),
     "both sides are equal at the point": (put([0, 0], *POINT, 1), APART),
@@ -233,7 +233,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     "the index is a list": (write("index", "[1, 2]"), "TypeError"),
     "the index is no JSON": (write("index", "{"), "JSONDecodeError"),
     "the index is not UTF-8": (write("index", b"\xff"), "UnicodeDecodeError"),
-    "the index says nothing of what is not certified": (drop("index", "not certified"), "KeyError"),
+    "the index lacks 'not certified'": (drop("index", "not certified"), "KeyError"),
     "the index has a text for a statement": (put("6a", "index", "statements", 0), "TypeError"),
     "a label is a list": (put(["6a"], "index", "statements", 0, "label"), LISTED),
     "a key is there twice": (write("6a", '{"label": "6b", "label": "6a"}'), "zip() argument 2"),

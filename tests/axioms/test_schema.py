@@ -1,4 +1,4 @@
-"""A file of this program is read strictly, and every problem of it is said by its place."""
+"""A file of this program is read strictly, and an error names the place of every problem."""
 
 import json
 import os
@@ -39,7 +39,7 @@ WRONG = {
     "no JSON": ("{", "Expecting property name"),
     "two values": ("1, 2", "Extra data: line 1 column 2"),
     "a list": ("[]", "must be an object, not []"),
-    "nothing of it": ("{}", "files is missing"),
+    "no field": ("{}", "files is missing"),
     "text for a number": (put(share="1"), "share: must be a valid number, not '1'"),
     "a truth value for a number": (
         put(files=[{"first": False, "end": 1}]),
@@ -54,16 +54,16 @@ WRONG = {
         put(files=[{"first": 0, "end": 1, "a\n": 1}]),
         r"files[0].'a\n' is unknown",
     ),
-    "what does not fit": (
+    "an end before its start": (
         put(files=[{"first": 3, "end": 1}]),
         "files[0]: end 1 is before first 3",
     ),
     "infinite": (put(share=float("inf")), "share: must be a finite number, not inf"),
-    "infinite by its exponent": (
+    "infinite by a large exponent": (
         put(share=9).replace("9", "1e999"),
         "share: must be a finite number, not inf",
     ),
-    "no number, anywhere": (
+    "NaN in a nested value": (
         put(more={"a b": [float("nan")]}),
         "more.'a b'[0]: must be a finite number, not nan",
     ),
