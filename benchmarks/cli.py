@@ -79,11 +79,11 @@ def main() -> None:
     for library in ("TRANSFORMERS", "HF_HUB", "DATASETS"):  # our errors say it in one message
         os.environ.setdefault(f"{library}_VERBOSITY", "error")
     atexit.register(gc.freeze)  # else the end takes a second, to look for garbage once more
-    handler = logging.StreamHandler()  # on stderr
+    handler = logging.StreamHandler()  # writes to stderr
     handler.setFormatter(Formatter())
     logging.getLogger("benchmarks").handlers = [handler]
     if not all(map(str.isprintable, sys.argv)):
-        from typer import rich_utils  # slow, and prints what it says of arguments as it is
+        from typer import rich_utils  # slow to import; prints arguments unchanged
 
         rich_utils.Console = Terminal
     warnings.formatwarning = lambda *said: printable(FORMAT(*said))

@@ -119,9 +119,9 @@ def explain(
     is longer than the model's positions is refused, and one that is longer than those a model
     with rotary positions was made for is explained with a warning.  What a language model writes is
     explained by ``explain_generation``.
-    Raises ValueError for no texts, for what is no text, for special tokens in a text that its
-    tokenizer adds, and for several texts whose tokenizer has
-    no token to pad with; other arguments and errors are those of ``attribute``.
+    Raises ValueError for an empty list, for a value that is no text, for a text with special tokens
+    that its tokenizer adds, and for several texts if the tokenizer has no token to pad with; the
+    other arguments and errors are described in ``attribute``.
     """
     check_order(model, tokenizer)
     texts = checked_texts(texts)
@@ -153,8 +153,8 @@ def explained(
 ) -> list[Attribution]:
     """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
 
-    ``modules`` as in ``numeric.inputs.prepare``, and ``tokenizer`` as in ``Readout.of``;
-    ``composite`` has the rules of ``run``, if it has not.
+    ``modules`` is an argument of ``numeric.inputs.prepare``, ``tokenizer`` of ``Readout.of``;
+    ``composite`` has the rules of ``run``, unless ``run`` is a partial that has them.
     """
     composite = composite or getattr(run, "keywords", {}).get("composite")
     with outside(), torch.inference_mode(mode=False):
@@ -283,11 +283,11 @@ def resolve(
 
 
 def _problem(name: str, value: Any, default: Any) -> str | None:
-    """What is wrong with an option of any method: a switch that is none, or a number too large."""
+    """The problem of an option: a switch that is no bool, or a number beyond 64 bits."""
     if type(default) is bool and type(value) is not bool:
         return f"{name}={value!r}: pass True or False"
     if type(value) is int and abs(value) > sys.maxsize:
-        return f"{name}={value!r}: pass a number that fits 64 bits"
+        return f"{name}={value!r}: pass a number of at most 64 bits"
     return None
 
 

@@ -84,12 +84,12 @@ def _to(model: PreTrainedModel, x: Tensor) -> Tensor:
 
 
 def odd_tensor(name: str, x: Tensor) -> str | None:
-    """What is wrong with a tensor that does not hold its numbers one by one."""
+    """The problem of a sparse, nested, quantised, complex or meta tensor; else None."""
     if x.is_nested or x.layout is not torch.strided:
         return f"{name} is a {'nested' if x.is_nested else 'sparse'} tensor; pass a dense one"
     if x.device.type == "meta" or x.is_quantized or x.is_complex():
         kind = "without values (meta)" if x.device.type == "meta" else f"of {x.dtype}"
-        return f"{name} is a tensor {kind}; pass one of int64, or of floats for images and sounds"
+        return f"{name} is a tensor {kind}; pass int64, or floats for images and sounds"
     return None
 
 

@@ -13,7 +13,7 @@ from numeric.batches import Batch
 from numeric.fast.rules import wide
 from numeric.heads import ANSWER, CLASSES, NEXT, TAGS
 from numeric.inputs import last
-from numeric.naming import numbered
+from numeric.naming import resolve_names
 from numeric.targets import OWN, Label, Target, Term, answer, logit, terms
 
 PREDICTED = torch.iinfo(torch.int64).min
@@ -93,14 +93,14 @@ def placed(
     faults: list[str],
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Chosen:
-    """Where the terms of ``target`` are read; what cannot be is added to ``faults``.
+    """Finds the rows of the terms of ``target``; adds a line to ``faults`` for each it cannot find.
 
-    ``tokenizer`` knows the token that is to be filled in, by default that of the config, and the
-    tokens that are called by their text.
+    ``tokenizer`` gives the mask token, by default the mask token of the config, and the ids of
+    tokens that ``target`` names by their text.
     """
     size, device = len(batch.attention_mask), batch.device
     mask = getattr(tokenizer, "mask_token_id", None)
-    target = numbered(model, head, target, tokenizer, faults)
+    target = resolve_names(model, head, target, tokenizer, faults)
     given = terms(target) or (answer() if head == ANSWER else logit()).terms
     ids, _ = batch.predicting
     rows, labels = [], []

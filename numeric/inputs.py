@@ -62,7 +62,7 @@ def _warn_of_shifts(model: PreTrainedModel, batch: Batch, modules: Modules) -> N
 
 
 def check_ids(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
-    """Raises ValueError for ids of a text that ``model`` cannot look up."""
+    """Raises ValueError for too many ids, and for ids outside the vocabulary of ``model``."""
     ids = inputs.get("input_ids")
     if ids is not None and (problems := [*_text_problems(ids, facts_of(model), positions(model))]):
         raise ValueError("\n".join(problems))
@@ -118,7 +118,7 @@ def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) ->
 
 def _has_decoder(model: PreTrainedModel) -> bool:
     """Whether a model reads a text, and what a decoder has written of another one."""
-    # Asked of a model that may turn out to be none, so that its facts are not known yet.
+    # The type of the model is not checked yet, so that ``facts_of`` may fail.
     two = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return bool(two) and DECODER in signature(model.forward).parameters
 
@@ -171,7 +171,7 @@ def _text_problems(ids: Tensor, facts: ModelFacts, most: int) -> Iterator[str]:
     if tokens > most:
         yield (
             f"text of {tokens} tokens is longer than the model's {most} positions; "
-            "split or shorten it, or pass attribute what the tokenizer leaves (truncation=True)"
+            "split or shorten it, or call attribute with tokenizer(text, truncation=True)"
         )
     yield from _range_problems("token id", ids, facts.words)
 
@@ -207,7 +207,7 @@ def _positions(model: PreTrainedModel, modules: Modules) -> int:
     if most == NO_END:
         return most
     padding = families.padding_position([module for _, module in modules])
-    return most if padding is None else most - (padding + 1)  # none of these is for a token
+    return most if padding is None else most - (padding + 1)  # no token has these positions
 
 
 def _last_token_problems(model: PreTrainedModel, batch: Batch, empty: list[int]) -> Iterator[str]:

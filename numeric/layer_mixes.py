@@ -74,9 +74,9 @@ def sweep(
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Sweep:
-    """Relevance by each of ``methods`` by rules in the limit epsilon -> 0 (Eqs. 1, 3, 4, 5).
+    """Relevance by each of ``methods``, all by rules, in the limit epsilon -> 0 (Eqs. 1, 3, 4, 5).
 
-    Equal to ``attribute(model, inputs, method, target)`` for each of them, up to rounding;
+    Equal to ``attribute(model, inputs, method, target)`` for each method, up to rounding;
     methods that differ only in the attention step share all work until they part.
     ``inputs`` and ``target`` are those of ``attribute``, which says where relevance is read and
     what absorbs it.

@@ -61,7 +61,7 @@ def model_problems(model: object, modules: Modules) -> Iterator[str]:
     yield from _code_problems(modules)
     named = getattr(model.config, "return_dict", True)
     if named is not True:
-        said = f"config.return_dict={named}: logits have no name"
+        said = f"config.return_dict={named}: the model returns logits without a name"
         yield f"{said}; set model.config.return_dict = True"
     parameters = patches.own_parameters([m for _, m in modules])
     if [x for x in parameters if x.is_inference()]:
@@ -69,7 +69,7 @@ def model_problems(model: object, modules: Modules) -> Iterator[str]:
 
 
 def check_is_model(model: object) -> None:
-    """Raises ValueError for what is no model of Transformers, such as a module around one."""
+    """Raises ValueError unless ``model`` is a Transformers model, not a module around one."""
     if not isinstance(model, PreTrainedModel):
         raise ValueError(_no_model(model))
 
@@ -79,8 +79,8 @@ def _no_model(model: Any) -> str:
     inside = next((p for p, m in modules_of(model) if isinstance(m, PreTrainedModel)), None)
     if inside is None:
         return said + "a Transformers model"
-    if hasattr(model, "get_base_model"):  # of PEFT
-        return said + "model.get_base_model(), which keeps adapters such as LoRA"
+    if hasattr(model, "get_base_model"):  # a model of PEFT
+        return said + "model.get_base_model(); adapters such as LoRA stay in it"
     known = all(part.isidentifier() for part in inside.split("."))
     place = f"model.{inside}" if known else f"model.get_submodule({inside!r})"
     return said + f"the Transformers model in it, {place}"
@@ -117,7 +117,7 @@ def _code_problems(modules: Modules) -> Iterator[str]:
 
 @contextmanager
 def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
-    """Raises ValueError in place of an error that the model raises without any rules, too."""
+    """Raises ValueError for an error that the model also raises without rules."""
     try:
         yield
     except (ValueError, UnassignedOperation, MemoryError, torch.OutOfMemoryError):
@@ -126,7 +126,7 @@ def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
         try:
             with outside(), torch.no_grad():
                 model(**batch.arguments())
-        except Exception as own:  # of any type, as the model's own code meets it
+        except Exception as own:  # the code of a model raises any type
             raise ValueError(
                 f"{type(model).__name__} itself fails on this input ({type(own).__name__}: {own}); "
                 "check its config and the input, or pass a model that runs"

@@ -1,4 +1,4 @@
-"""Labels by name: classes and tags as the config calls them, tokens by their text."""
+"""Finds the numbers of labels by name: classes and tags in the config, tokens by their text."""
 
 import warnings
 from dataclasses import replace
@@ -14,14 +14,14 @@ NOUNS = {CLASSES: "class", TAGS: "tag"}
 SHOWN = 10  # labels or tokens that an error lists
 
 
-def numbered(
+def resolve_names(
     model: PreTrainedModel,
     head: str,
     target: Label | Target,
     tokenizer: PreTrainedTokenizerBase | None,
     faults: list[str],
 ) -> Label | Target:
-    """``target`` with numbers in place of names; names that stand for nothing go to ``faults``."""
+    """Replaces names in ``target`` by numbers; adds a line to ``faults`` for each unknown name."""
     if not isinstance(target, str | list | tuple | Target) or not any(map(names, terms(target))):
         return target
     known: dict[str, int] = {}
@@ -44,16 +44,16 @@ def _number(
     model: PreTrainedModel, head: str, name: str, tokenizer: PreTrainedTokenizerBase | None
 ) -> int:
     if head == ANSWER:
-        raise ValueError("an answer has columns; pass numeric.targets.answer(first, last)")
+        raise ValueError("an answer is named by columns; pass numeric.targets.answer(first, last)")
     if head in NOUNS:
         return _label(model, NOUNS[head], name)
     if tokenizer is None:
-        raise ValueError("only a tokenizer knows tokens by their text; pass tokenizer, or an id")
+        raise ValueError("a name of a token needs a tokenizer; pass tokenizer, or an id")
     return _token(tokenizer, name)
 
 
-def called(model: PreTrainedModel, name: str) -> list[int]:
-    """The numbers of the classes or tags of that name."""
+def label_numbers(model: PreTrainedModel, name: str) -> list[int]:
+    """The numbers of all classes or tags with this name."""
     return [n for n, label in _labels(model).items() if label == name]
 
 
@@ -63,10 +63,10 @@ def _labels(model: PreTrainedModel) -> dict[int, str]:
 
 
 def _label(model: PreTrainedModel, noun: str, name: str) -> int:
-    labels, found = _labels(model), called(model, name)
+    labels, found = _labels(model), label_numbers(model, name)
     if len(found) == 1:
         return found[0]
-    what = f"numbers {_some(found)} have this name" if found else f"no {noun} has it"
+    what = f"numbers {_some(found)} have this name" if found else f"no {noun} has this name"
     raise ValueError(
         f"{what}; pass a number or a name: {_some([f'{n} ({x})' for n, x in labels.items()])}"
         f"{did_you_mean([name], [] if found else labels.values())}"
@@ -74,16 +74,16 @@ def _label(model: PreTrainedModel, noun: str, name: str) -> int:
 
 
 def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
-    if found := spelled(tokenizer, name):
-        if (behind := spelled(tokenizer, f" {name}")) not in ([], found):
+    if found := single_token(tokenizer, name):
+        if (behind := single_token(tokenizer, f" {name}")) not in ([], found):
             said = f"target={name!r} is token {found[0]}; after a space it is {behind[0]}"
             warnings.warn(said, stacklevel=2)
         return found[0]
-    parts, unknown = ids(tokenizer, name), tokenizer.unk_token_id
+    parts, unknown = text_ids(tokenizer, name), tokenizer.unk_token_id
     if not parts or unknown in parts:
         raise ValueError(
-            "the tokenizer has no token for it; `lrp-axioms vocabulary MODEL` prints those it has, "
-            f"and an id is legal, too{did_you_mean([name], _words(tokenizer))}"
+            "the tokenizer has no such token; pass an id, or a token that `lrp-axioms vocabulary "
+            f"MODEL` prints{did_you_mean([name], _words(tokenizer))}"
         )
     listed = _some([repr(x) for x in tokenizer.convert_ids_to_tokens(parts)])
     raise ValueError(
@@ -92,21 +92,21 @@ def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
     )
 
 
-def spelled(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The one token that spells a text, or that the vocabulary calls so, in a list; or nothing."""
-    parts = ids(tokenizer, text)
+def single_token(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """A list with the id of the one token that spells ``text`` or is called ``text``; else []."""
+    parts = text_ids(tokenizer, text)
     alone: Any = parts[0] if len(parts) == 1 else tokenizer.convert_tokens_to_ids(text)
     unknown = tokenizer.unk_token_id if text != tokenizer.unk_token else None
     return [] if alone is None or alone == unknown else [alone]
 
 
-def ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The tokens of a text without special ones."""
+def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The ids of a text without special tokens."""
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
 def _words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The tokens of a vocabulary without the signs that stand for a space."""
+    """The tokens of the vocabulary, without their mark of a leading space."""
     special = {*tokenizer.all_special_tokens}
     return [token.lstrip("Ġ▁ ") for token in tokenizer.get_vocab() if token not in special]
 

@@ -81,7 +81,7 @@ TABLE: dict[str, Role] = {
         (
             Case(
                 "always but below", "An entry's relevance goes to the entry that it was copied "
-                "from.", "The output is that entry, so that nothing is there to share; maxima and "
+                "from.", "The output is this entry, so that there is nothing to share; maxima and "
                 "top k choose an entry, and the choice is held.", theorems=(24,),
             ),
             Case(
@@ -91,7 +91,7 @@ TABLE: dict[str, Role] = {
             ),
             Case(
                 "the larger or smaller of an activation and a fixed tensor, entry by entry",
-                "As of a function of each entry.", "It is clamp, whose limit is a tensor.",
+                "The rules of functions of one tensor act.", "It is clamp with a tensor as limit.",
                 kinds.ACTIVATION, (14, 75),
             ),
         ),
@@ -138,7 +138,7 @@ TABLE: dict[str, Role] = {
             ),
             Case(
                 "of an activation and a fixed tensor or a number",
-                "What is fixed absorbs its share, as a bias does.",
+                "The fixed term absorbs its share, as a bias does.",
                 "It is part of the value that is explained, but no part of the input.",
                 kinds.ADD, (6, 25, 75),
             ),
@@ -147,7 +147,7 @@ TABLE: dict[str, Role] = {
                 "A mask of −∞ hides a score; what is hidden has weight 0 and no relevance.",
             ),
             Case(
-                "of functions of one tensor, or of one and what is fixed",
+                "of functions of one tensor, or of a function and a fixed term",
                 "It waits: the sum is a step of one function.",
                 "GELU spelled out and GELU in one call are one function, and get one explanation.",
                 kinds.ACTIVATION, (14, 75),
@@ -181,7 +181,7 @@ TABLE: dict[str, Role] = {
                 "Rotation then is a product of content and position.", kinds.PRODUCT, (22, 50),
             ),
             Case(
-                "by a number, of functions of one tensor, or of one and a fixed tensor",
+                "by a number, of functions of one tensor, or of a function and a fixed tensor",
                 "It waits: the product is a step of one function.",
                 "x · sigmoid(x) is SiLU, however it is spelled.", kinds.ACTIVATION, (14,),
             ),
@@ -249,17 +249,18 @@ TABLE: dict[str, Role] = {
         clip clamp_min clamp_max reciprocal round floor ceil trunc sign xlogy float_power""",
         (
             Case(
-                "of what is 0 at 0, such as GELU, SiLU and tanh, or infinite",
+                "of functions that are 0 or infinite at 0, such as GELU, SiLU and tanh",
                 "It passes on: all of the output's relevance is the input's.",
                 "One input makes the whole output; of a ReLU this is the gradient times the input.",
                 kinds.ACTIVATION, (14, 15),
             ),
             Case(
-                "of all else, such as sigmoid, softplus, cos and tanh(x) + 1",
+                "of other functions, such as sigmoid, softplus, cos and tanh(x) + 1",
                 "The value at 0 absorbs its share, as a fixed term of a sum: the input gets "
                 "R (f(x) − f(0)) / f(x).",
-                "All of R would be multiplied without bound near 0, and would tell 1 − sigmoid(x) "
-                "from sigmoid(−x), and a number from a tensor.", kinds.ADD, (75,),
+                "Handing on all of R would multiply it without bound near 0, and 1 − sigmoid(x) "
+                "and sigmoid(−x), or a number and a tensor, would give different relevance.",
+                kinds.ADD, (75,),
             ),
             Case(
                 "powers of −1 and ±½ of what is no function of an activation by itself",

@@ -62,9 +62,9 @@ class Plan:
 def plan(
     model: PreTrainedModel, inputs: Mapping[str, Tensor], method: str | Composite = "attnlrp"
 ) -> Plan:
-    """What ``attribute(model, inputs, method)`` will do at epsilon 0, by one forward pass.
+    """Lists the operations and rules of ``attribute(model, inputs, method)`` at epsilon 0.
 
-    Nothing is explained, and what has no rule is listed in its place.
+    Takes one forward pass and explains nothing.  Operations without a rule are listed, too.
     Raises ValueError (bad inputs; rules for layers or modules that the model does not have).
     """
     _, rules, _ = composite_of(method, None)

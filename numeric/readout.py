@@ -61,7 +61,7 @@ class Readout:
         *,
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> "Readout":
-        """``tokenizer`` knows the token that is to be filled in, and tokens by their text."""
+        """``tokenizer`` gives the mask token, and ids of tokens that are named by text."""
         decodes = batch.decoder_input_ids is not None
         head = heads.kind(model, decodes=decodes)
         if tokenizer is not None:

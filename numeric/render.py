@@ -190,9 +190,9 @@ def html(sections: Sequence[Section], *, title: str, made: str) -> str:
 
 
 def fixed(source: str) -> dict[str, str]:
-    """Colours and Content-Security-Policy for a template: only styles and scripts in it act.
+    """Colours and Content-Security-Policy of a template, which allows only its styles and scripts.
 
-    A ``<style>`` or ``<script>`` of the source may have no other variable than the colours.
+    A ``<style>`` or ``<script>`` in ``source`` may use no variable but the colours.
     """
 
     def hashes(tag: str) -> str:

@@ -23,7 +23,7 @@ SMALL = 3  # samples of a line
 
 @dataclass(frozen=True)
 class Facts:
-    """What a file has of an Attribution beside tensors."""
+    """Fields of an Attribution in its file, except tensors."""
 
     method: str
     tokens: tuple[tuple[str | None, ...], ...] | None
@@ -122,7 +122,7 @@ class Attribution:
         if shapes["target"][:1] != (count,) or len(shapes["target"]) > 2:
             raise ValueError(f"target has the shape {shapes['target']} for {count} examples")
         if facts.tokens is not None and [*map(len, facts.tokens)] != [length] * count:
-            raise ValueError(f"the tokens are not {count} rows of {length}, as relevance is")
+            raise ValueError(f"tokens must be {count} rows of {length}, as relevance is")
         given: dict[str, Any] = {name: tensors[name] for name in TENSORS}
         given |= {group: {key: tensors[f"{group}/{key}"] for key in keys[group]} for group in keys}
         given["options"] = facts.options | given["options"]

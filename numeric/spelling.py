@@ -1,6 +1,6 @@
-"""Misspelt names, and texts that are broken or unprintable.
+"""Finds misspelt names, and broken or unprintable texts.
 
-The standard library alone, so that commands start fast.
+Imports only the standard library, so that commands start fast.
 """
 
 import difflib
@@ -44,7 +44,7 @@ def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float 
 
 
 def text_fault(value: object) -> str | None:
-    """Why a value cannot be explained as a text."""
+    """The reason why ``value`` is no text to explain; None if it is one."""
     if value is None:
         return "no text"
     if not isinstance(value, str):

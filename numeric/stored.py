@@ -47,9 +47,9 @@ def read(
     facts: type[Facts],
     build: Callable[[dict[str, Tensor], Facts], Stored],
 ) -> Stored:
-    """``build`` of the tensors, and of the facts by their schema, that ``write`` put there.
+    """Reads the tensors and facts of a file of ``write``, and returns ``build`` of both.
 
-    Raises ValueError for any other file, and for one of which ``build`` raises it.
+    Raises ValueError for any other file, and for facts or tensors that do not fit together.
     """
     if Path(path).exists() and not Path(path).is_file():
         raise ValueError(f"{path} is no regular file{_instead('', what)}")
@@ -69,21 +69,21 @@ def read(
         return build(tensors, found)
     except ValueError as error:
         raise ValueError(
-            f"{path}: the {what} in it was changed or is incomplete ({error}); save it again"
+            f"{path}: its {what} was changed or is incomplete ({error}); save it again"
         ) from error
 
 
 def check(
     tensors: Mapping[str, Tensor], floats: Mapping[str, tuple[int, ...]], others: Iterable[str] = ()
 ) -> None:
-    """Raises ValueError for other tensors than ``others`` and ``floats`` of these shapes.
+    """Raises ValueError unless the tensors are ``others``, and ``floats`` of these shapes.
 
-    None of ``floats`` may be empty, and relevance has to be finite, added up too.
+    No tensor of ``floats`` may be empty, and relevance and its sum must be finite.
     """
     if names := sorted(tensors.keys() ^ {*floats, *others}):
         raise ValueError(f"tensors {', '.join(map(repr, names))} are missing or unknown")
     wrong = [
-        f"{name} is {x.dtype} of shape {tuple(x.shape)}, where floats of {shape} belong"
+        f"{name} is {x.dtype} of shape {tuple(x.shape)}, and must be floats of {shape}"
         for name, shape in floats.items()
         if (x := tensors[name]).dtype not in FLOATS or x.shape != shape or not x.numel()
     ]

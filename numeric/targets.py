@@ -25,7 +25,7 @@ from torch import Tensor
 
 
 class Own(Enum):
-    """In place of a label: the token that follows in the text itself."""
+    """Stands for the label of the token that follows in the text itself."""
 
     OWN = "own"
 
@@ -33,18 +33,18 @@ class Own(Enum):
 OWN = Own.OWN
 Numbers = int | tuple[int, ...] | None  # one for all examples, or one per example
 Columns = int | Sequence[int] | Tensor | None  # as a user gives them
-Name = str | Sequence[str]  # of a label, or one per example
+Name = str | Sequence[str]  # name of a label, or one name per example
 Label = Columns | Name | Own
 Labels = Numbers | str | tuple[int | str, ...] | Own
-LONGEST = 2**16  # columns of a span, each of which is read with a whole row of logits
+LONGEST = 2**16  # columns of a span: each takes a row of logits
 
 
 @dataclass(frozen=True)
 class Term:
     """One number of a head, times ``weight``.
 
-    label: class, tag or token of the vocabulary, by number or name, or token of the text that
-        bounds an answer; None is the predicted one, OWN the token that follows in the text
+    label: class, tag or token of the vocabulary, by number or name, or the column of the token
+        that bounds an answer; None is the predicted label, OWN the next token of the text
     at: the column whose row of logits is read; None: that which the model reads
     of: "start" or "end" of an answer
     log: the logarithm of the label's probability instead of its logit
@@ -110,8 +110,8 @@ def span(first: int, end: int | None = None, *, each: Callable[..., Target] = lo
 
     Each is read from the row before it, ``each`` as ``logit`` or ``log_probability``.  ``span(-3)``
     are the last three.
-    Raises ValueError for a span that is empty, has no end, begins with the first token, or has more
-    than ``LONGEST`` columns.
+    Raises ValueError for a span without a token, with the first token of the text, or of more than
+    ``LONGEST`` columns.
     """
     last = 0 if end is None and type(first) is int and first < 0 else end
     if type(first) is not int or type(last) is not int or first == 0 or not first < last:

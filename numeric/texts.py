@@ -1,4 +1,4 @@
-"""Texts and their tokenizer as a user passes them, checked before anything is tokenized."""
+"""Checks the texts and the tokenizer that a user passes, before a text is tokenized."""
 
 import reprlib
 import warnings
@@ -30,9 +30,9 @@ def check_order(model: object, tokenizer: object) -> None:
 
 
 def check_tokenizer(tokenizer: object) -> None:
-    """Raises ValueError for what is no tokenizer."""
+    """Raises ValueError unless ``tokenizer`` is a tokenizer."""
     if not _is_tokenizer(tokenizer):
-        inside = ", which is its .tokenizer" * _is_tokenizer(getattr(tokenizer, "tokenizer", None))
+        inside = ", its attribute tokenizer" * _is_tokenizer(getattr(tokenizer, "tokenizer", None))
         raise ValueError(
             f"tokenizer is a {type(tokenizer).__name__}; pass the model's tokenizer{inside}"
         )
@@ -43,9 +43,9 @@ def _is_tokenizer(x: object) -> bool:
 
 
 def checked_texts(texts: Any) -> list[Any]:
-    """The texts, or pairs of them, that a user passes as one text or several.
+    """Returns the texts, or pairs of texts, that a user passes as one text or several.
 
-    Raises ValueError that lists what is none, each with what to pass instead.
+    Raises ValueError that lists every value that is no text, with the next step.
     """
     if isinstance(texts, str):
         texts = [texts]
@@ -57,7 +57,7 @@ def checked_texts(texts: Any) -> list[Any]:
         raise ValueError(f"texts is an array of {axes} dimensions: {_instead(texts)}")
     found: list[Any] = list(texts)
     if not found:
-        raise ValueError("texts is empty; pass a text, or several")
+        raise ValueError("texts is empty; pass a text, or a list of texts")
     wrong = {n: fault for n, x in enumerate(found) if (fault := _fault(x))}
     if wrong:
         listed = ", ".join(f"texts[{n}]={reprlib.repr(found[n])} ({wrong[n]})" for n in wrong)
@@ -66,8 +66,8 @@ def checked_texts(texts: Any) -> list[Any]:
 
 
 def _is_no_list(x: object) -> bool:
-    """Whether ``x`` has no items in order, or items that are not its content."""
-    table = hasattr(x, "columns")  # whose items are the names of its columns
+    """Whether ``x`` is no sequence of texts: not iterable, unordered, a table or a tensor."""
+    table = hasattr(x, "columns")  # a table iterates over the names of its columns
     odd = isinstance(x, bytes | Mapping | Set | PathLike | Tensor)
     return odd or table or not isinstance(x, Iterable)
 
@@ -79,37 +79,37 @@ def _fault(x: Any) -> str | None:
 
 
 def is_chat(x: Any) -> bool:
-    """Whether ``x`` is a message, or a list of them."""
+    """Whether ``x`` is a message, or a list of messages."""
     first = x[0] if isinstance(x, list | tuple) and x else x
     return isinstance(first, Mapping) and "role" in first
 
 
 def _instead(x: Any) -> str:
-    """The next step for what is neither a text nor a pair of texts."""
+    """The next step for a value that is no text and no pair of texts."""
     if is_chat(x):
         return f"a chat becomes a text by {CHAT}"
     if isinstance(x, Mapping) and "input_ids" in x:
-        return "it is encoded already: call attribute(model, inputs, tokenizer=tokenizer) with it"
+        return "it is encoded already; pass it to attribute(model, inputs, tokenizer=tokenizer)"
     if isinstance(x[0] if isinstance(x, list | tuple) and x else x, int | Tensor):
-        return f"ids are explained by {IDS}"
+        return f"for ids, call {IDS}"
     if isinstance(x, PathLike):
-        return "pass what is in the file, such as Path(file).read_text().splitlines()"
-    return "pass a text, or a list of texts, or of pairs such as a question and its context"
+        return "pass the texts in the file, such as Path(file).read_text().splitlines()"
+    return "pass a text, a list of texts, or a list of pairs such as a question and its context"
 
 
 def check_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Any]) -> None:
-    """Raises ValueError for texts with special tokens that ``tokenizer`` would add once more."""
+    """Raises ValueError for texts with special tokens that ``tokenizer`` adds, too."""
     if twice := {n: x for n, x in enumerate(texts) if is_doubled(tokenizer, x)}:
         listed = ", ".join(f"texts[{n}]={reprlib.repr(x)}" for n, x in twice.items())
         raise ValueError(
-            f"{listed}: the tokenizer adds special tokens with which this begins or ends, and "
-            "which would be there twice; take them out of the text, or call attribute(model, "
-            "inputs) with tokenizer(text, add_special_tokens=False)"
+            f"{listed}: the text begins or ends with special tokens that the tokenizer adds, too; "
+            "remove them from the text, or call attribute(model, inputs) with tokenizer(text, "
+            "add_special_tokens=False)"
         )
 
 
 def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
-    """Whether a text, or one of a pair, begins or ends with what ``tokenizer`` adds once more."""
+    """Whether a text, or one of a pair, begins or ends with a token that ``tokenizer`` adds."""
     parts = [text] if isinstance(text, str) else text
     if not any(_has_special(tokenizer, part) for part in parts):
         return False
@@ -120,7 +120,7 @@ def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
 
 
 def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The ids of a text, in which special tokens at its ends stand once, as after a template."""
+    """The ids of a text, with each special token at its ends once, such as after a template."""
     ids: list[int] = tokenized(tokenizer, text)["input_ids"]
     if not _has_special(tokenizer, text):
         return ids
@@ -134,14 +134,14 @@ def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def _has_special(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
-    """Whether one is anywhere in a text: white space, for one, may be no token before it."""
+    """Whether a special token is in a text, at any place, because white space may be no token."""
     return any(name in text for name in tokenizer.all_special_tokens)
 
 
 def tokenized(
     tokenizer: Callable[..., Any], texts: str | Sequence[str | tuple[str, str]], **options: Any
 ) -> Any:
-    """``tokenizer(texts)``; ValueError names a text at which its library breaks down."""
+    """Returns ``tokenizer(texts)``; raises ValueError with the text that crashes its library."""
     try:
         return tokenizer(texts, **options)
     except BaseException as error:
@@ -151,13 +151,13 @@ def tokenized(
         for text in several if len(several) > 1 else ():
             tokenized(tokenizer, [text], **options)
         raise ValueError(
-            f"the tokenizer breaks down at {reprlib.repr(several[0])} ({error}); leave this text "
-            "out, or get the tokenizer again"
+            f"the tokenizer crashes at {reprlib.repr(several[0])} ({error}); leave this text out, "
+            "or get the tokenizer again"
         ) from error
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether a library in Rust, such as tokenizers, broke down; no Exception says so."""
+    """Whether ``error`` is a panic of a Rust library, which is no subclass of Exception."""
     return type(error).__name__ == "PanicException"
 
 

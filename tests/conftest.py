@@ -18,7 +18,7 @@ from tests.support import cases, folders, program
 STEADY = dict(deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
 hypothesis.settings.register_profile("steady", **STEADY)
 hypothesis.settings.load_profile("steady")
-if many := os.environ.get("LRP_AXIOMS_EXAMPLES"):  # make fuzz: other ones, as many of each test
+if many := os.environ.get("LRP_AXIOMS_EXAMPLES"):  # make fuzz: this many new examples of each test
     MANY = STEADY | dict(derandomize=False, max_examples=int(many), print_blob=True)
     hypothesis.settings.register_profile("fuzz", **MANY)
     hypothesis.settings.load_profile("fuzz")

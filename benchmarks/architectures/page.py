@@ -24,8 +24,8 @@ two small layers in float64, and what holds of its explanations.
 - **explained**: `attribute(model, inputs, "attnlrp")` gives finite relevance of what is predicted:
   a class, the next token, both ends of an answer; of a tag and of a masked token at column 2.
 - **conserves**: with every bias and every shift of a norm set to 0, the relevance of CP-LRP adds up
-  to the logit, to {conserves:.0e} of it. What functions are at 0, such as the 1/2 of a gate by a
-  sigmoid, is a bias that cannot be set.
+  to the logit, to {conserves:.0e} of it. The value of a function at 0, such as the 1/2 of a sigmoid
+  gate, acts as a bias that cannot be set to 0.
 - **audited**: AttnLRP (with ε = 0 and 1/8) and CP-LRP are what the NumPy rules give on the recorded
   operations, and the causes of the residual add up to it, to {audited:.0e}.
 - **Leave-One-Out**: `attribute(model, inputs, "loo")` is what one forward pass per token gives, to

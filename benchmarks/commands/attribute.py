@@ -8,7 +8,7 @@ import typer
 from benchmarks.commands.console import check_names, console, loading, mendable, track
 from benchmarks.commands.output import answer, completing
 from benchmarks.names import MODELS
-from benchmarks.running.blocks import ahead
+from benchmarks.running.blocks import read_ahead
 from benchmarks.sources import streams
 from numeric.methods.catalogue import METHODS
 
@@ -23,9 +23,7 @@ def attribute(
         ),
     ],
     *,
-    text_column: Annotated[
-        str, typer.Option(help="Column of the file that holds the texts.")
-    ] = "text",
+    text_column: Annotated[str, typer.Option(help="Name of the column with the texts.")] = "text",
     split: Annotated[
         str | None, typer.Option(help="Of a Hugging Face data set; default: train.")
     ] = None,
@@ -51,7 +49,7 @@ def attribute(
         str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Only compare the files of a run with their digests.")
+        bool, typer.Option("--verify", help="Only compare the files of a run with their SHA-256.")
     ] = False,
 ):
     """Explain the predicted class of every text of a file, by one or more methods."""
@@ -61,8 +59,8 @@ def attribute(
     with mendable():
         if not output.name:
             raise ValueError(f"--output {output} has no name; pass one, such as results/attribute")
-        # What is wrong at the start is said now.
-        texts = ahead(streams.texts(file, column=text_column, split=split))
+        # Reports errors in the first block before the model is loaded.
+        texts = read_ahead(streams.texts(file, column=text_column, split=split))
         with loading("the model"):
             from benchmarks.experiments import explained
             from benchmarks.running import engines
@@ -109,7 +107,7 @@ def _verify(folder: Path):
     texts, files = found.texts, found.parts()
     answer(texts=texts, verified=files)
     console.print(
-        f"{texts} texts in {len(files)} files of {folder}: each is what was written",
+        f"{texts} texts in {len(files)} files of {folder}: no file has changed since its run",
         markup=False,
         soft_wrap=True,
     )

@@ -23,7 +23,7 @@ from benchmarks.sources.faults import check_sentence
 from numeric.methods.catalogue import WITH_RULES
 
 TEXT = "The plot is thin, but the acting is a quiet joy."
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")  # others run programs: EPS is PostScript
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")  # other formats may run programs: EPS is PostScript
 PATTERN = "a small fixed pattern of this program (no --image was given)"
 
 
@@ -73,7 +73,9 @@ def audit(
             load = models.load_for_images if of_images else models.load
             classifier = load(model, attention="eager")
     with mendable(f"--image {image}" if image else ""):
-        inputs, given = of_image(classifier, image) if of_images else of_text(classifier, texts)
+        inputs, given = (
+            image_inputs(classifier, image) if of_images else text_inputs(classifier, texts)
+        )
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
         from benchmarks.commands.wanted import wanted
 
@@ -91,13 +93,13 @@ def audit(
 
 
 def check_texts(model, texts):
-    """Raises ValueError for what is no text, and for a text in the place of the model."""
+    """Raises ValueError for a value that is no text, and for a text in place of the model."""
     if is_text(model):
-        raise ValueError(f"{model!r} is a text, and the model is missing: pass embedded first")
+        raise ValueError(f"model {model!r} is a text; pass a model first, such as embedded")
     for text in texts:
         check_sentence(text)
         if text.endswith(".json"):
-            raise ValueError(f"{text} would be read as a text; pass --json, and > {text} after")
+            raise ValueError(f"{text} would be read as a text; to write it, pass --json > {text}")
 
 
 def _check(method, epsilon, worst):
@@ -117,11 +119,11 @@ def check_input(model, texts, image, *, of_images):
         raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
 
 
-def of_text(classifier, texts):
+def text_inputs(classifier, texts):
     if classifier.explains == "answer":
         text = pair(texts)
     elif len(texts) > 1:
-        raise ValueError(f"{len(texts)} texts: pass one at a time; quote it if it is one")
+        raise ValueError(f"{len(texts)} texts: pass one, in quotes if it has spaces")
     else:
         (text,) = texts or (TEXT,)
     from numeric.texts import check_special, tokenized
@@ -133,7 +135,7 @@ def of_text(classifier, texts):
     return inputs, {"input": said, "tokens": tokens}
 
 
-def of_image(classifier, path):
+def image_inputs(classifier, path):
     """Positions of a vision transformer: those set before the patches, then patches by row."""
     inputs = classifier.processor(picture(path), return_tensors="pt")
     size = classifier.model.config.patch_size

@@ -53,7 +53,7 @@ class OutputError(OSError):
 
 
 class Formatter(logging.Formatter):
-    """Of a log, and of warnings."""
+    """Makes lines of a log and warnings printable."""
 
     def format(self, record):
         return printable(super().format(record))
@@ -95,7 +95,7 @@ class Asked:
 
 
 asked = Asked()
-console = Terminal(emoji=False)  # `:b:` in a path is a path
+console = Terminal(emoji=False)  # `:b:` in a path is no emoji
 problems = Terminal(stderr=True, emoji=False)
 
 
@@ -166,7 +166,7 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
     try:
         yield
     except MemoryError as error:
-        tell("no memory is left; close other programs and run again, or pass shorter texts")
+        tell("the memory is full; close other programs and run again, or pass shorter texts")
         raise typer.Exit(code=2) from error
     except catch as error:
         system = place and isinstance(error, OSError) and error.strerror
@@ -178,17 +178,17 @@ def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation
 
 @contextmanager
 def whole_program():
-    """Around a program: an output that takes no more is one message and exit code 2, too.
+    """Turns a failed output into one message and exit code 2.
 
-    What an error says that is a bug of this program is made printable, as is all else.
+    Makes the traceback of a bug printable.
     """
     try:
         yield
     except Exception as error:
-        if isinstance(error, OSError) and error.filename is None:  # it is about no file
+        if isinstance(error, OSError) and error.filename is None:  # of an output
             tell(str(error if isinstance(error, OutputError) else OutputError(error)))
             sys.exit(2)
-        sys.excepthook = _trace  # in place of Typer's
+        sys.excepthook = _trace  # replaces Typer's hook
         raise
 
 

@@ -191,8 +191,8 @@ def model_and_texts(words: list[str], default: str) -> tuple[str, list[str]]:
             letters += len(text) + 1
             if letters > LONGEST:
                 raise ValueError(
-                    f"standard input has more than {LONGEST} letters; write them to a file for "
-                    "`lrp-axioms attribute`"
+                    f"standard input has more than {LONGEST} letters; write the texts to a file "
+                    "and pass it to `lrp-axioms attribute`"
                 )
         texts = [text for text in given if text.strip()]
         if blank := [n for n, text in enumerate(given, start=1) if not text.strip()]:

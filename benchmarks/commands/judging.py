@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from numeric.spelling import printable
 
-PIECE = 2**16  # bytes of a line
+PIECE = 2**16  # bytes of a line that are passed on at once
 MODULE = "axioms.own_rules.one_by_one"  # imported there alone: it takes half a second
 Started: TypeAlias = Callable[[int, int, str], None]
 
@@ -110,7 +110,7 @@ class _Process:
         self.process.kill()
         self.process.wait()
         self.process.stdin.close()
-        self.printing.join(timeout=1)  # what the file started may print for ever
+        self.printing.join(timeout=1)  # a process that the file started may print for ever
 
     def line(self):
         """The next one; queue.Empty if none comes in time, and EOFError after the last one."""
@@ -126,7 +126,7 @@ class _Process:
         self.sent.put(None)
 
     def _print(self):
-        """Passes on what the file prints, piece by piece."""
+        """Passes on the output of the file, piece by piece."""
         with self.process.stderr as lines:
             while line := lines.readline(PIECE):
                 sys.stderr.write(printable(line.decode(errors="replace")))

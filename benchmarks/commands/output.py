@@ -43,14 +43,14 @@ SHARED = {
 
 
 class Once(TyperCommand):
-    """A command that refuses an option which is given twice, unless it takes several values."""
+    """Refuses an option that is given twice, unless it takes several values."""
 
     def parse_args(self, ctx, args):
-        if not ctx.resilient_parsing:  # as for completion
+        if not ctx.resilient_parsing:  # shell completion parses partial lines
             *_, order = self.make_parser(ctx).parse_args([*args])
             given = Counter(x for x in order if x.param_type_name == "option" and not x.multiple)
             if twice := [x.opts[0] for x, count in given.items() if count > 1]:
-                said = f"{', '.join(twice)}: given twice; pass one"
+                said = f"{', '.join(twice)}: given twice; pass it once"
                 raise typer.BadParameter(said, ctx=ctx)
         return super().parse_args(ctx, args)
 

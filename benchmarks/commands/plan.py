@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from axioms.composites import UnassignedOperation
-from benchmarks.commands.audit import TEXT, check_input, check_texts, of_image, of_text
+from benchmarks.commands.audit import TEXT, check_input, check_texts, image_inputs, text_inputs
 from benchmarks.commands.console import check_names, loading, mendable, problems
 from benchmarks.commands.output import answer, completing, present
 from benchmarks.names import MODELS
@@ -23,7 +23,9 @@ def plan(
     ],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]", help=f'As in audit; default: "{TEXT}"'),
+        typer.Argument(
+            metavar="[TEXT]", help=f'A text, or a question and its context; default: "{TEXT}"'
+        ),
     ] = None,
     *,
     method: Annotated[
@@ -47,7 +49,9 @@ def plan(
             check_input(model, texts, None, of_images=of_images)
             classifier = models.load_for_images(model) if of_images else models.load(model)
         with problems.status("planning"):
-            inputs, _ = of_image(classifier, None) if of_images else of_text(classifier, texts)
+            inputs, _ = (
+                image_inputs(classifier, None) if of_images else text_inputs(classifier, texts)
+            )
             found = planning.plan(classifier.model, inputs, method)
     answer(**asdict(found))
     whole, short = (

@@ -32,7 +32,7 @@ def prove(
     limit: Annotated[
         int,
         typer.Option(
-            min=1, max=10**6, help="With a file: seconds for each verdict, or it is undecided."
+            min=1, max=10**6, help="With a file: seconds for a verdict; a slower one is undecided."
         ),
     ] = 60,
     certificates: Annotated[

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from benchmarks.commands.output import note, noting
 from benchmarks.sources.faults import some
 from numeric import heads
-from numeric.naming import called, ids, numbered, spelled
+from numeric.naming import label_numbers, resolve_names, single_token, text_ids
 from numeric.targets import Target, answer, logit
 
 
 def wanted(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
     """A target for ``attribute`` and ``audit`` from ``--target`` and ``--column``.
 
-    name: the number or the name of a class or tag; the id of a token, its text, or how the
-        vocabulary spells it; the words of an answer
+    name: the number or name of a class or tag; the id, text or vocabulary entry of a token; the
+        words of an answer
     column: of ``tokens``; by default a masked token is read at the one mask
     Raises ValueError that lists what is legal for this head, for both options at once.
     """
@@ -23,7 +23,9 @@ def wanted(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
     faults = list(_problems(loaded, column, tokens))
     given = None if name is None else _number(loaded, name)
     with noting():
-        found = numbered(loaded.model, heads.kind(loaded.model), given, _tokenizer(loaded), faults)
+        found = resolve_names(
+            loaded.model, heads.kind(loaded.model), given, _tokenizer(loaded), faults
+        )
     if faults:
         raise ValueError("\n".join(faults))
     if column is None and loaded.explains == "masked token" and loaded.tokenizer.mask_token:
@@ -53,18 +55,18 @@ def _problems(loaded, column, tokens) -> Iterator[str]:
 
 
 def _number(loaded, name: str) -> int | str:
-    """The number of a class, tag or token; what does not read as a number is a name."""
+    """The number of a class, tag or token, or ``name`` if it is no number."""
     if not re.fullmatch(r"[+-]?\d+", name):
         return name
     words = loaded.explains.endswith("token")
-    known = spelled(loaded.tokenizer, name) if words else called(loaded.model, name)
+    known = single_token(loaded.tokenizer, name) if words else label_numbers(loaded.model, name)
     if others := [x for x in known if x != int(name)]:
-        note(f"--target {name} is a number; what is called {name!r} is number {some(others)}")
+        note(f"--target {name} is read as a number; the name {name!r} has number {some(others)}")
     return int(name)
 
 
 def _tokenizer(loaded):
-    return getattr(loaded, "tokenizer", None)  # which an image classifier has not
+    return getattr(loaded, "tokenizer", None)  # an image classifier has none
 
 
 def _answer(loaded, words, column, tokens) -> Target | None:
@@ -77,7 +79,7 @@ def _answer(loaded, words, column, tokens) -> Target | None:
             "as --target, too, or leave both out for the predicted answer"
         )
     text = loaded.tokenizer.convert_tokens_to_ids(list(tokens))
-    spellings = {tuple(ids(loaded.tokenizer, x)) for x in (words, f" {words}")} - {()}
+    spellings = {tuple(text_ids(loaded.tokenizer, x)) for x in (words, f" {words}")} - {()}
     places = {
         first: first + len(x) - 1
         for x in sorted(spellings, key=len)

@@ -45,7 +45,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What a file has of a Result."""
+    """Fields of a Result in its file."""
 
     name: str
     table: str

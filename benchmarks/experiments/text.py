@@ -58,7 +58,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     """
     if classifier.explains not in ("class", "next token"):
         raise ValueError(
-            f"model {classifier.name!r} explains the {classifier.explains}; pass a classifier of "
+            f"model {classifier.name!r} predicts the {classifier.explains}; pass a classifier of "
             "texts or a causal language model, or explain single texts"
         )
     attribute(classifier.model, in_batch(classifier, data, [0])[0])

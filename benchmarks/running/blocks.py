@@ -22,8 +22,8 @@ class Block:
         return f"texts {self.first + 1} to {self.end}"
 
 
-def ahead(texts: Iterable[str]) -> Iterator[str]:
-    """All texts, of which about a block is read now."""
+def read_ahead(texts: Iterable[str]) -> Iterator[str]:
+    """Returns all texts; reads about one block of them at once."""
     texts, held, letters = iter(texts), [], 0
     for text in texts:
         held.append(text)

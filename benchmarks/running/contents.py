@@ -1,4 +1,4 @@
-"""What a manifest says, checked when it is read."""
+"""Reads and checks the content of a manifest."""
 
 import hashlib
 import json
@@ -16,10 +16,10 @@ OWN = re.compile(rf"({BLOCKS}/|part-)[0-9]{{12}}\.parquet")  # the files that a 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """One file: texts ``first`` to before ``end``, and who made it (numbers of the provenance).
+    """A file with texts ``first`` to ``end`` - 1; ``made_by`` has indices into the provenance.
 
-    ``sha256`` is the digest of a block's texts, or of the digests of all blocks of a part, and
-    ``file_sha256`` the digest of the file.
+    ``sha256`` is the digest of the texts of a block, or of the digests of all blocks of a part;
+    ``file_sha256`` is the digest of the file.
     """
 
     file: str
@@ -37,9 +37,9 @@ class File:
         if self.file not in names:
             raise ValueError(f"file {self.file!r} is not {' or '.join(names)}")
         if not 0 <= self.first < self.end:
-            raise ValueError(f"it has texts {self.first} to before {self.end}")
+            raise ValueError(f"first {self.first} and end {self.end} must be 0 <= first < end")
         if min(self.bytes, self.lines, *self.tally.values()) < 0:
-            raise ValueError("it has less than nothing of bytes, lines or what is in its tally")
+            raise ValueError("bytes, lines and numbers of the tally must be at least 0")
 
     @property
     def is_part(self) -> bool:
@@ -48,9 +48,9 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a manifest says; ``sha256`` is the digest of all else that it says.
+    """The content of a manifest; ``sha256`` is the digest of all other fields.
 
-    ``record``: the digest of the folder's.  ``texts``: how many a complete run has.
+    ``record`` is the digest of the folder's record, ``texts`` the number of texts at its end.
     """
 
     record: str
@@ -62,15 +62,15 @@ class Content:
     def __post_init__(self):
         ends = [0, *(each.end for each in self.files)]
         if any(each.first < end for each, end in zip(self.files, ends, strict=False)):
-            raise ValueError("texts are in two files, or files are not in the order of texts")
+            raise ValueError("files overlap, or are not in the order of their texts")
         if self.texts is not None and [*(each.first for each in self.files), self.texts] != ends:
-            raise ValueError(f"texts is {self.texts}, and files do not have all of them")
+            raise ValueError(f"texts is {self.texts}, but the files lack some of these texts")
         makers = range(len(self.provenance))
         if any(number not in makers for each in self.files for number in each.made_by):
-            raise ValueError("made_by has numbers that provenance has not")
+            raise ValueError("made_by has a number without an entry in provenance")
 
     def signed(self) -> bytes:
-        """Everything as JSON, with its digest as ``sha256``."""
+        """Returns all fields as JSON, with their digest as ``sha256``."""
         own = vars(self) | {"files": [vars(each) for each in self.files]}
         del own["sha256"]
         digest = hashlib.sha256(json.dumps(own).encode()).hexdigest()
@@ -78,11 +78,11 @@ class Content:
 
 
 def content(path: Path) -> Content:
-    """Reads a manifest; RunError lists what is wrong with it."""
+    """Reads a manifest; raises RunError that lists its problems."""
     try:
         found = read(path, Content, "manifest", size=LARGEST)
         if json.loads(found.signed())["sha256"] != found.sha256:
-            raise ValueError(f"{path} is not what was written: sha256 is not that of its content")
+            raise ValueError(f"{path} was changed: its sha256 is not the digest of its content")
     except ValueError as error:
         step = f"Pass another --output, or remove {path.parent}, and run again."
         raise RunError(f"{error}\n{step}") from error

@@ -1,7 +1,7 @@
 """Folders that belong to one record: what is computed, on which weights and texts.
 
 A part is a Parquet file with the record's digest and a checksum of every page.  It is written
-under another name, synced, and renamed: it is there completely or not at all.
+under another name, synced, and renamed, so that it exists completely or not at all.
 """
 
 import hashlib
@@ -23,15 +23,15 @@ from benchmarks.errors import RunError
 from benchmarks.running.provenance import provenance
 
 RECORD, MANIFEST = "record.json", "manifest.json"
-BLOCKS = "blocks"  # beside parts; blocks in it are removed at the end
-PARTS = "part-*.parquet"  # which readers take for results
+BLOCKS = "blocks"  # folder beside the parts; a run empties it at the end
+PARTS = "part-*.parquet"  # the pattern by which readers find results
 
 
 def claim(folder: Path, record: dict) -> str:
     """Makes ``folder`` that of ``record``, whose digest it returns, and removes abandoned drafts.
 
     Of several processes that claim a folder at once, one makes the record.  Raises RunError as
-    ``keep`` does, and for results that have no record.
+    ``keep`` does, and for results without a record.
     """
     others = [*sorted(folder.glob(PARTS)), *folder.glob(BLOCKS), *folder.glob(MANIFEST)]
     if others and not (folder / RECORD).exists():
@@ -47,9 +47,9 @@ def claim(folder: Path, record: dict) -> str:
 def keep(folder: Path, record: dict) -> str:
     """Writes the record of ``folder`` if there is none, and returns its digest.
 
-    The provenance beside the record is that of the process that wrote it; it is not compared.
-    Raises RunError that names what differs if the folder has another record, and for links in the
-    place of what a run writes.
+    The provenance in the file names the process that wrote the record; it is not compared.
+    Raises RunError that names the differences if the folder has another record, and for links in
+    place of files of a run.
     """
     check_kinds(folder)
     path, text = folder / RECORD, json.dumps(record, ensure_ascii=False, allow_nan=False)
@@ -63,30 +63,30 @@ def keep(folder: Path, record: dict) -> str:
 
 
 def check_kinds(folder: Path) -> None:
-    """Raises RunError that lists links, and folders in the place of files and files of folders."""
+    """Raises RunError that lists links, folders in place of files, and a file named blocks."""
     files = [folder / RECORD, folder / MANIFEST, *folder.glob(PARTS)]
     blocks_of(folder, [*files, *(folder / BLOCKS).glob("*.parquet")])
 
 
 def blocks_of(folder: Path, files: Sequence[Path] = ()) -> Path:
-    """The folder of blocks; RunError if it, or one of ``files``, is a link or of another kind."""
-    blocks = folder / BLOCKS  # looked at just before each change in it: a link leads elsewhere
+    """Returns the folder of blocks; RunError if it or one of ``files`` is a link or no file."""
+    blocks = folder / BLOCKS  # checked before each change in it: a link leads elsewhere
     wrong = [path for path in files if path.exists() and not path.is_file()]
     wrong += [blocks] * (blocks.exists() and not blocks.is_dir())
     wrong += [path for path in [blocks, *files] if path.is_symlink()]
     if wrong:
         raise RunError(
-            "a run writes no link, and no folder but blocks; move away what was put in the place "
-            "of its files, or pass another --output:" + "".join(f"\n  {path}" for path in wrong)
+            "a run writes no link, and no folder but blocks; move these paths away, or pass "
+            "another --output:" + "".join(f"\n  {path}" for path in wrong)
         )
     return blocks
 
 
 def recorded(folder: Path) -> str:
-    """The digest of the record of a folder; RunError if there is none."""
+    """Returns the digest of the record of a folder; raises RunError if there is none."""
     check_kinds(folder)
     if not (folder / RECORD).exists():
-        raise RunError(f"{folder} holds no run, because there is no {RECORD}; pass an --output")
+        raise RunError(f"{folder} holds no run: it has no {RECORD}; pass the --output of a run")
     return _digest(_record(folder / RECORD))
 
 
@@ -113,14 +113,14 @@ def _compare(path, record):
 
 @dataclass(frozen=True)
 class Written:
-    """What ``RECORD`` says."""
+    """Fields of ``RECORD``."""
 
     record: dict[str, Any]
     provenance: dict[str, str | int | None]
 
 
 def _record(path):
-    """The record at ``path``; RunError if it is broken."""
+    """Returns the record at ``path``; raises RunError if it is broken."""
     try:
         return read(path, Written, "record").record
     except ValueError as error:
@@ -129,7 +129,7 @@ def _record(path):
 
 
 def _flat(value, place=()):
-    """What each value is, with its type, by its place, such as ("variants", "CP-LRP", "method")."""
+    """Every value as repr, by its place, such as ("variants", "CP-LRP", "method")."""
     inner = dict(enumerate(value)) if isinstance(value, list) else value
     if not isinstance(inner, dict) or not inner:
         return {place: repr(value)}
@@ -179,10 +179,10 @@ def read_part(
 ) -> pa.Table:
     """Reads a table that ``write_part`` wrote.
 
-    Raises RunError if it is broken, not of this record, or not the file with that ``sha256``.
+    Raises RunError if the file is broken, of another record, or has another SHA-256.
     """
     try:
-        with path.open("rb") as file:  # not its name, which pyarrow takes as UTF-8 alone
+        with path.open("rb") as file:  # a file, because pyarrow takes only names in UTF-8
             content = file.read() if sha256 else None
             if content is not None and (found := hashlib.sha256(content).hexdigest()) != sha256:
                 raise changed({path: (found, sha256)})
@@ -201,18 +201,18 @@ def read_part(
 
 
 def changed(files: Mapping[Path, tuple[str, str]]) -> RunError:
-    """The error about files that have one SHA-256, and had another one when they were written."""
+    """The error for files with another SHA-256 than at writing: path -> (now, then)."""
     lines = [f"\n  {path}: SHA-256 {now}, written {then}" for path, (now, then) in files.items()]
     return RunError(
-        f"files are not what was written:{''.join(lines)}\nRemove these files and run again, which "
-        "computes their texts anew."
+        f"files have changed since their run:{''.join(lines)}\nRemove these files and run "
+        "again; only their texts are explained again."
     )
 
 
 def join_parts(path: Path, parts: Mapping[Path, str], digest: str, *, provenance: str) -> str:
-    """Writes parts, each with its SHA-256, as row groups of one, whose SHA-256 it returns.
+    """Joins parts, by path and SHA-256, into one with a row group each; returns its SHA-256.
 
-    One of the parts is in memory at a time.
+    Holds one part in memory at a time.
     """
     about = {b"record": digest.encode(), b"provenance": provenance.encode()}
 

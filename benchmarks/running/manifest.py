@@ -1,10 +1,10 @@
 """What is finished of a run: one file, replaced as a whole, that names every other file.
 
 A finished block is a file in ``blocks``.  Blocks that follow each other become one part as soon as
-they have the size of one, and at the end.  Whatever the manifest does not name is of a process that
-died, and is removed when the run goes on, if it has the name and the record of the run's files:
-nothing is lost but what was never in the manifest, and readers of part-*.parquet never meet a text
-twice.
+they have the size of one, and at the end.  A file that the manifest does not name was left by a
+dead process.  It is removed when the run goes on, if it has a name and the record of the run.  So a
+death costs only texts that the manifest does not name yet, and readers of part-*.parquet never meet
+a text twice.
 """
 
 import hashlib
@@ -80,9 +80,9 @@ class Manifest:
     # What only the process that holds the folder does
 
     def resume(self) -> None:
-        """Forgets files that are gone, and removes those of this run that are not named here.
+        """Forgets missing files, and removes files of this run that the manifest does not name.
 
-        Raises RunError for files that are not what was written, and for parts of something else.
+        Raises RunError for files that were changed, and for parts that no run wrote.
         """
         left = self.unchanged()
         remove_drafts(blocks_of(self.folder))
@@ -94,7 +94,7 @@ class Manifest:
             log.info("%s resumed; texts done before: %d", self.folder.name, there)
 
     def unchanged(self) -> list[File]:
-        """The files that are there; RunError lists those that are not what was written."""
+        """Returns the files that exist; raises RunError that lists changed files."""
         found = [_sha256(self.folder / each.file) for each in self.files]
         pairs = list(zip(self.files, found, strict=True))
         wrong = {
@@ -107,14 +107,14 @@ class Manifest:
         return [each for each, now in pairs if now]
 
     def unnamed(self) -> list[Path]:
-        """Blocks and parts that are not named here; RunError for parts that no run wrote."""
+        """Returns blocks and parts without an entry; RunError for parts that no run wrote."""
         names = {each.file for each in self.files}
         parts, blocks = self.folder.glob(PARTS), blocks_of(self.folder).glob("*")
         found = [path for path in sorted([*parts, *blocks]) if self._name(path) not in names]
         if strange := [path for path in found if path.match(PARTS) and not self._is_own(path)]:
             raise RunError(
-                f"no run wrote {', '.join(map(str, strange))}, which readers of {PARTS} would take "
-                "for results; move it away, or pass another --output"
+                f"no run wrote {', '.join(map(str, strange))}, and readers of {PARTS} would read "
+                "it as a result; move it away, or pass another --output"
             )
         return [path for path in found if self._is_own(path)]
 
@@ -191,8 +191,8 @@ class Manifest:
         self.texts = self.total
         self.write()
         self._remove_unnamed()
-        remove_drafts(blocks_of(self.folder), living=True)  # nobody waits for what they write
-        with suppress(OSError):  # it is gone, or holds files that no run wrote
+        remove_drafts(blocks_of(self.folder), living=True)  # their blocks are in parts already
+        with suppress(OSError):  # missing, or not empty: a user put files there
             blocks_of(self.folder).rmdir()
 
     def _runs(self):
@@ -263,7 +263,7 @@ def _joined(digests):
 
 
 def _sha256(path):
-    """The digest of a file, None where there is none."""
+    """The SHA-256 of a file, None if there is no file."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

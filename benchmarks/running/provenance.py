@@ -24,7 +24,7 @@ def provenance() -> dict:
     }
 
 
-@cache  # which takes milliseconds
+@cache  # a look-up takes milliseconds
 def _version(name):
     """The version of a package; None where it is not installed."""
     try:

@@ -100,7 +100,7 @@ def _stored(task, folder, digest, block):
 
 
 def verify(folder: Path) -> Manifest:
-    """Reads every file of a run; RunError unless it is complete and each is what was written."""
+    """Compares every file of a run with its SHA-256; RunError if one is missing or changed."""
     digest = recorded(folder)
     with held(folder):
         manifest = Manifest(folder, digest)

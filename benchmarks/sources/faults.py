@@ -1,4 +1,4 @@
-"""What is wrong with texts and where, all of it in one error."""
+"""Collects the faults of texts, with their places, in one error."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -21,9 +21,9 @@ from numeric.spelling import LONGEST
 
 DECODER = json.JSONDecoder(object_pairs_hook=tuple)  # which keeps both of two equal names
 BLANK = ([], [""])  # a line of a table without anything
-BATCH = 16  # rows of Parquet that are in memory at once
-MOST = 2**20  # records that are held at once
-LARGE, PACKED = 2**28, 100  # bytes of a column of Parquet, and times that it may be packed
+BATCH = 16  # rows of Parquet in memory at once
+MOST = 2**20  # records that ``records`` holds at most
+LARGE, PACKED = 2**28, 100  # limits of a Parquet column: bytes, and bytes per packed byte
 
 
 def records(
@@ -31,13 +31,13 @@ def records(
 ) -> list[tuple]:
     """The values of ``columns`` of every record, as of ``stream``, once all are known to be right.
 
-    Raises ValueError for a file without records, too, and for more than ``MOST`` of them.
+    Raises ValueError for a file without records, too, and for more than ``MOST`` records.
     """
     found = list(islice(stream(path, columns, fault, advice=advice), MOST + 1))
     if not found:
         raise ValueError(f"{path} has no records; pass a file that has some")
     if len(found) > MOST:
-        raise ValueError(f"{path} has more than {MOST} records; pass a part of it")
+        raise ValueError(f"{path} has more than {MOST} records; divide the file")
     return found
 
 
@@ -76,7 +76,7 @@ def stream(
                         yield tuple(values)
             except ValueError:
                 for _ in range(2**10 * isinstance(raw, gzip.GzipFile)):
-                    if not raw.read(2**20):  # the end says whether it is broken, and not where
+                    if not raw.read(2**20):  # gzip reports a broken file only at its end
                         break
                 raise
     except IrregularFile as error:
@@ -244,7 +244,7 @@ def _jsonl(raw, columns):
             except MissingColumn as error:
                 lacking, values = lacking or error, str(error)
             yield line, values
-    if lacking and not found:  # which is then no fault of the lines
+    if lacking and not found:  # one error of the file instead of one per line
         raise lacking
 
 
@@ -277,7 +277,7 @@ def _parquet(raw, columns):
             if pa.types.is_nested(inner) or (pa.types.is_nested(kind) and not _is_number(inner)):
                 raise ValueError(f"column {name!r} is {kind}, which is no text; name another one")
         _check_sizes(about)
-        # A text that is repeated is held once, and pages are read one after the other.
+        # Holds a repeated text once, and reads one page after the other.
         single = {about.schema.column(n).path for n in range(about.num_columns)} & {*columns}
         options = {"read_dictionary": single, "buffer_size": 2**20}
         options["page_checksum_verification"] = True
@@ -297,14 +297,14 @@ def _is_number(kind):
 
 
 def _check_sizes(metadata):
-    """Raises ValueError for a column that a small file makes large."""
+    """Raises ValueError for a column that is far larger unpacked than in the file."""
     for n in range(metadata.num_row_groups):
         group = metadata.row_group(n)
         for column in map(group.column, range(group.num_columns)):
             size, packed = column.total_uncompressed_size, column.total_compressed_size
             if size > max(LARGE, PACKED * packed):
                 raise ValueError(
-                    f"column {column.path_in_schema!r} is {size} bytes, packed into {packed}; "
+                    f"column {column.path_in_schema!r} is packed from {size} bytes into {packed}; "
                     "write the texts as .jsonl"
                 )
 

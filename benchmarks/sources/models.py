@@ -213,7 +213,7 @@ def _loading(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield source
-    except BaseException as error:  # of any type, if a folder holds what its reader did not expect
+    except BaseException as error:  # readers of a broken folder raise any type
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise UnavailableError(_advice(name, source, error)) from error

@@ -1,4 +1,4 @@
-"""Sizes of a config against the weights beside it, before any memory is taken for them."""
+"""Compares the sizes of a config with its weights, before memory is allocated."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,19 +8,19 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
-REPEATED = re.compile(r"layer|block|expert|depth|stage")  # each of which has modules of its own
+REPEATED = re.compile(r"layer|block|expert|depth|stage")  # counts of modules
 COUNTED = re.compile(r"n(um)?_")
-PARTS, LABELS = 2**10, 2**16  # of a model whatever its weights are
-PACKED, SMALL = 4, 2**30  # bytes of float32 for one of a file, and what may be computed
+PARTS, LABELS = 2**10, 2**16  # always allowed: layers and the like, labels
+PACKED, SMALL = 4, 2**30  # allowed bytes of float32: per stored byte, and beyond them
 
 
 def check_counts(name: str, config: Mapping, source: Path | str) -> None:
-    """Raises ValueError for counts that nothing could be built of in a reasonable time."""
+    """Raises ValueError for more layers or labels than the weights can belong to."""
     most = max(PARTS, _tensors(source))
     if wrong := list(_counts(config, most)):
         raise ValueError(
             f"model {name!r}, config.json: {', '.join(wrong)}; the weights have 0 to {most} "
-            f"parts, and a model at most {LABELS} labels: get it again"
+            f"parts, and at most {LABELS} labels are read: get the model again"
         )
 
 
@@ -42,12 +42,12 @@ def _tensors(source):
             with safe_open(path, "pt") as file:
                 count += len(file.keys())
         except (SafetensorError, OSError):
-            continue  # which from_pretrained tells of
+            continue  # from_pretrained reports it
     return count
 
 
 def check_bytes(name: str, empty: PreTrainedModel, source: Path) -> None:
-    """Raises ValueError for a model, on the device meta, that is far larger than its files."""
+    """Raises ValueError if ``empty``, a model on device meta, is far larger than its files."""
     stored = sum(x.stat().st_size for x in source.iterdir() if x.suffix in (".safetensors", ".bin"))
     tensors = [*empty.named_parameters(), *empty.named_buffers()]
     float32 = torch.float32.itemsize
@@ -55,5 +55,5 @@ def check_bytes(name: str, empty: PreTrainedModel, source: Path) -> None:
         key, largest = max(tensors, key=lambda found: found[1].numel())
         raise ValueError(
             f"model {name!r}, config.json: a model of {needed} bytes, with {key} of shape "
-            f"{list(largest.shape)}, and its weights are {stored} bytes: get it again"
+            f"{list(largest.shape)}, has weights of {stored} bytes: get the model again"
         )

@@ -60,7 +60,7 @@ class Read(Texts):
         if twice := [first + n + 1 for n, x in enumerate(data.texts) if is_doubled(tokenizer, x)]:
             raise ValueError(
                 f"{data.name}: text {some(twice)} begins or ends with special tokens that the "
-                "tokenizer adds itself; take them out"
+                "tokenizer adds; remove them from the text"
             )
         tokens = tokenised(tokenizer, data.texts, most)
         if empty := [n for n, each in enumerate(tokens) if not each["input_ids"]]:

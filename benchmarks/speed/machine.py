@@ -20,7 +20,7 @@ SAME = ("processor", "cores", "threads", "gpu")
 
 @dataclass(frozen=True)
 class Where:
-    """What ``here`` says, as it is kept."""
+    """Fields of ``here`` in a file."""
 
     processor: str
     cores: int | None

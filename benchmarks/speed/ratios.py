@@ -214,7 +214,7 @@ def _sorted(baseline):
 
 @dataclass(frozen=True)
 class Line:
-    """What the file has of an Entry."""
+    """Fields of an Entry in the file."""
 
     group: str
     better: str
@@ -225,7 +225,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The file; ValueError for a ratio that is none."""
+    """Fields of the file; raises ValueError for an invalid ratio."""
 
     ratios: dict[str, Line]
 
@@ -242,7 +242,7 @@ def read(path: Path) -> dict[str, Entry]:
         return schema.read(path, Baseline, "baseline").entries()
     except ValueError as error:
         raise ValueError(
-            f'{error}; take it from the last commit, or begin anew with {{"ratios": {{}}}}'
+            f'{error}; restore it from the last commit, or begin with {{"ratios": {{}}}}'
         ) from error
 
 

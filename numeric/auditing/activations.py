@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def activation(rec: "Recorder", chain: Chain, where: tuple[Origin, int | None]) -> Node:
-    """A function of each entry by itself; IDENTITY needs to know no more than its value.
+    """Records a function of each entry; IDENTITY needs only its value.
 
-    What it is at 0, if that is not 0, is a fixed term of a sum.
+    A value at 0 other than 0 is recorded as a fixed term of a sum.
     """
     root, shape, (value, _) = rec.node_of(chain.root), chain.root.shape, chain.at_zero()
     above = chain.replay if value is None else lambda x: chain.replay(x) - value

@@ -106,10 +106,10 @@ def audit(
 ) -> Audit:
     """Captures a stock model on one example and accounts for its relevance in float64 (Eqs. 1-5).
 
-    Arguments as in ``attribute``, of one example and a method by rules; ``epsilon`` is the
+    Takes the arguments of ``attribute``, for one example and a method by rules; ``epsilon`` is the
     stabiliser, 0 for the limit.  The model is left as it was.
     Raises ValueError for what cannot be captured, UnassignedOperation and LookupError for
-    operations that the method or the ledger has no rule for, all of them listed, and
+    operations without a rule in the method or in the ledger, all of them listed, and
     ZeroDivisionError where the limit does not exist.
     """
     clock = {"capture": time.perf_counter()}

@@ -21,12 +21,12 @@ from numeric.inputs import prepare
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
 from numeric.models import own_failures
-from numeric.naming import numbered
+from numeric.naming import resolve_names
 from numeric.readout import Readout
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
 
-MOST = 2**16  # of tokens, subsets or samples, each of which is a copy of a text
+MOST = 2**16  # limit of tokens, subsets and samples: each takes a copy of a text
 Map = Tensor | ArrayLike
 """Relevance of every token of a batch, (batch, token), from any source."""
 
@@ -48,7 +48,7 @@ def evaluate(
     """How faithful maps from any source are to a model: by map and measure, one value per text.
 
     ``relevance`` is a map (batch, token) in any unit, or several by name, which are then measured
-    at the same removals.  ``inputs``, ``target`` and ``tokenizer`` are those of ``attribute``, and
+    at the same removals.  ``inputs``, ``target`` and ``tokenizer`` are as in ``attribute``, and
     values at padding are ignored.  ``measures`` are names in ``MEASURES``, by default all:
 
     "r", "tau": Pearson's r and Kendall's tau-b with Leave-One-Out
@@ -82,7 +82,7 @@ def evaluate(
             rows = readout.run(model, batch.arguments())
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)
-        known = numbered(model, readout.head, target, tokenizer, [])
+        known = resolve_names(model, readout.head, target, tokenizer, [])
         asked = Asked(
             model, batch, maps, known, readout, logit, top, subsets, samples, seed, memory
         )

@@ -104,8 +104,8 @@ def patching(
     place of the latter patches with zeros, where the prediction is the relevance itself.
     ``target`` is read in the clean run, as in ``attribute``.  ``paths``: by kind of place, one
     module per layer, by default ``places(model)``.  ``size``: the part of the change that is made.
-    Takes a forward pass per method, which is one by rules, and one per place, of as many copies as
-    there are tokens.
+    Each of ``methods``, all by rules, takes one forward pass, and each place one forward pass of as
+    many copies as there are tokens.
     Raises ValueError for what ``attribute`` refuses, for more than one text, for texts of
     different lengths, and for modules that return no (token, channel) or are called several times.
     """

@@ -89,7 +89,7 @@ def perturbation_curves(
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
     present = batch.attention_mask == 1
-    chunk = min(chunk, present.shape[1])  # a longer one would be filled with zeros
+    chunk = min(chunk, present.shape[1])  # a longer chunk only adds zeros
     occupied = _in_chunks(present, chunk).any(dim=2)
     count = occupied.sum(dim=1, keepdim=True)
     steps = torch.arange(int(count.max()), device=present.device)

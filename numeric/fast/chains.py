@@ -1,4 +1,4 @@
-"""Functions of each entry of a tensor: what they are functions of, and longer ones of these."""
+"""Follows chains of functions of each entry of a tensor to their roots, and extends them."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ def root_of(x: Tensor) -> Tensor:
 
 
 def roots(x: Tensor) -> Iterator[Tensor]:
-    """What a function of ``x`` is a function of, and what that is one of without a bend."""
+    """The roots of ``x``: the nearest, then roots behind linear steps, nearest first."""
     what = mark(x)
     if type(what) is not Chain or (what.stale and not what.curved):
         yield x
@@ -37,13 +37,13 @@ def roots(x: Tensor) -> Iterator[Tensor]:
 
 
 def common_root(xs: Sequence[Tensor]) -> Tensor | None:
-    """The nearest tensor of which all are functions, entry by entry."""
+    """The nearest tensor that all ``xs`` are functions of, entry by entry."""
     others = [{id(root) for root in roots(x)} for x in xs[1:]]
     return next((x for x in roots(xs[0]) if all(id(x) in known for known in others)), None)
 
 
 def cuts(x: Tensor) -> Iterator[Cut]:
-    """Where the function that ``x`` is was cut, one after the other."""
+    """The cuts between ``x`` and its farthest root, in this order."""
     for root in roots(x):
         if type(what := mark(root)) is Cut:
             yield what
@@ -51,9 +51,9 @@ def cuts(x: Tensor) -> Iterator[Cut]:
 
 
 def chained(use: "Use", root: Tensor, *, curved: bool, out: Tensor | None = None) -> Tensor:
-    """What a function gives of a chain from ``root`` and of what is fixed, as a longer chain.
+    """Applies a function to chains from ``root`` and fixed arguments; returns the longer chain.
 
-    ``out`` is that, if it is known.
+    ``out`` is the result of the function, if it is known.
     """
     _, func, args, kwargs, _ = use
     given = [*args, *kwargs.values()]
@@ -90,7 +90,7 @@ def _is_exponential(x: Tensor) -> bool:
 
 
 def _between(x: Any, root: Tensor) -> list[Chain] | None:
-    """The chains from ``x`` down to ``root``, none of them if it is the root itself."""
+    """The chains from ``x`` to ``root``: empty for the root, None if ``x`` is no function of it."""
     found: list[Chain] = []
     while x is not root:
         what = mark(x)

@@ -52,7 +52,7 @@ def move(engine: "Propagation", use: Use) -> Any:
     if use.name in EXTREMA and len(use.args) == 2 and len(use.carrying) == 1:
         other = use.other(use.carrying[0])
         if isinstance(other, Tensor) and is_like_number(other, use.carrying[0]):
-            return _function(engine, use)  # which is clamp
+            return _function(engine, use)  # a clamp whose limit is a tensor
     if use.name in COPIES and type(what) is Chain:
         return _copy(engine, use)
     writes = use.name == "setitem" or use.name[-1] == "_"
@@ -99,12 +99,12 @@ def _cast(engine: "Propagation", use: Use) -> Any:
 
 
 def _copy(engine: "Propagation", use: Use) -> Any:
-    """The same entries in other memory, as a step of the function that they are."""
+    """Copies entries, as a step of the function that gave them."""
     x = use.carrying[0]
     what, out = mark(x), use.func(*use.args, **use.kwargs)
     if out is x or not out.requires_grad:
         return out
-    if out.is_complex():  # of which nothing here is a function
+    if out.is_complex():  # no rule acts on complex numbers
         return run(engine, use)
     out = out.detach() if what.curved else out
     new: Chain = mark(out := chained(use, root_of(x), curved=what.curved, out=out))
@@ -151,7 +151,7 @@ def is_mask(x: Tensor | float) -> bool:
 
 
 def _stepped(use: Use, x: Tensor, z: Tensor) -> Tensor:
-    """``z``, as it is, which functions may read beside ``x``, of which it is a linear function."""
+    """Marks ``z``, unchanged, as a linear function of ``x`` that can meet ``x`` in a function."""
     return chained(use, root_of(x), curved=False, out=z)
 
 

@@ -21,12 +21,12 @@ COSINE, SINE = "cosine", "sine"  # of positions, by which queries and keys are t
 TOKEN_TYPE = "token type"  # rows of such a table
 INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
 
-ROOT = "x"  # in keys
+ROOT = "x"  # stands for the root in keys
 OPERANDS = (
     "condition", "input", "self", "mat1", "batch1", "other", "exponent", "mat2", "batch2", "vec",
     "tensor", "end",
 )  # fmt: skip
-"""Names that torch gives to operands, in the order in which every function takes those it has."""
+"""Names of operands in torch, in the order in which every function takes them."""
 PLAIN: frozenset[type] = frozenset((int, float, bool, str, type(None), torch.dtype))
 """Types of most of all arguments that are no tensors, such as sizes and axes."""
 
@@ -85,7 +85,7 @@ class Chain:
         self.uses = 0
         self.exponential = False  # whether it is one of its root, behind linear steps alone
         self.floor = False  # whether it only keeps what is no function from being too small
-        self.shifts = False  # whether it is a sum, of which the next function begins anew
+        self.shifts = False  # whether it is a sum and may be the root of the next function
 
     @property
     def stale(self) -> bool:
@@ -93,9 +93,9 @@ class Chain:
         return self.root._version != self.version
 
     def at_zero(self) -> AtZero:
-        """The value at 0, None if that is 0 or infinite, and the derivative; computed once.
+        """The value at 0 (None if it is 0 or infinite) and the derivative at 0; computed once.
 
-        Of a function with a parameter for each channel they have the shape of the root.
+        Both have the shape of the root if a step of the function is a tensor.
         """
         try:
             return _AT_ZERO[self.key]
@@ -119,9 +119,9 @@ class Chain:
         return found
 
     def above(self, value: float | Tensor, y: Tensor) -> Tensor:
-        """``y`` without the ``value`` at 0, and 0 where y is 0, which has nothing to share.
+        """``y`` minus the ``value`` at 0, and 0 where y is 0 and has nothing to share.
 
-        In float64, because close to 0 the two hardly differ.
+        A number is subtracted in float64, because near 0 ``y`` and ``value`` hardly differ.
         """
         if not isinstance(value, Tensor):
             with torch.no_grad():
@@ -151,7 +151,7 @@ class Cut:
         self.chain, self.met = chain, met
 
     def shifts(self) -> bool:
-        """Whether what was cut off is not 0 at 0, so that a part of it keeps relevance."""
+        """Whether the cut function is not 0 at 0, so that its value at 0 absorbs relevance."""
         return self.chain.at_zero()[0] is not None
 
 
@@ -231,7 +231,7 @@ def is_number(x: object) -> bool:
 
 
 def is_like_number(other: Any, x: Tensor) -> bool:
-    """Whether ``other`` is fixed, so that it may be a step of a function of each entry of ``x``."""
+    """Whether ``other`` is fixed and fits ``x``, and so can be a step of a function of ``x``."""
     if is_number(other):
         return not carries(other)
     fits = torch.broadcast_shapes(x.shape, other.shape) == x.shape

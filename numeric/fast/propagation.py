@@ -323,7 +323,7 @@ class Propagation(Block):
         self.check(chain)
         if self.rule(kinds.ACTIVATION, chain.places) == kinds.GRADIENT:
             return chain.replay(chain.root)
-        bent = False  # whether the function has begun before the place that is looked at
+        bent = False  # whether a curved step lies behind this cut
         for cut in reversed(list(cuts(y))):
             bent = bent or cut.chain.curved
             if bent and cut.shifts():

@@ -165,9 +165,9 @@ def slope(
 ) -> Tensor:
     """``y`` with the slope y / x towards ``x``, so that relevance in = relevance out.
 
-    Of a function that is not 0 at 0, ``above`` is y without its value there, which absorbs its
-    share.  Where x = y = 0 the slope is ``slope_at_zero``, the derivative there, and unless that is
-    0 also where x is so small that x or y may be subnormal.
+    For a function that is not 0 at 0, ``above`` is y minus the value at 0, which absorbs its share,
+    and the slope is ``above`` / x.  Where x = y = 0 the slope is ``slope_at_zero``, the derivative;
+    unless it is 0, so it is where x is so small that x or y may be subnormal.
     """
     return _Slope.apply(x, y, y if above is None else above.to(x.dtype), slope_at_zero)
 

@@ -39,9 +39,9 @@ def explain_generation(
 
     The model continues ``prompt``, a text or its ids, greedily by at most ``max_new_tokens``, with
     ``model.generate``, as far as it has positions; or ``answer`` is explained, a text or ids, as if
-    it had written that.  Special tokens that a prompt begins with, as a chat template writes them,
-    are not added again.  The text of an answer is tokenized by itself; a text that is one with the
-    prompt for the tokenizer is given as ids.  Row i of the relevance is that of
+    it had written that.  Special tokens at the ends of a prompt, such as a chat template writes,
+    are not added again.  The text of an answer is tokenized by itself; pass ids where a token spans
+    the end of the prompt and the start of the answer.  Row i of the relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; another pass over the
     prompt finds out whether the model sees what follows.  Other methods and
@@ -135,7 +135,7 @@ def _read(
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
-    """The ids of a text that has at least one, as a user passes it or them."""
+    """The ids of a text with at least one token, which a user passes as a text or as ids."""
     if isinstance(text, str):
         fault = text_fault(text) if text.strip() else None
         ids = [] if fault else _read_once(tokenizer, text, special=special)
@@ -157,7 +157,7 @@ def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) 
 
 
 def _given(ids: Any) -> list[Any]:
-    """What may be the ids of one text: of a batch of one without padding, an array, or a list."""
+    """The ids in a batch of one text without padding, in an array or in a list; else []."""
     if isinstance(ids, Mapping):
         padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
         ids = () if padded else ids.get("input_ids", ())

@@ -21,7 +21,7 @@ SHOWN = 60  # characters of what was written, in a line
 
 @dataclass(frozen=True)
 class Facts:
-    """What a file has of a Generation beside tensors."""
+    """Fields of a Generation in its file, except tensors."""
 
     tokens: tuple[str, ...]
     source: int
@@ -104,9 +104,12 @@ class Generation:
         stored.check(tensors, {"relevance": (*written, len(facts.tokens)), **shapes})
         most = len(facts.tokens) - len(tensors["logit"])
         if len(written) != 1 or not 0 <= facts.source <= most:
-            raise ValueError(f"{written} written and {facts.source} read of {len(facts.tokens)}")
+            said = f"logit has shape {written} and source is {facts.source}"
+            raise ValueError(f"{said}, which do not fit {len(facts.tokens)} tokens")
         if not most:
-            raise ValueError(f"all {len(facts.tokens)} tokens are written, after none")
+            raise ValueError(
+                f"all {len(facts.tokens)} tokens are written, and no token is before them"
+            )
         given: dict[str, Any] = {**tensors, **vars(facts)}
         return cls(**given)
 

@@ -1,4 +1,4 @@
-"""Relevance that is many times what it explains, and the operation that amplifies it most."""
+"""Finds relevance that is far larger than the logit, and the operation that amplifies it most."""
 
 import warnings
 from collections.abc import Callable
@@ -22,26 +22,26 @@ from numeric.methods.lrp import lrp
 from numeric.readout import Readout
 
 NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
-BESIDE_LOGIT = 20  # times the logit, by size, that relevance may add up to by size
-BESIDE_GRADIENT = 20  # times what gradient x input adds up to by size
-BESIDE_HELD = 1  # the same where deviations are held, as in front of a norm the plain one is 0
+BESIDE_LOGIT = 20  # allowed: sum of |relevance| over |logit|
+BESIDE_GRADIENT = 20  # allowed: sum of |relevance| over sum of |gradient x input|
+BESIDE_HELD = 1  # the last with norms held: gradient x input before a norm sums to 0
 HELD = Composite(
     "gradient x input, deviations held",
     {**GRADIENT_X_INPUT.rules, **dict.fromkeys(NORMS, kinds.HELD_DEVIATION)},
 )
 NO_GRADIENT = (UnassignedOperation, LookupError, RuntimeError, ValueError)
-"""Raised by a model that has rules, and no gradient that can be looked at."""
-WAITING = {does.ADD, does.SUBTRACT}  # which may be steps of a function
+"""Errors of a model that has rules but no gradient."""
+WAITING = {does.ADD, does.SUBTRACT}  # roles that may be steps of a function
 SUMS = {*WAITING, does.SUM, does.LINEAR, does.PACKED_LINEAR, does.MATMUL, does.ATTENTION}
 SUMS |= {does.LAYER_NORM}
 
 
 class AmplifiedRelevance(UserWarning):
-    """Relevance adds up, by size, to many times the logit and gradient x input."""
+    """Warns that sizes of relevance add up to many times the logit and gradient x input."""
 
 
 def warn(*given: Any, depth: int, **options: Any) -> None:
-    """Warns the caller ``depth`` calls above once of all rows that ``amplified`` finds."""
+    """Warns the caller ``depth`` calls above once, for all rows that ``amplified`` finds."""
     if said := amplified(*given, **options):
         warnings.warn(said, AmplifiedRelevance, stacklevel=depth)
 
@@ -57,10 +57,10 @@ def amplified(
     epsilon: float = 0.0,
     share: str = "embedding",
 ) -> str:
-    """What is to be said of ``relevance``, (batch, token), of the one target of ``readout``.
+    """The warning about ``relevance``, (batch, token), of the one target of ``readout``, or "".
 
-    Nothing in most cases.  Relevance beyond ``BESIDE_LOGIT`` takes a pass for gradient x input and,
-    while it is beyond ``BESIDE_GRADIENT`` and ``BESIDE_HELD``, two more, the last for the place.
+    Relevance beyond ``BESIDE_LOGIT`` takes a pass for gradient x input, relevance beyond
+    ``BESIDE_GRADIENT`` a second pass, and relevance beyond ``BESIDE_HELD`` a third, for the place.
     """
     size = relevance.abs().sum(dim=1)
     rows = size > BESIDE_LOGIT * logit.abs()
@@ -80,17 +80,17 @@ def amplified(
     try:
         where = _most(_steps(model, batch, readout, composite, epsilon, worst))
     except NO_GRADIENT:
-        where = "no sum of it could be watched"
+        where = "the operation that amplifies it is unknown"
     return (
         f"relevance of examples {rows.nonzero()[:, 0].tolist()} is amplified: in example {worst} "
-        f"its sizes add up to {total:.4g}, for a logit of {explained:.4g}; {where}; "
-        "numeric.audit() accounts for it, and another method may suit this model"
+        f"its sizes add up to {total:.4g}, but the logit is {explained:.4g}; {where}; call "
+        "numeric.audit() to see where it goes, or pass another method"
     )
 
 
 @dataclass(eq=False)
 class _Step:
-    """A sum: sizes of the relevance that arrives and that it hands on, entry by entry."""
+    """A sum, with the sizes of the relevance that it receives and passes on, by entry."""
 
     name: str
     place: str
@@ -103,11 +103,11 @@ class _Step:
 
 
 def _most(steps: list[_Step]) -> str:
-    """The largest gain among the steps through which much relevance passes."""
+    """Names the step with the largest gain among steps with much relevance."""
     most = max(sum(step.passed) for step in steps)
     step = max((x for x in steps if sum(x.passed) * BESIDE_LOGIT >= most), key=lambda x: x.gain)
-    gain = f"{step.gain:.3g} times what arrives there, where terms nearly cancel"
-    return f"{step.name} in {step.place} hands on {gain}"
+    gain = f"{step.gain:.3g} times the relevance it receives, because terms nearly cancel"
+    return f"{step.name} in {step.place} passes on {gain}"
 
 
 def _steps(
@@ -129,7 +129,7 @@ def _steps(
 
 
 class _Watched(Propagation):
-    """The rules, with a look at the relevance around every sum, which alone can amplify it."""
+    """The rules, with a record of the relevance around every sum; only sums amplify relevance."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -142,7 +142,7 @@ class _Watched(Propagation):
             return super()._act(use)
         step = _Step(use.name, self.places.describe())
         self.steps.append(step)
-        # Of its own, because others may read the same tensor.
+        # Copies, because other operations may read the same tensor.
         own = {id(x): _looked_at(self._copied(x), step.passed) for x in use.carrying}
         named = exchanged(tuple(use.kwargs.values()), own)
         kwargs = dict(zip(use.kwargs, named, strict=True))

@@ -33,7 +33,7 @@ def by_groups(
     """
     if type(budget) is not int or budget < 1:
         raise ValueError(f"budget={budget!r}: pass a whole number of forward passes, at least 1")
-    budget = min(budget, present.shape[1])  # more is not needed for any text
+    budget = min(budget, present.shape[1])  # one pass per token is enough
     needed = present if needed is None else needed
     numbers = _numbers(groups, present, budget)
     if groups is None:

@@ -81,7 +81,7 @@ METHODS: dict[str, Method] = {
             composite=ATTNLRP,
             needs=BY_RULES,
             cost=ONE_PASS,
-            conserves="no: softmaxes, biases, shifts of norms and functions at 0 absorb some",
+            conserves="no: softmaxes, biases, shifts of norms and values at 0 absorb relevance",
             source="Achtibat et al. 2024, arXiv 2402.05602",
         ),
         Method(
@@ -91,7 +91,7 @@ METHODS: dict[str, Method] = {
             composite=CP_LRP,
             needs=BY_RULES,
             cost=ONE_PASS,
-            conserves="yes, except for what biases, shifts of norms and functions at 0 absorb",
+            conserves="yes, but biases, shifts of norms and values at 0 absorb relevance",
             source="Ali et al. 2022, arXiv 2202.07304",
         ),
         Method(

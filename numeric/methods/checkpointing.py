@@ -108,7 +108,7 @@ class _Layer:
 
 
 def _outside(what: object) -> object:
-    """The mark of what a layer returns; functions of it begin anew, as what is inside goes."""
+    """The mark of a result of a layer, without chains, because their roots are freed."""
     return None if type(what) is Chain else what
 
 

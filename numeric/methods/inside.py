@@ -128,7 +128,7 @@ def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Compares name by name, without the backtracking of a regular expression."""
+    """Compares part by part, because a regular expression may backtrack for ever."""
     names, parts = path.split("."), pattern.replace("[", "[[]").replace("?", "[?]").split(".")
     return len(names) == len(parts) and all(map(fnmatchcase, names, parts))
 

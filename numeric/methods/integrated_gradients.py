@@ -21,7 +21,7 @@ from numeric.readout import Found, Readout
 
 BASELINES = ("zero", "pad")
 DOUBLINGS = 3  # of the number of nodes, at most
-MOST = 1024  # nodes at first: the quadrature of n nodes takes a matrix of n x n
+MOST = 1024  # nodes of the first quadrature, which takes a matrix of nodes x nodes
 
 
 def integrated_gradients(

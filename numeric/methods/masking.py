@@ -59,8 +59,8 @@ def masked_logits(
     after its attention for one row; decoders keep what comes before the first removed token.
     Copies of like length run together, at most ``batch_size`` of them and what ``memory`` holds:
     bytes, or "auto" (``chunks``).  ``kept`` is ``whole(model, batch)``, if that is known.
-    The witness of ``kept`` runs with them; where it gives other logits than it did whole, every
-    copy runs whole.
+    The witness of ``kept`` runs with them; if its logits differ from its logits when run whole,
+    every copy runs whole.
     Logits come in float32 or wider.
     Raises ValueError for a bad option, a target that is no class, copies that leave nothing
     to attend to, deletion from an unknown model, and flash_attention_2.
@@ -95,7 +95,7 @@ def _proved(
     witness: Witness,
     **options: Any,
 ) -> Tensor | None:
-    """Logits by what is known of a family, or None where the witness ran whole gave others.
+    """Logits by the shortcuts of a family, or None if the witness has other logits when run whole.
 
     Half of the digits must agree.
     """
@@ -104,7 +104,7 @@ def _proved(
     both = {key: torch.cat([x, own[key]]) for key, x in plan.items()}
     try:
         *_, last = found = _logits(model, batch, both, readout, kept, **options)
-    except OF_OTHER_CODE:  # the copies raise it again when they run whole
+    except OF_OTHER_CODE:  # the copies run whole next, and raise it again
         return None
     want = torch.cat([each.of(witness.rows, witness.example) for each in readout.targets])
     logits = witness.rows.logits
@@ -123,7 +123,7 @@ def _logits(
     removal: str | int,
     **limits: Any,
 ) -> Tensor:
-    """What is read of every copy of ``plan``: (copy, target)."""
+    """The logits of every copy of ``plan``: (copy, target)."""
     reads, example = kept.reads, plan["example"]
     wide = torch.promote_types(model.dtype, torch.float32)
     shape = len(example), len(readout.targets)

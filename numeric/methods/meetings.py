@@ -13,11 +13,11 @@ from numeric.stock.facts import facts_of
 from numeric.stock.identity import Code
 
 KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
-"""By code and places of attention: stock models whose tokens meet in attention alone.
+"""Code and places of attention of stock models whose tokens meet in attention alone.
 
-A model is compared with its class and config before it is looked up here.
+``code_of_stock`` compares a model with its class and config before it is looked up here.
 """
-MOST = 64
+MOST = 64  # entries of KNOWN
 INSTEAD = 'pass another method, such as "loo" or "attnlrp"'
 
 
@@ -59,7 +59,7 @@ def remember(code: Code | None, layers: Sequence[Attended]) -> None:
     if code is not None:
         KNOWN[code, tuple(x.place for x in layers)] = None
     for oldest in list(KNOWN)[:-MOST]:
-        KNOWN.pop(oldest, None)  # unless another thread did
+        KNOWN.pop(oldest, None)  # another thread may have removed it
 
 
 def check(

@@ -96,7 +96,7 @@ def straight_path(
         try:
             path = _that_reads_alike(_path(kept, batch, baseline, readout), readout, kept.rows)
             return path, readout, kept.rows
-        except OF_OTHER_CODE:  # raised again below, where the model itself runs
+        except OF_OTHER_CODE:  # the model itself runs below, and raises it again
             kept = Whole(model, kept.rows)
     path = _that_reads_alike(_path(kept, batch, baseline, readout), readout, kept.rows)
     return path, readout, kept.rows
@@ -164,7 +164,7 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
 
 
 def _takes_embeddings(model: PreTrainedModel) -> bool:
-    """Whether ``forward`` has the argument, or passes on what it does not name."""
+    """Whether ``forward`` has the argument ``inputs_embeds``, or passes on any keyword."""
     parameters = signature(model.forward).parameters.values()
     return any(x.name == "inputs_embeds" or x.kind is x.VAR_KEYWORD for x in parameters)
 
@@ -179,7 +179,7 @@ def _is_quantised(module: nn.Module) -> bool:
 
 
 def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
-    """The path with padding or without, whichever gives the logits that ids do at its end.
+    """The path, with padding or without, whose end has the logits of the ids.
 
     Half of the digits must agree: other positions, or another row, change more than that.
     Raises ValueError if neither does.
@@ -192,7 +192,7 @@ def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
     for length in (*padded, path.length):
         tried = replace(path, length=length)
         distances = []
-        # A known family runs beside longer texts and alone, and must not mind.
+        # A known family must give equal logits alone and beside longer texts.
         for texts in [*tried.groups(), *(tried.by_length() if path.reads else ())]:
             try:
                 _, found = tried.run(texts, torch.ones_like(logits[texts, 0]))
@@ -200,7 +200,7 @@ def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
                 raise ValueError(_without(path.model, f"it ends in {error}")) from error
             ends = torch.cat([each.terms(found, texts) for each in targets], dim=1)
             distances.append((ends - logits[texts]).abs().max())
-        gaps.append(torch.stack(distances).max().item())  # of which a NaN is no small one
+        gaps.append(torch.stack(distances).max().item())  # a NaN counts as a large gap
         if gaps[-1] <= unit**0.5 * logits.abs().max().item():
             return tried
     raise ValueError(_without(path.model, f"its logits become others, by {min(gaps):.1e}"))

@@ -40,10 +40,10 @@ def check(model: PreTrainedModel, removal: str | int) -> None:
             f"removal={removal!r}: pass one of {', '.join(REMOVALS)}, or the id of a token to put "
             f"in place, such as tokenizer.mask_token_id (0 to {size - 1})"
         )
-    if not token and "flash" in facts.attention:  # also of the names of kernels from the Hub
+    if not token and "flash" in facts.attention:  # also in the names of kernels from the Hub
         raise ValueError(
-            f"attention {facts.attention!r} leaves masked tokens out as queries too, and with them "
-            'the row that the model reads; call model.set_attn_implementation("sdpa")'
+            f"attention {facts.attention!r} drops the rows of masked tokens, also the row that "
+            'the model reads; call model.set_attn_implementation("sdpa")'
         )
     for problem in () if token else mask_problems(model):
         raise ValueError(problem)

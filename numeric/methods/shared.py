@@ -23,18 +23,18 @@ OF_OTHER_CODE = (
     AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
-"""What models raise that do not compute what a shortcut assumes."""
+"""Errors of models whose code differs from the code that a shortcut assumes."""
 
 
 BY_LENGTH = ("dynamic", "longrope")
-"""Types of rotary positions."""
+"""Types of rotary positions with frequencies that depend on the longest text of a batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Witness:
-    """A copy of a text without every second token, run whole, which shortcuts must agree with.
+    """A text without every second token, run whole; shortcuts must give its logits.
 
-    example: (1,), the text   keep: (1, token) bool   rows: what the head gives
+    example: (1,), index of the text   keep: (1, token) bool   rows: the output of the head
     """
 
     example: Tensor
@@ -52,7 +52,7 @@ class Whole:
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
     cache: keys and values of every layer, of a decoder
-    witness: what proves the shortcuts of a known family
+    witness: checks the shortcuts of a known family
     ``first`` and ``last`` are empty where a module runs more than once, as shared layers do.
     """
 
@@ -66,10 +66,10 @@ class Whole:
 
 
 def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) -> Whole:
-    """Runs ``batch``, (batch, token), through ``model``; keeps what copies can use.
+    """Runs ``batch``, (batch, token), through ``model``; keeps tensors that copies can use.
 
-    A witness runs along with the texts of a model of a known family.  Rotary positions whose
-    frequencies depend on the longest text of a batch let no copy run without the others' width.
+    A witness runs with the batch if the model is of a known family.  With rotary positions
+    ``BY_LENGTH`` there are no shortcuts, because copies of other widths get other positions.
     """
     reads = families.reads(model) if batch.input_ids is not None else None
     turned = repr(getattr(model.config.get_text_config(), "rope_parameters", None))
@@ -77,7 +77,7 @@ def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) 
     if reads is not None and not by_length and is_stock(model):
         try:
             return _whole_of_family(twin(model), batch, reads)
-        except OF_OTHER_CODE:  # the model itself raises it again
+        except OF_OTHER_CODE:  # the model itself runs below, and raises it again
             pass
     readout = readout or Readout.of(model, batch, [None])
     return Whole(model, readout.run(model, batch.arguments()))
@@ -93,7 +93,7 @@ def _whole_of_family(model: PreTrainedModel, batch: Batch, reads: str) -> Whole:
         rows, own = (Rows(x[:, None], None) for x in (logits[:-1], logits[-1:]))
         return Whole(model, rows, reads, witness=Witness(example, keep, own), **parts)
 
-    if reads == families.LAST:  # which may take no two texts at once, for want of a padding id
+    if reads == families.LAST:  # without a padding id, it takes one text at a time
         cache = DynamicCache()
         logits = model(**inputs, past_key_values=cache, use_cache=True).logits
         return kept(torch.cat([logits, model(**copy, use_cache=False).logits]), cache=cache)
@@ -120,9 +120,10 @@ def _whole_of_family(model: PreTrainedModel, batch: Batch, reads: str) -> Whole:
 
 
 def _every_second(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The longest text, (1,), and what is left without every second token, (1, token).
+    """The index of the longest text, (1,), and a mask of every second token of it, (1, token).
 
-    The read token stays, and the first, without which a row of a decoder attends to nothing.
+    The mask keeps the token that is read, and the first token, because a row of a decoder must
+    attend to something.
     """
     present = batch.attention_mask == 1
     example = present.sum(dim=1).argmax()[None]

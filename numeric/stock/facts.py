@@ -1,4 +1,4 @@
-"""What the configuration of a model says about the texts that it takes, in one record."""
+"""Reads the limits and sizes for texts from the configuration of a model, into one record."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 NO_END = 1 << 62
-"""In place of a number of tokens or ids that has no limit."""
+"""Stands for no limit of tokens or ids."""
 WRITTEN = ("max_target_positions", "max_decoder_position_embeddings")
 POSITIONS = (
     "max_position_embeddings", "max_encoder_position_embeddings", "max_seq_len", *WRITTEN,
@@ -19,16 +19,16 @@ POSITIONS = (
 class ModelFacts:
     """Facts about a model, read from its configuration.
 
-    text: the part of the configuration that is about texts
-    two: an encoder reads a text, and a decoder writes another
-    rotary: positions are rotated, which has no end
+    text: the part of the configuration about texts
+    two: whether an encoder reads one text and a decoder writes another
+    rotary: whether positions are rotations, which have no limit
     made_for: tokens of the longest text that the model was made for
-    positions: entries of its table of positions
-    written: tokens of the longest text that its decoder has positions for
-    words, token_types: sizes of these vocabularies; ``token_types`` is None without any
-    padding_id: the id that stands for padding
-    layers: number of layers, 0 where it is not known
-    attention: name of the implementation
+    positions: entries of the table of positions
+    written: tokens of the longest text for which the decoder has positions
+    words, token_types: sizes of the vocabularies; ``token_types`` is None if there are none
+    padding_id: id of the padding token
+    layers: number of layers, 0 if it is unknown
+    attention: name of the implementation of attention
     """
 
     text: PreTrainedConfig
@@ -45,7 +45,7 @@ class ModelFacts:
 
 
 def facts_of(model: nn.Module) -> ModelFacts:
-    """The facts about a model; ValueError for a configuration that they cannot be read from."""
+    """Reads the facts about a model; raises ValueError if the text part is no configuration."""
     for problem in config_problems(model):
         raise ValueError(problem)
     config: Any = model.config
@@ -68,17 +68,17 @@ def facts_of(model: nn.Module) -> ModelFacts:
 
 
 def config_problems(model: nn.Module) -> Iterator[str]:
-    """What is wrong with a configuration that facts cannot be read from."""
+    """The problems of a configuration without a readable text part."""
     config: Any = model.config
     text = config.get_text_config()
     if not isinstance(text, PreTrainedConfig):
         yield (
             f"the text part of the {type(config).__name__} is {text!r} ({type(text).__name__}); "
-            "set it to a configuration, or take it out of config.json"
+            "set it to a configuration, or remove it from config.json"
         )
 
 
 def _first(config: PreTrainedConfig, names: tuple[str, ...]) -> int:
-    """The first of ``names`` that is a number of something; XLNet has -1 positions, for no end."""
+    """The first value above 0 of ``names``, else NO_END; XLNet has -1 positions for no limit."""
     found = (getattr(config, name, None) for name in names)
     return next((x for x in found if type(x) is int and x > 0), NO_END)

@@ -80,7 +80,7 @@ CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
 """Names of the classes that are language models, in which every token predicts the next."""
 
 IMAGE_TEXT = {*modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()}
-"""Names of the classes that write about images and texts; some of them have a decoder."""
+"""Names of classes of models that read images and texts and write texts."""
 
 
 def name(cls: type) -> str:
@@ -101,7 +101,7 @@ def reads(model: nn.Module) -> str | None:
 
 
 def is_causal(model: nn.Module) -> bool:
-    """Whether every token has logits of what comes next; of a text alone, where images may be."""
+    """Whether the logits of every token predict the next token, given a text alone."""
     name = type(model).__name__
     return name in CAUSAL or (name in IMAGE_TEXT and not facts_of(model).two)
 

@@ -1,4 +1,4 @@
-"""Decides whether a model is still what its class and its config make, in the code of libraries."""
+"""Decides whether a model equals a new model of its class and config, and runs library code."""
 
 import os
 import pickle
@@ -22,16 +22,16 @@ Code = tuple[type, bytes]
 LIBRARIES = tuple(os.path.dirname(str(x.__file__)) + os.sep for x in (torch, transformers))
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 OWN = {"training", "gradient_checkpointing", "generation_config"}
-"""Public attributes of a module that change nothing in a forward pass in eval mode."""
+"""Public attributes of a module without an effect on a forward pass in eval mode."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 TABLES = ("_parameters", "_buffers", "_modules")
 
 
 def is_stock(model: PreTrainedModel) -> bool:
     """Whether ``model`` has the modules and attributes of ``type(model)(model.config)`` and runs no
-    code but that of PyTorch and Transformers.
+    code but code of PyTorch and Transformers.
 
-    Values of weights are not compared.  The model is looked at on every call.
+    Ignores the values of weights, and looks at the model on every call.
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     everywhere = [getattr(torch_module, f"_global{table}") for table in HOOKS]
@@ -47,15 +47,15 @@ def is_stock(model: PreTrainedModel) -> bool:
 
 
 def code_of_stock(model: PreTrainedModel) -> Code | None:
-    """The class and the config that say all that a stock model computes; None of any other."""
+    """The class and config of a stock model, which determine its code; None of other models."""
     return (type(model), pickle.dumps(model.config)) if is_stock(model) else None
 
 
 def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> bool:
-    cls: Any = type(model)  # which mypy takes for no key of a cache
+    cls: Any = type(model)  # mypy does not accept it as a key of a cache
     try:
         made = _made(cls, pickle.dumps(model.config))
-    except Exception:  # of a config that makes no model any more
+    except Exception:  # a changed config may make no model
         return False
     stock = dict(made.named_modules(remove_duplicate=False))
     configs = model.config, made.config
@@ -65,17 +65,17 @@ def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> boo
     )
 
 
-@lru_cache(maxsize=4)  # by all that the result depends on
+@lru_cache(maxsize=4)  # class and config determine the result
 def _made(cls: Callable[..., PreTrainedModel], config: bytes) -> PreTrainedModel:
-    """A model of a class whose code was looked at, without weights."""
+    """Makes a model without weights; ``cls`` must be library code."""
     with torch.device("meta"):
         return cls(pickle.loads(config))
 
 
 def _reads_alike(module: nn.Module, stock: nn.Module, configs: tuple[object, object]) -> bool:
-    """Whether library code that reads attributes of ``module`` finds those of ``stock``.
+    """Whether library code that reads ``module`` finds the attributes of ``stock``.
 
-    An attribute that ``stock`` lacks counts if it hides one of the class, such as a method.
+    An attribute that only ``module`` has counts if it hides an attribute of the class.
     """
     held, known = vars(module), vars(stock)
     for table in TABLES:
@@ -98,7 +98,7 @@ def _reads_alike(module: nn.Module, stock: nn.Module, configs: tuple[object, obj
 
 
 def _is_numbered(buffer: Tensor) -> bool:
-    """Whether a table of whole numbers is 0 or counts its columns, as stock positions and types do.
+    """Whether integers in a buffer are all 0 or 0, 1, 2, ..., as in stock positions and types.
 
     No other table says where a token stands; those of other numbers are like weights.
     """
@@ -119,8 +119,8 @@ def _are_alike(x: object, y: object) -> bool:
 def _runs_code_of_libraries(classes: set[type], attention: set[str]) -> bool:
     """Whether every function of ``classes``, their bases and their files is from a library.
 
-    A patched class, a function that was replaced in a modelling file, and attention that was
-    registered under the name of stock attention are not.
+    A function of a patched class, a replaced function in a modelling file, and attention registered
+    under the name of stock attention are not.
     """
     every = {base for cls in classes for base in cls.__mro__ if issubclass(base, nn.Module)}
     names = {cls.__module__ for cls in every}
@@ -134,7 +134,7 @@ def _runs_code_of_libraries(classes: set[type], attention: set[str]) -> bool:
 
 
 def _files(x: object) -> Iterator[str]:
-    """The files of the code that a call of ``x`` runs: decorators, and what they decorate."""
+    """The files of the code that a call of ``x`` runs: decorators and decorated functions."""
     while x is not None:
         if isinstance(x, FunctionType):
             yield x.__code__.co_filename

@@ -28,7 +28,7 @@ BETWEEN = ("torch.", "numeric.")
 
 
 def scans(model: nn.Module) -> bool:
-    """Whether a module's own file has a scan; to ask who calls a function takes time."""
+    """Whether the file of a module has a scan; a look at the calling code would be slow."""
     files = {type(module).__module__ for module in model.modules()}
     return any(hasattr(sys.modules.get(x), name) for x in files for name in SELECTS)
 

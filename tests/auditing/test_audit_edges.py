@@ -121,7 +121,7 @@ TARGETS = {
     3: "classes 0 to 2",
     -1: "classes 0 to 2",
     1.5: "pass None, an int",
-    "a": "no class has it",
+    "a": "no class has this name",
 }
 
 

@@ -151,12 +151,12 @@ def test_a_run_is_verified_without_its_texts_and_its_model(run, file, tmp_path, 
     file.unlink()
     monkeypatch.setattr(models, "load", None)
     (part,) = folder.glob("part-*.parquet")
-    says = f"3 texts in 1 files of {folder}: each is what was written\n"
+    says = f"3 texts in 1 files of {folder}: no file has changed since its run\n"
     assert run("attribute", "--verify", folder) == (0, says, "")
     found = json.loads(run("attribute", "--verify", folder, "--json")[1])
     assert (found["texts"], found["verified"]) == (3, [str(part)])
     part.write_bytes(part.read_bytes()[:-1] + b"0")
-    for place, line in ((folder, f"{part}: SHA-256 "), (tmp_path / "none", "there is no record")):
+    for place, line in ((folder, f"{part}: SHA-256 "), (tmp_path / "none", "it has no record")):
         code, out, err = run("attribute", "--verify", place)
         assert (code, out, err.count("error:")) == (2, "", 1)
         assert line in err

@@ -1,4 +1,4 @@
-"""A tokenizer whose library in Rust breaks down at a text is told by that text, everywhere."""
+"""Every command and call names the text at which the library of a tokenizer crashes."""
 
 import base64
 import struct
@@ -11,10 +11,10 @@ from numeric import explain, explain_generation
 from tests.support.folders import copy, settings
 
 UNITS = [0] * 256
-UNITS[0xC3] = 0xC3 | 2**30  # behind the first byte of é, the table goes on beyond its end
+UNITS[0xC3] = 0xC3 | 2**30  # the entry of the first byte of é points beyond the table
 TABLE = base64.b64encode(struct.pack("<257I", 1024, *UNITS)).decode()
 BREAKS, GOOD = "a fine é film", "a fine film"
-SAYS = "the tokenizer breaks down at 'a fine é film' (index out of bounds: "
+SAYS = "the tokenizer crashes at 'a fine é film' (index out of bounds: "
 
 
 @pytest.fixture
@@ -58,5 +58,5 @@ def test_by_a_call(folder, tmp_path):
             loaded, [GOOD, BREAKS], name="a", output=tmp_path / "found"
         ),
     ):
-        with pytest.raises(ValueError, match=r"breaks down at 'a fine é film' \(index"):
+        with pytest.raises(ValueError, match=r"crashes at 'a fine é film' \(index"):
             call()

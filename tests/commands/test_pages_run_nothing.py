@@ -1,4 +1,4 @@
-"""Pages run nothing but their own scripts, even what got past the escaping of texts."""
+"""Pages run only their own scripts, even if a text with a script is not escaped."""
 
 import re
 
@@ -65,4 +65,4 @@ def test_what_is_injected_does_not_run(browser, pages, tmp_path, name):
         if not n:
             assert browser.get_log("browser") == []
         titles.append(browser.title)
-    assert titles == [titles[0], titles[0], "gone"]  # the last one without the policy
+    assert titles == [titles[0], titles[0], "gone"]  # the last page has no policy

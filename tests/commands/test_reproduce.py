@@ -216,7 +216,7 @@ def test_a_folder_of_another_run_and_a_broken_part_are_one_message(run, tmp_path
     spoil(part)
     code, _, err = run(*arguments, "--examples", 1)
     assert (code, err.count("error:")) == (2, 1)
-    assert "files are not what was written" in err
+    assert "files have changed since their run" in err
     assert str(part) in err
     assert measured == []
 

@@ -140,7 +140,7 @@ def test_an_answer_is_named_by_its_words_and_where_several_stand_by_its_first_co
 def test_a_number_is_a_number_and_the_token_that_is_called_so_is_noted(told):
     found = told("explain", "embedded-lm", "add 3 add 5 ;", "--target", "3")
     assert found["texts"][0]["target"] == 3
-    assert found["notes"] == ["--target 3 is a number; what is called '3' is number 66"]
+    assert found["notes"] == ["--target 3 is read as a number; the name '3' has number 66"]
 
 
 def test_a_token_that_has_another_one_behind_a_space_is_noted():
@@ -177,7 +177,7 @@ LEGAL = "pass a number or a name: 0 (dull), 1 (fine), 2 (fine)"
 WRONG = {
     "an unknown class": (
         ["explain", "classes", "film", "--target", "dul"],
-        ["target='dul': no class has it", LEGAL, "did you mean 'dull'?"],
+        ["target='dul': no class has this name", LEGAL, "did you mean 'dull'?"],
     ),
     "a name of two": (
         ["audit", "classes", "film", "--target", "fine"],
@@ -197,13 +197,13 @@ WRONG = {
     ),
     "an unknown token": (
         ["explain", "masked", "a [MASK]", "--target", "cinema"],
-        ["no token for it; `lrp-axioms vocabulary MODEL` prints those it has"],
+        ["no such token; pass an id, or a token that `lrp-axioms vocabulary MODEL` prints"],
     ),
     "a token that is misspelt": (
         ["explain", "masked", "a [MASK]", "--target", "fime"],
         ["did you mean 'fine'?"],
     ),
-    "nothing": (["explain", "masked", "a [MASK]", "--target", ""], ["no token for it"]),
+    "nothing": (["explain", "masked", "a [MASK]", "--target", ""], ["no such token"]),
     "no such answer": (
         ["explain", "answers", QUESTION, CONTEXT, "--target", "soup"],
         ["--target 'soup': the answer stands nowhere in the text"],
@@ -220,7 +220,7 @@ WRONG = {
     "no question": (["audit", "answers"], ["2 texts, not 0"]),
     "texts of no question": (
         ["audit", "classes", "film", "dull"],
-        ["2 texts: pass one at a time"],
+        ["2 texts: pass one, in quotes"],
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Relevance that is many times what it explains is told from all other, with its place."""
+"""Relevance far larger than the logit is warned of, with the operation that amplifies it."""
 
 import warnings
 
@@ -18,7 +18,7 @@ PLACE = LAYER(0) + ACT
 
 
 def nearly_cancelling(function, rows):
-    """``function`` of a sum of products that nearly cancel in some rows of a batch."""
+    """Adds ``function`` of products whose sum nearly cancels in some rows of a batch."""
 
     def added(x):
         v = torch.linspace(-1, 2, x.shape[-1], dtype=x.dtype)
@@ -39,7 +39,7 @@ def altered(function, rows):
 
 @pytest.fixture
 def identity_of_all(monkeypatch):
-    """The rule as it was: what a function is at 0 is not told from the rest."""
+    """The former rule: the input gets all relevance, whatever the value at 0."""
     at_zero = Chain.at_zero
     monkeypatch.setattr(Chain, "at_zero", lambda chain: (None, at_zero(chain)[1]))
 
@@ -101,10 +101,10 @@ def test_functions_of_jit_elsewhere_do_not_hinder_the_search_for_the_place():
 
 
 def test_gradient_times_input_of_0_in_front_of_a_norm_is_no_reason():
-    """As in BLOOM and Swin, where a small logit then looks like a large relevance."""
+    """BLOOM and Swin have such norms, and a small logit makes their relevance look large."""
     model, inputs = cases.family("bert")
     embeddings = model.bert.embeddings
-    embeddings.word_embeddings.weight.data.mul_(1000)  # of which the norm keeps nothing
+    embeddings.word_embeddings.weight.data.mul_(1000)  # the norm removes this factor
     with torch.no_grad():
         logits = model(**inputs).logits
         model.classifier.bias.sub_(logits[0] - 1e-3)

@@ -1,4 +1,4 @@
-"""What no machine can compute is refused at once, and what only looks large is computed."""
+"""Numbers too large to compute with are refused at once; other large numbers are used."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE) | {"text":
 
 @pytest.fixture(scope="module")
 def said():
-    """What each call raises, in a process of its own, which a call without an end cannot stop."""
+    """The error of each call, from another process, so that an endless call stops no test."""
     command, calls = [sys.executable, "-c", SETUP], json.dumps(list(CALLS))
     with subprocess.Popen(command, **PIPES) as started:
         try:

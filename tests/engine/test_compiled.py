@@ -253,7 +253,7 @@ def test_bad_input_is_refused_as_by_attribute():
     with numeric.compiled(model, backend=EAGER) as explain:
         with pytest.raises(ValueError, match=r"target \[7\] out of range"):
             explain(batch, target=7)
-        with pytest.raises(ValueError, match="no class has it; pass a number"):
+        with pytest.raises(ValueError, match="no class has this name; pass a number"):
             explain(batch, target="positive")
         with pytest.raises(ValueError, match="no input_ids"):
             explain({})

@@ -270,7 +270,7 @@ def test_a_file_that_was_changed_is_refused(found, tmp_path, name, kind):
     about, tensors = stored_by(made, tmp_path / "mine")
     SPOILED[name](about, tensors)
     save_file(tensors, tmp_path / "spoiled", about)
-    with pytest.raises(ValueError, match=r"spoiled: the \w+ in it was changed or is incomplete"):
+    with pytest.raises(ValueError, match=r"spoiled: its \w+ was changed or is incomplete"):
         kind.load(tmp_path / "spoiled")
 
 

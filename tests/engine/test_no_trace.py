@@ -41,7 +41,7 @@ def assert_plain(model, want):
     assert all(g is w is None or torch.equal(g, w) for g, w in zip(got, want, strict=True))
 
 
-# By LayerNorm as identity, which has a pole.
+# The identity rule of LayerNorm has a pole, and may amplify relevance.
 @pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_methods_in_sequence_leave_the_model_as_it_was(attention, batch):

@@ -1,4 +1,4 @@
-"""A number may be written as one of Python or NumPy, or as a tensor of any shape: one relevance."""
+"""A number of Python or NumPy and a tensor of any shape give one relevance."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def _added(x, n):
 
 
 def relevance(function, *numbers, eps=0.0):
-    """Of every entry, and the function's value times c."""
+    """The relevance of every entry of x, and the value of the function times c."""
     x = X.clone().requires_grad_()
     with Propagation(nn.Module(), ATTNLRP, eps=eps):
         y = function(x.clone(), *numbers)
@@ -83,7 +83,7 @@ def relevance(function, *numbers, eps=0.0):
 def test_one_function_has_one_relevance_however_its_numbers_are_written(name, spelled):
     if (name, spelled) in NO_CALL:
         pytest.skip("torch takes no such number here")
-    # A row scales as a layer does, which has a stabiliser; a number has none.
+    # A row scales as a layer does, with a stabiliser; a number scales without one.
     for eps in (0.0,) if name in OF_LAYERS else (0.0, 0.125):
         (want, value), (found, same) = (
             relevance(SUMS[name], n, eps=eps) for n in (1.5, SPELLED[spelled](1.5))
@@ -143,7 +143,7 @@ SAME = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_one_function_of_each_entry_has_one_relevance_however_it_is_spelled(name):
-    """What it is at 0 absorbs its share, so that none of these has a pole there."""
+    """The value at 0 absorbs its share, so that no function here has a pole at 0."""
     first, *others = SAME[name]
     (want, value), zero = relevance(first), first(torch.zeros(1, dtype=torch.float64))
     torch.testing.assert_close(want, value - C * zero)
@@ -251,7 +251,7 @@ def test_what_functions_are_at_zero_is_kept_for_few_of_them(monkeypatch):
 
 @pytest.mark.parametrize("name", SUMS)
 def test_numpy_and_the_audit_say_the_same_of_functions_that_are_not_0_at_0(name):
-    """In a BERT, behind its activation and behind a linear layer, with a number and a tensor."""
+    """Numbers and tensors are added in a BERT, after its activation and after a linear layer."""
     for n in (1.5, torch.tensor([1.5], dtype=torch.float64)):
         if not isinstance(n, float) and (name, "one entry") in NO_CALL:
             continue
@@ -262,7 +262,7 @@ def test_numpy_and_the_audit_say_the_same_of_functions_that_are_not_0_at_0(name)
 
 
 def test_the_audit_names_what_a_function_is_at_0_as_a_fixed_term():
-    """All that the sum of 1 and tanh does not hand on, as of a bias."""
+    """The 1 in 1 + tanh absorbs as a bias does."""
     model, inputs = cases.family("bert")
     place = "bert.pooler.activation"
     on(then(lambda x: x + 1), place)({"model": model})

@@ -185,7 +185,7 @@ def test_every_scan_is_tested():
 
 @pytest.mark.parametrize("name", ["mamba", "mamba2", "zamba", "qwen3_next", "kimi_linear"])
 def test_it_conserves_agrees_with_numpy_and_leaves_out(name):
-    """Of Zamba also attention, of Qwen a mixture of experts; what gates are at 0 is a bias."""
+    """Zamba has attention, too, and Qwen experts; the value of a gate at 0 is a bias."""
     found = measure((name, CAUSAL))
     assert not found.refusal
     assert found.errors.keys() == COLUMNS.keys()

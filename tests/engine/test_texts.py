@@ -1,4 +1,4 @@
-"""What may stand in the place of texts, prompts, models and tokenizers, and what is refused."""
+"""Values in place of texts, prompts, models and tokenizers are taken, or refused with advice."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,13 +57,13 @@ def test_texts_may_come_in_any_order_that_is_one(loaded, name):
 
 
 CHAT = [{"role": "user", "content": "good"}]
-ENCODED = "it is encoded already: call attribute(model, inputs, tokenizer=tokenizer) with it"
-LIST = "pass a text, or a list of texts, or of pairs"
+ENCODED = "it is encoded already; pass it to attribute(model, inputs, tokenizer=tokenizer)"
+LIST = "pass a text, a list of texts, or a list of pairs"
 REFUSED = {
     "a dict": ({"a": "b"}, f"texts is a dict; {LIST}"),
     "an encoded text": ({"input_ids": [[1]]}, f"texts is a dict; {ENCODED}"),
     "bytes": (b"good", f"texts is a bytes; {LIST}"),
-    "a path": (Path("x"), "texts is a ...Path; pass what is in the file"),
+    "a path": (Path("x"), "texts is a ...Path; pass the texts in the file"),
     "a table": (pd.DataFrame({"text": ["good"]}), f"texts is a DataFrame; {LIST}"),
     "a set": ({"a", "b"}, f"texts is a set; {LIST}"),
     "nothing": (None, f"texts is a NoneType; {LIST}"),
@@ -74,20 +74,20 @@ REFUSED = {
     "no texts": ([], "texts is empty; pass a text"),
     "three words": ([["a", "b", "c"]], "texts[0]=['a', 'b', 'c'] (list in place of text): pass a"),
     "a chat": (CHAT, "texts[0]=...(dict in place of text): a chat becomes a text by tokenizer.app"),
-    "ids": ([101, 5], "texts[0]=101 (int...), texts[1]=5 (int...): ids are explained by attr"),
-    "a list of ids": ([[101, 5, 7]], "texts[0]=[101, 5, 7] (list...): ids are explained by"),
-    "a tensor": (torch.ones(1, 2), "texts is a Tensor; ids are explained by attribute("),
+    "ids": ([101, 5], "texts[0]=101 (int...), texts[1]=5 (int...): for ids, call attr"),
+    "a list of ids": ([[101, 5, 7]], "texts[0]=[101, 5, 7] (list...): for ids, call attr"),
+    "a tensor": (torch.ones(1, 2), "texts is a Tensor; for ids, call attribute("),
     "two texts, or a pair": (("a", "b"), "texts=('a', 'b'): pass [(a, b)] for a pair, or [a, b]"),
     "an empty text": ("", f"texts[0]='' (no text): {LIST}"),
     "blanks in a pair": (["a", ("b", " ")], f"texts[1]=('b', ' ') (no text): {LIST}"),
     "half a letter": ("\udcff", "texts[0]='\\udcff' (half a character (a lone surrogate)): pass"),
-    "special tokens": ("[CLS] good [SEP]", "texts[0]='[CLS] good [SEP]': the tokenizer adds"),
-    "one of them": (["good", "good [SEP]"], "texts[1]='good [SEP]': the tokenizer adds special"),
-    "one behind a space": (" [CLS] good", "texts[0]=' [CLS] good': the tokenizer adds special"),
-    "one before a line's end": ("good [SEP]\n", "texts[0]='good [SEP]\\n': the tokenizer adds"),
-    "one that a pair begins with": ([("[CLS] a", "b")], "texts[0]=('[CLS] a', 'b'): the token"),
-    "one that a pair ends with": ([("a", "b [SEP]")], "texts[0]=('a', 'b [SEP]'): the token"),
-    "one inside a pair": ([["a", "[SEP] b"]], "texts[0]=['a', '[SEP] b']: the tokenizer adds"),
+    "special tokens": ("[CLS] good [SEP]", "texts[0]='[CLS] good [SEP]': the text begins or"),
+    "one of them": (["good", "good [SEP]"], "texts[1]='good [SEP]': the text begins or"),
+    "one behind a space": (" [CLS] good", "texts[0]=' [CLS] good': the text begins or"),
+    "one before a line's end": ("good [SEP]\n", "texts[0]='good [SEP]\\n': the text begins"),
+    "one that a pair begins with": ([("[CLS] a", "b")], "texts[0]=('[CLS] a', 'b'): the text "),
+    "one that a pair ends with": ([("a", "b [SEP]")], "texts[0]=('a', 'b [SEP]'): the text "),
+    "one inside a pair": ([["a", "[SEP] b"]], "texts[0]=['a', '[SEP] b']: the text begins"),
 }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def test_ids_and_lengths_that_a_model_has_not_are_refused_before_it_writes():
         explain_generation(*of, [5] * 65)
     model.generation_config.eos_token_id = None
     found = explain_generation(*of, [5] * 62, max_new_tokens=20)
-    assert len(found.written) == 3  # the last of which needs no position
+    assert len(found.written) == 3  # the last token needs no position
 
 
 # Models
@@ -184,7 +184,7 @@ AROUND = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch[.]")  # of torch.compile's modules
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch[.]")  # torch.compile raises it
 @pytest.mark.parametrize("name", ENTRANCES)
 @pytest.mark.parametrize("around", AROUND)
 def test_what_is_around_a_model_is_refused_by_every_entrance(loaded, name, around):
@@ -203,7 +203,7 @@ def test_a_model_and_its_tokenizer_are_refused_in_the_wrong_order(loaded, run):
             run(*given, "good")
     for odd, inside in (
         ("bert", ""),
-        (SimpleNamespace(tokenizer=tokenizer), ", which is its .tok"),
+        (SimpleNamespace(tokenizer=tokenizer), ", its attribute tok"),
     ):
         with pytest.raises(ValueError, match=f"pass the model's tokenizer{inside}"):
             run(model, odd, "good")

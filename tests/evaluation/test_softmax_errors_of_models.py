@@ -229,7 +229,7 @@ BAD = {
     ),
     "one token": (cases.tiny_bert, one_token, {}, "one key only in examples [1]", "leave texts"),
     "class": (cases.tiny_bert, plain, {"target": 3}, "target [3] out of range", "0 to 2"),
-    "label": (cases.tiny_bert, plain, {"target": "good"}, "target='good'", "no class has it"),
+    "label": (cases.tiny_bert, plain, {"target": "good"}, "target='good'", "no class has this"),
     "text": (cases.tiny_bert, lambda _: "a fine film", {}, "inputs is a str", "tokenizer("),
     "left padding": (
         cases.tiny_bert, lambda b: {k: x.flip(1) for k, x in b.items()}, {}, "padding_side",

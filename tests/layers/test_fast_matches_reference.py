@@ -101,7 +101,7 @@ def tiny_check(composite, *, eps, batch=None, **options):
     check(model, cases.reference_of(model), batch, composite, eps=eps)
 
 
-# By LayerNorm as identity, which has a pole.
+# The identity rule of LayerNorm has a pole, and may amplify relevance.
 @pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
 @pytest.mark.parametrize("eps", [0.0, 1e-2])
 @pytest.mark.parametrize("composite", TINY_COMPOSITES, ids=lambda c: c.name)

@@ -27,7 +27,7 @@ def test_the_residual_without_shifts_is_what_the_record_says(record, batch):
 
 @pytest.mark.parametrize("record", METHODS.values(), ids=METHODS)
 def test_a_method_of_one_forward_pass_runs_the_model_once(record, tiny, batch):
-    """Of a large logit: beside a small one it takes passes to see if relevance is amplified."""
+    """The logit is large, because a small logit takes more passes to look for amplification."""
     runs, model = [], copy.deepcopy(tiny)
     with torch.no_grad():
         model.classifier.bias += 10

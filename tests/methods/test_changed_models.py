@@ -1,4 +1,4 @@
-"""A model that its user changed is explained as what it now computes, or refused."""
+"""A changed model is explained as the function that it now computes, or refused."""
 
 import copy
 from functools import partial
@@ -61,7 +61,7 @@ def slope(model, words, rest):
 
 
 REFUSED = {"a function of torch"}
-"""Changes of what has a rule, which the rules refuse."""
+"""Changes that methods by rules refuse."""
 
 
 @of_every_change

@@ -1,4 +1,4 @@
-"""A copy, and hooks that only look, change no method on any architecture of the census."""
+"""Copies and hooks that only look change no result of any method on any architecture."""
 
 import copy
 import os
@@ -16,7 +16,7 @@ from tests.support.user_changes import with_hooks_that_look
 EVERY = [(name, task) for task in TASKS for name in architectures(task)]
 CASES = EVERY if os.environ.get("LRP_AXIOMS_EXAMPLES") else SAMPLE
 OPTIONS = {"integrated-gradients": {"steps": 2}}
-FAILURES = (Exception,)  # of models' own code, too: what matters is that they stay the same
+FAILURES = (Exception,)  # models raise any type; copies and hooks must raise it, too
 
 
 def outcome(model, batch, task, method):
@@ -28,7 +28,7 @@ def outcome(model, batch, task, method):
 
 
 def copied(model):
-    """A deep copy, or the model itself where it has tensors that torch cannot copy."""
+    """A deep copy, or the model itself if torch cannot copy its tensors."""
     try:
         return copy.deepcopy(model)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What was explained before has no effect on an answer: it is that of a fresh process."""
+"""Earlier explanations change no result: it equals the result of a fresh process."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from tests.support import cases, fresh
 from tests.support.user_changes import CHANGES
 from tests.support.uses import USES
 
-OWN = (  # changes of one model, of which one does not hinder another
+OWN = (  # changes of one model that can be combined
     "a mean for a pooler", "LoRA", "an activation", "a layer twice", "a method for a forward",
     "a method for another method", "a hook", "a scale of attention", "chunks of the MLP",
 )  # fmt: skip
@@ -29,7 +29,7 @@ METHODS = ("loo", "mask-relevance", "integrated-gradients", "attnlrp", "sweep")
 
 
 def change(name, model, family, patch):
-    """Does nothing where the change is of other families."""
+    """Changes ``model``, unless the change is for other families."""
     if family in CHANGES[name][0]:
         CHANGES[name][1](model, family, patch)
 
@@ -106,7 +106,7 @@ History.TestCase.settings = settings(
     stateful_step_count=16,
     deadline=None,
     derandomize=True,
-    phases=[Phase.generate],  # to shrink takes a process for every answer
+    phases=[Phase.generate],  # every step of shrinking would start a process
 )
 FRESH = []
 

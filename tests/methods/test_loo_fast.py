@@ -199,9 +199,9 @@ WRONG = {  # what a shortcut may get wrong: fields of Whole, from those that are
 
 
 def check_with(fields, monkeypatch, *, proved=True):
-    """The check, with some of what the whole batch leaves to the copies replaced.
+    """Runs the check with some fields of ``Whole`` replaced.
 
-    Returns how often copies had to run whole.
+    Returns how often copies ran whole.
     """
     model, inputs = cases.family("bert")
     kept = whole(model, prepare(model, inputs))
@@ -242,7 +242,7 @@ def test_a_wrong_prefix_is_noticed_by_its_witness(name, monkeypatch):
 def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
     tiny.config._attn_implementation = kernel
     for removal in removals.REMOVALS:
-        with pytest.raises(ValueError, match=rf"'{kernel}' leaves .*\(\"sdpa\"\)"):
+        with pytest.raises(ValueError, match=rf"'{kernel}' drops .*\(\"sdpa\"\)"):
             masking.check(tiny, removal)
     masking.check(tiny, 7)  # everything stays in view
 

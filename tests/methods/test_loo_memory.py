@@ -30,7 +30,7 @@ def test_a_small_budget_runs_few_copies_and_gives_the_same(tiny, batch):
         memory = copies * needs(tiny, 6)
         with watch(tiny.get_input_embeddings(), lambda out: shapes.append(tuple(out.shape[:2]))):
             close(attribute(tiny, batch, "loo", memory=memory).relevance, want.relevance)
-        assert shapes.pop(0) == (3, 6)  # the batch itself, and a witness
+        assert shapes.pop(0) == (3, 6)  # the batch and its witness
         assert shapes[0] == (min(copies, 6), 6)  # one copy of 6 tokens and five of 5
         assert all(n * needs(tiny, tokens) <= memory for n, tokens in shapes)
 

@@ -284,7 +284,7 @@ def test_curves_compute_removed_tokens_only_beside_copies_of_like_length(name):
     with watch(model.get_input_embeddings(), lambda out: seen.append(out.shape[:2].numel())):
         perturbation_curves(model, batch, [relevance], torch.zeros(6).long(), orders=("morf",))
     whole, *run = seen
-    assert whole == (6 + 1) * 12  # the batch and a witness, of which every second token is left
+    assert whole == (6 + 1) * 12  # the batch, and a witness with every second token
     kept = [k for n in LENGTHS for k in range(1, n + 1)] + [max(LENGTHS) // 2]
     # Of a text of n tokens k are left, and the first runs even when removed; no copy is
     # padded by more than one token or a tenth.

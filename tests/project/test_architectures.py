@@ -165,7 +165,7 @@ LIMITS = {
     ("t5", CLASSES): NO_END, ("gemma3", CLASSES): NO_END, ("mamba", CAUSAL): NO_END,
     ("mpt", CAUSAL): 64, ("whisper", CAUSAL): 64, ("gpt2", CAUSAL): 64,
 }  # fmt: skip
-"""The most tokens that a tiny model takes."""
+"""The greatest number of tokens that each tiny model takes."""
 
 
 @pytest.mark.parametrize("item", LIMITS)
@@ -198,7 +198,7 @@ ONCE_LOST = [
 
 @pytest.mark.parametrize(("name", "task", "command"), [*ROTATED, *ONCE_LOST])
 def test_a_command_ends_with_numbers_or_one_error(name, task, command):
-    """`python -m tests.support.all_commands` runs all of them."""
+    """`python -m tests.support.all_commands` runs every architecture, task and command."""
     ((end, said),) = ends((name, task), (command,)).values()
     assert end != TRACEBACK, said
     assert end != NUMBERS or said.startswith('{"command"')

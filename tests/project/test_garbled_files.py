@@ -1,6 +1,6 @@
-"""Whatever happened to a file of this program: it is read and can be used, or refused by name.
+"""A changed file of this program is read and can be used, or is refused by an error that names it.
 
-``make fuzz`` runs this with many more changes; what it finds is kept as an example.
+``make fuzz`` runs these tests with many more changes; its findings are kept as examples.
 """
 
 import io
@@ -28,7 +28,7 @@ from tests.support import garbled
 
 @contextmanager
 def right_or_refused(path, kind=ValueError):
-    """What is read may be refused by an error of this kind that names the file."""
+    """Accepts an error of this kind that names the file."""
     try:
         yield
     except kind as error:
@@ -144,7 +144,7 @@ def spoiled(draw, path):
     return save(named, about)
 
 
-@settings(max_examples=settings.default.max_examples // 4)  # a picture takes a while
+@settings(max_examples=settings.default.max_examples // 4)  # a picture takes long to draw
 @pytest.mark.parametrize("made", [attribution(), generation()], ids=["attribution", "generation"])
 @given(data=st.data())
 def test_saved_explanations(folder, made, data):

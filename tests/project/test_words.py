@@ -1,4 +1,4 @@
-"""One word means one thing: every public function and every command has it in the same form."""
+"""Every public function and command uses one name, annotation and default for one thing."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -46,15 +46,15 @@ WORDS = {
     "seed": [int, 0],
     "at": ["str | Iterable[str] | None", None],
 }
-"""Argument -> its annotation, or how that ends, and its default."""
+"""Argument -> its annotation, or the end of its annotation, and its default."""
 SYNONYMS = {
     "composite", "composites", "rules", "label", "labels", "eps", "batch", "text", "sentences",
     "layer", "layers", "module", "n_steps", "device_map", "memory_budget",
 }  # fmt: skip
 ITS_OWN = {
-    ("explain", "tokenizer"), ("explain_generation", "tokenizer"),  # without which there is no text
-    ("patching", "methods"),  # by name
-    ("pipelines", "text"),  # or a chat, but one alone
+    ("explain", "tokenizer"), ("explain_generation", "tokenizer"),  # both require it
+    ("patching", "methods"),  # a mapping by name
+    ("pipelines", "text"),  # one text or one chat
 }  # fmt: skip
 """Function and argument that differ for a reason."""
 
@@ -68,7 +68,7 @@ def functions():
 
 
 def said(annotation):
-    """An annotation without the modules of its classes."""
+    """Writes an annotation without the modules of its classes."""
     plain = isinstance(annotation, type) and not hasattr(annotation, "__origin__")
     text = annotation.__name__ if plain else str(annotation)
     return " | ".join(
@@ -78,7 +78,7 @@ def said(annotation):
 
 
 def differences(name, function):
-    bound = {"batch", "composite"} if name in METHODS else set()  # which `attribute` passes
+    bound = {"batch", "composite"} if name in METHODS else set()  # `attribute` passes these
     for word, given in inspect.signature(function).parameters.items():
         if (name, word) in ITS_OWN or word in bound:
             continue
@@ -188,7 +188,9 @@ def test_a_target_is_a_number_or_a_name(name):
     for target in names:
         assert number(target) == number(1)
     for target in ("negativ", logit("negativ")):
-        with pytest.raises(ValueError, match=r"target='negativ': no class has it.*you mean 'neg"):
+        with pytest.raises(
+            ValueError, match=r"target='negativ': no class has this name.*you mean 'neg"
+        ):
             number(target)
 
 
@@ -215,4 +217,4 @@ def test_an_option_that_takes_one_value_is_given_once(name, option, flag, run):
     given = [option] if flag else [option, "1"]
     code, out, err = run(name, *given, *given)
     assert (code, out) == (2, "")
-    assert f"{option}: given twice; pass one" in " ".join(err.split())
+    assert f"{option}: given twice; pass it once" in " ".join(err.split())

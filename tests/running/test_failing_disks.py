@@ -1,4 +1,4 @@
-"""Every call of the operating system fails in turn, as on a disk that is full or broken."""
+"""Every call of the operating system fails once, such as on a full or broken disk."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ NOTES = {"notes.txt": b"of years", "blocks/mine.txt": b"of years"}
 
 @pytest.fixture
 def explained(run, tmp_path, monkeypatch):
-    """``attribute`` with a tiny model, which explains each block once, in blocks of one text."""
+    """``attribute`` with a tiny model and blocks of one text, each explained at most once."""
     classifier = models.load(str(folders.tiny(tmp_path / "model")))
     known, explain = {}, experiment.explained
 
@@ -124,9 +124,9 @@ WRITERS = {
 def test_a_file_whose_disk_fails_is_the_old_or_the_new_one(tmp_path, monkeypatch, name):
     write, written = WRITERS[name], {}
     section = lambda result: {"result": result, "markdown": []}
-    monkeypatch.setattr(report, "_section", section)  # which takes long
+    monkeypatch.setattr(report, "_section", section)  # the real one is slow
     monkeypatch.setattr(report, "render", lambda sections: sections[0]["result"].notes[0])
-    monkeypatch.setattr(stored, "save", lambda _, about: about["facts"].encode())  # in any order
+    monkeypatch.setattr(stored, "save", lambda _, about: about["facts"].encode())  # in one order
     for word in ("old", "new"):
         (tmp_path / word).mkdir()
         write(tmp_path / word, word)
@@ -152,7 +152,7 @@ def test_a_file_whose_disk_fails_is_the_old_or_the_new_one(tmp_path, monkeypatch
 
 
 WRITES = re.compile(r"\.write_(text|bytes|table)\(|\.open\(\"[wax]|save_file\(|nbformat\.write\(")
-PAGES = re.compile(r"(PAGE|KEPT)\.write_text\(")  # of this project, which git keeps
+PAGES = re.compile(r"(PAGE|KEPT)\.write_text\(")  # pages of this project are in git
 TEMPORARY = {"workers.py": 1, "memory.py": 1, "throughput.py": 1}  # below a TemporaryDirectory
 
 

@@ -44,7 +44,7 @@ def signed(content):
 
 
 def places(content, place=()):
-    """Where the values of JSON are."""
+    """The places of all values in JSON."""
     yield place
     if isinstance(content, list):
         content = dict(enumerate(content))
@@ -57,7 +57,7 @@ GONE = object()
 
 
 def garbled(content):
-    """JSON in which one value is another one, or gone, or there twice."""
+    """JSON with one value replaced, removed or doubled."""
     for *place, key in filter(None, places(content)):
         for value in (*ODD, GONE):
             spoilt = json.loads(json.dumps(content))
@@ -85,7 +85,7 @@ def test_a_manifest_that_is_not_what_was_written_is_one_error(folder):
         with pytest.raises(RunError, match=r"manifest\.json"):
             contents.content(path)
     assert len(wrong) > 700
-    for each in garbled(content):  # by somebody who knows how it is signed
+    for each in garbled(content):  # signed again, as an attacker would
         path.write_text(json.dumps(signed(each)))
         with suppress(RunError):
             contents.content(path)
@@ -121,7 +121,7 @@ def test_what_no_run_wrote_in_the_place_of_its_files_is_refused_and_stays(
     other, path = tmp_path / "other", folder / name
     other.mkdir()
     precious = other / (path.name if path.suffix else "000000000002.parquet")
-    precious.write_bytes((folder / PART).read_bytes())  # as if it was of this run
+    precious.write_bytes((folder / PART).read_bytes())  # a valid part, at another place
     if path.is_file():
         path.rename(tmp_path / "moved")
     if name == "blocks":
@@ -186,7 +186,7 @@ def test_files_that_no_run_wrote_stay_whatever_happens_to_a_run(tmp_path, monkey
     (folder / "blocks" / "more").mkdir()
     (folder / "blocks" / "000000000009.parquet").write_bytes(
         (folder / "blocks" / "000000000002.parquet").read_bytes()
-    )  # of a worker that was stopped, as are drafts, whether or not it still writes
+    )  # blocks and drafts of stopped workers
     for writer in (f"1@{platform.node()}", "1@another.host.example"):
         (folder / "blocks" / f".000000000009.parquet.{writer}.{'0' * 16}.draft").touch()
     assert measure(folder).equals(measure(tmp_path / "other"))
@@ -355,7 +355,7 @@ FLIPS = 40  # bytes of a file, one after the other
 
 
 def stopped(folder):
-    """A run that has two blocks, and ended before the third."""
+    """Makes a run that stops after two blocks."""
 
     def fail(of_block):
         if 4 in of_block.content:
@@ -367,7 +367,7 @@ def stopped(folder):
 
 
 def spoilt(content):
-    """Contents that differ from ``content``: a byte, more, fewer or no bytes."""
+    """Contents that differ from ``content``: another byte, more bytes, fewer bytes or none."""
     for place in range(0, len(content), len(content) // FLIPS):
         yield content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
     yield from (content[:-1], content + b"\0", b"")
@@ -391,7 +391,7 @@ def test_a_file_that_is_not_what_was_written_is_named_and_stays(
             f"{folder / name}: SHA-256 {digests[0]}, written {digests[1]}\nRemove these files and"
         )
         for call in (lambda: measure(folder, function=never), lambda: runner.verify(folder)):
-            with pytest.raises(RunError, match="files are not what was written") as caught:
+            with pytest.raises(RunError, match="files have changed since their run") as caught:
                 call()
             assert says in str(caught.value)
         assert every_file(folder) == before
@@ -429,7 +429,7 @@ def test_a_block_that_changed_since_a_worker_wrote_it_is_not_joined(tmp_path, mo
 
 @pytest.mark.parametrize("name", [PART, "blocks/000000000002.parquet"])
 def test_pages_have_checksums_of_their_own(folder, monkeypatch, name):
-    """For whoever reads files without the manifest."""
+    """Readers without the manifest can find damage by them."""
     if name != PART:
         monkeypatch.setattr(manifest, "SIZE", 2**30)
         stopped(folder.with_name("stopped"))
@@ -443,7 +443,7 @@ def test_pages_have_checksums_of_their_own(folder, monkeypatch, name):
             again = pq.ParquetFile(flipped, page_checksum_verification=True).read()
         except OSError as error:
             crc += "CRC checksum" in str(error)
-        else:  # the header of a page has no checksum, but nothing that changes a number
+        else:  # a page header has no checksum, but changes no number
             assert again.equals(table)
     assert crc > 20
 
@@ -457,7 +457,7 @@ def test_a_whole_run_is_verified_and_any_other_is_not(folder, tmp_path):
     wrong = {
         folder: [rf"no run wrote {folder}/part-copy\.parquet"],
         tmp_path / "stopped": ["is not complete; run the command again"],
-        tmp_path / "none": [r"none holds no run, because there is no record\.json"],
+        tmp_path / "none": [r"none holds no run: it has no record\.json"],
     }
     for place, lines in wrong.items():
         with pytest.raises(RunError) as caught:
@@ -489,7 +489,7 @@ def test_a_part_of_another_record_or_none_is_never_adopted(folder, name, known):
     if not known:
         (folder / "record.json").unlink()
     before = every_file(folder)
-    says = "not what was written" if known else "not mixed; pass another --output, or remove"
+    says = "files have changed" if known else "not mixed; pass another --output, or remove"
     with pytest.raises(RunError, match=says) as caught:
         measure(folder, RECORD, function=never)
     assert str(folder / PARTS[known]) in str(caught.value)

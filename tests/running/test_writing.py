@@ -48,7 +48,7 @@ PLANTS = {"a link": Path.symlink_to, "a hard link": Path.hardlink_to}
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_nothing_is_written_through_a_link(tmp_path, monkeypatch, plant):
-    """Neither through the file that is replaced, nor through a draft whose name is guessed."""
+    """A link may stand at the path, or at a guessed name of a draft."""
     precious, path = tmp_path / "precious.txt", tmp_path / "value.txt"
     precious.write_text("of years")
     PLANTS[plant](path, precious)
@@ -132,7 +132,7 @@ def test_drafts_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path):
         f".part-00001.parquet.{'9' * 9}@{here}.{end}",
         f".part-00002.parquet.{dead}@{elsewhere}.{'0' * 16}.draft",
         f".part-00003.parquet.{dead}@{here}.{'0' * 16}.draft",
-        f".part-00003.parquet.{os.getpid()}@{here}.{'0' * 16}.draft",  # of a process before it
+        f".part-00003.parquet.{os.getpid()}@{here}.{'0' * 16}.draft",  # an earlier process
     ]
     for name in stay + go:
         (tmp_path / name).touch()

@@ -101,7 +101,7 @@ def test_blocks_depend_on_the_texts_before_them_alone():
 @pytest.mark.parametrize(("size", "count"), [(1, blocks.ROWS), (2**18, 5), (2**25, 1)])
 def test_few_letters_are_read_ahead(size, count):
     read = []
-    texts = blocks.ahead(read.append(n) or "a" * size for n in range(600))
+    texts = blocks.read_ahead(read.append(n) or "a" * size for n in range(600))
     assert len(read) == count
     assert next(texts) == "a" * size
     assert len(read) == count

@@ -216,7 +216,7 @@ NO_BASELINE = {
 def test_what_is_no_baseline_is_refused_by_its_path(case, tmp_path):
     path = tmp_path / "other.json"
     path.write_text(NO_BASELINE[case], "utf-8")
-    with pytest.raises(ValueError, match=r"(?s)other\.json is no baseline:.*; take it from"):
+    with pytest.raises(ValueError, match=r"(?s)other\.json is no baseline:.*; restore it from"):
         ratios.read(path)
 
 

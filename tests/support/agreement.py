@@ -171,11 +171,11 @@ def cubic(x):
     return x**3 - x
 
 
-AT_ZERO = 6  # which makes cubic(-2) + 6 = 0
+AT_ZERO = 6  # cubic(-2) + 6 = 0
 
 
 def above_zero(add, identity, terms, c, eps):
-    """Of a function that is not 0 at 0: what x gets of the sum of its value there and the rest."""
+    """Relevance of x if a function is the sum of its value at 0 and the rest."""
     return identity(add(terms, c, eps=eps)[1])
 
 

@@ -1,7 +1,7 @@
-"""``python -m tests.support.all_commands``: runs every command on every architecture.
+"""Runs every command on every architecture: ``python -m tests.support.all_commands``.
 
-A command ends with its numbers, with one error that says what to do (exit code 2), or, if there is
-a bug in this program, in a traceback.
+A command ends with numbers, with one error that says the next step (exit code 2), or, if this
+program has a bug, with a traceback.
 """
 
 import argparse
@@ -42,7 +42,7 @@ OF_TASK = {
     TAGS: (TEXT, "--column 2"),
     ANSWERS: ("'w10 w11' 'w12 w13'", ""),
 }
-"""Task -> its text, and the option that says what is explained; other tasks need none."""
+"""Task -> its text, and the option that chooses the target; other tasks need no option."""
 COMMANDS = {
     "explain": "explain {model} {text} {option}",
     "explain --generate": "explain {model} {text} --generate 2",
@@ -52,7 +52,7 @@ COMMANDS = {
     "plan": "plan {model} {text}",
     "vocabulary": "vocabulary {model}",
 }
-Outcome = tuple[str, str]  # one of the four, and what was said
+Outcome = tuple[str, str]  # one of the four, and the output
 
 
 def items() -> list[tuple[str, str]]:
@@ -61,7 +61,7 @@ def items() -> list[tuple[str, str]]:
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer of as many words as tiny models have."""
+    """A tokenizer with the vocabulary of the tiny models."""
     known = {"<pad>": PAD, "<s>": START, "</s>": END, "<mask>": MASK}
     known |= {f"w{n}": n for n in range(len(known), VOCABULARY)}
     words = Tokenizer(WordLevel(known, unk_token="w5"))
@@ -75,14 +75,14 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def ends(item: tuple[str, str], commands: tuple[str, ...] = tuple(COMMANDS)) -> dict[str, Outcome]:
-    """How each of ``commands`` ends on a tiny model, which is saved to a folder for the while."""
+    """How each of ``commands`` ends on a tiny model in a temporary folder."""
     name, task = item
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         place = Path(folder)
         try:
             _save(name, task, place)
-        except Exception as error:  # of any type: the model's own code raises it
+        except Exception as error:  # the code of a model raises any type
             return dict.fromkeys(commands, (UNBUILT, f"{type(error).__name__}: {error}"))
         return {command: _end(COMMANDS[command], task, place) for command in commands}
 
@@ -115,7 +115,7 @@ def _end(command: str, task: str, place: Path) -> Outcome:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these types of model")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these model types")
     parser.add_argument("--command", nargs="+", choices=COMMANDS, help="these commands")
     chosen = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()

@@ -55,7 +55,7 @@ COMMANDS = {
     "explain embeded film": "did you mean 'embedded'...quote it: \"embeded film\"",
     "explain textattack/bert-base-uncased-SST2 film": "did you mean 'textattack/bert-base-uncased-",
     "explain 'a fine film' film": "'a fine film' is no model...pass embedded first",
-    "audit 'a model'": "'a model' is a text, and the model is missing: pass embedded first",
+    "audit 'a model'": "model 'a model' is a text; pass a model first, such as embedded",
     "explain vit film": "Unrecognized configuration class",
     "explain model \udcff": "pass a sentence in UTF-8",
     # audit
@@ -66,7 +66,7 @@ COMMANDS = {
     f"audit model '{LONG}'": "text of 12 tokens is longer than the model's 9 positions",
     "audit model film --method x": "--method x: pass attnlrp, cp-lrp",
     "audit model film --method cp_lrp": "gradient-x-input; did you mean 'cp-lrp'?",
-    "audit model a.json": "a.json would be read as a text; pass --json, and > a.json",
+    "audit model a.json": "a.json would be read as a text; to write it, pass --json > a.json",
     "audit model film --target 3": "target [3] out of range...classes 0 to 2",
     "audit model film --epsilon x": "parse string as a numbe",
     "audit model film --epsilon -1": "--epsilon -1.0: ...must be finite",
@@ -119,8 +119,8 @@ COMMANDS = {
     "prove --certificates model": "--certificates model: it is not empty; pass a new folder",
     "prove --certificates taken": "'taken' is a file",
     "prove --certificates taken/new": "--certificates taken/new: Not a directory; pass another one",
-    "attribute --verify model": "model holds no run, because there is no record.json",
-    "attribute --verify taken": "taken holds no run, because there is no record.json",
+    "attribute --verify model": "model holds no run: it has no record.json",
+    "attribute --verify taken": "taken holds no run: it has no record.json",
     # check
     "check model": "model has no index.json; pass a folder that `lrp-axioms prove --certificates`",
     "check nowhere": "nowhere has no index.json",

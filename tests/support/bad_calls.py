@@ -228,7 +228,7 @@ for key in ("input_ids", "attention_mask", "token_type_ids"):
         CALLS[f"{key} {kind}"] = change_of(key, change), says
 for method in METHODS.values():
     for option, default in method.options.items():
-        values, says = (2**70,), "pass a number that fits 64 bits"
+        values, says = (2**70,), "pass a number of at most 64 bits"
         if type(default) is bool:
             values, says = (torch.ones(()), None, 1, "yes"), "pass True or False"
         for value in values if isinstance(default, int | float) or "budget" in option else ():

@@ -1,4 +1,4 @@
-"""A disk that fails: the n-th call about a folder raises the error of a full or broken disk."""
+"""Simulates a broken disk: the n-th call about a folder raises the error of a full disk."""
 
 import fcntl
 import io
@@ -13,7 +13,7 @@ BY_PATH = ("replace", "link", "unlink", "mkdir", "rmdir", "open", "scandir", "li
 
 
 class Disk:
-    """Counts calls, whichever they are, and fails once: ``failed`` says at which one."""
+    """Counts calls of all kinds and fails once; ``failed`` names the call."""
 
     def __init__(self, patch, folder, at):
         self.folder, self.left, self.failed = os.fspath(folder), at, None

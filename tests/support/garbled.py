@@ -1,4 +1,4 @@
-"""Valid files, changed in ways that keep their form: what a reader must take or refuse by name."""
+"""Changes valid files but keeps their format, to test that readers take them or name them."""
 
 import copy
 import json
@@ -14,7 +14,7 @@ KEY = re.compile(r'"(?:[^"\\]|\\.)*": ')
 
 
 def places(content, at=()):
-    """The way to everything in JSON but the whole."""
+    """The path to every value in JSON, except the whole."""
     inner = content.items() if isinstance(content, dict) else enumerate(content)
     for key, value in inner:
         yield (*at, key)
@@ -85,7 +85,7 @@ def changed(draw, content):
 
 @st.composite
 def cut_or_flipped(draw, content):
-    """Bytes, of which some are left out at the end, or a few are others."""
+    """Bytes without some at the end, or with a few replaced."""
     content = bytearray(content)
     if draw(st.booleans()):
         return bytes(content[: draw(st.integers(0, len(content) - 1))])
@@ -95,6 +95,6 @@ def cut_or_flipped(draw, content):
 
 
 def files(content):
-    """Bytes of a file of JSON, changed by its form or as bytes."""
+    """Bytes of a JSON file, changed as JSON or as bytes."""
     whole = json.dumps(content).encode()
     return st.one_of(changed(content).map(str.encode), cut_or_flipped(whole))

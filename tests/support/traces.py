@@ -76,7 +76,7 @@ def watch(module, look):
         if type(other) is type(module) and places(other) == places(module):
             look(output)
 
-    hook.__module__ = OF_TRANSFORMERS[0]  # a hook of the user's would end all shortcuts
+    hook.__module__ = OF_TRANSFORMERS[0]  # a hook of a user would turn off all shortcuts
     return register_module_forward_hook(hook)
 
 

@@ -30,7 +30,7 @@ STACK = {"bert": "bert.encoder", "llama": "model"}
 
 
 def mixed(x):
-    """Every token sees every other, whatever a mask says."""
+    """Mixes all tokens, whatever the mask is."""
     return x + 0.3 * x.mean(dim=1, keepdim=True)
 
 
@@ -39,7 +39,7 @@ def first_mixed(out):
 
 
 def mixing(forward):
-    """A decorator that users put around a forward."""
+    """Wraps a forward as the decorator of a user does."""
 
     @wraps(forward)
     def changed(*args, **kwargs):
@@ -84,7 +84,7 @@ class Steep(BertForSequenceClassification):
 
 
 class Biased(modeling_bert.BertSelfAttention):
-    """Attention with a slope over columns, as of ALiBi."""
+    """Attention with a slope over columns, as ALiBi has."""
 
     def forward(self, x, attention_mask=None, **kwargs):
         if attention_mask is not None and attention_mask.is_floating_point():
@@ -163,13 +163,13 @@ def by_pre_hook(module):
 
 
 def by_call(module):
-    """Below the forward that a user sees."""
+    """Replaces the call of a module; its forward stays."""
     own = lambda *args, **kwargs: first_mixed(type(module).forward(module, *args, **kwargs))
     vars(module)["_call_impl"] = own
 
 
 class CallableObject:
-    """In the place of a function of a class."""
+    """A callable object that replaces a function of a class."""
 
     def __init__(self, forward):
         self.forward = forward
@@ -182,7 +182,7 @@ class CallableObject:
 
 
 def typed_in(forward):
-    """A function of a prompt, whose code has no file."""
+    """Makes a function as typed into a prompt, whose code has no file."""
     names = {"forward": forward, "first_mixed": first_mixed}
     code = "lambda self, *args, **kwargs: first_mixed(forward(self, *args, **kwargs))"
     return eval(compile(code, "<stdin>", "eval"), names)
@@ -295,14 +295,14 @@ CHANGES = {
     "a function of torch": (BERT, patched(functional, "layer_norm")),
     "attention of a registered name": (BOTH, other_attention),
 }  # fmt: skip
-"""Families, and (model, family, pytest's monkeypatch) -> nothing, in place."""
+"""Name -> families, and a function (model, family, monkeypatch) that changes the model in place."""
 CASES = [(change, name) for change, (names, _) in CHANGES.items() for name in names]
 
 
 def changed(change, name, patch):
-    """A model in float64 and a batch, after the user's change."""
+    """Returns a changed model in float64, and a batch."""
     model, inputs = cases.family(name)
-    if name == "llama":  # whose Integrated Gradients take no padding on the right
+    if name == "llama":  # its Integrated Gradients take no padding on the right
         inputs = {key: x[:, :4] for key, x in inputs.items()}
     CHANGES[change][1](model, name, patch)
     return model.eval(), inputs

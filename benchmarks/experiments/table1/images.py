@@ -16,7 +16,7 @@ from benchmarks.sources.streams import UNLOADABLE
 HUB, REVISION = PINS["images"]["mnist"].values()
 FILE = "mnist.npz"
 SPLITS = ("train", "test")
-LARGE = 2**28  # bytes of all arrays, five times those of MNIST
+LARGE = 2**28  # bytes of all arrays: five times the size of MNIST
 
 
 @dataclass(frozen=True, kw_only=True)

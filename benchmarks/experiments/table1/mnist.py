@@ -41,7 +41,7 @@ SIDES = {"3.1": {"L": "qk_first", "R": "kv_first"}, "4.3": {"L": "kv_first", "R"
 
 @dataclass(frozen=True)
 class Declared:
-    """The file."""
+    """Fields of configs/table1-mnist.toml."""
 
     tolerance: float
     accuracy: float
