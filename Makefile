@@ -8,8 +8,8 @@ ENOUGH := import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or ne
 
 setup: $(SETUP)
 
-# All packages are compared with the hashes in requirements.lock but torch, and what only torch
-# needs: some package indexes offer a smaller CPU build of exactly this version.
+# Compares all packages with the hashes in requirements.lock, except torch and its own requirements:
+# some package indexes offer a smaller CPU build of the pinned version of torch.
 $(SETUP): pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -c '$(ENOUGH)'
 	$(PYTHON) -m venv .venv
@@ -20,8 +20,8 @@ $(SETUP): pyproject.toml constraints.txt requirements.lock
 	$(BIN)/pip check
 	touch $@
 
-# Writes requirements.lock anew, after a change of constraints.txt or pyproject.toml: the hashes of
-# all wheels of each version, for every platform.
+# Writes requirements.lock after a change of constraints.txt or pyproject.toml, with the hashes of
+# every file of each package, for every platform.
 lock:
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/pip install --quiet uv
@@ -58,8 +58,8 @@ FAST := axioms/theorems/test_attention.py $(FAST:%=tests/*/test_%.py)
 test-fast: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(FAST) $(ARGS)
 
-# Files of every format, changed in many more ways than in `make test`, and every architecture with
-# hooks and copies that must change nothing; takes an hour.
+# Changes files of every format in many more ways than `make test`, and tests hooks and copies on every
+# architecture; takes an hour.
 FUZZED := tests/project/test_garbled_files.py tests/methods/test_every_architecture.py
 fuzz: $(SETUP)
 	OMP_NUM_THREADS=1 LRP_AXIOMS_EXAMPLES=5000 $(BIN)/python -m pytest $(FUZZED) $(ARGS)
