@@ -4,6 +4,7 @@ Only maps are stored; every statistic is computed from them afterwards (``maps``
 """
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from axioms.composites import UnassignedOperation
+from axioms.composites import Composite, UnassignedOperation
 from benchmarks.experiments.maps import GAP
 from benchmarks.experiments.rows import ERRORS, MASK, Row, Variant
 from benchmarks.names import ON_TEXTS
@@ -31,6 +32,7 @@ from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.inputs import positions, prepare, read_tokens
 from numeric.layer_mixes import sweep
+from numeric.methods.amplification import AmplifiedRelevance
 from numeric.stock import families
 from numeric.stock.facts import facts_of
 
@@ -250,7 +252,10 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
     if options.get("removal") == MASK:
         options["removal"] = classifier.tokenizer.mask_token_id
     inputs = batch.arguments()
-    found = attribute(model, inputs, variant.method, target, **options)
+    with warnings.catch_warnings():
+        if isinstance(variant.method, Composite):  # rows compare rules, amplifying ones among them
+            warnings.simplefilter("ignore", AmplifiedRelevance)
+        found = attribute(model, inputs, variant.method, target, **options)
     if not variant.contrast:
         return found
     if model.config.num_labels != 2:
