@@ -136,6 +136,7 @@ def captured(module):
 OWN = [Fusing, Learned, Branching, Writing, Routed, Fixed, InPlace, Windowed, StraightThrough]
 
 
+@pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
 @pytest.mark.parametrize("module", OWN)
 @pytest.mark.parametrize("epsilon", [0.0, 0.25])
 @pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda c: c.name)

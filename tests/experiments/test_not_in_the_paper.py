@@ -24,6 +24,8 @@ from numeric.evaluation.correlation import bootstrap_mean
 from tests.support import one_by_one
 from tests.support.one_by_one import CONTENT, close, mean
 
+pytestmark = pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
+
 LOO, LRP = "table2-sst2-loo", ("table2-sst2-attnlrp", "table2-sst2-cp-lrp")
 KEPT = {
     "all": slice(None),
