@@ -71,7 +71,7 @@ def move(engine: "Propagation", use: Use) -> Any:
 
 
 def _hold(engine: "Propagation", use: Use) -> Any:
-    """What is held, written over an activation."""
+    """A held tensor is written over an activation."""
     x, *at = use.args
     whole = use.name in ("copy_", "fill_") or at[0] is Ellipsis
     if whole or (type(at[0]) is slice and at[0] == slice(None)):

@@ -44,6 +44,8 @@ def test_a_copy_or_a_hook_that_looks_changes_nothing(name, task):
             with torch.no_grad():
                 model(**batch)
         except Exception as error:
+            if (name, task) in SAMPLE:
+                raise
             pytest.skip(f"no tiny model: {measure.reason(error)}")
         hooked = None if copied(model) is model else with_hooks_that_look(model)
         for method in METHODS:

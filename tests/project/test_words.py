@@ -137,7 +137,7 @@ def test_a_command_takes_the_methods_that_its_function_takes(name, run, tmp_path
     )  # fmt: skip
 
 
-# The same forms
+# Equal forms
 
 
 def encoded():
