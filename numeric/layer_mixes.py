@@ -12,6 +12,7 @@ slower; on a GPU it was not.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -101,8 +102,9 @@ def sweep(
         )
     relevance = relevance * (batch.attention_mask == 1)
     with outside(), torch.inference_mode(mode=False), off:
+        known = amplification.sizes(model, batch, readout)
         for composite, r, explained in zip(composites, relevance, logit, strict=True):
-            amplification.warn(model, batch, readout, composite, r, explained, depth=3)
+            amplification.warn(model, batch, readout, composite, r, explained, known=known, depth=3)
     (chosen,) = readout.targets
     return Sweep(relevance, chosen.target, logit, logit - relevance.sum(dim=2))
 
@@ -142,9 +144,11 @@ def _forward(
 ) -> tuple[Propagation, list[dict[str, Cut]], Rows]:
     """One forward pass, cut at ``layers``, whose attention steps keep the plain gradient."""
     twin = patches.twin(packed.shown(model))
-    with scope.applied(twin, _without_attention_step(composite)) as rules, torch.enable_grad():
+    applied = scope.applied(twin, _without_attention_step(composite))
+    # Hooks that stay would hold the twin, and the twin the hooks, with the graph between them.
+    with ExitStack() as hooks, applied as rules, torch.enable_grad():
         rules.asks = True  # every composite needs to know which operations there are
-        cuts = [_cut(rules, twin, *paths) for paths in layers]
+        cuts = [_cut(rules, twin, hooks, *paths) for paths in layers]
         rows = readout.run(twin, batch.arguments(), settle=rules.end)
     return rules, cuts, rows
 
@@ -189,7 +193,9 @@ def _weigh(c: Tensor, factors: Sequence[float]) -> Tensor:
     return torch.cat([x * factor for x, factor in parts], dim=-1)
 
 
-def _cut(rules: Propagation, model: nn.Module, layer: str, attention: str) -> dict[str, Cut]:
+def _cut(
+    rules: Propagation, model: nn.Module, hooks: ExitStack, layer: str, attention: str
+) -> dict[str, Cut]:
     """Filled by the forward pass: the cut at the layer's input, then those at its projections."""
     module = model.get_submodule(attention)
     places: dict[str, Any] = dict.fromkeys(["input", *_projections(module)])  # of a Cut each
@@ -203,9 +209,9 @@ def _cut(rules: Propagation, model: nn.Module, layer: str, attention: str) -> di
         with torch._C.DisableTorchFunction():  # for the rules a leaf is a constant
             return leaf.view_as(leaf)
 
-    patches.change_input(model.get_submodule(layer), partial(cut, "input"))
+    hooks.enter_context(patches.change_input(model.get_submodule(layer), partial(cut, "input")))
     for name in _projections(module):
-        patches.change_output(getattr(module, name), partial(cut, name))
+        hooks.enter_context(patches.change_output(getattr(module, name), partial(cut, name)))
     return places
 
 

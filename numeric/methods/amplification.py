@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -56,23 +56,23 @@ def amplified(
     *,
     epsilon: float = 0.0,
     share: str = "embedding",
+    known: Callable[[bool], Tensor | None] | None = None,
 ) -> str:
     """The warning about ``relevance``, (batch, token), of the one target of ``readout``, or "".
 
     Relevance beyond ``BESIDE_LOGIT`` takes a pass for gradient x input, relevance beyond
     ``BESIDE_GRADIENT`` a second pass, and relevance beyond ``BESIDE_HELD`` a third, for the place.
+    ``known`` comes from ``sizes``, for several composites that share the first two passes.
     """
     size = relevance.abs().sum(dim=1)
     rows = size > BESIDE_LOGIT * logit.abs()
     if composite is None or composite == GRADIENT_X_INPUT or not rows.any():
         return ""
-    for rules, times in ((GRADIENT_X_INPUT, BESIDE_GRADIENT), (HELD, BESIDE_HELD)):
-        try:
-            (plain,) = lrp(model, batch, readout, composite=rules, share=share)
-        except NO_GRADIENT:
-            continue
-        beside = plain.relevance.abs().sum(dim=1).to(size.device)
-        rows &= size > times * beside
+    known = known or sizes(model, batch, readout, share)
+    for held, times in ((False, BESIDE_GRADIENT), (True, BESIDE_HELD)):
+        beside = known(held)
+        if beside is not None:
+            rows &= size > times * beside.to(size.device)
         if not rows.any():
             return ""
     worst = int(size.where(rows, 0).argmax())
@@ -86,6 +86,26 @@ def amplified(
         f"its sizes add up to {total:.4g}, but the logit is {explained:.4g}; {where}; call "
         "numeric.audit() to see where it goes, or pass another method"
     )
+
+
+def sizes(
+    model: PreTrainedModel, batch: Batch, readout: Readout, share: str = "embedding"
+) -> Callable[[bool], Tensor | None]:
+    """A function that sums |gradient x input|, (batch,), plain or with norms held, each once.
+
+    The function returns None for a model without a gradient.
+    """
+
+    @cache
+    def of(held: bool) -> Tensor | None:  # noqa: FBT001 (the only argument)
+        composite = HELD if held else GRADIENT_X_INPUT
+        try:
+            (found,) = lrp(model, batch, readout, composite=composite, share=share)
+        except NO_GRADIENT:
+            return None
+        return found.relevance.abs().sum(dim=1)
+
+    return of
 
 
 @dataclass(eq=False)

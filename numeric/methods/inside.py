@@ -47,7 +47,7 @@ class Inside:
             return output
         # A view is a use, at which rules that wait are settled; the second copy keeps the first one
         # apart from whatever writes in it, and both from other uses of what the module was given.
-        seen = x.view_as(x).clone()
+        seen = x.view(x.shape).clone()
         self.calls.append((path, seen))
         parts = [self._cut(path, seen.clone(), x) if part is x else part for part in parts]
         return tree_unflatten(parts, form)

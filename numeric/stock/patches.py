@@ -7,6 +7,7 @@ from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 OWN = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
 """Tables of a module that a twin has of its own, beside parameters and children."""
@@ -99,13 +100,14 @@ def set_attribute(module: nn.Module, name: str, value: object) -> None:
     vars(module)[name] = value
 
 
-def change_output(module: nn.Module, change: Callable[[Any], Any]) -> None:
-    """``change`` may also only look: what returns None leaves the output as it is."""
-    module.register_forward_hook(lambda _m, _i, output: change(output))
+def change_output(module: nn.Module, change: Callable[[Any], Any]) -> RemovableHandle:
+    """Hooks ``change`` to the output; where it returns None the output stays as it is."""
+    return module.register_forward_hook(lambda _m, _i, output: change(output))
 
 
-def change_input(module: nn.Module, change: Callable[[Any], Any]) -> None:
-    module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:]))
+def change_input(module: nn.Module, change: Callable[[Any], Any]) -> RemovableHandle:
+    """Hooks ``change`` to the first argument."""
+    return module.register_forward_pre_hook(lambda _m, args: (change(args[0]), *args[1:]))
 
 
 def set_option(module: nn.Module, option: str, value: object, configs: dict[int, object]) -> None:

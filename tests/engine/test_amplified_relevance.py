@@ -80,6 +80,18 @@ def test_a_sweep_warns_its_caller_of_each_composite():
     assert [each.filename for each in found] == [__file__] * 2
 
 
+def test_composites_of_a_sweep_share_the_passes_for_gradients(monkeypatch):
+    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
+    asked, real = [], amplification.lrp
+    noted = lambda *given, **options: (
+        asked.append(options["composite"].name) or real(*given, **options)
+    )
+    monkeypatch.setattr(amplification, "lrp", noted)
+    with pytest.warns(AmplifiedRelevance):
+        sweep(model, inputs, ["attnlrp", "cp-lrp"])
+    assert asked == [amplification.GRADIENT_X_INPUT.name, amplification.HELD.name]
+
+
 @pytest.mark.parametrize("share", ["embedding", "word"])
 def test_relevance_is_compared_with_gradients_of_its_own_share(share, monkeypatch):
     model, inputs = altered(lambda x: torch.log(x.abs()), [0])

@@ -44,6 +44,7 @@ def test_without_biases_the_signed_shares_add_up_to_the_logit(name):
     check_shares_add_up(name, signed)
 
 
+@pytest.mark.filterwarnings("ignore::numeric.methods.amplification.AmplifiedRelevance")
 @pytest.mark.parametrize("name", ADDED)
 def test_absolute_shares_do_not_add_up(name):
     with pytest.raises(AssertionError):

@@ -17,10 +17,10 @@ SIGNATURES = {
     "albert": "7e4d88d073fd82bc",
     "distilbert": "4c45e4c968376e86",
     "gpt2": "55627d3328c5566e",
-    "llama": "d24f75c6ecba3c36",
-    "mistral": "4dce2e47d1049076",
-    "qwen2": "d24f75c6ecba3c36",
-    "qwen3": "34a9cf93e591254e",
+    "llama": "a02a2adc2bb28f26",
+    "mistral": "283dc6b55bb52ae0",
+    "qwen2": "a02a2adc2bb28f26",
+    "qwen3": "af4e8a738a64d3d8",
     "vit": "6081890175bb24e0",
 }
 """By family: what every layer does, as ``numeric.auditing.capture`` digests it."""
