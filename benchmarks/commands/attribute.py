@@ -107,7 +107,7 @@ def _verify(folder: Path):
     texts, files = found.texts, found.parts()
     answer(texts=texts, verified=files)
     console.print(
-        f"{texts} texts in {len(files)} files of {folder}: no file has changed since its run",
+        f"{folder}: no file has changed since its run (texts: {texts}, files: {len(files)})",
         markup=False,
         soft_wrap=True,
     )

@@ -151,7 +151,7 @@ def test_a_run_is_verified_without_its_texts_and_its_model(run, file, tmp_path, 
     file.unlink()
     monkeypatch.setattr(models, "load", None)
     (part,) = folder.glob("part-*.parquet")
-    says = f"3 texts in 1 files of {folder}: no file has changed since its run\n"
+    says = f"{folder}: no file has changed since its run (texts: 3, files: 1)\n"
     assert run("attribute", "--verify", folder) == (0, says, "")
     found = json.loads(run("attribute", "--verify", folder, "--json")[1])
     assert (found["texts"], found["verified"]) == (3, [str(part)])
