@@ -6,8 +6,9 @@ Main statements
   2  a leaf under products y_1, ..., y_d receives R times the product of y / (2 y + eps sign y),
      that is R / 2**d as eps -> 0; so the Catalan(n - 1) bracketings of one ordered product give
      Catalan(n - 1) explanations (n <= 7), and only a perfectly balanced one is the merged one
-  3  merged into one product of n <= 4 factors, every bracketing of every ordering gives R / n
-  4  ... which is the Shapley value and the Integrated Gradients of a monomial, from zero
+  3  merged into one product of n <= 5 factors, every bracketing of every ordering gives R / n
+  4  ... which is the Shapley value and the Integrated Gradients of a monomial, from zero, and not
+     its leave-one-out
 """
 
 import itertools
@@ -20,7 +21,6 @@ from axioms import kinds
 from axioms.algebra.decide import differ_at, identical, limit, sign_cases
 from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
 from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import bilinear_epsilon
 from axioms.composites import Composite
 from axioms.graph import leaf, topological
 from axioms.invariance.canonizers import merge_products
@@ -104,23 +104,6 @@ def test_no_epsilon_and_no_input_makes_the_two_models_agree(record_property):
 
 @pytest.mark.theorem(
     2,
-    "A product y of two factors gives each of them R y / (2 y + epsilon sign y), half of R as "
-    "epsilon -> 0.",
-    "proved",
-)
-def test_one_product_gives_each_factor_the_same_known_share(record_property):
-    a, b = (sp.Matrix([[sp.Symbol(name, real=True)]]) for name in "ab")
-    y = (a * b)[0]
-    for case in sign_cases(1, 1):
-        r_a, r_b = bilinear_epsilon(a, b, sp.Matrix([[R]]), eps=EPS, sign=case)
-        assert identical(r_a[0], R * y / (2 * y + EPS * case[0]))
-        assert identical(r_b[0], r_a[0])
-        assert identical(limit(r_a[0], EPS), R / 2)
-    record_property("method", "cancel over generic factors, both signs; the induction step")
-
-
-@pytest.mark.theorem(
-    2,
     "On any tree of products of two, a leaf under products y_1, ..., y_d receives R times the "
     "product of y_k / (2 y_k + epsilon sign y_k), that is R / 2^d as epsilon -> 0.",
     "proved",
@@ -191,21 +174,24 @@ def test_only_perfectly_balanced_bracketings_agree_with_the_merged_product(recor
 
 @pytest.mark.theorem(
     3,
-    "Once nested products are merged, every bracketing of every ordering of n <= 4 factors gives "
+    "Once nested products are merged, every bracketing of every ordering of n <= 5 factors gives "
     "each factor R/n.",
     "proved",
 )
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_merged_products_are_implementation_invariant(n, record_property):
     at = point(n)
     for ordering in itertools.permutations(factors(n)):
-        for tree in bracketings(ordering):
+        trees = bracketings(ordering)
+        for tree in trees:
             merged = merge_products(tree)
-            assert identical(evaluate(merged, at)[merged], evaluate(tree, at)[tree])
-            found = explain(merged, at, EQUAL_SPLIT, relevance=R)
-            assert all(identical(r, R / n) for r in found.values())
+            assert merged.args == ordering  # one product, whatever the brackets
+        assert len(trees) == comb(2 * n - 2, n - 1) // n
+        assert identical(evaluate(merged, at)[merged], evaluate(tree, at)[tree])
+        found = explain(merged, at, EQUAL_SPLIT, relevance=R)
+        assert all(identical(r, R / n) for r in found.values())
     record_property(
-        "method", "every bracketing of every ordering, merged, by the sweep over generic factors"
+        "method", "every bracketing of every ordering merges into one product, which is swept"
     )
 
 

@@ -28,7 +28,7 @@ from axioms.composites import Composite
 from axioms.graph import Node, leaf, parameter
 from axioms.invariance.axiom_cells import AXIOMS as NO_REWRITES
 from axioms.invariance.axiom_cells import FUNCTIONALS, by_rules, decide_axiom
-from axioms.invariance.axiom_rules import AXIOM_RULES, BY_LOGARITHMS, logarithm
+from axioms.invariance.axiom_rules import AXIOM_RULES
 from axioms.invariance.axiom_sets import largest_without, smallest_not_had
 from axioms.invariance.axiom_table import EXCLUDED
 from axioms.invariance.channels import batch_norm
@@ -75,8 +75,8 @@ def gaps(rewrite, root, share, at=None):
 @pytest.mark.theorem(
     67,
     "A local rule that conserves survives the distribution of products over sums, or the factoring "
-    "of sums, on both sides only if S(x, z) is one number: S(a, a(b + c)) = S(a, ab) and "
-    "S(b + c, a(b + c)) = S(b, ab).",
+    "of sums, on both sides only if S(x, z) is one number: S(a, a(b + c)) = S(a, ab) and S(b + c, "
+    "a(b + c)) = S(b, ab).",
     "proved",
 )
 @pytest.mark.parametrize("left", [True, False])
@@ -223,22 +223,3 @@ def test_whatever_is_not_excluded_is_obeyed_by_one_of_seven_methods(record_prope
         for chosen in map(frozenset, itertools.combinations(axioms, n)):
             assert any(bad <= chosen for bad in EXCLUDED) != any(chosen <= x for x in attained)
     record_property("method", f"all {2 ** len(axioms)} sets; axioms by cancel, as the scoreboard")
-
-
-@pytest.mark.theorem(
-    67,
-    "Shares by logarithms, which survive re-association and the order of factors, survive "
-    "distribution as well.",
-    "refuted",
-)
-def test_shares_by_logarithms_do_not_distribute(record_property):
-    instead = BY_LOGARITHMS.instead
-    whole, terms = (
-        explain(root, POINT, RULE, relevance=R, instead={kinds.PRODUCT: instead[kinds.PRODUCT]})
-        for root in (A * (B + C), A * B + A * C)
-    )
-    # logarithms to the base 2: of a = 2, of b = c = 1, and of b + c = 2
-    logs = zip((a, b, c, b + c), (1, 0, 0, 1), strict=True)
-    point = {R: 1, a: 2, b: 1, c: 1, **{logarithm(x): n for x, n in logs}}
-    assert differ_at(whole["a"], terms["a"], point)
-    record_property("witness", "a = 2, b = c = 1: a gets 1/2 of a (b + c), and 1 of a b + a c")

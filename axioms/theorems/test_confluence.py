@@ -113,8 +113,8 @@ def nodes_of_two(name):
 
 @pytest.mark.theorem(
     64,
-    "The steps of a pass, taken in any order, end and end in the graph that the pass makes: each "
-    "makes a measure smaller and leaves the result alike.",
+    "The steps of a pass of canonization, taken in any order, end and end in the graph that the "
+    "pass makes: each makes a measure smaller and leaves the result alike.",
     "proved",
 )
 @pytest.mark.parametrize("name", PASSES)
@@ -139,9 +139,10 @@ def test_the_steps_of_a_pass_end_in_one_graph(name, record_property):
 
 @pytest.mark.theorem(
     64,
-    "On the graphs above, commuting, re-associating, folding and splitting layers, folding "
-    "BatchNorm, inserting 1, 0 or I, permuting heads and factorizing attention leave graphs that "
-    "canonize alike: one explanation at every epsilon >= 0.",
+    "Where no input reaches a weight or a bias, one reaches what each layer is applied to, and a "
+    "parameter reaches the row of every scale and shift, commuting, re-associating, folding and "
+    "splitting layers, folding BatchNorm, inserting 1, 0 or I, permuting heads and factorizing "
+    "attention leave graphs that canonize alike: one explanation at every epsilon >= 0.",
     "proved",
 )
 @pytest.mark.parametrize("name", LEFT)
@@ -187,7 +188,8 @@ def test_alike_graphs_are_explained_alike(record_property):
 
 @pytest.mark.theorem(
     64,
-    "The same holds if a scale stays a factor of a merged product of several.",
+    "Folding BatchNorm leaves graphs that canonize alike also if a scale stays a factor of a "
+    "merged product of several.",
     "refuted",
 )
 def test_a_scale_that_stays_a_factor_takes_a_share(record_property):
@@ -212,7 +214,8 @@ def stacked_identities():
 
 @pytest.mark.theorem(
     64,
-    "The same holds if identity matrices stay in the weights of folded layers.",
+    "Folding layers leaves graphs that canonize alike also if identity matrices stay in the "
+    "weights of folded layers.",
     "refuted",
 )
 def test_a_folded_pair_of_identity_layers_would_stay(record_property):
@@ -223,7 +226,8 @@ def test_a_folded_pair_of_identity_layers_would_stay(record_property):
 
 @pytest.mark.theorem(
     64,
-    "The same holds of permuting neurons, also where no parameter reaches the weights.",
+    "Permuting neurons leaves graphs that canonize alike also where no parameter reaches the "
+    "weights.",
     "refuted",
 )
 def test_neurons_of_inserted_identities_have_no_canonical_order(record_property):

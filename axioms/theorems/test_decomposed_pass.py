@@ -7,7 +7,6 @@ Main statements
   73  what DePass says a leaf adds to an output is its relevance by CP-LRP's rules as epsilon -> 0:
       with biases as a component of their own, these are in the denominators of Eq. 1, and spread
       in proportion they are not
-  73  components add up to the value, whatever the shares of a neuron, if these add up to 1
   73  shares by a softmax give a leaf that adds nothing to a neuron a part of it, and depend on the
       scale of a ReLU neuron
   73  with the gate held, DePass gives all of a gated unit to the other factor, and RelP half
@@ -138,25 +137,12 @@ def neuron(function="relu"):
     return linear(active(linear(A, "wa") + linear(B, "wb"), function), "v")
 
 
-P, Q, C = sp.symbols("p q c", positive=True)  # what the leaves add to the neuron, and a scale
+P, Q = sp.symbols("p q", positive=True)  # what the leaves add to the neuron
 
 
 def at_neuron(c=1):
     """Weights in are c, the weight out 1/c, so that a ReLU neuron stays the same function."""
     return {"a": P, "b": Q, "wa": c, "wb": c, "v": sp.Integer(1) / c}
-
-
-@pytest.mark.theorem(
-    73,
-    "Components add up to the value however a neuron is shared among them, if shares add up to 1.",
-    "proved",
-)
-def test_components_add_up_whatever_the_shares(record_property):
-    free = generic("share", 1, 2)
-    for share in (by_softmax, lambda added: (free[0], 1 - free[0])):
-        parts = decomposed(neuron(), at_neuron(C), share=share)
-        assert same_value(total(parts["a"]) + total(parts["b"]), P + Q)
-    record_property("method", "cancel over one generic neuron of two leaves; then by induction")
 
 
 @pytest.mark.theorem(

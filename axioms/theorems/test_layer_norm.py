@@ -17,7 +17,6 @@ from axioms.algebra.decide import differ_at, generic, identical, where
 from axioms.algebra.norms import (
     held_deviation,
     layer_norm,
-    layer_norm_gradient,
     layer_norm_jacobian,
 )
 
@@ -75,38 +74,6 @@ def test_the_slopes_of_layer_norm_are_its_derivatives(record_property):
             along = sp.diff(VARIANCE, X[i]) / (2 * S)
             assert identical(jacobian[i, k], sp.diff(Y[k], X[i]) + sp.diff(Y[k], S) * along)
     record_property("method", f"chain rule through S, cancel over {WIDTH} generic channels")
-
-
-@pytest.mark.theorem(
-    23,
-    "As norm-epsilon -> 0, gradient times input of any function of LayerNorm(x), summed over the "
-    "channels of x, is exactly zero.",
-    "proved",
-)
-def test_gradient_x_input_vanishes_before_layer_norm(record_property):
-    jacobian = layer_norm_jacobian(X, W, S)
-    for k in range(WIDTH):
-        total = sum(X[i] * jacobian[i, k] for i in range(WIDTH))
-        assert identical(total, NORM_EPS * W[k] * (X[k] - MEAN) / S**3)
-    record_property("method", "norm-epsilon is a factor, with S^3 > 0 below it; cancel")
-
-
-@pytest.mark.theorem(
-    23,
-    "At finite norm-epsilon, gradient times input summed over the channels of LayerNorm's input is "
-    "zero.",
-    "refuted",
-)
-def test_gradient_x_input_before_layer_norm_is_small_but_not_zero(record_property):
-    size, w, b = sp.Symbol("size", positive=True), W[:, :2], sp.zeros(1, 2)
-    x = sp.Matrix([[size, -size]])  # var = size^2
-    y = layer_norm(x, w, b, norm_eps=0, deviation=[S])
-    (r_x,) = layer_norm_gradient(x, w, b, y, deviation=[S])  # f = y_1 + y_2: R = y and g = 1
-    assert identical(sum(r_x), (S**2 - size**2) / S**2 * sum(y))
-    assert differ_at(sum(r_x), 0, where((size, 4), (w, [1, 2]), (S, 5)))  # h = S^2 - var = 9
-    record_property(
-        "witness", "x = (4, -4), w = (1, 2), h = 9: -36/125 of an output of -4/5, not 0"
-    )
 
 
 T = sp.Symbol("t", positive=True)  # position on the path t x, where S^2 = t^2 var(x) + h

@@ -69,42 +69,6 @@ def test_without_its_factor_it_is_the_derivative_by_the_mask(record_property):
     record_property("method", f"cancel over {N} generic keys, and generic slopes of all of them")
 
 
-@pytest.mark.theorem(
-    54,
-    "Adding a constant to every value of a row changes no mask relevance.",
-    "proved",
-)
-def test_mask_relevance_does_not_see_a_shift_of_the_values(record_property):
-    shift = sp.ones(N, 1) * generic("b", 1, P)
-    assert identical(mask_relevance(E, V + shift, C), mask_relevance(E, V, C))
-    record_property("method", f"cancel over {N} generic keys and a generic shift of {P} channels")
-
-
-@pytest.mark.theorem(
-    54,
-    "Where all values of a row are equal to v, the mask relevance of every key is 0, whatever the "
-    "attention weights, and its value-only relevance is A_i v.",
-    "proved",
-)
-def test_equal_values_have_no_mask_relevance(record_property):
-    v = V[0, 0] * sp.ones(N, 1)
-    masks, by_value = mask_relevance(E, v, ONE), value_only(A, v, A * v, eps=0)[1]
-    assert identical(masks, sp.zeros(N, 1))
-    assert identical(by_value - masks, V[0, 0] * A.T)
-    record_property("method", f"cancel over {N} generic attention weights and a generic value")
-
-
-@pytest.mark.theorem(
-    54,
-    "The mask relevances of the keys of one row, each weighted by 1 - A_j, sum to 0.",
-    "proved",
-)
-def test_weighted_mask_relevances_cancel(record_property):
-    found = mask_relevance(E, V, C)
-    assert identical(sum((1 - A[j]) * found[j] for j in range(N)), 0)
-    record_property("method", f"cancel over {N} generic keys")
-
-
 @pytest.mark.theorem(54, "The mask relevances of the keys of one row sum to its output.", "refuted")
 def test_mask_relevance_does_not_conserve(record_property):
     found = mask_relevance(E[:, :2], V[:2, :1], ONE)
@@ -156,21 +120,6 @@ def test_the_own_row_of_a_token_must_not_count(record_property):
         own = mask_relevance(exp_z, v, c)[j]  # of row j, which is read with the gradient A_j
         assert identical(own, A[j] * leave_key_out(exp_z, v)[j])
     record_property("method", f"cancel over {N} generic tokens, and a derivative by D_j")
-
-
-@pytest.mark.theorem(
-    56,
-    "Leave-one-out of key j minus its value-only relevance A_j v_j, the part that CP-LRP leaves "
-    "out by bypassing the softmax, is A_j (A_j v_j - O)/(1 - A_j).",
-    "proved",
-)
-def test_what_bypassing_the_softmax_leaves_out(record_property):
-    v, output = V[:, :1], O[0]
-    by_value = value_only(A, v, A * v, eps=0)[1]
-    loo = leave_key_out(E, v)
-    for j in range(N):
-        assert identical(loo[j] - by_value[j], A[j] * (A[j] * v[j] - output) / (1 - A[j]))
-    record_property("method", f"cancel over {N} generic keys")
 
 
 @pytest.mark.theorem(

@@ -184,16 +184,3 @@ def test_the_equal_splits_of_both_runs_are_exact_together(record_property):
     assert identical(back, G * (C2 * (A - A2) + A2 * (C - C2)) / 2)
     assert identical((effect - split(A, C, A2, C2)).subs({A2: 0, C2: 0}), 0)
     record_property("method", "cancel over generic factors of two runs")
-
-
-@pytest.mark.theorem(
-    58,
-    "Where one factor of a product is patched and the other stays, gradient times change is the "
-    "effect, and the equal split predicts half of it.",
-    "proved",
-)
-def test_the_equal_split_halves_a_patch_of_one_factor(record_property):
-    effect = G * (A * C - A2 * C)
-    assert identical(slopes(A, C, A2, C), effect)
-    assert identical(split(A, C, A2, C), effect / 2)
-    record_property("method", "cancel over generic factors of two runs")

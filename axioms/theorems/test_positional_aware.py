@@ -22,7 +22,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, where
+from axioms.algebra.decide import differ_at, generic, identical
 from axioms.algebra.denotation import denoted
 from axioms.algebra.ledger import ledger
 from axioms.algebra.propagate import explain
@@ -109,25 +109,6 @@ def test_positions_receive_a_quarter_if_the_key_alone_is_turned(record_property)
     found = explain(roots[1], one, ATTNLRP, relevance=G * values[1])
     assert identical(total(found, of_position=True), G * values[1] / 4)
     record_property("method", "cancel over a generic query, key and relative angle")
-
-
-@pytest.mark.theorem(
-    70,
-    "Turning query and key by their positions gives positions the relevance that turning the key "
-    "by the relative position gives them.",
-    "refuted",
-)
-def test_the_relevance_of_rotary_position_depends_on_how_it_is_written(record_property):
-    t, u = sp.Integer(2), sp.Integer(3)
-    both, one = at_angles(t, u), at_angles(0, difference(t, u))
-    found = [
-        explain(score(both=b), at, ATTNLRP, relevance=sp.Matrix([[G]]))
-        for b, at in ((True, both), (False, one))
-    ]
-    point = where((both["q"], [1, 2]), (both["k"], [2, 1]), (G, 4))
-    two, one_of_them = (total(f, of_position=True) for f in found)
-    assert differ_at(two, one_of_them, point)
-    record_property("witness", "a score with relevance 4: positions 2 versus 1")
 
 
 def head():

@@ -151,8 +151,8 @@ C = sp.Symbol("c", real=True)
 
 @pytest.mark.theorem(
     60,
-    "No local rule for products of two that conserves is invariant under re-association, under "
-    "the order of the factors and under every change of their units.",
+    "No local rule for products of two that conserves is invariant under re-association, under the "
+    "order of the factors and under every change of their units.",
     "proved",
 )
 def test_five_axioms_of_products_exclude_each_other(record_property):

@@ -14,7 +14,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, limit, sign_cases, where
+from axioms.algebra.decide import generic, identical, limit, sign_cases
 from axioms.algebra.rules import add, bilinear_epsilon, epsilon, equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
@@ -43,23 +43,6 @@ def by_products(q, cos, sin, relevance, *, eps, sign=None):
             of_q.append(half_q[0])
             of_position.append(half_position[0])
     return of_q, of_position
-
-
-@pytest.mark.theorem(
-    22,
-    "Held fixed, a rotation of q passes exactly R_p z_p/(z_p + epsilon sign z_p) of output p on to "
-    "q by Eq. 1: all relevance as epsilon -> 0.",
-    "proved",
-)
-def test_a_fixed_rotation_conserves_all_but_the_share_of_the_stabiliser(record_property):
-    m = rotation(COS, SIN)
-    z = Q * m
-    for s in sign_cases(1, 2):
-        (r_q,) = epsilon(Q, m, R, eps=EPS, sign=s)
-        expected = sum(R[p] * z[p] / (z[p] + EPS * s[p]) for p in range(2))
-        assert identical(sum(r_q), expected)
-        assert identical(limit(expected, EPS), sum(R))
-    record_property("method", "cancel over a generic q of 2 channels, cos and sin, every sign case")
 
 
 @pytest.mark.theorem(
@@ -105,21 +88,6 @@ def test_the_signed_split_between_query_and_position_conserves(record_property):
         assert identical(sum(of_position), expected)
         assert identical(limit(expected, EPS), sum(R) / 2)
     record_property("method", "cancel over a generic q of 2 channels, cos and sin, every sign case")
-
-
-@pytest.mark.theorem(
-    22,
-    "Summing the absolute values of the shares of position, with those of q signed, conserves "
-    "relevance.",
-    "refuted",
-)
-def test_absolute_shares_of_position_do_not_conserve(record_property):
-    of_q, of_position = by_products(Q, COS, SIN, R, eps=0)
-    assert identical(sum(of_q) + sum(of_position), sum(R))
-    absolute = sum(of_q) + sum(map(abs, of_position))
-    angle = (COS, sp.Rational(3, 5)), (SIN, sp.Rational(4, 5))
-    assert differ_at(absolute, sum(R), where((Q, [1, 1]), (R, [1, 1]), *angle))
-    record_property("witness", "q = (1, 1), cos = 3/5, sin = 4/5, R = (1, 1): 5 of 2")
 
 
 @pytest.mark.theorem(

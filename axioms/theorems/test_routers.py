@@ -168,8 +168,7 @@ def test_experts_that_were_not_chosen_receive_relevance(record_property):
 @pytest.mark.theorem(
     74,
     "A router that leaves a token one expert, with weight 1 whatever its logit, receives nothing "
-    "by "
-    "halves.",
+    "by halves.",
     "refuted",
 )
 def test_a_router_of_one_expert_takes_half(record_property):
@@ -243,21 +242,3 @@ def test_rms_norm_survives_a_rotation_of_the_stream(record_property):
     other = explain(before, {"x": ROW, "turn": turn}, ATTNLRP, relevance=at_turned)["x"]
     assert identical(found, other)
     record_property("method", "cancel over two generic channels and a rational angle")
-
-
-@pytest.mark.theorem(
-    74,
-    "As epsilon -> 0 and with deviations held, LayerNorm gives the same relevance as centring, "
-    "RMSNorm and a shift.",
-    "proved",
-)
-def test_layer_norm_is_centring_and_rms_norm(record_property):
-    centring = sp.eye(2) - sp.ones(2, 2) / 2
-    h = S**2 - sum(v**2 for v in ROW * centring) / 2
-    at = {"x": ROW, "w": G, "b": generic("b", 1, 2), "centring": centring, "one": sp.eye(2)}
-    whole = Node(
-        kinds.LAYER_NORM, (leaf("x"), parameter("w"), parameter("b")), attributes={"norm_eps": h}
-    )
-    parts = linear(rms(linear(leaf("x"), "centring"), norm_eps=h), "one", "b")
-    agree(whole, parts, at, generic("r", 1, 2))
-    record_property("method", "cancel over two generic channels, weights and shifts")

@@ -80,8 +80,8 @@ def test_rescaled_projections_change_relevance_at_finite_epsilon(record_property
 
 @pytest.mark.theorem(
     17,
-    "Mixing the channels of Q by any invertible M, and those of K by the inverse of its "
-    "transpose, leaves the relevance of x as it is, as epsilon -> 0.",
+    "Mixing the channels of Q by any invertible M, and those of K by the inverse of its transpose, "
+    "leaves the relevance of x as it is, as epsilon -> 0.",
     "proved",
 )
 def test_mixed_channels_keep_relevance_in_the_limit(record_property):
@@ -158,19 +158,6 @@ def test_halved_units_change_relevance_at_finite_epsilon(record_property):
         "witness", f"all weights 1, x = (1, 1), R = 1, eps = 1: x1 gets {plain[0].subs(at)} "
         f"versus {halved[0].subs(at)}"
     )  # fmt: skip
-
-
-@pytest.mark.theorem(
-    17,
-    "A hidden unit without outgoing weights leaves relevance by Eq. 1 as it is, at every epsilon.",
-    "proved",
-)
-def test_unused_units_keep_relevance(record_property):
-    s, t = S, T[:, :1]
-    plain = hidden(A, B, R1, signs=(s[:, :1], t))
-    unused = hidden(sp.Matrix.hstack(A, W[:, 0]), sp.Matrix([B[0], 0]), R1, signs=(s, t))
-    assert identical(plain, unused)
-    record_property("method", "cancel over generic units of two inputs, generic signs")
 
 
 @pytest.mark.theorem(

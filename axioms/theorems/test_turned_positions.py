@@ -12,12 +12,12 @@ import pytest
 import sympy as sp
 
 from axioms.algebra import positional
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.propagate import evaluate, explain
+from axioms.algebra.decide import generic, identical
+from axioms.algebra.propagate import explain
 from axioms.algebra.rules import add, bilinear_epsilon, equal_split
 from axioms.composites import ATTNLRP
 from axioms.graph import leaf
-from axioms.theorems.test_positions import EPS, arriving, leaves, symbols
+from axioms.theorems.test_positions import arriving, symbols
 
 
 @pytest.mark.theorem(
@@ -72,30 +72,6 @@ def test_a_chain_of_products_takes_a_half_with_every_step(steps, record_property
     record_property("method", "induction by theorem 7; up to 3 steps by cancel over generic steps")
 
 
-@pytest.mark.theorem(
-    49,
-    "In that chain, steps by the identity matrix, which move no key, receive nothing.",
-    "refuted",
-)
-def test_a_chain_of_identities_takes_all_but_a_power_of_two(record_property):
-    steps, k = 3, sp.Symbol("k", positive=True)
-    chain = products(steps)
-    ones = {name: k if name == "k" else 1 for name in leaves(chain)}
-    assert identical(evaluate(chain, ones)[chain][0], k)
-    found = explain(chain, ones, ATTNLRP)
-    assert identical(found.pop("k"), k / 2**steps)
-    assert differ_at(sum(found.values()), 0, {k: 1})
-
-    same = leaf("k")
-    for step in range(steps):
-        same = same + same @ positional.position(f"step {step}")
-    still = {name: k if name == "k" else 0 for name in leaves(same)}
-    # 0 in the limit: the product of k and 0 is 0, where the rule needs a stabiliser
-    found = explain(same, still, ATTNLRP, eps=EPS)
-    assert identical(sum(found.values()), found["k"])
-    record_property("witness", "k = 1, 3 steps of 1: 7/8 of 1, not 0; as sums, with steps of 0: 0")
-
-
 def turned(q, cos, sin, r, *, from_zero):
     """Relevance of q and of position from that of the turned q.
 
@@ -107,35 +83,6 @@ def turned(q, cos, sin, r, *, from_zero):
     own, *parts = add(([q] if from_zero else [sp.zeros(1, 2)]) + terms, r, eps=0)
     halves = [equal_split(2, part) for part in parts]
     return sum(own) + sum(sum(h[0]) for h in halves), sum(sum(h[1]) for h in halves)
-
-
-@pytest.mark.theorem(
-    50,
-    "Rotary position receives half of the relevance of the turned query as epsilon -> 0, whatever "
-    "the angle: so its total says nothing of what position did, and only its spread over tokens "
-    "and layers does.",
-    "proved",
-)
-def test_rotary_position_receives_half_at_every_angle(record_property):
-    q, r = generic("q", 1, 2), generic("r", 1, 2)
-    cos, sin = sp.symbols("cos sin", real=True)
-    of_q, of_position = turned(q, cos, sin, r, from_zero=False)
-    assert identical(of_position, sum(r) / 2)
-    assert identical(of_q, sum(r) / 2)
-    record_property("method", "cancel over a generic query, cos, sin and relevance")
-
-
-@pytest.mark.theorem(
-    50,
-    "At angle 0, where the query is not turned, rotary position receives nothing.",
-    "refuted",
-)
-def test_rotary_position_receives_half_at_angle_zero(record_property):
-    q, r = generic("q", 1, 2), generic("r", 1, 2)
-    of_q, of_position = turned(q, sp.Integer(1), sp.Integer(0), r, from_zero=False)
-    assert identical(of_q, of_position)
-    assert differ_at(of_position, 0, where((q, [2, 3]), (r, [1, 1])))
-    record_property("witness", "q = (2, 3), R = (1, 1): position 1, not 0, and query 1")
 
 
 @pytest.mark.theorem(

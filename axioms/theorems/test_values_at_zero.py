@@ -95,8 +95,8 @@ def test_the_identity_rule_has_a_pole_where_a_function_is_not_zero_at_zero(recor
 
 @pytest.mark.theorem(
     75,
-    "By the identity rule, x gets one relevance from f(x) + a as one function and from f(x) + a "
-    "as a sum of f(x) and a number.",
+    "By the identity rule, x gets one relevance from f(x) + a as one function and from f(x) + a as "
+    "a sum of f(x) and a number.",
     "refuted",
 )
 def test_the_identity_rule_tells_a_number_inside_of_a_function_from_one_beside_it(record_property):
