@@ -3,7 +3,6 @@
 Main statements
   16  a linear layer followed by BatchNorm and the folded layer get the same relevance by Eq. 1 as
       eps -> 0; they do not if BatchNorm passes relevance on unchanged, nor by z+
-  16  folded, every implementation of BatchNorm gets one relevance, at every eps
 """
 
 import pytest

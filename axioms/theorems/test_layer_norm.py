@@ -4,10 +4,11 @@ Main statements
   13  with its deviation held, LayerNorm gives its input R_k (y_k - b_k) / (y_k + eps s_k) of
       output k; its bias absorbs R_k b_k / (y_k + eps s_k)
   23  for every f, gradient x input of f(LayerNorm(x)) summed over the channels of a token x is
-      h / (var + h) times the sum of g_k (y_k - b_k), h = norm-epsilon, g = df/dy: 0 as h -> 0
+      h / (var + h) times the sum of g_k (y_k - b_k), h = norm-epsilon, g = df/dy: 0 as h -> 0 where
+      the channels of x differ
   23  Integrated Gradients from the zero vector has the integrand h / S^3 times the sum of
       g_k w_k (x_k - mean), S^2 = t^2 var + h: as h -> 0 it vanishes at every step t > 0, so any
-      sum over such steps does; the exact integral does not, it stays f(x) - f(0)
+      sum over such steps does; the exact integral of a linear f does not, it stays f(x) - f(0)
 """
 
 import pytest
@@ -49,8 +50,9 @@ def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser(reco
 
 @pytest.mark.theorem(
     23,
-    "For every function f, gradient times input of f(LayerNorm(x)), summed over the channels of x, "
-    "is exactly h/(var + h) sum_k (y_k - b_k) df/dy_k, where h is norm-epsilon.",
+    "For every differentiable function f, gradient times input of f(LayerNorm(x)), summed over the "
+    "channels of x, is exactly h/(var + h) sum_k (y_k - b_k) df/dy_k, where h is norm-epsilon: 0 "
+    "as h -> 0 where the channels of x differ.",
     "proved",
 )
 def test_gradient_x_input_before_layer_norm_is_a_fraction_set_by_norm_epsilon(record_property):
@@ -58,22 +60,12 @@ def test_gradient_x_input_before_layer_norm_is_a_fraction_set_by_norm_epsilon(re
     jacobian = layer_norm_jacobian(X, W, S)
     total = sum(X[i] * jacobian[i, k] * g[k] for i in range(WIDTH) for k in range(WIDTH))
     assert identical(total, NORM_EPS / S**2 * sum((Y[k] - B[k]) * g[k] for k in range(WIDTH)))
-    record_property("method", f"cancel over {WIDTH} generic channels, weights and df/dy")
-
-
-@pytest.mark.theorem(
-    23,
-    "LayerNorm's slopes are those of its definition, its deviation moving along with its input.",
-    "proved",
-)
-def test_the_slopes_of_layer_norm_are_its_derivatives(record_property):
-    # S**2 = var(x) + h, so dS/dx_i = (dvar/dx_i) / (2 S) at fixed h
-    jacobian = layer_norm_jacobian(X, W, S)
+    # and its slopes are derivatives: S**2 = var(x) + h, so dS/dx_i = (dvar/dx_i) / (2 S) at fixed h
     for i in range(WIDTH):
         for k in range(WIDTH):
             along = sp.diff(VARIANCE, X[i]) / (2 * S)
             assert identical(jacobian[i, k], sp.diff(Y[k], X[i]) + sp.diff(Y[k], S) * along)
-    record_property("method", f"chain rule through S, cancel over {WIDTH} generic channels")
+    record_property("method", f"cancel over {WIDTH} generic channels, weights and df/dy")
 
 
 T = sp.Symbol("t", positive=True)  # position on the path t x, where S^2 = t^2 var(x) + h
@@ -82,7 +74,8 @@ T = sp.Symbol("t", positive=True)  # position on the path t x, where S^2 = t^2 v
 @pytest.mark.theorem(
     23,
     "As norm-epsilon -> 0, the integrand of Integrated Gradients from zero, summed over the "
-    "channels of LayerNorm's input, vanishes at every step of the path but the baseline.",
+    "channels of LayerNorm's input, vanishes at every step of the path but the baseline, if these "
+    "channels differ.",
     "proved",
 )
 def test_integrated_gradients_find_nothing_before_layer_norm_at_any_step(record_property):

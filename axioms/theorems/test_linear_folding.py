@@ -60,8 +60,8 @@ def in_the_limit(rule, signs=(S1, S2), **options):
 
 @pytest.mark.theorem(
     11,
-    "As epsilon -> 0, the same holds for two linear layers with biases, if these are in the "
-    "denominator of Eq. 1.",
+    "As epsilon -> 0, two linear layers and the one layer that they make up get the same relevance "
+    "by Eq. 1, if they have no biases or these are in the denominators.",
     "proved",
 )
 def test_folding_keeps_relevance_if_biases_are_in_the_denominator(record_property):
@@ -72,8 +72,8 @@ def test_folding_keeps_relevance_if_biases_are_in_the_denominator(record_propert
 
 @pytest.mark.theorem(
     11,
-    "As epsilon -> 0, the same holds for two linear layers with biases that are left out of the "
-    "denominator of Eq. 1.",
+    "As epsilon -> 0, two linear layers and the one layer that they make up get the same relevance "
+    "with biases that are left out of the denominators of Eq. 1.",
     "refuted",
 )
 def test_folding_changes_relevance_if_biases_are_left_out(record_property):
@@ -89,8 +89,8 @@ def test_folding_changes_relevance_if_biases_are_left_out(record_property):
 
 @pytest.mark.theorem(
     11,
-    "At finite epsilon, the part of input i that passes hidden unit h is h/(h + epsilon sign h) of "
-    "the same part of the folded layer: the split layers absorb the rest.",
+    "Without biases at finite epsilon, the part of input i that passes hidden unit h is h/(h + "
+    "epsilon sign h) of the same part of the folded layer: the split layers absorb the rest.",
     "proved",
 )
 def test_split_layers_keep_a_known_part_of_every_path(record_property):
@@ -188,16 +188,17 @@ def test_the_split_by_size_conserves(record_property):
 
 @pytest.mark.theorem(
     12,
-    "Split by sizes, as epsilon -> 0, the sum (a + b) + c gives a exactly |a + b| (|a| + |b| + "
-    "|c|)/((|a| + |b|)(|a + b| + |c|)) times what a + b + c gives it: the same if and only if a "
-    "and b share one sign.",
+    "Split by sizes, as epsilon -> 0, the sum (a + b) + c of nonzero terms, |a| not |b|, gives a "
+    "exactly |a + b| (|a| + |b| + |c|)/((|a| + |b|)(|a + b| + |c|)) times what a + b + c gives it: "
+    "the same if and only if a and b share one sign.",
     "proved",
 )
 def test_the_split_by_size_keeps_brackets_around_one_sign_only(record_property):
     size, gap, c = sp.symbols("size gap c", positive=True)
     orders = (size, size + gap), (size + gap, size)
-    for (size_a, size_b), sign_a, sign_b in itertools.product(orders, (1, -1), (1, -1)):
-        a, b, outer = (sp.Matrix([[v]]) for v in (sign_a * size_a, sign_b * size_b, c))
+    for (size_a, size_b), *signs in itertools.product(orders, *[(1, -1)] * 3):
+        sizes = zip(signs, (size_a, size_b, c), strict=True)
+        a, b, outer = (sp.Matrix([[s * size]]) for s, size in sizes)
         inner = (a + b).applyfunc(sp.expand)
         flat = add_by_size([a, b, outer], R1, eps=EPS)
         r_inner, _ = add_by_size([inner, outer], R1, eps=EPS)
@@ -207,5 +208,7 @@ def test_the_split_by_size_keeps_brackets_around_one_sign_only(record_property):
         assert identical(limit(nested[0][0], EPS), limit(flat[0][0], EPS) * factor)
         # the factor is 1 where the two sides of the fraction do not differ: c > 0
         assert identical(left * (total + c) - total * (left + c), c * (left - total))
-        assert identical(left, total) == (sign_a == sign_b)
-    record_property("method", "cancel over generic sizes, every order and every sign of a and b")
+        assert identical(left, total) == (signs[0] == signs[1])
+    record_property(
+        "method", "cancel over generic sizes, every order of |a| and |b|, every sign of a, b and c"
+    )

@@ -29,13 +29,19 @@ S = sp.Symbol("s", real=True)  # sign of a sum: what holds for every s holds in 
 R = sp.Matrix([[sp.Symbol("R", real=True)]])
 SIZES = sp.symbols("c0:3", positive=True)  # of two contributions and a bias
 ONES = sp.ones(1, 2)
+X = sp.Matrix([sp.symbols("x0:2", real=True, nonzero=True)])
 
 
 def cases(n=3):
-    """Contributions of every combination of signs: two inputs of 1, their weights, and a bias."""
+    """Contributions of every combination of signs: of two inputs, and of a bias."""
     for signs in itertools.product((1, -1), repeat=n):
         parts = [s * c for s, c in zip(signs, SIZES[:n], strict=True)]
         yield sp.Matrix(parts[:2]), sp.Matrix([parts[2:]]) if n == 3 else None
+
+
+def weights(c):
+    """What takes the inputs X to their contributions."""
+    return sp.Matrix([part / x for part, x in zip(c, X, strict=True)])
 
 
 def above(parts):
@@ -48,9 +54,9 @@ def below(parts):
     return -sum(c for c in parts if c.is_negative)
 
 
-def whole(w, b):
+def whole(c, b):
     """Every contribution to the one output: those of the inputs, then the bias."""
-    return list(contributions(ONES, w, b))
+    return list(contributions(X, weights(c), b))
 
 
 @pytest.mark.theorem(
@@ -60,14 +66,14 @@ def whole(w, b):
     "proved",
 )
 def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
-    for w, b in cases():
-        (r_x,) = z_plus(ONES, w, R, eps=EPS, bias=b)
-        p = above(whole(w, b))
-        assert identical(sum(r_x), R[0] * above(w) / (p + EPS))
+    for c, b in cases():
+        (r_x,) = z_plus(X, weights(c), R, eps=EPS, bias=b)
+        p = above(whole(c, b))
+        assert identical(sum(r_x), R[0] * above(c) / (p + EPS))
         for i in range(2):
-            assert identical(r_x[i], R[0] * above([w[i]]) / (p + EPS))
-        if above(w):
-            (without,) = z_plus(ONES, w, R, eps=EPS)
+            assert identical(r_x[i], R[0] * above([c[i]]) / (p + EPS))
+        if above(c):
+            (without,) = z_plus(X, weights(c), R, eps=EPS)
             assert identical(limit(sum(without), EPS), R[0])
     record_property("method", "cancel over two generic contributions and a bias, all 8 sign cases")
 
@@ -79,12 +85,12 @@ def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_prope
     "proved",
 )
 def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative(record_property):
-    for w, b in cases():
-        (r_x,) = z_plus(ONES, w, R, eps=EPS, bias=b)
-        if not below(whole(w, b)):
-            assert identical(r_x, epsilon(ONES, w, R, eps=EPS, bias=b)[0])
-        if not above(whole(w, b)):
-            assert r_x == sp.zeros(1, 2)
+    for c, b in cases():
+        (r_x,) = z_plus(X, weights(c), R, eps=EPS, bias=b)
+        if not below(whole(c, b)):
+            assert identical(r_x, epsilon(X, weights(c), R, eps=EPS, bias=b)[0])
+        if not above(whole(c, b)):
+            assert identical(r_x, sp.zeros(1, 2))
     record_property("method", "cancel over two generic contributions and a bias, both extremes")
 
 
@@ -140,14 +146,14 @@ def test_z_plus_depends_on_how_a_linear_map_is_split(record_property):
     "proved",
 )
 def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
-    for w, b in cases():
-        z = sum(whole(w, b)) + STRENGTH * above(whole(w, b))
+    for c, b in cases():
+        z = sum(whole(c, b)) + STRENGTH * above(whole(c, b))
         options = {"strength": STRENGTH, "sign": sp.Matrix([[S]])}
-        (r_x,) = gamma(ONES, w, R, eps=EPS, bias=b, **options)
+        (r_x,) = gamma(X, weights(c), R, eps=EPS, bias=b, **options)
         for i in range(2):
-            favoured = w[i] + STRENGTH * above([w[i]])
+            favoured = c[i] + STRENGTH * above([c[i]])
             assert identical(r_x[i], R[0] * favoured / (z + EPS * S))
-        (without,) = gamma(ONES, w, R, eps=0, strength=STRENGTH)
+        (without,) = gamma(X, weights(c), R, eps=0, strength=STRENGTH)
         assert identical(sum(without), R[0])
     record_property("method", "cancel over two generic contributions and a bias, all 16 sign cases")
 
@@ -161,17 +167,17 @@ def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_proper
 def test_gamma_lies_between_the_epsilon_rule_and_z_plus(record_property):
     inverse = sp.Symbol("g", positive=True)  # 1/gamma, so that the limit is at 0
     sign = sp.Matrix([[S]])
-    for w, b in cases():
-        (r_x,) = gamma(ONES, w, R, eps=EPS, strength=STRENGTH, bias=b, sign=sign)
+    for c, b in cases():
+        (r_x,) = gamma(X, weights(c), R, eps=EPS, strength=STRENGTH, bias=b, sign=sign)
         at_zero, far = (
             r_x.applyfunc(
                 lambda e, value=value: sp.cancel(e.subs(STRENGTH, value)).subs(inverse, 0)
             )
             for value in (0, 1 / inverse)
         )
-        assert identical(at_zero, epsilon(ONES, w, R, eps=EPS, bias=b, sign=sign)[0])
-        if above(whole(w, b)):
-            assert identical(far, z_plus(ONES, w, R, eps=0, bias=b)[0])
+        assert identical(at_zero, epsilon(X, weights(c), R, eps=EPS, bias=b, sign=sign)[0])
+        if above(whole(c, b)):
+            assert identical(far, z_plus(X, weights(c), R, eps=0, bias=b)[0])
     record_property("method", "cancel, then gamma = 0 and 1/gamma = 0, all sign cases")
 
 
@@ -200,15 +206,15 @@ def test_gamma_depends_on_how_a_linear_map_is_split(record_property):
     "proved",
 )
 def test_alpha_beta_conserves_where_both_signs_occur(record_property):
-    for w, _ in cases(2):
-        p, n = above(w), below(w)
-        (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=ALPHA, beta=BETA)
+    for c, _ in cases(2):
+        p, n = above(c), below(c)
+        (r_x,) = alpha_beta(X, weights(c), R, eps=EPS, alpha=ALPHA, beta=BETA)
         expected = ALPHA * p / (p + EPS) - BETA * n / (n + EPS)
         assert identical(sum(r_x), R[0] * expected)
         if p and n:
             assert identical(limit(expected, EPS), ALPHA - BETA)
-        (first,) = alpha_beta(ONES, w, R, eps=EPS, alpha=1, beta=0)
-        assert identical(first, z_plus(ONES, w, R, eps=EPS)[0])
+        (first,) = alpha_beta(X, weights(c), R, eps=EPS, alpha=1, beta=0)
+        assert identical(first, z_plus(X, weights(c), R, eps=EPS)[0])
     record_property("method", "cancel over two generic contributions, alpha and beta, every sign")
 
 
@@ -222,8 +228,8 @@ def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
     n, gap = sp.symbols("n gap", positive=True)
     p = n + gap
     w = sp.Matrix([p, -n])
-    (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=ALPHA, beta=ALPHA - 1)
-    (by_eq_1,) = epsilon(ONES, w, R, eps=EPS)
+    (r_x,) = alpha_beta(X, weights(w), R, eps=EPS, alpha=ALPHA, beta=ALPHA - 1)
+    (by_eq_1,) = epsilon(X, weights(w), R, eps=EPS)
     apart = limit(r_x - by_eq_1, EPS)
     needed = p / gap
     assert identical(apart[0], R[0] * (ALPHA - needed))  # 0 where alpha is what is needed

@@ -7,13 +7,12 @@ gradient of the logit at O_i (theorem 20 for one row).
 Main statements
   54  it is leave-one-out in one attention layer that is read linearly; without the factor
       1 / (1 - A_ij) it is the derivative of the logit by the mask of j, in any stack of layers
-  54  it does not see a shift of all values, and is 0 where all values are equal; it does not
-      conserve: the relevances of one row, each weighted by 1 - A_j, sum to 0
+  54  so in one row it has what theorem 18 says of leave-one-out; it does not conserve
   55  two layers, the second with given weights A: leave-one-out minus mask relevance is A_j times
       a mean of the effects D_i on the other rows, so at most A_j max |D_i|
   55  row j itself must not count before the last layer: it would add A_j D_j, an effect that
       ends where nothing reads token j
-  56  what value-only attention (CP-LRP) leaves out of leave-one-out is A_j (A_j v_j - O)/(1 - A_j)
+  56  value-only relevance (CP-LRP) can have the other sign; theorem 59 has the difference
 """
 
 import pytest
@@ -24,7 +23,7 @@ from axioms.algebra.leave_one_out import leave_key_out, mask_relevance
 from axioms.algebra.rules import value_only
 
 N, P = 3, 2  # keys and channels
-E, V, C = generic("e", 1, N, positive=True), generic("v", N, P), generic("c", P, 1)
+E, V = generic("e", 1, N, positive=True), generic("v", N, P)
 A, O = E / sum(E), E * V / sum(E)
 ONE = sp.ones(1, 1)
 
@@ -92,7 +91,7 @@ def effect(j):
     55,
     "In two attention layers, the second with given weights A, leave-one-out of token j minus its "
     "mask relevance over the rows i != j of the first is A_j times the mean of the effects D_i on "
-    "these rows, weighted by A_i/(1 - A_j): it is at most A_j max |D_i|.",
+    "these rows, weighted by A_i/(1 - A_j): in size it is at most A_j max |D_i|.",
     "proved",
 )
 def test_the_error_across_two_layers_is_of_second_order(record_property):
@@ -109,8 +108,9 @@ def test_the_error_across_two_layers_is_of_second_order(record_property):
 
 @pytest.mark.theorem(
     55,
-    "There, counting row j of the first layer too adds A_j D_j to the mask relevance of token j, "
-    "although leave-one-out does not depend on D_j.",
+    "In two attention layers, the second with given weights A, counting row j of the first layer "
+    "too adds A_j D_j to the mask relevance of token j, although leave-one-out does not depend on "
+    "the effect D_j on this row.",
     "proved",
 )
 def test_the_own_row_of_a_token_must_not_count(record_property):

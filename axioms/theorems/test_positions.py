@@ -5,9 +5,8 @@ Main statements
       and stabilisers absorb the rest
   46  a bias that is equal along a row changes nothing, and in total receives nothing as eps -> 0;
       nor does it take anything from the scores; its absolute values do not vanish
-  47  multiplied into the weights, position receives a quarter of the readout's relevance, even
-      where it is 1 everywhere
-  48  a linear map of scores and biases explains as the bias that it amounts to
+  47  multiplied into the weights, position receives a quarter of the readout's relevance, whatever
+      it is
 """
 
 import pytest
@@ -120,7 +119,8 @@ def split(scores, bias, r_a, exponentials, *, eps=0):
 
 @pytest.mark.theorem(
     46,
-    "The absolute values of what the entries of that bias receive sum to nothing either.",
+    "The absolute values of what the entries of a bias receive that is equal along a row of logits "
+    "sum to nothing.",
     "refuted",
 )
 def test_the_absolute_values_of_a_bias_that_changes_nothing_do_not_vanish(record_property):
@@ -136,8 +136,9 @@ def test_the_absolute_values_of_a_bias_that_changes_nothing_do_not_vanish(record
 
 @pytest.mark.theorem(
     46,
-    "Adding c to all entries of any bias, which changes no weight, changes neither its total as "
-    "epsilon -> 0 nor the relevance of any score.",
+    "Adding c to all entries of a row of bias, which changes no weight, changes neither what the "
+    "row receives in total as epsilon -> 0 nor the relevance of any score: a bias that is equal "
+    "along a row receives nothing in total.",
     "proved",
 )
 def test_the_total_of_a_bias_does_not_depend_on_its_zero(record_property):
@@ -146,6 +147,7 @@ def test_the_total_of_a_bias_does_not_depend_on_its_zero(record_property):
     same_scores, moved = split(S, bias + C * sp.ones(1, N), R, E)
     assert identical(sum(moved), sum(of_bias))
     assert identical(same_scores, of_scores)
+    assert identical(sum(split(S, C * sp.ones(1, N), R, E)[1]), 0)
     record_property("method", f"cancel over {N} generic scores, biases, relevances and c")
 
 
@@ -156,7 +158,8 @@ def weighted():
 @pytest.mark.theorem(
     47,
     "A table multiplied into the attention weights receives a quarter of the readout's relevance "
-    "as epsilon -> 0, the weights a quarter, and the values half, whatever their values.",
+    "as epsilon -> 0, the weights a quarter, and the values half, whatever they are: also a table "
+    "of ones, which changes no weight.",
     "proved",
 )
 def test_a_multiplied_table_receives_a_quarter(record_property):

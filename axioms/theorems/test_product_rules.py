@@ -106,7 +106,8 @@ def test_invariance_under_re_association_is_sincovs_equation(record_property):
 @pytest.mark.theorem(
     60,
     "R log x/log z and R (1 - x^k)/(1 - z^k), the rest to the right factor, are invariant under "
-    "re-association of n <= 4 positive factors: merging products is not the only remedy.",
+    "re-association of n <= 4 positive factors, no product of which is 1: merging products is not "
+    "the only remedy.",
     "proved",
 )
 @pytest.mark.parametrize("share", [by_log, by_power])
@@ -122,8 +123,8 @@ def test_two_local_rules_survive_re_association(share, n, record_property):
 
 @pytest.mark.theorem(
     60,
-    "Shares by logarithms give factor x_i of a product the part log x_i/log z of R, however the "
-    "factors are ordered and multiplied.",
+    "Shares by logarithms give factor x_i of a product z of three positive factors the part log "
+    "x_i/log z of R, however the factors are ordered and multiplied.",
     "proved",
 )
 def test_shares_by_logarithms_are_commutative(record_property):

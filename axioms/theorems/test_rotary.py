@@ -3,8 +3,8 @@
 q' = (q1 cos - q2 sin, q1 sin + q2 cos): a linear map of q, or two sums of two products.
 
 Main statements
-  22  held fixed, the rotation passes R z / (z + eps sign z) of every output to q: all as eps -> 0
-  22  as eps -> 0 the relevance of q then depends on the relative position alone, as the scores do
+  22  held fixed, a rotation is a linear layer (theorem 6), and as eps -> 0 the relevance of q then
+      depends on the relative position alone, as the scores do
   22  as products, q and position receive R z / (z + eps sign z) / 2 each, signed: half as eps -> 0
   22  sums of absolute values conserve only where no two shares differ in sign
 """
@@ -92,9 +92,9 @@ def test_the_signed_split_between_query_and_position_conserves(record_property):
 
 @pytest.mark.theorem(
     22,
-    "The absolute values of the four shares of position of a rotary pair sum to the size of their "
-    "signed sum if and only if no two of them differ in sign; otherwise they exceed it by twice "
-    "the smaller of the two sums of one sign.",
+    "The absolute values of the four nonzero shares of position of a rotary pair sum to the size "
+    "of their signed sum if and only if no two of them differ in sign; otherwise they exceed it by "
+    "twice the smaller of the two sums of one sign.",
     "proved",
 )
 def test_absolute_sums_exceed_signed_ones_by_what_cancels(record_property):

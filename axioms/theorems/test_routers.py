@@ -15,8 +15,8 @@ Main statements
       the chosen part of a softmax of all, divided by its sum; by halves, with the divisor held, it
       is not: experts that were not chosen receive relevance
   74  the only expert of a token leaves half to a router that changes nothing, by halves
-  74  RMSNorm with its root held survives a rotation of the channels, a weight that is folded into
-      the next layer, and LayerNorm written as centring and RMSNorm, as epsilon -> 0
+  74  RMSNorm with its root held survives a rotation of the channels and a weight that is folded
+      into the next layer, as epsilon -> 0
 """
 
 import pytest
@@ -55,18 +55,19 @@ AT = {"z": E.applyfunc(sp.log), "experts": EXPERTS}
 @pytest.mark.theorem(
     74,
     "With the router held, expert k receives R p_k E_k/(y + epsilon sign y): all of R in total as "
-    "epsilon -> 0, whatever gives the weights.",
+    "epsilon -> 0.",
     "proved",
 )
 def test_a_held_router_conserves(record_property):
     p = softmax(Z, exp_z=E)
-    y, signs = (p * EXPERTS)[0], {BY_SOFTMAX: sp.Matrix([[1]])}
+    y, s = (p * EXPERTS)[0], sp.Symbol("s", real=True)
+    signs = {BY_SOFTMAX: sp.Matrix([[s]])}
     books = ledger(BY_SOFTMAX, AT, CP_LRP, relevance=R, eps=EPS, signs=signs)
     found = explain(BY_SOFTMAX, AT, RELP, relevance=R, eps=EPS, signs=signs)
     for k in range(N):
-        assert identical(found["experts"][k], R * p[k] * EXPERTS[k] / (y + EPS))
+        assert identical(found["experts"][k], R * p[k] * EXPERTS[k] / (y + EPS * s))
     absorbed = {cause: amount for (_, cause), amount in books.absorbed.items()}
-    assert identical(absorbed[STABILISER], R * EPS / (y + EPS))
+    assert identical(absorbed[STABILISER], R * EPS * s / (y + EPS * s))
     assert identical(absorbed[CONSTANT], 0)
     assert identical(sum(explain(BY_SOFTMAX, AT, CP_LRP, relevance=R)["experts"]), R)
     record_property("method", f"cancel over {N} generic experts and exponentials of logits")
@@ -151,7 +152,8 @@ def test_a_held_router_survives_the_order_of_choice_and_softmax(record_property)
 
 @pytest.mark.theorem(
     74,
-    "With half to each factor and the divisor held, both give every logit of the router the same "
+    "With half to each factor and the divisor held, the softmax of the chosen logits, and the "
+    "chosen part of a softmax of all divided by its sum, give every logit of the router the same "
     "relevance.",
     "refuted",
 )
@@ -218,7 +220,7 @@ def test_the_weight_of_rms_norm_can_be_folded(record_property):
 
 @pytest.mark.theorem(
     74,
-    "As epsilon -> 0 and with its root held, RMSNorm without a weight gives the same relevance if "
+    "As epsilon -> 0 and with its root held, RMSNorm with weights 1 gives the same relevance if "
     "the channels are rotated before it and back behind it, by any angle.",
     "proved",
 )

@@ -10,7 +10,6 @@ Main statements
       phi(x) + phi(y), whose measurable solutions are multiples of log (Banach, 1920; Sierpinski,
       1920)
   69  no such rule is defined for all positive factors: it fails at 1 1 1
-  69  the two local rules (x - 1)/(z - 1) and x (y - 1)/(z - 1) conserve and survive re-association
   69  on polynomials that are linear in every input, the merged split of each term is the only
       attribution that is linear, complete, symmetric and free of units, and gives nothing without
       influence; it is the Shapley value and Integrated Gradients
@@ -120,10 +119,10 @@ def merged_terms():
 
 @pytest.mark.theorem(
     69,
-    "On polynomials that are linear in every input and 0 at 0, one attribution is linear, "
-    "complete, symmetric and free of units, and gives nothing to an input without influence: an "
-    "nth of each term to its n factors. It is the merged split, the Shapley value and Integrated "
-    "Gradients.",
+    "On polynomials of at most 4 inputs that are linear in every input and 0 at 0, one attribution "
+    "is linear, complete, symmetric and free of units, and gives nothing to an input without "
+    "influence: an nth of each term to its n factors. It is the merged split as epsilon -> 0, the "
+    "Shapley value and Integrated Gradients.",
     "proved",
 )
 def test_the_merged_split_is_the_only_one_on_multilinear_polynomials(record_property):
@@ -161,8 +160,8 @@ def by_degrees(node, xs, r, options):
 @pytest.mark.theorem(
     69,
     "Shares by degrees, R p/(p + q) to a factor of degree p beside one of degree q, are Integrated "
-    "Gradients from zero on graphs of products and of sums of equal degrees, such as (x1 x2 + "
-    "x3^2) x4, its brackets and its distribution.",
+    "Gradients from zero on four graphs of products and of sums of equal degrees: (x1 x2 + x3^2) "
+    "x4, its distribution, ((x1 + x2) x3 + x4^2) (x1 (x2 + x3)) and x1 (x2 (x3 (x4 x1))).",
     "proved",
 )
 def test_shares_by_degrees_are_integrated_gradients(record_property):

@@ -106,7 +106,7 @@ def test_the_held_recurrence_gives_every_token_what_it_adds(record_property):
 @pytest.mark.theorem(
     72,
     "At finite epsilon, what the tokens miss of the recurrence is R p/(z + p) of each of its sums "
-    "and products, p = epsilon sign z, and nothing else.",
+    "and products z, R arriving there, p = epsilon sign z, and nothing else.",
     "proved",
 )
 def test_stabilisers_alone_absorb_in_a_recurrence(record_property):
@@ -120,9 +120,12 @@ def test_stabilisers_alone_absorb_in_a_recurrence(record_property):
     assert identical(books.gap, 0)
     z, s = denoted(step, at)[0], signs[step][0]
     assert identical(books.absorbed[step, STABILISER], G * EPS * s / (z + EPS * s))
-    record_property(
-        "method", "cancel over a generic step and generic signs; composed by theorem 24"
-    )
+    for product in step.args:
+        own, s_own = denoted(product, at)[0], signs[product][0]
+        arriving = G * own / (z + EPS * s)
+        lost = arriving * EPS * s_own / (own + EPS * s_own)
+        assert identical(books.absorbed[product, STABILISER], lost)
+    record_property("method", "cancel over a generic step of one state and generic signs")
 
 
 @pytest.mark.theorem(
@@ -223,8 +226,9 @@ def detached(x0, x1, h0, h1, w):
 
 @pytest.mark.theorem(
     72,
-    "As epsilon -> 0, MambaLRP of a block is input times the gradient of the block in which A, B, "
-    "C, ratios of activations and half of the gate are detached, and adds up to all of R.",
+    "As epsilon -> 0, MambaLRP of a block without biases over two tokens is input times the "
+    "gradient of the block in which A, B, C, ratios of activations and half of the gate are "
+    "detached, and adds up to all of R.",
     "proved",
 )
 def test_a_mamba_block_conserves_and_is_the_gradient_of_the_detached_block(record_property):

@@ -6,8 +6,7 @@ Main statements
   17  Q -> Q M with K -> K M^-T keeps the relevance of x as eps -> 0
   17  a hidden unit copied, its outgoing weights divided among the copies, changes nothing at any
       eps; one split into two halves of its size does, at finite eps
-  17  a hidden unit without outgoing weights changes nothing at any eps; one without incoming
-      weights needs eps > 0
+  17  a hidden unit without incoming weights changes nothing at any eps > 0
   17  heads permuted together with their rows of W_O: nothing changes at any eps; heads added up
       one by one after their rows of W_O: nothing changes as eps -> 0
 """

@@ -3,9 +3,8 @@
 Main statements
   49  a chain of steps k <- k - P k leaves out steps that do nothing; as a chain of products it
       gives a key that is n steps away R/2^n, even where every step does nothing
-  50  rotary position receives half at every angle, also at 0; measured from angle 0 it receives
-      nothing there, and still conserves
-That the signed sums of rotary position conserve, and absolute ones do not, is theorem 22.
+  50  measured from angle 0, rotary position receives nothing there, and still conserves
+That rotary position receives half at every angle, also at 0, is theorem 22.
 """
 
 import pytest
@@ -57,7 +56,8 @@ def products(steps):
 @pytest.mark.theorem(
     49,
     "As a chain of n matrix products with half to each factor, a key n steps away keeps R/2^n of "
-    "its relevance, whatever the steps.",
+    "its relevance as epsilon -> 0, whatever the steps: also if these are identity matrices, which "
+    "move no key.",
     "proved",
 )
 @pytest.mark.parametrize("steps", [1, 2, 3])
