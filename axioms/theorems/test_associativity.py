@@ -27,7 +27,7 @@ from axioms.invariance.canonizers import merge_products
 from axioms.invariance.rewrites import bracketings
 
 EPS = sp.Symbol("epsilon", positive=True)
-R = sp.Symbol("R", real=True, nonzero=True)
+R = sp.Symbol("R", real=True)
 EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
 EPSILON_RULE = Composite("epsilon rule", {kinds.BILINEAR: kinds.BILINEAR_EPSILON})
 
@@ -37,7 +37,7 @@ def factors(n):
 
 
 def point(n):
-    return {x.name: sp.Symbol(x.name, positive=True) for x in factors(n)}
+    return {x.name: sp.Symbol(x.name, real=True) for x in factors(n)}
 
 
 def paths(node, above=()):
@@ -115,7 +115,9 @@ def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
         y = {node: value[0] for node, value in evaluate(tree, at).items()}
         products = [node for node in topological(tree) if node.args]
         # one symbol per sign: the identity holds whatever the signs are, so in every case
-        signs = {node: sp.Matrix([[sp.Symbol(f"s{k}")]]) for k, node in enumerate(products)}
+        signs = {
+            node: sp.Matrix([[sp.Symbol(f"s{k}", real=True)]]) for k, node in enumerate(products)
+        }
         found = explain(tree, at, EPSILON_RULE, eps=EPS, relevance=R, signs=signs)
         for x, path in zip(factors(n), paths(tree), strict=True):
             law = sp.prod(y[p] / (2 * y[p] + EPS * signs[p][0]) for p in path)

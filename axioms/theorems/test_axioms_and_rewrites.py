@@ -37,9 +37,9 @@ from axioms.invariance.rule_sets import MASK_RELEVANCE, RULE_SETS
 from axioms.invariance.scoreboard import AT_EXPONENTIALS, FIRST, LIMIT, PROVED, decide
 from axioms.theorems.test_product_rules import named
 
-R = sp.Symbol("R", positive=True)
+R = sp.Symbol("R", real=True)
 A, B, C = (leaf(name) for name in "abc")
-POINT = {name: sp.Symbol(name, positive=True) for name in "abcwdst"}
+POINT = {name: sp.Symbol(name, real=True) for name in "abcwdst"}
 a, b, c = (POINT[name] for name in "abc")
 RULE = Composite(
     "local",

@@ -13,7 +13,7 @@ from axioms.algebra.rules import epsilon, epsilon_without_bias, identity, linear
 from axioms.theorems.test_linear_folding import B1, R1, W1, R, X, two_layers
 
 GAMMA, BETA, MEAN = (generic(name, 1, 2) for name in ("g", "h", "m"))
-SIGMA = generic("d", 1, 2, positive=True)
+SIGMA = generic("d", 1, 2)
 
 
 def scale_and_shift(gamma, beta, mean, sigma):

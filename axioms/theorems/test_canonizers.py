@@ -21,7 +21,7 @@ from axioms.invariance.channels import batch_norm
 from axioms.invariance.rewrites import REWRITES
 
 EPS = sp.Symbol("epsilon", positive=True)
-R = sp.Symbol("R", real=True, nonzero=True)
+R = sp.Symbol("R", real=True)
 
 
 def linear(*operands):

@@ -112,12 +112,12 @@ def paths(layers, c):
 )
 def test_the_half_rule_misses_paths_by_their_length(record_property):
     n, h, g = 2, generic("h", 2, 1), generic("g", 2, 1)
-    one = generic("a", n, n, positive=True)
+    one = generic("a", n, n)
     for attend, c in ((value_only, 1), (bilinear_epsilon, sp.Rational(1, 2))):
         passed = (sp.eye(n) + c * one).T * g
         assert identical(layer(attend, one, h, g), h.multiply_elementwise(passed))
     for d in (1, 2, 3):
-        layers = [generic(f"a{k}_", n, n, positive=True) for k in range(d)]
+        layers = [generic(f"a{k}_", n, n) for k in range(d)]
         error = sp.zeros(n, n)
         for k in range(1, d + 1):
             for chosen in itertools.combinations(layers, k):
@@ -128,7 +128,7 @@ def test_the_half_rule_misses_paths_by_their_length(record_property):
 
 def stochastic(name, n):
     """Positive weights whose rows add up to 1, from generic numbers."""
-    e = generic(name, n, n, positive=True)
+    e = generic(name, n, n)
     return sp.Matrix(n, n, lambda i, k: e[i, k] / sum(e[i, :]))
 
 
@@ -155,7 +155,7 @@ def test_the_share_that_is_left_falls_with_depth(record_property):
             g[attend] = sum(relevance)
         assert identical(g[bilinear_epsilon], sp.Rational(3, 4) ** d * g[value_only])
         ahead = sp.Matrix(d + 1, d + 1, lambda i, k, d=d: int(k == min(i + 1, d)))
-        x, c = generic("x", d + 1, 1), sp.Symbol("c")
+        x, c = generic("x", d + 1, 1), sp.Symbol("c", real=True)
         assert identical((paths([ahead] * d, c)[0, :] * sp.diag(*x))[d], c**d * x[d])
         assert paths([ahead] * d, half)[0, d] == half**d * paths([ahead] * d, 1)[0, d]
     record_property(

@@ -19,7 +19,7 @@ from axioms.invariance.canonizers import merge_products
 
 T = sp.Symbol("t", positive=True)
 NAMES = ("x1", "x2", "x3", "x4")
-X = {name: sp.Symbol(name, positive=True) for name in NAMES}
+X = {name: sp.Symbol(name, real=True) for name in NAMES}
 
 
 def backwards(graph, at=None):

@@ -68,7 +68,7 @@ def test_gradient_x_input_before_layer_norm_is_a_fraction_set_by_norm_epsilon(re
     record_property("method", f"cancel over {WIDTH} generic channels, weights and df/dy")
 
 
-T = sp.Symbol("t", positive=True)  # position on the path t x, where S^2 = t^2 var(x) + h
+T = sp.Symbol("t", real=True)  # position on the path t x, where S^2 = t^2 var(x) + h
 
 
 @pytest.mark.theorem(

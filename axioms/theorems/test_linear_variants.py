@@ -29,7 +29,7 @@ S = sp.Symbol("s", real=True)  # sign of a sum: what holds for every s holds in 
 R = sp.Matrix([[sp.Symbol("R", real=True)]])
 SIZES = sp.symbols("c0:3", positive=True)  # of two contributions and a bias
 ONES = sp.ones(1, 2)
-X = sp.Matrix([sp.symbols("x0:2", real=True, nonzero=True)])
+X = sp.Matrix([sp.symbols("x0:2", real=True)])
 
 
 def cases(n=3):

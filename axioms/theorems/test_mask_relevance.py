@@ -51,7 +51,7 @@ def test_mask_relevance_is_leave_one_out_in_one_layer(record_property):
     "proved",
 )
 def test_without_its_factor_it_is_the_derivative_by_the_mask(record_property):
-    m, values = sp.Symbol("m", positive=True), V[:, :1]
+    m, values = sp.Symbol("m", real=True), V[:, :1]
     steeper, moved = generic("s", 1, N), generic("w", N, 1)  # slopes by the mask
 
     def row(mask, below):

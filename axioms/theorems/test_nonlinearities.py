@@ -94,7 +94,10 @@ def orderings():
     "proved",
 )
 def test_relu_networks_get_gradient_times_input_in_the_limit(record_property):
-    size, g = sp.symbols("size g", positive=True)  # g: relevance per unit of output
+    size, g = (
+        sp.Symbol("size", positive=True),
+        sp.Symbol("g", real=True),
+    )  # g: relevance per unit of output
     for x in (size, -size):
         y = sp.Max(x, 0)
         slope = int(sign_of(x) > 0)

@@ -38,7 +38,7 @@ from axioms.algebra.propagate import explain
 from axioms.composites import GRADIENT_X_INPUT
 from axioms.graph import leaf
 
-X = sp.symbols("x1:4", positive=True)
+X = sp.symbols("x1:4", real=True)
 T = sp.Symbol("t", positive=True)
 DEGREE = 4  # of the monomials that are checked one by one
 MONOMIALS = [d for d in itertools.product(range(DEGREE + 1), repeat=3) if 1 <= sum(d) <= DEGREE]
@@ -172,7 +172,7 @@ def rescaled(polynomial, x):
     return [part * value(polynomial, x) / sum(found) for part in found]
 
 
-C = sp.symbols("c1:5", positive=True)
+C = sp.symbols("c1:5", real=True)
 EXAMPLES = (
     {(1, 0, 0): C[0], (1, 2, 0): C[1]},
     {(0, 1, 0): C[2], (1, 1, 2): C[3]},
@@ -204,7 +204,7 @@ def is_symmetric(attribution):
 
 
 def is_free_of_units(attribution):
-    units = sp.symbols("d1:4", positive=True)
+    units = sp.symbols("d1:4", real=True)
     moved = [x * unit for x, unit in zip(X, units, strict=True)]
     return all(
         identical(

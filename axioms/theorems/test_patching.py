@@ -115,7 +115,7 @@ def test_which_one_is_closer_depends_on_length_and_direction(record_property):
     shape = lambda m, k, s: WIDTH * (m - s * k) * (m * (m - s * k) + 2 * (s - 1) * k)
     slope, held = squared_errors()
     assert identical(slope - held, shape(m, k, T / S))
-    u, cosine = sp.symbols("u k")
+    u, cosine = sp.symbols("u k", real=True)
     for ratio in (u, 2 - u):  # longer, and shorter
         want = WIDTH * (1 - u * cosine) * (1 - (2 - u) * cosine)
         assert identical(shape(1, cosine, ratio), want)
@@ -150,7 +150,9 @@ def test_either_of_the_gradient_and_the_held_deviation_can_be_closer(record_prop
     )
 
 
-A, C, A2, C2, G = sp.symbols("a c a2 c2 g")  # both factors in both runs, and what reads the product
+A, C, A2, C2, G = sp.symbols(
+    "a c a2 c2 g", real=True
+)  # both factors in both runs, and what reads the product
 
 
 def split(a, c, a2, c2):

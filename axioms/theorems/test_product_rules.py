@@ -27,7 +27,7 @@ from axioms.graph import leaf, topological
 from axioms.invariance.canonizers import merge_products
 from axioms.invariance.rewrites import bracketings
 
-R = sp.Symbol("R", positive=True)
+R = sp.Symbol("R", real=True)
 X = sp.symbols("x0:4", positive=True)
 EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
 
@@ -62,7 +62,7 @@ def names(root):
 
 def named(name):
     """An unknown function of positive numbers: a symbol of its own for all that it is asked for."""
-    return lambda *at: sp.Symbol(f"{name}_" + "_".join(map(str, at)), positive=True)
+    return lambda *at: sp.Symbol(f"{name}_" + "_".join(map(str, at)), real=True)
 
 
 def log(z):
@@ -92,7 +92,7 @@ def test_invariance_under_re_association_is_sincovs_equation(record_property):
     nested, direct = (found(share, range(3), shape)[0] for shape in (LEFT, RIGHT))
     gap = share(x, x * y) * share(x * y, x * y * w) - share(x, x * y * w)
     assert identical(nested - direct, R * gap)
-    p, z = sp.Symbol("p"), x * y * w
+    p, z = sp.Symbol("p", real=True), x * y * w
     solved = share(x, z) - share(x, p) / share(z, p)
     assert identical(solved, (share(x, z) * share(z, p) - share(x, p)) / share(z, p))
     phi = named("phi")

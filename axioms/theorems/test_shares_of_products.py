@@ -32,7 +32,7 @@ from axioms.invariance.canonizers import merge_products
 from axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, found, named
 
 SHARE = named("S")
-POWER = sp.Symbol("x", positive=True)
+POWER = sp.Symbol("x", real=True)
 HIGHEST = 6
 
 
@@ -103,7 +103,7 @@ def test_no_such_rule_is_defined_at_one(record_property):
 
 
 SETS = [s for n in range(1, 5) for s in itertools.combinations(range(4), n)]
-INPUTS = sp.symbols("x1:5", positive=True)
+INPUTS = sp.symbols("x1:5", real=True)
 WEIGHTS = {s: sp.Symbol("w" + "".join(map(str, s)), real=True) for s in SETS}
 
 

@@ -32,7 +32,7 @@ from axioms.graph import Node, leaf, parameter
 from axioms.neighbours import MAMBA_LRP
 
 TOKENS, STATES = 3, 2
-EPS, G = sp.symbols("epsilon g", positive=True)
+EPS, G = sp.Symbol("epsilon", positive=True), sp.Symbol("g", real=True)
 
 
 def held(by, x):

@@ -83,7 +83,8 @@ def equations(n, axiom):
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_axioms_force_equal_shares_of_a_product(n, record_property):
     share = {
-        key: sp.Symbol(f"share{k}") for k, key in enumerate(itertools.product(graphs(n), range(n)))
+        key: sp.Symbol(f"share({k})", real=True)
+        for k, key in enumerate(itertools.product(graphs(n), range(n)))
     }
     for graph, i in share:
         # each term is 0 by one axiom: R - sum of shares, and share - share of equal value
