@@ -183,8 +183,9 @@ def proof_of(verdict: Verdict, argument: Argument) -> str:
     identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols"
     cases = f", in {argument.cases} cases of signs" if argument.cases > 1 else ""
     some = ", such as" if count > len(argument.lines) else ":"
-    return f"{_sentence(verdict.method)} This decides {identities}{cases}" + (
-        some if argument.lines else ", each too long for a page or the same on both sides."
+    return (
+        f"{_sentence(verdict.method or 'both sides cancel')} This decides {identities}{cases}"
+        + (some if argument.lines else ", each too long for a page or the same on both sides.")
     )
 
 
@@ -223,6 +224,8 @@ def parts(
     """What stands between a statement and its numbered lines, by its label."""
     found = argument.notation.words("; ".join(argument.networks))
     return {
+        "Scope": _sentence(verdict.scope) if verdict.scope else "",
+        "Given": _sentence(verdict.given) if verdict.given else "",
         "Assumptions": assumptions(argument, write),
         "Network" if "y = " in found else "Rule": f"{found}." if found else "",
         "Witness" if verdict.verdict == "refuted" else "Proof": proof_of(verdict, argument),

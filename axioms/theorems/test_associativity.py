@@ -84,8 +84,9 @@ def test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24(
     "At every epsilon >= 0 and all nonzero inputs, x3 gets 2 + epsilon/|x2 x3| times as much "
     "relevance from (x1 x2) x3 as from x1 (x2 x3).",
     "proved",
+    scope="3 factors; every sign case",
 )
-def test_no_epsilon_and_no_input_makes_the_two_models_agree(record_property):
+def test_no_epsilon_and_no_input_makes_the_two_models_agree():
     x1, x2, x3 = factors(3)
     at = {name: sp.Symbol(name, real=True) for name in ("x1", "x2", "x3")}
     inner_a, inner_b = x1 @ x2, x2 @ x3
@@ -99,7 +100,6 @@ def test_no_epsilon_and_no_input_makes_the_two_models_agree(record_property):
         in_b = explain(model_b, at, EPSILON_RULE, eps=EPS, signs=signs)["x3"]
         size = product * s_b[0]  # |x2 x3|
         assert identical(in_a, in_b * (2 + EPS / size))
-    record_property("method", "cancel over generic x1, x2, x3 and epsilon, every sign case")
 
 
 @pytest.mark.theorem(
@@ -107,6 +107,7 @@ def test_no_epsilon_and_no_input_makes_the_two_models_agree(record_property):
     "On any tree of products of two, a leaf under products y_1, ..., y_d receives R times the "
     "product of y_k / (2 y_k + epsilon sign y_k), that is R / 2^d as epsilon -> 0.",
     "proved",
+    scope="n = 2, 3 and 4 factors; any tree by induction",
 )
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
@@ -131,6 +132,7 @@ def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
     "For n <= 7, the C(n-1) bracketings of one ordered product of n factors (C: Catalan numbers) "
     "give C(n-1) different explanations of one function.",
     "proved",
+    scope="n = 2, ..., 7 factors",
 )
 def test_every_bracketing_gives_an_explanation_of_its_own(record_property):
     counts = []
@@ -154,6 +156,7 @@ def test_every_bracketing_gives_an_explanation_of_its_own(record_property):
     "A bracketing of n <= 8 factors gives each of them R/n, as the merged product does, if and "
     "only if n is a power of two and the tree is perfectly balanced.",
     "proved",
+    scope="n = 2, ..., 8 factors",
 )
 def test_only_perfectly_balanced_bracketings_agree_with_the_merged_product(record_property):
     agreeing = {}
@@ -179,6 +182,7 @@ def test_only_perfectly_balanced_bracketings_agree_with_the_merged_product(recor
     "Once nested products are merged, every bracketing of every ordering of n <= 5 factors gives "
     "each factor R/n.",
     "proved",
+    scope="n = 2, 3, 4 and 5 factors",
 )
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_merged_products_are_implementation_invariant(n, record_property):
@@ -202,6 +206,7 @@ def test_merged_products_are_implementation_invariant(n, record_property):
     "The merged split of a product of n <= 4 factors is its Shapley value and its Integrated "
     "Gradients, both from the zero baseline.",
     "proved",
+    scope="n = 2, 3 and 4 factors",
 )
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_merged_split_is_the_shapley_value_and_the_integrated_gradients(n, record_property):

@@ -49,13 +49,13 @@ def by_logits(z, exp_z, v):
     "Where all values of a row are equal to v, leaving any key out changes nothing, and the "
     "value-only rule gives key i A_i v: all of the output in sum.",
     "proved",
+    scope="3 keys",
 )
-def test_equal_values_have_relevance_but_no_effect(record_property):
+def test_equal_values_have_relevance_but_no_effect():
     equal = C * ONES
     assert identical(leave_key_out(E, equal), sp.zeros(N, 1))
     assert identical(by_value_only(A, equal), C * A.T)
     assert identical(sum(by_value_only(A, equal)), C)
-    record_property("method", f"cancel over {N} generic attention weights and a generic value")
 
 
 @pytest.mark.theorem(
@@ -63,11 +63,11 @@ def test_equal_values_have_relevance_but_no_effect(record_property):
     "Adding c to every value of a row leaves every leave-one-out as it is, and adds A_i c to the "
     "relevance of key i by the value-only rule.",
     "proved",
+    scope="3 keys",
 )
-def test_leave_one_out_does_not_see_a_shift_of_the_values(record_property):
+def test_leave_one_out_does_not_see_a_shift_of_the_values():
     assert identical(leave_key_out(E, V + C * ONES), leave_key_out(E, V))
     assert identical(by_value_only(A, V + C * ONES), by_value_only(A, V) + C * A.T)
-    record_property("method", f"cancel over {N} generic keys, values and c")
 
 
 @pytest.mark.theorem(
@@ -75,24 +75,25 @@ def test_leave_one_out_does_not_see_a_shift_of_the_values(record_property):
     "No attribution to the keys of a readout both sums to the output and is, as leave-one-out, "
     "invariant when every value is shifted by c, at no c but 0: the output moves by c.",
     "proved",
+    scope="3 keys",
 )
 def test_no_conserving_attribution_is_invariant_under_a_shift(record_property):
     # Whatever it is, invariant it has one sum before and after; conserving, that is the output.
     a = softmax(Z, exp_z=E)
     before, after = (sum(a * (V + shift * ONES)) for shift in (0, C))
     assert identical(after - before, C)
-    record_property("method", f"cancel over {N} generic keys, values and c; two sums that differ")
+    record_property("method", "two sums that differ")
 
 
 @pytest.mark.theorem(
     18,
     "The leave-one-outs of the keys of one row, each weighted by 1 - A_i, sum to zero.",
     "proved",
+    scope="3 keys",
 )
-def test_weighted_leave_one_outs_cancel(record_property):
+def test_weighted_leave_one_outs_cancel():
     loo = leave_key_out(E, V)
     assert identical(sum((1 - A[i]) * loo[i] for i in range(N)), 0)
-    record_property("method", f"cancel over {N} generic keys and values")
 
 
 @pytest.mark.theorem(
@@ -112,13 +113,13 @@ def test_at_uniform_logits_value_only_follows_the_values(record_property):
     "What AttnLRP gives logit i by Eqs. 3 and 5 as epsilon -> 0, R_i = z_i A_i (v_i - O)/2, is (1 "
     "- A_i) z_i/2 times the leave-one-out of key i: of the other sign where z_i < 0.",
     "proved",
+    scope="3 keys",
 )
-def test_the_first_order_of_eq_5_is_leave_one_out_times_a_known_factor(record_property):
+def test_the_first_order_of_eq_5_is_leave_one_out_times_a_known_factor():
     relevance, loo = by_logits(Z, E, V), leave_key_out(E, V)
     for i in range(N):
         assert identical(relevance[i], Z[i] * A[i] * (V[i] - sum(A * V)) / 2)
         assert identical(2 * relevance[i], loo[i] * (1 - A[i]) * Z[i])
-    record_property("method", f"cancel over {N} generic keys: logits, exponentials and values")
 
 
 @pytest.mark.theorem(
@@ -127,6 +128,8 @@ def test_the_first_order_of_eq_5_is_leave_one_out_times_a_known_factor(record_pr
     "and 5, 2/((1 - A_i) z_i), grows without bound as A_i -> 1, also where all other logits stay, "
     "and as z_i -> 0 at fixed weights.",
     "proved",
+    given=["z > 0: the logit", "more > 0: what exp(z) exceeds z^2/2 by"],
+    scope="any number of keys, as one beside all others",
 )
 def test_the_ratio_to_leave_one_out_diverges(record_property):
     z, e, rest = sp.symbols("z e rest", positive=True)  # one key, and all others as one
@@ -148,6 +151,7 @@ def test_the_ratio_to_leave_one_out_diverges(record_property):
     "i by Eqs. 3 and 5 larger by c A_i (v_i - O)/2: without bound as c grows, at any attention "
     "weights, where v_i is not O.",
     "proved",
+    scope="3 keys",
 )
 def test_large_similar_logits_inflate_eq_5(record_property):
     shift, o = EXP_C, sum(A * V)
@@ -155,7 +159,7 @@ def test_large_similar_logits_inflate_eq_5(record_property):
     plain, shifted = by_logits(Z, E, V), by_logits(Z + EQUAL, shift * E, V)
     for i in range(N):
         assert identical(shifted[i] - plain[i], C * A[i] * (V[i] - o) / 2)
-    record_property("method", f"cancel over {N} generic keys; the growth is linear in c")
+    record_property("method", "the growth is linear in c")
 
 
 @pytest.mark.theorem(

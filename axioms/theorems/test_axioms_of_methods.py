@@ -111,6 +111,7 @@ def axioms_of(rule: Callable[..., list[sp.Expr]], row: Row) -> frozenset[str]:
     "No attribution both conserves and is leave-one-out on a product of n >= 2 factors, none of "
     "which is 0: that sums to n times the product.",
     "proved",
+    scope="n = 2, 3 and 4 factors; any number, as each effect is the product",
 )
 def test_conservation_excludes_leave_one_out_of_products(record_property):
     for n in (2, 3, 4):
@@ -127,6 +128,7 @@ def test_conservation_excludes_leave_one_out_of_products(record_property):
     "No attribution both conserves and is leave-one-out on a row of softmax attention over n >= 2 "
     "keys: with equal values v that is 0 for every key, and the output is v.",
     "proved",
+    scope="n = 2 and 3 keys; any number, by theorem 20",
 )
 def test_conservation_excludes_leave_one_out_of_attention(record_property):
     v = sp.Symbol("v", real=True)
@@ -140,8 +142,7 @@ def test_conservation_excludes_leave_one_out_of_attention(record_property):
         assert identical(missed.subs(dict.fromkeys(values, v)), v)
     record_property(
         "method",
-        "cancel over 2 and 3 generic keys; then one value for all, so that theorem 20 has 0 for "
-        "any number of keys",
+        "then one value for all, so that theorem 20 has 0 for any number of keys",
     )
 
 
@@ -151,6 +152,7 @@ def test_conservation_excludes_leave_one_out_of_attention(record_property):
     "is changed by re-association unless a and b are 0 or 1, and by order unless a = b: so it is "
     "gradient x input, or gives nothing.",
     "proved",
+    scope="3 factors",
 )
 def test_gradient_times_input_is_the_only_unit_free_local_invariant_rule(record_property):
     a, b = sp.symbols("a b", real=True)
@@ -170,6 +172,7 @@ def test_gradient_times_input_is_the_only_unit_free_local_invariant_rule(record_
     "products and of softmax attention, on products of 3 positive factors and rows of 2 keys, "
     "every set that holds none of the three that are excluded is obeyed by some method.",
     "proved",
+    scope="3 factors; 2 keys",
 )
 def test_whatever_is_not_excluded_can_be_had(record_property):
     attained = [axioms_of(rule, by_value) for rule in WITHOUT.values()]

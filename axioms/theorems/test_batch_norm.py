@@ -28,6 +28,7 @@ def scale_and_shift(gamma, beta, mean, sigma):
     "As epsilon -> 0, a linear layer followed by BatchNorm and the folded layer get the same "
     "relevance by Eq. 1, whether or not the biases are in the denominators.",
     "proved",
+    scope="2 inputs and 2 channels",
 )
 @pytest.mark.parametrize("rule", [epsilon, epsilon_without_bias], ids=lambda rule: rule.__name__)
 def test_folding_batch_norm_changes_nothing_in_the_limit(rule, record_property):
@@ -37,7 +38,7 @@ def test_folding_batch_norm_changes_nothing_in_the_limit(rule, record_property):
         point = (X, W1[:, k], sp.Matrix([[slope[k, k]]]), R[:, k])
         biases = (B1[:, k], shift[:, k])
         assert identical(*two_layers(rule, eps=0, biases=biases, point=point))
-    record_property("method", "cancel over generic layers; BatchNorm as a diagonal linear layer")
+    record_property("method", "BatchNorm as a diagonal linear layer")
 
 
 @pytest.mark.theorem(

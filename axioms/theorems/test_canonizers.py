@@ -52,8 +52,9 @@ BATCH = {"x": (1, 2), "w": (2, 2), "b": (1, 2), "s": (1, 2), "t": (1, 2)}
     "The batch-norm canonizer preserves the function and gives BatchNorm after a linear layer the "
     "explanation of the folded layer, R_i = sum_j x_i w_ij s_j R_j/(y_j + epsilon sign y_j).",
     "proved",
+    scope="2 inputs and 2 channels; either sign",
 )
-def test_folded_batch_norm_has_the_explanation_of_the_folded_layer(record_property):
+def test_folded_batch_norm_has_the_explanation_of_the_folded_layer():
     at = {name: generic(name, *shape) for name, shape in BATCH.items()}
     folded = fold_batch_norm(NORMED)
     assert folded.op == kinds.LINEAR
@@ -68,7 +69,6 @@ def test_folded_batch_norm_has_the_explanation_of_the_folded_layer(record_proper
             for j in range(2)
         )
         assert identical(found[i], sum(messages))
-    record_property("method", "cancel over a generic 2 x 2 layer and generic signs")
 
 
 @pytest.mark.theorem(

@@ -83,6 +83,7 @@ BOTH = pytest.mark.parametrize(
     "As epsilon -> 0 and without biases, in BERT layers of any width the softmax alone absorbs: by "
     "CP-LRP, which passes it by, they conserve exactly.",
     "proved",
+    scope="by the lemmas, any width, number of heads and of layers",
 )
 @BOTH
 def test_without_biases_and_stabiliser_only_the_softmax_absorbs(
@@ -153,6 +154,8 @@ def instance(composite, *, bias, eps):
     "LayerNorm, stabilisers of residual sums and readout and, by AttnLRP, the stabiliser of scores "
     "and the softmax all absorb relevance, and nothing else does.",
     "proved",
+    given=["log > 0: log 2, in which the keys are measured"],
+    scope="a layer of 2 tokens, 2 channels and one head, with fixed weights",
 )
 @BOTH
 def test_each_cause_absorbs_in_a_layer_of_numbers(composite, expected, record_property):

@@ -38,6 +38,8 @@ from axioms.theorems.test_bypassed_softmax import missed
     "w with sum 0, CP-LRP and leave-one-out of a key differ by at most sum_h A_i^h max |<w, "
     "v_k^h>|/s + sqrt(n) |w| |t - s|/s, over k != i.",
     "proved",
+    given=["t > 0: the deviation without the key"],
+    scope="n = 2, 3 and 4 channels",
 )
 def test_the_error_behind_a_layer_norm_is_bounded(record_property):
     t = sp.Symbol("t", positive=True)
@@ -65,6 +67,8 @@ def test_the_error_behind_a_layer_norm_is_bounded(record_property):
     "The bound is attained, by one head and by two: where the other keys of each have one value, "
     "and the key's value and the stream point the same way along w, for 2 channels.",
     "proved",
+    given=["c, p, x > 0: values of keys and of the stream along w"],
+    scope="1 and 2 heads of 2 keys and 2 channels",
 )
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_bound_is_attained(number, record_property):
@@ -84,7 +88,7 @@ def test_the_bound_is_attained(number, record_property):
     bound = sum(a * c for a, c in zip(shares, others, strict=True)) / s + 2 * (s - t) / s
     norm = sp.ones(1, 2), sp.zeros(1, 2), sp.Matrix([[1, -1]])
     assert identical(missed(heads, along(x), norm, 0, s, t), -bound)
-    record_property("method", "cancel over positive values; sqrt(n) |w| is 2 for w = (1, -1)")
+    record_property("method", "sqrt(n) |w| is 2 for w = (1, -1)")
 
 
 def layer(attend, weights, h, g):
@@ -109,6 +113,7 @@ def paths(layers, c):
     "2^-k P_k, P_k being the sum over all choices of k layers of the product of their A: they "
     "differ by sum_k (1 - 2^-k) P_k.",
     "proved",
+    scope="2 tokens and d = 1, 2 and 3 layers; any depth by induction",
 )
 def test_the_half_rule_misses_paths_by_their_length(record_property):
     n, h, g = 2, generic("h", 2, 1), generic("g", 2, 1)
@@ -139,6 +144,7 @@ def stochastic(name, n):
     "value it keeps (3/4)^d of the total, whatever A; 2^-d is attained where every way to a token "
     "takes all layers, which logits 0 rule out.",
     "proved",
+    scope="2 tokens and d = 1 and 2 layers; any depth by induction",
 )
 def test_the_share_that_is_left_falls_with_depth(record_property):
     half, value = sp.Rational(1, 2), sp.Symbol("x", real=True)
@@ -160,7 +166,6 @@ def test_the_share_that_is_left_falls_with_depth(record_property):
         assert paths([ahead] * d, half)[0, d] == half**d * paths([ahead] * d, 1)[0, d]
     record_property(
         "method",
-        "cancel over generic weights, d = 1 and 2; then induction, as rows of A are 1 in total: "
-        "the total of (I + c A)' g is 1 + c times that of g; a part c^k of "
-        "a path with k <= d is between 2^-d and 1",
+        "then induction, as rows of A are 1 in total: the total of (I + c A)' g is 1 + c times the "
+        "total of g; a part c^k of a path with k <= d is between 2^-d and 1",
     )

@@ -92,8 +92,9 @@ def expected(things, asked):
     "relevance of the fact that is asked for is larger in size than that of any other by (e - "
     "1)/(e + 2): the largest if e > 1, which is so at every sharpness s > 0.",
     "proved",
+    scope="3 facts, all 24 prompts",
 )
-def test_cp_lrp_finds_what_one_head_recalls(record_property):
+def test_cp_lrp_finds_what_one_head_recalls():
     for things, asked in PROMPTS:
         output, facts, question = by_token(prompt(things, asked), CP_LRP)
         _, a, o = expected(things, asked)
@@ -104,7 +105,6 @@ def test_cp_lrp_finds_what_one_head_recalls(record_property):
         sizes = [named(r).subs(B, 0) * v for r, v in zip(facts, things, strict=True)]
         for n in {0, 1, 2} - {asked}:
             assert identical(sizes[asked] - sizes[n], (E - 1) / (E + 2))
-    record_property("method", f"cancel over s, b and c, for each of the {len(PROMPTS)} prompts")
 
 
 @pytest.mark.theorem(
@@ -112,8 +112,9 @@ def test_cp_lrp_finds_what_one_head_recalls(record_property):
     "In recall by one head AttnLRP gives fact i its A_i (v_i + b)/2 + z_i A_i (v_i + b - O)/4, and "
     "the question the sum of the second terms.",
     "proved",
+    scope="3 facts, all 24 prompts",
 )
-def test_attnlrp_of_recall_by_one_head(record_property):
+def test_attnlrp_of_recall_by_one_head():
     for things, asked in PROMPTS:
         _, facts, question = by_token(prompt(things, asked), ATTNLRP)
         z, a, o = expected(things, asked)
@@ -121,7 +122,6 @@ def test_attnlrp_of_recall_by_one_head(record_property):
         assert identical(named(question), sum(led))
         for n in range(FACTS):
             assert identical(named(facts[n]), a[n] * (things[n] + B) / 2 + led[n])
-    record_property("method", f"cancel over s, b and c, for each of the {len(PROMPTS)} prompts")
 
 
 def at(x, **values):
@@ -168,8 +168,9 @@ def test_cp_lrp_misses_what_one_head_recalls_beside_a_constant_logit(record_prop
     "In recall by one head plain gradient x input gives every fact and the question h/(1 + h) of "
     "what it gives them where RMSNorm is held, h being norm-epsilon: nothing as h -> 0.",
     "proved",
+    scope="3 facts, all 24 prompts",
 )
-def test_gradient_x_input_finds_nothing_in_one_layer(record_property):
+def test_gradient_x_input_finds_nothing_in_one_layer():
     rules = {**GRADIENT_X_INPUT.rules, kinds.RMS_NORM: kinds.HELD_DEVIATION}
     held = replace(GRADIENT_X_INPUT, name="norm held", rules=rules)
     h = RMS**2 - 1
@@ -181,9 +182,6 @@ def test_gradient_x_input_finds_nothing_in_one_layer(record_property):
         for one, other in zip(found[1], with_held[1], strict=True):
             assert identical(named(one), h / RMS**2 * named(other))
         assert identical(named(found[2]), h / RMS**2 * named(with_held[2]))
-    record_property(
-        "method", f"cancel over s, b, c and the root of 1 + h, for each of {len(PROMPTS)} prompts"
-    )
 
 
 @pytest.mark.theorem(
@@ -191,8 +189,9 @@ def test_gradient_x_input_finds_nothing_in_one_layer(record_property):
     "Where all facts hold the same thing, leaving any one out changes nothing in recall by one "
     "head, and another thing in the fact that is asked for changes the output by 2 e/(e + 2).",
     "proved",
+    scope="3 facts, either thing and each question",
 )
-def test_leave_one_out_does_not_see_a_cause_that_others_stand_in_for(record_property):
+def test_leave_one_out_does_not_see_a_cause_that_others_stand_in_for():
     for thing, asked in itertools.product((1, -1), range(FACTS)):
         same, others = [thing] * FACTS, [thing] * FACTS
         others[asked] = -thing
@@ -201,7 +200,6 @@ def test_leave_one_out_does_not_see_a_cause_that_others_stand_in_for(record_prop
         exp_z = sp.Matrix([[E if n == asked else 1 for n in range(FACTS)]])
         values = sp.Matrix(same) + B * sp.ones(FACTS, 1)
         assert identical(leave_key_out(exp_z, values), sp.zeros(FACTS, 1))
-    record_property("method", "cancel over s, b and c, for either thing and each question")
 
 
 def induction(word):
@@ -235,6 +233,7 @@ LOST = sp.Rational(8, 3) * (E - 1) / (E + 2)  # of the logit of c without the b 
     "vanish as e = exp(4 s) grows, where the letter d there takes 8 (e - 1)/(3 (e + 2)) off the "
     "logit; the answer itself gets 3 e/(e + 2), and half of that.",
     "proved",
+    scope="one prompt",
 )
 def test_what_leads_to_an_answer_gets_next_to_nothing(record_property):
     root, point = induction(CODES[1, :])
@@ -247,7 +246,7 @@ def test_what_leads_to_an_answer_gets_next_to_nothing(record_property):
         assert identical(logit - list(without.values())[-1][0], LOST)
         if composite is CP_LRP:
             assert identical(question, 0)
-    record_property("method", "cancel over s; both relevances vanish as e = exp(4 s) grows")
+    record_property("method", "both relevances vanish as e = exp(4 s) grows")
 
 
 @pytest.mark.theorem(
@@ -255,8 +254,9 @@ def test_what_leads_to_an_answer_gets_next_to_nothing(record_property):
     "A word of value 0 that draws attention A from others gets 0 from CP-LRP and half of -z A O "
     "from AttnLRP, z being its logit, where leaving it out adds A/(1 - A) O to the output.",
     "proved",
+    scope="any number of keys, as one beside all others",
 )
-def test_a_word_that_draws_attention_gets_nothing_from_cp_lrp(record_property):
+def test_a_word_that_draws_attention_gets_nothing_from_cp_lrp():
     root = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf("scores"),)), leaf("values")))
     v, exp_z = sp.Symbol("v", real=True), sp.Matrix([[F, P]])
     point = {"scores": exp_z.applyfunc(sp.log), "values": sp.Matrix([v, 0])}
@@ -267,4 +267,3 @@ def test_a_word_that_draws_attention_gets_nothing_from_cp_lrp(record_property):
     found = explain(root, point, ATTNLRP)
     assert identical(found["values"][1], 0)
     assert identical(named(found["scores"][1]), -S * a * o / 2)
-    record_property("method", "cancel over two generic logits, of which one stands for all others")

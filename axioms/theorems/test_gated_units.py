@@ -59,8 +59,9 @@ AT = {"a": A, "b": B}
     "A gated unit g(a) b gives a and b half of R each by the half rule, and b all of it where the "
     "gate is held, whatever g, as the rules do not read it: both conserve, with a residual of 0.",
     "proved",
+    scope="five gates",
 )
-def test_the_half_rule_and_the_held_gate_conserve(record_property):
+def test_the_half_rule_and_the_held_gate_conserve():
     for function in ("relu", *SMOOTH):
         half = explain(unit(function), AT, ATTNLRP, relevance=R)
         held = explain(unit(function), AT, ATTNLRP, relevance=R, instead=HELD)
@@ -69,7 +70,6 @@ def test_the_half_rule_and_the_held_gate_conserve(record_property):
         assert identical(held["b"], R)
         assert identical(held["a"], 0)
         assert ledger(unit(function), AT, ATTNLRP, relevance=R).absorbed == {}
-    record_property("method", "cancel over generic a, b and R, by the sweep for five functions")
 
 
 @pytest.mark.theorem(
@@ -77,8 +77,9 @@ def test_the_half_rule_and_the_held_gate_conserve(record_property):
     "Gradient x input of a gated unit whose g is SiLU, GELU, a sigmoid or tanh is R a g'(a)/g(a) "
     "at a and R at b, so its residual is -R a g'(a)/g(a).",
     "proved",
+    scope="four gates",
 )
-def test_gradient_x_input_of_a_gated_unit_has_the_degree_of_its_gate(record_property):
+def test_gradient_x_input_of_a_gated_unit_has_the_degree_of_its_gate():
     for function in SMOOTH:
         found = explain(unit(function), AT, GRADIENT_X_INPUT, relevance=R)
         g = ACTIVATIONS[function](A)
@@ -87,7 +88,6 @@ def test_gradient_x_input_of_a_gated_unit_has_the_degree_of_its_gate(record_prop
         books = ledger(unit(function), AT, GRADIENT_X_INPUT, relevance=R)
         assert {cause for _, cause in books.absorbed} == {DEGREE}
         assert same_value(sum(books.absorbed.values()), R - found["a"] - found["b"])
-    record_property("method", "cancel over generic a, b and R, four functions")
 
 
 def gated(middle):
@@ -109,6 +109,8 @@ POSITIVE = {"positive": True}
     "Before bilinear units (x W)(x V), and ReGLU units with gates off 0, the half rule is half of "
     "gradient x input, entry by entry, as epsilon -> 0, which sums to 2 R.",
     "proved",
+    given=["v, w, x > 0: weights and inputs of the ReGLU unit, whose gates have both signs"],
+    scope="2 channels; one gate open and one shut",
 )
 def test_the_half_rule_of_a_homogeneous_gate_is_half_of_gradient_x_input(record_property):
     x, w = generic("x", 1, 2, **POSITIVE), generic("w", 2, 2, **POSITIVE)
@@ -123,7 +125,7 @@ def test_the_half_rule_of_a_homogeneous_gate_is_half_of_gradient_x_input(record_
         slope = [R * x * sp.diff(value, x) for x in at["x"]]
         assert identical(2 * half, sp.Matrix([slope]))
         assert identical(sum(slope), 2 * R * value)
-    record_property("method", "cancel over two generic channels; one gate open and one shut")
+    record_property("method", "one gate open and one shut")
 
 
 @pytest.mark.theorem(
@@ -131,8 +133,10 @@ def test_the_half_rule_of_a_homogeneous_gate_is_half_of_gradient_x_input(record_
     "A ReGLU or bilinear unit with its gate multiplied by c > 0 and its signal divided by c gets "
     "the same relevance by the half rule as epsilon -> 0.",
     "proved",
+    given=["c, w, x > 0: the factor, and weights and inputs of the ReGLU unit"],
+    scope="2 channels; gates open",
 )
-def test_the_half_rule_survives_scales_between_gate_and_signal(record_property):
+def test_the_half_rule_survives_scales_between_gate_and_signal():
     x, w, v = generic("x", 1, 2, **POSITIVE), generic("w", 2, 1, **POSITIVE), generic("v", 2, 1)
     for middle in (lambda h: h, lambda h: active(h, "relu")):
         found = []
@@ -142,7 +146,6 @@ def test_the_half_rule_survives_scales_between_gate_and_signal(record_property):
             found.append((denoted(root, at)[0], explain(root, at, ATTNLRP)["x"]))
         assert identical(found[0][0], found[1][0])
         assert identical(found[0][1], found[1][1])
-    record_property("method", "cancel over two generic channels and a generic factor")
 
 
 def spelled(*, gate_first):
@@ -178,6 +181,8 @@ def capped():
     "By the identity rule a soft cap c tanh(s/c) hands on all of R, as one activation or in three "
     "steps, as epsilon -> 0; gradient x input loses R (1 - 2 u/sinh(2 u)), u = s/c.",
     "proved",
+    given=["c > 0: the cap"],
+    scope="any score and cap",
 )
 def test_a_soft_cap_conserves_by_identity_and_not_by_its_gradient(record_property):
     s = sp.Symbol("s", real=True)
@@ -192,7 +197,7 @@ def test_a_soft_cap_conserves_by_identity_and_not_by_its_gradient(record_propert
     sinh = (e - 1 / e) / 2
     told = slope[0].replace(sp.tanh, lambda x: 1 - 2 / (sp.exp(2 * x) + 1))
     assert same_value(told, R * 2 * s / C / sinh)
-    record_property("method", "cancel over a generic score, cap and R; tanh by its exponentials")
+    record_property("method", "tanh by its exponentials")
 
 
 @pytest.mark.theorem(
@@ -200,6 +205,8 @@ def test_a_soft_cap_conserves_by_identity_and_not_by_its_gradient(record_propert
     "Scores that are capped before a softmax lose R (1 - z + zbar) of the capped logit z in Eq. 5, "
     "which lies between (1 - 2 c) R and (1 + 2 c) R.",
     "proved",
+    given=["c > 0: the cap"],
+    scope="3 logits",
 )
 def test_a_cap_bounds_what_a_softmax_absorbs(record_property):
     n = 3
@@ -213,7 +220,7 @@ def test_a_cap_bounds_what_a_softmax_absorbs(record_property):
     # at z_i = -c, and all other logits c, the mean is as near to c as their weight is to 1
     (found,) = taylor(sp.Matrix([[-C, C]]), sp.Matrix([[R, 0]]), exp_z=sp.Matrix([[1, e[1]]]))
     assert identical(R - sum(found), R * (1 + 2 * C * e[1] / (1 + e[1])))
-    record_property("method", f"cancel over {n} generic logits; |z| < c, so that |z - zbar| < 2 c")
+    record_property("method", "|z| < c, so that |z - zbar| < 2 c")
 
 
 @pytest.mark.theorem(
@@ -222,8 +229,9 @@ def test_a_cap_bounds_what_a_softmax_absorbs(record_property):
     "relevance that the logit gives it, the same number for all, by LRP as epsilon -> 0 and by "
     "gradient x input.",
     "proved",
+    scope="2 inputs, a cap of 1",
 )
-def test_a_final_soft_cap_only_scales_an_explanation(record_property):
+def test_a_final_soft_cap_only_scales_an_explanation():
     x, w = generic("x", 1, 2), generic("w", 2, 1)
     logit = linear(leaf("x"), "w")
     at = {"x": x, "w": w}
@@ -232,7 +240,6 @@ def test_a_final_soft_cap_only_scales_an_explanation(record_property):
         cap = explain(active(logit, "tanh"), at, rules)["x"]
         ratio = cap[0] / plain[0]
         assert same_value(cap[1], ratio * plain[1])
-    record_property("method", "cancel over a generic linear logit of two inputs, capped at 1")
 
 
 @pytest.mark.theorem(

@@ -49,6 +49,7 @@ def implementations():
     "Integrated Gradients from zero, computed backwards through any of four graphs of x1 x2 x3 + "
     "x1 x4, are those of the function, and sum to it.",
     "proved",
+    scope="4 inputs",
 )
 def test_integrated_gradients_are_implementation_invariant_and_complete(record_property):
     for graph in implementations():
@@ -75,6 +76,7 @@ def polynomial():
     "c1 x1 + c2 x1 x2 + c3 x1^2 x3 + c4 x2 x3 x4, its products merged, gets exactly its Integrated "
     "Gradients from zero as epsilon -> 0: unequal degrees of terms do no harm.",
     "proved",
+    scope="4 inputs",
 )
 def test_sums_of_merged_monomials_get_integrated_gradients(record_property):
     graph = polynomial()

@@ -36,8 +36,9 @@ Y = layer_norm(X, W, B, norm_eps=0, deviation=[S])
     "With its deviation held, LayerNorm passes exactly R_k (y_k - b_k)/(y_k + epsilon s_k) of "
     "output k to its input; its bias and the stabiliser absorb the rest.",
     "proved",
+    scope="3 channels; either sign",
 )
-def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser():
     s = generic("s", 1, WIDTH)  # the identity holds whatever the signs are, so in every case
     d = Y + EPS * s
     r = R.multiply_elementwise(d)  # R is relevance per unit of stabilised output, as generic
@@ -45,7 +46,6 @@ def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser(reco
     assert identical(sum(r_x), sum(r[k] * (Y[k] - B[k]) / d[k] for k in range(WIDTH)))
     absorbed = sum(r[k] * (B[k] + EPS * s[k]) / d[k] for k in range(WIDTH))
     assert identical(sum(r_x) + absorbed, sum(r))
-    record_property("method", f"cancel over {WIDTH} generic channels and generic signs")
 
 
 @pytest.mark.theorem(
@@ -54,8 +54,9 @@ def test_held_deviation_conserves_all_but_the_shares_of_bias_and_stabiliser(reco
     "channels of x, is exactly h/(var + h) sum_k (y_k - b_k) df/dy_k, where h is norm-epsilon: 0 "
     "as h -> 0 where the channels of x differ.",
     "proved",
+    scope="3 channels",
 )
-def test_gradient_x_input_before_layer_norm_is_a_fraction_set_by_norm_epsilon(record_property):
+def test_gradient_x_input_before_layer_norm_is_a_fraction_set_by_norm_epsilon():
     g = generic("g", 1, WIDTH)  # df/dy, arbitrary: so f is
     jacobian = layer_norm_jacobian(X, W, S)
     total = sum(X[i] * jacobian[i, k] * g[k] for i in range(WIDTH) for k in range(WIDTH))
@@ -65,7 +66,6 @@ def test_gradient_x_input_before_layer_norm_is_a_fraction_set_by_norm_epsilon(re
         for k in range(WIDTH):
             along = sp.diff(VARIANCE, X[i]) / (2 * S)
             assert identical(jacobian[i, k], sp.diff(Y[k], X[i]) + sp.diff(Y[k], S) * along)
-    record_property("method", f"cancel over {WIDTH} generic channels, weights and df/dy")
 
 
 T = sp.Symbol("t", real=True)  # position on the path t x, where S^2 = t^2 var(x) + h
@@ -77,14 +77,14 @@ T = sp.Symbol("t", real=True)  # position on the path t x, where S^2 = t^2 var(x
     "channels of LayerNorm's input, vanishes at every step of the path but the baseline, if these "
     "channels differ.",
     "proved",
+    scope="3 channels, any step t > 0",
 )
-def test_integrated_gradients_find_nothing_before_layer_norm_at_any_step(record_property):
+def test_integrated_gradients_find_nothing_before_layer_norm_at_any_step():
     jacobian, h = layer_norm_jacobian(T * X, W, S), S**2 - T**2 * VARIANCE
     for k in range(WIDTH):
         integrand = sum(X[i] * jacobian[i, k] for i in range(WIDTH))
         assert identical(integrand, h / S**3 * W[k] * (X[k] - MEAN))
     # the identity for each dy_k suffices: the integrand of f is their sum weighted by df/dy_k
-    record_property("method", f"cancel over {WIDTH} generic channels at a generic step t > 0")
 
 
 @pytest.mark.theorem(
@@ -92,6 +92,7 @@ def test_integrated_gradients_find_nothing_before_layer_norm_at_any_step(record_
     "For a linear readout f of LayerNorm(x), exact Integrated Gradients from zero sum to f(x) - "
     "f(0) at every norm-epsilon > 0: they are complete.",
     "proved",
+    scope="3 channels",
 )
 def test_exact_integrated_gradients_before_layer_norm_are_complete(record_property):
     # S^2 = t^2 var + h, so dS/dt = t var / S; what is integrated over t is 0 at the baseline t = 0

@@ -64,8 +64,10 @@ def whole(c, b):
     "The z+ rule gives the inputs of a linear layer R (P - max(b, 0))/(P + epsilon), P being the "
     "sum of the positive contributions, the bias b among them.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="two inputs and a bias, 3 contributions in all 8 sign cases",
 )
-def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser():
     for c, b in cases():
         (r_x,) = z_plus(X, weights(c), R, eps=EPS, bias=b)
         p = above(whole(c, b))
@@ -75,7 +77,6 @@ def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_prope
         if above(c):
             (without,) = z_plus(X, weights(c), R, eps=EPS)
             assert identical(limit(sum(without), EPS), R[0])
-    record_property("method", "cancel over two generic contributions and a bias, all 8 sign cases")
 
 
 @pytest.mark.theorem(
@@ -83,15 +84,16 @@ def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_prope
     "Where no contribution is negative, z+ is Eq. 1 at every epsilon; where all are, it gives the "
     "inputs nothing at epsilon > 0.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="two inputs and a bias, 3 contributions of both extremes",
 )
-def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative(record_property):
+def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative():
     for c, b in cases():
         (r_x,) = z_plus(X, weights(c), R, eps=EPS, bias=b)
         if not below(whole(c, b)):
             assert identical(r_x, epsilon(X, weights(c), R, eps=EPS, bias=b)[0])
         if not above(whole(c, b)):
             assert identical(r_x, sp.zeros(1, 2))
-    record_property("method", "cancel over two generic contributions and a bias, both extremes")
 
 
 @pytest.mark.theorem(
@@ -144,8 +146,10 @@ def test_z_plus_depends_on_how_a_linear_map_is_split(record_property):
     "The gamma rule gives input i exactly R (c_i + gamma max(c_i, 0))/(z' + epsilon sign z'), z' = "
     "z + gamma P: all of R in sum as epsilon -> 0 without bias.",
     "proved",
+    given=["c > 0: sizes of contributions", "gamma > 0"],
+    scope="two inputs and a bias, 3 contributions in all 8 sign cases; either sign of the sum",
 )
-def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser():
     for c, b in cases():
         z = sum(whole(c, b)) + STRENGTH * above(whole(c, b))
         options = {"strength": STRENGTH, "sign": sp.Matrix([[S]])}
@@ -155,7 +159,6 @@ def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_proper
             assert identical(r_x[i], R[0] * favoured / (z + EPS * S))
         (without,) = gamma(X, weights(c), R, eps=0, strength=STRENGTH)
         assert identical(sum(without), R[0])
-    record_property("method", "cancel over two generic contributions and a bias, all 16 sign cases")
 
 
 @pytest.mark.theorem(
@@ -163,6 +166,8 @@ def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_proper
     "The gamma rule is Eq. 1 at gamma = 0, and z+ without stabiliser as gamma -> infinity, at "
     "every epsilon, wherever some contribution is positive.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="two inputs and a bias, 3 contributions in all 8 sign cases; either sign of the sum",
 )
 def test_gamma_lies_between_the_epsilon_rule_and_z_plus(record_property):
     inverse = sp.Symbol("g", positive=True)  # 1/gamma, so that the limit is at 0
@@ -186,6 +191,8 @@ def test_gamma_lies_between_the_epsilon_rule_and_z_plus(record_property):
     "For no gamma > 0 does the gamma rule give all pairs of linear layers without bias and their "
     "products the same relevance as epsilon -> 0.",
     "proved",
+    given=["gamma > 0"],
+    scope="one pair of layers, which shows it at every gamma",
 )
 def test_gamma_depends_on_how_a_linear_map_is_split(record_property):
     split, folded = split_and_folded(lambda x, w, r: gamma(x, w, r, eps=0, strength=STRENGTH))
@@ -204,8 +211,10 @@ def test_gamma_depends_on_how_a_linear_map_is_split(record_property):
     "The alpha-beta rule gives the inputs of a linear layer without bias R (alpha P/(P + epsilon) "
     "- beta N/(N + epsilon)), that is (alpha - beta) R as epsilon -> 0 if P, N > 0.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="2 inputs; every sign case",
 )
-def test_alpha_beta_conserves_where_both_signs_occur(record_property):
+def test_alpha_beta_conserves_where_both_signs_occur():
     for c, _ in cases(2):
         p, n = above(c), below(c)
         (r_x,) = alpha_beta(X, weights(c), R, eps=EPS, alpha=ALPHA, beta=BETA)
@@ -215,7 +224,6 @@ def test_alpha_beta_conserves_where_both_signs_occur(record_property):
             assert identical(limit(expected, EPS), ALPHA - BETA)
         (first,) = alpha_beta(X, weights(c), R, eps=EPS, alpha=1, beta=0)
         assert identical(first, z_plus(X, weights(c), R, eps=EPS)[0])
-    record_property("method", "cancel over two generic contributions, alpha and beta, every sign")
 
 
 @pytest.mark.theorem(
@@ -223,6 +231,8 @@ def test_alpha_beta_conserves_where_both_signs_occur(record_property):
     "For no fixed alpha is the alpha-beta rule with alpha - beta = 1 Eq. 1 as epsilon -> 0: with "
     "contributions p and -n, p > n > 0, it is so at alpha = p/(p - n) alone.",
     "proved",
+    given=["n, gap > 0: n, and p - n"],
+    scope="2 inputs",
 )
 def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
     n, gap = sp.symbols("n gap", positive=True)
@@ -235,4 +245,4 @@ def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
     assert identical(apart[0], R[0] * (ALPHA - needed))  # 0 where alpha is what is needed
     assert identical(apart[1], R[0] * (needed - ALPHA))
     assert differ_at(needed, needed.subs(gap, 2 * gap), {n: 1, gap: 1})  # no alpha is both
-    record_property("method", "cancel over generic p and n; W = (2, -1) needs 2, (3, -1) needs 3/2")
+    record_property("method", "W = (2, -1) needs 2, (3, -1) needs 3/2")

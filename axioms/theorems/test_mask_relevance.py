@@ -33,14 +33,14 @@ ONE = sp.ones(1, 1)
     "In one attention layer whose outputs are read by any linear map, the mask relevance of a key, "
     "summed over all rows, is what leaving the key out takes from the logit.",
     "proved",
+    scope="2 rows of 3 keys and 2 channels",
 )
-def test_mask_relevance_is_leave_one_out_in_one_layer(record_property):
+def test_mask_relevance_is_leave_one_out_in_one_layer():
     rows = [generic(f"e{n}", 1, N, positive=True) for n in "ab"]
     read = [generic(f"c{n}", P, 1) for n in "ab"]
     found = sum(map(mask_relevance, rows, [V, V], read), sp.zeros(N, 1))
     effect = sum((leave_key_out(e, V) * c for e, c in zip(rows, read, strict=True)), sp.zeros(N, 1))
     assert identical(found, effect)
-    record_property("method", f"cancel over 2 rows of {N} generic keys with {P} channels")
 
 
 @pytest.mark.theorem(
@@ -49,8 +49,9 @@ def test_mask_relevance_is_leave_one_out_in_one_layer(record_property):
     "depend as well, is A_j (v_j - O) plus what comes through these: so in a stack of layers mask "
     "relevance without its factors 1/(1 - A_ij), over all rows, is the derivative of the logit.",
     "proved",
+    scope="3 keys; any stack of layers by the chain rule",
 )
-def test_without_its_factor_it_is_the_derivative_by_the_mask(record_property):
+def test_without_its_factor_it_is_the_derivative_by_the_mask():
     m, values = sp.Symbol("m", real=True), V[:, :1]
     steeper, moved = generic("s", 1, N), generic("w", N, 1)  # slopes by the mask
 
@@ -65,7 +66,6 @@ def test_without_its_factor_it_is_the_derivative_by_the_mask(record_property):
     own = mask_relevance(E, values, ONE)[N - 1] * (1 - A[N - 1])
     assert identical(own, A[N - 1] * (values[N - 1] - O[0]))
     assert identical(derivative, own + through_the_row_below)
-    record_property("method", f"cancel over {N} generic keys, and generic slopes of all of them")
 
 
 @pytest.mark.theorem(54, "The mask relevances of the keys of one row sum to its output.", "refuted")
@@ -93,6 +93,7 @@ def effect(j):
     "mask relevance over the rows i != j of the first is A_j times the mean of the effects D_i on "
     "these rows, weighted by A_i/(1 - A_j): in size it is at most A_j max |D_i|.",
     "proved",
+    scope="3 tokens",
 )
 def test_the_error_across_two_layers_is_of_second_order(record_property):
     for j in range(N):
@@ -103,7 +104,7 @@ def test_the_error_across_two_layers_is_of_second_order(record_property):
         mean = sum(w * D[i] for w, i in zip(weights, others, strict=True))
         assert identical(effect(j) - found, A[j] * mean)
         assert identical(sum(weights), 1)
-    record_property("method", f"cancel over {N} generic tokens; the weights of the mean sum to 1")
+    record_property("method", "the weights of the mean sum to 1")
 
 
 @pytest.mark.theorem(
@@ -112,14 +113,15 @@ def test_the_error_across_two_layers_is_of_second_order(record_property):
     "too adds A_j D_j to the mask relevance of token j, although leave-one-out does not depend on "
     "the effect D_j on this row.",
     "proved",
+    given=["f > 0: exponentials of the logits of row j"],
+    scope="3 tokens",
 )
-def test_the_own_row_of_a_token_must_not_count(record_property):
+def test_the_own_row_of_a_token_must_not_count():
     for j in range(N):
         assert identical(sp.diff(effect(j), D[j]), 0)
         exp_z, v, c = generic("f", 1, N, positive=True), generic("v", N, 1), A[:, j]
         own = mask_relevance(exp_z, v, c)[j]  # of row j, which is read with the gradient A_j
         assert identical(own, A[j] * leave_key_out(exp_z, v)[j])
-    record_property("method", f"cancel over {N} generic tokens, and a derivative by D_j")
 
 
 @pytest.mark.theorem(

@@ -52,8 +52,10 @@ def through_erf(r_phi):
     "Phi)) if Phi is written as 1/2 + erf(x/sqrt 2)/2, whose constant absorbs the rest: without "
     "bound as Phi -> 0.",
     "proved",
+    given=["Phi > 0: values of the distribution function", "bound > 0: any bound"],
+    scope="any R and Phi",
 )
-def test_gelu_has_three_explanations(record_property):
+def test_gelu_has_three_explanations():
     assert identical(identity(scalar(R))[0][0], R)
     assert identical(gelu_by_parts(lambda r: identity(r)[0]), R)
     assert identical(gelu_by_parts(lambda r: sp.zeros(1, 1)), R / 2)
@@ -61,7 +63,6 @@ def test_gelu_has_three_explanations(record_property):
     assert identical(found, R * (1 - 1 / (4 * PHI)))
     bound = sp.Symbol("bound", positive=True)  # any: R_x is -bound R where Phi is small enough
     assert identical(found.subs(PHI, 1 / (4 * (1 + bound))), -bound * R)
-    record_property("method", "cancel over generic R and Phi > 0, and at Phi = 1/(4 (1 + bound))")
 
 
 def linear(x, *parameters):
@@ -92,6 +93,8 @@ def orderings():
     "0; so as epsilon -> 0, a network of ReLUs, sums and linear layers with their biases in the "
     "denominators gets gradient times input.",
     "proved",
+    given=["size, gap > 0: sizes of inputs, in every order and sign"],
+    scope="a ReLU, and two networks for max in every sign case; any network by induction",
 )
 def test_relu_networks_get_gradient_times_input_in_the_limit(record_property):
     size, g = (

@@ -80,6 +80,8 @@ def uses(d):
     "are the only attribution that is linear, complete, symmetric and free of units, and in which "
     "uses add up: each input of x^d gets d_i/|d| of it.",
     "proved",
+    scope="3 inputs, the 34 monomials up to degree 4; that the axioms hold, on two polynomials "
+    "with 4 coefficients",
 )
 def test_five_axioms_leave_integrated_gradients(record_property):
     one, terms = without_influence()
@@ -107,6 +109,7 @@ def test_five_axioms_leave_integrated_gradients(record_property):
     "attribution that is linear and free of units, in which uses add up, and that is leave-one-out "
     "on products of different inputs: each input of x^d gets d_i x^d.",
     "proved",
+    scope="3 inputs, the 34 monomials up to degree 4",
 )
 def test_leave_one_out_of_products_leaves_gradient_times_input(record_property):
     names = [str(x) for x in X]

@@ -60,15 +60,16 @@ def covariance(x, y):
     "with its deviation S held predict, plus (S'/S - 1) times what is read of the patched row "
     "without its bias: the prediction is exact if the patch keeps the deviation.",
     "proved",
+    given=["T > 0: the deviation of the other run"],
+    scope="3 channels",
 )
-def test_the_held_deviation_is_exact_where_the_patch_keeps_it(record_property):
+def test_the_held_deviation_is_exact_where_the_patch_keeps_it():
     (relevance,) = held_deviation(
         X, W, B, READ.multiply_elementwise(Y), eps=0, norm_eps=0, deviation=[S]
     )
     missed = read(Y - PATCHED) - estimate(relevance, X, PATCH)
     assert identical(missed, (T / S - 1) * read(PATCHED - B))
     assert identical(missed.subs(T, S), 0)
-    record_property("method", f"cancel over {WIDTH} generic channels of two runs")
 
 
 @pytest.mark.theorem(
@@ -77,15 +78,15 @@ def test_the_held_deviation_is_exact_where_the_patch_keeps_it(record_property):
     "predicts less than the coefficients with the deviation S held, by (var(x) - cov(x, x'))/S^2 "
     "times what is read of the row x after the norm without its bias.",
     "proved",
+    scope="3 channels",
 )
-def test_the_gradient_takes_off_the_part_along_the_row(record_property):
+def test_the_gradient_takes_off_the_part_along_the_row():
     relevance = READ.multiply_elementwise(Y)
     (held,) = held_deviation(X, W, B, relevance, eps=0, norm_eps=0, deviation=[S])
     (slope,) = layer_norm_gradient(X, W, B, relevance, deviation=[S])
     gap = estimate(held, X, PATCH) - estimate(slope, X, PATCH)
     along = (covariance(X, X) - covariance(X, PATCH)) / S**2
     assert identical(gap, along * read(Y - B))
-    record_property("method", f"cancel over {WIDTH} generic channels of two runs")
 
 
 def squared_errors():
@@ -109,8 +110,10 @@ def squared_errors():
     "gradient times change less that of the held coefficients, summed over the channels, is d (1 - "
     "u k)(1 - (2 - u) k), where k is the cosine of x and x' and u = 1 + |S'/S - 1|.",
     "proved",
+    given=["T > 0: the root mean square of the other run"],
+    scope="3 channels",
 )
-def test_which_one_is_closer_depends_on_length_and_direction(record_property):
+def test_which_one_is_closer_depends_on_length_and_direction():
     m, k = (X * X.T)[0] / (WIDTH * S**2), (X * PATCH.T)[0] / (WIDTH * S * T)  # m is 1 without h
     shape = lambda m, k, s: WIDTH * (m - s * k) * (m * (m - s * k) + 2 * (s - 1) * k)
     slope, held = squared_errors()
@@ -119,7 +122,6 @@ def test_which_one_is_closer_depends_on_length_and_direction(record_property):
     for ratio in (u, 2 - u):  # longer, and shorter
         want = WIDTH * (1 - u * cosine) * (1 - (2 - u) * cosine)
         assert identical(shape(1, cosine, ratio), want)
-    record_property("method", f"cancel over two generic rows of {WIDTH} channels, and their ratio")
 
 
 def errors_at(x, patch, s, t):
@@ -167,11 +169,11 @@ def split(a, c, a2, c2):
     "predicts up to its prediction from the other run: their sum is exact, so one alone is if the "
     "factors of the other run are 0.",
     "proved",
+    scope="two numbers in two runs",
 )
-def test_the_equal_splits_of_both_runs_are_exact_together(record_property):
+def test_the_equal_splits_of_both_runs_are_exact_together():
     effect = G * (A * C - A2 * C2)
     back = -split(A2, C2, A, C)
     assert identical(effect - split(A, C, A2, C2), back)
     assert identical(back, G * (C2 * (A - A2) + A2 * (C - C2)) / 2)
     assert identical((effect - split(A, C, A2, C2)).subs({A2: 0, C2: 0}), 0)
-    record_property("method", "cancel over generic factors of two runs")

@@ -85,8 +85,9 @@ def difference(t, u):
     "epsilon -> 0 R/2 if both are turned, at all angles but a half turn, and R/4 if the key alone "
     "is turned by the relative angle, which gives the same score.",
     "proved",
+    scope="2 channels; all angles but half turns",
 )
-def test_positions_receive_half_or_a_quarter_of_every_score(record_property):
+def test_positions_receive_half_or_a_quarter_of_every_score():
     points = at_angles(T, U), at_angles(0, difference(T, U))
     values = []
     for both, at in zip((True, False), points, strict=True):
@@ -97,7 +98,6 @@ def test_positions_receive_half_or_a_quarter_of_every_score(record_property):
         assert identical(place + content, G * value[0])
         values.append(value[0])
     assert identical(*values)
-    record_property("method", "cancel over a generic query, key and two angles")
 
 
 def head():
@@ -127,8 +127,9 @@ def named(x):
     "-> 0 is R_i (1 - z_i + zbar) of each attention weight with relevance R_i, at the softmax, and "
     "nothing else. By CP-LRP values receive all of R, and position nothing.",
     "proved",
+    scope="2 keys, a query of 2 channels; all angles but half turns",
 )
-def test_a_head_with_rotary_position_loses_at_its_softmax_alone(record_property):
+def test_a_head_with_rotary_position_loses_at_its_softmax_alone():
     root, at = head(), at_head()
     value = denoted(root, at)
     found = explain(root, at, ATTNLRP, relevance=G * value)
@@ -144,7 +145,6 @@ def test_a_head_with_rotary_position_loses_at_its_softmax_alone(record_property)
     bypassed = explain(root, at, CP_LRP, relevance=G * value)
     assert identical(sum(bypassed["v"]), G * value[0])
     assert identical(total(bypassed, of_position=True), 0)
-    record_property("method", "cancel over a generic query, angle, two keys and values")
 
 
 @pytest.mark.theorem(
@@ -152,8 +152,10 @@ def test_a_head_with_rotary_position_loses_at_its_softmax_alone(record_property)
     "Absolute values of the relevance of position, taken layer by layer and added to that of "
     "content, exceed R by twice the size of what the layers of negative relevance receive.",
     "proved",
+    given=["s > 0: sizes of layers"],
+    scope="3 layers, all 8 sign cases",
 )
-def test_absolute_values_by_layer_exceed_by_twice_what_is_negative(record_property):
+def test_absolute_values_by_layer_exceed_by_twice_what_is_negative():
     layers, content = 3, sp.Symbol("content", real=True)
     sizes = sp.symbols("s:3", positive=True)
     root = Node(kinds.ADD, (leaf("content"), *(leaf(f"{POSITION} {k}") for k in range(layers))))
@@ -166,7 +168,6 @@ def test_absolute_values_by_layer_exceed_by_twice_what_is_negative(record_proper
         assert identical(found["content"] + signed, denoted(root, at)[0])
         below = sum(v for s, v in zip(signs, sizes, strict=True) if s < 0)
         assert identical(absolute - signed, 2 * below)
-    record_property("method", f"cancel over {layers} layers of generic sizes, all 8 sign cases")
 
 
 @pytest.mark.theorem(

@@ -86,6 +86,7 @@ def by_power(x, z):
     "re-association only if S(x, q) S(q, z) = S(x, z) for its left shares; where none of them is "
     "0, S(x, z) = phi(x)/phi(z), with phi(x) = S(x, p) for any fixed p.",
     "proved",
+    scope="3 factors, unknown shares",
 )
 def test_invariance_under_re_association_is_sincovs_equation(record_property):
     share, (x, y, w) = named("S"), X[:3]
@@ -100,7 +101,7 @@ def test_invariance_under_re_association_is_sincovs_equation(record_property):
         found(lambda x, z: phi(x) / phi(z), range(3), shape)[0] for shape in (LEFT, RIGHT)
     )
     assert identical(one, other)
-    record_property("method", "cancel over unknown shares; then divide by a share that is not 0")
+    record_property("method", "then divide by a share that is not 0")
 
 
 @pytest.mark.theorem(
@@ -109,6 +110,8 @@ def test_invariance_under_re_association_is_sincovs_equation(record_property):
     "re-association of n <= 4 positive factors, no product of which is 1: merging products is not "
     "the only remedy.",
     "proved",
+    given=["x > 0: the factors"],
+    scope="n = 3 and 4 factors, in every order of multiplication",
 )
 @pytest.mark.parametrize("share", [by_log, by_power])
 @pytest.mark.parametrize("n", [3, 4])
@@ -126,13 +129,13 @@ def test_two_local_rules_survive_re_association(share, n, record_property):
     "Shares by logarithms give factor x_i of a product z of three positive factors the part log "
     "x_i/log z of R, however the factors are ordered and multiplied.",
     "proved",
+    scope="3 factors in every order",
 )
-def test_shares_by_logarithms_are_commutative(record_property):
+def test_shares_by_logarithms_are_commutative():
     z = sp.prod(X[:3])
     for order, shape in itertools.product(itertools.permutations(range(3)), (LEFT, RIGHT)):
         for x, relevance in zip(X, found(by_log, order, shape), strict=False):
             assert identical(relevance, R * log(x) / log(z))
-    record_property("method", "cancel over 3 generic factors, 6 orders and 2 ways to multiply")
 
 
 @pytest.mark.theorem(
@@ -155,6 +158,7 @@ C = sp.Symbol("c", real=True)
     "No local rule for products of two that conserves is invariant under re-association, under the "
     "order of the factors and under every change of their units.",
     "proved",
+    scope="2 and 3 factors",
 )
 def test_five_axioms_of_products_exclude_each_other(record_property):
     # New units of both factors take any S(x, z) to S(1, 1): one number c.

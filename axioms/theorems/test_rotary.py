@@ -50,8 +50,9 @@ def by_products(q, cos, sin, relevance, *, eps, sign=None):
     "With rotations held fixed, the relevance of q and k by Eqs. 1 and 4 depends as epsilon -> 0 "
     "on their relative position alone, as their score does.",
     "proved",
+    scope="queries and keys of 2 channels; all angles but half turns",
 )
-def test_relevance_depends_on_relative_position_alone(record_property):
+def test_relevance_depends_on_relative_position_alone():
     u, v = sp.symbols("u v", real=True)  # tan of half the angles: all points of the circle but one
     common, relative = (rotation((1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)) for t in (u, v))
     g = sp.Symbol("g", real=True)  # relevance per unit of score
@@ -68,9 +69,6 @@ def test_relevance_depends_on_relative_position_alone(record_property):
         )
     for plain, turned in zip(*found, strict=True):
         assert identical(plain, turned)
-    record_property(
-        "method", "cancel over generic q, k and two angles, by rational parametrisation"
-    )
 
 
 @pytest.mark.theorem(
@@ -78,8 +76,9 @@ def test_relevance_depends_on_relative_position_alone(record_property):
     "As products of q with (cos, sin), rotary positions give q and position the same signed sum, "
     "of R_p z_p/(z_p + epsilon sign z_p)/2: half of all relevance each as epsilon -> 0.",
     "proved",
+    scope="a query of 2 channels, any angle; every sign case",
 )
-def test_the_signed_split_between_query_and_position_conserves(record_property):
+def test_the_signed_split_between_query_and_position_conserves():
     z = Q * rotation(COS, SIN)
     for s in sign_cases(1, 2):
         of_q, of_position = by_products(Q, COS, SIN, R, eps=EPS, sign=s)
@@ -87,7 +86,6 @@ def test_the_signed_split_between_query_and_position_conserves(record_property):
         assert identical(sum(of_q), expected)
         assert identical(sum(of_position), expected)
         assert identical(limit(expected, EPS), sum(R) / 2)
-    record_property("method", "cancel over a generic q of 2 channels, cos and sin, every sign case")
 
 
 @pytest.mark.theorem(
@@ -96,8 +94,10 @@ def test_the_signed_split_between_query_and_position_conserves(record_property):
     "of their signed sum if and only if no two of them differ in sign; otherwise they exceed it by "
     "twice the smaller of the two sums of one sign.",
     "proved",
+    given=["a > 0: sizes of the shares"],
+    scope="the 4 shares of 2 channels; all 16 sign cases",
 )
-def test_absolute_sums_exceed_signed_ones_by_what_cancels(record_property):
+def test_absolute_sums_exceed_signed_ones_by_what_cancels():
     # Any four shares of position occur: these are their halved products at R = z, so z cancels.
     sizes = sp.symbols("a:4", positive=True)
     z = Q * rotation(COS, SIN)
@@ -113,4 +113,3 @@ def test_absolute_sums_exceed_signed_ones_by_what_cancels(record_property):
         assert identical(absolute - (above - below), 2 * below)  # where above >= below
         assert identical(absolute - (below - above), 2 * above)  # where below >= above
         assert (above == 0 or below == 0) == (len(set(signs)) == 1)
-    record_property("method", "cancel over four shares of generic sizes, all 16 sign cases")

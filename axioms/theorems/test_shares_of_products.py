@@ -50,8 +50,9 @@ def chained(q):
     "A local rule that conserves and survives re-association and the order of factors has S(x, "
     "x^q) = 1/q, for q <= 6 by machine and for every q by induction.",
     "proved",
+    scope="powers up to 6; any by induction",
 )
-def test_shares_of_powers_are_those_of_logarithms(record_property):
+def test_shares_of_powers_are_those_of_logarithms():
     pair = found(SHARE, range(2), 0, [POWER, POWER])
     assert identical((pair[0] - pair[1]) / R, 2 * SHARE(POWER, POWER**2) - 1)
     for q in range(3, HIGHEST + 1):
@@ -65,13 +66,13 @@ def test_shares_of_powers_are_those_of_logarithms(record_property):
         known = {before: sp.Rational(1, q - 1)}
         both = (turned / (q - 1) - bracketed).subs(known)
         assert identical(both, sp.Rational(q, q - 1) * (share - sp.Rational(1, q)))
-    record_property("method", f"cancel over unknown shares of powers up to {HIGHEST}")
 
 
 @pytest.mark.theorem(
     69,
     "Shares phi(x)/phi(z) survive the order of factors as well only if phi(x y) = phi(x) + phi(y).",
     "proved",
+    scope="2 factors, unknown phi",
 )
 def test_the_order_of_factors_is_cauchys_equation(record_property):
     phi = named("phi")
@@ -80,7 +81,7 @@ def test_the_order_of_factors_is_cauchys_equation(record_property):
     turned = found(lambda x, z: phi(x) / phi(z), (1, 0), 0)
     gap = (phi(x) + phi(y) - phi(x * y)) / phi(x * y)
     assert identical((pair[0] - turned[0]) / R, gap)
-    record_property("method", "cancel over an unknown phi; then Cauchy's equation in log x")
+    record_property("method", "then Cauchy's equation in log x")
 
 
 @pytest.mark.theorem(
@@ -89,6 +90,7 @@ def test_the_order_of_factors_is_cauchys_equation(record_property):
     "and the order of factors: of 1 1 and of 1 1 1 one share c is asked to have c = 1/2 and c^2 = "
     "c.",
     "proved",
+    scope="2 and 3 factors",
 )
 def test_no_such_rule_is_defined_at_one(record_property):
     share = sp.Symbol("c", real=True)
@@ -124,6 +126,7 @@ def merged_terms():
     "influence: an nth of each term to its n factors. It is the merged split as epsilon -> 0, the "
     "Shapley value and Integrated Gradients.",
     "proved",
+    scope="4 inputs, all 15 terms",
 )
 def test_the_merged_split_is_the_only_one_on_multilinear_polynomials(record_property):
     u = sp.symbols("u1:5", real=True)
@@ -163,6 +166,7 @@ def by_degrees(node, xs, r, options):
     "Gradients from zero on four graphs of products and of sums of equal degrees: (x1 x2 + x3^2) "
     "x4, its distribution, ((x1 + x2) x3 + x4^2) (x1 (x2 + x3)) and x1 (x2 (x3 (x4 x1))).",
     "proved",
+    scope="four graphs of 4 inputs",
 )
 def test_shares_by_degrees_are_integrated_gradients(record_property):
     x1, x2, x3, x4 = (leaf(str(x)) for x in INPUTS)
@@ -179,4 +183,4 @@ def test_shares_by_degrees_are_integrated_gradients(record_property):
         integrated = integrated_gradients(f, {x: x for x in INPUTS})
         for x in INPUTS:
             assert identical(shared.get(str(x), 0), integrated[x])
-    record_property("method", "cancel over 4 graphs of 4 generic inputs; in general by Euler")
+    record_property("method", "in general by Euler")

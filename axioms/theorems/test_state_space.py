@@ -91,8 +91,9 @@ def contributions(at):
     "With A, B and C held, token s receives C_t A_t ... A_(s+1) B_s x_s per unit of y_t as epsilon "
     "-> 0, and A, B and C nothing: the residual of the recurrence is 0.",
     "proved",
+    scope="3 tokens of one channel, 2 states",
 )
-def test_the_held_recurrence_gives_every_token_what_it_adds(record_property):
+def test_the_held_recurrence_gives_every_token_what_it_adds():
     at, root = point(STATES), recurrence()
     y = denoted(root, at)
     found = explain(root, at, MAMBA_LRP, relevance=G * y)
@@ -100,7 +101,6 @@ def test_the_held_recurrence_gives_every_token_what_it_adds(record_property):
         assert identical(relevance, G * added)
     assert identical(sum(of_tokens(found)), G * y[0])
     assert all(found[x].is_zero_matrix for x in found if x[0] in "abc")
-    record_property("method", f"cancel over {TOKENS} generic tokens and {STATES} generic states")
 
 
 @pytest.mark.theorem(
@@ -108,8 +108,9 @@ def test_the_held_recurrence_gives_every_token_what_it_adds(record_property):
     "At finite epsilon, what the tokens miss of the recurrence is R p/(z + p) of each of its sums "
     "and products z, R arriving there, p = epsilon sign z, and nothing else.",
     "proved",
+    scope="one step of one state; any number by induction",
 )
-def test_stabilisers_alone_absorb_in_a_recurrence(record_property):
+def test_stabilisers_alone_absorb_in_a_recurrence():
     root = recurrence()
     assert {cause for _, cause in causes(root, MAMBA_LRP)} == {STABILISER}
     step = held(leaf("a"), leaf("h")) + held(leaf("b"), leaf("x"))
@@ -125,7 +126,6 @@ def test_stabilisers_alone_absorb_in_a_recurrence(record_property):
         arriving = G * own / (z + EPS * s)
         lost = arriving * EPS * s_own / (own + EPS * s_own)
         assert identical(books.absorbed[product, STABILISER], lost)
-    record_property("method", "cancel over a generic step of one state and generic signs")
 
 
 @pytest.mark.theorem(
@@ -133,8 +133,9 @@ def test_stabilisers_alone_absorb_in_a_recurrence(record_property):
     "With A, B and C held, the recurrence and the matrix of attention that it amounts to give "
     "every token the same relevance as epsilon -> 0.",
     "proved",
+    scope="3 tokens, one state",
 )
-def test_recurrence_and_attention_agree_where_the_selection_is_held(record_property):
+def test_recurrence_and_attention_agree_where_the_selection_is_held():
     at = point()
     one, other = (recurrence(), as_attention())
     assert identical(denoted(one, at), denoted(other, at))
@@ -142,7 +143,6 @@ def test_recurrence_and_attention_agree_where_the_selection_is_held(record_prope
     for graph in (one, other):
         found = explain(graph, at, MAMBA_LRP, relevance=G * y)
         assert identical(sp.Matrix(of_tokens(found)), G * sp.Matrix(contributions(at)))
-    record_property("method", f"cancel over {TOKENS} generic tokens and a generic state")
 
 
 @pytest.mark.theorem(
@@ -150,15 +150,15 @@ def test_recurrence_and_attention_agree_where_the_selection_is_held(record_prope
     "With half to each factor of A h, B x and C h instead, token s receives 2^-(t - s + 2) of what "
     "it receives with them held, as epsilon -> 0.",
     "proved",
+    scope="3 tokens, one state",
 )
-def test_the_half_rule_discounts_tokens_by_their_distance(record_property):
+def test_the_half_rule_discounts_tokens_by_their_distance():
     at, root = point(), recurrence()
     found = explain(root, at, ATTNLRP, relevance=G * denoted(root, at))
     last = TOKENS - 1
     for s, (relevance, added) in enumerate(zip(of_tokens(found), contributions(at), strict=True)):
         assert identical(relevance, G * added / 2 ** (last - s + 2))
     assert identical(sum(map(sum, found.values())), G * denoted(root, at)[0])
-    record_property("method", f"cancel over {TOKENS} generic tokens and a generic state")
 
 
 def ones(**others):
@@ -230,8 +230,9 @@ def detached(x0, x1, h0, h1, w):
     "gradient of the block in which A, B, C, ratios of activations and half of the gate are "
     "detached, and adds up to all of R.",
     "proved",
+    scope="2 tokens of one channel",
 )
-def test_a_mamba_block_conserves_and_is_the_gradient_of_the_detached_block(record_property):
+def test_a_mamba_block_conserves_and_is_the_gradient_of_the_detached_block():
     root, w = block(), {name: sp.Symbol(f"w_{name}", real=True) for name in WEIGHTS}
     x, h = sp.symbols("x0 x1", real=True), sp.symbols("h0 h1", real=True)
     at = {"x0": x[0], "x1": x[1], **w}
@@ -244,7 +245,6 @@ def test_a_mamba_block_conserves_and_is_the_gradient_of_the_detached_block(recor
     assert identical(found["x0"] + found["x1"], G * value)
     assert {cause for _, cause in causes(root, MAMBA_LRP)} == {STABILISER}
     assert MAMBA_LRP.rules.items() <= CP_LRP.rules.items()
-    record_property("method", "cancel over two generic tokens and nine generic weights")
 
 
 def selective():
@@ -259,15 +259,15 @@ def selective():
     "Where B and C are linear in their token and A is a constant, gradient x input sums to 3 y_t: "
     "its residual is -2 y_t, and that of MambaLRP 0.",
     "proved",
+    scope="2 tokens, one state",
 )
-def test_gradient_x_input_counts_the_selection(record_property):
+def test_gradient_x_input_counts_the_selection():
     at = {name: sp.Symbol(name, real=True) for name in ("x0", "x1", "a", "B", "C")}
     root = selective()
     y = denoted(root, at)[0]
     total = lambda rules: sum(explain(root, at, rules)[x] for x in ("x0", "x1"))
     assert identical(total(GRADIENT_X_INPUT), 3 * y)
     assert identical(total(MAMBA_LRP), y)
-    record_property("method", "cancel over two generic tokens and generic weights")
 
 
 @pytest.mark.theorem(

@@ -50,8 +50,9 @@ def paths(at):
     "Merged into one operation, O = QK'V gives each of Q, K and V exactly the sum of R O/(3 O + "
     "epsilon sign O): a third of the relevance as epsilon -> 0.",
     "proved",
+    scope="Q of 1 x 2, K' of 2 x 2 and V of 2 x 1; either sign",
 )
-def test_the_merged_product_gives_each_matrix_the_same_known_share(record_property):
+def test_the_merged_product_gives_each_matrix_the_same_known_share():
     factors = generic("q", 1, 2), generic("k", 2, 2), generic("v", 2, 1)
     (o,), r, s = factors[0] * factors[1] * factors[2], *sp.symbols("R s", real=True)
     found = chain_epsilon(factors, sp.Matrix([[r]]), eps=EPS, sign=sp.Matrix([[s]]))
@@ -60,7 +61,6 @@ def test_the_merged_product_gives_each_matrix_the_same_known_share(record_proper
         assert identical(sum(limit(r_factor, EPS)), r / 3)
         for x, r_x in zip(factor, r_factor, strict=True):  # entry by entry: value x slope of o
             assert identical(r_x, x * sp.diff(o, x) * r / (3 * o + EPS * s))
-    record_property("method", "cancel over generic Q (1 x 2), K' (2 x 2), V (2 x 1), generic sign")
 
 
 @pytest.mark.theorem(
@@ -68,6 +68,7 @@ def test_the_merged_product_gives_each_matrix_the_same_known_share(record_proper
     "Merged, both factorizations of linear attention give q/3 + k/3 + v/3 as epsilon -> 0, where "
     "q, k and v are gradient times input through each projection; the sum over x is the output.",
     "proved",
+    scope="2 tokens of 1 channel, and 1 token of 2 channels",
 )
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_merged_linear_attention_is_invariant_and_conserves(size, record_property):

@@ -24,6 +24,7 @@ from axioms.theorems.test_positions import arriving, symbols
     "A step of k <- k + k N gives N half of what k N is of the sum, and k the rest, as epsilon -> "
     "0; where N = 0 it receives exactly nothing, in a chain of any length.",
     "proved",
+    scope="keys of 2 channels; any chain by induction",
 )
 def test_steps_that_do_nothing_receive_nothing(record_property):
     k, r, n = generic("k", 1, 2), generic("r", 1, 2), generic("n", 2, 2)
@@ -42,7 +43,7 @@ def test_steps_that_do_nothing_receive_nothing(record_property):
     of_k, of_away = add((k, nothing), r, eps=0)
     assert identical(of_k, r)
     assert identical(of_away, nothing)
-    record_property("method", "cancel over a generic key and step; induction on the chain")
+    record_property("method", "induction on the chain")
 
 
 def products(steps):
@@ -59,6 +60,7 @@ def products(steps):
     "its relevance as epsilon -> 0, whatever the steps: also if these are identity matrices, which "
     "move no key.",
     "proved",
+    scope="keys of 2 channels and 1, 2 and 3 steps; any number by induction",
 )
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_a_chain_of_products_takes_a_half_with_every_step(steps, record_property):
@@ -90,12 +92,12 @@ def turned(q, cos, sin, r, *, from_zero):
     "Written as q + q (cos - 1) + q' sin, rotary position receives nothing at angle 0, and query "
     "and position still receive all relevance at every angle.",
     "proved",
+    scope="a query of 2 channels, any angle",
 )
-def test_measured_from_angle_zero_rotary_position_vanishes_there(record_property):
+def test_measured_from_angle_zero_rotary_position_vanishes_there():
     q, r = generic("q", 1, 2), generic("r", 1, 2)
     cos, sin = sp.symbols("cos sin", real=True)
     of_q, of_position = turned(q, cos, sin, r, from_zero=True)
     assert identical(of_q + of_position, sum(r))
     assert identical(of_position.subs({cos: 1, sin: 0}), 0)
     assert not identical(of_position, 0)
-    record_property("method", "cancel over a generic query, cos, sin and relevance")

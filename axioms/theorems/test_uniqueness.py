@@ -79,6 +79,7 @@ def equations(n, axiom):
     "Conservation, symmetry and implementation invariance leave one table of shares that are "
     "numbers, whatever the factors are, for a product of n <= 4 factors: R/n to each.",
     "proved",
+    scope="n = 2, 3 and 4 factors",
 )
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_axioms_force_equal_shares_of_a_product(n, record_property):
@@ -175,6 +176,7 @@ def test_shares_by_size_obey_the_axioms_too(record_property):
     "Shares of 3 factors whose logarithm is linear in those of the factors obey the axioms and a "
     "change of any factor's unit, x_i -> t x_i, only as R/3.",
     "proved",
+    scope="3 factors",
 )
 def test_shares_that_know_no_units_are_equal(record_property):
     # log share_i = c_i + sum_k p_ik log x_k, and a new unit of x_k adds log t to log x_k

@@ -59,7 +59,7 @@ def verdicts():
     return [
         replace(PLAIN, number=number, statement=statement, verdict=verdict)
         for path in FILES
-        for number, statement, verdict in claims(path)
+        for number, statement, verdict, *_ in claims(path)
     ]
 
 
