@@ -27,10 +27,11 @@ from axioms.algebra.rules import bilinear_epsilon, softmax, taylor, value_only
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
 C, EXP_C = sp.Symbol("c", real=True), sp.Symbol("exp_c", positive=True)
+ROWS = [(Z[:, :n], E[:, :n], V[:n, :]) for n in (2, N)]
+"""Logits, exponentials and values: of two keys, one of which stands for any number of them."""
 A = E / sum(E)
 UNIFORM = sp.ones(1, N) / N  # attention weights at equal logits
 EQUAL, EXP_EQUAL = C * sp.ones(1, N), sp.ones(1, N)  # but for a factor that drops out
-ONES = sp.ones(N, 1)
 
 
 def by_value_only(a, v):
@@ -49,13 +50,14 @@ def by_logits(z, exp_z, v):
     "Where all values of a row are equal to v, leaving any key out changes nothing, and the "
     "value-only rule gives key i A_i v: all of the output in sum.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_equal_values_have_relevance_but_no_effect():
-    equal = C * ONES
-    assert identical(leave_key_out(E, equal), sp.zeros(N, 1))
-    assert identical(by_value_only(A, equal), C * A.T)
-    assert identical(sum(by_value_only(A, equal)), C)
+    for _, e, v in ROWS:
+        a, equal = e / sum(e), C * sp.ones(v.rows, 1)
+        assert identical(leave_key_out(e, equal), 0 * equal)
+        assert identical(by_value_only(a, equal), C * a.T)
+        assert identical(sum(by_value_only(a, equal)), C)
 
 
 @pytest.mark.theorem(
@@ -63,11 +65,13 @@ def test_equal_values_have_relevance_but_no_effect():
     "Adding c to every value of a row leaves every leave-one-out as it is, and adds A_i c to the "
     "relevance of key i by the value-only rule.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_leave_one_out_does_not_see_a_shift_of_the_values():
-    assert identical(leave_key_out(E, V + C * ONES), leave_key_out(E, V))
-    assert identical(by_value_only(A, V + C * ONES), by_value_only(A, V) + C * A.T)
+    for _, e, v in ROWS:
+        a, moved = e / sum(e), v + C * sp.ones(v.rows, 1)
+        assert identical(leave_key_out(e, moved), leave_key_out(e, v))
+        assert identical(by_value_only(a, moved), by_value_only(a, v) + C * a.T)
 
 
 @pytest.mark.theorem(
@@ -75,13 +79,14 @@ def test_leave_one_out_does_not_see_a_shift_of_the_values():
     "No attribution to the keys of a readout both sums to the output and is, as leave-one-out, "
     "invariant when every value is shifted by c, at no c but 0: the output moves by c.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_no_conserving_attribution_is_invariant_under_a_shift(record_property):
     # Whatever it is, invariant it has one sum before and after; conserving, that is the output.
-    a = softmax(Z, exp_z=E)
-    before, after = (sum(a * (V + shift * ONES)) for shift in (0, C))
-    assert identical(after - before, C)
+    for z, e, v in ROWS:
+        a = softmax(z, exp_z=e)
+        before, after = (sum(a * (v + shift * sp.ones(v.rows, 1))) for shift in (0, C))
+        assert identical(after - before, C)
     record_property("method", "two sums that differ")
 
 
@@ -113,13 +118,14 @@ def test_at_uniform_logits_value_only_follows_the_values(record_property):
     "What AttnLRP gives logit i by Eqs. 3 and 5 as epsilon -> 0, R_i = z_i A_i (v_i - O)/2, is (1 "
     "- A_i) z_i/2 times the leave-one-out of key i: of the other sign where z_i < 0.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_the_first_order_of_eq_5_is_leave_one_out_times_a_known_factor():
-    relevance, loo = by_logits(Z, E, V), leave_key_out(E, V)
-    for i in range(N):
-        assert identical(relevance[i], Z[i] * A[i] * (V[i] - sum(A * V)) / 2)
-        assert identical(2 * relevance[i], loo[i] * (1 - A[i]) * Z[i])
+    for z, e, v in ROWS:
+        a, relevance, loo = e / sum(e), by_logits(z, e, v), leave_key_out(e, v)
+        for i in range(v.rows):
+            assert identical(relevance[i], z[i] * a[i] * (v[i] - sum(a * v)) / 2)
+            assert identical(2 * relevance[i], loo[i] * (1 - a[i]) * z[i])
 
 
 @pytest.mark.theorem(
@@ -151,14 +157,15 @@ def test_the_ratio_to_leave_one_out_diverges(record_property):
     "i by Eqs. 3 and 5 larger by c A_i (v_i - O)/2: without bound as c grows, at any attention "
     "weights, where v_i is not O.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_large_similar_logits_inflate_eq_5(record_property):
-    shift, o = EXP_C, sum(A * V)
-    assert identical(leave_key_out(shift * E, V), leave_key_out(E, V))
-    plain, shifted = by_logits(Z, E, V), by_logits(Z + EQUAL, shift * E, V)
-    for i in range(N):
-        assert identical(shifted[i] - plain[i], C * A[i] * (V[i] - o) / 2)
+    for z, e, v in ROWS:
+        a, moved = e / sum(e), z + C * sp.ones(1, v.rows)
+        assert identical(leave_key_out(EXP_C * e, v), leave_key_out(e, v))
+        plain, shifted = by_logits(z, e, v), by_logits(moved, EXP_C * e, v)
+        for i in range(v.rows):
+            assert identical(shifted[i] - plain[i], C * a[i] * (v[i] - sum(a * v)) / 2)
     record_property("method", "the growth is linear in c")
 
 

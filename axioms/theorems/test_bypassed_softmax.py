@@ -25,7 +25,8 @@ from axioms.algebra.rules import add, bilinear_epsilon, softmax, taylor, value_o
 
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
-A = E / sum(E)
+ROWS = [(Z[:, :n], E[:, :n], V[:n, :]) for n in (2, N)]
+"""Logits, exponentials and values: of two keys, one of which stands for any number of them."""
 C = sp.Symbol("c", real=True)  # of equal logits; its exponential drops out
 
 
@@ -52,14 +53,15 @@ def without(e, v, i):
     "Leave-one-out of key i is (R_i - A_i f)/(1 - A_i) of its relevance R_i by CP-LRP, which adds "
     "up to f: so the two differ by A_i/(1 - A_i) |R_i - f|.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_leave_one_out_from_value_only_relevance():
-    relevance, loo = by_cp_lrp(E, V), leave_key_out(E, V)
-    f = sum(relevance)
-    for i in range(N):
-        assert identical(loo[i], (relevance[i] - A[i] * f) / (1 - A[i]))
-        assert identical(loo[i] - relevance[i], A[i] / (1 - A[i]) * (relevance[i] - f))
+    for _, e, v in ROWS:
+        a, relevance, loo = e / sum(e), by_cp_lrp(e, v), leave_key_out(e, v)
+        f = sum(relevance)
+        for i in range(v.rows):
+            assert identical(loo[i], (relevance[i] - a[i] * f) / (1 - a[i]))
+            assert identical(loo[i] - relevance[i], a[i] / (1 - a[i]) * (relevance[i] - f))
 
 
 @pytest.mark.theorem(
@@ -67,16 +69,17 @@ def test_leave_one_out_from_value_only_relevance():
     "CP-LRP misses exactly -A_i O_without_i of leave-one-out: in size at most A_i max |v_k| over "
     "the keys k != i, attained where these have one value.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_what_the_bypass_misses_is_the_output_without_the_key(record_property):
-    gap = leave_key_out(E, V) - by_cp_lrp(E, V)
-    for i in range(N):
-        assert identical(gap[i], -A[i] * without(E, V, i)[0])
-    # a mean of the other values is at most the largest of them, and equal to it where all are one
-    equal = sp.Matrix([V[0], V[1], V[1]])
-    gap = leave_key_out(E, equal) - by_cp_lrp(E, equal)
-    assert identical(gap[0], -A[0] * V[1])
+    for _, e, v in ROWS:
+        a, gap = e / sum(e), leave_key_out(e, v) - by_cp_lrp(e, v)
+        for i in range(v.rows):
+            assert identical(gap[i], -a[i] * without(e, v, i)[0])
+        # a mean of the other values is at most the largest, and equal to it where all are one
+        equal = sp.Matrix([v[0], *[v[1]] * (v.rows - 1)])
+        gap = leave_key_out(e, equal) - by_cp_lrp(e, equal)
+        assert identical(gap[0], -a[0] * v[1])
     record_property("method", "a mean is at most its largest value")
 
 
@@ -137,12 +140,18 @@ def test_errors_of_heads_add_up_and_a_layer_norm_adds_its_deviation():
     "AttnLRP, the value's relevance plus the logit's, is half of CP-LRP plus z_i (1 - A_i)/2 times "
     "leave-one-out.",
     "proved",
-    scope="3 keys",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_attnlrp_mixes_value_only_relevance_and_leave_one_out():
-    found, values, loo = by_attnlrp(Z, E, V), by_cp_lrp(E, V), leave_key_out(E, V)
-    for i in range(N):
-        assert identical(found[i], values[i] / 2 + Z[i] * (1 - A[i]) * loo[i] / 2)
+    for z, e, v in ROWS:
+        a, found, values, loo = (
+            e / sum(e),
+            by_attnlrp(z, e, v),
+            by_cp_lrp(e, v),
+            leave_key_out(e, v),
+        )
+        for i in range(v.rows):
+            assert identical(found[i], values[i] / 2 + z[i] * (1 - a[i]) * loo[i] / 2)
 
 
 @pytest.mark.theorem(

@@ -94,7 +94,7 @@ def flat(shown):
 
 def test_a_theorem_is_shown_with_its_statements_derivation_and_evidence(ten):
     shown = text(ten)
-    assert len(ten.verdicts) >= 6
+    assert len(ten.verdicts) >= 5
     for verdict in ten.verdicts:
         head = "Counterexample to" if verdict.verdict == "refuted" else "Theorem"
         assert f"{head} {verdict.label} [{verdict.verdict}] {verdict.statement}" in flat(shown)
@@ -186,7 +186,7 @@ def test_broken_latex_is_rejected(name):
 
 
 UNKNOWN = {
-    "999": "no theorem 999; the numbers are 1-28 and 40-75",
+    "999": "no theorem 999; the numbers are 1-28, 42, 44-47 and 49-75",
     "22z": "no statement 22z; those of theorem 22 are 22a, 22b",
     "10 b": "'10 b' is no theorem; pass a number, such as 10, or 10b of it",
     "": "'' is no theorem",
