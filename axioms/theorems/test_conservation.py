@@ -119,7 +119,7 @@ def stated(kind, rule, cause, node_at, j, s):
     return R * p / ((len(xs) if rule == kinds.BILINEAR_EPSILON else 1) * z + p)
 
 
-def check_lemma(kind, rule, n, **options):
+def check_lemma(kind, rule, n):
     """Raises AssertionError unless messages and lemma add up to R, for each output entry alone."""
     root, point = one_operation(kind, n)
     composite = Composite("one rule", {kind: rule})
@@ -128,7 +128,7 @@ def check_lemma(kind, rule, n, **options):
     for j in range(shape[0] * shape[1]):
         r = sp.zeros(*shape)
         r[j] = R
-        books = ledger(root, point, composite, eps=EPS, signs=signs, relevance=r, **options)
+        books = ledger(root, point, composite, eps=EPS, signs=signs, relevance=r)
         assert same(sum(books.kept.values()) + sum(books.absorbed.values()), R)
         for (_, cause), amount in books.absorbed.items():
             if rule != kinds.GRADIENT:  # whose lemmas are theorem 73
@@ -138,8 +138,8 @@ def check_lemma(kind, rule, n, **options):
 
 
 def check_lemmas(keys):
-    for key, n in itertools.product(keys, WIDTHS):
-        check_lemma(*key, n)
+    for (kind, rule), n in itertools.product(keys, WIDTHS):
+        check_lemma(kind, rule, n)
 
 
 BY_EQ_1 = [

@@ -54,7 +54,7 @@ def paths(at):
 )
 def test_the_merged_product_gives_each_matrix_the_same_known_share():
     factors = generic("q", 1, 2), generic("k", 2, 2), generic("v", 2, 1)
-    (o,), r, s = factors[0] * factors[1] * factors[2], *sp.symbols("R s", real=True)
+    (o,), (r, s) = factors[0] * factors[1] * factors[2], sp.symbols("R s", real=True)
     found = chain_epsilon(factors, sp.Matrix([[r]]), eps=EPS, sign=sp.Matrix([[s]]))
     for factor, r_factor in zip(factors, found, strict=True):
         assert identical(sum(r_factor), r * o / (3 * o + EPS * s))
