@@ -147,8 +147,8 @@ def test_steps_that_canonization_keeps_change_no_explanation(name, record_proper
 
 @pytest.mark.theorem(
     65,
-    "Distributing a layer over a sum, rescaling Q and K and centring the input of a LayerNorm "
-    "change no explanation of the canonized graph as epsilon -> 0.",
+    "Distributing a layer over a sum, rescaling Q and K by c > 0 and centring the input of a "
+    "LayerNorm change no explanation of the canonized graph as epsilon -> 0.",
     "proved",
     given=["c > 0: what Q is multiplied by"],
     scope="all critical pairs, of 2 x 2 entries at most; any graph by induction",

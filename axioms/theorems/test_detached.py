@@ -217,7 +217,8 @@ def test_relevance_is_input_times_the_gradient_of_the_detached_graph(composite, 
 
 @pytest.mark.theorem(
     61,
-    "The same holds where a sum is 0, as epsilon -> 0.",
+    "As epsilon -> 0, relevance is input times the gradient of the detached graph also where a sum "
+    "is 0.",
     "refuted",
 )
 def test_at_a_zero_denominator_the_gradient_goes_on_and_relevance_stops(record_property):
@@ -233,7 +234,8 @@ def test_at_a_zero_denominator_the_gradient_goes_on_and_relevance_stops(record_p
 
 @pytest.mark.theorem(
     61,
-    "The same holds of the epsilon rule without the bias in the denominator, as epsilon -> 0.",
+    "As epsilon -> 0, relevance by the epsilon rule without the bias in the denominator is input "
+    "times the gradient of the detached graph.",
     "refuted",
 )
 def test_without_the_bias_the_inputs_get_more(record_property):

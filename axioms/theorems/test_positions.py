@@ -73,7 +73,8 @@ def test_signed_relevance_of_content_and_position_conserves(family):
 
 @pytest.mark.theorem(
     45,
-    "At finite epsilon the same encodings lose to stabilisers alone, operation by operation.",
+    "At finite epsilon, each of nine encodings of position loses to stabilisers alone, operation "
+    "by operation.",
     "proved",
     scope="operands of 2 x 2 or fewer entries; any graph by induction",
 )
