@@ -103,6 +103,21 @@ def test_a_shift_of_the_logits_moves_relevance_between_them():
 
 
 @pytest.mark.theorem(
+    10,
+    "The same relevance at the same attention weights gives logits the same relevance by Eq. 5.",
+    "refuted",
+)
+def test_the_shares_of_the_softmax_rule_are_not_shift_invariant(record_property):
+    (plain,) = taylor(0 * EQUAL, R, exp_z=sp.ones(1, N))
+    (shifted,) = taylor(EQUAL, R, exp_z=EXP_EQUAL)
+    for i in (0, 2):
+        assert differ_at(plain[i], shifted[i], where((C, 1), (R, [1, 2, 3])))
+    record_property(
+        "witness", "relevance (1, 2, 3): logits 0 get (0, 0, 0), logits 1 get (-1, 0, 1)"
+    )
+
+
+@pytest.mark.theorem(
     20,
     "Leaving key i out of one row of attention changes its output by exactly O - O_without_i = "
     "A_i/(1 - A_i) (v_i - O), for any number of keys.",

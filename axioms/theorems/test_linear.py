@@ -78,6 +78,20 @@ def test_one_linear_output_gets_leave_one_out_shrunk_by_the_stabiliser():
 
 @pytest.mark.theorem(
     6,
+    "In a linear layer f(x) = xW, relevance by Eq. 1 equals leave-one-out at finite epsilon.",
+    "refuted",
+)
+def test_epsilon_rule_is_not_leave_one_out_at_finite_epsilon(record_property):
+    x, w = generic("x", 1, 2, positive=True), generic("w", 2, 1, positive=True)
+    (r_x,) = epsilon(x, w, linear_map(x, w), eps=EPS)
+    loo = leave_one_out(linear_map(x, w)[0], {e: e for e in x})
+    point = where((x, [1, 1]), (w, [1, 2]), (EPS, sp.Rational(1, 4)))
+    assert all(differ_at(r, loo[e], point) for r, e in zip(r_x, x, strict=True))
+    record_property("witness", "x = (1, 1), W = (1, 2), eps = 1/4: 12/13, 24/13 versus 1, 2")
+
+
+@pytest.mark.theorem(
+    6,
     "For one output with a bias, as epsilon -> 0, R_i = LOO_i when the bias is in the denominator.",
     "proved",
     scope="2 inputs",

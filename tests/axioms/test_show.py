@@ -94,7 +94,7 @@ def flat(shown):
 
 def test_a_theorem_is_shown_with_its_statements_derivation_and_evidence(ten):
     shown = text(ten)
-    assert len(ten.verdicts) >= 5
+    assert len(ten.verdicts) >= 6
     for verdict in ten.verdicts:
         head = "Counterexample to" if verdict.verdict == "refuted" else "Theorem"
         assert f"{head} {verdict.label} [{verdict.verdict}] {verdict.statement}" in flat(shown)
