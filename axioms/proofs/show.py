@@ -184,7 +184,7 @@ def proof_of(verdict: Verdict, argument: Argument) -> str:
     cases = f", in {argument.cases} cases of signs" if argument.cases > 1 else ""
     some = ", such as" if count > len(argument.lines) else ":"
     return (
-        f"{_sentence(verdict.method or 'both sides cancel')} This decides {identities}{cases}"
+        f"{_sentence(verdict.method or 'multiply out both sides')} This decides {identities}{cases}"
         + (some if argument.lines else ", each too long for a page or the same on both sides.")
     )
 

