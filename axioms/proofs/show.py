@@ -175,17 +175,15 @@ def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
 
 def proof_of(verdict: Verdict, argument: Argument) -> str:
     """The sentences of a proof or a witness before its numbered lines."""
-    if verdict.error:
-        return ""
-    if verdict.verdict == "refuted":
-        return _sentence(verdict.witness)
+    if verdict.error or verdict.verdict == "refuted":
+        return "" if verdict.error else _sentence(verdict.witness)
     count = verdict.identities
     identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols"
     cases = f", in {argument.cases} cases of signs" if argument.cases > 1 else ""
     some = ", such as" if count > len(argument.lines) else ":"
-    return (
-        f"{_sentence(verdict.method or 'multiply out both sides')} This decides {identities}{cases}"
-        + (some if argument.lines else ", each too long for a page or the same on both sides.")
+    how = _sentence(verdict.method or "multiply out both sides")
+    return f"{how} This decides {identities}{cases}" + (
+        some if argument.lines else ", each too long for a page or the same on both sides."
     )
 
 
@@ -224,8 +222,8 @@ def parts(
     """What stands between a statement and its numbered lines, by its label."""
     found = argument.notation.words("; ".join(argument.networks))
     return {
-        "Scope": _sentence(verdict.scope) if verdict.scope else "",
-        "Given": _sentence(verdict.given) if verdict.given else "",
+        "Scope": verdict.scope and _sentence(verdict.scope),
+        "Given": verdict.given and _sentence(verdict.given),
         "Assumptions": assumptions(argument, write),
         "Network" if "y = " in found else "Rule": f"{found}." if found else "",
         "Witness" if verdict.verdict == "refuted" else "Proof": proof_of(verdict, argument),
