@@ -82,7 +82,7 @@ TABLE: dict[str, Role] = {
             Case(
                 "always but below", "An entry's relevance goes to the entry that it was copied "
                 "from.", "The output is this entry, so that there is nothing to share; maxima and "
-                "top k choose an entry, and the choice is held.", theorems=(24,),
+                "top k choose an entry, and the choice is held.", theorems=(6,),
             ),
             Case(
                 "all but `clone` and `contiguous`, of a function of each entry", "It ends the "
@@ -102,7 +102,7 @@ TABLE: dict[str, Role] = {
         dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout
         native_dropout""",
         (Case("switched off", "It passes on; a function goes on behind it.", "It is the identity.",
-              theorems=(24,)),),
+              theorems=(6,)),),
     ),
     CAST: Role(
         "Another number format",

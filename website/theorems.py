@@ -36,7 +36,12 @@ def statement(verdict: Verdict) -> str:
     """One statement with its verdict, and what supports it, as HTML."""
     evidence = "".join(
         f"<div><em>{label}:</em> {typeset(text)}</div>"
-        for label, text in (("Witness", verdict.witness), ("Method", verdict.method))
+        for label, text in (
+            ("Scope", verdict.scope),
+            ("Given", verdict.given),
+            ("Witness", verdict.witness),
+            ("Method", verdict.method),
+        )
         if text
     )
     return (

@@ -203,15 +203,15 @@ def state_space(states: int = 2) -> Operation:
 
 
 OPERATIONS: dict[str, tuple[Callable[[], Operation], tuple[int, ...]]] = {
-    "product": (product, (1, 2, 3, 40, 44, 70, 71, 72)),
-    "linear": (linear, (6, 25, 41)),
+    "product": (product, (1, 2, 3, 44, 70, 71, 72)),
+    "linear": (linear, (6, 25)),
     "linear without bias": (linear_without_bias, (6,)),
     "linear, then BatchNorm": (batch_norm, (42,)),
     "add": (add, (6, 12, 25, 70)),
     "readout": (readout, (7, 25)),
     "scores": (scores, (7, 25, 70)),
     "value only": (value_only, (7, 18, 25, 73, 74)),
-    "merged attention": (merged_attention, (9, 43)),
+    "merged attention": (merged_attention, (9,)),
     "softmax": (softmax, (10, 19, 25, 44, 70, 71, 74)),
     "LayerNorm, deviation held": (held_deviation, (13, 25, 73, 74)),
     "RMSNorm, root mean square held": (held_root_mean_square, (13, 73, 74)),

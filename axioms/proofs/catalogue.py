@@ -134,7 +134,9 @@ INTRODUCTION = """# Theorems
 *proved* by identities of rational functions of generic symbols. A statement that is *refuted* is
 false, by an exact counterexample. Under each number you find what it means for somebody who reads
 or makes an explanation, the statements, and the command that prints their proofs; with `--latex` it
-prints them for a paper. "As epsilon -> 0" is the limit at almost all points.
+prints them for a paper. *Decided* says of a proof for how many inputs, keys or channels it was
+computed, why it holds for others if it claims to, and what is assumed of symbols beside that they
+are real numbers. "As epsilon -> 0" is the limit at almost all points.
 [PROOFS.md](PROOFS.md) says how statements are decided.
 
 This page is made by `python -m axioms.proofs.catalogue`.
@@ -159,9 +161,16 @@ def page(verdicts: Sequence[Verdict]) -> str:
         lines += ["", *heading(name, section)]
         for number, statements in section.theorems.items():
             lines += ["", f"### Theorem {number}", "", marked(MEANINGS[number]), ""]
-            lines += [f"- **{v.label}** {v.verdict}: {marked(v.statement)}" for v in statements]
+            lines += map(line, statements)
             lines += ["", f"`lrp-axioms prove --show {number}`"]
     return "\n".join(lines) + "\n"
+
+
+def line(verdict: Verdict) -> str:
+    """A statement with its verdict, and how far it is decided."""
+    said = "; ".join(filter(None, (verdict.scope, verdict.given)))
+    more = f" *Decided: {marked(said)}.*" if said else ""
+    return f"- **{verdict.label}** {verdict.verdict}: {marked(verdict.statement)}{more}"
 
 
 def heading(name: str, section: Section) -> list[str]:

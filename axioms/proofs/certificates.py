@@ -227,7 +227,8 @@ def certify(
         if verdict.verdict == NOT_ESTABLISHED or reasons:
             left_out[verdict.label] = next(iter(reasons), NOT_ESTABLISHED)
             continue
-        head = {"label": verdict.label, "statement": verdict.statement, "verdict": verdict.verdict}
+        said = ("label", "statement", "given", "scope", "verdict")
+        head = {name: getattr(verdict, name) for name in said}
         counts = Counter(kind for run in runs for kind, *_ in run["decisions"])
         statements.append({**head, "decisions": counts})
         _write(folder / f"{verdict.label}.json", {**head, "runs": runs})

@@ -3,16 +3,16 @@
 A pytest plugin, with one hook: both ``pytest axioms`` and ``lrp-axioms prove`` use it.
 """
 
-import inspect
 import re
-from collections.abc import Generator
-from typing import TypeAlias
+from collections.abc import Generator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import pytest
 
 from axioms.algebra.decide import apart, value_at
 from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
-from axioms.proofs.counts import hold
+from axioms.proofs import scope as scopes
+from axioms.proofs.counts import THEOREMS, hold
 from axioms.proofs.records import Depends, Record, disturbing, recording
 
 Properties: TypeAlias = list[tuple[str, object]]  # what a run of a test says of itself
@@ -22,18 +22,25 @@ DECISIONS = pytest.StashKey[list[Decision]]()  # of one run of a test
 COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a test is given
 
 
-def claim(marker: pytest.Mark) -> tuple[int, str, str]:
-    """Number, statement and verdict of ``@pytest.mark.theorem``; ValueError if it has others."""
+class Claim(NamedTuple):
+    """What ``@pytest.mark.theorem`` says: a sentence, its verdict, and how far it is decided."""
+
+    number: int
+    statement: str
+    verdict: str
+    given: Sequence[str] = ()  # what is assumed of symbols, such as "c > 0: the cap"
+    scope: str = ""  # the numbers of entries that are decided, and why it is so of others
+
+
+def claim(marker: pytest.Mark) -> Claim:
+    """The arguments of ``@pytest.mark.theorem``; ValueError if it has others."""
     try:
-        bound = inspect.signature(lambda number, statement, verdict: 0).bind(
-            *marker.args, **marker.kwargs
-        )
+        found = Claim(*marker.args, **marker.kwargs)
     except TypeError as error:
         raise ValueError(f"{error}; write theorem(number, statement, verdict)") from None
-    number, statement, verdict = bound.args
-    if verdict not in VERDICTS:
-        raise ValueError(f"verdict {verdict!r}; write one of {', '.join(VERDICTS)}")
-    return number, statement, verdict
+    if found.verdict not in VERDICTS:
+        raise ValueError(f"verdict {found.verdict!r}; write one of {', '.join(VERDICTS)}")
+    return found
 
 
 @pytest.hookimpl(wrapper=True)
@@ -46,10 +53,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     item.stash[DECISIONS] = record.decisions
     words = "; ".join(str(text) for key, text in item.user_properties if key == "witness")
     try:
-        _, _, verdict = claim(marker)
-        found = proof(record) if verdict == "proved" else refutation(record, words)
-        decision = IDENTICAL if verdict == "proved" else DIFFER_AT
+        said = claim(marker)
+        proved = said.verdict == "proved"
+        found = proof(record) if proved else refutation(record, words)
+        decision = IDENTICAL if proved else DIFFER_AT
         hold(item, record.decisions)
+        if proved and item.path.parent == THEOREMS:
+            scopes.hold(said.given, said.scope, record.decisions)
         _needs_results(item, decision, record.answers)
     except ValueError as error:
         why = str(error)

@@ -37,6 +37,8 @@ class Verdict:
     test: str  # such as axioms/theorems/test_linear.py::test_...
     error: str  # why nothing was established; empty otherwise
     label: str = ""  # such as 10b; the number alone if it has one statement
+    given: str = ""  # what is assumed of symbols, beside that they are real
+    scope: str = ""  # how many inputs or channels a proof decides, and why it is so of others
 
 
 class _Recorder:
@@ -174,17 +176,19 @@ def _verdict(
     test: str, items: Sequence[pytest.Item], reports: Sequence[pytest.TestReport]
 ) -> Verdict:
     try:
-        number, statement, claimed = evidence.claim(next(items[0].iter_markers("theorem")))
+        said = evidence.claim(next(items[0].iter_markers("theorem")))
     except ValueError as error:
         raise ValueError(f"{test}: {error}") from None
     found = _recorded(reports)
     points = found.pop(evidence.POINT)
     why_not = _error(items, reports)
     return Verdict(
-        number=number,
-        statement=statement,
-        verdict=NOT_ESTABLISHED if why_not else claimed,
-        witness="; ".join(found["witness"] or (points[:1] if claimed == "refuted" else [])),
+        number=said.number,
+        statement=said.statement,
+        verdict=NOT_ESTABLISHED if why_not else said.verdict,
+        given="; ".join(said.given),
+        scope=said.scope,
+        witness="; ".join(found["witness"] or (points[:1] if said.verdict == "refuted" else [])),
         method="; ".join(found["method"]),
         identities=sum(found[evidence.COUNT]),
         points="; ".join(points),

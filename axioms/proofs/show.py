@@ -175,15 +175,14 @@ def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
 
 def proof_of(verdict: Verdict, argument: Argument) -> str:
     """The sentences of a proof or a witness before its numbered lines."""
-    if verdict.error:
-        return ""
-    if verdict.verdict == "refuted":
-        return _sentence(verdict.witness)
+    if verdict.error or verdict.verdict == "refuted":
+        return "" if verdict.error else _sentence(verdict.witness)
     count = verdict.identities
     identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols"
     cases = f", in {argument.cases} cases of signs" if argument.cases > 1 else ""
     some = ", such as" if count > len(argument.lines) else ":"
-    return f"{_sentence(verdict.method)} This decides {identities}{cases}" + (
+    how = _sentence(verdict.method or "multiply out both sides")
+    return f"{how} This decides {identities}{cases}" + (
         some if argument.lines else ", each too long for a page or the same on both sides."
     )
 
@@ -223,6 +222,8 @@ def parts(
     """What stands between a statement and its numbered lines, by its label."""
     found = argument.notation.words("; ".join(argument.networks))
     return {
+        "Scope": verdict.scope and _sentence(verdict.scope),
+        "Given": verdict.given and _sentence(verdict.given),
         "Assumptions": assumptions(argument, write),
         "Network" if "y = " in found else "Rule": f"{found}." if found else "",
         "Witness" if verdict.verdict == "refuted" else "Proof": proof_of(verdict, argument),

@@ -6,8 +6,9 @@ Main statements
   2  a leaf under products y_1, ..., y_d receives R times the product of y / (2 y + eps sign y),
      that is R / 2**d as eps -> 0; so the Catalan(n - 1) bracketings of one ordered product give
      Catalan(n - 1) explanations (n <= 7), and only a perfectly balanced one is the merged one
-  3  merged into one product of n <= 4 factors, every bracketing of every ordering gives R / n
-  4  ... which is the Shapley value and the Integrated Gradients of a monomial, from zero
+  3  merged into one product of n <= 5 factors, every bracketing of every ordering gives R / n
+  4  ... which is the Shapley value and the Integrated Gradients of a monomial, from zero, and not
+     its leave-one-out
 """
 
 import itertools
@@ -20,14 +21,13 @@ from axioms import kinds
 from axioms.algebra.decide import differ_at, identical, limit, sign_cases
 from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
 from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import bilinear_epsilon
 from axioms.composites import Composite
 from axioms.graph import leaf, topological
 from axioms.invariance.canonizers import merge_products
 from axioms.invariance.rewrites import bracketings
 
 EPS = sp.Symbol("epsilon", positive=True)
-R = sp.Symbol("R", real=True, nonzero=True)
+R = sp.Symbol("R", real=True)
 EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
 EPSILON_RULE = Composite("epsilon rule", {kinds.BILINEAR: kinds.BILINEAR_EPSILON})
 
@@ -37,7 +37,7 @@ def factors(n):
 
 
 def point(n):
-    return {x.name: sp.Symbol(x.name, positive=True) for x in factors(n)}
+    return {x.name: sp.Symbol(x.name, real=True) for x in factors(n)}
 
 
 def paths(node, above=()):
@@ -84,8 +84,9 @@ def test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24(
     "At every epsilon >= 0 and all nonzero inputs, x3 gets 2 + epsilon/|x2 x3| times as much "
     "relevance from (x1 x2) x3 as from x1 (x2 x3).",
     "proved",
+    scope="3 factors; every sign case",
 )
-def test_no_epsilon_and_no_input_makes_the_two_models_agree(record_property):
+def test_no_epsilon_and_no_input_makes_the_two_models_agree():
     x1, x2, x3 = factors(3)
     at = {name: sp.Symbol(name, real=True) for name in ("x1", "x2", "x3")}
     inner_a, inner_b = x1 @ x2, x2 @ x3
@@ -99,24 +100,6 @@ def test_no_epsilon_and_no_input_makes_the_two_models_agree(record_property):
         in_b = explain(model_b, at, EPSILON_RULE, eps=EPS, signs=signs)["x3"]
         size = product * s_b[0]  # |x2 x3|
         assert identical(in_a, in_b * (2 + EPS / size))
-    record_property("method", "cancel over generic x1, x2, x3 and epsilon, every sign case")
-
-
-@pytest.mark.theorem(
-    2,
-    "A product y of two factors gives each of them R y / (2 y + epsilon sign y), half of R as "
-    "epsilon -> 0.",
-    "proved",
-)
-def test_one_product_gives_each_factor_the_same_known_share(record_property):
-    a, b = (sp.Matrix([[sp.Symbol(name, real=True)]]) for name in "ab")
-    y = (a * b)[0]
-    for case in sign_cases(1, 1):
-        r_a, r_b = bilinear_epsilon(a, b, sp.Matrix([[R]]), eps=EPS, sign=case)
-        assert identical(r_a[0], R * y / (2 * y + EPS * case[0]))
-        assert identical(r_b[0], r_a[0])
-        assert identical(limit(r_a[0], EPS), R / 2)
-    record_property("method", "cancel over generic factors, both signs; the induction step")
 
 
 @pytest.mark.theorem(
@@ -124,6 +107,7 @@ def test_one_product_gives_each_factor_the_same_known_share(record_property):
     "On any tree of products of two, a leaf under products y_1, ..., y_d receives R times the "
     "product of y_k / (2 y_k + epsilon sign y_k), that is R / 2^d as epsilon -> 0.",
     "proved",
+    scope="n = 2, 3 and 4 factors; any tree by induction",
 )
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
@@ -132,7 +116,9 @@ def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
         y = {node: value[0] for node, value in evaluate(tree, at).items()}
         products = [node for node in topological(tree) if node.args]
         # one symbol per sign: the identity holds whatever the signs are, so in every case
-        signs = {node: sp.Matrix([[sp.Symbol(f"s{k}")]]) for k, node in enumerate(products)}
+        signs = {
+            node: sp.Matrix([[sp.Symbol(f"s{k}", real=True)]]) for k, node in enumerate(products)
+        }
         found = explain(tree, at, EPSILON_RULE, eps=EPS, relevance=R, signs=signs)
         for x, path in zip(factors(n), paths(tree), strict=True):
             law = sp.prod(y[p] / (2 * y[p] + EPS * signs[p][0]) for p in path)
@@ -146,6 +132,7 @@ def test_relevance_is_a_product_over_the_path_to_the_root(n, record_property):
     "For n <= 7, the C(n-1) bracketings of one ordered product of n factors (C: Catalan numbers) "
     "give C(n-1) different explanations of one function.",
     "proved",
+    scope="n = 2, ..., 7 factors",
 )
 def test_every_bracketing_gives_an_explanation_of_its_own(record_property):
     counts = []
@@ -169,6 +156,7 @@ def test_every_bracketing_gives_an_explanation_of_its_own(record_property):
     "A bracketing of n <= 8 factors gives each of them R/n, as the merged product does, if and "
     "only if n is a power of two and the tree is perfectly balanced.",
     "proved",
+    scope="n = 2, ..., 8 factors",
 )
 def test_only_perfectly_balanced_bracketings_agree_with_the_merged_product(record_property):
     agreeing = {}
@@ -191,21 +179,25 @@ def test_only_perfectly_balanced_bracketings_agree_with_the_merged_product(recor
 
 @pytest.mark.theorem(
     3,
-    "Once nested products are merged, every bracketing of every ordering of n <= 4 factors gives "
+    "Once nested products are merged, every bracketing of every ordering of n <= 5 factors gives "
     "each factor R/n.",
     "proved",
+    scope="n = 2, 3, 4 and 5 factors",
 )
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_merged_products_are_implementation_invariant(n, record_property):
     at = point(n)
     for ordering in itertools.permutations(factors(n)):
-        for tree in bracketings(ordering):
+        trees = bracketings(ordering)
+        for tree in trees:
             merged = merge_products(tree)
-            assert identical(evaluate(merged, at)[merged], evaluate(tree, at)[tree])
-            found = explain(merged, at, EQUAL_SPLIT, relevance=R)
-            assert all(identical(r, R / n) for r in found.values())
+            assert merged.args == ordering  # one product, whatever the brackets
+        assert len(trees) == comb(2 * n - 2, n - 1) // n
+        assert identical(evaluate(merged, at)[merged], evaluate(tree, at)[tree])
+        found = explain(merged, at, EQUAL_SPLIT, relevance=R)
+        assert all(identical(r, R / n) for r in found.values())
     record_property(
-        "method", "every bracketing of every ordering, merged, by the sweep over generic factors"
+        "method", "every bracketing of every ordering merges into one product, which is swept"
     )
 
 
@@ -214,6 +206,7 @@ def test_merged_products_are_implementation_invariant(n, record_property):
     "The merged split of a product of n <= 4 factors is its Shapley value and its Integrated "
     "Gradients, both from the zero baseline.",
     "proved",
+    scope="n = 2, 3 and 4 factors",
 )
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_merged_split_is_the_shapley_value_and_the_integrated_gradients(n, record_property):

@@ -29,30 +29,30 @@ EQUAL, EXP_EQUAL = C * sp.ones(1, N), EXP_C * sp.ones(1, N)  # logits of one row
 
 @pytest.mark.theorem(
     10,
-    "Eq. 5 returns the sum over i of R_i (z_i - zbar) in all, where zbar is the mean of the "
-    "logits under the attention weights.",
+    "Eq. 5 returns the sum over i of R_i (z_i - zbar) in all, where zbar is the mean of the logits "
+    "under the attention weights.",
     "proved",
+    scope="3 logits",
 )
-def test_the_softmax_rule_returns_a_covariance_of_relevance_and_logits(record_property):
+def test_the_softmax_rule_returns_a_covariance_of_relevance_and_logits():
     a = softmax(Z, exp_z=E)
     (r_z,) = taylor(Z, R, exp_z=E)
     mean = sum(a.multiply_elementwise(Z))
     assert identical(sum(r_z), sum(R[i] * (Z[i] - mean) for i in range(N)))
     for i in range(N):
         assert identical(r_z[i], Z[i] * (R[i] - E[i] / sum(E) * sum(R)))
-    record_property("method", f"cancel over {N} generic logits, exponentials and relevances")
 
 
 @pytest.mark.theorem(
     10,
     "When all logits of a row equal c, Eq. 5 returns c (R_i - mean R) to logit i: nothing in all.",
     "proved",
+    scope="3 equal logits",
 )
-def test_at_equal_logits_the_softmax_rule_loses_all_relevance(record_property):
+def test_at_equal_logits_the_softmax_rule_loses_all_relevance():
     (r_z,) = taylor(EQUAL, R, exp_z=EXP_EQUAL)
     assert identical(sum(r_z), 0)
     assert all(identical(r_z[i], C * (R[i] - sum(R) / N)) for i in range(N))
-    record_property("method", f"cancel over {N} equal generic logits and generic relevances")
 
 
 @pytest.mark.theorem(
@@ -91,15 +91,15 @@ def test_an_attention_step_at_equal_logits_conserves_only_half(record_property):
     "Adding c to all logits, which changes no attention weight, adds c (R_i - A_i sum R) to the "
     "relevance of logit i by Eq. 5, and nothing to the total.",
     "proved",
+    scope="3 logits",
 )
-def test_a_shift_of_the_logits_moves_relevance_between_them(record_property):
+def test_a_shift_of_the_logits_moves_relevance_between_them():
     a = softmax(Z, exp_z=E)
     (plain,) = taylor(Z, R, exp_z=E)
     (shifted,) = taylor(Z + EQUAL, R, exp_z=EXP_C * E)
     for i in range(N):
         assert identical(shifted[i], plain[i] + C * (R[i] - a[i] * sum(R)))
     assert identical(sum(shifted), sum(plain))
-    record_property("method", f"cancel over {N} generic logits, exponentials, relevances and c")
 
 
 @pytest.mark.theorem(
@@ -119,9 +119,10 @@ def test_the_shares_of_the_softmax_rule_are_not_shift_invariant(record_property)
 
 @pytest.mark.theorem(
     20,
-    "Leaving key i out of one row of attention changes its output by exactly "
-    "O - O_without_i = A_i/(1 - A_i) (v_i - O), for any number of keys.",
+    "Leaving key i out of one row of attention changes its output by exactly O - O_without_i = "
+    "A_i/(1 - A_i) (v_i - O), for any number of keys.",
     "proved",
+    scope="any number of keys, as one beside all others, of which only sum and mean count",
 )
 def test_leaving_one_key_out_moves_the_output_away_from_its_value(record_property):
     # All other keys enter through two numbers: the sum of their exponentials and the mean of
@@ -133,22 +134,6 @@ def test_leaving_one_key_out_moves_the_output_away_from_its_value(record_propert
     o = (a * values)[0]
     assert identical(leave_key_out(exp_z, values)[0], a[0] / (1 - a[0]) * (v - o))
     record_property("method", "cancel; all other keys as one, of their sum and mean")
-
-
-@pytest.mark.theorem(
-    20,
-    "The same law holds entry by entry for the softmax of three keys with key i removed.",
-    "proved",
-)
-@pytest.mark.parametrize("i", range(N))
-def test_leaving_one_of_three_keys_out_follows_the_same_law(i, record_property):
-    v = generic("v", N, 2)
-    kept = [k for k in range(N) if k != i]
-    a = softmax(Z, exp_z=E)
-    o = a * v
-    without = softmax(Z[:, kept], exp_z=E[:, kept]) * v[kept, :]
-    assert identical(o - without, a[i] / (1 - a[i]) * (v[i, :] - o))
-    record_property("method", f"cancel over {N} generic keys and values of 2 channels")
 
 
 @pytest.mark.theorem(

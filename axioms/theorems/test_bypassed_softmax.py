@@ -8,11 +8,11 @@ Main statements
   59  LOO_i = (A_i v_i - A_i f)/(1 - A_i), and CP-LRP misses -A_i O_without_i of it: at most
       A_i max |v_k| over the other keys, which is attained where these have one value
   59  over heads and behind a residual stream the errors add up; a LayerNorm behind adds what
-      holding its deviation misses
+      holding its deviation misses, in any number of channels
   59  AttnLRP is half of CP-LRP plus z_i (1 - A_i)/2 of leave-one-out
   59  at equal logits c the correlation of CP-LRP with leave-one-out is 1, and that of AttnLRP is
-      the sign of 1 + c: flat attention is where the bypass does no harm at all
-  59  at logits 0 every path through k attention layers counts 2^-k in AttnLRP, and 1 in CP-LRP
+      the sign of 1 + c: they are affine maps of each other, and not equal
+  59  two layers turn the order of tokens
 """
 
 import pytest
@@ -20,13 +20,14 @@ import sympy as sp
 
 from axioms.algebra.decide import differ_at, generic, identical, value_at, where
 from axioms.algebra.leave_one_out import leave_key_out
-from axioms.algebra.rules import bilinear_epsilon, softmax, taylor, value_only
+from axioms.algebra.norms import held_deviation, layer_norm
+from axioms.algebra.rules import add, bilinear_epsilon, softmax, taylor, value_only
 
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
-A = E / sum(E)
+ROWS = [(Z[:, :n], E[:, :n], V[:n, :]) for n in (2, N)]
+"""Logits, exponentials and values: of two keys, one of which stands for any number of them."""
 C = sp.Symbol("c", real=True)  # of equal logits; its exponential drops out
-EQUAL, EXP_EQUAL = C * sp.ones(1, N), sp.ones(1, N)
 
 
 def by_cp_lrp(e, v):
@@ -52,52 +53,86 @@ def without(e, v, i):
     "Leave-one-out of key i is (R_i - A_i f)/(1 - A_i) of its relevance R_i by CP-LRP, which adds "
     "up to f: so the two differ by A_i/(1 - A_i) |R_i - f|.",
     "proved",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
-def test_leave_one_out_from_value_only_relevance(record_property):
-    relevance, loo = by_cp_lrp(E, V), leave_key_out(E, V)
-    f = sum(relevance)
-    for i in range(N):
-        assert identical(loo[i], (relevance[i] - A[i] * f) / (1 - A[i]))
-        assert identical(loo[i] - relevance[i], A[i] / (1 - A[i]) * (relevance[i] - f))
-    record_property("method", f"cancel over {N} generic keys and values")
+def test_leave_one_out_from_value_only_relevance():
+    for _, e, v in ROWS:
+        a, relevance, loo = e / sum(e), by_cp_lrp(e, v), leave_key_out(e, v)
+        f = sum(relevance)
+        for i in range(v.rows):
+            assert identical(loo[i], (relevance[i] - a[i] * f) / (1 - a[i]))
+            assert identical(loo[i] - relevance[i], a[i] / (1 - a[i]) * (relevance[i] - f))
 
 
 @pytest.mark.theorem(
     59,
-    "CP-LRP misses exactly -A_i O_without_i of leave-one-out: at most A_i max |v_k| over the keys "
-    "k != i, attained where these have one value.",
+    "CP-LRP misses exactly -A_i O_without_i of leave-one-out: in size at most A_i max |v_k| over "
+    "the keys k != i, attained where these have one value.",
     "proved",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
 def test_what_the_bypass_misses_is_the_output_without_the_key(record_property):
-    gap = leave_key_out(E, V) - by_cp_lrp(E, V)
-    for i in range(N):
-        assert identical(gap[i], -A[i] * without(E, V, i)[0])
-    # a mean of the other values is at most the largest of them, and equal to it where all are one
-    equal = sp.Matrix([V[0], V[1], V[1]])
-    gap = leave_key_out(E, equal) - by_cp_lrp(E, equal)
-    assert identical(gap[0], -A[0] * V[1])
-    record_property("method", f"cancel over {N} generic keys; a mean is at most its largest value")
+    for _, e, v in ROWS:
+        a, gap = e / sum(e), leave_key_out(e, v) - by_cp_lrp(e, v)
+        for i in range(v.rows):
+            assert identical(gap[i], -a[i] * without(e, v, i)[0])
+        # a mean of the other values is at most the largest, and equal to it where all are one
+        equal = sp.Matrix([v[0], *[v[1]] * (v.rows - 1)])
+        gap = leave_key_out(e, equal) - by_cp_lrp(e, equal)
+        assert identical(gap[0], -a[0] * v[1])
+    record_property("method", "a mean is at most its largest value")
+
+
+def missed(heads, stream, norm, i, s, t):
+    """Leave-one-out of key i less its relevance by CP-LRP, behind heads, a stream and a LayerNorm.
+
+    ``norm`` is its weight, its bias and what reads it; s and t are its deviations with and without
+    the key.
+    """
+    weight, bias, reading = norm
+    read = [e * v / sum(e) for e, v in heads]
+    output = sum(read, stream)
+    left = output - sum((leave_key_out(e, v)[i, :] for e, v in heads), 0 * stream)
+    y, y_left = (
+        layer_norm(x, weight, bias, norm_eps=0, deviation=[size])
+        for x, size in ((output, s), (left, t))
+    )
+    arriving = y.multiply_elementwise(reading)
+    (r,) = held_deviation(output, weight, bias, arriving, eps=0, norm_eps=0, deviation=[s])
+    _, *parts = add([stream, *read], r, eps=0)
+    of_key = (
+        sum(value_only(e / sum(e), v, part, eps=0)[1][i, :])
+        for (e, v), part in zip(heads, parts, strict=True)
+    )
+    return ((y - y_left) * reading.T)[0] - sum(of_key)
 
 
 @pytest.mark.theorem(
     59,
-    "Behind two heads, a residual stream x and a LayerNorm, read along w with sum 0, CP-LRP misses "
-    "-sum_h A_i^h <w, O_without_i^h>/s + <w, y> (1/s - 1/t) of leave-one-out, y being the stream "
-    "without key i and s, t the deviations with and without it.",
+    "Behind heads h, a residual stream and a LayerNorm, whose weighted channels are read along w, "
+    "w less its mean being c, CP-LRP misses -sum_h A_i^h <c, O_without_i^h>/s + <c, y> (1/s - 1/t) "
+    "of leave-one-out, y being the stream without key i and s, t the deviations with and without "
+    "it.",
     "proved",
+    given=["s, t > 0: the deviations"],
+    scope="1 and 2 heads of 3 keys and 2 and 3 channels",
 )
-def test_errors_of_heads_add_up_and_a_layer_norm_adds_its_deviation(record_property):
+def test_errors_of_heads_add_up_and_a_layer_norm_adds_its_deviation():
     s, t = sp.symbols("s t", positive=True)
-    heads = [(generic(f"e{h}", 1, 2, positive=True), generic(f"v{h}", 2, 2)) for h in ("a", "b")]
-    stream, w = generic("x", 1, 2), generic("w", 1, 1)[0] * sp.Matrix([1, -1])
-    output = stream + sum((e * v / sum(e) for e, v in heads), sp.zeros(1, 2))
-    for i in range(2):
-        left = output - sum((leave_key_out(e, v)[i, :] for e, v in heads), sp.zeros(1, 2))
-        loo = (output * w)[0] / s - (left * w)[0] / t  # the mean drops out, as w sums to 0
-        relevance = sum(by_cp_lrp(e, v * w)[i] for e, v in heads) / s
-        missed = sum(e[i] / sum(e) * (without(e, v, i) * w)[0] for e, v in heads) / s
-        assert identical(loo - relevance, -missed + (left * w)[0] * (1 / s - 1 / t))
-    record_property("method", "cancel over 2 generic heads of 2 keys and 2 channels")
+    for heads, channels in ((1, 2), (2, 3)):
+        values = [
+            (generic(f"e{h}", 1, N, positive=True), generic(f"v{h}", N, channels))
+            for h in "ab"[:heads]
+        ]
+        stream, *norm = (generic(name, 1, channels) for name in "xgbw")
+        w = norm[0].multiply_elementwise(norm[2])
+        c = w - sp.ones(1, channels) * sum(w) / channels
+        for i in range(N):
+            left = [(e[i] / sum(e), without(e, v, i)) for e, v in values]
+            y = sum((read for _, read in left), stream)
+            expected = -sum(a * (read * c.T)[0] for a, read in left) / s
+            expected += (y * c.T)[0] * (1 / s - 1 / t)
+            assert identical(missed(values, stream, norm, i, s, t), expected)
 
 
 @pytest.mark.theorem(
@@ -105,12 +140,18 @@ def test_errors_of_heads_add_up_and_a_layer_norm_adds_its_deviation(record_prope
     "AttnLRP, the value's relevance plus the logit's, is half of CP-LRP plus z_i (1 - A_i)/2 times "
     "leave-one-out.",
     "proved",
+    scope="2 and 3 keys; any number, as all other keys count as one of their sum and mean",
 )
-def test_attnlrp_mixes_value_only_relevance_and_leave_one_out(record_property):
-    found, values, loo = by_attnlrp(Z, E, V), by_cp_lrp(E, V), leave_key_out(E, V)
-    for i in range(N):
-        assert identical(found[i], values[i] / 2 + Z[i] * (1 - A[i]) * loo[i] / 2)
-    record_property("method", f"cancel over {N} generic keys: logits, exponentials and values")
+def test_attnlrp_mixes_value_only_relevance_and_leave_one_out():
+    for z, e, v in ROWS:
+        a, found, values, loo = (
+            e / sum(e),
+            by_attnlrp(z, e, v),
+            by_cp_lrp(e, v),
+            leave_key_out(e, v),
+        )
+        for i in range(v.rows):
+            assert identical(found[i], values[i] / 2 + z[i] * (1 - a[i]) * loo[i] / 2)
 
 
 @pytest.mark.theorem(
@@ -119,6 +160,7 @@ def test_attnlrp_mixes_value_only_relevance_and_leave_one_out(record_property):
     "their correlation is 1 for any values that differ, and AttnLRP is (1 + c)/2 R_i - c f/(2n), "
     "so that its correlation is 1 for c > -1 and -1 for c < -1.",
     "proved",
+    scope="n = 2, 3 and 4 keys",
 )
 def test_at_equal_logits_the_bypass_does_no_harm(record_property):
     for n in range(2, N + 2):
@@ -129,35 +171,14 @@ def test_at_equal_logits_the_bypass_does_no_harm(record_property):
         assert identical(
             by_attnlrp(z, e, v), (1 + C) / 2 * values - C * f / (2 * n) * sp.ones(n, 1)
         )
-    record_property(
-        "method", f"cancel over 2 to {N + 1} generic values; an affine map keeps |r| = 1"
-    )
-
-
-@pytest.mark.theorem(
-    59,
-    "Where attention is flat, AttnLRP orders keys as leave-one-out does, and CP-LRP does not.",
-    "refuted",
-)
-def test_flat_attention_can_turn_attnlrp_and_not_the_bypass(record_property):
-    point = where((C, -3), (V, [1, 2, 6]))
-    found, values, loo = (
-        x[2] - x[0]
-        for x in (
-            by_attnlrp(EQUAL, EXP_EQUAL, V), by_cp_lrp(EXP_EQUAL, V), leave_key_out(EXP_EQUAL, V)
-        )
-    )  # fmt: skip
-    assert differ_at(found, loo, point)
-    assert value_at(found * loo, point) < 0 < value_at(values * loo, point)
-    record_property(
-        "witness",
-        "logits -3, v = (1, 2, 6), the last key over the first: AttnLRP -5/3, CP-LRP 5/3, and "
-        "leave-one-out 5/2",
-    )
+    record_property("method", "an affine map keeps |r| = 1")
 
 
 def stacked(attend, weights, x, layers=2):
-    """Relevance of the states x, from row 0 of ``layers`` times h -> h + A h, as epsilon -> 0."""
+    """Relevance of the states x, from row 0 of ``layers`` times h -> h + A h, as epsilon -> 0.
+
+    At logits 0 nothing comes through the weights.
+    """
     states = [x]
     for _ in range(layers):
         states.append(states[-1] + weights * states[-1])
@@ -170,32 +191,15 @@ def stacked(attend, weights, x, layers=2):
     return relevance
 
 
-W, X = generic("a", 2, 2, positive=True), generic("x", 2, 1)
-
-
 @pytest.mark.theorem(
     59,
-    "In two layers h -> h + A h with logits 0, row 0 gives token j the entry (0, j) of (I + A/2)^2 "
-    "times x_j by AttnLRP and of (I + A)^2 by CP-LRP: a path through k attention layers counts "
-    "2^-k and 1.",
-    "proved",
-)
-def test_the_half_rule_discounts_paths_by_their_depth(record_property):
-    one = sp.eye(2)
-    for attend, passed in ((bilinear_epsilon, one + W / 2), (value_only, one + W)):
-        expected = (passed**2)[0, :].T.multiply_elementwise(X)
-        assert identical(stacked(attend, W, X), expected)
-    record_property("method", "cancel over 2 generic tokens and generic weights of attention")
-
-
-@pytest.mark.theorem(
-    59,
-    "There, AttnLRP orders tokens as CP-LRP does.",
+    "Behind two layers h -> h + A h at logits 0, AttnLRP orders tokens as CP-LRP does.",
     "refuted",
 )
 def test_depth_turns_the_order_of_tokens(record_property):
-    half, point = sp.ones(2, 2) / 2, where((X, [1, 2]))
-    attn, cp = (stacked(attend, half, X) for attend in (bilinear_epsilon, value_only))
+    x, half = generic("x", 2, 1), sp.ones(2, 2) / 2
+    point = where((x, [1, 2]))
+    attn, cp = (stacked(attend, half, x) for attend in (bilinear_epsilon, value_only))
     assert differ_at(attn[1] - attn[0], cp[1] - cp[0], point)
     assert value_at(attn[1] - attn[0], point) < 0 < value_at(cp[1] - cp[0], point)
     record_property(

@@ -138,6 +138,7 @@ def decided(name, record_property):
     "Duplicating or permuting neurons of two layers and permuting the channels of Q and K change "
     "no explanation of the canonized graph, at every epsilon >= 0.",
     "proved",
+    scope="all critical pairs, of 2 x 2 entries at most; any graph by induction",
 )
 @pytest.mark.parametrize("name", BESIDE)
 def test_steps_that_canonization_keeps_change_no_explanation(name, record_property):
@@ -146,9 +147,11 @@ def test_steps_that_canonization_keeps_change_no_explanation(name, record_proper
 
 @pytest.mark.theorem(
     65,
-    "Distributing a layer over a sum, rescaling Q and K and centring the input of a LayerNorm "
-    "change no explanation of the canonized graph as epsilon -> 0.",
+    "Distributing a layer over a sum, rescaling Q and K by c > 0 and centring the input of a "
+    "LayerNorm change no explanation of the canonized graph as epsilon -> 0.",
     "proved",
+    given=["c > 0: what Q is multiplied by"],
+    scope="all critical pairs, of 2 x 2 entries at most; any graph by induction",
 )
 @pytest.mark.parametrize("name", IN_THE_LIMIT)
 def test_steps_that_canonization_keeps_change_no_limit(name, record_property):
@@ -161,6 +164,7 @@ def test_steps_that_canonization_keeps_change_no_limit(name, record_property):
     "behind a head, splitting a head and duplicating keys change no explanation of the canonized "
     "graph as epsilon -> 0.",
     "proved",
+    scope="all critical pairs, of 2 x 2 entries at most; any graph by induction",
 )
 @pytest.mark.parametrize("name", OF_HEADS)
 def test_steps_of_heads_that_canonization_keeps_change_no_limit(name, record_property):

@@ -7,7 +7,6 @@ Main statements
   73  what DePass says a leaf adds to an output is its relevance by CP-LRP's rules as epsilon -> 0:
       with biases as a component of their own, these are in the denominators of Eq. 1, and spread
       in proportion they are not
-  73  components add up to the value, whatever the shares of a neuron, if these add up to 1
   73  shares by a softmax give a leaf that adds nothing to a neuron a part of it, and depend on the
       scale of a ReLU neuron
   73  with the gate held, DePass gives all of a gated unit to the other factor, and RelP half
@@ -74,6 +73,7 @@ def total(part):
     "gives a leaf the relevance of CP-LRP's rules as epsilon -> 0, and the biases what CP-LRP's "
     "absorb.",
     "proved",
+    scope="a block and a head of one channel and 2 keys; any graph by induction",
 )
 def test_a_decomposed_pass_is_the_relevance_of_cp_lrp(record_property):
     at = at_block()
@@ -97,8 +97,9 @@ def test_a_decomposed_pass_is_the_relevance_of_cp_lrp(record_property):
     "add, DePass gives a leaf the relevance of the same rules with biases left out of the "
     "denominators.",
     "proved",
+    scope="four layers of one channel",
 )
-def test_spread_biases_are_biases_outside_of_the_denominator(record_property):
+def test_spread_biases_are_biases_outside_of_the_denominator():
     root, at = A + mlp(linear(A, "v", "bv") + linear(B, "o", "bo")), at_block()
     at["b"] = at["b"][:1, :]
     outside = Composite("outside", {**DEPASS.rules, kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS})
@@ -107,7 +108,6 @@ def test_spread_biases_are_biases_outside_of_the_denominator(record_property):
     for name in "ab":
         assert same_value(total(parts[name]), total(relevance[name]))
     assert same_value(sum(total(parts[name]) for name in "ab"), denoted(root, at)[0])
-    record_property("method", "cancel over four layers with generic weights and biases")
 
 
 @pytest.mark.theorem(
@@ -115,9 +115,10 @@ def test_spread_biases_are_biases_outside_of_the_denominator(record_property):
     "Before a norm, DePass gives leaf x_i the relevance of the norm with its deviation held, and "
     "the shift of LayerNorm to the biases.",
     "proved",
+    scope="2 channels",
 )
 @pytest.mark.parametrize("op", [kinds.LAYER_NORM, kinds.RMS_NORM])
-def test_a_decomposed_norm_is_the_norm_with_its_deviation_held(op, record_property):
+def test_a_decomposed_norm_is_the_norm_with_its_deviation_held(op):
     shift = ("t",) if op == kinds.LAYER_NORM else ()
     x, g, t, w = generic("a", 1, 2), generic("g", 1, 2), generic("t", 1, 2), generic("w", 2, 1)
     y = generic("b", 1, 2)
@@ -130,7 +131,6 @@ def test_a_decomposed_norm_is_the_norm_with_its_deviation_held(op, record_proper
     for name in "ab":
         assert identical(total(parts[name]), total(relevance[name]))
     assert BIASES not in parts or identical(parts[BIASES], t * w)
-    record_property("method", "cancel over two generic components of two channels")
 
 
 def neuron(function="relu"):
@@ -138,25 +138,12 @@ def neuron(function="relu"):
     return linear(active(linear(A, "wa") + linear(B, "wb"), function), "v")
 
 
-P, Q, C = sp.symbols("p q c", positive=True)  # what the leaves add to the neuron, and a scale
+P, Q = sp.symbols("p q", positive=True)  # what the leaves add to the neuron
 
 
 def at_neuron(c=1):
     """Weights in are c, the weight out 1/c, so that a ReLU neuron stays the same function."""
     return {"a": P, "b": Q, "wa": c, "wb": c, "v": sp.Integer(1) / c}
-
-
-@pytest.mark.theorem(
-    73,
-    "Components add up to the value however a neuron is shared among them, if shares add up to 1.",
-    "proved",
-)
-def test_components_add_up_whatever_the_shares(record_property):
-    free = generic("share", 1, 2)
-    for share in (by_softmax, lambda added: (free[0], 1 - free[0])):
-        parts = decomposed(neuron(), at_neuron(C), share=share)
-        assert same_value(total(parts["a"]) + total(parts["b"]), P + Q)
-    record_property("method", "cancel over one generic neuron of two leaves; then by induction")
 
 
 @pytest.mark.theorem(

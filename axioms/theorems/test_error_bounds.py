@@ -1,22 +1,24 @@
 """Bounds on what CP-LRP misses of leave-one-out, and on what depth takes from AttnLRP.
 
-Behind heads h, a residual stream and a LayerNorm without a stabiliser, read along w with sum 0,
-theorem 59 has CP-LRP miss -sum_h A_i^h <w, O_without_i^h>/s + <w, y> (1/s - 1/t) of leave-one-out
-of key i; y is the stream without the key, s and t its deviations with and without it, and n
-channels.  O_without_i is a mean of the other values, and <w, y> is at most |w| times the length
-sqrt(n) t of the centred y (Cauchy and Schwarz).  So the difference is at most
+Behind heads h, a residual stream and a LayerNorm at norm-epsilon 0, whose weighted channels are
+read along w with sum 0, theorem 59 has CP-LRP miss
+-sum_h A_i^h <w, O_without_i^h>/s + <w, y> (1/s - 1/t) of leave-one-out of key i; y is the stream
+without the key, s and t its deviations with and without it, over n channels.  O_without_i is a mean
+of the other values, and <w, y> is at most |w| times the length sqrt(n) t of the centred y (Cauchy
+and Schwarz).  So the difference is at most
 
     sum_h A_i^h max over k != i of |<w, v_k^h>| / s  +  sqrt(n) |w| |t - s| / s
 
-A layer h -> h + A h of attention at logits 0 passes g on as (I + c A)' g, where relevance is value
-times g, with c = 1 by CP-LRP and c = 1/2 by AttnLRP.  By induction d layers pass on the product of
-their I + c A, which is the sum over k of c^k P_k: P_k counts the paths through k attention layers.
+A layer h -> h + A h of attention passes g on as (I + c A)' g, where relevance is value times g and
+nothing comes back through the weights A, as at logits 0, with c = 1 by CP-LRP and c = 1/2 by
+AttnLRP.  By induction d layers pass on the product of their I + c A, which is the sum over k of
+c^k P_k: P_k counts the paths through k attention layers.
 
 Main statements
   66  the bound behind a LayerNorm, and where heads, stream and LayerNorm attain it
   66  AttnLRP misses sum_k (1 - 2^-k) P_k of CP-LRP, entry by entry between 0 and 1 - 2^-d of it,
-      and keeps (3/4)^d of the total where all tokens have one value
-  66  no share of CP-LRP's relevance is left at every depth
+      and keeps (3/4)^d of the total where all tokens have one value, if nothing comes back through
+      the weights of attention
 """
 
 import itertools
@@ -24,47 +26,39 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.leave_one_out import leave_key_out
+from axioms.algebra.decide import generic, identical
+from axioms.algebra.norms import layer_norm
 from axioms.algebra.rules import add, bilinear_epsilon, value_only
-
-READ = sp.Matrix([1, -1])  # w for two channels
-
-
-def missed(heads, stream, w, s, t):
-    """Leave-one-out of key 0 less its relevance by CP-LRP, from deviations s and t."""
-    output, left, relevance = stream, stream, 0
-    for e, v in heads:
-        a = e / sum(e)
-        loo = leave_key_out(e, v)[0, :]
-        output, left = output + a * v, left + a * v - loo
-        relevance += value_only(a, v * w, a * v * w, eps=0)[1][0] / s
-    return (output * w)[0] / s - (left * w)[0] / t - relevance
+from axioms.theorems.test_bypassed_softmax import missed
 
 
 @pytest.mark.theorem(
     66,
-    "Behind heads, a residual stream and a LayerNorm over n channels, CP-LRP and leave-one-out of "
-    "a key differ by at most sum_h A_i^h max |<w, v_k^h>|/s + sqrt(n) |w| |t - s|/s, over k != i.",
+    "Behind heads, a residual stream and a LayerNorm over n channels at norm-epsilon 0, read along "
+    "w with sum 0, CP-LRP and leave-one-out of a key differ by at most sum_h A_i^h max |<w, "
+    "v_k^h>|/s + sqrt(n) |w| |t - s|/s, over k != i.",
     "proved",
+    given=["t > 0: the deviation without the key"],
+    scope="n = 2, 3 and 4 channels; any n, since a sum of squares is not negative",
 )
 def test_the_error_behind_a_layer_norm_is_bounded(record_property):
-    s, t = sp.symbols("s t", positive=True)
-    heads = [(generic(f"e{h}", 1, 3, positive=True), generic(f"v{h}", 3, 2)) for h in "ab"]
-    stream, gain = generic("x", 1, 2), sp.Symbol("g", real=True)
-    w = gain * READ
-    without = [(e[:, 1:] * v[1:, :]) / sum(e[:, 1:]) for e, v in heads]
-    y = (stream + without[0] + without[1]) * w
-    first = sum(e[0] / sum(e) * (o * w)[0] for (e, _), o in zip(heads, without, strict=True)) / s
-    assert identical(missed(heads, stream, w, s, t), -first + y[0] / t * (t - s) / s)
-    # <w, y>^2 is at most |w|^2 |y|^2, by what is left of them: a sum of squares (Lagrange)
-    a, b = generic("w", 3, 1), generic("y", 3, 1)
-    squares = sum((a[i] * b[k] - a[k] * b[i]) ** 2 for i, k in itertools.combinations(range(3), 2))
-    assert identical(a.dot(a) * b.dot(b) - a.dot(b) ** 2, squares)
+    t = sp.Symbol("t", positive=True)
+    for n in (2, 3, 4):
+        # what theorem 59 has: <w, y> of the stream is t times <w, N> of its norm
+        x, w = generic("x", 1, n), generic("w", 1, n)
+        w[n - 1] = -sum(w[:-1])
+        normed = layer_norm(x, sp.ones(1, n), sp.zeros(1, n), norm_eps=0, deviation=[t])
+        assert identical((x * w.T)[0], t * (normed * w.T)[0])
+        variance = sum(v**2 for v in normed) / n
+        assert identical(variance * t**2, sum(v**2 for v in x) / n - (sum(x) / n) ** 2)
+        # <w, N>^2 is at most |w|^2 |N|^2, by what is left of them: a sum of squares (Lagrange)
+        pairs = itertools.combinations(range(n), 2)
+        squares = sum((w[i] * normed[k] - w[k] * normed[i]) ** 2 for i, k in pairs)
+        assert identical(w.dot(w) * normed.dot(normed) - w.dot(normed) ** 2, squares)
     record_property(
         "method",
-        "cancel over 2 generic heads of 3 keys and 2 channels; then |mean| <= max, the triangle "
-        "inequality, and Cauchy and Schwarz by Lagrange's identity",
+        "by theorem 59, |mean| <= max, the triangle inequality, and Cauchy and Schwarz by "
+        "Lagrange's identity, where |N|^2 = n: cancel over 2, 3 and 4 channels",
     )
 
 
@@ -73,6 +67,8 @@ def test_the_error_behind_a_layer_norm_is_bounded(record_property):
     "The bound is attained, by one head and by two: where the other keys of each have one value, "
     "and the key's value and the stream point the same way along w, for 2 channels.",
     "proved",
+    given=["c, p, x > 0: values of keys and of the stream along w"],
+    scope="1 and 2 heads of 2 keys and 2 channels",
 )
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_bound_is_attained(number, record_property):
@@ -90,8 +86,9 @@ def test_the_bound_is_attained(number, record_property):
     t = (x + sum(others)) / 2
     s = t + sum(a * p for a, p in zip(shares, more, strict=True)) / 2
     bound = sum(a * c for a, c in zip(shares, others, strict=True)) / s + 2 * (s - t) / s
-    assert identical(missed(heads, along(x), READ, s, t), -bound)
-    record_property("method", "cancel over positive values; sqrt(n) |w| is 2 for w = (1, -1)")
+    norm = sp.ones(1, 2), sp.zeros(1, 2), sp.Matrix([[1, -1]])
+    assert identical(missed(heads, along(x), norm, 0, s, t), -bound)
+    record_property("method", "sqrt(n) |w| is 2 for w = (1, -1)")
 
 
 def layer(attend, weights, h, g):
@@ -111,19 +108,21 @@ def paths(layers, c):
 
 @pytest.mark.theorem(
     66,
-    "By d layers h -> h + A h at logits 0, CP-LRP gives token j the entry j of row 0 of "
-    "sum_k P_k times x_j and AttnLRP that of sum_k 2^-k P_k, P_k being the sum over all choices of "
-    "k layers of the product of their A: they differ by sum_k (1 - 2^-k) P_k.",
+    "By d layers h -> h + A h, where nothing comes back through the weights A, as at logits 0, "
+    "CP-LRP gives token j the entry j of row 0 of sum_k P_k times x_j and AttnLRP that of sum_k "
+    "2^-k P_k, P_k being the sum over all choices of k layers of the product of their A: they "
+    "differ by sum_k (1 - 2^-k) P_k.",
     "proved",
+    scope="2 tokens and d = 1, 2 and 3 layers; any depth by induction",
 )
 def test_the_half_rule_misses_paths_by_their_length(record_property):
     n, h, g = 2, generic("h", 2, 1), generic("g", 2, 1)
-    one = generic("a", n, n, positive=True)
+    one = generic("a", n, n)
     for attend, c in ((value_only, 1), (bilinear_epsilon, sp.Rational(1, 2))):
         passed = (sp.eye(n) + c * one).T * g
         assert identical(layer(attend, one, h, g), h.multiply_elementwise(passed))
     for d in (1, 2, 3):
-        layers = [generic(f"a{k}_", n, n, positive=True) for k in range(d)]
+        layers = [generic(f"a{k}_", n, n) for k in range(d)]
         error = sp.zeros(n, n)
         for k in range(1, d + 1):
             for chosen in itertools.combinations(layers, k):
@@ -134,16 +133,18 @@ def test_the_half_rule_misses_paths_by_their_length(record_property):
 
 def stochastic(name, n):
     """Positive weights whose rows add up to 1, from generic numbers."""
-    e = generic(name, n, n, positive=True)
+    e = generic(name, n, n)
     return sp.Matrix(n, n, lambda i, k: e[i, k] / sum(e[i, :]))
 
 
 @pytest.mark.theorem(
     66,
-    "There, AttnLRP gives each token between 2^-d and 1 of CP-LRP's relevance.  Where all tokens "
-    "have one value it keeps (3/4)^d of the total, whatever the attention weights; 2^-d is "
-    "attained where every way to a token takes all layers.",
+    "By d layers h -> h + A h, where nothing comes back through the weights A, as at logits 0, "
+    "AttnLRP gives each token between 2^-d and 1 of CP-LRP's relevance. Where all tokens have one "
+    "value it keeps (3/4)^d of the total, whatever A; 2^-d is attained where every way to a token "
+    "takes all layers, which logits 0 rule out.",
     "proved",
+    scope="2 tokens and d = 1 and 2 layers; any depth by induction",
 )
 def test_the_share_that_is_left_falls_with_depth(record_property):
     half, value = sp.Rational(1, 2), sp.Symbol("x", real=True)
@@ -160,33 +161,11 @@ def test_the_share_that_is_left_falls_with_depth(record_property):
             g[attend] = sum(relevance)
         assert identical(g[bilinear_epsilon], sp.Rational(3, 4) ** d * g[value_only])
         ahead = sp.Matrix(d + 1, d + 1, lambda i, k, d=d: int(k == min(i + 1, d)))
-        x, c = generic("x", d + 1, 1), sp.Symbol("c")
+        x, c = generic("x", d + 1, 1), sp.Symbol("c", real=True)
         assert identical((paths([ahead] * d, c)[0, :] * sp.diag(*x))[d], c**d * x[d])
         assert paths([ahead] * d, half)[0, d] == half**d * paths([ahead] * d, 1)[0, d]
     record_property(
         "method",
-        "cancel over generic weights, d = 1 and 2; then induction, as rows of A are 1 in total: "
-        "the total of (I + c A)' g is 1 + c times that of g; a part c^k of "
-        "a path with k <= d is between 2^-d and 1",
-    )
-
-
-@pytest.mark.theorem(
-    66,
-    "At every depth AttnLRP keeps half of CP-LRP's relevance of a token.",
-    "refuted",
-)
-def test_two_layers_leave_a_quarter(record_property):
-    x, g = generic("x", 3, 1, positive=True), sp.Matrix([1, 0, 0])
-    ahead = sp.Matrix([[0, 1, 0], [0, 0, 1], [0, 0, 1]])
-    states, found = [x, x + ahead * x], {}
-    for attend in (value_only, bilinear_epsilon):
-        first = layer(attend, ahead, states[1], g)
-        slope = sp.Matrix([r / h for r, h in zip(first, states[1], strict=True)])
-        found[attend] = layer(attend, ahead, states[0], slope)[2]
-    point = dict.fromkeys(x, 1)
-    assert differ_at(found[bilinear_epsilon], found[value_only] / 2, point)
-    kept, whole = (found[attend].subs(point) for attend in (bilinear_epsilon, value_only))
-    record_property(
-        "witness", f"each token attends to the next, x = 1: {kept} of {whole}, and half is 1/2"
+        "then induction, as rows of A are 1 in total: the total of (I + c A)' g is 1 + c times the "
+        "total of g; a part c^k of a path with k <= d is between 2^-d and 1",
     )

@@ -23,11 +23,12 @@ S = generic("s", 1, 1)  # a sign, by a symbol: so in both cases
 
 @pytest.mark.theorem(
     6,
-    "With the bias in the denominator, the inputs of a linear layer receive exactly "
-    "R_j (z_j - b_j)/(z_j + epsilon s_j) of output j; bias and stabiliser absorb the rest.",
+    "With the bias in the denominator, the inputs of a linear layer receive exactly R_j (z_j - "
+    "b_j)/(z_j + epsilon s_j) of output j; bias and stabiliser absorb the rest.",
     "proved",
+    scope="2 inputs and 2 outputs; every sign case",
 )
-def test_epsilon_rule_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
+def test_epsilon_rule_conserves_all_but_the_shares_of_bias_and_stabiliser():
     z = linear_map(X, W, B)
     for s in sign_cases(1, 2):
         (r_x,) = epsilon(X, W, R, eps=EPS, bias=B, sign=s)
@@ -37,23 +38,22 @@ def test_epsilon_rule_conserves_all_but_the_shares_of_bias_and_stabiliser(record
         assert identical(sum(r_x) + absorbed, sum(R))
         for i in range(2):
             assert identical(r_x[i], sum(X[i] * W[i, j] * R[j] / d[j] for j in range(2)))
-    record_property("method", "cancel over a generic 2 x 2 layer, every sign case")
 
 
 @pytest.mark.theorem(
     6,
-    "Without the bias in the denominator, the inputs of a linear layer receive exactly "
-    "R_j u_j/(u_j + epsilon s_j) of output j, u = xW: all of it as epsilon -> 0.",
+    "Without the bias in the denominator, the inputs of a linear layer receive exactly R_j "
+    "u_j/(u_j + epsilon s_j) of output j, u = xW: all of it as epsilon -> 0.",
     "proved",
+    scope="2 inputs and 2 outputs; every sign case",
 )
-def test_epsilon_rule_without_bias_conserves_all_but_the_share_of_the_stabiliser(record_property):
+def test_epsilon_rule_without_bias_conserves_all_but_the_share_of_the_stabiliser():
     u = linear_map(X, W)
     for s in sign_cases(1, 2):
         (r_x,) = epsilon_without_bias(X, W, R, eps=EPS, bias=B, sign=s)
         expected = sum(R[j] * u[j] / (u[j] + EPS * s[j]) for j in range(2))
         assert identical(sum(r_x), expected)
         assert identical(limit(expected, EPS), sum(R))
-    record_property("method", "cancel over a generic 2 x 2 layer, every sign case")
 
 
 @pytest.mark.theorem(
@@ -61,8 +61,9 @@ def test_epsilon_rule_without_bias_conserves_all_but_the_share_of_the_stabiliser
     "For one output without bias, the epsilon rule gives R_i = LOO_i |z|/(|z| + epsilon), hence "
     "R_i = x_i W_i = LOO_i as epsilon -> 0.",
     "proved",
+    scope="2 inputs; both signs",
 )
-def test_one_linear_output_gets_leave_one_out_shrunk_by_the_stabiliser(record_property):
+def test_one_linear_output_gets_leave_one_out_shrunk_by_the_stabiliser():
     w = W[:, 0]
     z = linear_map(X, w)
     loo = leave_one_out(z[0], {x: x for x in X})
@@ -73,7 +74,6 @@ def test_one_linear_output_gets_leave_one_out_shrunk_by_the_stabiliser(record_pr
             assert identical(r_x[i], loo[x] * size / (size + EPS))
             assert identical(limit(r_x[i], EPS), loo[x])
             assert identical(loo[x], x * w[i])
-    record_property("method", "cancel over generic x and w, both signs")
 
 
 @pytest.mark.theorem(
@@ -94,14 +94,14 @@ def test_epsilon_rule_is_not_leave_one_out_at_finite_epsilon(record_property):
     6,
     "For one output with a bias, as epsilon -> 0, R_i = LOO_i when the bias is in the denominator.",
     "proved",
+    scope="2 inputs",
 )
-def test_a_bias_in_the_denominator_keeps_leave_one_out(record_property):
+def test_a_bias_in_the_denominator_keeps_leave_one_out():
     w, b = W[:, 0], B[:, 0]
     z = linear_map(X, w, b)
     loo = leave_one_out(z[0], {x: x for x in X})
     (r_x,) = epsilon(X, w, z, eps=EPS, bias=b, sign=S)
     assert all(identical(limit(r_x[i], EPS), loo[x]) for i, x in enumerate(X))
-    record_property("method", "cancel over generic x, w and b")
 
 
 @pytest.mark.theorem(
@@ -125,8 +125,9 @@ def test_a_bias_outside_the_denominator_loses_leave_one_out(record_property):
     "The operands of a sum z receive R z/(z + epsilon sign z) in all, each its own R x/(z + "
     "epsilon sign z): all of R as epsilon -> 0.",
     "proved",
+    scope="three operands; both signs",
 )
-def test_a_sum_conserves_all_but_the_share_of_the_stabiliser(record_property):
+def test_a_sum_conserves_all_but_the_share_of_the_stabiliser():
     operands = [generic(name, 1, 1) for name in ("word", "position", "type")]
     r, z = R[:, :1], sum(operands[1:], operands[0])
     for s in sign_cases(1, 1):
@@ -136,4 +137,3 @@ def test_a_sum_conserves_all_but_the_share_of_the_stabiliser(record_property):
         total = sum(r_x[0] for r_x in received)
         assert identical(total, r[0] * z[0] / (z[0] + EPS * s[0]))
         assert identical(limit(total, EPS), r[0])
-    record_property("method", "cancel over three generic operands, both signs")

@@ -60,32 +60,20 @@ def in_the_limit(rule, signs=(S1, S2), **options):
 
 @pytest.mark.theorem(
     11,
-    "As epsilon -> 0, two linear layers without bias and the one layer with the product of their "
-    "weights get the same relevance by Eq. 1.",
+    "As epsilon -> 0, two linear layers and the one layer that they make up get the same relevance "
+    "by Eq. 1, if they have no biases or these are in the denominators.",
     "proved",
+    scope="2 x 2 layers",
 )
-def test_folding_linear_layers_changes_nothing_in_the_limit(record_property):
-    r = linear_map(X * W1, W2).multiply_elementwise(R)
-    assert identical(*in_the_limit(epsilon, point=(X, W1, W2, r)))
-    record_property("method", "cancel over generic 2 x 2 layers and relevances of both outputs")
-
-
-@pytest.mark.theorem(
-    11,
-    "As epsilon -> 0, the same holds for two linear layers with biases, if these are in the "
-    "denominator of Eq. 1.",
-    "proved",
-)
-def test_folding_keeps_relevance_if_biases_are_in_the_denominator(record_property):
+def test_folding_keeps_relevance_if_biases_are_in_the_denominator():
     r = linear_map(linear_map(X, W1, B1), W2, B2).multiply_elementwise(R)  # R per unit of output
     assert identical(*in_the_limit(epsilon, biases=(B1, B2), point=(X, W1, W2, r)))
-    record_property("method", "cancel over generic 2 x 2 layers, biases and relevances")
 
 
 @pytest.mark.theorem(
     11,
-    "As epsilon -> 0, the same holds for two linear layers with biases that are left out of the "
-    "denominator of Eq. 1.",
+    "As epsilon -> 0, two linear layers and the one layer that they make up get the same relevance "
+    "with biases that are left out of the denominators of Eq. 1.",
     "refuted",
 )
 def test_folding_changes_relevance_if_biases_are_left_out(record_property):
@@ -101,11 +89,12 @@ def test_folding_changes_relevance_if_biases_are_left_out(record_property):
 
 @pytest.mark.theorem(
     11,
-    "At finite epsilon, the part of input i that passes hidden unit h is h/(h + epsilon sign h) of "
-    "the same part of the folded layer: the split layers absorb the rest.",
+    "Without biases at finite epsilon, the part of input i that passes hidden unit h is h/(h + "
+    "epsilon sign h) of the same part of the folded layer: the split layers absorb the rest.",
     "proved",
+    scope="2 x 2 layers; either sign",
 )
-def test_split_layers_keep_a_known_part_of_every_path(record_property):
+def test_split_layers_keep_a_known_part_of_every_path():
     h, z = X * W1, X * W1 * W2
     g = generic("g", 1, 2)  # relevance per unit of stabilised output, as generic as R is
     r = sp.Matrix([[g[j] * (z[j] + EPS * S2[j]) for j in range(2)]])
@@ -117,7 +106,6 @@ def test_split_layers_keep_a_known_part_of_every_path(record_property):
         assert identical(folded[i], sum(paths))
         assert identical(split[i], sum(kept[k] * paths[k] for k in range(2)))
         assert identical(folded[i] - split[i], sum(lost[k] * paths[k] for k in range(2)))
-    record_property("method", "cancel over generic 2 x 2 layers and generic signs")
 
 
 A, B, C = (generic(name, 1, 1) for name in "abc")
@@ -129,8 +117,9 @@ R1 = R[:, :1]
     "As epsilon -> 0, (a + b) + c and a + b + c get the same relevance; at finite epsilon a and b "
     "of the nested sum get (a + b)/(a + b + epsilon sign(a + b)) times as much.",
     "proved",
+    scope="three terms; either sign",
 )
-def test_reassociating_a_sum_changes_nothing_in_the_limit(record_property):
+def test_reassociating_a_sum_changes_nothing_in_the_limit():
     s_inner, s_outer = S1[:, :1], S2[:, :1]
     flat = add([A, B, C], R1, eps=EPS, sign=s_outer)
     r_inner, r_c = add([A + B, C], R1, eps=EPS, sign=s_outer)
@@ -140,7 +129,6 @@ def test_reassociating_a_sum_changes_nothing_in_the_limit(record_property):
     for one, other, factor in zip(nested, flat, (kept, kept, 1), strict=True):
         assert identical(one[0], other[0] * factor)
         assert identical(limit(one[0], EPS), limit(other[0], EPS))
-    record_property("method", "cancel over generic operands and generic signs")
 
 
 def swept(graph, at):
@@ -154,6 +142,7 @@ def swept(graph, at):
     12,
     "As epsilon -> 0, (a + b) c and a c + b c get the same relevance.",
     "proved",
+    scope="three numbers",
 )
 def test_a_product_of_two_distributes_over_a_sum_in_the_limit(record_property):
     a, b, c = map(leaf, "abc")
@@ -182,11 +171,13 @@ def test_merged_products_do_not_distribute_over_terms_of_unequal_degree(record_p
 
 @pytest.mark.theorem(
     12,
-    "Splitting a sum by sizes, R |a|/(|a| + |b|), conserves relevance as epsilon -> 0, and is "
-    "Eq. 1 if all operands share one sign.",
+    "Splitting a sum by sizes, R |a|/(|a| + |b|), conserves relevance as epsilon -> 0, and is Eq. "
+    "1 if all operands share one sign.",
     "proved",
+    given=["a, b, c > 0: sizes"],
+    scope="three terms, every sign case",
 )
-def test_the_split_by_size_conserves(record_property):
+def test_the_split_by_size_conserves():
     sizes = [sp.Matrix([[size]]) for size in sp.symbols("a b c", positive=True)]
     for signs in itertools.product((1, -1), repeat=3):
         operands = [s * size for s, size in zip(signs, sizes, strict=True)]
@@ -195,39 +186,23 @@ def test_the_split_by_size_conserves(record_property):
         if len(set(signs)) == 1:
             by_eq_1 = [limit(r, EPS) for r in add(operands, R1, eps=EPS)]
             assert all(identical(a, b) for a, b in zip(by_size, by_eq_1, strict=True))
-    record_property("method", "cancel over three generic operands, every sign case")
 
 
 @pytest.mark.theorem(
     12,
-    "Splitting sums by sizes gives (a + b) + c and a + b + c the same relevance, as Eq. 1 does.",
-    "refuted",
-)
-def test_the_split_by_size_depends_on_brackets(record_property):
-    size, gap = sp.symbols("size gap", positive=True)
-    a, b, c = (sp.Matrix([[value]]) for value in (size + gap, -size, gap))  # a + b = gap
-    flat = [e[0] for e in add_by_size([a, b, c], R1, eps=0)]
-    r_inner, r_c = add_by_size([a + b, c], R1, eps=0)
-    nested = [e[0] for e in (*add_by_size([a, b], r_inner, eps=0), r_c)]
-    assert identical(sum(flat), R1[0])
-    assert identical(sum(nested), R1[0])
-    point = where((size, 1), (gap, 1), (R1, [2]))
-    assert all(differ_at(one, other, point) for one, other in zip(nested, flat, strict=True))
-    record_property("witness", "(2 - 1) + 1, R = 2: 2/3, 1/3, 1 versus 1, 1/2, 1/2")
-
-
-@pytest.mark.theorem(
-    12,
-    "Split by sizes, as epsilon -> 0, the sum (a + b) + c gives a exactly |a + b| (|a| + |b| + "
-    "|c|)/((|a| + |b|)(|a + b| + |c|)) times what a + b + c gives it: the same if and only if a "
-    "and b share one sign.",
+    "Split by sizes, as epsilon -> 0, the sum (a + b) + c of nonzero terms, |a| not |b|, gives a "
+    "exactly |a + b| (|a| + |b| + |c|)/((|a| + |b|)(|a + b| + |c|)) times what a + b + c gives it: "
+    "the same if and only if a and b share one sign.",
     "proved",
+    given=["size, gap, c > 0: |a|, |b| and |c| are made of them"],
+    scope="three terms, every order of |a| and |b|, every sign of a, b and c",
 )
-def test_the_split_by_size_keeps_brackets_around_one_sign_only(record_property):
+def test_the_split_by_size_keeps_brackets_around_one_sign_only():
     size, gap, c = sp.symbols("size gap c", positive=True)
     orders = (size, size + gap), (size + gap, size)
-    for (size_a, size_b), sign_a, sign_b in itertools.product(orders, (1, -1), (1, -1)):
-        a, b, outer = (sp.Matrix([[v]]) for v in (sign_a * size_a, sign_b * size_b, c))
+    for (size_a, size_b), *signs in itertools.product(orders, *[(1, -1)] * 3):
+        sizes = zip(signs, (size_a, size_b, c), strict=True)
+        a, b, outer = (sp.Matrix([[s * size]]) for s, size in sizes)
         inner = (a + b).applyfunc(sp.expand)
         flat = add_by_size([a, b, outer], R1, eps=EPS)
         r_inner, _ = add_by_size([inner, outer], R1, eps=EPS)
@@ -237,5 +212,4 @@ def test_the_split_by_size_keeps_brackets_around_one_sign_only(record_property):
         assert identical(limit(nested[0][0], EPS), limit(flat[0][0], EPS) * factor)
         # the factor is 1 where the two sides of the fraction do not differ: c > 0
         assert identical(left * (total + c) - total * (left + c), c * (left - total))
-        assert identical(left, total) == (sign_a == sign_b)
-    record_property("method", "cancel over generic sizes, every order and every sign of a and b")
+        assert identical(left, total) == (signs[0] == signs[1])

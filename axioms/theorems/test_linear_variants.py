@@ -29,13 +29,19 @@ S = sp.Symbol("s", real=True)  # sign of a sum: what holds for every s holds in 
 R = sp.Matrix([[sp.Symbol("R", real=True)]])
 SIZES = sp.symbols("c0:3", positive=True)  # of two contributions and a bias
 ONES = sp.ones(1, 2)
+X = sp.Matrix([sp.symbols("x0:2", real=True)])
 
 
 def cases(n=3):
-    """Contributions of every combination of signs: two inputs of 1, their weights, and a bias."""
+    """Contributions of every combination of signs: of two inputs, and of a bias."""
     for signs in itertools.product((1, -1), repeat=n):
         parts = [s * c for s, c in zip(signs, SIZES[:n], strict=True)]
         yield sp.Matrix(parts[:2]), sp.Matrix([parts[2:]]) if n == 3 else None
+
+
+def weights(c):
+    """What takes the inputs X to their contributions."""
+    return sp.Matrix([part / x for part, x in zip(c, X, strict=True)])
 
 
 def above(parts):
@@ -48,9 +54,9 @@ def below(parts):
     return -sum(c for c in parts if c.is_negative)
 
 
-def whole(w, b):
+def whole(c, b):
     """Every contribution to the one output: those of the inputs, then the bias."""
-    return list(contributions(ONES, w, b))
+    return list(contributions(X, weights(c), b))
 
 
 @pytest.mark.theorem(
@@ -58,34 +64,36 @@ def whole(w, b):
     "The z+ rule gives the inputs of a linear layer R (P - max(b, 0))/(P + epsilon), P being the "
     "sum of the positive contributions, the bias b among them.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="two inputs and a bias, 3 contributions in all 8 sign cases",
 )
-def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
-    for w, b in cases():
-        (r_x,) = z_plus(ONES, w, R, eps=EPS, bias=b)
-        p = above(whole(w, b))
-        assert identical(sum(r_x), R[0] * above(w) / (p + EPS))
+def test_z_plus_conserves_all_but_the_shares_of_bias_and_stabiliser():
+    for c, b in cases():
+        (r_x,) = z_plus(X, weights(c), R, eps=EPS, bias=b)
+        p = above(whole(c, b))
+        assert identical(sum(r_x), R[0] * above(c) / (p + EPS))
         for i in range(2):
-            assert identical(r_x[i], R[0] * above([w[i]]) / (p + EPS))
-        if above(w):
-            (without,) = z_plus(ONES, w, R, eps=EPS)
+            assert identical(r_x[i], R[0] * above([c[i]]) / (p + EPS))
+        if above(c):
+            (without,) = z_plus(X, weights(c), R, eps=EPS)
             assert identical(limit(sum(without), EPS), R[0])
-    record_property("method", "cancel over two generic contributions and a bias, all 8 sign cases")
 
 
 @pytest.mark.theorem(
     26,
-    "Where no contribution is negative, z+ is Eq. 1 at every epsilon; where all are, it gives "
-    "the inputs nothing at epsilon > 0.",
+    "Where no contribution is negative, z+ is Eq. 1 at every epsilon; where all are, it gives the "
+    "inputs nothing at epsilon > 0.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="two inputs and a bias, 3 contributions of both extremes",
 )
-def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative(record_property):
-    for w, b in cases():
-        (r_x,) = z_plus(ONES, w, R, eps=EPS, bias=b)
-        if not below(whole(w, b)):
-            assert identical(r_x, epsilon(ONES, w, R, eps=EPS, bias=b)[0])
-        if not above(whole(w, b)):
-            assert r_x == sp.zeros(1, 2)
-    record_property("method", "cancel over two generic contributions and a bias, both extremes")
+def test_z_plus_is_the_epsilon_rule_where_nothing_is_negative():
+    for c, b in cases():
+        (r_x,) = z_plus(X, weights(c), R, eps=EPS, bias=b)
+        if not below(whole(c, b)):
+            assert identical(r_x, epsilon(X, weights(c), R, eps=EPS, bias=b)[0])
+        if not above(whole(c, b)):
+            assert identical(r_x, sp.zeros(1, 2))
 
 
 @pytest.mark.theorem(
@@ -117,8 +125,8 @@ def split_and_folded(rule):
 
 @pytest.mark.theorem(
     26,
-    "z+ gives two linear layers without bias and their product the same relevance as "
-    "epsilon -> 0, as Eq. 1 does.",
+    "z+ gives two linear layers without bias and their product the same relevance as epsilon -> 0, "
+    "as Eq. 1 does.",
     "refuted",
 )
 def test_z_plus_depends_on_how_a_linear_map_is_split(record_property):
@@ -135,21 +143,22 @@ def test_z_plus_depends_on_how_a_linear_map_is_split(record_property):
 
 @pytest.mark.theorem(
     27,
-    "The gamma rule gives input i exactly R (c_i + gamma max(c_i, 0))/(z' + epsilon sign z'), "
-    "z' = z + gamma P: all of R in sum as epsilon -> 0 without bias.",
+    "The gamma rule gives input i exactly R (c_i + gamma max(c_i, 0))/(z' + epsilon sign z'), z' = "
+    "z + gamma P: all of R in sum as epsilon -> 0 without bias.",
     "proved",
+    given=["c > 0: sizes of contributions", "gamma > 0"],
+    scope="two inputs and a bias, 3 contributions in all 8 sign cases; either sign of the sum",
 )
-def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_property):
-    for w, b in cases():
-        z = sum(whole(w, b)) + STRENGTH * above(whole(w, b))
+def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser():
+    for c, b in cases():
+        z = sum(whole(c, b)) + STRENGTH * above(whole(c, b))
         options = {"strength": STRENGTH, "sign": sp.Matrix([[S]])}
-        (r_x,) = gamma(ONES, w, R, eps=EPS, bias=b, **options)
+        (r_x,) = gamma(X, weights(c), R, eps=EPS, bias=b, **options)
         for i in range(2):
-            favoured = w[i] + STRENGTH * above([w[i]])
+            favoured = c[i] + STRENGTH * above([c[i]])
             assert identical(r_x[i], R[0] * favoured / (z + EPS * S))
-        (without,) = gamma(ONES, w, R, eps=0, strength=STRENGTH)
+        (without,) = gamma(X, weights(c), R, eps=0, strength=STRENGTH)
         assert identical(sum(without), R[0])
-    record_property("method", "cancel over two generic contributions and a bias, all 16 sign cases")
 
 
 @pytest.mark.theorem(
@@ -157,21 +166,23 @@ def test_gamma_conserves_all_but_the_shares_of_bias_and_stabiliser(record_proper
     "The gamma rule is Eq. 1 at gamma = 0, and z+ without stabiliser as gamma -> infinity, at "
     "every epsilon, wherever some contribution is positive.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="two inputs and a bias, 3 contributions in all 8 sign cases; either sign of the sum",
 )
 def test_gamma_lies_between_the_epsilon_rule_and_z_plus(record_property):
     inverse = sp.Symbol("g", positive=True)  # 1/gamma, so that the limit is at 0
     sign = sp.Matrix([[S]])
-    for w, b in cases():
-        (r_x,) = gamma(ONES, w, R, eps=EPS, strength=STRENGTH, bias=b, sign=sign)
+    for c, b in cases():
+        (r_x,) = gamma(X, weights(c), R, eps=EPS, strength=STRENGTH, bias=b, sign=sign)
         at_zero, far = (
             r_x.applyfunc(
                 lambda e, value=value: sp.cancel(e.subs(STRENGTH, value)).subs(inverse, 0)
             )
             for value in (0, 1 / inverse)
         )
-        assert identical(at_zero, epsilon(ONES, w, R, eps=EPS, bias=b, sign=sign)[0])
-        if above(whole(w, b)):
-            assert identical(far, z_plus(ONES, w, R, eps=0, bias=b)[0])
+        assert identical(at_zero, epsilon(X, weights(c), R, eps=EPS, bias=b, sign=sign)[0])
+        if above(whole(c, b)):
+            assert identical(far, z_plus(X, weights(c), R, eps=0, bias=b)[0])
     record_property("method", "cancel, then gamma = 0 and 1/gamma = 0, all sign cases")
 
 
@@ -180,6 +191,8 @@ def test_gamma_lies_between_the_epsilon_rule_and_z_plus(record_property):
     "For no gamma > 0 does the gamma rule give all pairs of linear layers without bias and their "
     "products the same relevance as epsilon -> 0.",
     "proved",
+    given=["gamma > 0"],
+    scope="one pair of layers, which shows it at every gamma",
 )
 def test_gamma_depends_on_how_a_linear_map_is_split(record_property):
     split, folded = split_and_folded(lambda x, w, r: gamma(x, w, r, eps=0, strength=STRENGTH))
@@ -198,32 +211,19 @@ def test_gamma_depends_on_how_a_linear_map_is_split(record_property):
     "The alpha-beta rule gives the inputs of a linear layer without bias R (alpha P/(P + epsilon) "
     "- beta N/(N + epsilon)), that is (alpha - beta) R as epsilon -> 0 if P, N > 0.",
     "proved",
+    given=["c > 0: sizes of contributions"],
+    scope="2 inputs; every sign case",
 )
-def test_alpha_beta_conserves_where_both_signs_occur(record_property):
-    for w, _ in cases(2):
-        p, n = above(w), below(w)
-        (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=ALPHA, beta=BETA)
+def test_alpha_beta_conserves_where_both_signs_occur():
+    for c, _ in cases(2):
+        p, n = above(c), below(c)
+        (r_x,) = alpha_beta(X, weights(c), R, eps=EPS, alpha=ALPHA, beta=BETA)
         expected = ALPHA * p / (p + EPS) - BETA * n / (n + EPS)
         assert identical(sum(r_x), R[0] * expected)
         if p and n:
             assert identical(limit(expected, EPS), ALPHA - BETA)
-        (first,) = alpha_beta(ONES, w, R, eps=EPS, alpha=1, beta=0)
-        assert identical(first, z_plus(ONES, w, R, eps=EPS)[0])
-    record_property("method", "cancel over two generic contributions, alpha and beta, every sign")
-
-
-@pytest.mark.theorem(
-    28,
-    "With alpha - beta = 1 and beta > 0 the alpha-beta rule conserves relevance as epsilon -> 0.",
-    "refuted",
-)
-def test_alpha_beta_creates_relevance_where_no_contribution_is_negative(record_property):
-    w = sp.Matrix(SIZES[:2])
-    (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=1 + BETA, beta=BETA)
-    total = limit(sum(r_x), EPS)
-    assert identical(total, (1 + BETA) * R[0])
-    assert differ_at(total, R[0], where((w, [1, 2]), (BETA, 1), (R, [1])))
-    record_property("witness", "x = (1, 1), W = (1, 2), (2, 1): 2 from an output of R = 1")
+        (first,) = alpha_beta(X, weights(c), R, eps=EPS, alpha=1, beta=0)
+        assert identical(first, z_plus(X, weights(c), R, eps=EPS)[0])
 
 
 @pytest.mark.theorem(
@@ -231,16 +231,18 @@ def test_alpha_beta_creates_relevance_where_no_contribution_is_negative(record_p
     "For no fixed alpha is the alpha-beta rule with alpha - beta = 1 Eq. 1 as epsilon -> 0: with "
     "contributions p and -n, p > n > 0, it is so at alpha = p/(p - n) alone.",
     "proved",
+    given=["n, gap > 0: n, and p - n"],
+    scope="2 inputs",
 )
 def test_no_alpha_makes_alpha_beta_the_epsilon_rule(record_property):
     n, gap = sp.symbols("n gap", positive=True)
     p = n + gap
     w = sp.Matrix([p, -n])
-    (r_x,) = alpha_beta(ONES, w, R, eps=EPS, alpha=ALPHA, beta=ALPHA - 1)
-    (by_eq_1,) = epsilon(ONES, w, R, eps=EPS)
+    (r_x,) = alpha_beta(X, weights(w), R, eps=EPS, alpha=ALPHA, beta=ALPHA - 1)
+    (by_eq_1,) = epsilon(X, weights(w), R, eps=EPS)
     apart = limit(r_x - by_eq_1, EPS)
     needed = p / gap
     assert identical(apart[0], R[0] * (ALPHA - needed))  # 0 where alpha is what is needed
     assert identical(apart[1], R[0] * (needed - ALPHA))
     assert differ_at(needed, needed.subs(gap, 2 * gap), {n: 1, gap: 1})  # no alpha is both
-    record_property("method", "cancel over generic p and n; W = (2, -1) needs 2, (3, -1) needs 3/2")
+    record_property("method", "W = (2, -1) needs 2, (3, -1) needs 3/2")

@@ -47,56 +47,22 @@ def through_erf(r_phi):
 
 @pytest.mark.theorem(
     14,
-    "GELU(x) as one activation and as the product x Phi(x) get the same relevance by the identity "
-    "rule, if Phi is one activation.",
+    "Of GELU(x) = x Phi(x) with relevance R, x receives as epsilon -> 0 R from one activation, and "
+    "from the product R if Phi is one activation, R/2 if Phi is held constant, and R (1 - 1/(4 "
+    "Phi)) if Phi is written as 1/2 + erf(x/sqrt 2)/2, whose constant absorbs the rest: without "
+    "bound as Phi -> 0.",
     "proved",
+    given=["Phi > 0: values of the distribution function", "bound > 0: any bound"],
+    scope="any R and Phi",
 )
-def test_gelu_as_a_product_keeps_its_relevance_if_phi_is_one_activation(record_property):
-    assert identical(gelu_by_parts(lambda r: identity(r)[0]), identity(scalar(R))[0][0])
-    x = leaf("x")
-    phi = Node(kinds.ACTIVATION, (x,), attributes={"function": "phi"})
-    at = {"x": sp.Symbol("x", real=True)}
-    assert explain(x * phi, at, ATTNLRP, relevance=R) == {"x": R}
-    record_property("method", "R/2 + R/2; and the sweep over x times Phi(x)")
-
-
-@pytest.mark.theorem(
-    14,
-    "With Phi written as 1/2 + erf(x/sqrt 2)/2, x receives exactly R (1 - 1/(4 Phi)) and the "
-    "constant 1/2 absorbs R/(4 Phi), as epsilon -> 0: without bound as Phi -> 0.",
-    "proved",
-)
-def test_the_constant_inside_gelu_absorbs_relevance(record_property):
+def test_gelu_has_three_explanations():
+    assert identical(identity(scalar(R))[0][0], R)
+    assert identical(gelu_by_parts(lambda r: identity(r)[0]), R)
+    assert identical(gelu_by_parts(lambda r: sp.zeros(1, 1)), R / 2)
     found = gelu_by_parts(through_erf)
     assert identical(found, R * (1 - 1 / (4 * PHI)))
     bound = sp.Symbol("bound", positive=True)  # any: R_x is -bound R where Phi is small enough
     assert identical(found.subs(PHI, 1 / (4 * (1 + bound))), -bound * R)
-    record_property("method", "cancel over generic R and Phi > 0, and at Phi = 1/(4 (1 + bound))")
-
-
-@pytest.mark.theorem(
-    14,
-    "GELU(x) gets the same relevance by the identity rule as x Phi(x) with Phi written as 1/2 + "
-    "erf(x/sqrt 2)/2.",
-    "refuted",
-)
-def test_gelu_decomposed_to_the_error_function_gets_other_relevance(record_property):
-    whole, parts = identity(scalar(R))[0][0], gelu_by_parts(through_erf)
-    at = {R: 1, PHI: sp.Rational(1, 8)}
-    assert differ_at(whole, parts, at)
-    record_property("witness", f"Phi = 1/8, R = 1: {whole.subs(at)} versus {parts.subs(at)}")
-
-
-@pytest.mark.theorem(
-    14,
-    "GELU(x) gets the same relevance by the identity rule as x Phi(x) with Phi held constant.",
-    "refuted",
-)
-def test_gelu_with_a_constant_gate_gets_half_the_relevance(record_property):
-    whole, parts = identity(scalar(R))[0][0], gelu_by_parts(lambda r: sp.zeros(1, 1))
-    assert identical(parts, whole / 2)
-    assert differ_at(whole, parts, {R: 1})
-    record_property("witness", f"R = 1: {whole.subs(R, 1)} versus {parts.subs(R, 1)}")
 
 
 def linear(x, *parameters):
@@ -127,9 +93,14 @@ def orderings():
     "0; so as epsilon -> 0, a network of ReLUs, sums and linear layers with their biases in the "
     "denominators gets gradient times input.",
     "proved",
+    given=["size, gap > 0: sizes of inputs, in every order and sign"],
+    scope="a ReLU, and two networks for max in every sign case; any network by induction",
 )
 def test_relu_networks_get_gradient_times_input_in_the_limit(record_property):
-    size, g = sp.symbols("size g", positive=True)  # g: relevance per unit of output
+    size, g = (
+        sp.Symbol("size", positive=True),
+        sp.Symbol("g", real=True),
+    )  # g: relevance per unit of output
     for x in (size, -size):
         y = sp.Max(x, 0)
         slope = int(sign_of(x) > 0)

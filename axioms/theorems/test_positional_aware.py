@@ -6,12 +6,12 @@ it is AttnLRP.  Which encodings conserve, each alone, is theorem 45; that sums o
 do not is theorem 22.
 
 Main statements
-  70  in a head with rotary position, queries, keys, values and position receive R less what Eq. 5
+  70  in a head whose query is turned, queries, keys, values and position receive R less what Eq. 5
       absorbs at the softmax, and nothing else is lost: PA-LRP conserves where AttnLRP does
   70  of the relevance of one score, position receives half, whatever the angles; with keys alone
       turned by the relative angle, which changes no score, it receives a quarter
-  70  over L layers, taking absolute values layer by layer exceeds the signed sum by twice the
-      relevance of the layers of the smaller sign
+  70  over L layers, taking absolute values layer by layer exceeds the signed sum by twice the size
+      of what the layers of negative relevance receive
   70  position and content of an added encoding exchange c where a constant c moves from one to
       the other, which changes no value: only their sum is explained
 """
@@ -22,7 +22,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, where
+from axioms.algebra.decide import differ_at, generic, identical
 from axioms.algebra.denotation import denoted
 from axioms.algebra.ledger import ledger
 from axioms.algebra.propagate import explain
@@ -81,53 +81,23 @@ def difference(t, u):
 
 @pytest.mark.theorem(
     70,
-    "Of the relevance R of one score of a turned query and a turned key, positions receive R/2 and "
-    "query and key R/2 as epsilon -> 0, at all angles.",
+    "Of the relevance R of one score of a query and a key of two channels, positions receive as "
+    "epsilon -> 0 R/2 if both are turned, at all angles but a half turn, and R/4 if the key alone "
+    "is turned by the relative angle, which gives the same score.",
     "proved",
+    scope="2 channels; all angles but half turns",
 )
-def test_positions_receive_half_of_every_score(record_property):
-    at = at_angles(T, U)
-    root = score(both=True)
-    value = denoted(root, at)
-    found = explain(root, at, ATTNLRP, relevance=G * value)
-    assert identical(total(found, of_position=True), G * value[0] / 2)
-    assert identical(total(found, of_position=False), G * value[0] / 2)
-    record_property("method", "cancel over a generic query, key and two angles")
-
-
-@pytest.mark.theorem(
-    70,
-    "With the key alone turned by the relative angle, positions receive R/4 of the same score as "
-    "epsilon -> 0.",
-    "proved",
-)
-def test_positions_receive_a_quarter_if_the_key_alone_is_turned(record_property):
-    both, one = at_angles(T, U), at_angles(0, difference(T, U))
-    roots = [score(both=True), score(both=False)]
-    values = [denoted(root, at)[0] for root, at in zip(roots, (both, one), strict=True)]
+def test_positions_receive_half_or_a_quarter_of_every_score():
+    points = at_angles(T, U), at_angles(0, difference(T, U))
+    values = []
+    for both, at in zip((True, False), points, strict=True):
+        value = denoted(score(both=both), at)
+        found = explain(score(both=both), at, ATTNLRP, relevance=G * value)
+        place, content = (total(found, of_position=p) for p in (True, False))
+        assert identical(place, G * value[0] / (2 if both else 4))
+        assert identical(place + content, G * value[0])
+        values.append(value[0])
     assert identical(*values)
-    found = explain(roots[1], one, ATTNLRP, relevance=G * values[1])
-    assert identical(total(found, of_position=True), G * values[1] / 4)
-    record_property("method", "cancel over a generic query, key and relative angle")
-
-
-@pytest.mark.theorem(
-    70,
-    "Turning query and key by their positions gives positions the relevance that turning the key "
-    "by the relative position gives them.",
-    "refuted",
-)
-def test_the_relevance_of_rotary_position_depends_on_how_it_is_written(record_property):
-    t, u = sp.Integer(2), sp.Integer(3)
-    both, one = at_angles(t, u), at_angles(0, difference(t, u))
-    found = [
-        explain(score(both=b), at, ATTNLRP, relevance=sp.Matrix([[G]]))
-        for b, at in ((True, both), (False, one))
-    ]
-    point = where((both["q"], [1, 2]), (both["k"], [2, 1]), (G, 4))
-    two, one_of_them = (total(f, of_position=True) for f in found)
-    assert differ_at(two, one_of_them, point)
-    record_property("witness", "a score with relevance 4: positions 2 versus 1")
 
 
 def head():
@@ -153,12 +123,13 @@ def named(x):
 
 @pytest.mark.theorem(
     70,
-    "In a whole head with rotary position, what content and position miss of R as epsilon -> 0 is "
-    "R_i (1 - z_i + zbar) of each attention weight, at the softmax, and nothing else. By CP-LRP "
-    "values receive all of R, and position nothing.",
+    "In a head of two keys whose query is turned, what content and position miss of R as epsilon "
+    "-> 0 is R_i (1 - z_i + zbar) of each attention weight with relevance R_i, at the softmax, and "
+    "nothing else. By CP-LRP values receive all of R, and position nothing.",
     "proved",
+    scope="2 keys, a query of 2 channels; all angles but half turns",
 )
-def test_a_head_with_rotary_position_loses_at_its_softmax_alone(record_property):
+def test_a_head_with_rotary_position_loses_at_its_softmax_alone():
     root, at = head(), at_head()
     value = denoted(root, at)
     found = explain(root, at, ATTNLRP, relevance=G * value)
@@ -174,16 +145,17 @@ def test_a_head_with_rotary_position_loses_at_its_softmax_alone(record_property)
     bypassed = explain(root, at, CP_LRP, relevance=G * value)
     assert identical(sum(bypassed["v"]), G * value[0])
     assert identical(total(bypassed, of_position=True), 0)
-    record_property("method", "cancel over a generic query, angle, two keys and values")
 
 
 @pytest.mark.theorem(
     70,
     "Absolute values of the relevance of position, taken layer by layer and added to that of "
-    "content, exceed R by twice what the layers of the smaller sign receive.",
+    "content, exceed R by twice the size of what the layers of negative relevance receive.",
     "proved",
+    given=["s > 0: sizes of layers"],
+    scope="3 layers, all 8 sign cases",
 )
-def test_absolute_values_by_layer_exceed_by_twice_the_smaller_sign(record_property):
+def test_absolute_values_by_layer_exceed_by_twice_what_is_negative():
     layers, content = 3, sp.Symbol("content", real=True)
     sizes = sp.symbols("s:3", positive=True)
     root = Node(kinds.ADD, (leaf("content"), *(leaf(f"{POSITION} {k}") for k in range(layers))))
@@ -196,7 +168,6 @@ def test_absolute_values_by_layer_exceed_by_twice_the_smaller_sign(record_proper
         assert identical(found["content"] + signed, denoted(root, at)[0])
         below = sum(v for s, v in zip(signs, sizes, strict=True) if s < 0)
         assert identical(absolute - signed, 2 * below)
-    record_property("method", f"cancel over {layers} layers of generic sizes, all 8 sign cases")
 
 
 @pytest.mark.theorem(

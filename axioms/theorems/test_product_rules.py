@@ -27,7 +27,7 @@ from axioms.graph import leaf, topological
 from axioms.invariance.canonizers import merge_products
 from axioms.invariance.rewrites import bracketings
 
-R = sp.Symbol("R", positive=True)
+R = sp.Symbol("R", real=True)
 X = sp.symbols("x0:4", positive=True)
 EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})
 
@@ -62,7 +62,7 @@ def names(root):
 
 def named(name):
     """An unknown function of positive numbers: a symbol of its own for all that it is asked for."""
-    return lambda *at: sp.Symbol(f"{name}_" + "_".join(map(str, at)), positive=True)
+    return lambda *at: sp.Symbol(f"{name}_" + "_".join(map(str, at)), real=True)
 
 
 def log(z):
@@ -86,13 +86,14 @@ def by_power(x, z):
     "re-association only if S(x, q) S(q, z) = S(x, z) for its left shares; where none of them is "
     "0, S(x, z) = phi(x)/phi(z), with phi(x) = S(x, p) for any fixed p.",
     "proved",
+    scope="3 factors, unknown shares",
 )
 def test_invariance_under_re_association_is_sincovs_equation(record_property):
     share, (x, y, w) = named("S"), X[:3]
     nested, direct = (found(share, range(3), shape)[0] for shape in (LEFT, RIGHT))
     gap = share(x, x * y) * share(x * y, x * y * w) - share(x, x * y * w)
     assert identical(nested - direct, R * gap)
-    p, z = sp.Symbol("p"), x * y * w
+    p, z = sp.Symbol("p", real=True), x * y * w
     solved = share(x, z) - share(x, p) / share(z, p)
     assert identical(solved, (share(x, z) * share(z, p) - share(x, p)) / share(z, p))
     phi = named("phi")
@@ -100,14 +101,17 @@ def test_invariance_under_re_association_is_sincovs_equation(record_property):
         found(lambda x, z: phi(x) / phi(z), range(3), shape)[0] for shape in (LEFT, RIGHT)
     )
     assert identical(one, other)
-    record_property("method", "cancel over unknown shares; then divide by a share that is not 0")
+    record_property("method", "then divide by a share that is not 0")
 
 
 @pytest.mark.theorem(
     60,
     "R log x/log z and R (1 - x^k)/(1 - z^k), the rest to the right factor, are invariant under "
-    "re-association of n <= 4 positive factors: merging products is not the only remedy.",
+    "re-association of n <= 4 positive factors, no product of which is 1: merging products is not "
+    "the only remedy.",
     "proved",
+    given=["x > 0: the factors"],
+    scope="n = 3 and 4 factors, in every order of multiplication",
 )
 @pytest.mark.parametrize("share", [by_log, by_power])
 @pytest.mark.parametrize("n", [3, 4])
@@ -122,16 +126,16 @@ def test_two_local_rules_survive_re_association(share, n, record_property):
 
 @pytest.mark.theorem(
     60,
-    "Shares by logarithms give factor x_i of a product the part log x_i/log z of R, however the "
-    "factors are ordered and multiplied.",
+    "Shares by logarithms give factor x_i of a product z of three positive factors the part log "
+    "x_i/log z of R, however the factors are ordered and multiplied.",
     "proved",
+    scope="3 factors in every order",
 )
-def test_shares_by_logarithms_are_commutative(record_property):
+def test_shares_by_logarithms_are_commutative():
     z = sp.prod(X[:3])
     for order, shape in itertools.product(itertools.permutations(range(3)), (LEFT, RIGHT)):
         for x, relevance in zip(X, found(by_log, order, shape), strict=False):
             assert identical(relevance, R * log(x) / log(z))
-    record_property("method", "cancel over 3 generic factors, 6 orders and 2 ways to multiply")
 
 
 @pytest.mark.theorem(
@@ -151,9 +155,10 @@ C = sp.Symbol("c", real=True)
 
 @pytest.mark.theorem(
     60,
-    "No local rule for products of two that conserves is invariant under re-association, under "
-    "the order of the factors and under every change of their units.",
+    "No local rule for products of two that conserves is invariant under re-association, under the "
+    "order of the factors and under every change of their units.",
     "proved",
+    scope="2 and 3 factors",
 )
 def test_five_axioms_of_products_exclude_each_other(record_property):
     # New units of both factors take any S(x, z) to S(1, 1): one number c.

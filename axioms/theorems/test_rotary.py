@@ -3,8 +3,8 @@
 q' = (q1 cos - q2 sin, q1 sin + q2 cos): a linear map of q, or two sums of two products.
 
 Main statements
-  22  held fixed, the rotation passes R z / (z + eps sign z) of every output to q: all as eps -> 0
-  22  as eps -> 0 the relevance of q then depends on the relative position alone, as the scores do
+  22  held fixed, a rotation is a linear layer (theorem 6), and as eps -> 0 the relevance of q then
+      depends on the relative position alone, as the scores do
   22  as products, q and position receive R z / (z + eps sign z) / 2 each, signed: half as eps -> 0
   22  sums of absolute values conserve only where no two shares differ in sign
 """
@@ -14,7 +14,7 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, limit, sign_cases, where
+from axioms.algebra.decide import generic, identical, limit, sign_cases
 from axioms.algebra.rules import add, bilinear_epsilon, epsilon, equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
@@ -47,28 +47,12 @@ def by_products(q, cos, sin, relevance, *, eps, sign=None):
 
 @pytest.mark.theorem(
     22,
-    "Held fixed, a rotation of q passes exactly R_p z_p/(z_p + epsilon sign z_p) of output p on to "
-    "q by Eq. 1: all relevance as epsilon -> 0.",
-    "proved",
-)
-def test_a_fixed_rotation_conserves_all_but_the_share_of_the_stabiliser(record_property):
-    m = rotation(COS, SIN)
-    z = Q * m
-    for s in sign_cases(1, 2):
-        (r_q,) = epsilon(Q, m, R, eps=EPS, sign=s)
-        expected = sum(R[p] * z[p] / (z[p] + EPS * s[p]) for p in range(2))
-        assert identical(sum(r_q), expected)
-        assert identical(limit(expected, EPS), sum(R))
-    record_property("method", "cancel over a generic q of 2 channels, cos and sin, every sign case")
-
-
-@pytest.mark.theorem(
-    22,
     "With rotations held fixed, the relevance of q and k by Eqs. 1 and 4 depends as epsilon -> 0 "
     "on their relative position alone, as their score does.",
     "proved",
+    scope="queries and keys of 2 channels; all angles but half turns",
 )
-def test_relevance_depends_on_relative_position_alone(record_property):
+def test_relevance_depends_on_relative_position_alone():
     u, v = sp.symbols("u v", real=True)  # tan of half the angles: all points of the circle but one
     common, relative = (rotation((1 - t**2) / (1 + t**2), 2 * t / (1 + t**2)) for t in (u, v))
     g = sp.Symbol("g", real=True)  # relevance per unit of score
@@ -85,9 +69,6 @@ def test_relevance_depends_on_relative_position_alone(record_property):
         )
     for plain, turned in zip(*found, strict=True):
         assert identical(plain, turned)
-    record_property(
-        "method", "cancel over generic q, k and two angles, by rational parametrisation"
-    )
 
 
 @pytest.mark.theorem(
@@ -95,8 +76,9 @@ def test_relevance_depends_on_relative_position_alone(record_property):
     "As products of q with (cos, sin), rotary positions give q and position the same signed sum, "
     "of R_p z_p/(z_p + epsilon sign z_p)/2: half of all relevance each as epsilon -> 0.",
     "proved",
+    scope="a query of 2 channels, any angle; every sign case",
 )
-def test_the_signed_split_between_query_and_position_conserves(record_property):
+def test_the_signed_split_between_query_and_position_conserves():
     z = Q * rotation(COS, SIN)
     for s in sign_cases(1, 2):
         of_q, of_position = by_products(Q, COS, SIN, R, eps=EPS, sign=s)
@@ -104,32 +86,18 @@ def test_the_signed_split_between_query_and_position_conserves(record_property):
         assert identical(sum(of_q), expected)
         assert identical(sum(of_position), expected)
         assert identical(limit(expected, EPS), sum(R) / 2)
-    record_property("method", "cancel over a generic q of 2 channels, cos and sin, every sign case")
 
 
 @pytest.mark.theorem(
     22,
-    "Summing the absolute values of the shares of position, with those of q signed, conserves "
-    "relevance.",
-    "refuted",
-)
-def test_absolute_shares_of_position_do_not_conserve(record_property):
-    of_q, of_position = by_products(Q, COS, SIN, R, eps=0)
-    assert identical(sum(of_q) + sum(of_position), sum(R))
-    absolute = sum(of_q) + sum(map(abs, of_position))
-    angle = (COS, sp.Rational(3, 5)), (SIN, sp.Rational(4, 5))
-    assert differ_at(absolute, sum(R), where((Q, [1, 1]), (R, [1, 1]), *angle))
-    record_property("witness", "q = (1, 1), cos = 3/5, sin = 4/5, R = (1, 1): 5 of 2")
-
-
-@pytest.mark.theorem(
-    22,
-    "The absolute values of the four shares of position of a rotary pair sum to the size of their "
-    "signed sum if and only if no two of them differ in sign; otherwise they exceed it by twice "
-    "the smaller of the two sums of one sign.",
+    "The absolute values of the four nonzero shares of position of a rotary pair sum to the size "
+    "of their signed sum if and only if no two of them differ in sign; otherwise they exceed it by "
+    "twice the smaller of the two sums of one sign.",
     "proved",
+    given=["a > 0: sizes of the shares"],
+    scope="the 4 shares of 2 channels; all 16 sign cases",
 )
-def test_absolute_sums_exceed_signed_ones_by_what_cancels(record_property):
+def test_absolute_sums_exceed_signed_ones_by_what_cancels():
     # Any four shares of position occur: these are their halved products at R = z, so z cancels.
     sizes = sp.symbols("a:4", positive=True)
     z = Q * rotation(COS, SIN)
@@ -145,4 +113,3 @@ def test_absolute_sums_exceed_signed_ones_by_what_cancels(record_property):
         assert identical(absolute - (above - below), 2 * below)  # where above >= below
         assert identical(absolute - (below - above), 2 * above)  # where below >= above
         assert (above == 0 or below == 0) == (len(set(signs)) == 1)
-    record_property("method", "cancel over four shares of generic sizes, all 16 sign cases")

@@ -6,8 +6,7 @@ Main statements
   17  Q -> Q M with K -> K M^-T keeps the relevance of x as eps -> 0
   17  a hidden unit copied, its outgoing weights divided among the copies, changes nothing at any
       eps; one split into two halves of its size does, at finite eps
-  17  a hidden unit without outgoing weights changes nothing at any eps; one without incoming
-      weights needs eps > 0
+  17  a hidden unit without incoming weights changes nothing at any eps > 0
   17  heads permuted together with their rows of W_O: nothing changes at any eps; heads added up
       one by one after their rows of W_O: nothing changes as eps -> 0
 """
@@ -29,13 +28,13 @@ Q, K = generic("q", 1, 2), generic("k", 2, 2)
     "Multiplying Q by c and dividing K by c leaves the relevance of Q and of K by Eq. 4 as it is, "
     "at every epsilon.",
     "proved",
+    scope="a query of 2 channels and 2 keys; either sign",
 )
-def test_rescaled_queries_and_keys_keep_their_relevance(record_property):
-    c = sp.Symbol("c", real=True, nonzero=True)
+def test_rescaled_queries_and_keys_keep_their_relevance():
+    c = sp.Symbol("c", real=True)
     plain = bilinear_epsilon(Q, K.T, R, eps=EPS, sign=S)
     scaled = bilinear_epsilon(c * Q, K.T / c, R, eps=EPS, sign=S)  # the scores keep their signs
     assert all(identical(one, other) for one, other in zip(plain, scaled, strict=True))
-    record_property("method", "cancel over generic Q (1 x 2), K (2 x 2), c and signs")
 
 
 @pytest.mark.theorem(
@@ -43,16 +42,15 @@ def test_rescaled_queries_and_keys_keep_their_relevance(record_property):
     "A projection with weights c W passes on, by Eq. 1 at epsilon, what the projection with "
     "weights W passes on at epsilon/|c|: the same as epsilon -> 0.",
     "proved",
+    given=["size > 0: the size of c"],
+    scope="2 inputs and 2 outputs; either sign",
 )
-def test_a_rescaled_projection_divides_its_stabiliser(record_property):
+def test_a_rescaled_projection_divides_its_stabiliser():
     for sign_of_c in (1, -1):
         c = sign_of_c * SIZE
         (scaled,) = epsilon(X, c * W, R, eps=EPS, sign=sign_of_c * S)
         (plain,) = epsilon(X, W, R, eps=EPS / SIZE, sign=S)
         assert identical(scaled, plain)
-    record_property(
-        "method", "cancel over a generic 2 x 2 projection, c and signs, both signs of c"
-    )
 
 
 @pytest.mark.theorem(
@@ -80,11 +78,12 @@ def test_rescaled_projections_change_relevance_at_finite_epsilon(record_property
 
 @pytest.mark.theorem(
     17,
-    "Mixing the channels of Q by any invertible M, and those of K by the inverse of its "
-    "transpose, leaves the relevance of x as it is, as epsilon -> 0.",
+    "Mixing the channels of Q by any invertible M, and those of K by the inverse of its transpose, "
+    "leaves the relevance of x as it is, as epsilon -> 0.",
     "proved",
+    scope="2 channels, a key of one token",
 )
-def test_mixed_channels_keep_relevance_in_the_limit(record_property):
+def test_mixed_channels_keep_relevance_in_the_limit():
     # per unit of relevance g of the scores; K of one token, so that g is one number
     w_q, w_k, m = generic("a", 2, 2), generic("b", 2, 2), generic("m", 2, 2)
     g = sp.Symbol("g", real=True)
@@ -107,7 +106,6 @@ def test_mixed_channels_keep_relevance_in_the_limit(record_property):
         )
     for plain, mixed in zip(*found, strict=True):
         assert identical(plain, mixed)
-    record_property("method", "cancel over generic 2 x 2 projections and a generic 2 x 2 M")
 
 
 def hidden(incoming, outgoing, relevance, *, signs):
@@ -125,8 +123,9 @@ A, B, R1 = generic("a", 2, 1), generic("b", 1, 1), R[:, :1]
     "Copying a hidden unit and dividing its outgoing weights among the copies, in any proportion, "
     "leaves relevance by Eq. 1 as it is, at every epsilon.",
     "proved",
+    scope="one unit of 2 inputs, two copies; either sign",
 )
-def test_copied_units_keep_relevance(record_property):
+def test_copied_units_keep_relevance():
     part, s, t = sp.Symbol("part", real=True), S[:, :1], T[:, :1]
     plain = hidden(A, B, R1, signs=(s, t))
     incoming = sp.Matrix.hstack(A, A)
@@ -137,7 +136,6 @@ def test_copied_units_keep_relevance(record_property):
         signs=(sp.Matrix([[s[0]] * 2]), t),
     )
     assert identical(plain, copied)
-    record_property("method", "cancel over a generic unit of two inputs, generic signs")
 
 
 @pytest.mark.theorem(
@@ -162,31 +160,18 @@ def test_halved_units_change_relevance_at_finite_epsilon(record_property):
 
 @pytest.mark.theorem(
     17,
-    "A hidden unit without outgoing weights leaves relevance by Eq. 1 as it is, at every epsilon.",
-    "proved",
-)
-def test_unused_units_keep_relevance(record_property):
-    s, t = S, T[:, :1]
-    plain = hidden(A, B, R1, signs=(s[:, :1], t))
-    unused = hidden(sp.Matrix.hstack(A, W[:, 0]), sp.Matrix([B[0], 0]), R1, signs=(s, t))
-    assert identical(plain, unused)
-    record_property("method", "cancel over generic units of two inputs, generic signs")
-
-
-@pytest.mark.theorem(
-    17,
     "A hidden unit without incoming weights leaves relevance by Eq. 1 as it is at every epsilon > "
     "0; at epsilon = 0 Eq. 1 has no value there.",
     "proved",
+    scope="one unit of 2 inputs; either sign",
 )
-def test_silent_units_keep_relevance_but_need_a_stabiliser(record_property):
+def test_silent_units_keep_relevance_but_need_a_stabiliser():
     s, t = sp.Matrix([[S[0], 1]]), T[:, :1]  # sign(0) = +1
     plain = hidden(A, B, R1, signs=(s[:, :1], t))
     incoming, outgoing = sp.Matrix.hstack(A, sp.zeros(2, 1)), sp.Matrix([B[0], W[0]])
     assert identical(plain, hidden(incoming, outgoing, R1, signs=(s, t)))
     with pytest.raises(ZeroDivisionError):
         epsilon(X, incoming, R, eps=0)
-    record_property("method", "cancel over a generic unit of two inputs, generic signs")
 
 
 @pytest.mark.theorem(
@@ -194,14 +179,14 @@ def test_silent_units_keep_relevance_but_need_a_stabiliser(record_property):
     "Permuting the heads together with their rows of W_O permutes their relevance, at every "
     "epsilon.",
     "proved",
+    scope="2 heads of 2 channels, 4 in all",
 )
-def test_permuted_heads_keep_their_relevance(record_property):
+def test_permuted_heads_keep_their_relevance():
     heads, w_o = generic("o", 1, 4), generic("w", 4, 2)  # two heads of two channels
     order = [2, 3, 0, 1]
     (plain,) = epsilon(heads, w_o, R, eps=EPS, sign=S)
     (permuted,) = epsilon(heads[:, order], w_o[order, :], R, eps=EPS, sign=S)
     assert identical(plain[:, order], permuted)
-    record_property("method", "cancel over two generic heads of two channels, generic signs")
 
 
 @pytest.mark.theorem(
@@ -209,8 +194,9 @@ def test_permuted_heads_keep_their_relevance(record_property):
     "One W_O on all heads, or one block of it per head and then a sum, gives the heads the same "
     "relevance as epsilon -> 0.",
     "proved",
+    scope="2 heads of 2 channels, 4 in all",
 )
-def test_heads_added_one_by_one_keep_their_relevance_in_the_limit(record_property):
+def test_heads_added_one_by_one_keep_their_relevance_in_the_limit():
     heads, w_o, g = generic("o", 1, 4), generic("w", 4, 2), generic("g", 1, 2)
     r = (heads * w_o).multiply_elementwise(g)  # g: relevance per unit of output
     (whole,) = epsilon(heads, w_o, r, eps=0)
@@ -221,4 +207,3 @@ def test_heads_added_one_by_one_keep_their_relevance_in_the_limit(record_propert
         for b, r_b in zip(blocks, received, strict=True)
     ]
     assert identical(whole, sp.Matrix.hstack(*apart))
-    record_property("method", "cancel over two generic heads of two channels")

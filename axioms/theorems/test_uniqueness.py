@@ -8,7 +8,7 @@ the shares) and implementation invariance (all graphs have the same shares).
 Main statements
   5  the three axioms force R/n (n <= 4), and each of them is needed
   5  they do so only for shares that are numbers: R |x_i| / sum |x_k| obeys all three
-  5  but if in addition every factor's unit may change, shares that depend on x are R/n as well
+  5  but if in addition every factor's unit may change, shares that are powers of x are R/n as well
 """
 
 import itertools
@@ -76,14 +76,16 @@ def equations(n, axiom):
 
 @pytest.mark.theorem(
     5,
-    "Conservation, symmetry and implementation invariance leave one table of shares for a product "
-    "of n <= 4 factors: R/n to each.",
+    "Conservation, symmetry and implementation invariance leave one table of shares that are "
+    "numbers, whatever the factors are, for a product of n <= 4 factors: R/n to each.",
     "proved",
+    scope="n = 2, 3 and 4 factors",
 )
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_axioms_force_equal_shares_of_a_product(n, record_property):
     share = {
-        key: sp.Symbol(f"share{k}") for k, key in enumerate(itertools.product(graphs(n), range(n)))
+        key: sp.Symbol(f"share({k})", real=True)
+        for k, key in enumerate(itertools.product(graphs(n), range(n)))
     }
     for graph, i in share:
         # each term is 0 by one axiom: R - sum of shares, and share - share of equal value
@@ -171,9 +173,10 @@ def test_shares_by_size_obey_the_axioms_too(record_property):
 
 @pytest.mark.theorem(
     5,
-    "Shares whose logarithm is linear in those of the factors obey the axioms and a change of any "
-    "factor's unit, x_i -> t x_i, only as R/n (n = 3).",
+    "Shares of 3 factors whose logarithm is linear in those of the factors obey the axioms and a "
+    "change of any factor's unit, x_i -> t x_i, only as R/3.",
     "proved",
+    scope="3 factors",
 )
 def test_shares_that_know_no_units_are_equal(record_property):
     # log share_i = c_i + sum_k p_ik log x_k, and a new unit of x_k adds log t to log x_k

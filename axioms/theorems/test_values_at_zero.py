@@ -22,7 +22,7 @@ from axioms.composites import ATTNLRP
 from axioms.graph import Node, leaf, parameter
 
 F, AT_ZERO, R, C = sp.symbols("f f0 R c", real=True)
-A, K, X, SLOPE, SIZE = sp.symbols("a k x slope size", real=True, nonzero=True)
+A, K, X, SLOPE, SIZE = sp.symbols("a k x slope size", real=True)
 E = sp.Symbol("e", positive=True)  # exp(x)
 
 
@@ -51,6 +51,8 @@ def scaled(f, by, relevance):
     "In f(x) = f(0) + (f(x) - f(0)), x receives R (f(x) - f(0)) / f(x) and f(0) absorbs the rest, "
     "as epsilon -> 0; so it is for k f(x) + a, whether k and a are steps of the function or not.",
     "proved",
+    given=["x > 0: the input of the ReLU"],
+    scope="any f, f(0), k and a",
 )
 def test_what_a_function_is_at_zero_absorbs_its_share_however_numbers_are_taken_out(
     record_property,
@@ -63,7 +65,7 @@ def test_what_a_function_is_at_zero_absorbs_its_share_however_numbers_are_taken_
     graph = parameter("a") + Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
     at = {"x": sp.Symbol("x", positive=True), "a": A}
     assert identical(explain(graph, at, ATTNLRP, relevance=R)["x"], R * at["x"] / (at["x"] + A))
-    record_property("method", "cancel over generic f, f(0), k, a, R; the sweep over a + relu")
+    record_property("method", "the sweep over a + relu")
 
 
 @pytest.mark.theorem(
@@ -71,11 +73,11 @@ def test_what_a_function_is_at_zero_absorbs_its_share_however_numbers_are_taken_
     "If f(x) = f(0) + s x, the relevance per unit of x is s times the relevance per unit of f(x): "
     "at most L times, if |f(x) - f(0)| is at most L |x|.",
     "proved",
+    scope="any f(0), s and x",
 )
-def test_relevance_per_unit_grows_by_no_more_than_the_slope(record_property):
+def test_relevance_per_unit_grows_by_no_more_than_the_slope():
     f = AT_ZERO + SLOPE * X
     assert identical(from_zero(f, AT_ZERO, C * f) / X, SLOPE * C)
-    record_property("method", "cancel over generic f(0), slope, x and R = c f(x)")
 
 
 @pytest.mark.theorem(
@@ -83,9 +85,10 @@ def test_relevance_per_unit_grows_by_no_more_than_the_slope(record_property):
     "By the identity rule on all of f(x) = f(0) + s x with f(0) not 0, the relevance per unit of x "
     "is m times the relevance per unit of f(x) at x = f(0) / (m - s), for any m but 0 and s.",
     "proved",
+    scope="any f(0), s and m",
 )
 def test_the_identity_rule_has_a_pole_where_a_function_is_not_zero_at_zero(record_property):
-    at_zero = sp.Symbol("f0", real=True, nonzero=True)
+    at_zero = sp.Symbol("f0", real=True)
     f = at_zero + SLOPE * X
     (passed,) = identity(number(C * f))
     near = at_zero / (SIZE - SLOPE)  # the larger the size, the nearer to 0
@@ -95,8 +98,8 @@ def test_the_identity_rule_has_a_pole_where_a_function_is_not_zero_at_zero(recor
 
 @pytest.mark.theorem(
     75,
-    "By the identity rule, x gets one relevance from f(x) + a as one function and from f(x) + a "
-    "as a sum of f(x) and a number.",
+    "By the identity rule, x gets one relevance from f(x) + a as one function and from f(x) + a as "
+    "a sum of f(x) and a number.",
     "refuted",
 )
 def test_the_identity_rule_tells_a_number_inside_of_a_function_from_one_beside_it(record_property):
@@ -111,14 +114,14 @@ def test_the_identity_rule_tells_a_number_inside_of_a_function_from_one_beside_i
     "If the value of every function at 0 is a fixed term, x gets one relevance from the sigmoid as "
     "e/(1 + e), as 1/2 + tanh(x/2)/2, and as 1 minus the sigmoid of -x.",
     "proved",
+    scope="any x",
 )
-def test_all_spellings_of_a_sigmoid_get_one_relevance(record_property):
+def test_all_spellings_of_a_sigmoid_get_one_relevance():
     half, sigmoid, tanh = sp.Rational(1, 2), E / (1 + E), (E - 1) / (E + 1)
     want = from_zero(sigmoid, half, R)
     assert identical(want, from_zero(tanh, 0, scaled(tanh, half, beside(half, half * tanh, R))))
     mirrored = 1 / (1 + E)
     assert identical(want, from_zero(mirrored, half, scaled(mirrored, -1, beside(1, -mirrored, R))))
-    record_property("method", "cancel over e = exp(x) > 0 and R")
 
 
 @pytest.mark.theorem(

@@ -64,7 +64,7 @@ EXPERIMENT = Experiment(
         ("no.", value("label")),
         ("statement", value("statement")),
         ("verdict", value("verdict")),
-        ("witness, or method of proof", lambda row: row["witness"] or row["method"]),
+        ("witness, or scope of the proof", lambda row: row["witness"] or row.get("scope", "")),
     ],
     shortest=lambda row: (
         row["test"].endswith(MATTER) or row["verdict"] not in ("proved", "refuted")

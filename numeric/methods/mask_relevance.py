@@ -62,7 +62,7 @@ def mask_relevance(
     They also hold "rows", (batch, token), the rows of the last attention from which the logit is
     read.
     With ``bypassed=True`` they hold "bypassed", (batch, token): the relevance less its value-only
-    part, the sum of A_ij <G_i, v_j>, which is what bypassing the softmax leaves out (theorem 56).
+    part, the sum of A_ij <G_i, v_j>, which is what bypassing the softmax leaves out (theorem 59).
     ``midpoint=g`` takes the gradient where masks are a half, by g more forward passes with a
     backward pass each, or by one per token if the text has fewer than g.  Each pass halves exp of
     the scores of every g-th token, in all rows but the token's own, and gives the relevance of

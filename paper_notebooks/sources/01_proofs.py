@@ -109,8 +109,8 @@ output.record(
 # %%
 plain = lambda text: text.replace("|", "\\|")
 output.table(
-    ["no.", "statement", "verdict", "witness, or method of proof"],
-    [[v.label, plain(v.statement), v.verdict, plain(v.witness or v.method)] for v in verdicts],
+    ["no.", "statement", "verdict", "witness, or scope of the proof"],
+    [[v.label, plain(v.statement), v.verdict, plain(v.witness or v.scope)] for v in verdicts],
 )
 
 # %% [markdown]

@@ -135,14 +135,14 @@ def test_a_row_that_attends_to_one_key_alone_counts_0():
 
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
 def test_derivatives_by_all_masks_cancel(name):
-    """Theorem 54: those of one row do, so that their sum over all rows does."""
+    """Theorem 18: in one row they do, so that their sum over all rows does."""
     model, batch = cases.family(name)
     found = attribute(model, batch, METHOD, slope=True, own=True).relevance
     assert (found.sum(dim=1).abs() < 1e-12 * found.abs().sum(dim=1)).all()
 
 
 def test_it_does_not_see_a_shift_of_the_values():
-    """Theorem 54: the map behind them takes the shift away again."""
+    """Theorem 18: the map behind them takes the shift away again."""
     model, batch = cases.family("bert")
     before = attribute(model, batch, METHOD).relevance
     with torch.no_grad():

@@ -175,7 +175,7 @@ def test_the_readme_is_short_and_its_numbers_are_those_of_the_pages():
     text = README.read_text("utf-8")
     assert len(text.splitlines()) <= 130
     stated = [claim for path in FILES for claim in claims(path)]
-    proved = sum(verdict == "proved" for *_, verdict in stated)
+    proved = sum(claim.verdict == "proved" for claim in stated)
     told = f"{len(stated)} statements about LRP rules ({proved} proved, {len(stated) - proved}"
     assert told in text
     pages = " ".join((ROOT / "docs" / f"{x}.md").read_text("utf-8") for x in ("FINDINGS", "CAUSES"))

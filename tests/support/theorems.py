@@ -2,25 +2,29 @@
 
 import ast
 
+from axioms.proofs.evidence import Claim
 from axioms.proofs.prove import ROOT, THEOREMS, Verdict, numbered
 
 FILES = sorted(THEOREMS.glob("test_*.py"))
 
 
 def claims(path):
-    """Number, statement and verdict of every theorem of a file, as they are written there."""
+    """The claim of every theorem of a file, as it is written there."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.theorem":
-            yield tuple(map(ast.literal_eval, node.args))
+            named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords}
+            yield Claim(*map(ast.literal_eval, node.args), **named)
 
 
 def stated():
     """Every statement as its file states it, with its label; nothing is run."""
     return numbered(
         Verdict(
-            number=number,
-            statement=statement,
-            verdict=verdict,
+            number=claim.number,
+            statement=claim.statement,
+            verdict=claim.verdict,
+            given="; ".join(claim.given),
+            scope=claim.scope,
             witness="",
             method="",
             identities=0,
@@ -31,5 +35,5 @@ def stated():
             error="",
         )
         for path in FILES
-        for number, statement, verdict in claims(path)
+        for claim in claims(path)
     )

@@ -1,0 +1,70 @@
+"""A statement that says less than its test assumes, or decides, is not established."""
+
+import pytest
+import sympy as sp
+
+from axioms.algebra.decide import generic
+from axioms.algebra.decisions import IDENTICAL, Decision
+from axioms.proofs import evidence, scope
+from axioms.proofs.counts import THEOREMS
+from axioms.proofs.prove import prove
+
+LINEAR = THEOREMS / "test_linear.py"
+
+
+def decided(*sides):
+    return [Decision(kind=IDENTICAL, left=x, right=x, verdict=True) for x in sides]
+
+
+def test_assumptions_and_sizes_are_those_of_symbols():
+    x, e, c = generic("x", 2, 3, negative=True), generic("e", 1, 4, positive=True), sp.Symbol("c")
+    numbered, part = sp.symbols("y1:6", nonzero=True), generic("a1_", 1, 7)
+    decisions = decided(*x, *e, c, *numbered, *part)
+    assert scope.assumptions(decisions) == {"x < 0", "y != 0"}
+    assert scope.sizes(decisions) == {2, 3, 4, 5, 7}
+    assert scope.named(["x, z < 0: sizes", "y != 0"]) == {"x < 0", "z < 0", "y != 0"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "error"),
+    [
+        (["x, y > 0: sizes"], "rows of three keys", None),
+        (["x > 0"], "3 keys", "assumed and not said: y > 0"),
+        (["x, y >= 0"], "3 keys", "assumed and not said: x > 0, y > 0"),
+        (["x, y > 0"], "2 keys of 30 channels", "decided of 3 entries of a name"),
+        (["all are positive"], "3 keys", "names no assumption"),
+    ],
+)
+def test_what_is_assumed_or_decided_and_not_said_is_an_error(given, said, error):
+    x, y = generic("x", 1, 3, positive=True), sp.Symbol("y", positive=True)
+    if error is None:
+        scope.hold(given, said, decided(*x, y))
+    else:
+        with pytest.raises(ValueError, match=error):
+            scope.hold(given, said, decided(*x, y))
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"given": ["b > 0"]}, None),
+        ({"scope": "any number of inputs"}, "decided of 2 entries"),
+    ],
+)
+def test_a_statement_of_the_package_is_held_to_its_scope(monkeypatch, change, error):
+    def changed(marker, said=evidence.claim):
+        return said(marker)._replace(**change)
+
+    monkeypatch.setattr(evidence, "claim", changed)
+    errors = [v.error for v in prove(LINEAR) if v.verdict == "not established"]
+    assert bool(errors) == bool(error)
+    assert all(error in text for text in errors if error)
+
+
+def test_a_certificate_has_what_is_given_and_in_scope(tmp_path):
+    from axioms.proofs.certificates import certify
+
+    (verdict, *_) = certify(LINEAR, folder=tmp_path)
+    text = (tmp_path / f"{verdict.label}.json").read_text("utf-8")
+    assert f'"scope": "{verdict.scope}"' in text
+    assert '"given": ""' in text
