@@ -89,7 +89,7 @@ GRAPHS = {
     "sums": X + relu(Y) + constant("ones", X) + parameter("p"),
     "products": Node(kinds.PRODUCT, (X, Y, SIGMOID)),
     "matrices": Node(kinds.BILINEAR, (LAYER, Node(TRANSPOSE, (Y,)), X)),
-    "shared": (X * X) @ (X + Y),
+    "shared": (X * X) @ (SIGMOID + Y),
     "norm": Node(kinds.LAYER_NORM, (X, B, B), attributes={"norm_eps": 1}) * Y,
 }
 POINT = {
