@@ -85,7 +85,7 @@ def test_twice(record_property):
 
 @pytest.mark.theorem(7, "Halves add up.", "proved")
 def test_halves(record_property):
-    record_property("method", "at once")
+    record_property("method", f"{equal_split(2, R)[0]} twice")
     assert identical(sum(equal_split(2, R)), R)
     assert identical(1, 1)
 """
@@ -97,7 +97,7 @@ def test_what_a_test_notes_counts_once_and_only_symbols_are_general(theorems):
         "R = 8: 4 of 8",
         "R = 6: 3 versus 6; R = 8: 4 versus 8",
     )
-    assert (proved.method, proved.identities) == ("at once", 1)
+    assert (proved.method, proved.identities) == ("R/2 twice", 1)
 
 
 SIGNS = "for s in sign_cases(1, 1): assert identical(equal_split(2, s[0] * X)[0], s[0] * X / 2)"
