@@ -64,13 +64,12 @@ def is_large(expression: sp.Expr) -> bool:
 @cache
 def _terms(expression: sp.Expr) -> tuple[int, Counter[sp.Expr]]:
     """At most how many terms its numerator expands to, and the powers in its denominator."""
-    parts = [_terms(part) for part in expression.args if not part.is_Number]
+    parts = [_terms(part) for part in expression.args]
     if expression.is_Add:
         common: Counter[sp.Expr] = Counter()
         for _, below in parts:
             common |= below
-        added = sum(above * _expanded(common - below) for above, below in parts)
-        return added + (len(parts) < len(expression.args)) * _expanded(common), common
+        return sum(above * _expanded(common - below) for above, below in parts), common
     if expression.is_Mul:
         return prod(above for above, _ in parts), sum((below for _, below in parts), Counter())
     if not expression.is_Pow:

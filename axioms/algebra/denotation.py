@@ -50,9 +50,7 @@ def _maximum(argument: sp.Expr) -> sp.Expr:
 def _name(part: sp.Expr) -> sp.Expr:
     if part == sp.E:
         return named("exp", 1)
-    if part.is_Pow:  # a root; E ** 3 is an exponential
-        if part.base == sp.E:
-            return _exponential(part.exp)
+    if part.is_Pow:  # a root
         return named(f"root {part.exp.q} of", part.base) ** part.exp.p
     if isinstance(part, sp.exp):
         return _exponential(part.args[0])

@@ -49,7 +49,7 @@ def copied_rows(node: Node) -> Node:
 
 def copies_of(node: Node) -> Node | None:
     """The matrix by which ``copied_rows`` copies; None for any other node."""
-    inner = node.args[0] if node.op == TRANSPOSE else node
-    if inner.op != kinds.LINEAR or inner.args[1].op != CONSTANT:
+    if node.op != TRANSPOSE or node.args[0].op != kinds.LINEAR:
         return None
-    return inner.args[1] if inner.args[1].attributes["fill"] == "twice" else None
+    matrix = node.args[0].args[1]
+    return matrix if matrix.op == CONSTANT and matrix.attributes["fill"] == "twice" else None

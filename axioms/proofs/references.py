@@ -131,6 +131,8 @@ def sweep(
         given = _options(eps, signs.get(node))
         op, rule, more = _operation(node, rules.get(node, ""), values, given)
         at[node] = len(steps)
+        if rule == kinds.IDENTITY:  # which passes a norm's parameters by
+            operands = operands[:1]
         steps.append((op, rule, operands, more))
     if (relevance := options.get("relevance")) is not None:
         steps[-1][-1]["relevance"] = Matrix([relevance])

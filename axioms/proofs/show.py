@@ -67,6 +67,7 @@ def page(label: str) -> Page:
     if not only:
         known = ", ".join(verdict.label for verdict in verdicts)
         raise ValueError(f"there is no statement {label}; those of theorem {number} are {known}")
+    found = {verdict.test: found[verdict.test] for verdict in only}
     return Page(label=only[0].label, verdicts=only, derivations={}, arguments=found)
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from axioms import kinds
 from axioms.algebra.decide import generic
-from axioms.algebra.denotation import same_function
+from axioms.algebra.denotation import denoted, same_function, same_value
 from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
-from axioms.graph import Node, constant, leaf, parameter, rebuild, topological
+from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, rebuild, topological
 from axioms.invariance.canonizers import canonize, merge_products
-from axioms.invariance.channels import in_rows
+from axioms.invariance.channels import copied_rows, copies_of, in_rows, repeated_row
 from axioms.invariance.rewrites import REWRITES, bracketings
 from axioms.invariance.scoreboard import FINITE, LIMIT
 from tests.support.random_graphs import graphs, linear, picked, points, relu
@@ -139,7 +139,8 @@ def test_what_is_no_batch_norm_of_one_layer_stays_beside_it():
         (Z * W, kinds.PRODUCT),  # a number per token and channel, not per channel
         (Z * in_rows(leaf("r"), Z), kinds.PRODUCT),  # a scale with relevance of its own
         (Z + in_rows(leaf("r"), Z), kinds.ADD),
-        (Z * constant("column", Z, factor=2) @ S, kinds.BILINEAR),
+        (Z * (constant("column", Z, factor=2) @ S), kinds.PRODUCT),
+        (Z * (constant("ones", Z) @ W), kinds.PRODUCT),
         (Z + shift + relu(y), kinds.ADD),
         (Z + U, kinds.ADD),
         (x + shift, kinds.ADD),
@@ -147,8 +148,29 @@ def test_what_is_no_batch_norm_of_one_layer_stays_beside_it():
         (scale * shift, kinds.PRODUCT),
     ):
         assert canonize(graph).op == op
-        if op != kinds.BILINEAR:
-            assert same_function(graph, canonize(graph), point | {"r": generic("r", 1, 2)})
+        assert same_function(graph, canonize(graph), point | {"r": generic("r", 1, 2)})
+
+
+@given(st.integers(1, 3))
+def test_a_repeated_row_is_the_product_of_what_is_repeated(n):
+    factors = [parameter(f"f{k}") for k in range(n)]
+    found = repeated_row(Node(kinds.BILINEAR, (constant("column", leaf("x")), *factors)))
+    shapes = {f"f{k}": (1 + (k > 0), 2) for k in range(n)}
+    at = {"x": sp.ones(3, 1)} | {x: generic(x, *shape) for x, shape in shapes.items()}
+    assert denoted(in_rows(found, leaf("x")), at) == sp.Matrix.vstack(*[denoted(found, at)] * 3)
+    assert same_value(denoted(found, at), sp.prod(at[x.name] for x in factors))
+    assert not any(repeated_row(x) for x in (*factors, factors[0] * factors[-1]))
+
+
+def test_copied_rows_are_told_from_all_else_that_is_like_them():
+    x, twice = leaf("x"), constant("twice", leaf("x"))
+    at = {"x": generic("x", 2, 3), "w": generic("w", 2, 2)}
+    copied = copied_rows(x)
+    assert denoted(copied, at) == at["x"].col_join(at["x"])
+    assert denoted(copied, at).T == at["x"].T * evaluate(copied, at)[copies_of(copied)]
+    turned = [Node(TRANSPOSE, (other,)) for other in (x, linear(x, W), x @ twice)]
+    turned.append(Node(TRANSPOSE, (linear(x, constant("identity", x)),)))
+    assert not any(map(copies_of, (x, linear(x, twice), *turned)))
 
 
 def test_what_a_canonizer_drops_is_exactly_neutral():

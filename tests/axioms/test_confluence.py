@@ -1,7 +1,7 @@
 """Theorem 64 on every small graph, and canonizers with a mistake in them, which it refutes."""
 
 import itertools
-from functools import cache, reduce
+from functools import cache, partial, reduce
 
 import pytest
 import sympy as sp
@@ -13,7 +13,7 @@ from axioms.graph import INPUT, Node, constant, leaf, parameter, rebuild, topolo
 from axioms.invariance import canonizers
 from axioms.invariance.canonizers import LAYERING, MERGING, canonize
 from axioms.invariance.channels import in_rows
-from axioms.invariance.confluence import ALIKE, skeleton
+from axioms.invariance.confluence import ALIKE, alike, regions, skeleton
 from axioms.invariance.overlaps import LEFT, SYMBOLS, critical_pairs
 from axioms.invariance.rewrites import REWRITES
 from tests.support.random_graphs import linear, relu
@@ -87,6 +87,47 @@ def test_graphs_that_look_alike_are_explained_alike():
             looks = skeleton(graph, evaluate(graph, NUMBERS | {"y": sp.zeros(2, 2)}))
             assert found.setdefault(looks, same) == same, str(graph)
     assert 50 < len(found) < len(several)
+
+
+Z = Node(kinds.SOFTMAX, (leaf("z"),))
+FIRST = in_rows(parameter("first"), X)  # row of U
+HEADS = [
+    Node(kinds.READOUT, (weights, values))
+    for weights in (leaf("a"), Node(kinds.SOFTMAX, (leaf("b"),)), Z)
+    for values in (
+        *(X, linear(X, W), linear(X, W, S), linear(X, W) + ROW, X + ROW, X + U, X + FIRST, U),
+        *(linear(linear(X, W), U), linear(X, W @ U), ROW, linear(X, W) + linear(Y, W)),
+    )
+]
+AROUND = (
+    *(lambda g: g, lambda g: linear(g, U), lambda g: linear(g, U, S), lambda g: g + ROW),
+    *(lambda g: g + in_rows(S @ U, X), lambda g: g + X, lambda g: g * Y),
+)
+
+
+def test_heads_that_look_alike_in_the_limit_are_explained_alike():
+    """Of a softmax, whose rows add up to 1, and of weights that do not."""
+    logits = {"z": sp.Matrix([[sp.log(2), sp.log(3)], [sp.log(5), sp.log(7)]])}
+    blind = NUMBERS | {"y": sp.zeros(2, 2), "first": NUMBERS["v"][:1, :]}
+    at = blind | {x: AT["x"] * n for n, x in enumerate("axy", 1)} | logits | {"b": logits["z"].T}
+    looks = partial(regions, through_heads=True)
+    groups, apart = {}, set()
+    for graph in (around(head) for head in HEADS for around in AROUND):
+        values = evaluate(graph, blind)
+        groups.setdefault(looks(graph, values), []).append(graph)
+        apart.add(regions(graph, values))
+    together = [graphs for graphs in groups.values() if len(graphs) > 1]
+    for graphs in together:
+        found = []
+        for graph in graphs:
+            given = {x: r.applyfunc(sp.expand) for x, r in explain(graph, at, ATTNLRP).items()}
+            found.append({x: r for x, r in given.items() if not r.is_zero_matrix})
+        assert all(one == found[0] for one in found), [*map(str, graphs)]
+    assert len(together) > 20
+    assert len(groups) < len(apart)
+    one, other = Node(kinds.READOUT, (Z, X + ROW)), Node(kinds.READOUT, (Z, X)) + ROW
+    assert alike(one, other, blind, by=looks)
+    assert not alike(one, other, blind, by=regions)
 
 
 def in_turn(*passes):

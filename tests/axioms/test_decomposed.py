@@ -31,6 +31,11 @@ def test_a_layer_gives_every_leaf_its_part_and_the_biases_theirs():
 def test_a_bias_is_spread_in_proportion():
     found = {name: part[0] for name, part in decomposed(LAYER, AT, spread_biases=True).items()}
     assert found == {"a": 2, "b": 1}
+    norm = Node(
+        kinds.LAYER_NORM, (A, parameter("w"), parameter("bias")), attributes={"norm_eps": 1}
+    )
+    for other in (LAYER + parameter("table"), norm):  # which is no bias of a layer
+        assert BIASES in decomposed(other, AT | {"table": 5}, spread_biases=True)
 
 
 def test_a_neuron_is_shared_with_the_biases_among_others():
@@ -53,7 +58,7 @@ def test_shares_are_in_proportion_or_by_exponentials():
     assert by_softmax([0, sp.log(3)]) == [Rational(1, 4), Rational(3, 4)]
 
 
-X = A + B
+X = A + B + parameter("p")
 ON_MATRICES = {
     kinds.LINEAR: (X, parameter("w"), parameter("t")),
     kinds.ADD: (X, parameter("p"), A),

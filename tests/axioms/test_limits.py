@@ -39,6 +39,14 @@ def test_what_is_large_has_more_terms_than_that_over_one_denominator():
     x, y = sp.symbols(f"x:{LARGE + 1}", real=True), sp.symbols("y:99", real=True)
     assert is_large(sp.Add(*x))
     assert not is_large(sp.Add(*x[:-2]))  # and the denominator is one more
+    for n in (2, 3, 4):  # a power has the terms of its factors, multiplied
+        few = sp.Add(*x[:9]) ** n
+        assert (
+            is_large(few)
+            == is_large(1 / few + 1)
+            == is_large(y[0] + few / y[1] ** n)
+            == (9**n > LARGE)
+        )
     for terms, large in ((50, True), (30, False)):
         factors = [sp.Add(*x[:100]), sp.Add(*y[:terms])]
         for expression in (sp.Mul(*factors), factors[0] / factors[1] + 1, 1 / sp.Mul(*factors)):

@@ -6,6 +6,8 @@ from unittest import mock
 
 import pytest
 import sympy as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from axioms import kinds
 from axioms.algebra.decide import identical
@@ -57,7 +59,6 @@ def test_numbers_that_are_not_rational_have_names_of_their_own():
     for function in (sp.exp, sp.tanh, sp.sqrt):
         assert same_value(function(X * (Y + 1)), function(X + X * Y))
         assert not same_value(function(X), function(Y))
-    assert not same_value(sp.root(X, 3), sp.sqrt(X))
 
 
 NAMED = (
@@ -70,6 +71,31 @@ NAMED = (
 def test_functions_that_differ_have_names_that_differ(one, other):
     assert not same_value(one, other)
     assert same_value(one * (Y + 1) + other, other + one + one * Y)
+
+
+@settings(max_examples=50)
+@given(
+    st.tuples(st.integers(1, 4), st.integers(1, 5)), st.tuples(st.integers(2, 4), st.integers(1, 5))
+)
+def test_roots_are_alike_if_degree_and_power_are(one, other):
+    (m, p), (n, q) = one[::-1], other[::-1]
+    root, another = sp.root(X, n) ** q, sp.root(X, m) ** p
+    assert same_value(root, another) == (root == another)
+    if root.is_Pow and not root.exp.is_Integer:  # one name, to any power
+        assert same_value(1 / (1 + root), root**-1 / (root**-1 + 1))
+        assert not same_value(1 / (1 + root), 1 / (1 + root * Y))
+
+
+@settings(max_examples=30)
+@given(*[st.tuples(st.integers(1, 3), st.integers(1, 3))] * 2)
+def test_matrices_of_different_shapes_are_not_compared(one, other):
+    sides = sp.ones(*one) * X, sp.ones(*other) * X
+    for pair in (sides, (sides[0], X), (X, sides[1])):
+        if getattr(pair[0], "shape", ()) == getattr(pair[1], "shape", ()):
+            assert identical(*pair)
+        else:
+            with pytest.raises(ValueError, match="shapes differ"):
+                identical(*pair)
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 1), (2, 2)])
@@ -235,11 +261,15 @@ def test_integrated_gradients_of_monomials_are_shares_of_their_degrees():
         assert list(integrated_gradients(f, at).values()) == shares
 
 
-def test_symbols_of_a_point_are_put_in_at_once():
-    f, turned = X**2 * Y, {X: Y, Y: X}
-    assert leave_one_out(f, turned) == {X: X * Y**2, Y: X * Y**2}
-    assert shapley(f, turned) == {X: X * Y**2 / 2, Y: X * Y**2 / 2}
-    assert integrated_gradients(f, turned) == {X: 2 * X * Y**2 / 3, Y: X * Y**2 / 3}
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_symbols_of_a_point_are_put_in_at_once(order):
+    """As symbols that the function has not, which are exchanged for their values afterwards."""
+    f, others = X * Y**2 + X * Z + Z, sp.symbols("a:3", real=True)
+    point = {x: n * (X, Y, Z)[k] for n, (x, k) in enumerate(zip((X, Y, Z), order, strict=True), 1)}
+    values = dict(zip(others, point.values(), strict=True))
+    for method in (leave_one_out, shapley, integrated_gradients):
+        found, apart = method(f, point), method(f, dict(zip(point, others, strict=True)))
+        assert all(identical(found[x], apart[x].subs(values, simultaneous=True)) for x in point)
 
 
 @pytest.mark.parametrize("n", [2, 3])

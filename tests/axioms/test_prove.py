@@ -75,6 +75,31 @@ def test_a_theorem_is_one_row_with_what_its_test_recorded(theorems):
     assert first.ran == second.ran == "rules.equal_split"
 
 
+NOTED_FIRST = """
+@pytest.mark.theorem(6, "A half is all.", "refuted")
+def test_twice(record_property):
+    record_property("witness", "R = 8: 4 of 8")
+    half, _ = equal_split(2, R)
+    assert differ_at(half, R, {R: 6, X: 1})
+    assert differ_at(half, R, {R: 8, X: 1})
+
+@pytest.mark.theorem(7, "Halves add up.", "proved")
+def test_halves(record_property):
+    record_property("method", f"{equal_split(2, R)[0]} twice")
+    assert identical(sum(equal_split(2, R)), R)
+    assert identical(1, 1)
+"""
+
+
+def test_what_a_test_notes_counts_once_and_only_symbols_are_general(theorems):
+    refuted, proved = prove(theorems(NOTED_FIRST))
+    assert (refuted.witness, refuted.points) == (
+        "R = 8: 4 of 8",
+        "R = 6: 3 versus 6; R = 8: 4 versus 8",
+    )
+    assert (proved.method, proved.identities) == ("R/2 twice", 1)
+
+
 SIGNS = "for s in sign_cases(1, 1): assert identical(equal_split(2, s[0] * X)[0], s[0] * X / 2)"
 
 
@@ -173,6 +198,14 @@ WRONG = {
     "words beside a witness": (
         REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"'),
         "witness 'trust me' names no two values that differ; they are R = 6: 3 versus 6",
+    ),
+    "one value of a witness": (
+        REFUTES.replace('f"R = {6}: {3} of {6}"', '"16/5 or 3, of 6.5 and x6"'),
+        "names no two values that differ",
+    ),
+    "the other value of a witness": (
+        REFUTES.replace('f"R = {6}: {3} of {6}"', '"R = 6, of 13 and 2.3"'),
+        "names no two values that differ",
     ),
     "a witness of two constants": (
         REFUTED.format("equal_split(2, R); assert differ_at(1, 2, {})"),

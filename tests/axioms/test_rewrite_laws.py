@@ -24,15 +24,16 @@ from axioms.graph import (
     rebuild,
     topological,
 )
+from axioms.invariance.attention import EVERY_TEMPLATE, OF_ATTENTION
 from axioms.invariance.rewrites import REWRITES, exchanged, rescale_scores
 from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.units import OF_UNITS, UNITS
+from axioms.invariance.units import OF_UNITS
 
 BIASES = ("", ", b")
 TWO_LAYERS = [(a, b) for a in ("", ", a") for b in BIASES]
 HIDDEN = [(f, a, b) for f in ("{}", "relu({})") for a, b in TWO_LAYERS]
 ATTENTION = "linear(readout({}), {})"
-CENTRED = "linear(x, centring)"
+CENTRED, TWICE = "linear(x, centring)", "transpose(linear(transpose({}), twice))"
 
 
 def hidden(out, back):
@@ -147,11 +148,36 @@ LAWS = {
     ],
     "recurrence as attention": [("readout(a, readout(b, c))", "readout(readout(a, b), c)")],
     "distribute a readout": [("readout(a, b + c)", "readout(a, b) + readout(a, c)")],
+    # of axioms.invariance.attention
+    "change channels of Q and K": projections("{} @ running_sums", "{} @ transpose(differences)"),
+    "change channels of V and O": [
+        (
+            f"linear(readout(softmax(z), linear(y, w{a})), v{b})",
+            "linear(readout(softmax(z), linear(y, w @ running_sums"
+            f"{a and ', a @ running_sums'})), differences @ v{b})",
+        )
+        for a, b in TWO_LAYERS
+    ],
+    "drop bias of K": [("softmax(scores(x, linear(y, w, b)))", "softmax(scores(x, linear(y, w)))")],
+    "move bias of V": [
+        ("readout(softmax(z), linear(y, w, b))", "readout(softmax(z), linear(y, w)) + column @ b")
+    ],
+    "split head": [
+        ("readout(softmax(z), v + u)", "readout(softmax(z), v) + readout(softmax(z), u)")
+    ],
+    "duplicate keys": [
+        (
+            "readout(softmax(scores(x, y)), v)",
+            f"readout(softmax(scores(x, {TWICE.format('y')})), {TWICE.format('v')})",
+        )
+    ],
 }
 LAWS["re-bracket a SwiGLU"] = LAWS["re-associate products"]
+LAWS["permute attention heads"] = LAWS["permute heads"]
+LAWS["decompose softmax of attention"] = LAWS["decompose softmax"]
 """By rewrite: what becomes what; a single letter stands for any graph, one that is repeated for
 one leaf, and alone for what is computed.  h is the norm-epsilon of a norm."""
-STEPS, APPLIES = ChainMap(REWRITES, OF_UNITS), ChainMap(TEMPLATES, UNITS)  # as they are now
+STEPS, APPLIES = ChainMap(REWRITES, OF_UNITS, OF_ATTENTION), EVERY_TEMPLATE  # as they are now
 
 INFIX = {"Mult": kinds.PRODUCT, "Add": kinds.ADD, "MatMult": kinds.BILINEAR, "Div": "over"}
 

@@ -80,6 +80,17 @@ def test_a_rewrite_of_a_sum_takes_all_of_its_terms(name):
         assert graph not in found
 
 
+@pytest.mark.parametrize(
+    "name", ["decompose LayerNorm", "decompose RMSNorm", "LayerNorm by RMSNorm"]
+)
+@pytest.mark.parametrize("attributes", [{}, {"norm_eps": 0}, {"norm_eps": sp.Rational(5, 2)}])
+def test_a_rewrite_of_a_norm_keeps_its_epsilon_which_is_0_unless_given(name, attributes):
+    (template,) = EVERY_TEMPLATE[name]
+    norm = replace(template.root, attributes=attributes)
+    (other,) = EVERY_REWRITE[name](norm)
+    assert same_function(norm, other, template.symbols())
+
+
 def test_queries_and_keys_can_be_rescaled_by_any_factor():
     for template in TEMPLATES["rescale Q and K"]:
         (other,) = rescale_scores(template.root, factor=sp.Symbol("c", positive=True))

@@ -5,10 +5,12 @@ from unittest import mock
 
 import pytest
 import sympy as sp
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
 from sympy import Rational
 
 from axioms import kinds
-from axioms.algebra import propagate
+from axioms.algebra import norms, propagate
 from axioms.algebra.decide import identical
 from axioms.algebra.ledger import (
     BIAS,
@@ -21,6 +23,7 @@ from axioms.algebra.ledger import (
     ledger,
     unknown_messages,
 )
+from axioms.algebra.propagate import evaluate
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 from axioms.graph import MOVE, TRANSPOSE, Node, constant, leaf, parameter, topological
 from axioms.theorems.test_conservation import check_lemma
@@ -159,6 +162,64 @@ def test_the_ledger_of_a_network_balances():
 def test_the_ledger_of_a_network_does_not_balance_with_a_wrong_lemma(key):
     with mock.patch.dict(LEMMAS, {key: times(2, LEMMAS[key])}):
         assert ledger(network(), POINT, ATTNLRP, eps=EPS).gap != 0
+
+
+@st.composite
+def operations(draw, kind):
+    """An operation on numbers in drawn shapes, with a relevance of its output and an epsilon."""
+    tokens, n, m, k = (draw(st.integers(1, 3)) for _ in range(4))
+    shapes = {
+        kinds.LINEAR: [(tokens, n), (n, m), (1, m)][: draw(st.integers(2, 3))],
+        kinds.ADD: [(tokens, n)] * (k + 1),
+        kinds.PRODUCT: [(tokens, n)] * (k + 1),
+        kinds.SCORES: [(tokens, n), (m, n)],
+        kinds.READOUT: [(tokens, n), (n, m)],
+        kinds.BILINEAR: [(tokens, n), (n, m), (m, n)][: draw(st.integers(2, 3))],
+        kinds.LAYER_NORM: [(tokens, n), (1, n), (1, n)],
+        kinds.RMS_NORM: [(tokens, n), (1, n)],
+    }.get(kind, [(tokens, n)])
+    whole = kind in (kinds.LINEAR, kinds.LAYER_NORM, kinds.RMS_NORM)
+    leaves = [(parameter if whole and j else leaf)(f"x{j}") for j in range(len(shapes))]
+    entries = st.sampled_from((1, 2, 3, 5, 7, -1, -3, -4))
+    point = {
+        x.name: draw(matrices(entries, *shape)) for x, shape in zip(leaves, shapes, strict=True)
+    }
+    attributes = {"function": "reciprocal", "scale": draw(st.sampled_from((1, Rational(1, 2))))}
+    if kind in (kinds.LAYER_NORM, kinds.RMS_NORM):  # tokens of a token, once or twice its size
+        base, sizes = point["x0"][0, :], [draw(st.integers(1, 2)) for _ in range(tokens)]
+        point["x0"] = sp.Matrix([draw(st.permutations(list(base * size))) for size in sizes])
+        squared = norms.deviations if kind == kinds.LAYER_NORM else norms.root_mean_squares
+        v = squared(base, norm_eps=0)[0] ** 2  # v + h and 4 v + h are the squares of numbers
+        attributes = {"norm_eps": ((3 * v - 1) / 2) ** 2 - v}
+    if kind == kinds.SOFTMAX:
+        point["x0"] = point["x0"].applyfunc(lambda x: sp.log(abs(x)))
+    root = Node(kind, tuple(leaves), attributes=attributes)
+    return root, point, draw(matrices(entries, *evaluate(root, point)[root].shape))
+
+
+def matrices(entries, rows, columns):
+    size = rows * columns
+    listed = st.lists(entries, min_size=size, max_size=size)
+    return listed.map(lambda values: sp.Matrix(rows, columns, values))
+
+
+@pytest.mark.parametrize("key", LEMMAS)
+def test_the_ledger_of_an_operation_balances_in_every_shape(key):
+    kind, rule = key
+
+    @settings(max_examples=8)
+    @given(operations(kind), st.sampled_from((0, EPS)))
+    def test(drawn, eps):
+        root, point, relevance = drawn
+        try:
+            books = ledger(
+                root, point, Composite("one", {kind: rule}), eps=eps, relevance=relevance
+            )
+        except ZeroDivisionError:  # at epsilon = 0
+            reject()
+        assert sp.expand(books.gap) == 0
+
+    test()
 
 
 def test_an_operation_without_a_lemma_is_refused_by_name():

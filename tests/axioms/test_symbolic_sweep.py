@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from axioms import kinds
 from axioms.algebra import rules
-from axioms.algebra.decide import differ_at, identical
+from axioms.algebra.decide import differ_at, identical, where
 from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
 from axioms.algebra.propagate import (
     ACTIVATIONS,
@@ -174,11 +174,6 @@ REFUSED = {
     "a sign in an equality": (lambda: identical(sp.sign(X), 1), ValueError, "split signs"),
     "a root in an equality": (lambda: identical(sp.sqrt(X), X), ValueError, "rational function"),
     "infinity in an equality": (lambda: identical(sp.zoo, 1), ValueError, "rational function"),
-    "matrices of two shapes": (
-        lambda: identical(sp.ones(1, 2), sp.ones(2, 1)),
-        ValueError,
-        "shape",
-    ),
     "a free symbol in a witness": (
         lambda: differ_at(X * Y, 1, {X: 1}),
         ValueError,
@@ -203,6 +198,14 @@ def test_equality_is_decided_both_ways():
     assert not any(identical(1 / (X - value), 1) for value in range(50))
     assert differ_at(X / (X + Y), X, {X: 1, Y: 1})
     assert not differ_at(X / (X + Y), X, {X: 0, Y: 1})
+
+
+def test_a_point_is_made_of_symbols_and_of_matrices_of_them():
+    made = where((X, 1), (sp.Matrix([[Y, Z]]), sp.Matrix([2, 3])))
+    assert made == {X: 1, Y: 2, Z: 3}
+    assert differ_at(X * Y, Z, made)
+    with pytest.raises(ValueError, match="zip"):
+        where((sp.Matrix([[Y, Z]]), [2]))
 
 
 def test_zero_counts_as_positive():

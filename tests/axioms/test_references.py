@@ -1,0 +1,142 @@
+"""A graph of a certificate has the relevance and the values that the rules have found."""
+
+from functools import partial
+
+import pytest
+import sympy as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from axioms import check, kinds
+from axioms.algebra import rules
+from axioms.algebra.decide import generic
+from axioms.algebra.denotation import as_rational
+from axioms.algebra.propagate import evaluate, propagate
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter
+from axioms.proofs.certificates import Writer
+from axioms.proofs.records import replacing
+from axioms.proofs.references import RULES, References, _instead
+
+EPS, R = sp.Symbol("epsilon", positive=True), sp.Symbol("R", real=True)
+sizes = st.integers(1, 3)
+
+
+def compared(function, *args, **options):
+    """Compares what a rule finds with what the checker finds on its graph; the graph's steps."""
+    found, references = function(*args, **options), References()
+    with replacing(partial(_instead, references), ()):
+        functions = function(*args, **options)
+    writer = Writer(references)
+    check.Value.facts, check.Value.steps = writer.facts, 0
+    parts = [functions] if isinstance(functions, sp.MatrixBase) else functions
+    wanted = [found] if isinstance(found, sp.MatrixBase) else found
+    keys = parts if isinstance(parts, dict) else range(len(parts))
+    for key in keys:
+        for one, other in zip(parts[key], wanted[key], strict=True):
+            sides = (writer.formula(as_rational(side)) for side in (one, other))
+            a, b = map(writer.free.value, sides)
+            assert not check.total(a, check.Value(-1) * b).number, (key, other)
+    return [graph.steps for graph in references.graphs]
+
+
+@st.composite
+def calls(draw, name):
+    """A rule's arguments in drawn shapes, with and without what it may be left without."""
+    n, m, k = draw(sizes), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    x, w, r = generic("x", m, n), generic("w", n, k), generic("r", m, k)
+    stabilised = draw(st.booleans())
+    options = {"eps": EPS, "sign": generic("s", m, k)} if stabilised else {"eps": 0}
+    if name in ("epsilon", "epsilon_without_bias"):
+        return (x, w, r), options | draw(st.sampled_from(({}, {"bias": generic("b", 1, k)})))
+    if name == "add":
+        return ([generic(f"x{j}_", m, k) for j in range(n)], r), options
+    if name == "bilinear_epsilon":
+        return (x, w, r), options | draw(st.sampled_from(({}, {"scale": sp.Symbol("c")})))
+    if name == "chain_epsilon":
+        others = [generic(f"m{j}_", k, k) for j in range(draw(st.integers(0, 1)))]
+        return ([x, w, *others], r), options
+    if name == "value_only":
+        return (x, w, r), options
+    if name == "equal_split":
+        return (n, r), {}
+    named = draw(st.sampled_from(({}, {"exp_z": generic("e", m, k, positive=True)})))
+    return ((r,) if name == "softmax" else (generic("z", m, k), r)), named
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_graph_of_a_rule_has_its_messages_in_every_shape(name):
+    @settings(max_examples=8)
+    @given(calls(name))
+    def test(call):
+        args, options = call
+        assert len(compared(getattr(rules, name), *args, **options)) == 1
+
+    test()
+
+
+def relu(x):
+    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
+
+
+X, Y, W, B = leaf("x"), leaf("y"), parameter("w"), parameter("b")
+LAYER = Node(kinds.LINEAR, (X, W, B))
+SCORES = Node(kinds.SCORES, (LAYER, Y), attributes={"scale": sp.Rational(1, 2)})
+WEIGHTS = Node(kinds.SOFTMAX, (SCORES,))
+SIGMOID = Node(kinds.ACTIVATION, (X,), attributes={"function": "sigmoid"})
+GRAPHS = {
+    "attention": Node(kinds.READOUT, (WEIGHTS, Y), attributes={"layer": 1}),
+    "sums": X + relu(Y) + constant("ones", X) + parameter("p"),
+    "products": Node(kinds.PRODUCT, (X, Y, SIGMOID)),
+    "matrices": Node(kinds.BILINEAR, (LAYER, Node(TRANSPOSE, (Y,)), X)),
+    "shared": (X * X) @ (SIGMOID + Y),
+    "norm": Node(kinds.LAYER_NORM, (X, B, B), attributes={"norm_eps": 1}) * Y,
+}
+POINT = {
+    "x": sp.Matrix([[2, 3], [1, 5]]),
+    "y": sp.Matrix([[1, 4], [3, 1]]),
+    "w": sp.Matrix([[1, 2], [3, 4]]),
+    "b": sp.Matrix([[1, 2]]),
+    "p": sp.Matrix([[1, 2], [sp.Symbol("t", positive=True), 1]]),
+}
+COMPOSITES = {
+    "AttnLRP": Composite("AttnLRP", {**ATTNLRP.rules, kinds.LAYER_NORM: kinds.IDENTITY}),
+    "CP-LRP": Composite("CP-LRP", {**CP_LRP.rules, kinds.LAYER_NORM: kinds.IDENTITY}),
+    "a softmax held alone": Composite("held", ATTNLRP.rules | {kinds.SOFTMAX: kinds.CONSTANT}),
+    "a layer of its own": Composite(
+        "mixed", ATTNLRP.rules, layers={1: {kinds.READOUT: kinds.VALUE_ONLY}}
+    ),
+    "bias outside": Composite(
+        "outside", ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}
+    ),
+    "gradient": GRADIENT_X_INPUT,
+}
+NO_GRAPH = {(name, "norm") for name in COMPOSITES if name not in ("AttnLRP", "CP-LRP")}
+NO_GRAPH |= {("gradient", "sums"), ("gradient", "products"), ("gradient", "shared")}
+"""What the checker has no rule for: norms by their deviation, and slopes of what is not linear."""
+
+
+CASES = [("AttnLRP", 0), *((name, EPS) for name in COMPOSITES)]
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize(("name", "eps"), CASES)
+def test_the_graph_of_a_sweep_has_the_relevance_of_every_node(name, eps, graph):
+    root = GRAPHS[graph]
+    values = evaluate(root, POINT)
+    start = sp.Matrix(*values[root].shape, lambda i, j: (2 * i + j + 1) * R)
+    given = {} if graph == "sums" else {"relevance": start}
+    signs = {
+        node: value.applyfunc(
+            lambda z: sp.Symbol(f"sign {z}") if as_rational(z).free_symbols else 1
+        )
+        for node, value in values.items()
+    }  # of symbols alone: the checker knows the signs of numbers, which are positive here
+    steps = compared(propagate, root, POINT, COMPOSITES[name], eps=eps, signs=signs, **given)
+    assert len(steps) == ((name, graph) not in NO_GRAPH)
+
+
+def test_a_rule_that_is_given_as_a_function_has_no_graph():
+    half = {kinds.PRODUCT: lambda node, xs, r, options: [r / 2, r / 2]}
+    assert compared(propagate, X * Y, POINT, ATTNLRP, instead=half) == []
+    assert len(compared(propagate, X * Y, POINT, ATTNLRP)) == 1
