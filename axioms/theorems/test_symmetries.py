@@ -45,10 +45,11 @@ def test_rescaled_queries_and_keys_keep_their_relevance(record_property):
     "proved",
 )
 def test_a_rescaled_projection_divides_its_stabiliser(record_property):
+    smaller = sp.Symbol("smaller", positive=True)  # epsilon/|c|, so that |c| is epsilon/smaller
     for sign_of_c in (1, -1):
-        c = sign_of_c * SIZE
+        c = sign_of_c * EPS / smaller
         (scaled,) = epsilon(X, c * W, R, eps=EPS, sign=sign_of_c * S)
-        (plain,) = epsilon(X, W, R, eps=EPS / SIZE, sign=S)
+        (plain,) = epsilon(X, W, R, eps=smaller, sign=S)
         assert identical(scaled, plain)
     record_property(
         "method", "cancel over a generic 2 x 2 projection, c and signs, both signs of c"
