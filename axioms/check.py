@@ -75,6 +75,7 @@ times = lambda *xs: reduce(Value.__mul__, xs, Value(1))
 minus = lambda x, y: total(x, Value(-1) * y)
 symbol = lambda name: Value(1, {frozenset({((name,), 1)}): 1})
 number = lambda e: type(e) is str and e.isascii() and e.strip("-").replace("/", "").isdigit()
+sure = lambda sign: need(not sign.powers, "a sign is undecided") or sign.number
 exp = lambda term: f"exp[{'*'.join(term)}]"
 positive = lambda s: s[:4] == "exp[" or Value.facts.get(s) == "positive"
 text = lambda polynomial: " + ".join("*".join([str(a), *t]) for t, a in sorted(polynomial))
@@ -94,7 +95,7 @@ FORWARD = {  # of matrices, which are lists of rows; m has what else a node is g
     "product": lambda m, *xs: each(times, *xs),
     "bilinear": lambda m, *xs: scaled(m["scale"], reduce(through, xs)),
     "softmax": lambda m, z: [[x * total(*row) ** -1 for x in row] for row in m["exp"]],
-    "relu": lambda m, x: each(lambda z: Value("1/2") * total(z, z * z.sign()), x),
+    "relu": lambda m, x: each(lambda z: z if sure(z.sign()) > 0 else Value(0), x),
     **dict.fromkeys(["input", "parameter", "function"], lambda m, *xs: m["value"]),
 }
 RULES = {  # that an operation may have
@@ -117,7 +118,8 @@ def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an op
     n = Value(len(xs) if rule == "bilinear-epsilon" else 1)
     eps = Value(0) if rule == "gradient" else m["eps"]
     stable = lambda z: total(n * z, eps * z.sign()) if eps.number else n * z
-    s = scaled(m.get("scale", Value(1)), each(lambda r, z: r * stable(z) ** -1, r, z))
+    scale = m["scale"] if op == "bilinear" else Value(1)
+    s = each(lambda r, z: scale * r * stable(z) ** -1, r, z)
     xs, held = (xs[:2], [1]) if op == "linear" else (xs, [0] if rule == "value-only" else [])
     part = lambda k, x: each(times, x, s if op == "add" else around(xs, k, s))
     return [scaled(Value(0), x) if k in held else part(k, x) for k, x in enumerate(xs)]
@@ -153,8 +155,8 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
             xs, m = [place(values, a) for a in args], {k: self.value(x) for k, x in more.items()}
             spend(0, len(str(more)) + 50 * sum(map(len, xs)))
             need(rule in RULES[op].split(), f"{op} has no rule {rule!r}")
-            eps = self.value(e := more.get("eps", "0")).sign()
-            need(type(e) is str and eps.number > 0 and not eps.powers, f"{e} is no epsilon >= 0")
+            eps = more.get("eps", "0")
+            need(type(eps) is str and sure(self.value(eps).sign()) > 0, f"epsilon is {eps}")
             if op == "softmax":
                 zs = xs[0] if self.free is self else self.free.swept(graph)[0][args[0]]
                 m["exp"] = each(self.exponential, zs)
@@ -187,13 +189,12 @@ def check(folder):
     found, errors = Counter(), []
     try:
         paths = [*Path(folder).iterdir()]
-        links = [p.name for p in paths if p.is_symlink() or p.stat().st_size > BYTES]
-        need(not links, f"{links} are links, or of more than {BYTES} bytes")
+        odd = [p.name for p in paths if p.is_symlink() or p.stat().st_size > BYTES]
         index = read(Path(folder, "index.json"))
         left = "; ".join(f"{label}, since {why}" for label, why in index["not certified"].items())
         listed = sorted(["index.json", *(f"{e['label']}.json" for e in index["statements"])])
-        whole = sorted(p.name for p in paths) == listed and 1 < len(listed) <= FILES
-        need(whole, "it does not list every certificate of the folder once")
+        whole = sorted(p.name for p in paths) == listed and 1 < len(listed) <= FILES and not odd
+        need(whole, f"it does not list every file once, or {odd} are links or too large")
     except Exception as error:
         return [f"index.json: {type(error).__name__}: {error}"], "no certificate is confirmed"
     for entry in index["statements"]:

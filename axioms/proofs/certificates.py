@@ -138,11 +138,12 @@ class Writer:
             written = [self._step(step) for step in steps]
             if written not in self.graphs:
                 self.graphs.append(written)
-            place = self.variants[k, at] = self.graphs.index(written)
+            place = self.graphs.index(written)
             if self.verifies and any(
                 check.minus(self.value(e), own).number for e, own in self._named(steps, place)
             ):
                 raise Uncertified("a sign or an exponential is not the one of its operand")
+            self.variants[k, at] = place
         return self.variants[k, at]
 
     def _step(self, step: Step) -> Data:
@@ -186,7 +187,6 @@ class Writer:
                 self.graphs.append([self._step(step) for step in graph.steps])
                 for e, own in self._named(graph.steps, len(self.graphs) - 1):
                     self._learn(e, own)
-        self.formulas.clear()  # where some stand for symbols of their own
 
     def _learn(self, e: sp.Expr, own: Any) -> None:
         if isinstance(e, sp.exp):
@@ -217,9 +217,11 @@ def _run(
     name: str, decisions: Sequence[Decision], again: Sequence[Decision], references: References
 ) -> Data:
     """One run of a test as data; raises Uncertified, or as the checker does."""
-    writer = Writer(references)
-    check.Value.facts, check.Value.steps = writer.facts, 0
-    writer.learn()
+    scratch = Writer(references)
+    check.Value.facts, check.Value.steps = scratch.facts, 0
+    scratch.learn()
+    writer = Writer(references, known=scratch.known, names=scratch.names)
+    check.Value.facts = writer.facts
     final = Writer(references, verifies=False, known=writer.known, names=writer.names)
     decisions = [_at_a_point(decision) for decision in decisions]
     plain = [(d.left, d.right) for d in decisions]
@@ -232,8 +234,10 @@ def _run(
             raise Uncertified("its cases of signs are not one formula")
         chosen = one if _agree(writer, one, other, decision) else other
         pair = [final.formula(side) for side in chosen]
-        kind = "apart" if decision.point else "equal"
-        if pair[0] != pair[1] and (row := [kind, pair, final.point(decision)]) not in rows:
+        kind = "apart" if decision.kind == DIFFER_AT else "equal"
+        if all(map(check.number, pair)) or pair[0] == pair[1]:
+            continue  # it says nothing
+        if (row := [kind, pair, final.point(decision)]) not in rows:
             rows.append(row)
     data = {
         "run": name,
