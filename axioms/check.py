@@ -1,8 +1,8 @@
 """Checks certificates of the theorems by arithmetic of its own: ``python axioms/check.py DIR``.
 
 Trusts Python, its standard library, and the arithmetic and rules below.  The reader judges whether
-graphs, formulas and what is said of symbols express a statement, and whether ``index.json`` lacks
-one.  ``sign[p]`` is 1 or -1 and ``exp[t]`` positive; the value of a "function" is as it is given.
+graphs, formulas and assumptions are those of a statement, and whether ``index.json`` lacks one.
+``sign[p]`` is 1 or -1, ``exp[t]`` is positive, and a "function" has the value that it is given.
 """
 
 import json
@@ -13,43 +13,36 @@ from functools import cache, reduce
 from itertools import chain, product
 from pathlib import Path
 
+# fmt: off
 MAKES = {"proved": "equal", "refuted": "apart"}  # what a verdict cannot do without
 BYTES, FILES, STEPS = 8 * 2**20, 1000, 4 * 10**7  # limits of a file, a folder and a certificate
 FACTS = {"": lambda x: True, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0}
 
-
 class Value:  # a number times powers of polynomials, each a set of (symbols, coefficient)
     facts, divisors, steps = {}, set(), 0  # of a run, and of a certificate
-
     def __init__(self, number, powers=()):
         self.powers = {p: n for p, n in dict(powers).items() if n and number and p != {((), 1)}}
         self.number = spend(Fraction(number), 50 * len(self.powers))
-
     def __mul__(self, other):
         powers = {p: n + self.powers.get(p, 0) for p, n in other.powers.items()}
         return Value(self.number * other.number, self.powers | powers)
-
     def __pow__(self, n):
         Value.divisors.update(self.powers if n < 0 else ())
         return Value(spend(self.number, power=n) ** n, {p: n * k for p, k in self.powers.items()})
-
     def sign(self):  # 1 or -1, and 1 of 0; times a symbol for each factor of either sign
         sure = {p for p in self.powers if all(a > 0 and positive(s) for t, a in p for s in t)}
         Value.divisors.update(p for p, n in self.powers.items() if not n % 2 and p not in sure)
         odd = [f"sign[{text(p)}]" for p, n in self.powers.items() if n % 2 and p not in sure]
         return times(Value(1 if self.number >= 0 else -1), *map(symbol, odd))
 
-
 def need(holds, why):
     if not holds:
         raise ValueError(why)
-
 
 def spend(x, steps=0, power=1):
     Value.steps += 50 + steps + (power * len(str(x))) ** 2 // 100
     need(Value.steps <= STEPS, f"more than {STEPS} steps of arithmetic, at ({str(x)[:20]})^{power}")
     return x
-
 
 def total(*values):  # the sum over their common denominator, times their common factors
     spend(0, len(values) * sum(len(v.powers) for v in values))
@@ -62,14 +55,12 @@ def total(*values):  # the sum over their common denominator, times their common
     inner = frozenset((tuple(sorted((Counter(t) - every).elements())), a / first) for t, a in found)
     return times(Value(first, common), Value(1, {inner: 1}), *map(symbol, every.elements()))
 
-
 def expanded(p, q):  # the product of two sums of terms, where the square of a sign is 1
     found = Counter()
     for (s, a), (t, b) in product(p, q):
         term = tuple(sorted(x for x in s + t if x[:5] != "sign[" or x not in s or x not in t))
         found[term] = spend(found[term] + a * b, len(term))
     return [(term, a) for term, a in sorted(found.items()) if a]
-
 
 times = lambda *xs: reduce(Value.__mul__, xs, Value(1))
 minus = lambda x, y: total(x, Value(-1) * y)
@@ -96,15 +87,12 @@ FORWARD = {  # of matrices, which are lists of rows; m has what else a node is g
     "bilinear": lambda m, *xs: scaled(m["scale"], reduce(through, xs)),
     "softmax": lambda m, z: [[x * total(*row) ** -1 for x in row] for row in m["exp"]],
     "relu": lambda m, x: each(lambda z: z if sure(z.sign()) > 0 else Value(0), x),
-    **dict.fromkeys(["input", "parameter", "function"], lambda m, *xs: m["value"]),
-}
+    **dict.fromkeys(["input", "parameter", "function"], lambda m, *xs: m["value"])}
 RULES = {  # that an operation may have
     "input": "none", "parameter": "none", "transpose": "transpose", "product": "equal-split",
     "linear": "epsilon epsilon-without-bias gradient", "add": "epsilon gradient",
     "bilinear": "bilinear-epsilon value-only gradient constant", "softmax": "taylor constant",
-    "relu": "identity", "function": "identity",
-}  # fmt: skip
-
+    "relu": "identity", "function": "identity"}
 
 def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an operation receives
     if rule in ("none", "constant", "transpose"):
@@ -124,17 +112,14 @@ def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an op
     part = lambda k, x: each(times, x, s if op == "add" else around(xs, k, s))
     return [scaled(Value(0), x) if k in held else part(k, x) for k, x in enumerate(xs)]
 
-
 class Run:  # evaluates formulas and graphs of one run of a test; at: the value of each symbol
     def __init__(self, data, at, free=None):
         self.data, self.at, self.free = data, at, free or self
         self.made, self.swept = cache(self.make), cache(self.sweep)
-
     def value(self, e):  # of a matrix, a place of `shared`, a number or a symbol
         if type(e) in (list, int):
             return self.made(e) if type(e) is int else [self.value(x) for x in e]
         return Value(Fraction(e)) if number(e) else self.at[e]
-
     def make(self, n):
         op, *xs = place(self.data["shared"], n)
         if op in ("value", "relevance"):
@@ -169,20 +154,19 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
                 found[a] = each(total, found[a], part)
         return values, found
 
-
 def decided(run):  # what is not 0 in a run; ValueError if a decision is false, or decides nothing
     Value.facts, Value.divisors = run["symbols"], set()
     free = Run(run, {s: symbol(s) for s in Value.facts})
     for kind, sides, at in run["decisions"]:
         need(sides[0] != sides[1] and not all(map(number, sides)), f"{sides} decide nothing")
         point = {s: free.value(x) for s, x in at.items()}
-        fits = all(not x.powers and FACTS[Value.facts[s]](x.number) for s, x in point.items())
-        need(fits and "sign[" not in str([*at]), f"what is assumed rules out the point {at}")
+        fits = lambda s, x: FACTS["positive" if positive(s) else Value.facts[s]](x.number)
+        fit = all(not x.powers and s[:5] != "sign[" and fits(s, x) for s, x in point.items())
+        need(fit, f"what is assumed rules out the point {at}")
         gap = minus(*map((Run(run, free.at | point, free) if at else free).value, sides))
         holds = {"equal": not (at or gap.number), "apart": gap.number and not gap.powers}[kind]
         need(holds, f"{sides} are not {kind}: one minus the other is {gap.number} {[*gap.powers]}")
     return sorted(map(text, Value.divisors))
-
 
 def check(folder):
     """Every error in a folder of certificates, none if all of them are confirmed; and a summary."""
@@ -210,7 +194,6 @@ def check(folder):
             errors.append(f"{entry['label']}: {type(error).__name__}: {error}")
     told = f"{found['proved']} proofs and {found['refuted']} refutations confirmed, of which "
     return errors, told + f"{found['graphs']} rebuilt from graphs; not certified: {left or 'none'}"
-
 
 if __name__ == "__main__":
     wrong, said = check(sys.argv[1])  # of which a terminal may obey no letter

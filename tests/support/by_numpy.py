@@ -74,9 +74,7 @@ MESSAGES = {
     ("linear", "epsilon-without-bias"): lambda m, xs, r: [
         rules.epsilon_without_bias(xs[0], xs[1], r, eps=m["eps"])
     ],
-    ("linear", "gradient"): lambda m, xs, r: [
-        rules.epsilon(xs[0], xs[1], sum(xs[2:]), r, eps=0.0)
-    ],
+    ("linear", "gradient"): lambda m, xs, r: [rules.epsilon(xs[0], xs[1], sum(xs[2:]), r, eps=0.0)],
     ("add", "epsilon"): lambda m, xs, r: rules.add(xs, r, eps=m["eps"]),
     ("add", "gradient"): lambda m, xs, r: rules.add(xs, r, eps=0.0),
     ("product", "equal-split"): lambda m, xs, r: rules.equal_split(xs, r),
