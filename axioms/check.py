@@ -127,7 +127,6 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
         need(not all(map(number, xs[:1] if op == "^" else xs)), f"{op} of numbers alone")
         need(op != "^" or type(xs[1]) is int, f"the power {xs[-1]}")
         return self.value(xs[0]) ** xs[1] if op == "^" else FORMULAS[op](*map(self.value, xs))
-
     def exponential(self, z):  # a power of a symbol for each term of a polynomial
         terms = reduce(expanded, Counter(z.powers).elements(), [((), z.number)])
         whole = all(n > 0 for n in z.powers.values()) and all(a.denominator == 1 for _, a in terms)

@@ -1,8 +1,8 @@
 """How much each theorem decides: a run that decides less than it once did is not a proof.
 
 ``counts.json`` says of every run of a theorem's test how many identities it decides, how many more
-have both sides the same as written, what it finds to differ, over how many symbols of each name (``symbols x``), how many of these may have either
-sign, and in how many cases of signs.
+have both sides the same as written, what it finds to differ, over how many symbols of each name
+(``symbols x``), how many of these may have either sign, and in how many cases of signs.
 ``python -m axioms.proofs.counts`` runs the theorems, or those of the files that it is given, and
 writes what they decide.
 """

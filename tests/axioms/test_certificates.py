@@ -378,7 +378,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     "a point makes both sides equal": (put("0", *POINT, 2, "epsilon"), "rules out the point"),
     "a point is ruled out": (put("-1", *POINT, 2, "x00"), "rules out the point"),
     "a point is written in decimals": (put(0.25, *POINT, 2, "epsilon"), "KeyError: '0.25'"),
-    "a point is true": (put(True, *POINT, 2, "x00"), "KeyError: True"),
+    "a point is true": (put(lambda x: x == "1", *POINT, 2, "x00"), "KeyError: True"),
     "a point is a symbol": (put("x01", *POINT, 2, "x00"), "rules out the point"),
     "a point lacks a symbol": (drop(*POINT, 2, "x00"), APART),
     "a point has another symbol": (put("1", *POINT, 2, "y"), "KeyError: 'y'"),
