@@ -21,7 +21,7 @@ from sympy.polys.rings import PolyElement
 
 from axioms.algebra.decisions import DIFFER_AT, IDENTICAL
 from axioms.algebra.polynomials import is_zero
-from axioms.proofs.records import Unknown, decided, sign_case
+from axioms.proofs.records import Unknown, decided, free_signs, sign_case
 
 Number: TypeAlias = sp.Expr | int  # exact, or symbols for it
 Sides: TypeAlias = sp.Matrix | Number  # what stands on one side of an equality
@@ -38,6 +38,9 @@ def generic(name: str, rows: int, cols: int, **assumptions: bool) -> sp.Matrix:
 
 def sign_cases(rows: int, cols: int) -> Iterator[sp.Matrix]:
     """Every matrix of signs: one case each for ``sign(z)``, with sign(0) = +1."""
+    if (symbols := free_signs(rows, cols)) is not None:  # for a certificate, which has all at once
+        yield symbols
+        return
     for signs in itertools.product((1, -1), repeat=rows * cols):
         with sign_case(signs):
             yield sp.Matrix(rows, cols, signs)

@@ -33,6 +33,11 @@ class Decision:
     signs: tuple[tuple[int, ...], ...] = ()  # the cases of every `sign_cases` that was under way
 
     @property
+    def is_trivial(self) -> bool:
+        """Whether both sides are the same expression as written."""
+        return bool(self.left == self.right)
+
+    @property
     def symbols(self) -> tuple[sp.Symbol, ...]:
         """All symbols of both sides, by name."""
         return tuple(sorted(self.left.free_symbols | self.right.free_symbols, key=str))

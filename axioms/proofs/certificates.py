@@ -6,34 +6,27 @@ graphs where rules ran (``axioms.proofs.references``), and are formulas elsewher
 
 import json
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from unittest import mock
 
 import pytest
 import sympy as sp
-from sympy.core.function import AppliedUndef
 
 from axioms import check
-from axioms.algebra.decisions import DIFFER_AT, Decision, assumption
-from axioms.algebra.denotation import as_rational
-from axioms.graph import LEAVES
+from axioms.algebra.decisions import DIFFER_AT, Decision
 from axioms.proofs import evidence
 from axioms.proofs.prove import NOT_ESTABLISHED, Verdict, prove, test_of
-from axioms.proofs.references import References, Step, traced
+from axioms.proofs.references import References, traced
+from axioms.proofs.writer import Data, Symbols, Uncertified, Writer
 from axioms.writing import write_atomically
 
+AS_WRITTEN = "both sides of all that it decides are one formula as written"
 MOST = 10**7  # steps of the checker for one decision: about a second
-Data: TypeAlias = Any  # of JSON
 Sides: TypeAlias = tuple[sp.Expr, sp.Expr]
-
-
-class Uncertified(ValueError):
-    """Why a decision cannot be written as data that the checker confirms."""
 
 
 @contextmanager
@@ -48,128 +41,50 @@ def _within(steps: int) -> Iterator[None]:
             raise
 
 
-class _Symbols(dict[str, Any]):
-    """Every symbol as itself."""
-
-    def __missing__(self, name: str) -> Any:
-        return check.Value(1, {frozenset({((name,), 1)}): 1})
-
-
-@dataclass
-class Writer:
-    """Formulas as lists; what is no symbol and no number is written once, in ``shared``."""
-
-    references: References
-    names: dict[sp.Symbol, str] = field(default_factory=dict)
-    facts: dict[str, str] = field(default_factory=dict)  # what is assumed, by name
-    places: dict[sp.Expr, int] = field(default_factory=dict)  # in ``shared``
-    shared: list[Data] = field(default_factory=list)
-    variants: dict[tuple[int, tuple[sp.Expr, ...]], int] = field(default_factory=dict)
-    graphs: list[Data] = field(default_factory=list)
-
-    @cached_property
-    def free(self) -> Any:
-        """What the checker finds at symbols in general."""
-        return check.Run(vars(self), _Symbols())
-
-    def formula(self, e: sp.Expr) -> Data:
-        if e.is_Rational:
-            return str(e)
-        if e.is_Symbol:
-            return self.name(e)
-        if e not in self.places:
-            found = self._operation(e)
-            self.places[e] = len(self.shared)
-            self.shared.append(found)
-        return self.places[e]
-
-    def name(self, symbol: sp.Symbol) -> str:
-        """The name of a symbol, which no other one has, whatever is assumed of it."""
-        if symbol not in self.names:
-            name = str(symbol)
-            while name in self.facts:
-                name += "'"
-            fact = assumption(symbol)
-            self.names[symbol], self.facts[name] = name, fact if fact in check.FACTS else ""
-        return self.names[symbol]
-
-    def _operation(self, e: sp.Expr) -> Data:
-        if isinstance(e, AppliedUndef):
-            graph, (what, *place) = self.references.places[e.func.__name__]
-            return [what, self._graph(graph, e.args), *place]
-        if e.is_Add or e.is_Mul:
-            return ["+" if e.is_Add else "*", *map(self.formula, e.args)]
-        if e.is_Pow and e.exp.is_Integer:
-            return ["^", self.formula(e.base), int(e.exp)]
-        if isinstance(e, sp.Abs):
-            return ["abs", self.formula(e.args[0])]
-        raise Uncertified(f"it has {e}, and the checker has no {e.func.__name__}")
-
-    def _graph(self, k: int, at: tuple[sp.Expr, ...]) -> int:
-        """The place of graph ``k`` where its symbols are ``at``."""
-        if (k, at) not in self.variants:
-            graph = self.references.graphs[k]
-            changed = {x: y for x, y in zip(graph.symbols, at, strict=True) if x != y}
-            steps = [self._step(step, changed) for step in graph.steps]
-            if steps not in self.graphs:
-                self.graphs.append(steps)
-            self.variants[k, at] = self.graphs.index(steps)
-        return self.variants[k, at]
-
-    def _step(self, step: Step, changed: Mapping[sp.Symbol, sp.Expr]) -> Data:
-        op, rule, operands, more = step
-        more = {name: matrix.subs(changed, simultaneous=True) for name, matrix in more.items()}
-        if "eps" in more and more["eps"][0] == 0:
-            more.pop("sign", None)  # it is multiplied by 0
-        opaque = {"exp"} if op in LEAVES else {"exp", "value"}  # of functions, which get names
-        named = {
-            name: matrix.applyfunc(as_rational) if name in opaque else matrix
-            for name, matrix in more.items()
-        }
-        matrices = {
-            name: [[self.formula(x) for x in row] for row in matrix.tolist()]
-            for name, matrix in named.items()
-        }
-        return [op, rule, operands, matrices]
-
-    def point(self, decision: Decision) -> dict[str, str]:
-        """The point of a decision, by the names of those symbols that occur in formulas."""
-        found = {self.names[x]: value for x, value in decision.point.items() if x in self.names}
-        return {name: str(value) for name, value in found.items()}
-
-
 def _run(
     name: str, decisions: Sequence[Decision], again: Sequence[Decision], references: References
 ) -> Data:
     """One run of a test as data; raises Uncertified, or as the checker does."""
-    writer, final = Writer(references), Writer(references)
+    scratch = Writer(references)
+    check.Value.facts, check.Value.steps = scratch.facts, 0
+    scratch.learn()
+    writer = Writer(references, known=scratch.known, names=scratch.names)
     check.Value.facts = writer.facts
+    final = Writer(references, verifies=False, known=writer.known, names=writer.names)
+    decisions = [_at_a_point(decision) for decision in decisions]
     plain = [(d.left, d.right) for d in decisions]
     sides = [(d.left, d.right) for d in again] + plain[len(again) :]
-    chosen = [
-        one if _agree(writer, one, other, decision) else other
-        for one, other, decision in zip(sides, plain, decisions, strict=True)
-    ]
-    formulas = [[final.formula(side) for side in pair] for pair in chosen]
+    rows = []
+    for n, (one, other, decision) in enumerate(zip(sides, plain, decisions, strict=True)):
+        signs = {x: y for x, y in decision.point.items() if x in writer.known and y in (1, -1)}
+        other = tuple(side.subs(signs) for side in other)
+        if decision.signs and n >= len(again):
+            raise Uncertified("its cases of signs are not one formula")
+        chosen = one if _agree(writer, one, other, decision) else other
+        pair = [final.formula(side) for side in chosen]
+        kind = "apart" if decision.kind == DIFFER_AT else "equal"
+        if all(map(check.number, pair)) or pair[0] == pair[1]:
+            continue  # it says nothing
+        if (row := [kind, pair, final.point(decision)]) not in rows:
+            rows.append(row)
     data = {
         "run": name,
         "symbols": final.facts,
         "graphs": final.graphs,
         "shared": final.shared,
-        "decisions": [
-            [_kind(d), pair, [], final.point(d), [list(case) for case in d.signs]]
-            for pair, d in zip(formulas, decisions, strict=True)
-        ],
+        "decisions": rows,
     }
+    check.Value.steps = 0
     with _within(check.STEPS):
-        found: Data = check.completed(data)
-    return found
+        return data | {"nonzero": check.decided(data)}
 
 
-def _kind(decision: Decision) -> str:
-    if decision.kind == DIFFER_AT:
-        return "apart"
-    return "equal" if decision.verdict else "unequal"
+def _at_a_point(decision: Decision) -> Decision:
+    """What is not equal in general differs at a point of prime numbers."""
+    if decision.kind == DIFFER_AT or decision.verdict:
+        return decision
+    point = {x: sp.Integer(sp.prime(k + 5)) for k, x in enumerate(decision.symbols)}
+    return replace(decision, kind=DIFFER_AT, point=point)
 
 
 def _agree(writer: Writer, one: Sides, other: Sides, decision: Decision) -> bool:
@@ -181,16 +96,27 @@ def _agree(writer: Writer, one: Sides, other: Sides, decision: Decision) -> bool
         return False
     try:
         pairs = [(writer.formula(a), writer.formula(b)) for a, b in zip(one, other, strict=True)]
-        at = _Symbols((x, check.Value(y)) for x, y in writer.point(decision).items())
-        run = check.Run(vars(writer), at) if decision.kind == DIFFER_AT else writer.free
-        minus = check.Value(-1)
+        if decision.signs:
+            return True  # for all cases at once, of which ``other`` is one
+        at = Symbols((x, check.Value(y)) for x, y in writer.point(decision).items())
+        free = writer.free
+        run = check.Run(vars(writer), at, free) if decision.kind == DIFFER_AT else free
         with _within(MOST):
-            gaps = [check.total(run.value(a), minus * run.value(b)).number for a, b in pairs]
+            gaps = [check.minus(run.value(a), run.value(b)).number for a, b in pairs]
     except (ArithmeticError, LookupError, ValueError):  # a symbol without a value, say
         return False
     if any(gaps):
         raise ValueError(f"axioms/check.py finds other relevance than {other} at {decision.point}")
     return True
+
+
+def _of_one_case(decisions: Sequence[Decision]) -> list[Decision]:
+    """Decisions where all signs are 1; Uncertified if another case has not as many."""
+    cases = Counter(decision.signs for decision in decisions)
+    first = {case: tuple((1,) * len(signs) for signs in case) for case in cases}
+    if odd := [case for case, count in cases.items() if cases[first[case]] != count]:
+        raise Uncertified(f"not as much is decided for the signs {odd[0]} as for others")
+    return [decision for decision in decisions if first[decision.signs] == decision.signs]
 
 
 @dataclass
@@ -203,8 +129,9 @@ class Certifier:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         result = yield
         if item.get_closest_marker("theorem"):
-            decisions = item.stash[evidence.DECISIONS]
             try:
+                made = item.stash[evidence.DECISIONS]
+                decisions = _of_one_case(made)
                 found = _run(item.name, decisions, *traced(item, decisions))
             except Uncertified as error:
                 found = str(error)
@@ -229,8 +156,11 @@ def certify(
             continue
         said = ("label", "statement", "given", "scope", "verdict")
         head = {name: getattr(verdict, name) for name in said}
-        counts = Counter(kind for run in runs for kind, *_ in run["decisions"])
-        statements.append({**head, "decisions": counts})
+        kinds = [kind for run in runs for kind, *_ in run["decisions"]]
+        if check.MAKES[verdict.verdict] not in kinds:
+            left_out[verdict.label] = AS_WRITTEN
+            continue
+        statements.append(head)
         _write(folder / f"{verdict.label}.json", {**head, "runs": runs})
     _write(folder / "index.json", {"statements": statements, "not certified": left_out})
     return verdicts

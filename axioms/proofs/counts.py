@@ -1,8 +1,8 @@
 """How much each theorem decides: a run that decides less than it once did is not a proof.
 
-``counts.json`` says of every run of a theorem's test how many identities it decides, what it finds
-to differ, over how many symbols of each name (``symbols x``), how many of these may have either
-sign, and in how many cases of signs.
+``counts.json`` says of every run of a theorem's test how many identities it decides, how many more
+have both sides the same as written, what it finds to differ, over how many symbols of each name
+(``symbols x``), how many of these may have either sign, and in how many cases of signs.
 ``python -m axioms.proofs.counts`` runs the theorems, or those of the files that it is given, and
 writes what they decide.
 """
@@ -31,13 +31,14 @@ EITHER_SIGN = ("", "real", "nonzero")
 
 
 def counted(decisions: Iterable[Decision]) -> dict[str, int]:
-    """How many of each, by name: identities, differences, cases of signs, symbols of one name."""
+    """How many of each, by name: identities (those ``as written`` apart), differences, ..."""
     decisions = list(decisions)
     equal = [d for d in decisions if d.kind == IDENTICAL and d.verdict and d.symbols]
     unequal = [d for d in decisions if d.symbols and (d.kind == IDENTICAL) != d.verdict]
     assumed = {x: fact for d in equal + unequal for x, fact in d.assumptions.items()}
     found = {
-        "identities": len(equal),
+        "identities": sum(not d.is_trivial for d in equal),
+        "as written": sum(d.is_trivial for d in equal),
         "differences": len(unequal),
         "sign cases": len({d.signs for d in equal + unequal if d.signs}),
         "symbols of either sign": sum(fact in EITHER_SIGN for fact in assumed.values()),

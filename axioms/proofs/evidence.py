@@ -70,7 +70,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def proof(record: Record) -> Properties:
-    """How many identities were decided, or a ValueError that says why they are no proof."""
+    """How many identities were decided that are none as written; ValueError if that is no proof."""
     if not record.identities:
         raise ValueError(
             "no identity was decided: a proof passes both sides to axioms.algebra.decide.identical"
@@ -83,7 +83,8 @@ def proof(record: Record) -> Properties:
             "symbols"
         )
     _needs_to_run(record)
-    return [(COUNT, len(general)), *((POINT, text) for text in _evaluated(record))]
+    count = sum(not decision.is_trivial for decision in general)
+    return [(COUNT, count), *((POINT, text) for text in _evaluated(record))]
 
 
 def refutation(record: Record, words: str) -> Properties:
@@ -106,7 +107,8 @@ def refutation(record: Record, words: str) -> Properties:
         raise ValueError(
             f"witness {words!r} names no two values that differ; they are {'; '.join(points)}"
         )
-    return [(COUNT, len(record.identities)), *((POINT, text) for text in points)]
+    count = sum(not decision.is_trivial for decision in record.identities)
+    return [(COUNT, count), *((POINT, text) for text in points)]
 
 
 def _evaluated(record: Record) -> list[str]:

@@ -37,6 +37,7 @@ class Record:
     answers: list[bool] = field(default_factory=list)  # of both sorts
     instead: Instead | None = None  # of a run that repeats the answers of another one
     disturbed: str = ""  # the sort that ends it
+    free_signs: list[sp.Matrix] | None = None  # given out by `sign_cases` in the place of all cases
 
     @property
     def identities(self) -> list[Decision]:
@@ -73,9 +74,26 @@ def disturbing(decision: str, answers: list[bool]) -> AbstractContextManager[Rec
     return recording(record)
 
 
-def replacing(instead: Instead, answers: Iterable[bool]) -> AbstractContextManager[Record]:
-    """A block in which noted functions return what ``instead`` gives, and these are the answers."""
-    return recording(Record(answers=[*answers][::-1], instead=instead))
+def replacing(
+    instead: Instead, answers: Iterable[bool], *, free_signs: bool = False
+) -> AbstractContextManager[Record]:
+    """A block in which noted functions return what ``instead`` gives, and these are the answers.
+
+    With ``free_signs`` every ``sign_cases`` gives one matrix of symbols instead of all its cases.
+    """
+    signs: list[sp.Matrix] | None = [] if free_signs else None
+    return recording(Record(answers=[*answers][::-1], instead=instead, free_signs=signs))
+
+
+def free_signs(rows: int, cols: int) -> sp.Matrix | None:
+    """A matrix of new symbols for signs, where the record that is open asks for them."""
+    record = _RECORD.get()
+    if record is None or record.free_signs is None:
+        return None
+    name = f"case{len(record.free_signs)}_"
+    made = sp.Matrix(rows, cols, lambda i, j: sp.Symbol(f"{name}{i}{j}", real=True))
+    record.free_signs.append(made)
+    return made
 
 
 def answer(decision: str, *, now: bool) -> bool:

@@ -20,14 +20,17 @@ from axioms.algebra import decide
 from axioms.algebra.decisions import Decision
 from axioms.algebra.propagate import MESSAGES, evaluate
 from axioms.assignment import assigned
-from axioms.graph import CONSTANT, LEAVES, TRANSPOSE, Node, topological
+from axioms.graph import INPUT, PARAMETER, TRANSPOSE, Node, topological
 from axioms.proofs.records import Instead, recording, replacing
 
-Step: TypeAlias = tuple[str, str, list[int], dict[str, Matrix]]  # operation, rule, operands, more
+More: TypeAlias = dict[str, Any]  # matrices by name, and "eps" and "scale"
+Step: TypeAlias = tuple[str, str, list[int], More]  # operation, rule, operands, more
 Place: TypeAlias = tuple[str, int, int, int]  # value or relevance, step, row, column
 
 PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)  # of matrices
 LINEAR = (kinds.LINEAR, kinds.ADD, *PRODUCTS)
+RELU = "relu"  # of other functions the checker is told the value
+NONE = "none"  # the rule of a leaf
 
 
 class NoGraph(ValueError):
@@ -51,8 +54,11 @@ class References:
 
     def add(self, steps: list[Step]) -> Callable[[str, int, Matrix], Matrix]:
         """A graph, and what gives the functions for the values or the relevance of a step."""
-        matrices = [matrix for *_, more in steps for matrix in more.values()]
-        free = set().union(*(matrix.free_symbols for matrix in matrices))
+        steps = [
+            (op, rule, args, {name: sp.sympify(x) for name, x in more.items()})
+            for op, rule, args, more in steps
+        ]
+        free = set().union(*(x.free_symbols for *_, more in steps for x in more.values()))
         graph, k = Graph(steps, tuple(sorted(free, key=str))), len(self.graphs)
         self.graphs.append(graph)
 
@@ -70,18 +76,25 @@ class References:
 
 
 def traced(item: pytest.Item, decisions: Sequence[Decision]) -> tuple[list[Decision], References]:
-    """The first decisions of a test, as many as it makes where rules return functions."""
+    """The first decisions of a test, as many as it makes where rules return functions.
+
+    All cases of signs are one, of symbols; ``decisions`` are those of one case.
+    """
     references = References()
-    return repeated(item, decisions, partial(_instead, references)), references
+    again = repeated(item, decisions, partial(_instead, references), free_signs=True)
+    return again, references
 
 
-def repeated(item: pytest.Item, decisions: Sequence[Decision], instead: Instead) -> list[Decision]:
+def repeated(
+    item: pytest.Item, decisions: Sequence[Decision], instead: Instead, *, free_signs: bool = False
+) -> list[Decision]:
     """The first decisions of a test where functions of the project return what ``instead`` says."""
     noted = list(item.user_properties)
     undecided = mock.patch.multiple(
         decide, _same=lambda *_: False, apart=lambda *_: False, value_at=lambda *_: sp.Integer(0)
     )
-    with replacing(instead, [d.verdict for d in decisions]) as record:
+    verdicts = [d.verdict for d in decisions]
+    with replacing(instead, verdicts, free_signs=free_signs) as record:
         try:
             with undecided:
                 item.runtest()
@@ -98,7 +111,7 @@ def _instead(references: References, name: str, given: Mapping[str, Any], found:
         if name == "propagate.propagate":
             steps, at = sweep(**given)
             functions = references.add(steps)
-            return {n: functions("relevance", at[n], matrix) for n, matrix in found.items()}
+            return found | {n: functions("relevance", k, found[n]) for n, k in at.items()}
         if module == "rules" and function in RULES:
             steps = RULES[function](**{"eps": 0, **given})
             functions = references.add(steps)
@@ -124,13 +137,19 @@ def sweep(
     steps: list[Step] = []
     at: dict[Node, int] = {}
     for node in order:
-        operands = [at[arg] for arg in node.args]
+        live = node.op == INPUT or node in rules or (node.op == TRANSPOSE and node.args[0] in at)
+        if not live and node is not root:
+            continue  # it is a matrix to what uses it
+        operands = [_operand(arg, values, at, steps) for arg in node.args if live]
         if node.op == kinds.SCORES:  # a product with its second operand transposed
             steps.append((TRANSPOSE, TRANSPOSE, operands[1:], {}))
             operands[1] = len(steps) - 1
         given = _options(eps, signs.get(node))
-        op, rule, more = _operation(node, rules.get(node, ""), values, given)
+        step = (
+            _operation(node, rules.get(node, ""), values, given) if live else _fixed(values[node])
+        )
         at[node] = len(steps)
+        op, rule, more = step
         if rule == kinds.IDENTITY:  # which passes a norm's parameters by
             operands = operands[:1]
         steps.append((op, rule, operands, more))
@@ -139,44 +158,59 @@ def sweep(
     return steps, at
 
 
+def _fixed(value: Matrix) -> tuple[str, str, More]:
+    return PARAMETER, NONE, {"value": value}
+
+
+def _operand(
+    node: Node, values: Mapping[Node, Matrix], at: Mapping[Node, int], steps: list[Step]
+) -> int:
+    """The step of an operand, which is a new one of its value if no input reaches it."""
+    if node in at:
+        return at[node]
+    op, rule, more = _fixed(values[node])
+    steps.append((op, rule, [], more))
+    return len(steps) - 1
+
+
 def _operation(
-    node: Node, rule: str, values: Mapping[Node, Matrix], given: dict[str, Matrix]
-) -> tuple[str, str, dict[str, Matrix]]:
+    node: Node, rule: str, values: Mapping[Node, Matrix], given: More
+) -> tuple[str, str, More]:
     """Name, rule and matrices of an operation, as the checker has them."""
-    if node.op in LEAVES or node.op == CONSTANT:
-        return node.op, "", {"value": values[node]}
+    if node.op == INPUT:
+        return INPUT, NONE, {"value": values[node]}
     if node.op == TRANSPOSE:
         return TRANSPOSE, TRANSPOSE, {}
-    if rule == kinds.CONSTANT:
-        rule = ""  # it sends nothing
     if node.op == kinds.SOFTMAX:
-        return node.op, rule and kinds.TAYLOR, _exponentials(values[node.args[0]])
+        known = rule if rule == kinds.CONSTANT else kinds.TAYLOR
+        return node.op, known, _exponentials(values[node.args[0]])
     if rule == kinds.GRADIENT and node.op in LINEAR:
-        rule, given = kinds.EPSILON, _options(0, None)
-    if rule in (kinds.GRADIENT, kinds.HELD_DEVIATION):
+        given = {}
+    elif rule in (kinds.GRADIENT, kinds.HELD_DEVIATION):
         raise NoGraph(f"{node.op} by {rule}")
     if node.op in (kinds.ACTIVATION, kinds.LAYER_NORM, kinds.RMS_NORM):
         name = node.attributes.get("function", node.op)
-        known = name == "relu"  # to the checker; by their rule, others need no value
-        return name, rule, {} if known else {"value": values[node]}
+        if name == RELU:
+            return name, rule, {}
+        return "function", rule, {"value": values[node]}
     if node.op in PRODUCTS:
-        return kinds.BILINEAR, rule, given | {"scale": Matrix([[node.attributes.get("scale", 1)]])}
-    return node.op, rule, given
+        return kinds.BILINEAR, rule, given | {"scale": node.attributes.get("scale", 1)}
+    return node.op, rule, given if node.op in LINEAR else {}
 
 
-def _options(eps: Any, sign: Matrix | None) -> dict[str, Matrix]:
-    return {"eps": Matrix([[eps]])} | ({} if sign is None else {"sign": sign})
+def _options(eps: Any, sign: Matrix | None) -> More:
+    return {"eps": eps} | ({} if sign is None else {"sign": sign})
 
 
-def _exponentials(z: Matrix) -> dict[str, Matrix]:
+def _exponentials(z: Matrix) -> More:
     return {"exp": z.applyfunc(sp.exp)}
 
 
 def _inputs(*operands: Matrix) -> list[Step]:
-    return [("input", "", [], {"value": operand}) for operand in operands]
+    return [(INPUT, NONE, [], {"value": operand}) for operand in operands]
 
 
-def _one(op: str, rule: str, operands: Sequence[Matrix], more: dict[str, Matrix]) -> list[Step]:
+def _one(op: str, rule: str, operands: Sequence[Matrix], more: More) -> list[Step]:
     """A graph of one operation."""
     return [*_inputs(*operands), (op, rule, [*range(len(operands))], more)]
 
@@ -192,7 +226,7 @@ def _product(
 ) -> list[Step]:
     more = _options(given["eps"], given.get("sign")) | {"relevance": relevance}
     if op == kinds.BILINEAR:
-        more["scale"] = Matrix([[given.get("scale", 1)]])
+        more["scale"] = given.get("scale", 1)
     return _one(op, rule, operands, more)
 
 

@@ -42,14 +42,15 @@ def test_rescaled_queries_and_keys_keep_their_relevance():
     "A projection with weights c W passes on, by Eq. 1 at epsilon, what the projection with "
     "weights W passes on at epsilon/|c|: the same as epsilon -> 0.",
     "proved",
-    given=["size > 0: the size of c"],
+    given=["smaller > 0: epsilon/|c|"],
     scope="2 inputs and 2 outputs; either sign",
 )
 def test_a_rescaled_projection_divides_its_stabiliser():
+    smaller = sp.Symbol("smaller", positive=True)  # epsilon/|c|, so that |c| is epsilon/smaller
     for sign_of_c in (1, -1):
-        c = sign_of_c * SIZE
+        c = sign_of_c * EPS / smaller
         (scaled,) = epsilon(X, c * W, R, eps=EPS, sign=sign_of_c * S)
-        (plain,) = epsilon(X, W, R, eps=EPS / SIZE, sign=S)
+        (plain,) = epsilon(X, W, R, eps=smaller, sign=S)
         assert identical(scaled, plain)
 
 

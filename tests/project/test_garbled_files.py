@@ -5,8 +5,10 @@
 
 import io
 import json
+import random
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import torch
@@ -23,7 +25,8 @@ from benchmarks.experiments import report, result, rows
 from benchmarks.speed import ratios
 from numeric import Attribution
 from numeric.generation.result import Generation
-from tests.support import garbled
+from tests.support import forged, garbled
+from tests.support.by_numpy import Numbers
 
 
 @contextmanager
@@ -77,6 +80,66 @@ def test_certificates(certificates, data):
         assert "\n" not in summary or not errors
     finally:
         path.write_text(json.dumps(certificates[path]), "utf-8")
+
+
+RULES = """
+import pytest
+import sympy as sp
+from axioms.algebra.decide import differ_at, generic, identical, sign_cases
+from axioms.algebra import rules
+
+EPS = sp.Symbol("epsilon", positive=True)
+A, V, R = generic("a", 1, 2), generic("v", 2, 1), generic("r", 1, 1)
+
+@pytest.mark.theorem(1, "Products and layers share.", "proved")
+def test_products():
+    z = (A * V)[0]
+    for s in sign_cases(1, 1):
+        one, other = rules.bilinear_epsilon(A, V, R, eps=EPS, sign=s)
+        (alone,) = rules.epsilon(A, V, R, eps=EPS, sign=s)
+        _, values = rules.value_only(A, V, R, eps=EPS, sign=s)
+        assert identical(sum(one), R[0] * z / (2 * z + EPS * s[0]))
+        assert identical(sum(other), sum(one))
+        assert identical(sum(alone), R[0] * z / (z + EPS * s[0]))
+        assert identical(values[0], A[0] * V[0] * R[0] / (z + EPS * s[0]))
+
+@pytest.mark.theorem(2, "A softmax does not conserve.", "refuted")
+def test_softmax():
+    z, r = generic("z", 1, 2), generic("r", 1, 2)
+    e = generic("e", 1, 2, positive=True)
+    (found,) = rules.taylor(z, r, exp_z=e)
+    assert identical(found[0], z[0] * (r[0] - (r[0] + r[1]) * e[0] / (e[0] + e[1])))
+    at = {z[0]: 1, z[1]: 2, r[0]: 1, r[1]: 3, e[0]: 1, e[1]: 2}
+    assert differ_at(sum(found), sum(r), at)
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    """The runs of valid certificates."""
+    (folder / "test_rules.py").write_text(RULES, "utf-8")
+    certify(folder / "test_rules.py", folder=folder / "rules")
+    assert check.check(folder / "rules")[0] == []
+    return [json.loads((folder / "rules" / f"{n}.json").read_text())["runs"][0] for n in (1, 2)]
+
+
+@given(data=st.data())
+def test_what_is_accepted_of_a_forged_certificate_is_true(runs, data):
+    """By the NumPy reference, at points of its own: every other change is an error."""
+    run, chance = data.draw(forged.runs(runs)), random.Random(0)
+    check.Value.steps = 0
+    try:
+        check.decided(run)
+    except Exception:  # as of any file
+        return
+    for kind, sides, at in run["decisions"]:
+        for _ in range(3):
+            drawn = {s: chance.uniform(0.3, 2) * chance.choice((-1, 1)) for s in run["symbols"]}
+            known = {s: abs(x) if run["symbols"][s] else x for s, x in drawn.items()}
+            numbers = Numbers(run, known | {s: float(Fraction(x)) for s, x in at.items()})
+            left, right = map(numbers.value, sides)
+            near = abs(left - right) <= 1e-7 * (1 + abs(left) + abs(right))
+            assert near == (kind == "equal"), (run, sides, left, right)
 
 
 def attribution():
