@@ -75,10 +75,8 @@ Proof.
   injection H as H. rewrite IHa; auto.
 Qed.
 
-Lemma zip_length f a b : length a = length b -> length (zip f a b) = length a.
-Proof.
-  revert b. induction a; destruct b; simpl; intros H; try discriminate; auto.
-Qed.
+Lemma zip_length f a b : length (zip f a b) = Nat.min (length a) (length b).
+Proof. revert b. induction a; destruct b; simpl; auto. Qed.
 
 Lemma sum_zip_zeros n l : sum (zip Rmult (repeat 0 n) l) = 0.
 Proof. revert l. induction n; destruct l; simpl; try rewrite IHn; ring. Qed.
@@ -123,3 +121,6 @@ Qed.
 
 Lemma softmax_length z : length (softmax z) = length z.
 Proof. apply map_length. Qed.
+
+Lemma eq5_length z r : length r = length z -> length (eq5 z r) = length z.
+Proof. intros H. unfold eq5. rewrite !zip_length, map_length, softmax_length. lia. Qed.
