@@ -1,8 +1,5 @@
 (* One row of attention over any number of keys: theorems 10c, 20a, 54a, 59a and 59b. *)
-Require Import Reals Lra Lia List.
 From Lrp Require Import Rules.
-Import ListNotations.
-Open Scope R_scope.
 
 (* Theorem 10c is refuted: "Eq. 5 conserves relevance: what the logits receive is what arrived at the
    attention weights."  Equal logits receive nothing in all, for every number of keys. *)
@@ -15,31 +12,23 @@ Proof.
     [ring|]. injection H as H. injection L as L. rewrite (IH r H s L). ring.
 Qed.
 
-Lemma equal_logits_receive_nothing c r : r <> [] -> sum (eq5 (repeat c (length r)) r) = 0.
+Theorem theorem_10c_eq5_does_not_conserve c r : sum r <> 0 ->
+  sum (eq5 (repeat c (length r)) r) = 0 /\ sum (eq5 (repeat c (length r)) r) <> sum r.
 Proof.
-  intros N. rewrite eq5_total by (now rewrite repeat_length). unfold mean_logit.
+  intros N. enough (E : sum (eq5 (repeat c (length r)) r) = 0) by (rewrite E; auto).
+  rewrite eq5_total by (now rewrite repeat_length). unfold mean_logit.
   pose proof (softmax_length (repeat c (length r))) as L. rewrite repeat_length in L.
-  rewrite <- L at 3. rewrite !sum_zip_repeat, softmax_sum by (destruct r; [congruence|discriminate]).
-  ring.
-Qed.
-
-Theorem theorem_10c_eq5_does_not_conserve n : (1 <= n)%nat ->
-  exists z r, length z = n /\ length r = n /\ sum (eq5 z r) = 0 /\ sum r = INR n.
-Proof.
-  intros H. exists (repeat 0 n), (repeat 1 n). rewrite !repeat_length. repeat split.
-  - pose proof (equal_logits_receive_nothing 0 (repeat 1 n)) as E. rewrite repeat_length in E.
-    apply E. destruct n; [lia|discriminate].
-  - clear. induction n; [reflexivity|]. rewrite S_INR. simpl. rewrite IHn. ring.
+  rewrite <- L at 3. rewrite !sum_zip_repeat, softmax_sum; [ring|].
+  destruct r; [now elim N|discriminate].
 Qed.
 
 (* The witness of the catalogue: of relevance 1, 2, 3 at logits 0, nothing is left. *)
 Theorem theorem_10c_keeps_0_of_6 : sum (eq5 [0; 0; 0] [1; 2; 3]) = 0 /\ sum [1; 2; 3] = 6.
-Proof. split; [apply (equal_logits_receive_nothing 0 [1; 2; 3]); discriminate|simpl; ring]. Qed.
+Proof. split; [apply (theorem_10c_eq5_does_not_conserve 0 [1; 2; 3])|]; simpl; lra. Qed.
 
 (* A row of attention: logits z and, in one channel, values v.  Key i stands between the keys before
    and after it, and a row without it is a softmax over the others alone. *)
 Definition readout (z v : list R) : R := sum (zip Rmult (softmax z) v).
-
 Record row := Row { z1 : list R; zi : R; z2 : list R }.
 Record channel := Channel { v1 : list R; vi : R; v2 : list R }.
 Definition logits (k : row) : list R := z1 k ++ zi k :: z2 k.
@@ -66,8 +55,7 @@ Proof.
   intros [L1 [L2 N]]. unfold output, without, weight, logits, values. rewrite !readout_sum.
   rewrite !map_app. simpl map. rewrite !zip_app by (now rewrite map_length). simpl zip.
   rewrite !sum_app. simpl sum. apply sum_exp_pos in N. rewrite map_app, sum_app in N.
-  pose proof (exp_pos (zi k)). split; [field; lra|].
-  split; [apply Rdiv_lt_0_compat; lra|].
+  pose proof (exp_pos (zi k)). split; [field; lra|]. split; [apply Rdiv_lt_0_compat; lra|].
   apply (Rmult_lt_reg_r (sum (map exp (z1 k)) + (exp (zi k) + sum (map exp (z2 k))))); [lra|].
   unfold Rdiv. rewrite Rmult_assoc, Rinv_l; lra.
 Qed.
@@ -85,10 +73,8 @@ Qed.
    stands in any number of rows, each with logits of its own; the map has a number for every row and
    channel, and any constant. *)
 Definition reading := list (row * list (channel * R)).
-
 Definition over (f : row -> channel -> R) (l : reading) : R :=
   sum (map (fun k => sum (map (fun c => f (fst k) (fst c) * snd c) (snd k))) l).
-
 Definition mask_relevance : reading -> R :=
   over (fun k c => weight k / (1 - weight k) * (vi c - output k c)).
 
@@ -115,7 +101,6 @@ Definition of_key (k : row) (c : channel) : R := nth (length (v1 c)) (cp_lrp k c
 
 Lemma zip_comm a b : zip Rmult a b = zip Rmult b a.
 Proof. revert b. induction a; destruct b; simpl; [..|rewrite IHa, Rmult_comm]; reflexivity. Qed.
-
 Lemma cp_lrp_parts k c : output k c <> 0 ->
   cp_lrp k c = zip Rmult (softmax (logits k)) (values c).
 Proof.
@@ -144,39 +129,30 @@ Proof.
   rewrite theorem_20a_leaving_a_key_out, of_key_weight, F by assumption. fold A. split; [field; lra|].
   replace (A / (1 - A) * (vi c - output k c) - A * vi c)
     with (A / (1 - A) * (A * vi c - output k c)) by (field; lra).
-  rewrite Rabs_mult, (Rabs_pos_eq (A / (1 - A))); [ring|].
-  apply Rlt_le, Rdiv_lt_0_compat; lra.
+  rewrite Rabs_mult, (Rabs_pos_eq (A / (1 - A))); [ring|]. apply Rlt_le, Rdiv_lt_0_compat; lra.
 Qed.
 
 (* Theorem 59b: "CP-LRP misses exactly -A_i O_without_i of leave-one-out: at most A_i max |v_k| over
-   the keys k != i, attained where these have one value." *)
-Definition largest (v : list R) : R := fold_right Rmax 0 (map Rabs v).
-
-Lemma readout_bound z v : length z = length v -> z <> [] -> Rabs (readout z v) <= largest v.
+   the keys k != i, attained where these have one value."  M is any bound of these |v_k|. *)
+Lemma readout_bound z v M : length z = length v -> z <> [] -> (forall x, In x v -> Rabs x <= M) ->
+  Rabs (readout z v) <= M.
 Proof.
-  intros L N. apply sum_exp_pos in N. rewrite readout_sum. unfold Rdiv.
+  intros L N B. apply sum_exp_pos in N. rewrite readout_sum. unfold Rdiv.
   rewrite Rabs_mult, (Rabs_pos_eq (/ _)) by (apply Rlt_le, Rinv_0_lt_compat; exact N).
   apply (Rmult_le_reg_r (sum (map exp z))); [exact N|]. rewrite Rmult_assoc, Rinv_l, Rmult_1_r by lra.
-  clear N. revert v L. induction z as [|u z IH]; destruct v as [|x v]; intros L; try discriminate;
+  clear N. revert v L B. induction z as [|u z IH]; destruct v as [|x v]; intros L B; try discriminate;
     simpl; [rewrite Rabs_R0; lra|].
-  injection L as L. unfold largest in *. simpl. specialize (IH v L).
-  set (M := fold_right Rmax 0 (map Rabs v)) in *.
-  pose proof (Rmax_l (Rabs x) M). pose proof (Rmax_r (Rabs x) M). pose proof (exp_pos u).
-  pose proof (sum_exp_nonneg z). pose proof (Rabs_triang (exp u * x) (sum (zip Rmult (map exp z) v))).
-  rewrite Rabs_mult, (Rabs_pos_eq (exp u)) in H3 by lra. nra.
-Qed.
-
-Lemma largest_repeat x n : largest (repeat x (S n)) = Rabs x.
-Proof.
-  induction n; [apply Rmax_left, Rabs_pos|]. transitivity (Rmax (Rabs x) (Rabs x)).
-  - unfold largest in *. simpl in *. now rewrite IHn.
-  - apply Rmax_left. lra.
+  injection L as L. specialize (IH v L ltac:(intros; apply B; now right)).
+  assert (X := B x (or_introl eq_refl)). pose proof (exp_pos u).
+  pose proof (Rabs_triang (exp u * x) (sum (zip Rmult (map exp z) v))) as T.
+  rewrite Rabs_mult, (Rabs_pos_eq (exp u)) in T by lra. nra.
 Qed.
 
 Theorem theorem_59b_what_cp_lrp_misses k c : fits k c -> output k c <> 0 ->
   let A := weight k in let others := v1 c ++ v2 c in let missed := leave_one_out k c - of_key k c in
-  missed = - (A * without k c) /\ Rabs missed <= A * largest others /\
-  (forall x, others = repeat x (length others) -> Rabs missed = A * largest others).
+  missed = - (A * without k c) /\
+  (forall M, (forall x, In x others -> Rabs x <= M) -> Rabs missed <= A * M) /\
+  (forall x, others = repeat x (length others) -> Rabs missed = A * Rabs x).
 Proof.
   intros H N A others missed. destruct (output_mean k c H) as [E W]. fold A in W.
   assert (M : missed = - (A * without k c)).
@@ -184,8 +160,7 @@ Proof.
   destruct H as [L1 [L2 Z]]. assert (L : length (z1 k ++ z2 k) = length others)
     by (unfold others; rewrite !app_length; lia).
   split; [exact M|]. rewrite M, Rabs_Ropp, Rabs_mult, (Rabs_pos_eq A) by lra. split.
-  - apply Rmult_le_compat_l; [lra|]. now apply readout_bound.
-  - intros x X. f_equal. unfold without. fold others. rewrite X at 1. rewrite <- L.
-    rewrite <- softmax_length. unfold readout. rewrite sum_zip_repeat, softmax_sum by exact Z.
-    rewrite Rmult_1_l, X, <- L. destruct (z1 k ++ z2 k); [congruence|]. symmetry. apply largest_repeat.
+  - intros b B. apply Rmult_le_compat_l; [lra|]. now apply readout_bound.
+  - intros x X. do 2 f_equal. unfold without. fold others. rewrite X, <- L, <- softmax_length.
+    unfold readout. rewrite sum_zip_repeat, softmax_sum by exact Z. ring.
 Qed.

@@ -1,8 +1,5 @@
 (* BERT of any number of layers, tokens, heads, channels and hidden units: theorem 25d. *)
-Require Import Reals Lra Lia List.
 From Lrp Require Import Rules Attention Conservation.
-Import ListNotations.
-Open Scope R_scope.
 
 (* The numbers of layer l: of a token t and a channel c, or of a head h as well; logits and attention
    weights are of two tokens t and s. *)
@@ -49,16 +46,7 @@ Definition bert (j : number) : operation number :=
   | Sum2 l t c => added (Down l t c) (Norm1 l t c)
   end.
 
-Variables v start rel : number -> R.
-Variable nodes : list number.
-
-Lemma bert_shaped j : shaped number (bert j).
-Proof.
-  assert (P : forall f g n, Forall (fun t => length t = 2%nat) (all (fun s => [f s; g s : number]) n))
-    by (intros; apply Forall_forall; intros t T; apply in_map_iff in T as [? [<- _]]; reflexivity).
-  destruct j as [[|]| | | | | | | | | | | | | ]; simpl; rewrite ?map_length; auto; destruct cp_lrp; simpl; auto;
-    apply map_length.
-Qed.
+Variables (v start rel : number -> R) (nodes : list number).
 
 (* By CP-LRP no message goes to an attention weight. *)
 Lemma weights_receive_nothing l h t s j :
@@ -71,33 +59,30 @@ Proof.
   apply in_map_iff in H as [? [<- _]]. destruct M as [M|[M|[]]]; discriminate.
 Qed.
 
+Definition absorbed_by (c : cause) : R :=
+  total number nodes (fun j => absorbed number v 0 c (bert j) (rel j)).
+
 (* Theorem 25d: "As epsilon -> 0 and without biases, in BERT layers of any width the softmax alone
-   absorbs: by CP-LRP, which passes it by, they conserve exactly."  The inputs are the numbers
-   Stream 0 t c; all other relevance that starts anywhere, but at attention weights, arrives there,
-   less by AttnLRP R (1 - u + ubar) of every attention weight. *)
+   absorbs: by CP-LRP, which passes it by, they conserve exactly."  Kept is what
+   the inputs Stream 0 t c receive; relevance may start anywhere but at attention weights. *)
 Theorem theorem_25d_only_the_softmax_absorbs :
   propagated number number_dec v 0 bert nodes start rel ->
-  (forall j, In j nodes -> denominator number v 0 (bert j) <> 0) ->
+  (forall j, In j nodes -> defined number v 0 (bert j)) ->
   (forall l h t s, start (Weight l h t s) = 0) ->
-  let inputs := total number nodes (fun j => kept number (bert j) (rel j)) in
-  let softmax := total number nodes (fun j => absorbed number v 0 (bert j) Taylor (rel j)) in
-  total number nodes start = inputs + softmax /\ (cp_lrp = true -> softmax = 0).
+  total number nodes start = absorbed_by Kept + absorbed_by Taylor /\
+  (cp_lrp = true -> absorbed_by Taylor = 0).
 Proof.
-  intros P N Z inputs softmax. split.
-  - rewrite (kept_or_absorbed number number_dec v 0 bert nodes start rel P)
-      by (auto using bert_shaped).
-    f_equal. apply sum_ext. intros j J. unfold absorbed_in_all. simpl.
-    enough (E : absorbed number v 0 (bert j) Constant (rel j) = 0
-      /\ absorbed number v 0 (bert j) Bias (rel j) = 0
-      /\ absorbed number v 0 (bert j) Stabiliser (rel j) = 0) by (destruct E as [-> [-> ->]]; ring).
-    destruct j as [[|]| | | | | | | | | | | | | ]; simpl; rewrite ?push_0; unfold Rdiv;
-      try (repeat split; ring); destruct cp_lrp eqn:C; simpl; rewrite ?push_0; unfold Rdiv; repeat split; try ring.
-    destruct P as [_ [_ P]]. rewrite (P _ J), Z. rewrite Rplus_0_l.
-    unfold total. rewrite (sum_ext _ (fun _ => 0)), sum_zero; [reflexivity|]. intros j _.
-    unfold message. rewrite (sum_ext _ (fun _ => 0)), sum_zero; [reflexivity|]. intros [i q] M.
-    apply in_combine_l in M. destruct (number_dec _ _) as [E|]; [|reflexivity]. simpl in E. subst i.
-    now apply (weights_receive_nothing _ _ _ _ _ C) in M.
-  - intros C. unfold softmax, total. rewrite (sum_ext _ (fun _ => 0)); [apply sum_zero|].
-    intros j _. destruct j as [[|]| | | | | | | | | | | | | ]; simpl; rewrite ?C; reflexivity.
+  intros P N Z. split.
+  - rewrite (kept_or_absorbed number number_dec v 0 bert nodes start rel P N). unfold all_absorbed.
+    enough (E : forall c, c = Bias \/ c = Stabiliser \/ c = Constant -> absorbed_by c = 0)
+      by (unfold absorbed_by in *; rewrite (E Bias), (E Stabiliser), (E Constant) by auto; ring).
+    intros c C. apply no_sum. intros j J. destruct C as [->|[->| ->]];
+      destruct j as [[|]| | | | | | | | | | | | | ]; simpl; try destruct cp_lrp eqn:B; simpl;
+      rewrite ?push_0; unfold Rdiv; try ring.
+    rewrite (proj2 (proj2 P) _ J), Z, Rplus_0_l. apply no_sum. intros j _. apply no_sum.
+    intros [i q] M. apply in_combine_l in M. destruct (number_dec _ _) as [E|]; [|reflexivity].
+    simpl in E. subst i. now apply (weights_receive_nothing _ _ _ _ _ B) in M.
+  - intros C. apply no_sum. intros j _.
+    destruct j as [[|]| | | | | | | | | | | | | ]; simpl; rewrite ?C; reflexivity.
 Qed.
 End Bert.

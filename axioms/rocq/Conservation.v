@@ -1,55 +1,25 @@
 (* What operations absorb, and graphs of any size made of them: theorems 6a, 25a and 25d. *)
-Require Import Reals Lra Lia List.
 From Lrp Require Import Rules Attention.
-Import ListNotations.
-Open Scope R_scope.
-
-Lemma eq1_total eps x w b r : let z := linear x w b in
-  z + push eps z <> 0 -> sum (eq1 eps x w b r) = r * (z - b) / (z + push eps z).
-Proof.
-  intros z N. unfold eq1. fold z. rewrite sum_scale, map_id.
-  replace (sum (zip Rmult x w)) with (z - b) by (unfold z, linear; ring). now field.
-Qed.
 
 (* Theorem 6a: "With the bias in the denominator, the inputs of a linear layer receive exactly
    R_j (z_j - b_j)/(z_j + epsilon s_j) of output j; bias and stabiliser absorb the rest."  The layer
-   has any number of inputs and outputs, which are given by weights, bias and relevance. *)
-Record neuron := Neuron { w : list R; b : R; r : R }.
-
-Definition layer (eps : R) (x : list R) (js : list neuron) : list R :=
-  fold_right (fun j => zip Rplus (eq1 eps x (w j) (b j) (r j))) (repeat 0 (length x)) js.
-
-Lemma sum_zip_plus x y : length x = length y -> sum (zip Rplus x y) = sum x + sum y.
+   has any number of inputs; b, z, r and p = epsilon s are of one output j. *)
+Theorem theorem_6a_inputs_bias_and_stabiliser eps x w b r :
+  let z := linear x w b in let p := push eps z in z + p <> 0 ->
+  sum (eq1 eps x w b r) = r * (z - b) / (z + p) /\
+  r - sum (eq1 eps x w b r) = r * b / (z + p) + r * p / (z + p).
 Proof.
-  revert y. induction x; destruct y; simpl; intros H; try discriminate; [ring|].
-  injection H as H. rewrite IHx by exact H. ring.
-Qed.
-
-Theorem theorem_6a_inputs_bias_and_stabiliser eps x js :
-  let z j := linear x (w j) (b j) in let p j := push eps (z j) in
-  (forall j, In j js -> length (w j) = length x /\ z j + p j <> 0) ->
-  sum (layer eps x js) = sum (map (fun j => r j * (z j - b j) / (z j + p j)) js) /\
-  sum (map r js) - sum (layer eps x js) =
-    sum (map (fun j => r j * b j / (z j + p j) + r j * p j / (z j + p j)) js).
-Proof.
-  intros z p H. assert (L : length (layer eps x js) = length x /\
-    sum (layer eps x js) = sum (map (fun j => r j * (z j - b j) / (z j + p j)) js)).
-  { induction js as [|j js IH]; simpl; [rewrite repeat_length, sum_zeros; auto|].
-    destruct (H j (or_introl eq_refl)) as [W N], IH as [L S]; [intros; apply H; now right|].
-    assert (E : length (eq1 eps x (w j) (b j) (r j)) = length x)
-      by (unfold eq1; rewrite map_length, zip_length; lia).
-    rewrite zip_length, sum_zip_plus, S, eq1_total by (congruence || exact N). split; [lia|auto]. }
-  destruct L as [_ ->]. split; [reflexivity|].
-  induction js as [|j js IH]; simpl; [ring|]. rewrite <- IH by (intros; apply H; now right).
-  destruct (H j (or_introl eq_refl)) as [_ N]. field. exact N.
+  intros z p N. enough (E : sum (eq1 eps x w b r) = r * (z - b) / (z + p)).
+  { rewrite E. split; [reflexivity|]. now field. }
+  unfold eq1. fold z p. rewrite sum_scale, map_id.
+  replace (sum (zip Rmult x w)) with (z - b) by (unfold z, linear; ring). now field.
 Qed.
 
 (* Graphs.  A node is one number, such as an entry of a matrix; its operation says what it is
    computed from.  [Linear] covers layers, residual sums (weights 1) and all that is linear once
    something is held: LayerNorm at its deviation, and CP-LRP's readout at its attention weights. *)
 Section Graph.
-Variable node : Type.
-Variable eq_dec : forall i j : node, {i = j} + {i <> j}.
+Variables (node : Type) (eq_dec : forall i j : node, {i = j} + {i <> j}).
 
 Inductive operation :=
 | Input                                              (* keeps its relevance *)
@@ -59,64 +29,51 @@ Inductive operation :=
 | Activation (x : node)                              (* the identity rule *)
 | Held (xs : list node).                             (* a constant: operands receive nothing *)
 
-Variable v : node -> R. (* the values *)
-Variable eps : R.
-
+Variables (v : node -> R) (eps : R). (* v are the values *)
 Definition operands (o : operation) : list node :=
   match o with
-  | Input => []
-  | Linear xs _ _ | Held xs => xs
-  | Products _ _ ts => concat ts
+  | Input => [] | Activation x => [x]
+  | Linear xs _ _ | Held xs => xs | Products _ _ ts => concat ts
   | Softmax b u a => b ++ u :: a
-  | Activation x => [x]
   end.
 
 (* What the operands receive of the relevance r of a node. *)
 Definition received (o : operation) (r : R) : list R :=
   match o with
-  | Input => []
+  | Input => [] | Activation _ => [r]
   | Linear xs w b => eq1 eps (map v xs) w b r
   | Held xs => repeat 0 (length xs)
   | Products s n ts => eq3 eps s n (map (map v) ts) r
-  | Softmax b u a =>
-      eq5 (map v (b ++ u :: a)) (repeat 0 (length b) ++ r :: repeat 0 (length a))
-  | Activation _ => [r]
+  | Softmax b u a => eq5 (map v (b ++ u :: a)) (repeat 0 (length b) ++ r :: repeat 0 (length a))
   end.
 
 Definition z (o : operation) : R :=
   match o with
   | Linear xs w b => linear (map v xs) w b
-  | Products s _ ts => terms s (map (map v) ts)
-  | _ => 0
+  | Products s _ ts => terms s (map (map v) ts) | _ => 0
   end.
-
-Definition denominator (o : operation) : R :=
+(* Lists have the lengths that they should have, and the denominator d is not 0. *)
+Definition d (o : operation) : R :=
+  match o with Products _ n _ => INR n * z o | _ => z o end + push eps (z o).
+Definition defined (o : operation) : Prop :=
   match o with
-  | Linear _ _ _ => z o + push eps (z o)
-  | Products _ n _ => INR n * z o + push eps (z o)
-  | _ => 1
-  end.
-
-Definition shaped (o : operation) : Prop :=
-  match o with
-  | Linear xs w _ => length w = length xs
-  | Products _ n ts => Forall (fun t => length t = n) ts
+  | Linear xs w _ => length w = length xs /\ d o <> 0
+  | Products _ n ts => Forall (fun t => length t = n) ts /\ d o <> 0
   | _ => True
   end.
 
-(* What each cause absorbs of the relevance r of a node. *)
-Inductive cause := Bias | Stabiliser | Taylor | Constant.
-Definition absorbed (o : operation) (c : cause) (r : R) : R :=
-  match o, c with
-  | Linear _ _ b, Bias => r * b / denominator o
-  | Linear _ _ _, Stabiliser | Products _ _ _, Stabiliser => r * push eps (z o) / denominator o
-  | Softmax b u a, Taylor => r * (1 - v u + mean_logit (map v (b ++ u :: a)))
-  | Held _, Constant => r
-  | _, _ => 0
+(* Where the relevance r of a node goes that its operands do not receive. *)
+Inductive cause := Kept | Bias | Stabiliser | Taylor | Constant.
+Definition absorbed (c : cause) (o : operation) (r : R) : R :=
+  match c, o with
+  | Kept, Input => r
+  | Bias, Linear _ _ b => r * b / d o
+  | Stabiliser, (Linear _ _ _ | Products _ _ _) => r * push eps (z o) / d o
+  | Taylor, Softmax b u a => r * (1 - v u + mean_logit (map v (b ++ u :: a)))
+  | Constant, Held _ => r | _, _ => 0
   end.
-Definition absorbed_in_all (o : operation) (r : R) : R :=
-  sum (map (fun c => absorbed o c r) [Bias; Stabiliser; Taylor; Constant]).
-Definition kept (o : operation) (r : R) : R := match o with Input => r | _ => 0 end.
+Definition all_absorbed (f : cause -> R) : R :=
+  f Kept + f Bias + f Stabiliser + f Taylor + f Constant.
 
 Lemma eq3_total s n ts q : Forall (fun t => length t = n) ts -> let y := terms s ts in
   let d := INR n * y + push eps y in d <> 0 -> sum (eq3 eps s n ts q) = q * (INR n * y) / d.
@@ -131,13 +88,12 @@ Qed.
    LayerNorm's, absorbs exactly R b/(z + p), p = epsilon sign z, the stabiliser of n factors (n = 1
    in Eq. 1) R p/(n z + p), the softmax at logit u R (1 - u + ubar), a constant all; LayerNorm's mean
    and activations nothing."  Sums have any number of terms; for LayerNorm see below. *)
-Theorem theorem_25a_what_operations_absorb o q : shaped o -> denominator o <> 0 ->
-  q = sum (received o q) + kept o q + absorbed_in_all o q.
+Theorem theorem_25a_what_operations_absorb o q : defined o ->
+  q = sum (received o q) + all_absorbed (fun c => absorbed c o q).
 Proof.
-  unfold absorbed_in_all.
-  destruct o as [|xs w b|s n ts|b u a|x|xs]; simpl; intros H N; rewrite ?sum_zeros; try ring.
-  - rewrite eq1_total by exact N. field. exact N.
-  - rewrite eq3_total; [field; exact N| |exact N].
+  unfold all_absorbed. destruct o as [|xs w b|s n ts|b u a|x|xs]; simpl; intros N; rewrite ?sum_zeros; try ring.
+  - destruct (theorem_6a_inputs_bias_and_stabiliser _ _ _ _ q (proj2 N)) as [_ E]. unfold d. simpl. lra.
+  - destruct N as [H N]. rewrite eq3_total; [unfold d in *; simpl in *; field; exact N| |exact N].
     clear N. induction H; simpl; constructor; auto; now rewrite map_length.
   - rewrite eq5_total by (rewrite map_length, !app_length; simpl; now rewrite !repeat_length).
     rewrite map_app at 1. simpl map. rewrite zip_app by (now rewrite repeat_length, map_length).
@@ -160,9 +116,7 @@ Qed.
 
 (* On every finite graph, whatever its order, and however often a node is used: where relevances
    obey R_i = start_i + sum of the messages to i, all that started is kept or absorbed. *)
-Variable op : node -> operation.
-Variable nodes : list node.
-Variables start rel : node -> R.
+Variables (op : node -> operation) (nodes : list node) (start rel : node -> R).
 
 Definition message (j i : node) : R :=
   sum (map (fun m => if eq_dec (fst m) i then snd m else 0)
@@ -175,20 +129,20 @@ Definition propagated : Prop := NoDup nodes /\
 Lemma sum_swap {A B} (f : A -> B -> R) l k :
   sum (map (fun i => sum (map (f i) k)) l) = sum (map (fun j => sum (map (fun i => f i j) l)) k).
 Proof. induction l; simpl; [symmetry; apply sum_zero|]. rewrite IHl. symmetry. apply sum_plus. Qed.
-
 Lemma sum_ext {A} (f g : A -> R) l : (forall x, In x l -> f x = g x) -> sum (map f l) = sum (map g l).
 Proof. intros H. f_equal. now apply map_ext_in. Qed.
-
+Lemma no_sum {A} (f : A -> R) l : (forall x, In x l -> f x = 0) -> sum (map f l) = 0.
+Proof. intros H. rewrite (sum_ext f (fun _ => 0) l H). apply sum_zero. Qed.
 Lemma received_once k a l : NoDup l -> In k l ->
   sum (map (fun i => if eq_dec k i then a else 0) l) = a.
 Proof.
   induction 1 as [|i l N D IH]; simpl; intros H; [easy|]. destruct (eq_dec k i) as [E|E].
-  - rewrite (sum_ext _ (fun _ => 0)), sum_zero; [ring|]. intros j J. destruct (eq_dec k j); congruence.
+  - rewrite no_sum; [ring|]. intros j J. destruct (eq_dec k j); congruence.
   - rewrite IH; [ring|]. destruct H; congruence.
 Qed.
 
 Lemma all_received j : NoDup nodes -> (forall i, In i (operands (op j)) -> In i nodes) ->
-  shaped (op j) -> total (message j) = sum (received (op j) (rel j)).
+  defined (op j) -> total (message j) = sum (received (op j) (rel j)).
 Proof.
   intros D C H. assert (L : length (operands (op j)) = length (received (op j) (rel j))).
   { destruct (op j) as [|xs w b|s n ts|b u a|x|xs]; simpl in *; rewrite ?repeat_length; auto.
@@ -202,16 +156,16 @@ Proof.
   rewrite IH, received_once; auto.
 Qed.
 
-Theorem kept_or_absorbed : propagated ->
-  (forall j, In j nodes -> shaped (op j) /\ denominator (op j) <> 0) ->
-  total start = total (fun j => kept (op j) (rel j)) + total (fun j => absorbed_in_all (op j) (rel j)).
+Theorem kept_or_absorbed : propagated -> (forall j, In j nodes -> defined (op j)) ->
+  total start = all_absorbed (fun c => total (fun j => absorbed c (op j) (rel j))).
 Proof.
   intros [D [C P]] H. apply (Rplus_eq_reg_r (total (fun j => sum (received (op j) (rel j))))).
-  transitivity (total rel); unfold total.
+  transitivity (total rel); unfold total, all_absorbed.
   - rewrite (sum_ext rel _ nodes P), sum_plus. unfold total at 1. rewrite sum_swap. f_equal.
     apply sum_ext. intros j J. symmetry. apply all_received; [exact D|eauto|now apply H].
-  - rewrite (sum_ext rel (fun j => sum (received (op j) (rel j)) + kept (op j) (rel j) +
-      absorbed_in_all (op j) (rel j))); [rewrite !sum_plus; ring|].
-    intros j J. destruct (H j J). now apply theorem_25a_what_operations_absorb.
+  - rewrite (sum_ext rel (fun j => sum (received (op j) (rel j)) +
+      all_absorbed (fun c => absorbed c (op j) (rel j)))); unfold all_absorbed.
+    + rewrite !sum_plus. ring.
+    + intros j J. now apply theorem_25a_what_operations_absorb, H.
 Qed.
 End Graph.

@@ -1,8 +1,5 @@
 (* Shapley values and Integrated Gradients of any number of inputs, from zero: theorem 4a. *)
-Require Import Reals Lra Lia List Bool.
 From Lrp Require Import Rules Products.
-Import ListNotations.
-Open Scope R_scope.
 
 (* A coalition says of every input whether it is present; absent inputs are 0. *)
 Fixpoint coalitions (n : nat) : list (list bool) :=
@@ -10,25 +7,18 @@ Fixpoint coalitions (n : nat) : list (list bool) :=
   | O => [[]]
   | S m => map (cons true) (coalitions m) ++ map (cons false) (coalitions m)
   end.
-
 Fixpoint present (c : list bool) (xs : list R) : list R :=
-  match c, xs with
-  | b :: c', x :: xs' => (if b then x else 0) :: present c' xs'
-  | _, _ => []
-  end.
-
+  match c, xs with b :: c', x :: xs' => (if b then x else 0) :: present c' xs' | _, _ => [] end.
 Definition size (c : list bool) : nat := length (filter (fun b => b) c).
 
 (* The Shapley value of the input x of f that stands between the inputs before and after it: over
    all coalitions of the others, |S|! (n - |S| - 1)!/n! times what f gains by x. *)
 Definition weight (n s : nat) : R := INR (fact s) * INR (fact (n - s - 1)) / INR (fact n).
-
 Definition shapley (f : list R -> R) (before : list R) (x : R) (after : list R) : R :=
   let others := before ++ after in
   sum (map (fun c =>
     let ys := present c others in
-    let b := firstn (length before) ys in
-    let a := skipn (length before) ys in
+    let (b, a) := (firstn (length before) ys, skipn (length before) ys) in
     weight (S (length others)) (size c) * (f (b ++ x :: a) - f (b ++ 0 :: a)))
   (coalitions (length others))).
 
@@ -59,10 +49,8 @@ Proof.
   revert w. induction xs as [|x xs IH]; intros w; simpl; [unfold size; simpl; ring|].
   rewrite map_app, sum_app, !map_map.
   rewrite (map_ext _ (fun c => w (S (size c)) * product (present c xs) * x))
-    by (intros; unfold size; simpl; ring).
-  rewrite sum_scale, (IH (fun s => w (S s))).
-  rewrite (map_ext _ (fun _ : list bool => 0)) by (intros; simpl; ring).
-  rewrite sum_zero. ring.
+    by (intros; unfold size; simpl; ring). rewrite sum_scale, (IH (fun s => w (S s))).
+  rewrite (map_ext _ (fun _ : list bool => 0)) by (intros; simpl; ring). rewrite sum_zero. ring.
 Qed.
 
 Lemma weight_full n : weight (S n) n = / INR (S n).
@@ -107,8 +95,7 @@ Lemma integrated_gradient_product before x after : integrated_gradient product b
   (product (before ++ x :: after) / INR (length (before ++ x :: after))).
 Proof.
   set (n := length (before ++ after)). set (p := product (before ++ after)).
-  destruct (power_integral (p / INR (S n)) n) as [g [pr [G I]]].
-  exists g, pr. split.
+  destruct (power_integral (p / INR (S n)) n) as [g [pr [G I]]]. exists g, pr. split.
   - intros t _. rewrite G.
     replace (INR (S n) * t ^ n * (p / INR (S n))) with (t ^ n * p * 1)
       by (field; apply not_0_INR; lia).
