@@ -11,6 +11,7 @@ from axioms.proofs import catalogue
 from axioms.proofs.formulas import pieces
 from axioms.proofs.meanings import MEANINGS
 from axioms.proofs.prove import Verdict, prove
+from axioms.proofs.rocq import kernel
 from axioms.proofs.show import derived
 
 
@@ -36,7 +37,11 @@ def statement(verdict: Verdict) -> str:
     """One statement with its verdict, and what supports it, as HTML."""
     evidence = "".join(
         f"<div><em>{label}:</em> {typeset(text)}</div>"
-        for label, text in (("Witness", verdict.witness), ("Method", verdict.method))
+        for label, text in (
+            ("Witness", verdict.witness),
+            ("Method", verdict.method),
+            ("Rocq", kernel(verdict.statement)),
+        )
         if text
     )
     return (

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from axioms.proofs.meanings import MEANINGS
 from axioms.proofs.prove import NOT_ESTABLISHED, ROOT, Verdict, prove
+from axioms.proofs.rocq import kernel
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "THEOREMS.md"
 TITLE, ALSO = 3, 0.35  # the weight of a file's title; of its own theme, for another to name it
@@ -159,9 +160,15 @@ def page(verdicts: Sequence[Verdict]) -> str:
         lines += ["", *heading(name, section)]
         for number, statements in section.theorems.items():
             lines += ["", f"### Theorem {number}", "", marked(MEANINGS[number]), ""]
-            lines += [f"- **{v.label}** {v.verdict}: {marked(v.statement)}" for v in statements]
+            lines += [listed(verdict) for verdict in statements]
             lines += ["", f"`lrp-axioms prove --show {number}`"]
     return "\n".join(lines) + "\n"
+
+
+def listed(verdict: Verdict) -> str:
+    """One statement, and the theorems of Rocq for it, as an item of a list."""
+    text = f"{verdict.statement} {kernel(verdict.statement)}".rstrip()
+    return f"- **{verdict.label}** {verdict.verdict}: {marked(text)}"
 
 
 def heading(name: str, section: Section) -> list[str]:

@@ -1,7 +1,7 @@
-(* One row of attention over any number of keys: theorems 10c, 20a, 54a, 59a and 59b. *)
+(* One row of attention over any number of keys: theorems 10, 20, 54 and 59. *)
 From Lrp Require Import Rules.
 
-(* Theorem 10c is refuted: "Eq. 5 conserves relevance: what the logits receive is what arrived at the
+(* Theorem 10 is refuted: "Eq. 5 conserves relevance: what the logits receive is what arrived at the
    attention weights."  Equal logits receive nothing in all, for every number of keys. *)
 Lemma eq5_total z r : length r = length z ->
   sum (eq5 z r) = sum (zip Rmult r z) - sum r * mean_logit z.
@@ -12,7 +12,7 @@ Proof.
     [ring|]. injection H as H. injection L as L. rewrite (IH r H s L). ring.
 Qed.
 
-Theorem theorem_10c_eq5_does_not_conserve c r : sum r <> 0 ->
+Theorem theorem_10_eq5_does_not_conserve c r : sum r <> 0 ->
   sum (eq5 (repeat c (length r)) r) = 0 /\ sum (eq5 (repeat c (length r)) r) <> sum r.
 Proof.
   intros N. enough (E : sum (eq5 (repeat c (length r)) r) = 0) by (rewrite E; auto).
@@ -23,8 +23,8 @@ Proof.
 Qed.
 
 (* The witness of the catalogue: of relevance 1, 2, 3 at logits 0, nothing is left. *)
-Theorem theorem_10c_keeps_0_of_6 : sum (eq5 [0; 0; 0] [1; 2; 3]) = 0 /\ sum [1; 2; 3] = 6.
-Proof. split; [apply (theorem_10c_eq5_does_not_conserve 0 [1; 2; 3])|]; simpl; lra. Qed.
+Theorem theorem_10_keeps_0_of_6 : sum (eq5 [0; 0; 0] [1; 2; 3]) = 0 /\ sum [1; 2; 3] = 6.
+Proof. split; [apply (theorem_10_eq5_does_not_conserve 0 [1; 2; 3])|]; simpl; lra. Qed.
 
 (* A row of attention: logits z and, in one channel, values v.  Key i stands between the keys before
    and after it, and a row without it is a softmax over the others alone. *)
@@ -60,15 +60,15 @@ Proof.
   unfold Rdiv. rewrite Rmult_assoc, Rinv_l; lra.
 Qed.
 
-(* Theorem 20a: "Leaving key i out of one row of attention changes its output by exactly
+(* Theorem 20: "Leaving key i out of one row of attention changes its output by exactly
    O - O_without_i = A_i/(1 - A_i) (v_i - O), for any number of keys." *)
-Theorem theorem_20a_leaving_a_key_out k c : fits k c ->
+Theorem theorem_20_leaving_a_key_out k c : fits k c ->
   leave_one_out k c = weight k / (1 - weight k) * (vi c - output k c).
 Proof.
   intros H. destruct (output_mean k c H) as [E W]. unfold leave_one_out. rewrite E. field. lra.
 Qed.
 
-(* Theorem 54a: "In one attention layer whose outputs are read by any linear map, the mask relevance
+(* Theorem 54: "In one attention layer whose outputs are read by any linear map, the mask relevance
    of a key, summed over all rows, is what leaving the key out takes from the logit."  The key
    stands in any number of rows, each with logits of its own; the map has a number for every row and
    channel, and any constant. *)
@@ -78,7 +78,7 @@ Definition over (f : row -> channel -> R) (l : reading) : R :=
 Definition mask_relevance : reading -> R :=
   over (fun k c => weight k / (1 - weight k) * (vi c - output k c)).
 
-Theorem theorem_54a_mask_relevance_is_leave_one_out l constant :
+Theorem theorem_54_mask_relevance_is_leave_one_out l constant :
   (forall k cs c r, In (k, cs) l -> In (c, r) cs -> fits k c) ->
   mask_relevance l = (constant + over output l) - (constant + over without l).
 Proof.
@@ -91,7 +91,7 @@ Proof.
     - sum (map (fun c => without k (fst c) * snd c) cs)) by (rewrite A; ring).
   clear H. induction cs as [|[c r] cs IH]; simpl; [ring|].
   rewrite IH by (intros c' r' I; apply (E c' r'); now right).
-  rewrite <- theorem_20a_leaving_a_key_out by (apply (E c r); now left). unfold leave_one_out. ring.
+  rewrite <- theorem_20_leaving_a_key_out by (apply (E c r); now left). unfold leave_one_out. ring.
 Qed.
 
 (* CP-LRP holds the attention weights: Eq. 1 for the values alone, of the relevance f = O. *)
@@ -117,22 +117,22 @@ Proof.
   replace (length (v1 c) - Nat.min (length (z1 k)) (length (v1 c)))%nat with O by lia. reflexivity.
 Qed.
 
-(* Theorem 59a: "Leave-one-out of key i is (R_i - A_i f)/(1 - A_i) of its relevance R_i by CP-LRP,
+(* Theorem 59: "Leave-one-out of key i is (R_i - A_i f)/(1 - A_i) of its relevance R_i by CP-LRP,
    which adds up to f: so the two differ by A_i/(1 - A_i) |R_i - f|." *)
-Theorem theorem_59a_leave_one_out_from_cp_lrp k c : fits k c -> output k c <> 0 ->
+Theorem theorem_59_leave_one_out_from_cp_lrp k c : fits k c -> output k c <> 0 ->
   let A := weight k in let f := sum (cp_lrp k c) in
   f = output k c /\ leave_one_out k c = (of_key k c - A * f) / (1 - A) /\
   Rabs (leave_one_out k c - of_key k c) = A / (1 - A) * Rabs (of_key k c - f).
 Proof.
   intros H N A f. assert (F : f = output k c) by (unfold f; now rewrite cp_lrp_parts).
   destruct (output_mean k c H) as [_ W]. fold A in W. split; [exact F|].
-  rewrite theorem_20a_leaving_a_key_out, of_key_weight, F by assumption. fold A. split; [field; lra|].
+  rewrite theorem_20_leaving_a_key_out, of_key_weight, F by assumption. fold A. split; [field; lra|].
   replace (A / (1 - A) * (vi c - output k c) - A * vi c)
     with (A / (1 - A) * (A * vi c - output k c)) by (field; lra).
   rewrite Rabs_mult, (Rabs_pos_eq (A / (1 - A))); [ring|]. apply Rlt_le, Rdiv_lt_0_compat; lra.
 Qed.
 
-(* Theorem 59b: "CP-LRP misses exactly -A_i O_without_i of leave-one-out: at most A_i max |v_k| over
+(* Theorem 59: "CP-LRP misses exactly -A_i O_without_i of leave-one-out: at most A_i max |v_k| over
    the keys k != i, attained where these have one value."  M is any bound of these |v_k|. *)
 Lemma readout_bound z v M : length z = length v -> z <> [] -> (forall x, In x v -> Rabs x <= M) ->
   Rabs (readout z v) <= M.
@@ -148,7 +148,7 @@ Proof.
   rewrite Rabs_mult, (Rabs_pos_eq (exp u)) in T by lra. nra.
 Qed.
 
-Theorem theorem_59b_what_cp_lrp_misses k c : fits k c -> output k c <> 0 ->
+Theorem theorem_59_what_cp_lrp_misses k c : fits k c -> output k c <> 0 ->
   let A := weight k in let others := v1 c ++ v2 c in let missed := leave_one_out k c - of_key k c in
   missed = - (A * without k c) /\
   (forall M, (forall x, In x others -> Rabs x <= M) -> Rabs missed <= A * M) /\

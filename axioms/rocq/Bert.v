@@ -1,4 +1,4 @@
-(* BERT of any number of layers, tokens, heads, channels and hidden units: theorem 25d. *)
+(* BERT of any number of layers, tokens, heads, channels and hidden units: theorem 25. *)
 From Lrp Require Import Rules Attention Conservation.
 
 (* The numbers of layer l: of a token t and a channel c, or of a head h as well; logits and attention
@@ -62,10 +62,10 @@ Qed.
 Definition absorbed_by (c : cause) : R :=
   total number nodes (fun j => absorbed number v 0 c (bert j) (rel j)).
 
-(* Theorem 25d: "As epsilon -> 0 and without biases, in BERT layers of any width the softmax alone
+(* Theorem 25: "As epsilon -> 0 and without biases, in BERT layers of any width the softmax alone
    absorbs: by CP-LRP, which passes it by, they conserve exactly."  Kept is what
    the inputs Stream 0 t c receive; relevance may start anywhere but at attention weights. *)
-Theorem theorem_25d_only_the_softmax_absorbs :
+Theorem theorem_25_only_the_softmax_absorbs :
   propagated number number_dec v 0 bert nodes start rel ->
   (forall j, In j nodes -> defined number v 0 (bert j)) ->
   (forall l h t s, start (Weight l h t s) = 0) ->

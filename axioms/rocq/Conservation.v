@@ -1,10 +1,10 @@
-(* What operations absorb, and graphs of any size made of them: theorems 6a, 25a and 25d. *)
+(* What operations absorb, and graphs of any size made of them: theorems 6 and 25. *)
 From Lrp Require Import Rules Attention.
 
-(* Theorem 6a: "With the bias in the denominator, the inputs of a linear layer receive exactly
+(* Theorem 6: "With the bias in the denominator, the inputs of a linear layer receive exactly
    R_j (z_j - b_j)/(z_j + epsilon s_j) of output j; bias and stabiliser absorb the rest."  The layer
    has any number of inputs; b, z, r and p = epsilon s are of one output j. *)
-Theorem theorem_6a_inputs_bias_and_stabiliser eps x w b r :
+Theorem theorem_6_inputs_bias_and_stabiliser eps x w b r :
   let z := linear x w b in let p := push eps z in z + p <> 0 ->
   sum (eq1 eps x w b r) = r * (z - b) / (z + p) /\
   r - sum (eq1 eps x w b r) = r * b / (z + p) + r * p / (z + p).
@@ -84,15 +84,15 @@ Proof.
   rewrite sum_app, IH, sum_const, L. ring.
 Qed.
 
-(* Theorem 25a: "Of the relevance R of one output entry z, at every epsilon, a bias b, linear or
+(* Theorem 25: "Of the relevance R of one output entry z, at every epsilon, a bias b, linear or
    LayerNorm's, absorbs exactly R b/(z + p), p = epsilon sign z, the stabiliser of n factors (n = 1
    in Eq. 1) R p/(n z + p), the softmax at logit u R (1 - u + ubar), a constant all; LayerNorm's mean
    and activations nothing."  Sums have any number of terms; for LayerNorm see below. *)
-Theorem theorem_25a_what_operations_absorb o q : defined o ->
+Theorem theorem_25_what_operations_absorb o q : defined o ->
   q = sum (received o q) + all_absorbed (fun c => absorbed c o q).
 Proof.
   unfold all_absorbed. destruct o as [|xs w b|s n ts|b u a|x|xs]; simpl; intros N; rewrite ?sum_zeros; try ring.
-  - destruct (theorem_6a_inputs_bias_and_stabiliser _ _ _ _ q (proj2 N)) as [_ E]. unfold d. simpl. lra.
+  - destruct (theorem_6_inputs_bias_and_stabiliser _ _ _ _ q (proj2 N)) as [_ E]. unfold d. simpl. lra.
   - destruct N as [H N]. rewrite eq3_total; [unfold d in *; simpl in *; field; exact N| |exact N].
     clear N. induction H; simpl; constructor; auto; now rewrite map_length.
   - rewrite eq5_total by (rewrite map_length, !app_length; simpl; now rewrite !repeat_length).
@@ -105,7 +105,7 @@ Qed.
 Definition norm_weights (before after : nat) (w s : R) : list R :=
   let m := - (w / s / INR (before + S after)) in repeat m before ++ (w / s + m) :: repeat m after.
 
-Theorem theorem_25a_layer_norm_is_linear before x after w s b : let xs := before ++ x :: after in
+Theorem theorem_25_layer_norm_is_linear before x after w s b : let xs := before ++ x :: after in
   s <> 0 -> linear xs (norm_weights (length before) (length after) w s) b =
     w * (x - sum xs / INR (length xs)) / s + b.
 Proof.
@@ -156,7 +156,7 @@ Proof.
   rewrite IH, received_once; auto.
 Qed.
 
-Theorem kept_or_absorbed : propagated -> (forall j, In j nodes -> defined (op j)) ->
+Lemma kept_or_absorbed : propagated -> (forall j, In j nodes -> defined (op j)) ->
   total start = all_absorbed (fun c => total (fun j => absorbed c (op j) (rel j))).
 Proof.
   intros [D [C P]] H. apply (Rplus_eq_reg_r (total (fun j => sum (received (op j) (rel j))))).
@@ -166,6 +166,6 @@ Proof.
   - rewrite (sum_ext rel (fun j => sum (received (op j) (rel j)) +
       all_absorbed (fun c => absorbed c (op j) (rel j)))); unfold all_absorbed.
     + rewrite !sum_plus. ring.
-    + intros j J. now apply theorem_25a_what_operations_absorb, H.
+    + intros j J. now apply theorem_25_what_operations_absorb, H.
 Qed.
 End Graph.

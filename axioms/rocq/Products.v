@@ -1,4 +1,4 @@
-(* Products of any number of factors: theorems 1a, 3, 60a and 60e. *)
+(* Products of any number of factors: theorems 1, 3 and 60. *)
 From Lrp Require Import Rules.
 
 (* A bracketing of factors.  A rule for products of two takes both values and the relevance of the
@@ -34,18 +34,18 @@ Proof.
 Qed.
 Opaque attnlrp.
 
-(* Theorem 1a is refuted: "Two implementations of y = x1 x2 x3, (x1 x2) x3 and x1 (x2 x3), get the
+(* Theorem 1 is refuted: "Two implementations of y = x1 x2 x3, (x1 x2) x3 and x1 (x2 x3), get the
    same relevance."  Here are both witnesses at (2, 3, 4), where leave-one-out is 24 for every
    factor; then, for every number of factors above 2 and all nonzero factors, two bracketings that
    get different relevance. *)
-Theorem theorem_1a_gets_6_6_12_and_12_6_6 :
+Theorem theorem_1_gets_6_6_12_and_12_6_6 :
   let (a, b) := (Mul (Mul (Leaf 2) (Leaf 3)) (Leaf 4), Mul (Leaf 2) (Mul (Leaf 3) (Leaf 4))) in
   value a = 24 /\ relevance (attnlrp 0) a 24 = [6; 6; 12] /\
   value b = 24 /\ relevance (attnlrp 0) b 24 = [12; 6; 6] /\
   map (fun without => 24 - product without) [[0; 3; 4]; [2; 0; 4]; [2; 3; 0]] = [24; 24; 24].
 Proof. simpl. rewrite !halves by lra. simpl. repeat split; repeat (f_equal; try lra); lra. Qed.
 
-Theorem theorem_1a_brackets_change_relevance xs r :
+Theorem theorem_1_brackets_change_relevance xs r :
   (3 <= length xs)%nat -> product xs <> 0 -> r <> 0 ->
   exists a b, leaves a = xs /\ leaves b = xs /\ value a = value b /\
     relevance (attnlrp 0) a r <> relevance (attnlrp 0) b r.
@@ -109,11 +109,11 @@ Proof. induction m; simpl; [|rewrite IHm]; ring. Qed.
 Lemma all_repeat (D : R -> Prop) x m : D x -> Forall D (repeat x m).
 Proof. intros. now apply Forall_forall; intros y Y; apply repeat_spec in Y as ->. Qed.
 
-(* Theorem 60a: "A local rule for products of two positive factors that conserves is invariant under
+(* Theorem 60: "A local rule for products of two positive factors that conserves is invariant under
    re-association only if S(x, q) S(q, z) = S(x, z) for its left shares; where none of them is 0,
    S(x, z) = phi(x)/phi(z), with phi(x) = S(x, p) for any fixed p."  Here invariance for any one
    number n of factors above 2 is enough. *)
-Theorem theorem_60a_invariance_is_sincovs_equation n S :
+Theorem theorem_60_invariance_is_sincovs_equation n S :
   (3 <= n)%nat -> invariant (Rlt 0) n (local S) ->
   (forall x q z, 0 < x -> 0 < q -> 0 < z -> S x q * S q z = S x z) /\
   (forall p, 0 < p -> (forall x, 0 < x -> S x p <> 0) ->
@@ -128,11 +128,11 @@ Proof.
   split; [exact E|]. intros p P O x z X Z. rewrite <- (E x z p X Z P). field. auto.
 Qed.
 
-(* Theorem 60e, an impossibility: "No local rule for products of two that conserves is invariant
+(* Theorem 60, an impossibility: "No local rule for products of two that conserves is invariant
    under re-association, under the order of the factors and under every change of their units."
    Here for every number n of factors above 2, all of them above 1: there, shares by logarithms obey
    all but the last axiom. *)
-Theorem theorem_60e_no_rule_obeys_all_axioms n S :
+Theorem theorem_60_no_rule_obeys_all_axioms n S :
   (3 <= n)%nat -> invariant (Rlt 1) n (local S) ->
   (forall x y, 1 < x -> 1 < y -> S x (x * y) = 1 - S y (y * x)) ->
   (forall x y u v, 1 < x -> 1 < y -> 1 < u * x -> 1 < v * y ->

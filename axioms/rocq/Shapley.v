@@ -1,4 +1,4 @@
-(* Shapley values and Integrated Gradients of any number of inputs, from zero: theorem 4a. *)
+(* Shapley values and Integrated Gradients of any number of inputs, from zero: theorem 4. *)
 From Lrp Require Import Rules Products.
 
 (* A coalition says of every input whether it is present; absent inputs are 0. *)
@@ -106,9 +106,9 @@ Proof.
     rewrite <- app_length. fold n. unfold Rdiv. ring.
 Qed.
 
-(* Theorem 4a: "The merged split of a product of n <= 4 factors is its Shapley value and its
+(* Theorem 4: "The merged split of a product of n <= 4 factors is its Shapley value and its
    Integrated Gradients, both from the zero baseline."  Here for every n, at every factor x. *)
-Theorem theorem_4a_merged_split_is_shapley_and_integrated_gradients before x after :
+Theorem theorem_4_merged_split_is_shapley_and_integrated_gradients before x after :
   let xs := before ++ x :: after in
   let share := nth (length before) (eq3 0 1 (length xs) [xs] (product xs)) 0 in
   product xs <> 0 ->
