@@ -25,5 +25,7 @@ def proofs() -> dict[str, str]:
 
 def kernel(statement: str) -> str:
     """The sentence that names the theorems of Rocq for a statement; empty if there are none."""
-    named = proofs().get(statement)
-    return f"The kernel of Rocq checked this for every number of inputs: {named}." if named else ""
+    if statement not in proofs():
+        return ""
+    said = "The kernel of Rocq checked this for every number of inputs"
+    return f"{said}, as stated by {proofs()[statement]}."
