@@ -63,8 +63,9 @@ Definition absorbed_by (c : cause) : R :=
   total number nodes (fun j => absorbed number v 0 c (bert j) (rel j)).
 
 (* Theorem 25: "As epsilon -> 0 and without biases, in BERT layers of any width the softmax alone
-   absorbs: by CP-LRP, which passes it by, they conserve exactly."  Kept is what
-   the inputs Stream 0 t c receive; relevance may start anywhere but at attention weights. *)
+   absorbs: by CP-LRP, which passes it by, they conserve exactly."  Here epsilon = 0,
+   and [defined] says that no denominator is 0.  Kept is what the inputs Stream 0 t c receive;
+   relevance may start anywhere but at attention weights. *)
 Theorem theorem_25_only_the_softmax_absorbs :
   propagated number number_dec v 0 bert nodes start rel ->
   (forall j, In j nodes -> defined number v 0 (bert j)) ->
