@@ -11,6 +11,7 @@ from axioms.proofs import catalogue
 from axioms.proofs.formulas import pieces
 from axioms.proofs.meanings import MEANINGS
 from axioms.proofs.prove import Verdict, prove
+from axioms.proofs.rocq import kernel
 from axioms.proofs.show import derived
 
 
@@ -41,6 +42,7 @@ def statement(verdict: Verdict) -> str:
             ("Given", verdict.given),
             ("Witness", verdict.witness),
             ("Method", verdict.method),
+            ("Rocq", kernel(verdict.statement)),
         )
         if text
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from axioms.proofs.meanings import MEANINGS
 from axioms.proofs.prove import NOT_ESTABLISHED, ROOT, Verdict, prove
+from axioms.proofs.rocq import kernel
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "THEOREMS.md"
 TITLE, ALSO = 3, 0.35  # the weight of a file's title; of its own theme, for another to name it
@@ -168,9 +169,10 @@ def page(verdicts: Sequence[Verdict]) -> str:
 
 def line(verdict: Verdict) -> str:
     """A statement with its verdict, and how far it is decided."""
+    text = f"{verdict.statement} {kernel(verdict.statement)}".rstrip()
     said = "; ".join(filter(None, (verdict.scope, verdict.given)))
     more = f" *Decided: {marked(said)}.*" if said else ""
-    return f"- **{verdict.label}** {verdict.verdict}: {marked(verdict.statement)}{more}"
+    return f"- **{verdict.label}** {verdict.verdict}: {marked(text)}{more}"
 
 
 def heading(name: str, section: Section) -> list[str]:

@@ -16,6 +16,7 @@ from axioms.proofs.arguments import Argument, Line, argument
 from axioms.proofs.notation import ENTRY, Notation, notation
 from axioms.proofs.origins import Tracer
 from axioms.proofs.prove import ROOT, THEOREMS, Verdict, prove
+from axioms.proofs.rocq import kernel
 
 WIDTH = 80
 FEW = 3  # entries of a matrix that are all named
@@ -146,8 +147,7 @@ def _symbols(page: Page) -> set[sp.Symbol]:
 def settings(page: Page) -> list[str]:
     """What the files of a page say before they list their statements, by paragraph."""
     files = dict.fromkeys(verdict.test.partition("::")[0] for verdict in page.verdicts)
-    paths = [ROOT / file for file in files]
-    return [part for path in paths if path.is_file() for part in _setting(path)]
+    return [part for file in files if (ROOT / file).is_file() for part in _setting(ROOT / file)]
 
 
 def _setting(path: Path) -> list[str]:
@@ -199,7 +199,7 @@ def checked(verdict: Verdict, argument: Argument) -> str:
     path, _, test = verdict.test.partition("::")
     ran = f"; it ran {verdict.ran}" if verdict.ran else ""
     more = f", and has {argument.more} more such formulas" if argument.more else ""
-    return f"{test} in {path}{ran}{more}."
+    return f"{test} in {path}{ran}{more}. {kernel(verdict.statement)}".rstrip()
 
 
 def points_of(argument: Argument) -> str:
