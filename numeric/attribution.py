@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
 from numeric.models import Modules, check_code, own_failures
 from numeric.readout import Found, Readout
 from numeric.result import Attribution
-from numeric.spelling import did_you_mean
+from numeric.spelling import NAME, did_you_mean
 from numeric.targets import Label, Target
 from numeric.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
 
@@ -259,6 +260,8 @@ def resolve(
 
     Raises ValueError for an unknown method and TypeError for an unknown option.
     """
+    if too_long := _problem("method", method, None):
+        raise ValueError(too_long)
     found = _method(method)
     if found is None:
         raise ValueError(
@@ -275,7 +278,7 @@ def resolve(
             f"method {found.name!r} has no option {', '.join(map(repr, unknown))}; it has "
             f"{known}{of}{did_you_mean(unknown, defaults)}"
         )
-    used = {**defaults, **options}
+    used = {**defaults, **{key: _builtin(value) for key, value in options.items()}}
     said = [_problem(key, value, defaults[key]) for key, value in options.items()]
     if problems := [x for x in said if x]:
         raise ValueError("\n".join(problems))
@@ -283,12 +286,19 @@ def resolve(
 
 
 def _problem(name: str, value: Any, default: Any) -> str | None:
-    """The problem of an option: a switch that is no bool, or a number beyond 64 bits."""
+    """The problem of an option: a switch that is no bool, or a value that is too large."""
     if type(default) is bool and type(value) is not bool:
         return f"{name}={value!r}: pass True or False"
     if type(value) is int and abs(value) > sys.maxsize:
         return f"{name}={value!r}: pass a number of at most 64 bits"
+    if isinstance(value, str) and len(value) > NAME:
+        return f"{name} has {len(value)} letters; pass at most {NAME}"
     return None
+
+
+def _builtin(value: Any) -> Any:
+    """Converts real numbers of other types, such as Fraction, to float, which tensors take."""
+    return float(value) if isinstance(value, Real) and not isinstance(value, int) else value
 
 
 def _method(method: str | Composite) -> Method | None:

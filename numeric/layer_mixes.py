@@ -84,6 +84,8 @@ def sweep(
     Raises what ``attribute`` raises, and ValueError for no composite and for models that run one
     layer several times, such as ALBERT.
     """
+    if isinstance(methods, str) or not isinstance(methods, Iterable):
+        raise ValueError(f'methods={methods!r}: pass a list, such as ["attnlrp", "cp-lrp"]')
     composites = [composite_of(method, None)[1] for method in methods]
     if not composites:
         raise ValueError('methods is empty; pass at least one, such as ["attnlrp", "cp-lrp"]')

@@ -79,6 +79,8 @@ def _no_model(model: Any) -> str:
     inside = next((p for p, m in modules_of(model) if isinstance(m, PreTrainedModel)), None)
     if inside is None:
         return said + "a Transformers model"
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        return said + "a model without prompts of PEFT: its base model is another function"
     if hasattr(model, "get_base_model"):  # a model of PEFT
         return said + "model.get_base_model(); adapters such as LoRA stay in it"
     known = all(part.isidentifier() for part in inside.split("."))

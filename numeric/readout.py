@@ -14,6 +14,7 @@ from numeric.batches import Batch
 from numeric.chosen import PREDICTED, Chosen, Rows, placed
 from numeric.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
 from numeric.inputs import prepare
+from numeric.spelling import listed
 from numeric.targets import Label, Target
 from numeric.texts import check_tokenizer
 
@@ -69,10 +70,9 @@ class Readout:
         faults: list[str] = []
         chosen = [placed(model, head, batch, target, faults, tokenizer) for target in targets]
         if faults:
-            listed = "\n".join(dict.fromkeys(faults))
             raise ValueError(
-                f"{listed}\na target of this {type(model).__name__} is {LEGAL[head]}, and sums and "
-                "differences of these (numeric.targets)"
+                f"{listed(dict.fromkeys(faults))}\na target of this {type(model).__name__} is "
+                f"{LEGAL[head]}, and sums and differences of these (numeric.targets)"
             )
         return cls(head, type(model).__name__, chosen)
 

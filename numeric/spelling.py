@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 
 LONGEST = 2**24  # letters of a text, or bytes of a line: about ten long books
+LISTED, LETTERS = 50, 2000  # of lines of an error
+NAME = 4096  # letters of an option
 # Categories of what moves a cursor, colours a terminal, or turns the direction of writing around.
 CONTROLS = {"Cc", "Cf", "Zl", "Zp"}
 KEPT = "\n\t\u200c\u200d"  # the last two join letters of Persian and Hindi, and emoji
@@ -20,6 +22,13 @@ def printable(text: str) -> str:
     return "".join(
         "�" if x not in KEPT and unicodedata.category(x) in CONTROLS else x for x in text
     )
+
+
+def listed(lines: Iterable[str]) -> str:
+    """Joins lines of an error, at most ``LISTED`` of them, each of at most ``LETTERS`` letters."""
+    every = [x if len(x) <= LETTERS else f"{x[:LETTERS]} ... ({len(x)} letters)" for x in lines]
+    more = [f"and {len(every) - LISTED} more"] if len(every) > LISTED else []
+    return "\n".join(every[:LISTED] + more)
 
 
 def closest(word: object, known: Iterable[str], *, alike: float = 0.6) -> str | None:

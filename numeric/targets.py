@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from numeric.spelling import NAME
+
 
 class Own(Enum):
     """Stands for the label of the token that follows in the text itself."""
@@ -142,8 +144,11 @@ def answer(
 
 
 def _label(value: object) -> Labels:
+    if isinstance(value, str) and len(value) > NAME:
+        raise ValueError(f"a label has {len(value)} letters; pass at most {NAME}")
     if isinstance(value, str | Own):
         return value
+    _check_size("label", value)
     row = value if isinstance(value, list | tuple) else ()
     if {str} <= {*map(_kind, row)} <= {str, int}:
         return tuple(row)
@@ -163,9 +168,15 @@ def names(term: Term) -> list[str]:
 def _numbers(name: str, value: object) -> Numbers:
     if value is None:
         return None
+    _check_size(name, value)
     if not _is_row(found := _tensor(value)):
         raise ValueError(f"{name}={value!r}: pass None, an int, or one int per example")
     return tuple(found.tolist()) if found.ndim else int(found)
+
+
+def _check_size(name: str, value: object) -> None:
+    if isinstance(value, list | tuple | range) and len(value) > LONGEST:
+        raise ValueError(f"{name} has {len(value)} entries; pass at most {LONGEST}")
 
 
 def _any_below(numbers: int | tuple[int, ...], others: int | tuple[int, ...]) -> bool:
@@ -202,8 +213,8 @@ def _problems(target: object, size: int) -> Iterator[str]:
         found = ()
     if not found and target is not None:
         yield (
-            f"target={target!r}: pass None, an int or a name, or one per example, such as the id "
-            "of a token, or a target such as numeric.targets.logit(7, at=3)"
+            f"target={repr(target)[:NAME]}: pass None, an int or a name, or one per example, such "
+            "as the id of a token, or a target such as numeric.targets.logit(7, at=3)"
         )
     for name in ("label", "at"):
         for x in {getattr(term, name) for term in found}:

@@ -4,13 +4,23 @@ import os
 import pickle
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial, partialmethod
-from types import FunctionType, MethodType
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 from transformers import PreTrainedModel, masking_utils
@@ -19,8 +29,18 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from numeric.stock.patches import is_of_transformers
 
 Code = tuple[type, bytes]
-LIBRARIES = tuple(os.path.dirname(str(x.__file__)) + os.sep for x in (torch, transformers))
-STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+PACKAGES = ("torch", "transformers", "huggingface_hub", "safetensors", "tqdm")
+LIBRARIES = (
+    *(os.path.dirname(str(find_spec(x).origin)) + os.sep for x in PACKAGES),  # type: ignore[union-attr]
+    str(find_spec("typing_extensions").origin),  # type: ignore[union-attr]
+)
+STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+PLAIN = {
+    *(type(None), bool, int, float, str, tuple, list, dict, set, frozenset, torch.dtype),
+    *(BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, ModuleType),
+    *(GetSetDescriptorType, MethodWrapperType, ClassMethodDescriptorType, type),
+}
+"""Types of values that run no code of Python."""
 OWN = {"training", "gradient_checkpointing", "generation_config"}
 """Public attributes of a module without an effect on a forward pass in eval mode."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -38,7 +58,7 @@ def is_stock(model: PreTrainedModel) -> bool:
     hooks = [
         hook for table in everywhere for hook in table.values() if not is_of_transformers(hook)
     ]
-    if not all(_is_of_a_library(file) for hook in hooks for file in _files(hook)):
+    if not _are_of_libraries(hooks):
         return False
     held = (getattr(x, "config", None) for x in modules.values())
     attention = {str(getattr(config, "_attn_implementation", None)) for config in held}
@@ -91,21 +111,24 @@ def _reads_alike(module: nn.Module, stock: nn.Module, configs: tuple[object, obj
         return False
     if not all(x in held and x in known for x in read):
         return False
-    if any(x is not None and not _is_numbered(x) for x in module._buffers.values()):
+    buffers = module._buffers.items()
+    if any(x is not None and not _is_numbered(name, x) for name, x in buffers):
         return False
     pairs = [(held[x], known[x]) for x in read]
     return all(x is configs[0] if y is configs[1] else _are_alike(x, y) for x, y in pairs)
 
 
-def _is_numbered(buffer: Tensor) -> bool:
-    """Whether integers in a buffer are all 0 or 0, 1, 2, ..., as in stock positions and types.
+def _is_numbered(name: str, buffer: Tensor) -> bool:
+    """Whether integers in a buffer are 0, 1, 2, ..., as in stock positions, or 0 in other buffers.
 
     No other table says where a token stands; those of other numbers are like weights.
     """
-    if buffer.dtype != torch.int64 or buffer.device.type == "meta":
+    if buffer.is_floating_point() or buffer.is_complex() or buffer.device.type == "meta":
         return True
+    if buffer.dtype == torch.bool:  # masks
+        return False
     columns = torch.arange(buffer.shape[-1] if buffer.ndim else 1, device=buffer.device)
-    return not buffer.any() or bool((buffer == columns).all())
+    return bool((buffer == columns).all()) or ("position" not in name and not buffer.any())
 
 
 def _are_alike(x: object, y: object) -> bool:
@@ -113,24 +136,60 @@ def _are_alike(x: object, y: object) -> bool:
         return False
     if isinstance(x, partial) and isinstance(y, partial):
         return (x.func, x.args, x.keywords) == (y.func, y.args, y.keywords)
-    return bool(x == y)
+    try:
+        return bool(x == y)
+    except Exception:  # configs of layers that differ refuse to be compared
+        return pickle.dumps(x) == pickle.dumps(y)
 
 
 def _runs_code_of_libraries(classes: set[type], attention: set[str]) -> bool:
-    """Whether every function of ``classes``, their bases and their files is from a library.
+    """Whether every function that ``classes`` may call is from a library.
 
-    A function of a patched class, a replaced function in a modelling file, and attention registered
-    under the name of stock attention are not.
+    Functions are those of the classes and their bases, of their files, of files from which these
+    import, and of torch.  A function of a patched class, a replaced function, and attention
+    registered under the name of stock attention are not from a library.
     """
     every = {base for cls in classes for base in cls.__mro__ if issubclass(base, nn.Module)}
-    names = {cls.__module__ for cls in every}
-    files = [sys.modules[name] for name in names if name.startswith("transformers.models.")]
-    tables = [*map(vars, (*every, *files, nn.functional, masking_utils))]
+    files = {cls.__module__ for cls in every}
+    if not all(name.startswith(("torch.", "transformers.")) for name in files):
+        return False
+    tables: list[Mapping[str, Any]] = [
+        *map(vars, (*every, nn.functional, torch, Tensor, torch._C.TensorBase))
+    ]
     for registered in (ALL_ATTENTION_FUNCTIONS, masking_utils.ALL_MASK_ATTENTION_FUNCTIONS):
         tables.append({name: x for name, x in registered.items() if name in attention})
-    return all(name.startswith(("torch.", "transformers.")) for name in names) and all(
-        _is_of_a_library(name) for table in tables for x in table.values() for name in _files(x)
-    )
+    files = {name for name in files if name.startswith("transformers.models.")}
+    tables += [vars(x) for name in files for x in _classes(name)]
+    files |= {x.__module__ for x in tables[-1].values() if isinstance(x, FunctionType)}
+    for _ in range(2):
+        files |= {name for file in files for name in _imported(file)}
+    tables += [vars(sys.modules[name]) for name in files]
+    return _are_of_libraries(x for table in tables for x in table.values())
+
+
+def _are_of_libraries(values: Iterable[object]) -> bool:
+    rest = [x for x in values if type(x) not in PLAIN]
+    plain = [x for x in rest if type(x) is FunctionType and not x.__dict__]  # most of them
+    files = {x.__code__.co_filename for x in plain}
+    others = {id(x): x for x in rest if type(x) is not FunctionType or x.__dict__}
+    files |= {file for x in others.values() for file in _files(x)}
+    return all(map(_is_of_a_library, files))
+
+
+def _classes(file: str) -> list[type]:
+    """Classes that a file of Transformers names, such as caches; data classes only hold values."""
+    named = [x for x in vars(sys.modules[file]).values() if isinstance(x, type)]
+    return [x for x in named if x.__module__.startswith("transformers.") and not is_dataclass(x)]
+
+
+def _imported(file: str) -> set[str]:
+    """The files of Transformers from which a file imports functions and classes."""
+    named = (getattr(x, "__module__", None) for x in vars(sys.modules[file]).values())
+    return {
+        x
+        for x in named
+        if isinstance(x, str) and x.startswith("transformers.") and x in sys.modules
+    }
 
 
 def _files(x: object) -> Iterator[str]:
@@ -138,19 +197,17 @@ def _files(x: object) -> Iterator[str]:
     while x is not None:
         if isinstance(x, FunctionType):
             yield x.__code__.co_filename
-            x = getattr(x, "__wrapped__", None)
-        elif isinstance(x, (staticmethod, classmethod, MethodType)):
-            x = x.__func__
-        elif isinstance(x, (partial, partialmethod)):
-            x = x.func
-        elif isinstance(x, property):
-            x = x.fget
-        else:
-            file = getattr(sys.modules.get(type(x).__module__), "__file__", None)
-            if callable(x) and not isinstance(x, type) and type(x).__module__ != "builtins":
-                yield file or ""
+        elif isinstance(x, torch.jit.ScriptFunction):
+            known = x.qualified_name.startswith(("__torch__.torch.", "__torch__.transformers."))
+            yield LIBRARIES[0] if known else ""
+        elif isinstance(x, (type, ModuleType)) or not (callable(x) or hasattr(type(x), "__get__")):
             return
+        elif type(x).__module__ != "builtins":
+            yield getattr(sys.modules.get(type(x).__module__), "__file__", None) or ""
+        inner = (getattr(x, name, None) for name in ("__wrapped__", "__func__", "func", "fget"))
+        x = next((y for y in inner if y is not None), None)
 
 
 def _is_of_a_library(file: str) -> bool:
-    return file.startswith(LIBRARIES) or os.path.dirname(file) == STANDARD_LIBRARY
+    standard = file.startswith(("<frozen ", STANDARD_LIBRARY)) and "site-packages" not in file
+    return standard or file.startswith(LIBRARIES)

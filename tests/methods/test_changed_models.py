@@ -60,7 +60,7 @@ def slope(model, words, rest):
     return torch.autograd.grad(logit, words)[0]
 
 
-REFUSED = {"a function of torch"}
+REFUSED = {"a function of torch", "a column of a method of tensors"}
 """Changes that methods by rules refuse."""
 
 

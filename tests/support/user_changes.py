@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 from transformers import BertForSequenceClassification
+from transformers.integrations import sdpa_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert import modeling_bert
 from transformers.models.llama import modeling_llama
@@ -181,6 +182,34 @@ class CallableObject:
         return first_mixed(self.forward(*args, **kwargs))
 
 
+class Descriptor:
+    """An object without a call that replaces a function of a class."""
+
+    def __init__(self, forward):
+        self.forward = forward
+
+    def __get__(self, module, _cls):
+        return lambda *args, **kwargs: first_mixed(self.forward(module, *args, **kwargs))
+
+
+def in_column(number):
+    """Wraps a function so that it changes one column alone."""
+
+    def wrapped(function):
+        @wraps(function)
+        def changed(*args, **kwargs):
+            out = function(*args, **kwargs)
+            axis = out.ndim - 2
+            if axis < 1:
+                return out
+            columns = torch.arange(out.shape[axis])[:, None] == number
+            return out * torch.where(columns, 1.7, 1.0).to(out.dtype)
+
+        return changed
+
+    return wrapped
+
+
 def typed_in(forward):
     """Makes a function as typed into a prompt, whose code has no file."""
     names = {"forward": forward, "first_mixed": first_mixed}
@@ -194,6 +223,11 @@ def of_a_method(forward):
 
 def positions_that_repeat(model, name, patch):
     model.bert.embeddings.position_ids.clamp_(max=4)
+
+
+def positions_in_int32(model, name, patch):
+    table = model.bert.embeddings
+    table.position_ids = (table.position_ids // 2 * 2).int()
 
 
 def by_other_method(model, name, patch):
@@ -276,6 +310,8 @@ CHANGES = {
     "a call of a module": (BOTH, at(MLP, by_call)),
     # attributes
     "positions that repeat": (BERT, positions_that_repeat),
+    "positions of another type": (BERT, positions_in_int32),
+    "no positions": (BERT, lambda model, *_: model.bert.embeddings.position_ids.zero_()),
     "a scale of attention": (BOTH, attribute(SCORES, scaling=0.9)),
     "chunks of the MLP": (BERT, attribute({"bert": LAYER["bert"]}, chunk_size_feed_forward=1)),
     # functions of classes and files
@@ -287,6 +323,10 @@ CHANGES = {
     "an object for a function": (
         BERT, patched(modeling_bert.BertIntermediate, "forward", CallableObject),
     ),
+    "a descriptor": (BERT, patched(modeling_bert.BertIntermediate, "forward", Descriptor)),
+    "a first column": (LLAMA, patched(torch, "rsqrt", in_column(0))),
+    "a column of a method of tensors": (LLAMA, patched(torch.Tensor, "mean", in_column(2))),
+    "a column of an integration": (LLAMA, patched(sdpa_attention, "repeat_kv", in_column(1))),
     "a partial method": (BERT, patched(modeling_bert.BertIntermediate, "forward", of_a_method)),
     "a forward of torch": (BOTH, patched(nn.Linear, "forward")),
     "a function of a file": (
