@@ -3,8 +3,8 @@
 import sympy as sp
 
 from axioms.own_rules import rule, sign
+from axioms.own_rules.files import load
 from axioms.own_rules.literature import RULES
-from axioms.own_rules.rules import load
 
 LITERATURE = {own.name: own for own in load(RULES)}
 alpha_beta, gamma = LITERATURE["alpha_2_beta_1"], LITERATURE["gamma"]
