@@ -7,10 +7,8 @@
         share = R / (2 * z + eps * sign(z))
         return x * y * share, x * y * share
 
-`lrp-axioms prove FILE` decides for every rule of a file whether it conserves relevance, what
-absorbs the rest, and which rewrites of the function change what it says.  A rule states the
-messages from one output, R, to its operands, in exact arithmetic; sums over outputs are ours.
-The file is executed, with the rights of whoever runs the command.
+A rule states the messages from one output, R, to its operands, in exact arithmetic; sums over
+outputs are ours.
 """
 
 import inspect
@@ -88,10 +86,7 @@ class Rule:
         return MATRIX_PRODUCTS if self.kind == kinds.BILINEAR else (self.kind,)
 
     def __call__(self, *arguments: Nested) -> Nested:
-        """Its messages at numbers, as it returns them, or of symbols by its formula; errors too.
-
-        A stabiliser may be a number, a symbol, or NEAR_0 in a limit at numbers.
-        """
+        """Its messages at numbers, as it returns them, or of symbols by its formula."""
         if set().union(*(a.free_symbols for a in flat(arguments))) <= {NEAR_0}:
             return changed(self.formula(*arguments), resolved)
         given, messages = for_symbols(self, count_of(arguments[0]))
