@@ -1,1 +1,20 @@
-"""Layer 1: what is true of propagation rules (standard library and SymPy)."""
+"""What is true of Layer-wise Relevance Propagation: graphs, rules in SymPy, theorems."""
+
+from typing import TYPE_CHECKING
+
+from axioms.verdict import Verdict
+
+if TYPE_CHECKING:  # graphs are to be had without SymPy
+    from axioms.own_rules.rules import Rule
+
+__all__ = ["Verdict", "judge"]
+
+
+def judge(rule: "Rule") -> list[Verdict]:
+    """Everything that is decided about a rule of one's own, as `lrp-axioms prove FILE` does.
+
+    Raises RuleError, a ValueError that names file and line, for a rule that cannot be judged.
+    """
+    from axioms.own_rules.verdicts import judge as decided
+
+    return decided(rule)

@@ -3,8 +3,9 @@
 A rule takes the operands, the output, the relevance R of the output and the stabiliser eps, and
 returns the relevance that each operand receives from that output; all other operations follow
 AttnLRP.  All arguments are exact:
-symbols in a proof, numbers in a witness.  Use + - * / and powers, `sign`, `abs` and SymPy's `Max`.
-A rule is one formula: a comparison such as `z == 0` is refused, because no symbol equals a number.
+symbols in a proof, numbers in a witness.  Use + - * / and powers, `sign`, `abs` and SymPy's `Max`,
+`Min` and `Piecewise`.  A rule is one formula: a comparison such as `z == 0` is refused, because no
+symbol equals a number.
 
 Some of these rules hold what they promise, and some make a mistake that is easily made; each says
 what its verdicts teach.

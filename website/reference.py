@@ -18,7 +18,8 @@ MODULES = {
         ],
     },
     "axioms": {
-        "Rules of your own": ["axioms.own_rules"],
+        "Rules of your own": ["axioms.own_rules", "axioms"],
+        "Deciding real numbers": ["axioms.solver.reals", "axioms.solver.equality"],
         "Rules and their kinds": [
             "axioms.kinds",
             "axioms.algebra.rules",

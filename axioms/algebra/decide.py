@@ -58,10 +58,10 @@ def is_rational_function(expression: sp.Expr) -> bool:
     )
 
 
-def is_large(expression: sp.Expr) -> bool:
-    """Whether a rational function would have more than LARGE terms as one expanded fraction."""
+def is_large(expression: sp.Expr, *, than: int = LARGE) -> bool:
+    """Whether a rational function would have more terms ``than`` that as one expanded fraction."""
     above, below = _terms(expression)
-    return above + _expanded(below) > LARGE
+    return above + _expanded(below) > than
 
 
 @cache

@@ -61,8 +61,12 @@ def moved(point: LeafMatrices) -> LeafMatrices:
     if isinstance(point, Point):
         return point.moved
     return Point(
-        {x: [list(map(Fraction, row)) for row in m.tolist()] for x, m in point.items()}
+        {x: [list(map(_exact, row)) for row in m.tolist()] for x, m in point.items()}
     ).moved
+
+
+def _exact(value: sp.Expr) -> Fraction | sp.Expr:
+    return Fraction(int(value.p), int(value.q)) if value.is_Rational else value
 
 
 def random_point(chance: random.Random, shapes: Shapes) -> Point:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import sympy as sp
 
@@ -24,11 +24,6 @@ from axioms.invariance.canonizers import Canonizer, canonize
 from axioms.invariance.masks import by_masks
 from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 
-Comparison: TypeAlias = Literal["equal", "different", "undefined"] | None
-"""Of explanations at a point of numbers.  Of symbols, "different" is at almost all of their values,
-and "undefined" is not said.  None tells nothing."""
-Compare: TypeAlias = Callable[[Sequence[Node], LeafValues, Number, sp.Matrix | None], Comparison]
-"""How graphs are explained, from the graphs, leaves, epsilon and the relevance of the root."""
 Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
 """A graph, its leaves and the gradient at its root -> an explanation without any rule."""
 
@@ -39,7 +34,7 @@ class RuleSet:
 
     ``prepare`` runs before the sweep; if it looks beyond one node, lemmas about one node do not
     compose.  Without a composite the method is a ``formula`` of the graph, or a functional of
-    the function alone.  ``compare`` may know a faster way to compare explanations.
+    the function alone.
     """
 
     name: str
@@ -47,7 +42,6 @@ class RuleSet:
     instead: Mapping[str, MessageFunction] = field(default_factory=dict)  # as in propagate()
     prepare: Canonizer | None = None
     formula: Formula | None = None
-    compare: Compare = lambda *_: None
 
     @property
     def is_canonized(self) -> bool:

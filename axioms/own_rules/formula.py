@@ -6,12 +6,13 @@ comparing symbols is refused, and the formula is tried at numbers.
 """
 
 import contextlib
+import itertools
 import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
-from operator import add, mul
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeAlias
@@ -19,10 +20,10 @@ from unittest import mock
 
 import sympy as sp
 from sympy.assumptions.assume import Predicate
+from sympy.core.relational import Relational
 
-from axioms import kinds
+from axioms.own_rules.properties import OUTPUT, WEIGHTS, names
 from axioms.own_rules.rules import (
-    ARGUMENTS,
     LISTS,
     Nested,
     Rule,
@@ -32,7 +33,7 @@ from axioms.own_rules.rules import (
     replaced,
     symbols,
 )
-from axioms.own_rules.signs import UNDEFINED
+from axioms.solver.signs import UNDEFINED
 
 COUNTS = (1, 2, 3)  # of inputs, where a rule takes lists
 TRIED = 10  # points of each sort
@@ -42,45 +43,60 @@ OURS = tuple(f"{place}{os.sep}" for place in (Path(sp.__file__).parent, AXIOMS))
 ASKED = {  # of a symbol, by a comparison
     "__eq__": "{} == {}",
     "__ne__": "{} != {}",
-    "__lt__": "{} < {}",
-    "__le__": "{} <= {}",
-    "__gt__": "{} > {}",
-    "__ge__": "{} >= {}",
+    "__float__": "{} as a float",
+    "__int__": "{} as an integer",
+    "__complex__": "{} as a complex number",
+    "__round__": "{} rounded",
     "__hash__": "{} as a key",
     "__str__": "{} as text",
     "__repr__": "{} as text",
     "__format__": "{} as text",
 }
 PREDICATE = Predicate.__call__
-NEXT = "a rule must be one formula: branch by sign(x), abs or sympy.Max, and keep nothing in mind"
+NEXT = (
+    "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and keep "
+    "nothing in mind"
+)
 
 
 Values: TypeAlias = dict[sp.Symbol, sp.Expr]
 
 
-def check_one_formula(rule: Rule) -> None:
+@dataclass(frozen=True)
+class Gaps:
+    """Where a rule is 0/0 although its formula for symbols is not: SymPy cancels x / x."""
+
+    point: str = ""  # of an open set, in words
+    is_seen: bool = False  # at some point, which may be alone
+
+
+def check_one_formula(rule: Rule) -> Gaps:
     """Raises RuleError for a rule that compares symbols, is another formula at numbers, or 0/0."""
-    defined = False
+    defined, has_gap, is_open = False, False, False
+    seen: list[Values] = []  # where there are gaps, and nothing is 0
     for count in COUNTS if rule.kind in LISTS else COUNTS[:1]:
         given, _ = for_symbols(rule, count)
-        rule(*given)
-        with _comparisons_refused():
+        with _comparisons_refused(rule):
             rule.formula(*given)
         tried = zip(_tried(rule.kind, count), _expected(rule, count), strict=True)
         for (generic, at, arguments), expected in tried:
             found = flat(rule.formula(*arguments))
-            pairs = zip(found, expected, strict=True)
-            if not all(_agree(*pair, generic=generic) for pair in pairs):
+            if not all(map(_agree, found, expected)):
                 raise RuleError(
                     f"{rule.place}: {rule.name} returns {found} at {_said(at)}, but what "
                     f"it returns for symbols is {expected} there; {NEXT}"
                 )
+            if any(map(_is_gap, found, expected)):
+                has_gap = True
+                is_open = is_open or generic  # nothing is 0 there by accident
+                seen += [at] if all(at.values()) else []
             defined = defined or (generic and not any(v.has(*UNDEFINED) for v in found))
     if not defined:
         raise RuleError(
             f"{rule.place}: {rule.name} returns {found} at {_said(at)}, which is undefined, as at "
             "every point tried; look for a divisor that is always 0"
         )
+    return Gaps(_said(seen[0]) if is_open else "", has_gap)
 
 
 def _said(at: Values) -> str:
@@ -106,34 +122,20 @@ def _expected(rule: Rule, count: int) -> list[list[sp.Expr]]:
 
 
 def _with_output(kind: str, given: Sequence[Nested], at: Values) -> Values:
-    """The point where the output of the operation is what it computes of the operands."""
+    """The point where an output is what its operation computes; attention is any with sum 1."""
+    arguments = dict(zip(names(kind), given, strict=True))
+    if kind in WEIGHTS:
+        weights = _shares([at[x] for x in arguments["a"]])
+        at = {**at, **dict(zip(arguments["a"], weights, strict=True))}
     if kind not in OUTPUT:
         return at
     name, operands, computed = OUTPUT[kind]
-    arguments = dict(zip(ARGUMENTS[kind].split(", "), given, strict=True))
-    values = computed(*(replaced(arguments[x], at) for x in operands))
-    return {**at, **dict(zip(flat(arguments[name]), flat(values), strict=True))}
-
-
-def _dot(one: Sequence[sp.Expr], other: Sequence[sp.Expr]) -> sp.Expr:
-    return sum(map(mul, one, other))
+    return {**at, arguments[name]: computed(*(replaced(arguments[x], at) for x in operands))}
 
 
 def _shares(values: Sequence[sp.Expr]) -> list[sp.Expr]:
     sizes = [1 + abs(value) for value in values]
     return [size / sum(sizes) for size in sizes]
-
-
-# kind -> its output, what that is computed of, and how; an activation may be any
-OUTPUT: dict[str, tuple[str, str, Callable[..., Nested]]] = {
-    kinds.PRODUCT: ("z", "xy", mul),
-    kinds.ADD: ("z", "xy", add),
-    kinds.LINEAR: ("z", "xwb", lambda x, w, b: _dot(x, w) + b),
-    kinds.BILINEAR: ("o", "av", _dot),
-    kinds.SCORES: ("z", "qk", _dot),
-    kinds.READOUT: ("o", "av", _dot),
-    kinds.SOFTMAX: ("a", "a", _shares),  # any that add up to 1: logits have no part in it
-}
 
 
 def _points(count: int) -> Iterator[tuple[bool, list[sp.Rational]]]:
@@ -149,21 +151,28 @@ def _points(count: int) -> Iterator[tuple[bool, list[sp.Rational]]]:
         yield True, [*(chance.choice((1, -1)) * s for s in sizes), eps]
 
 
-def _agree(found: sp.Expr, expected: sp.Expr, *, generic: bool) -> bool:
-    undefined = [value.has(*UNDEFINED) for value in (found, expected)]
-    if any(undefined):  # at single points x / x is no number, and 1 for symbols
-        return all(undefined) or not generic
-    return bool(found == expected)
+def _agree(found: sp.Expr, expected: sp.Expr) -> bool:
+    """Whether two numbers are equal, or one is 0/0, which x / x is at 0 and not for symbols."""
+    return any(value.has(*UNDEFINED) for value in (found, expected)) or bool(found == expected)
+
+
+def _is_gap(found: sp.Expr, expected: sp.Expr) -> bool:
+    return found.has(*UNDEFINED) and not expected.has(*UNDEFINED)
 
 
 @contextlib.contextmanager
-def _comparisons_refused() -> Iterator[None]:
-    """In here, whatever tells symbols from numbers raises, unless SymPy or we ask."""
+def _comparisons_refused(rule: Rule) -> Iterator[None]:
+    """In here, whatever tells symbols from numbers raises, unless SymPy or we ask.
+
+    Once more at the end, if the rule itself has caught that.
+    """
+    refused_here: list[str] = []
 
     def check(asking: FrameType, one: object, text: str, *other: object) -> None:
         if not asking.f_code.co_filename.startswith(OURS) and getattr(one, "free_symbols", None):
             asked_for = text.format(one, *other)
-            raise TypeError(f"cannot determine truth value of {asked_for}")  # as SymPy of x < y
+            refused_here.append(f"cannot determine truth value of {asked_for}")  # as of x < y
+            raise TypeError(refused_here[-1])
 
     def refused(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def asked(one: sp.Expr, *other: object) -> Any:
@@ -182,11 +191,14 @@ def _comparisons_refused() -> Iterator[None]:
         return object.__getattribute__(one, name)
 
     with contextlib.ExitStack() as stack:
-        for name in ASKED:
-            method = getattr(sp.Expr, name)
-            stack.enter_context(mock.patch.object(sp.Expr, name, refused(name, method)))
+        for of, name in itertools.product((sp.Expr, Relational), ASKED):
+            if method := getattr(of, name, None):  # a relation is no float
+                stack.enter_context(mock.patch.object(of, name, refused(name, method)))
         truth = refused("__bool__", lambda one: True)
         stack.enter_context(mock.patch.object(sp.Expr, "__bool__", truth, create=True))
-        stack.enter_context(mock.patch.object(sp.Expr, "__getattribute__", looked_up))
+        for of in (sp.Expr, Relational):
+            stack.enter_context(mock.patch.object(of, "__getattribute__", looked_up))
         stack.enter_context(mock.patch.object(Predicate, "__call__", claimed))
         yield
+    if refused_here:
+        raise RuleError(f"{rule.place}: {rule.name}: {refused_here[0]}; {NEXT}")

@@ -7,12 +7,10 @@ import runpy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from axioms.invariance.scoreboard import PROVED
 from axioms.own_rules.claims import unconserved_without_bias
-from axioms.own_rules.messages import rule_set
-from axioms.own_rules.properties import claims
 from axioms.own_rules.rules import Rule
-from axioms.own_rules.verdicts import IN_LIMIT, UNDECIDED, Finding, finding
+from axioms.own_rules.verdicts import verdict
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED, Verdict
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RULES, PAGE = DOCS / "literature_rules.py", DOCS / "LITERATURE.md"
@@ -26,16 +24,15 @@ class Published:
 
     rule: Rule
     said: str  # a verdict, or what absorbs relevance
-    found: Finding
+    found: Verdict
     witness: str = ""  # that more is lost than is said to be absorbed
 
     @property
     def compared(self) -> str:
         """CONFIRMED, OTHERWISE or UNDECIDED."""
-        if self.found.verdict == UNDECIDED:
+        if self.found.status == UNDECIDED:
             return UNDECIDED
-        by_verdict = self.said == self.found.verdict
-        same = by_verdict or self.found.detail.startswith(f"{self.said} ")
+        same = self.said == self.found.status or self.found.reason.startswith(f"{self.said} ")
         return CONFIRMED if same else OTHERWISE
 
 
@@ -50,10 +47,10 @@ def published() -> list[Published]:
 
 
 def _compared(rule: Rule, claim: str, said: str) -> Published:
-    found = Published(rule=rule, said=said, found=finding(rule, rule_set(rule), claim))
+    found = Published(rule=rule, said=said, found=verdict(rule, claim))
     if found.compared != OTHERWISE or "absorb" not in said:
         return found
-    return replace(found, witness=unconserved_without_bias(claims(rule.kind)[claim], rule))
+    return replace(found, witness=unconserved_without_bias(rule))
 
 
 def table(rows: list[Published]) -> str:
@@ -62,20 +59,20 @@ def table(rows: list[Published]) -> str:
     for row in rows:
         source = " ".join((row.rule.function.__doc__ or "").split())
         claim = row.found.claim.replace("conserves relevance", "conserves")
-        verdict = f"{row.found.verdict}: {row.witness}" if row.witness else _verdict(row.found)
-        lines.append([f"`{row.rule.name}`", source, claim, row.said, row.compared, verdict])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        found = f"{row.found.status}: {row.witness}" if row.witness else _said(row.found)
+        lines.append([f"`{row.rule.name}`", source, claim, row.said, row.compared, found])
+    return "\n".join(f"| {' | '.join(x.replace('|', chr(92) + '|') for x in y)} |" for y in lines)
 
 
-def _verdict(found: Finding) -> str:
-    """Without the formula of what is lost, which may take lines."""
-    detail = found.detail.partition(" is lost; ")[2] or found.detail
-    absorbs = detail.partition(" absorb")
-    if absorbs[1] and found.verdict in (PROVED, IN_LIMIT):
-        detail = f"{absorbs[0]} absorbs the rest"
-    elif absorbs[1]:
-        detail = f"{absorbs[0]} absorb{'s' * (' and ' not in absorbs[0])} the rest"
-    return f"{found.verdict}: {detail}" if detail else found.verdict
+def _said(found: Verdict) -> str:
+    """Without the formula of the relevance that is lost, which may take lines."""
+    what, absorb, _ = found.reason.partition(" absorb")
+    if absorb:
+        detail = f"{what} absorb{'s' * (' and ' not in what)} the rest"
+    else:
+        detail = found.witness if found.status == REFUTED else ""
+    scope = f", {found.scope}" if found.status in (PROVED, IN_LIMIT) else ""
+    return f"{found.status}{scope}" + (f": {detail}" if detail else "")
 
 
 def filled(page: str, rows: list[Published]) -> str:

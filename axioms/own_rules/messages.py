@@ -1,50 +1,77 @@
 """A user's rule as a message function of the sweep, so that any graph can be explained with it.
 
-The rule sees one output at a time: its operands, value and relevance.  Exponentials, roots and
-other functions of symbols reach it as symbols of their own, so that it returns rational functions.
+The rule sees one output at a time: its operands, value and relevance.  Sums over outputs are ours.
 """
 
 import itertools
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, reduce
+from operator import add
+from typing import Any, TypeAlias
 
 import sympy as sp
 from sympy import Matrix
 
-from axioms.algebra.decide import Number
-from axioms.algebra.propagate import FORWARD, Options
+from axioms import kinds
+from axioms.algebra.propagate import FORWARD, Explanation, Options, evaluate, explain
 from axioms.composites import ATTNLRP
 from axioms.graph import Node
+from axioms.invariance.points import LeafMatrices
 from axioms.invariance.rule_sets import RuleSet
-from axioms.invariance.witness import NEAR_0
-from axioms.own_rules import of_rows
+from axioms.invariance.witness import NEAR_0, limit
 from axioms.own_rules.rules import Rule
-from axioms.own_rules.signs import UNDEFINED
-from axioms.own_rules.sweep import compare
+from axioms.solver.reals import EPS
+from axioms.solver.signs import UNDEFINED, Sign
 
-CASES = 8  # signs in one denominator, at most, that are split into cases
+AtOutput: TypeAlias = Callable[..., Any]  # a user's rule, of all its arguments but epsilon
+Rows: TypeAlias = list[list[Any]]  # of a matrix
+T = sp.Dummy("t", real=True)
+
+
+def symbolic(
+    own: Rule, root: Node, point: LeafMatrices, relevance: Matrix
+) -> tuple[Explanation, list[sp.Expr]]:
+    """Relevance of every input of a graph by AttnLRP with ``own`` in it, as it is at every eps.
+
+    And all that the rule divides by: it may cancel in a graph, as Max(a, 0) + Max(0, 0) does.
+    """
+    divisors: list[sp.Expr] = []
+    signs = {
+        node: value.applyfunc(lambda z: Sign(z, evaluate=False))
+        for node, value in evaluate(root, point).items()
+    }
+    given: dict[str, Any] = {"relevance": relevance, "signs": signs}
+    found = explain(root, point, ATTNLRP, eps=EPS, instead=_instead(own, divisors), **given)
+    return found, divisors
 
 
 def rule_set(own: Rule) -> RuleSet:
-    """AttnLRP with ``own`` in place of its rule; one for "bilinear" stands for every such product.
+    """AttnLRP with ``own`` in place of its rule, at points of numbers.
 
-    Its messages are summed over outputs.  They raise ZeroDivisionError where they are undefined:
-    at a point, or for symbols in one case of their signs.  The rule itself never meets eps = 0.
+    Messages raise ZeroDivisionError where they are undefined.  At eps = 0 they are the limits of
+    each message, and the rule itself never meets eps = 0.
     """
+    return RuleSet(name=own.name, composite=ATTNLRP, instead=_instead(own))
 
+
+def _instead(
+    own: Rule, divisors: list[sp.Expr] | None = None
+) -> dict[str, Callable[..., list[Matrix]]]:
     def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> list[Matrix]:
-        matrices = (*xs, FORWARD[node.op](node, *xs), r)
-        *xs, y, r = (_defined(matrix.applyfunc(of_rows.rational)).tolist() for matrix in matrices)
         eps = options["eps"]
-        found = of_rows.MESSAGES[node.op](lambda *at: own(*at, eps or NEAR_0), node, xs, y, r)
-        return [_defined(Matrix(rows).applyfunc(lambda m: _at(m, eps))) for rows in found]
+        matrices = (*xs, FORWARD[node.op](node, *xs), r)
+        checked = _unchecked if eps == EPS else _defined  # of symbols, the solver asks
+        *rows, y, r_rows = (checked(matrix).tolist() for matrix in matrices)
 
-    return RuleSet(
-        name=own.name,
-        composite=ATTNLRP,
-        instead=dict.fromkeys(own.operations, messages),
-        compare=partial(compare, own),
-    )
+        def at(*operands: Any) -> Any:
+            if divisors is not None:
+                divisors.extend(own.divisors(*operands, eps))
+            return own(*operands, eps or NEAR_0)
+
+        found = map(Matrix, MESSAGES[node.op](at, node, rows, y, r_rows))
+        return [checked(m if eps else m.applyfunc(_limit)) for m in found]
+
+    return dict.fromkeys(own.operations, messages)
 
 
 def _defined(matrix: Matrix) -> Matrix:
@@ -53,22 +80,92 @@ def _defined(matrix: Matrix) -> Matrix:
     return matrix
 
 
-def _at(message: sp.Expr, eps: Number) -> sp.Expr:
-    """A message at eps, whose signs come before its fractions: P / P is 0/0 where P is."""
-    divisors = [power.base for power in message.atoms(sp.Pow) if power.exp.is_negative]
-    if any(_vanishes(base if eps else base.subs(NEAR_0, 0)) for base in divisors):
-        raise ZeroDivisionError(f"a denominator of {message} is 0 in some case of the signs")
-    return message if eps else message.subs(NEAR_0, 0)
+def _unchecked(matrix: Matrix) -> Matrix:
+    return matrix
+
+
+def _limit(message: sp.Expr) -> sp.Expr:
+    return limit(message) if message.has(NEAR_0) else message
+
+
+def _column(matrix: Rows, j: int) -> list[Any]:
+    return [row[j] for row in matrix]
+
+
+def _added(messages: Iterable[Sequence[Any]]) -> list[Any]:
+    return [reduce(add, entries) for entries in zip(*messages, strict=True)]
+
+
+def _turned(matrix: Rows) -> Rows:
+    return [list(column) for column in zip(*matrix, strict=True)]
+
+
+def _pairs(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
+    """Entry by entry; the messages to the first operand, then those to the second."""
+    rows = zip(*xs, y, r, strict=True)
+    found = [[own(*entry) for entry in zip(*row, strict=True)] for row in rows]
+    return [[[pair[k] for pair in row] for row in found] for k in (0, 1)]
+
+
+def _linear(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
+    x, w, *bias = xs
+    (b,) = bias or [[[sp.Integer(0)] * len(z[0])]]
+
+    def received(n: int) -> list[Any]:
+        columns = range(len(w[0]))
+        return _added(own(x[n], _column(w, j), b[0][j], z[n][j], r[n][j]) for j in columns)
+
+    return [[received(n) for n in range(len(x))]]
+
+
+def _matrix_product(own: AtOutput, node: Node, xs: Sequence[Rows], o: Rows, r: Rows) -> list[Rows]:
+    a, v = xs
+    rows, columns = range(len(a)), range(len(v[0]))
+    found = {
+        (j, p): own(a[j], _column(v, p), o[j][p], r[j][p])
+        for j, p in itertools.product(rows, columns)
+    }
+    to_a = [_added(found[j, p][0] for p in columns) for j in rows]
+    to_v = [_added(found[j, p][1] for j in rows) for p in columns]
+    return [to_a, _turned(to_v)]
+
+
+def _scores(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
+    """A product of Q, scaled, with the transpose of K."""
+    q, k = xs
+    scaled = [[node.attributes.get("scale", 1) * x for x in row] for row in q]
+    to_q, to_k = _matrix_product(own, node, [scaled, _turned(k)], z, r)
+    return [to_q, _turned(to_k)]
+
+
+def _softmax(own: AtOutput, node: Node, xs: Sequence[Rows], a: Rows, r: Rows) -> list[Rows]:
+    return [[own(*row) for row in zip(*xs, a, r, strict=True)]]
 
 
 @cache
-def _vanishes(divisor: sp.Expr) -> bool:
-    """Whether it is 0, identically in the symbols, for some signs of what it has the sign of."""
-    signs = [s for s in divisor.free_symbols if s.name.startswith("sign[")]
-    if len(signs) > CASES:
-        return True  # for all that is known
-    cases = itertools.product((1, -1), repeat=len(signs))
-    return any(
-        sp.expand(divisor.xreplace(dict(zip(signs, map(sp.Integer, case), strict=True)))) == 0
-        for case in cases
-    )
+def _slope(node: Node) -> sp.Expr:
+    """The slope of an activation at T."""
+    (slope,) = FORWARD[node.op](node, Matrix([T])).diff(T)
+    return slope
+
+
+def _activation(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
+    rows = zip(*xs, y, r, strict=True)
+
+    def at(x: sp.Expr, y: sp.Expr, r: sp.Expr) -> Any:
+        return own(x, y, _slope(node).subs(T, x), r)
+
+    return [[[at(*entry) for entry in zip(*row, strict=True)] for row in rows]]
+
+
+MESSAGES: dict[str, Callable[[AtOutput, Node, Sequence[Rows], Rows, Rows], list[Rows]]] = {
+    kinds.PRODUCT: _pairs,
+    kinds.ADD: _pairs,
+    kinds.LINEAR: _linear,
+    kinds.BILINEAR: _matrix_product,
+    kinds.READOUT: _matrix_product,
+    kinds.SCORES: _scores,
+    kinds.SOFTMAX: _softmax,
+    kinds.ACTIVATION: _activation,
+}
+"""Operation -> relevance of its operands, from rule, node, values of operands and node, R."""

@@ -1,10 +1,10 @@
 """Verdicts on the rules of a file, one line of JSON each, for a process that may end this one.
 
-``python -m axioms.own_rules.one_by_one FILE SECONDS RULE VERDICT`` begins at a verdict of a rule,
-both counted from 0.  What the file prints goes to standard error.  The lines are lists: ["ready"]
-before the file is run; of each rule ["rule", number, file:line and name, heading], before each
-verdict ["next", number, of how many, name, what to say if it takes more than SECONDS], then
-["found", text], and ["end"]; or ["error", text], which counts for the whole rule.
+``python -m axioms.own_rules.one_by_one FILE RULE VERDICT`` begins at a verdict of a rule, both
+counted from 0.  What the file prints goes to standard error.  The lines are lists: ["ready"] before
+the file is run; of each rule ["rule", number, {name, kind, place}], before each verdict ["next",
+number, of how many, claim], then ["found", {claim, status, scope, witness, reason}], and ["end"];
+or ["error", text], which counts for the whole rule; and ["done"].
 """
 
 import json
@@ -12,17 +12,19 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
-from axioms.own_rules import report
+from axioms.own_rules.files import load
 from axioms.own_rules.formula import check_one_formula
-from axioms.own_rules.rules import Rule, RuleError, load
-from axioms.own_rules.verdicts import UNDECIDED, Finding, decisions
+from axioms.own_rules.rules import Rule, RuleError
+from axioms.own_rules.verdicts import decisions
+from axioms.verdict import UNDECIDED, Verdict
 
 Send = Callable[..., None]
 
 
-def judge_file(path: Path, seconds: str, first: int, skipped: int, send: Send) -> None:
+def judge_file(path: Path, first: int, skipped: int, send: Send) -> None:
     """Sends the lines about every rule from the ``first`` one on, of which some are ``skipped``."""
     send("ready")
     try:
@@ -31,28 +33,37 @@ def judge_file(path: Path, seconds: str, first: int, skipped: int, send: Send) -
         send("error", str(error))
         rules = []
     for n, rule in enumerate(rules[first:], first):
-        place = f"{rule.place}: {rule.name}"
-        send("rule", n, place, report.heading(rule))
+        send("rule", n, {"name": rule.name, "kind": rule.kind, "place": rule.place})
         try:
-            _judge(rule, seconds, skipped if n == first else 0, send)
+            _judge(rule, skipped if n == first else 0, send)
         except RuleError as error:
             send("error", str(error))
         except (ValueError, RecursionError, MemoryError) as error:
             said = error or type(error).__name__
-            send("error", f"{place}: {said}; it returns too much to judge, mend it")
+            send(
+                "error", f"{rule.place}: {rule.name}: {said}; it returns too much to judge, mend it"
+            )
     send("done")
 
 
-def _judge(rule: Rule, seconds: str, skipped: int, send: Send) -> None:
-    check_one_formula(rule)
+def _judge(rule: Rule, skipped: int, send: Send) -> None:
     decide = decisions(rule)
-    for k, (name, decided) in list(enumerate(decide.items()))[skipped:]:
-        why = f"{seconds} seconds were not enough; --limit gives each verdict more"
-        stopped = Finding(claim=name, verdict=UNDECIDED, detail=why)
-        send("next", k, len(decide), name, report.lines(rule, stopped))
-        send("found", report.lines(rule, decided()))
+    for k, (claim, decided) in list(enumerate(decide.items()))[skipped:]:
+        send("next", k, len(decide), claim)
+        send("found", asdict(_verdict(claim, decided)))
     check_one_formula(rule)  # still: it may have counted its calls
     send("end")
+
+
+def _verdict(claim: str, decided: Callable[[], Verdict]) -> Verdict:
+    """The verdict; undecided where deciding it fails, so that all others are told."""
+    try:
+        return decided()
+    except RuleError:
+        raise
+    except Exception as error:
+        why = f"deciding it failed with {type(error).__name__}: {error}"
+        return Verdict(claim, UNDECIDED, "", reason=why)
 
 
 def _end_with_parent(stdin: int) -> None:
@@ -61,7 +72,7 @@ def _end_with_parent(stdin: int) -> None:
     os._exit(1)
 
 
-def main(path: str, seconds: str, first: str, skipped: str) -> None:
+def main(path: str, first: str, skipped: str) -> None:
     """Lines go to what was standard output, and the file has no standard input."""
     lines, stdin, nothing = os.fdopen(os.dup(1), "w"), os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(2, 1)
@@ -71,7 +82,7 @@ def main(path: str, seconds: str, first: str, skipped: str) -> None:
     def send(*line: object) -> None:
         print(json.dumps(line), file=lines, flush=True)
 
-    judge_file(Path(path), seconds, int(first), int(skipped), send)
+    judge_file(Path(path), int(first), int(skipped), send)
 
 
 if __name__ == "__main__":

@@ -1,165 +1,153 @@
 """What is said of a rule beside the rewrites: that it conserves, is linear, and has a symmetry.
 
-A claim is about one operation alone.  It is a function of ``explain``, which gives the relevance
-of the operands at a point, and of the point; it returns two lists that it says are equal.
+A claim compares what a rule returns for operands with what it returns for changed ones, the
+output being the same.  It is data, so that it can be decided of lists of operands, of one operand
+that stands for any number of them, and at points.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import add
+from operator import add, mul
 from typing import Any, TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.graph import Node, leaf, parameter
-from axioms.invariance.points import LeafMatrices, Shapes
-from axioms.own_rules.of_rows import Rows, turned
+from axioms.own_rules.rules import ARGUMENTS, LISTS, Nested, flat
 
-Entries: TypeAlias = list[Any]
-Point: TypeAlias = Mapping[str, Rows]  # matrices by their names
-Explain: TypeAlias = Callable[[Point], Point]  # relevance of the operands at a point
-
-
-def _operation(kind: str, *operands: Node, **attributes: object) -> Node:
-    return Node(kind, operands, attributes=attributes)
+Given: TypeAlias = Mapping[str, Nested]  # the arguments of a rule by name, and S and c
+Change: TypeAlias = Callable[[Given], dict[sp.Symbol, sp.Expr]]
+OTHER, FACTOR = "S", sp.Symbol("c", positive=True)  # a second relevance, and a positive number
+COUNTS = (1, 2, 3)  # of inputs in lists
+WEIGHTS = (kinds.SOFTMAX, kinds.READOUT)  # where `a` is attention: positive, with sum 1
 
 
-# kind -> one operation of it, and the names of its operands and of its relevance R that are
-# numbers, rows and columns
-OPERATIONS: dict[str, tuple[Node, str, str, str]] = {
-    kinds.PRODUCT: (leaf("x") * leaf("y"), "xyR", "", ""),
-    kinds.ADD: (leaf("x") + leaf("y"), "xyR", "", ""),
-    kinds.LINEAR: (
-        _operation(kinds.LINEAR, leaf("x"), parameter("w"), parameter("b")),
-        *("bR", "x", "w"),
-    ),
-    kinds.BILINEAR: (leaf("a") @ leaf("v"), "R", "a", "v"),
-    kinds.SCORES: (_operation(kinds.SCORES, leaf("q"), leaf("k")), "R", "qk", ""),
-    kinds.READOUT: (_operation(kinds.READOUT, leaf("a"), leaf("v")), "R", "a", "v"),
-    kinds.SOFTMAX: (_operation(kinds.SOFTMAX, leaf("z")), "", "zR", ""),
-    kinds.ACTIVATION: (
-        _operation(kinds.ACTIVATION, leaf("x"), function="gelu"),
-        *("xR", "", ""),
-    ),
+def _dot(one: Sequence[sp.Expr], other: Sequence[sp.Expr]) -> sp.Expr:
+    return sum(map(mul, one, other), sp.Integer(0))
+
+
+# kind -> its output, the operands that this is computed of, and how; an activation may be any
+OUTPUT: dict[str, tuple[str, str, Callable[..., sp.Expr]]] = {
+    kinds.PRODUCT: ("z", "xy", mul),
+    kinds.ADD: ("z", "xy", add),
+    kinds.LINEAR: ("z", "xwb", lambda x, w, b: _dot(x, w) + b),
+    kinds.BILINEAR: ("o", "av", _dot),
+    kinds.SCORES: ("z", "qk", _dot),
+    kinds.READOUT: ("o", "av", _dot),
 }
-COUNTS = (1, 2, 3)  # of entries in rows and columns
-
-
-def counts(kind: str) -> tuple[int, ...]:
-    """The numbers of inputs for which claims are decided; two operands have one entry each."""
-    _, _, rows, columns = OPERATIONS[kind]
-    return COUNTS if rows + columns else (1,)
-
-
-def shapes(kind: str, count: int) -> Shapes:
-    """The shapes of the operands of one operation and of its relevance."""
-    _, numbers, rows, columns = OPERATIONS[kind]
-    of = ((numbers, (1, 1)), (rows, (1, count)), (columns, (count, 1)))
-    return {name: shape for names, shape in of for name in names}
-
-
-OTHER, FACTOR = "S", "c"  # a second relevance, and a positive number
-
-
-def symbols(shapes: Shapes) -> LeafMatrices:
-    """A point of different real symbols: x0 and x1, or x alone; the factor c is positive."""
-
-    def entry(name: str, shape: tuple[int, int], k: int) -> sp.Symbol:
-        assumptions = {"positive": True} if name == FACTOR else {"real": True}
-        return sp.Symbol(name if shape == (1, 1) else f"{name}{k}", **assumptions)
-
-    return {
-        name: sp.Matrix(*shape, lambda i, j, name=name, shape=shape: entry(name, shape, i + j))
-        for name, shape in shapes.items()
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """Two lists that are equal if the claim holds; ``needs`` names what is no operand nor R."""
+    """Changes of the operands, and the two lists that are equal if the claim holds.
 
-    sides: Callable[[Explain, Point], tuple[Entries, Entries]]
-    needs: str = ""
+    ``sides`` is given the setting, whose operands and sums they are of, and the messages after
+    every change.
+    """
 
-
-def _listed(point: Point) -> Entries:
-    return [entry for rows in point.values() for entry in _entries(rows)]
-
-
-def _entries(rows: Rows) -> Entries:
-    return [entry for row in rows for entry in row]
+    changes: tuple[Change, ...]
+    sides: Callable[..., tuple[list[Any], list[Any]]]
+    needs: str = ""  # of S and c, what the changes put in
+    is_order: bool = False  # holds of what is a formula of each input and of sums over all
 
 
-def _each(function: Callable[..., Any], *matrices: Rows) -> Rows:
-    rows = zip(*matrices, strict=True)
-    return [[function(*entries) for entries in zip(*row, strict=True)] for row in rows]
+def names(kind: str) -> list[str]:
+    """The arguments of a rule by the names that it is documented with."""
+    return ARGUMENTS[kind].split(", ")
 
 
-def _conserves(explain: Explain, at: Point) -> tuple[Entries, Entries]:
-    return [sum(_listed(explain(at)))], [sum(_entries(at["R"]))]
+def counts(kind: str) -> tuple[int | None, ...]:
+    """The numbers of inputs for which claims are decided; None for two operands, or one."""
+    return COUNTS if kind in LISTS else (None,)
 
 
-def _linear(explain: Explain, at: Point) -> tuple[Entries, Entries]:
-    relevances = (_each(add, at["R"], at[OTHER]), at["R"], at[OTHER])
-    both, one, other = (_listed(explain({**at, "R": r})) for r in relevances)
-    return both, list(map(add, one, other))
+def _same(given: Given) -> dict[sp.Symbol, sp.Expr]:
+    return {}
 
 
-def _reordered(explain: Explain, at: Point) -> tuple[Entries, Entries]:
-    """Operands and relevance in the opposite order or moved on by one, and so are the messages."""
-
-    def ordered(point: Point, order: Callable[[Entries], Entries]) -> Point:
-        return {name: _like(rows, order(_entries(rows))) for name, rows in point.items()}
-
-    found = explain(at)
-    orders = (lambda m: m[::-1], lambda m: m[1:] + m[:1])
-    same = [m for order in orders for m in _listed(ordered(found, order))]
-    return same, [m for order in orders for m in _listed(explain(ordered(at, order)))]
+def _more(given: Given) -> dict[sp.Symbol, sp.Expr]:
+    return {r: r + s for r, s in zip(flat(given["R"]), flat(given[OTHER]), strict=True)}
 
 
-def _like(rows: Rows, entries: Entries) -> Rows:
-    left = iter(entries)
-    return [[next(left) for _ in row] for row in rows]
+def _other(given: Given) -> dict[sp.Symbol, sp.Expr]:
+    return dict(zip(flat(given["R"]), flat(given[OTHER]), strict=True))
 
 
-def _transposed(explain: Explain, at: Point) -> tuple[Entries, Entries]:
-    def swapped(point: Point) -> Point:
-        return {**point, "a": turned(point["v"]), "v": turned(point["a"])}
+def _moved(by: Callable[[list[Any]], list[Any]]) -> Change:
+    def change(given: Given) -> dict[sp.Symbol, sp.Expr]:
+        lists = [found for found in given.values() if isinstance(found, list)]
+        return {x: y for found in lists for x, y in zip(found, by(found), strict=True)}
 
-    return _listed(explain(at)), _listed(swapped(explain(swapped(at))))
-
-
-def _shifted(explain: Explain, at: Point) -> tuple[Entries, Entries]:
-    ((c,),) = at[FACTOR]
-    return _listed(explain(at)), _listed(explain({**at, "z": _each(lambda z: z + c, at["z"])}))
+    return change
 
 
-def _rescaled(one: str, other: str) -> Claim:
-    def sides(explain: Explain, at: Point) -> tuple[Entries, Entries]:
-        ((c,),) = at[FACTOR]
-        larger, smaller = _each(lambda x: x * c, at[one]), _each(lambda x: x / c, at[other])
-        return _listed(explain(at)), _listed(explain({**at, one: larger, other: smaller}))
+def _backwards(found: list[Any]) -> list[Any]:
+    return found[::-1]
 
-    return Claim(sides=sides, needs=FACTOR)
+
+def _moved_on(found: list[Any]) -> list[Any]:
+    return found[1:] + found[:1]
+
+
+def _reordered(setting: Any, *found: Any) -> tuple[list[Any], list[Any]]:
+    same, *moved = ([m] if not isinstance(m[0], list) else m for m in found)
+    orders = (_backwards, _moved_on)
+    return [x for order in orders for group in same for x in order(group)], flat(moved)
+
+
+def _scaled(one: str, other: str) -> Claim:
+    def change(given: Given) -> dict[sp.Symbol, sp.Expr]:
+        larger = {x: x * FACTOR for x in flat(given[one])}
+        return {**larger, **{x: x / FACTOR for x in flat(given[other])}}
+
+    return Claim(changes=(_same, change), sides=_unchanged, needs="c")
+
+
+def _unchanged(setting: Any, one: Any, other: Any) -> tuple[list[Any], list[Any]]:
+    return flat(one), flat(other)
+
+
+def _exchanged(given: Given) -> dict[sp.Symbol, sp.Expr]:
+    a, v = flat(given["a"]), flat(given["v"])
+    return dict(zip([*a, *v], [*v, *a], strict=True))
 
 
 CONSERVES = "conserves relevance"
 GENERAL: dict[str, Claim] = {
-    CONSERVES: Claim(sides=_conserves),
-    "is linear in relevance": Claim(sides=_linear, needs=OTHER),
+    CONSERVES: Claim(
+        changes=(_same,),
+        sides=lambda setting, found: ([setting.total(flat(found))], [setting.relevance]),
+    ),
+    "is linear in relevance": Claim(
+        needs=OTHER,
+        changes=(_more, _same, _other),
+        sides=lambda setting, both, one, other: (
+            flat(both),
+            [x + y for x, y in zip(flat(one), flat(other), strict=True)],
+        ),
+    ),
 }
+ORDER = Claim(
+    changes=(_same, _moved(_backwards), _moved(_moved_on)), sides=_reordered, is_order=True
+)
 SYMMETRIES: dict[str, dict[str, Claim]] = {
-    kinds.PRODUCT: {"the same for x y and (c x) (y / c), c > 0": _rescaled("x", "y")},
-    kinds.LINEAR: {"the same for inputs in another order": Claim(sides=_reordered)},
+    kinds.PRODUCT: {"the same for x y and (c x) (y / c), c > 0": _scaled("x", "y")},
+    kinds.LINEAR: {"the same for inputs in another order": ORDER},
     kinds.BILINEAR: {
-        "the same for A V and its transpose": Claim(sides=_transposed),
-        "the same for A V and (c A) (V / c), c > 0": _rescaled("a", "v"),
+        "the same for A V and its transpose": Claim(
+            changes=(_same, _exchanged),
+            sides=lambda setting, one, other: (flat(one), flat(other[::-1])),
+        ),
+        "the same for A V and (c A) (V / c), c > 0": _scaled("a", "v"),
     },
-    kinds.READOUT: {"the same for keys in another order": Claim(sides=_reordered)},
+    kinds.READOUT: {"the same for keys in another order": ORDER},
     kinds.SOFTMAX: {
-        "the same for logits in another order": Claim(sides=_reordered),
-        "the same for logits and logits + c": Claim(sides=_shifted, needs=FACTOR),
+        "the same for logits in another order": ORDER,
+        "the same for logits and logits + c": Claim(
+            changes=(_same, lambda given: {z: z + FACTOR for z in flat(given["z"])}),
+            sides=_unchanged,
+            needs="c",
+        ),
     },
 }
 """By kind: what no rewrite of ``axioms.invariance.rewrites`` asks of a rule."""

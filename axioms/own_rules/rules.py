@@ -7,30 +7,25 @@
         share = R / (2 * z + eps * sign(z))
         return x * y * share, x * y * share
 
-`lrp-axioms prove FILE` decides for every rule of a file whether it conserves relevance, what
-absorbs the rest, and which rewrites of the function change what it says.  A rule states the
-messages from one output, R, to its operands, in exact arithmetic; sums over outputs are ours.
-The file is executed, with the rights of whoever runs the command.
+A rule states the messages from one output, R, to its operands, in exact arithmetic; sums over
+outputs are ours.
 """
 
-import importlib.util
 import inspect
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import CodeType
 from typing import Any, Protocol, TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import is_rational_function
 from axioms.invariance.witness import NEAR_0
-from axioms.own_rules.signs import UNDEFINED, Sign, written
+from axioms.solver.reals import EPS
+from axioms.solver.signs import CASES, Sign, resolved
 
 Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entry per input
 Shape: TypeAlias = int | tuple[int | None, ...] | None
@@ -55,7 +50,7 @@ LISTS = {  # kind -> arguments that are lists, one entry per input
     kinds.READOUT: "av",
     kinds.SOFTMAX: "zaR",
 }
-EPS = sp.Symbol("epsilon", positive=True)  # of proofs
+ALLOWED = "+ - * / and powers, sign, abs and SymPy's Max, Min and Piecewise"
 MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
 
 
@@ -91,12 +86,18 @@ class Rule:
         return MATRIX_PRODUCTS if self.kind == kinds.BILINEAR else (self.kind,)
 
     def __call__(self, *arguments: Nested) -> Nested:
-        """Its messages as rational expressions, of symbols by its formula; errors as formula()."""
+        """Its messages at numbers, as it returns them, or of symbols by its formula."""
         if set().union(*(a.free_symbols for a in flat(arguments))) <= {NEAR_0}:
-            return self._checked(_rational, self.formula(*arguments))
-        given, messages = for_symbols(self, _count(arguments[0]))
+            return changed(self.formula(*arguments), resolved)
+        given, messages = for_symbols(self, count_of(arguments[0]))
+        return replaced(messages, dict(zip(flat(given), flat(arguments), strict=True)))
+
+    def divisors(self, *arguments: Nested) -> list[sp.Expr]:
+        """What its formula divides by at such operands, outside of cases."""
+        given, messages = for_symbols(self, count_of(arguments[0]))
         at = dict(zip(flat(given), flat(arguments), strict=True))
-        return self._checked(_rational, replaced(messages, at))
+        found = {x for m in flat(messages) if not m.has(sp.Piecewise) for x in m.atoms(sp.Pow)}
+        return [x.base.xreplace(at) for x in found if x.exp.is_negative]
 
     def formula(self, *arguments: Nested) -> Nested:
         """Its messages as it returns them; RuleError says what is wrong with them."""
@@ -107,11 +108,8 @@ class Rule:
             raise
         except BaseException as error:  # any error in a user's code, and sys.exit, names its line
             raise self._raised(error) from error
-        return self._checked(_nested, found, _shape(self.kind, arguments), known)
-
-    def _checked(self, check: Callable[..., Nested], *found: object) -> Nested:
         try:
-            return check(*found)
+            return _nested(found, _shape(self.kind, arguments), known)
         except _Malformed as error:
             raise RuleError(f"{self.place}: {self.name} {error}") from None
 
@@ -120,8 +118,7 @@ class Rule:
         file = self.function.__code__.co_filename
         line = next((f.lineno for f in reversed(frames) if f.filename == file), "?")
         return RuleError(
-            f"{file}:{line}: {self.name} raised {type(error).__name__}: {error}; "
-            f"{_next_step(error)}"
+            f"{file}:{line}: {self.name} raised {type(error).__name__}: {error}; {next_step(error)}"
         )
 
 
@@ -146,7 +143,8 @@ def symbols(kind: str, count: int | None) -> list[Nested]:
     return [*each, EPS]
 
 
-def _next_step(error: BaseException, otherwise: str = "mend the line") -> str:
+def next_step(error: BaseException, otherwise: str = "mend the line") -> str:
+    """How to mend an error in a user's code."""
     if isinstance(error, NameError):
         homes = {"axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
         for home, names in homes.items():
@@ -157,13 +155,12 @@ def _next_step(error: BaseException, otherwise: str = "mend the line") -> str:
         return "the operands are symbols, so do not print or format them"
     if isinstance(error, TypeError) and re.search("to float|ufunc", str(error)):
         return (
-            "the operands are symbols, and functions of math and NumPy take floats; use + - * / "
-            "and powers, sign, abs and sympy.Max"
+            f"the operands are symbols, and functions of math and NumPy take floats; use {ALLOWED}"
         )
     if isinstance(error, TypeError) and "cannot determine truth value" in str(error):
         return (
-            "the operands are symbols, so branch by sign(x) instead of `if`, and by abs or "
-            "sympy.Max"
+            "the operands are symbols, so branch by sign(x) instead of `if`, or by abs, "
+            "sympy.Max or sympy.Piecewise"
         )
     return otherwise
 
@@ -210,8 +207,8 @@ def _shape(kind: str, arguments: Sequence[Nested]) -> Shape:
         kinds.PRODUCT: 2,
         kinds.ADD: 2,
         kinds.ACTIVATION: None,
-        **dict.fromkeys(MATRIX_PRODUCTS, (_count(operands), _count(operands))),
-    }.get(kind, _count(operands))
+        **dict.fromkeys(MATRIX_PRODUCTS, (count_of(operands), count_of(operands))),
+    }.get(kind, count_of(operands))
 
 
 def flat(found: object) -> list[sp.Expr]:
@@ -221,7 +218,8 @@ def flat(found: object) -> list[sp.Expr]:
     return [found]
 
 
-def _count(operands: Nested) -> int | None:
+def count_of(operands: Nested) -> int | None:
+    """How many operands a list holds; None for one that is no list."""
     return len(operands) if isinstance(operands, list) else None
 
 
@@ -266,78 +264,37 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
             f"returned {found}, which holds {names}, no argument of the rule; put a number for it"
         )
     others = (x for x in sp.preorder_traversal(value) if not _is_real_of_reals(x))
-    if any(x.is_complex and x.is_real is False for x in others):
+    if any(getattr(x, "is_complex", False) and x.is_real is False for x in others):
         raise _Malformed(f"returned {found}, a complex number; relevance is real")
     if value.has(sp.Float):
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
+    if not all(map(_is_decidable, sp.preorder_traversal(value))):
+        raise _Malformed(f"returned {found}, which is no rational function; use {ALLOWED}")
     return value.replace(sp.sign, Sign) if value.has(sp.sign) else value
 
 
-def _is_real_of_reals(part: sp.Expr) -> bool:
-    """What asks for no digits: those of 0/0 in exponentials take seconds."""
+def _is_real_of_reals(part: sp.Basic) -> bool:
+    """Whether no digits are asked for: those of 0/0 in exponentials take seconds."""
     power = part.is_Pow and part.exp.is_Integer
-    return power or part.is_Add or part.is_Mul or part.is_Rational or part.func is sp.exp
+    return bool(power or part.is_Add or part.is_Mul or part.is_Rational or part.func is sp.exp)
+
+
+def _is_decidable(part: sp.Basic) -> bool:
+    """Whether a part of a formula has a meaning for the solver."""
+    if isinstance(part, sp.Expr) and part.free_symbols:
+        power = part.is_Pow and part.exp.is_Integer
+        known = power or part.is_Add or part.is_Mul or part.is_Symbol
+        return bool(known or isinstance(part, (Sign, sp.sign, *CASES)))
+    return True  # a number, or a case: a relation of expressions
+
+
+def changed(found: Nested, change: Callable[[sp.Expr], sp.Expr]) -> Nested:
+    """Nested lists with every entry changed."""
+    if isinstance(found, list):
+        return [changed(part, change) for part in found]
+    return change(found)
 
 
 def replaced(found: Nested, values: Mapping[sp.Symbol, sp.Expr]) -> Nested:
     """Nested lists of expressions with ``values`` in place of symbols."""
-    if isinstance(found, list):
-        return [replaced(part, values) for part in found]
-    return found.xreplace(values)
-
-
-def _rational(found: Nested) -> Nested:
-    """Messages with a symbol for every sign, by which sizes and maxima are written too."""
-    if isinstance(found, list):
-        return [_rational(part) for part in found]
-    value = written(found)
-    # numbers may be irrational, as the value of an exponential is; 0/0 is decided by the caller
-    if not is_rational_function(_numbers_named(value)) and not value.has(*UNDEFINED):
-        raise _Malformed(
-            f"returned {found}, which is no rational function; use + - * / and powers, sign, abs"
-        )
-    return value
-
-
-def _numbers_named(value: sp.Expr) -> sp.Expr:
-    """With a symbol for every irrational number: they are operands like others."""
-    if not value.free_symbols:
-        return value if value.is_Rational else sp.Dummy()
-    rational = value.is_Add or value.is_Mul or value.is_Pow
-    return value.func(*map(_numbers_named, value.args)) if rational else value
-
-
-def load(path: str | Path) -> list[Rule]:
-    """The rules of a Python file, in their order; the file is run.
-
-    Raises RuleError with the line if the file cannot be run, and if it holds no rule.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise RuleError(f"{path}: there is no such file; pass a Python file that holds rules")
-    spec = ModuleSpec(path.stem, loader=None, origin=str(path))
-    module = importlib.util.module_from_spec(spec)
-    try:
-        code = compile(path.read_bytes(), str(path), "exec")
-        exec(code, vars(module))
-    except RuleError:
-        raise
-    except SyntaxError as error:
-        raise RuleError(f"{path}:{error.lineno}: {error.msg}; mend the line") from error
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # sys.exit among them
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-        place = f"{path}:{lines[-1]}" if lines else path
-        raise RuleError(
-            f"{place}: {type(error).__name__}: {error}; "
-            f"{_next_step(error, otherwise='the file must run by itself')}"
-        ) from error
-    rules = [value for value in vars(module).values() if isinstance(value, Rule)]
-    if not rules:
-        raise RuleError(
-            f'{path}: holds no rule; put @rule("product") above a function '
-            f"({ARGUMENTS[kinds.PRODUCT]}), with `from axioms.own_rules import rule`"
-        )
-    return rules
+    return changed(found, lambda part: part.xreplace(values))

@@ -1,109 +1,194 @@
 """Verdicts on a user's rule: what it conserves, and which rewrites it does not notice.
 
 The rule takes the place of AttnLRP's for its kind.  Every rewrite of the scoreboard in which an
-operation of that kind carries relevance is then decided as the scoreboard decides it.
+operation of that kind carries relevance is then decided on the templates of the scoreboard.
 """
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from itertools import chain, islice, product
 
+import sympy as sp
+
+from axioms import kinds
+from axioms.algebra.decide import generic
+from axioms.algebra.denotation import denoted
+from axioms.algebra.propagate import evaluate
 from axioms.graph import CONSTANT, INPUT, Node, topological
-from axioms.invariance import points, scoreboard
+from axioms.invariance.points import LeafMatrices, many_inputs, moved
 from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.rule_sets import RuleSet
-from axioms.invariance.scoreboard import (
-    FINITE,
-    LIMIT,
-    OPEN,
-    PROVED,
-    REFUTED,
-    STABILISERS,
-    Cell,
-)
-from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.witness import disagreement
-from axioms.own_rules.claims import MORE, TRIED, Same, Stated, lost
-from axioms.own_rules.formula import check_one_formula
-from axioms.own_rules.messages import rule_set
-from axioms.own_rules.properties import CONSERVES, claims
-from axioms.own_rules.rules import Rule
+from axioms.invariance.templates import TEMPLATES, Template
+from axioms.invariance.witness import disagreement, explained, rewritten, searched_points, written
+from axioms.own_rules import claims
+from axioms.own_rules.answers import QUARTER, Answer, Tested, Values, answer
+from axioms.own_rules.formula import Gaps, check_one_formula
+from axioms.own_rules.messages import rule_set, symbolic
+from axioms.own_rules.properties import CONSERVES
+from axioms.own_rules.properties import claims as claims_of
+from axioms.own_rules.rules import LISTS, Rule
+from axioms.own_rules.uniform import read
+from axioms.solver.equality import Pairs
+from axioms.solver.reals import EPS
+from axioms.solver.signs import shown
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED, Verdict
 
-IN_LIMIT, UNDECIDED = "proved as eps -> 0", "undecided"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One claim or rewrite, and what is established of one rule under it."""
-
-    claim: str  # of axioms.own_rules.properties, or the name of a rewrite
-    verdict: str  # PROVED, IN_LIMIT, REFUTED or UNDECIDED
-    detail: str  # the witness, or what absorbs relevance
+TRIED = 30  # small points in shapes of a template
+FIRST = 3  # points at which a rule with gaps is tried
+RELEVANCE = "R"
+AT_WITNESS, SAME_IF = "at the witness", "the same if you "
 
 
-def judge(rule: Rule) -> list[Finding]:
+def judge(rule: Rule) -> list[Verdict]:
     """Everything that is decided about a rule; RuleError if the rule cannot be judged."""
-    check_one_formula(rule)
     found = [decided() for decided in decisions(rule).values()]
     check_one_formula(rule)  # still: it may have counted its calls
     return found
 
 
-def decisions(rule: Rule) -> dict[str, Callable[[], Finding]]:
-    """Everything to decide about a rule, by name: its claims, conservation first, then rewrites."""
-    names = [*claims(rule.kind), *rewrites_of(rule.operations)]
-    own = rule_set(rule)
-    return {name: partial(finding, rule, own, name) for name in names}
+def decisions(rule: Rule) -> dict[str, Callable[[], Verdict]]:
+    """Everything to decide about a rule, by name: its claims, conservation first, then rewrites.
+
+    Raises RuleError for a rule that cannot be judged.
+    """
+    gaps = check_one_formula(rule)
+    names = [*claims_of(rule.kind), *rewrites_of(rule.operations)]
+    return {name: partial(_with_gaps, rule, name, gaps) for name in names}
 
 
-def judge_claims(rule: Rule, own: RuleSet) -> list[Finding]:
-    """What is decided about the operation alone: conservation first."""
-    return [finding(rule, own, claim) for claim in claims(rule.kind)]
+def _with_gaps(rule: Rule, name: str, gaps: Gaps) -> Verdict:
+    """The verdict on a rule that is 0/0 where its formula is not."""
+    if gaps.point:
+        claim = f"{SAME_IF}{name}" if name in REWRITES else name
+        return Verdict(claim, REFUTED, AT_WITNESS, f"{gaps.point}: undefined (0/0 or a pole)")
+    found = verdict(rule, name)
+    if not gaps.is_seen or found.status not in (PROVED, IN_LIMIT):
+        return found
+    for template in TEMPLATES.get(name, []):
+        part = OfGraphs(rule, name, template)
+        for point in islice(part.points(), FIRST):
+            if said := part.witness(point, QUARTER, undefined=True):
+                return replace(found, status=REFUTED, scope=AT_WITNESS, witness=said)
+    return replace(found, scope=f"{found.scope}, where the rule itself is not 0/0")
 
 
-def finding(rule: Rule, own: RuleSet, name: str) -> Finding:
-    """What is decided about a claim or a rewrite, by its name, of a rule and its ``rule_set``."""
+def verdict(rule: Rule, name: str) -> Verdict:
+    """What is decided about a claim or a rewrite, by its name, and by the rule's formula."""
     if name in REWRITES:
-        return _finding(name, lambda eps: tried_at_more(own, decide(own, name, eps)))
-    found = _finding(name, Stated(claims(rule.kind)[name], rule, own).decide)
-    return _with_absorbed(found, rule) if name == CONSERVES else found
+        return _of_rewrite(rule, name)
+    found, inputs = claims.decide(claims_of(rule.kind)[name], rule)
+    if name == CONSERVES and found.status in (IN_LIMIT, REFUTED):
+        kept = claims.kept_by(rule) if rule.kind == kinds.ACTIVATION else ""
+        reasons = filter(None, (claims.lost(rule), kept, found.reason))
+        found = replace(found, reason="; ".join(reasons))
+    every = "every activation" if rule.kind == kinds.ACTIVATION else ""
+    where = " and ".join(f"{x} != 0" for x in _divisors(found))
+    return _verdict(name, found, every or inputs, where)
 
 
-def _with_absorbed(finding: Finding, rule: Rule) -> Finding:
-    """Names what takes the relevance that does not arrive: bias, stabiliser, or nothing known."""
-    if finding.verdict in (PROVED, UNDECIDED):
-        return finding
-    absorbs, gap = lost(claims(rule.kind)[CONSERVES], rule)
-    if absorbs:
-        return replace(finding, detail=f"{absorbs} {gap}")
-    return replace(finding, detail=f"{gap} is lost; {finding.detail}") if gap else finding
+def _of_rewrite(rule: Rule, name: str) -> Verdict:
+    found = answer([OfGraphs(rule, name, template) for template in TEMPLATES[name]])
+    counts = sorted(inputs_in(name, rule.operations)) if rule.kind in LISTS else []
+    if found.status in (PROVED, IN_LIMIT) and counts and read(rule) is None:
+        found = _tried_at_more(rule, name, found)
+    *first, last = map(str, counts) if counts else ("",)
+    inputs = f"{' and '.join(filter(None, (', '.join(first), last)))} inputs" if counts else ""
+    where = "no divisor is 0" if found.divisors else ""
+    return _verdict(f"{SAME_IF}{name}", found, inputs, where)
 
 
-def decide(own: RuleSet, rewrite: str, eps: str) -> Cell:
-    """The scoreboard's cell of one rewrite, where signs may be split into cases."""
-    same = Same()
-    try:
-        cell = scoreboard.decide(own, rewrite, eps, same=same, points_tried=TRIED)
-    except ZeroDivisionError:  # undefined for generic symbols, and so almost everywhere
-        cell = Cell(rule_set=own.name, rewrite=rewrite, eps=eps, verdict=OPEN)
-        return replace(cell, why="it is 0/0 for symbols")
-    return replace(cell, why=same.why) if cell.verdict == OPEN else cell
+def _verdict(claim: str, found: Answer, inputs: str, where: str) -> Verdict:
+    if found.status == REFUTED:
+        scope = AT_WITNESS
+    else:
+        parts = (f"for {inputs}" if inputs else "", f"where {where}" if where else "")
+        scope = ", ".join(filter(None, parts)) or "for all operands"
+    return Verdict(claim, found.status, scope, found.witness, found.reason)
 
 
-def tried_at_more(own: RuleSet, cell: Cell) -> Cell:
-    """The cell, refuted if what is proved of a few inputs fails for one of MORE numbers of them."""
-    for count, template in itertools.product(MORE, TEMPLATES[cell.rewrite]):
-        if cell.verdict != PROVED:
-            break
+def _divisors(found: Answer) -> list[str]:
+    at = {EPS: sp.Integer(0)} if found.status == IN_LIMIT else {}
+    return list(dict.fromkeys(shown(x.xreplace(at)) for x in found.divisors))
+
+
+@dataclass(frozen=True)
+class OfGraphs(Tested):
+    """A graph that a rewrite changes, and all that it is changed to: they are to agree."""
+
+    rule: Rule
+    rewrite: str
+    template: Template
+
+    @cached_property
+    def _symbols(self) -> LeafMatrices:
+        return self.template.symbols()
+
+    @cached_property
+    def _relevance(self) -> sp.Matrix:
+        return generic(RELEVANCE, *denoted(self.template.root, self._symbols).shape)
+
+    @cached_property
+    def _pairs(self) -> tuple[Pairs, list[sp.Expr]]:
+        graphs = (self.template.root, *rewritten(self.rewrite, self.template.root, symbolic=True))
+        found = [symbolic(self.rule, g, self._symbols, self._relevance) for g in graphs]
+        first, *others = (explanation for explanation, _ in found)
+        pairs = [
+            pair
+            for other in others
+            for name in first
+            for pair in zip(first[name], other[name], strict=True)
+        ]
+        return pairs, list(dict.fromkeys(x for _, divisors in found for x in divisors))
+
+    def pairs(self) -> Pairs:
+        """Relevance by either graph."""
+        return self._pairs[0]
+
+    def divisors(self) -> Sequence[sp.Expr]:
+        """What the rule divides by in either graph."""
+        return self._pairs[1]
+
+    def points(self) -> Iterator[LeafMatrices]:
+        """Small points in the least shapes, then in those of the proof."""
+        return chain(*(islice(found, TRIED) for found in searched_points(self.template)))
+
+    def at(self, values: Values) -> LeafMatrices:
+        """A point from the values of symbols; those that are missing are 1."""
+        used = {node.name for node in topological(self.template.root) if not node.args}
+        leaves = {name: found for name, found in self._symbols.items() if name in used}
+        matrices = {**leaves, RELEVANCE: self._relevance}
+        value = lambda x: values.get(x, sp.Integer(1))
+        return {name: matrix.applyfunc(value) for name, matrix in matrices.items()}
+
+    def witness(
+        self, point: LeafMatrices, eps: sp.Expr, *, undefined: bool = False, nearby: bool = True
+    ) -> str:
+        """How the graphs are explained differently at a point, or one of them not at all."""
+        own, root = rule_set(self.rule), self.template.root
+        leaves = {name: found for name, found in point.items() if name != RELEVANCE}
+        r = point.get(RELEVANCE)
+        said = disagreement(own, self.rewrite, root, leaves, eps, r, nearby=nearby)
+        for graph in (root, *rewritten(self.rewrite, root)) if undefined and not said else ():
+            near = moved(leaves)
+            if all(explained(own, graph, at, eps, r) is None for at in (leaves, near)):
+                at = ", ".join(f"{name} = {written(found)}" for name, found in point.items())
+                said = f"{at}: `{graph}` is undefined (0/0 or a pole)"
+                break
+        return f"{'eps -> 0' if eps == 0 else f'eps = {eps}'}, {said}" if said else ""
+
+
+def _tried_at_more(rule: Rule, rewrite: str, found: Answer) -> Answer:
+    """The answer, refuted if it fails at a random point for one of more numbers of inputs."""
+    eps = QUARTER if found.status == PROVED else sp.Integer(0)
+    for count, template in product(claims.MORE, TEMPLATES[rewrite]):
         widths = {
             name: (count if rows > 1 else 1, count if columns > 1 else 1)
             for name, (rows, columns) in template.generic.items()
         }
-        at, eps = points.many_inputs(count, *widths.items()), STABILISERS[cell.eps][1]
-        if witness := disagreement(own, cell.rewrite, template.root, at, eps):
-            cell = replace(cell, verdict=REFUTED, witness=witness)
-    return cell
+        point = many_inputs(count, *widths.items())
+        if witness := OfGraphs(rule, rewrite, template).witness(point, eps):
+            return Answer(status=REFUTED, witness=witness)
+    return found
 
 
 @cache
@@ -126,25 +211,11 @@ def _carrying(root: Node) -> set[str]:
     return {node.op for node in nodes}
 
 
-def _finding(text: str, decided: Callable[[str], Cell]) -> Finding:
-    """Both regimes of epsilon in one verdict; what holds at every eps > 0 holds in the limit."""
-    finite = decided(FINITE)
-    if finite.verdict == PROVED:
-        return Finding(claim=text, verdict=PROVED, detail="")
-    limit = decided(LIMIT)
-    if limit.verdict == REFUTED:
-        return Finding(claim=text, verdict=REFUTED, detail=_at(limit))
-    if limit.verdict == PROVED:
-        undecided = f"undecided at eps > 0: {finite.why or 'no proof and no witness'}"
-        detail = f"but not at {_at(finite)}" if finite.witness else undecided
-        return Finding(claim=text, verdict=IN_LIMIT, detail=detail)
-    if finite.verdict == REFUTED:
-        detail = f"{_at(finite)}; undecided as eps -> 0"
-        detail += f": {limit.why}" if limit.why else ""
-        return Finding(claim=text, verdict=REFUTED, detail=detail)
-    why = limit.why or finite.why or "the sides are not found equal"
-    return Finding(claim=text, verdict=UNDECIDED, detail=f"{why}, and no witness was found")
-
-
-def _at(cell: Cell) -> str:
-    return f"eps {'-> 0' if cell.eps == LIMIT else '= 1/4'}, {cell.witness}"
+@cache
+def inputs_in(rewrite: str, operations: tuple[str, ...]) -> set[int]:
+    """How many inputs these operations have where the lemma of a rewrite is decided."""
+    graphs = [(t, g) for t in TEMPLATES[rewrite] for g in (t.root, *REWRITES[rewrite](t.root))]
+    found = (evaluate(graph, template.symbols()) for template, graph in graphs)
+    return {
+        values[node.args[0]].cols for values in found for node in values if node.op in operations
+    }

@@ -3,16 +3,15 @@
 import json
 import os
 import queue
-import re
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from axioms.verdict import UNDECIDED, Judged, Verdict
 from numeric.spelling import printable
 
 PIECE = 2**16  # bytes of a line that are passed on at once
@@ -24,15 +23,24 @@ Started: TypeAlias = Callable[[int, int, str], None]
 class _Place:
     """How far the verdicts have come."""
 
-    rule: int = 0  # its number
+    number: int = 0  # of the rule
     verdict: int = 0  # the number of the next one of this rule
-    name: str = ""  # file:line and name of the rule
-    stopped: str = ""  # what is said of a verdict that is begun, if it takes too long
-    lines: list[str] = field(default_factory=list)  # about this rule
+    claim: str = ""  # the one that is being decided
+    rule: Judged | None = None  # with what is found so far
+
+    @property
+    def name(self) -> str:
+        """File, line and name of the rule; '' before the first one."""
+        return f"{self.rule.place}: {self.rule.name}" if self.rule else ""
+
+    def after(self, verdict: Verdict) -> "_Place":
+        """Once a verdict is found."""
+        rule = self.rule and replace(self.rule, verdicts=[*self.rule.verdicts, verdict])
+        return replace(self, verdict=self.verdict + 1, claim="", rule=rule)
 
 
-def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[str]:
-    """What is decided about each rule of a file, in order, as text.
+def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iterator[Judged]:
+    """Every rule of a file with what is decided about it, in order.
 
     ``started`` is told of a rule how many verdicts there are, of how many, and what is next.  A
     verdict that takes more than ``limit`` seconds is undecided, and the others go on.
@@ -49,38 +57,36 @@ def judged(path: Path, limit: float, started: Started = lambda *_: None) -> Iter
 
 
 def _followed(process, path, limit, at, errors, started):
-    """The texts that a process sends; where another one is to go on, None if there is no more."""
+    """The rules that a process sends; where another one is to go on, None if there is no more."""
     while True:
         try:
             kind, *found = process.line()
         except queue.Empty:  # a loop without end can only be ended from outside
-            if at.stopped:
-                return replace(
-                    at, verdict=at.verdict + 1, stopped="", lines=[*at.lines, at.stopped]
-                )
+            if at.claim:
+                why = f"{limit:g} seconds were not enough; --limit gives each verdict more"
+                return at.after(Verdict(at.claim, UNDECIDED, "", reason=why))
             errors.append(
                 f"{at.name or path}: no verdict after {limit:g} seconds; look for a loop without "
                 "end, or give it more with --limit"
             )
-            return _Place(at.rule + 1) if at.name else None
+            return _Place(at.number + 1) if at.name else None
         except EOFError:
             errors.append(f"{at.name or path}: ended the process that runs it; take out what exits")
-            return _Place(at.rule + 1) if at.name else None
+            return _Place(at.number + 1) if at.name else None
         if kind == "rule":
-            number, name, heading = found
-            at = replace(at, rule=number, name=name, lines=at.lines or [heading])
+            at = replace(at, number=found[0], rule=at.rule or Judged(**found[1]))
         elif kind == "next":
-            number, total, name, stopped = found
-            at = replace(at, verdict=number, stopped=stopped)
-            started(number, total, f"{at.name.rpartition(' ')[2]}: {name}")
+            number, total, claim = found
+            at = replace(at, verdict=number, claim=claim)
+            started(number, total, f"{at.rule.name}: {claim}")
         elif kind == "found":
-            at = replace(at, stopped="", lines=[*at.lines, *found])
+            at = at.after(Verdict(**found[0]))
         elif kind == "end":
-            yield "\n".join(at.lines) + "\n"
-            at = _Place(at.rule + 1)
+            yield at.rule
+            at = _Place(at.number + 1)
         elif kind == "error":
             errors += found
-            at = _Place(at.rule + 1)
+            at = _Place(at.number + 1)
         else:
             return None
 
@@ -92,7 +98,7 @@ class _Process:
         self.limit, self.sent = limit, queue.Queue()
         here = os.pathsep.join(x for x in sys.path if x)  # it imports what this process would
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", MODULE, path, f"{limit:g}", str(at.rule), str(at.verdict)],
+            [sys.executable, "-P", "-m", MODULE, path, str(at.number), str(at.verdict)],
             stdin=subprocess.PIPE,  # open until this process ends, and then so does that one
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -130,14 +136,3 @@ class _Process:
         with self.process.stderr as lines:
             while line := lines.readline(PIECE):
                 sys.stderr.write(printable(line.decode(errors="replace")))
-
-
-def summary(text: str) -> list[str]:
-    """Of a text its first line, the number of verdicts of each sort, and what is refuted."""
-    found = re.findall(r"^  \[(.+?)\] (.*)", text, re.MULTILINE)
-    counts = Counter(verdict for verdict, _ in found)
-    lines = [text.splitlines()[0], ", ".join(f"{n} {name}" for name, n in counts.most_common())]
-    for verdict in ("refuted", "undecided"):
-        if said := "; ".join(claim for other, claim in found if other == verdict):
-            lines.append(f"{verdict}: {said}")
-    return lines

@@ -1,5 +1,6 @@
 """``lrp-axioms prove``: every verdict, one theorem in full, or the verdicts on your own rules."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -70,25 +71,25 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if rules and (show is not None or latex):
         raise ValueError(f"--show and --latex print a theorem, {rules} holds rules; pass one only")
     if rules:
-        from benchmarks.commands.judging import judged, summary
+        from benchmarks.commands.judging import judged
 
-        texts, shown = [], bars()
+        every, shown = [], bars()
         verdicts = shown.add_task(rules.name, total=None)
 
         def started(done, total, name):
             shown.update(verdicts, completed=done, total=total, description=name)
 
         results = judged(rules, limit, started)
-        for n, text in enumerate(each_with_bars(results, shown, total=None, description="rules")):
+        for n, rule in enumerate(each_with_bars(results, shown, total=None, description="rules")):
             if asked.full:
-                console.out("\n" * (n > 0) + text, highlight=False, end="")
+                console.out("\n" * (n > 0) + rule.text(), highlight=False, end="")
             else:
-                head, *lines = summary(text)
-                present([Text(head, style="bold"), *(first_lines(Text(x), 4) for x in lines)])
-            texts.append(text)
+                lines = (first_lines(Text(x), 4) for x in rule.summary())
+                present([Text(rule.heading, style="bold"), *lines])
+            every.append(asdict(rule))
         if not asked.full:
             present([Text("--full prints every verdict and its witness.", style="dim")])
-        answer(rules=texts)
+        answer(rules=every)
         return
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")

@@ -68,9 +68,4 @@ GROUPS = {
         "Seconds of an audit of BERT-base on 64 tokens over seconds of one plain gradient × input "
         "of the same model on the same text."
     ),
-    "own rules": (
-        "CPU seconds of the verdicts on the rules of `docs/my_rules.py` by SymPy's expressions "
-        "alone over those where exact arithmetic without them comes first, with the same verdicts; "
-        "above 1 that is faster."
-    ),
 }

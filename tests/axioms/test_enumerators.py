@@ -17,7 +17,7 @@ from axioms.invariance.scoreboard import in_contexts
 from axioms.invariance.templates import TEMPLATES
 from axioms.invariance.witness import searched_points
 from axioms.kinds import RULES
-from axioms.own_rules.properties import OPERATIONS
+from axioms.own_rules.messages import MESSAGES
 from axioms.own_rules.verdicts import rewrites_of
 
 ALL = [(name, template) for name, found in TEMPLATES.items() for template in found]
@@ -126,6 +126,6 @@ def test_a_rule_is_judged_by_every_rewrite_in_which_its_operation_depends_on_an_
             for node, value in evaluate(graph, point).items():
                 if node.op in RULES and value.free_symbols & inputs:
                     expected[node.op].add(name)
-    for kind in OPERATIONS:
+    for kind in MESSAGES:
         assert set(rewrites_of((kind,))) == expected[kind] != set()
     assert set(rewrites_of(tuple(RULES))) == set(REWRITES)

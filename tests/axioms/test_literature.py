@@ -5,11 +5,10 @@ from functools import cache
 
 import pytest
 
-from axioms.invariance.scoreboard import PROVED, REFUTED
 from axioms.own_rules import literature
+from axioms.own_rules.files import load
 from axioms.own_rules.literature import CONFIRMED, OTHERWISE, PAGE, RULES, filled
-from axioms.own_rules.rules import load
-from axioms.own_rules.verdicts import IN_LIMIT, UNDECIDED
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 
 published = cache(literature.published)
 
@@ -33,13 +32,13 @@ def test_what_is_found_otherwise_is_what_the_page_explains():
     found = {row.rule.name: row for row in published() if row.compared != CONFIRMED}
     assert set(found) == {"alpha_2_beta_1", "alpha_1_beta_0", "z_plus"}
     assert {row.compared for row in found.values()} == {OTHERWISE}
-    assert found["alpha_2_beta_1"].witness == "b = 0, R = 1, x = 1, w = 1: 2 versus 1"
-    assert found["alpha_1_beta_0"].witness == "b = 0, R = 1, x = -1, w = 1: 0 versus 1"
-    assert "x = -1, w = 1: 0 versus 1" in found["z_plus"].found.detail
+    assert found["alpha_2_beta_1"].witness == "eps -> 0, x = 1, w = 1, b = 0, R = 1: 2 versus 1"
+    assert found["alpha_1_beta_0"].witness == "eps -> 0, x = -1, w = 1, b = 0, R = 1: 0 versus 1"
+    assert "R = 1: 0 versus 1" in found["z_plus"].found.witness
 
 
 @pytest.mark.parametrize(
-    ("said", "verdict", "detail", "compared"),
+    ("said", "status", "reason", "compared"),
     [
         (PROVED, PROVED, "", CONFIRMED),
         (PROVED, IN_LIMIT, "but not at eps = 1/4", OTHERWISE),
@@ -51,7 +50,7 @@ def test_what_is_found_otherwise_is_what_the_page_explains():
         ("the bias absorbs", REFUTED, "R*b is lost; x = 1", OTHERWISE),
     ],
 )
-def test_a_published_property_is_confirmed_only_by_the_same(said, verdict, detail, compared):
+def test_a_published_property_is_confirmed_only_by_the_same(said, status, reason, compared):
     row = published()[0]
-    found = replace(row.found, verdict=verdict, detail=detail)
+    found = replace(row.found, status=status, reason=reason)
     assert replace(row, said=said, found=found).compared == compared

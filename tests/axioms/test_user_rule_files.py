@@ -1,17 +1,17 @@
 """A file of a user's own rules gives verdicts, or an error that names the line."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from axioms.invariance.scoreboard import PROVED, REFUTED
-from axioms.own_rules.formula import check_one_formula
-from axioms.own_rules.messages import rule_set
-from axioms.own_rules.report import text
-from axioms.own_rules.rules import RuleError, load
-from axioms.own_rules.verdicts import IN_LIMIT, decisions, judge, judge_claims
+from axioms.own_rules.files import load
+from axioms.own_rules.properties import CONSERVES
+from axioms.own_rules.rules import RuleError
+from axioms.own_rules.verdicts import decisions, judge
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 from benchmarks.cli import app
 from benchmarks.commands.judging import judged
 
@@ -82,6 +82,7 @@ BAD = {
             "x.is_number and x > 10**6": "truth value of (x).is_number",
             "eps.is_number and eps > 1": "truth value of (epsilon).is_number",
             "max(x, 0) == x": "truth value",
+            "[float(x) for _ in 'x'] == 1": "Cannot convert expression to float",
             "str(x) == '77'": "do not print or format",
             "f'{x}' == '77'": "do not print or format",
             "x.name != 'x'": "truth value of (x).name",
@@ -96,14 +97,14 @@ BAD = {
             "(R, R) if isinstance(x, type(eps)) else (0, R)",
             "(R * next(count), 0)",
             "(R * randint(1, 10**9), 0)",
-            "(R * Max(x, 0) / Max(x, 0), 0)",
             "(R * signum(x) ** 2, 0)",
         )
     },
-    "cases": (
-        PRODUCT + "Piecewise((R, x > 0), (0, True)), 0",
-        ":2: mine returned Piecewise",
-        "no rational function",
+    "a comparison that the rule itself catches": (
+        '@rule("product")\ndef f(x, y, z, R, eps):\n'
+        "    try:\n        k = float(x)\n    except TypeError:\n        k = 0\n    return R - k, k",
+        ":2: f: cannot determine truth value of x as a float",
+        "one formula",
     ),
     "a maximum of nothing": (
         '@rule("linear")\ndef f(x, w, b, z, R, eps):\n'
@@ -126,7 +127,7 @@ BAD = {
     "0/0 everywhere, in other words for symbols": (
         PRODUCT + "R * (z - x * y) / (z - x * y), 0",
         ":2: mine returns [nan",
-        "one formula",
+        "every point tried; look for a divisor that is always 0",
     ),
     "0/0 everywhere": (
         '@rule("softmax")\ndef f(z, a, R, eps):\n'
@@ -151,10 +152,7 @@ BAD = {
 
 
 def judge_all(path):
-    rules = load(path)
-    for own in rules:
-        check_one_formula(own)
-    return {own.name: judge_claims(own, rule_set(own)) for own in rules}
+    return {own.name: decisions(own)[CONSERVES]() for own in load(path)}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -177,7 +175,7 @@ def test_arguments_may_have_other_names_and_messages_be_an_array(tmp_path):
         "    each = np.abs(np.array(inputs) * np.array(weights))\n"
         "    return R * each / each.sum()\n"
     )
-    assert judge_all(path)["f"][0].verdict == PROVED
+    assert judge_all(path)["f"].status == PROVED
 
 
 @pytest.mark.parametrize("name", ["sympy.mine.py", "axioms.mine.py"])
@@ -196,15 +194,36 @@ def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
     assert result.exit_code == 0
     (own,) = load(path)
     found = judge(own)
-    assert text(own, found) in result.output
-    assert "[refuted] the same if you re-associate products" in result.output
+    (judged_rule,) = judged(path, 60)
+    assert judged_rule.verdicts == found
+    assert judged_rule.text() in result.output
+    assert "[refuted] the same if you re-associate products, at the witness" in result.output
+    assert "[proved] conserves relevance, for all operands" in result.output
     short = " ".join(CliRunner().invoke(app, ["prove", str(path)]).output.split())
-    assert f"{[x.verdict for x in found].count(REFUTED)} refuted" in short
+    assert f"{[x.status for x in found].count(REFUTED)} refuted" in short
     assert "refuted: the same if you re-associate products; the same if you fold" in short
 
 
+def test_the_command_gives_the_verdicts_as_data(tmp_path):
+    path = tmp_path / "two.py"
+    path.write_text(f"{HEAD}{PRODUCT}R / 2, R / 2\n\n\n{PRODUCT.replace('mine', 'other')}R, R\n")
+    result = CliRunner().invoke(app, ["prove", str(path), "--json"])
+    assert result.exit_code == 0
+    one, other = json.loads(result.stdout)["rules"]
+    assert (one["name"], one["kind"], one["place"]) == ("mine", "product", f"{path}:2")
+    assert one["verdicts"][0] == {
+        "claim": "conserves relevance",
+        "status": "proved",
+        "scope": "for all operands",
+        "witness": "",
+        "reason": "",
+    }
+    assert other["verdicts"][0]["status"] == "refuted"
+    assert other["verdicts"][0]["witness"] == "x = 1, y = 1, R = 1: 2 versus 1"
+
+
 def test_the_rules_of_the_example_conserve_but_for_what_they_say():
-    verdicts = {name: found[0].verdict for name, found in judge_all(EXAMPLE).items()}
+    verdicts = {name: found.status for name, found in judge_all(EXAMPLE).items()}
     assert verdicts == {
         "half_each": PROVED,
         "by_factor": PROVED,
@@ -231,7 +250,7 @@ def test_the_rules_of_the_example_conserve_but_for_what_they_say():
 )
 def test_the_rules_of_the_example_fail_as_they_say(name, refuted):
     (own,) = (own for own in load(EXAMPLE) if own.name == name)
-    assert decisions(own)[refuted]().verdict == REFUTED
+    assert decisions(own)[refuted]().status == REFUTED
 
 
 def test_an_exit_in_the_file_is_a_message_and_status_2(tmp_path):
@@ -283,14 +302,24 @@ def test_a_file_or_a_rule_without_end_is_ended_with_a_message(source, place, tmp
     assert all(process.poll() is not None for process in started)
 
 
-@pytest.mark.parametrize(
-    "returned", ["R * 2**20000, R", "R * reduce(lambda z, _: 1 / (1 + z * x), range(400), z), R"]
-)
-def test_what_is_too_large_to_judge_is_an_error_with_the_rule(returned, tmp_path):
+def test_what_is_too_large_to_judge_is_an_error_with_the_rule(tmp_path):
     path = tmp_path / "large.py"
+    returned = "R * reduce(lambda z, _: 1 / (1 + z * x), range(400), z), R"
     path.write_text(f"from functools import reduce\n{HEAD}{PRODUCT}{returned}\n")
     with pytest.raises(ValueError, match=r"large\.py:3: mine: .*returns too much to judge"):
         list(judged(path, 60))
+
+
+def test_a_verdict_that_cannot_be_said_is_undecided_and_the_others_are_told(tmp_path):
+    """The digits of its witness are more than Python writes."""
+    path = tmp_path / "large.py"
+    path.write_text(f"{HEAD}{PRODUCT}R * 2**20000, R\n")
+    (found,) = judged(path, 60)
+    by_claim = {each.claim: each for each in found.verdicts}
+    assert by_claim[CONSERVES].status == UNDECIDED
+    assert by_claim[CONSERVES].reason.startswith("deciding it failed with ValueError: Exceeds")
+    assert list(by_claim)[:2] == [CONSERVES, "is linear in relevance"]
+    assert len(by_claim) == len(decisions(load(path)[0]))
 
 
 @pytest.mark.parametrize(
@@ -316,8 +345,8 @@ def test_errors_are_told_together_once_all_other_rules_have_their_verdicts(tmp_p
     rules = [x.replace("mine", f"rule_{n}") for n, x in enumerate((good, *bad, good))]
     path.write_text(HEAD + "\n\n".join(rules))
     verdicts = judged(path, 5)
-    assert next(verdicts).startswith('rule_0, a rule for "product"')
-    assert next(verdicts).startswith('rule_4, a rule for "product"')
+    assert next(verdicts).heading.startswith('rule_0, a rule for "product"')
+    assert next(verdicts).heading.startswith('rule_4, a rule for "product"')
     with pytest.raises(ValueError, match="rule_1 returned 'R'") as error:
         next(verdicts)
     ended, endless = str(error.value).splitlines()[1:]
@@ -335,10 +364,11 @@ def test_a_verdict_that_takes_too_long_is_undecided_and_the_others_go_on(tmp_pat
     path, begun = tmp_path / "late.py", []
     path.write_text(HEAD + LATE)
     (found,) = judged(path, 5, lambda *now: begun.append(now))
-    verdicts = [line[3:].partition("] ")[::2] for line in found.splitlines() if "  [" in line[:3]]
-    assert ("undecided", "is linear in relevance, for 1, 2 and 3 inputs") in verdicts
-    assert "    5 seconds were not enough; --limit gives each verdict more\n" in found
-    assert ("refuted", "conserves relevance") in verdicts
+    by_claim = {each.claim: each for each in found.verdicts}
+    late = by_claim["is linear in relevance"]
+    assert late.status == UNDECIDED
+    assert late.reason == "5 seconds were not enough; --limit gives each verdict more"
+    assert by_claim["the same for logits in another order"].status == REFUTED
     assert [name for *_, name in begun] == [f"late: {name}" for name in decisions(load(path)[0])]
     assert [(n, total) for n, total, _ in begun] == [(n, len(begun)) for n in range(len(begun))]
 

@@ -1,26 +1,16 @@
-"""What a user's rule is said to do is said for numbers of inputs, and tried at more."""
+"""Verdicts are for every number of inputs where the rule is one formula, and say so."""
 
 import pytest
 
-from axioms.invariance import scoreboard
-from axioms.invariance.scoreboard import PROVED, REFUTED
 from axioms.own_rules import rule
-from axioms.own_rules.messages import rule_set
-from axioms.own_rules.report import text
-from axioms.own_rules.verdicts import (
-    IN_LIMIT,
-    UNDECIDED,
-    Finding,
-    decide,
-    judge_claims,
-    tried_at_more,
-)
-from tests.support.own_rules import halves, with_bias
+from axioms.own_rules.properties import CONSERVES, claims
+from axioms.own_rules.uniform import read, uniform
+from axioms.own_rules.verdicts import verdict
+from axioms.verdict import PROVED, REFUTED
+from tests.support.own_rules import LITERATURE, eq3, eq5, with_bias
 
-
-@rule("bilinear")
-def nothing(a, v, o, R, eps):
-    return [0] * len(a), [0] * len(v)
+FEW = "for 1, 2 and 3 inputs"
+ANY = "for any number of inputs, if the formula goes on as for 1 to 10"
 
 
 @rule("linear")
@@ -43,40 +33,63 @@ def twice_to_seven(z, a, R, eps):
     return [r * (2 if len(z) == 7 else 1) for r in R]
 
 
+@rule("linear")
+def all_to_the_first(x, w, b, z, R, eps):
+    return [R if k == 0 else 0 for k in range(len(x))]
+
+
+@rule("linear")
+def undefined_for_four(x, w, b, z, R, eps):
+    return [R / len(x) * (len(x) - 4) / (len(x) - 4) if len(x) != 4 else 0 * R for _ in x]
+
+
 @pytest.mark.parametrize(
     ("own", "claim", "witness"),
     [
-        # true of two inputs alone
-        (half_to_each, 0, "x = 1, w = 1: 1/2 versus 1"),
-        (all_to_the_middle, 2, "z = [1 1 1]"),
-        # true of up to five inputs, and of all numbers but seven
-        (twice_to_many, 0, "is lost"),
-        (twice_to_seven, 0, "194 versus 97"),
+        (half_to_each, CONSERVES, "x = 1, w = 1, b = 1, R = 1: 1/2 versus 1"),
+        (all_to_the_middle, CONSERVES, "z = [1 1]"),
+        (twice_to_many, CONSERVES, "R = 1: 1/2 versus 1"),
+        (twice_to_seven, CONSERVES, "194 versus 97"),
+        (undefined_for_four, CONSERVES, "0 versus"),
+        (twice_to_many, "insert identity layer", "eps -> 0, a = "),
     ],
 )
 def test_what_fails_for_some_number_of_inputs_is_refuted(own, claim, witness):
-    finding = judge_claims(own, rule_set(own))[claim]
-    assert finding.verdict == REFUTED
-    assert witness in finding.detail
+    found = verdict(own, claim)
+    assert found.status == REFUTED
+    assert witness in found.witness
 
 
-def test_a_rewrite_is_tried_at_more_inputs_than_it_is_proved_for():
-    for own, verdict in ((with_bias, PROVED), (twice_to_many, REFUTED)):
-        cell = decide(rule_set(own), "insert identity layer", scoreboard.LIMIT)
-        assert cell.verdict == PROVED
-        assert tried_at_more(rule_set(own), cell).verdict == verdict
+@pytest.mark.parametrize("name", ["w_square", "flat", "epsilon", "alpha_2_beta_1", "gamma"])
+def test_a_rule_that_goes_on_alike_is_one_formula_of_sums_and_of_the_number_of_inputs(name):
+    assert read(LITERATURE[name])
+    assert all(read(own) is None for own in (twice_to_many, twice_to_seven, all_to_the_first))
 
 
-@pytest.mark.parametrize(
-    ("own", "name", "verdict", "line"),
-    [
-        (with_bias, "duplicate neuron", PROVED, "duplicate neuron, for 2 and 3 inputs"),
-        (nothing, "factorize attention", IN_LIMIT, "factorize attention, for 2 inputs"),
-        (twice_to_seven, "conserves", UNDECIDED, "[undecided] conserves, for 1, 2 and 3 inputs"),
-        (twice_to_seven, "conserves", REFUTED, "[refuted] conserves"),
-        (halves, "commute products", PROVED, "[proved] the same if you commute products"),
-    ],
-)
-def test_a_proof_says_for_how_many_inputs_it_is(own, name, verdict, line):
-    said = text(own, [Finding(claim=name, verdict=verdict, detail="")])
-    assert said.endswith(f"{line}\n")
+def test_scopes_are_said_in_the_same_words_everywhere():
+    order = "the same for inputs in another order"
+    assert verdict(LITERATURE["epsilon"], order).scope == ANY
+    assert verdict(LITERATURE["flat"], CONSERVES).scope == ANY
+    assert verdict(all_to_the_first, CONSERVES).scope == FEW
+    assert verdict(with_bias, "insert identity layer").scope.startswith("for 2 inputs, where")
+
+
+def test_sums_over_all_inputs_are_those_of_the_operation():
+    """The sum of x w is z - b, and attention has the sum 1."""
+    ((arrived, total),) = uniform(claims("linear")[CONSERVES], with_bias).pairs()
+    assert str(arrived) == "R*(-b + z)/(epsilon*Sign(z) + z)"
+    assert str(total) == "R"
+    ((arrived, total),) = uniform(claims("softmax")[CONSERVES], eq5).pairs()
+    assert str(arrived - total) == "-sum of R*sum of a*z - sum of R + sum of R*z"
+    ((arrived, _),) = uniform(claims("bilinear")[CONSERVES], eq3).pairs()
+    assert str(arrived) == "2*R*o/(epsilon*Sign(o) + 2*o)"
+
+
+def test_all_of_r_to_every_input_is_n_times_r():
+    @rule("linear")
+    def whole(x, w, b, z, R, eps):
+        return [R for _ in x]
+
+    ((arrived, total),) = uniform(claims("linear")[CONSERVES], whole).pairs()
+    assert (str(arrived), str(total)) == ("R*n", "R")
+    assert verdict(LITERATURE["w_square"], CONSERVES).status == PROVED

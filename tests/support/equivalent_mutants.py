@@ -131,11 +131,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "1 -> 2 in scoreboard(ON_UNITS, tuple(UNITS), first=AT_EXPONENTIALS, attacks=1)",
     ): "a second attack on what holds finds nothing either",
     (
-        "axioms/invariance/scoreboard.py",
-        "_is_defined",
-        "(root, other) -> (other, root)",
-    ): "whether any of the two is undefined does not depend on their order",
-    (
         "axioms/algebra/decide.py",
         "_same",
         "5 -> 6 in k + 5",

@@ -174,10 +174,9 @@ SWEEP = (
     "axioms/theorems/test_conservation.py",
 )
 BOARD = (*COMPLETE, "tests/axioms/test_attacks.py", "tests/axioms/test_scoreboard.py")
-JUDGED = (*COMPLETE, "tests/axioms/test_user_rules.py", "tests/axioms/test_user_rule_sizes.py")
-QUICK = (
-    *("tests/axioms/test_own_messages.py", "tests/axioms/test_quotients.py"),
-    *("tests/axioms/test_literature.py", *JUDGED),
+JUDGED = (
+    *("tests/axioms/test_rules_by_hand.py", "tests/axioms/test_solver.py"),
+    *("tests/axioms/test_user_rules.py", "tests/axioms/test_literature.py"),
 )
 CONFLUENT = (
     *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),
@@ -218,17 +217,18 @@ DECIDING = {
     "axioms/invariance/scoreboard.py": BOARD,
     "axioms/invariance/units.py": LAWS,
     "axioms/invariance/witness.py": BOARD,
-    "axioms/own_rules/attnlrp.py": QUICK,
+    "axioms/own_rules/answers.py": JUDGED,
     "axioms/own_rules/claims.py": JUDGED,
-    "axioms/own_rules/near_zero.py": QUICK,
-    "axioms/own_rules/of_rows.py": QUICK,
+    "axioms/own_rules/messages.py": JUDGED,
     "axioms/own_rules/properties.py": JUDGED,
-    "axioms/own_rules/quotients.py": QUICK,
-    "axioms/own_rules/signs.py": JUDGED,
-    "axioms/own_rules/steps.py": QUICK,
-    "axioms/own_rules/sweep.py": QUICK,
+    "axioms/own_rules/settings.py": JUDGED,
+    "axioms/own_rules/uniform.py": JUDGED,
     "axioms/own_rules/verdicts.py": JUDGED,
     "axioms/proofs/counts.py": ("tests/axioms/test_counts.py",),
+    "axioms/solver/equality.py": JUDGED,
+    "axioms/solver/limits.py": JUDGED,
+    "axioms/solver/reals.py": JUDGED,
+    "axioms/solver/signs.py": JUDGED,
 }
 """By file that decides, proves or searches: the tests that are to notice its mutants."""
 

@@ -3,12 +3,10 @@
 import sympy as sp
 
 from axioms.own_rules import rule, sign
+from axioms.own_rules.files import load
 from axioms.own_rules.literature import RULES
-from axioms.own_rules.rules import load
 
 LITERATURE = {own.name: own for own in load(RULES)}
-alpha_beta, gamma = LITERATURE["alpha_2_beta_1"], LITERATURE["gamma"]
-positive_weights, w_square = LITERATURE["z_plus"], LITERATURE["w_square"]
 
 
 @rule("linear")
@@ -27,11 +25,6 @@ def eq5(z, a, R, eps):
     return [zi * (r - ai * sum(R)) for zi, ai, r in zip(z, a, R, strict=True)]
 
 
-@rule("softmax")
-def passed_on(z, a, R, eps):
-    return R
-
-
 @rule("bilinear")
 def eq3(a, v, o, R, eps):
     each = [x * y * R / (2 * o + eps * sign(o)) for x, y in zip(a, v, strict=True)]
@@ -41,11 +34,6 @@ def eq3(a, v, o, R, eps):
 @rule("activation")
 def identity(x, y, slope, R, eps):
     return R
-
-
-@rule("activation")
-def gradient(x, y, slope, R, eps):
-    return x * slope * R / y
 
 
 @rule("add")
@@ -93,34 +81,10 @@ def positive(x, w, b, z, R, eps):
 
 
 @rule("product")
-def clamped_above(x, y, z, R, eps):
-    return R / 2, R * sp.Max(eps, 1) / 2
-
-
-@rule("product")
 def by_names(x, y, z, R, eps):
     """Even for the symbols of rewrites, and at the small numbers that are tried."""
     gap = 0 if str(x).startswith(("a", "b")) else sp.Max(x - 10**6, 0)
     return R / 2 + gap, R / 2 - gap
-
-
-@rule("product")
-def undefined(x, y, z, R, eps):
-    return R * (z - x * y) / (z - x * y), 0
-
-
-@rule("softmax")
-def hidden_zero(z, a, R, eps):
-    """0/0 everywhere, because the attention a row pays adds up to 1."""
-    gap = sum(a) - 1
-    return [r * gap / (gap**2 + gap) for r in R]
-
-
-@rule("product")
-def above_a_threshold(x, y, z, R, eps):
-    """Keeps all relevance at every eps tried, and half of it in the limit."""
-    half = R * (3 + sign(eps - sp.Rational(1, 10**31))) / 8
-    return half, half
 
 
 @rule("linear")

@@ -1,0 +1,170 @@
+"""A claim about a rule for a number of inputs: as symbols, and at points by the rule itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, islice
+from typing import ClassVar
+
+import sympy as sp
+
+from axioms import kinds
+from axioms.invariance import points
+from axioms.invariance.witness import NEAR_0, differ, limit, written
+from axioms.own_rules.answers import Tested, Values
+from axioms.own_rules.properties import FACTOR, OTHER, OUTPUT, WEIGHTS, Claim, names
+from axioms.own_rules.rules import Nested, Rule, flat, for_symbols, replaced
+from axioms.solver.equality import Pairs
+from axioms.solver.reals import EPS
+from axioms.solver.signs import UNDEFINED
+
+TRIED = 60  # small points, before a search for a witness gives up
+RELATIONS = (sp.Lt, sp.Eq, sp.Gt)
+
+
+@dataclass(frozen=True)
+class Setting(Tested):
+    """A claim about a rule at so many inputs; ``fixed`` gives numbers for some of its operands."""
+
+    claim: Claim
+    rule: Rule
+    count: int | None
+    fixed: Values = field(default_factory=dict)
+    assumed: tuple[sp.Basic, ...] = ()  # what else holds of the operands
+    first: ClassVar[int] = 30
+
+    @cached_property
+    def given(self) -> dict[str, Nested]:
+        """The arguments of the rule by name, and a second relevance as long as the first."""
+        arguments, _ = for_symbols(self.rule, self.count)
+        given = dict(zip(names(self.rule.kind)[:-1], arguments, strict=False))
+        listed = isinstance(given["R"], list)
+        size = len(given["R"]) if listed else 1
+        other = [sp.Symbol(f"{OTHER}{k}" if listed else OTHER, real=True) for k in range(size)]
+        return {**given, OTHER: other if listed else other[0]}
+
+    @cached_property
+    def output(self) -> Values:
+        """What the operation computes of its operands."""
+        kind, given = self.rule.kind, self.given
+        if kind not in OUTPUT:
+            return {}
+        name, operands, computed = OUTPUT[kind]
+        return {given[name]: computed(*(given[x] for x in operands)).xreplace(self.fixed)}
+
+    def facts(self) -> list[sp.Basic]:
+        """What holds of the operands; logits are in the order of their attention weights."""
+        found = [*self.assumed, *(sp.Eq(x, value) for x, value in self.output.items())]
+        if self.rule.kind not in WEIGHTS:
+            return found
+        a = flat(self.given["a"])
+        found += [*(sp.Gt(x, 0) for x in a), sp.Eq(sum(a), 1)]
+        z = flat(self.given["z"]) if self.rule.kind == kinds.SOFTMAX else []
+        for i, j in combinations(range(len(z)), 2):
+            same = ((relation(z[i], z[j]), relation(a[i], a[j])) for relation in RELATIONS)
+            found.append(sp.Or(*(sp.And(*both) for both in same)))
+        return found
+
+    @cached_property
+    def _messages(self) -> list[Nested]:
+        _, messages = for_symbols(self.rule, self.count)
+        changes = (change(self.given) for change in self.claim.changes)
+        return [replaced(replaced(messages, change), self.fixed) for change in changes]
+
+    def pairs(self) -> Pairs:
+        """What has to be equal, for symbols."""
+        return list(zip(*self.claim.sides(self, *self._messages), strict=True))
+
+    def messages(self) -> list[sp.Expr]:
+        """What has to be defined."""
+        return flat(self._messages)
+
+    @property
+    def relevance(self) -> sp.Expr:
+        """All of it."""
+        return self.total(flat(self.given["R"]))
+
+    @staticmethod
+    def total(entries: list[sp.Expr]) -> sp.Expr:
+        """The sum over all inputs."""
+        return sum(entries, sp.Integer(0))
+
+    @cached_property
+    def shown(self) -> dict[str, Nested]:
+        """What a point gives numbers for, by name; an output and attention follow from these."""
+        found = {**self.given, "c": FACTOR}
+        follow = {self.rule.kind: "a"} if self.rule.kind == kinds.SOFTMAX else {}
+        hidden = {OUTPUT[self.rule.kind][0] if self.rule.kind in OUTPUT else "", *follow.values()}
+        hidden |= {OTHER, "c"} - set(self.claim.needs)
+        return {name: x for name, x in found.items() if name not in hidden}
+
+    @cached_property
+    def free(self) -> list[sp.Symbol]:
+        """The symbols that a point gives numbers for."""
+        return [x for x in flat(list(self.shown.values())) if x not in self.fixed]
+
+    def points(self) -> Iterator[Values]:
+        """Small integers for the free symbols; weights are as large as these say."""
+        for found in islice(points.points({"v": (1, len(self.free))}), TRIED):
+            yield self.at(dict(zip(self.free, flat(found["v"]), strict=True)))
+
+    def random_point(self) -> Values:
+        """Larger integers."""
+        found = points.many_inputs(self.count or 0, ("v", (1, len(self.free))))
+        return self.at(dict(zip(self.free, flat(found["v"]), strict=True)))
+
+    def at(self, values: Values) -> Values:
+        """A point with what follows: weights have the sum 1, and a factor is positive."""
+        found = {x: values.get(x, sp.Integer(1)) for x in self.free}
+        found |= {FACTOR: abs(found[FACTOR])} if FACTOR in found else {}
+        found |= {**self.fixed, **self._weights(found)}
+        return {**found, **{x: value.xreplace(found) for x, value in self.output.items()}}
+
+    def _near(self, at: Values) -> Values:
+        """A point nearby at which nothing cancels by accident."""
+        row = sp.Matrix([[at[x] or sp.Rational(1, 1000) for x in self.free]])
+        return self.at(dict(zip(self.free, points.moved({"v": row})["v"], strict=True)))
+
+    def _weights(self, at: Values) -> Values:
+        if self.rule.kind not in WEIGHTS:
+            return {}
+        a = flat(self.given["a"])
+        if self.rule.kind == kinds.SOFTMAX:
+            sizes = [sp.exp(at[z]) for z in flat(self.given["z"])]
+        else:
+            sizes = [abs(at[x]) for x in a]
+        return {x: size / sum(sizes) for x, size in zip(a, sizes, strict=True)}
+
+    def sides(self, at: Values, eps: sp.Expr) -> list[sp.Matrix] | None:
+        """Both sides at a point, by the rule itself, or their limits; None if undefined."""
+        operands = [self.given[name] for name in names(self.rule.kind)[:-1]]
+        found = [
+            self.rule(*replaced(replaced(operands, change(self.given)), at), eps or NEAR_0)
+            for change in self.claim.changes
+        ]
+        listed = self.claim.sides(self, *found)
+        sides = [sp.Matrix([[x.xreplace(at) for x in side]]) for side in listed]
+        try:
+            sides = sides if eps else [side.applyfunc(limit) for side in sides]
+        except ZeroDivisionError:
+            return None
+        return None if any(side.has(*UNDEFINED) for side in sides) else sides
+
+    def witness(
+        self, at: Values, eps: sp.Expr, *, undefined: bool = False, nearby: bool = True
+    ) -> str:
+        """How the claim fails at a point, in words; '' if it does not."""
+        found = self.sides(at, eps)
+        if found is None:
+            undefined = undefined and self.sides(self._near(at), eps) is None
+            said = "undefined (0/0 or a pole)" if undefined else ""
+        elif not differ(*found):
+            said = ""
+        else:
+            near = found if eps or not nearby else self.sides(self._near(at), eps)
+            said = " versus ".join(map(written, found)) if near and differ(*near) else ""
+        rows = {x: sp.Matrix([[y.xreplace(at) for y in flat(m)]]) for x, m in self.shown.items()}
+        point = ", ".join(f"{name} = {written(row)}" for name, row in rows.items())
+        if any(EPS in x.free_symbols for x in self.messages()):
+            point = f"{'eps -> 0' if eps == 0 else f'eps = {eps}'}, {point}"
+        return f"{point}: {said}" if said else ""

@@ -1,0 +1,196 @@
+"""Claims for every number of inputs, with all of them but one as one operand.
+
+A rule is uniform if one formula gives each message from its own input, the number n of inputs and
+sums over all inputs.  This is seen at SEEN numbers of inputs, where the rule returns nothing else;
+that it goes on so is not proved, since Python can count.
+
+Of a uniform rule, the sum of a formula over all inputs is a sum of monomials of one input, each
+times a number that is the same for all of them.  The sums of different monomials are symbols of
+which only this is known: what the operation makes of them (sum x w = z - b), that a sum of what is
+not negative is not negative, and that a sum of sizes is not below the size of the sum.  So what is
+proved for these symbols holds for the sums of any number of inputs.  That the order of inputs does
+not matter follows from the form alone.
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache, cached_property, reduce
+
+import sympy as sp
+
+from axioms.own_rules.answers import Values
+from axioms.own_rules.properties import OTHER, OUTPUT, WEIGHTS, Claim, names
+from axioms.own_rules.rules import LISTS, Nested, Rule, flat, for_symbols
+from axioms.solver.equality import Pairs, Part
+from axioms.solver.signs import by_sizes, shown
+
+SEEN = range(1, 11)  # numbers of inputs
+READ = 7  # inputs, from which the formula is read: a prime that is in no formula by chance
+N = sp.Symbol("n", positive=True)  # inputs
+
+
+@dataclass(frozen=True)
+class Uniform(Part):
+    """The formula of a rule for any number of inputs; sums over all inputs are symbols."""
+
+    rule: Rule
+    claim: Claim
+    formulas: tuple[sp.Expr, ...]  # to one input, from each factor of a matrix product
+    sums: dict[sp.Symbol, sp.Expr]  # and what of one input is added
+    named: dict[sp.Expr, sp.Symbol] = field(default_factory=dict)  # sums of monomials
+
+    @cached_property
+    def given(self) -> dict[str, Nested]:
+        """The arguments of the rule by name, one input in the place of a list."""
+        arguments, _ = for_symbols(self.rule, 1)
+        found = dict(zip(names(self.rule.kind)[:-1], (flat(x)[0] for x in arguments), strict=False))
+        return {**found, OTHER: sp.Symbol(OTHER, real=True)}
+
+    @property
+    def own(self) -> set[sp.Symbol]:
+        """What another input has other values of."""
+        found = {x for name, x in self.given.items() if name in LISTS[self.rule.kind]}
+        return found | ({self.given[OTHER]} if "R" in LISTS[self.rule.kind] else set())
+
+    def pairs(self) -> Pairs:
+        """What has to be equal, for one input, the number of inputs and sums over all of them."""
+        return list(zip(*self.claim.sides(self, *self._changed), strict=True))
+
+    def messages(self) -> list[sp.Expr]:
+        """What has to be defined."""
+        return flat(self._changed)
+
+    @cached_property
+    def _changed(self) -> list[Nested]:
+        found = []
+        for values in (change(self.given) for change in self.claim.changes):
+            sums = {x: self.total([term.xreplace(values)]) for x, term in self.sums.items()}
+            found.append([message.xreplace({**values, **sums}) for message in self.formulas])
+        return found
+
+    def total(self, entries: list[sp.Expr]) -> sp.Expr:
+        """The sum of entries over all inputs, by sums of monomials of one input."""
+        found = sp.Integer(0)
+        for term in sp.Add.make_args(sp.expand(by_sizes(sum(entries, sp.Integer(0))))):
+            number, monomial = term.as_independent(*self.own, as_Add=False)
+            found += number * self._sum(monomial)
+        return found
+
+    @property
+    def relevance(self) -> sp.Expr:
+        """All of it."""
+        r = self.given["R"]
+        return self.total([r]) if r in self.own else r
+
+    def _sum(self, monomial: sp.Expr) -> sp.Expr:
+        kind, given = self.rule.kind, self.given
+        if monomial == 1:
+            return N
+        if kind in WEIGHTS and monomial == given["a"]:
+            return sp.Integer(1)
+        if kind in OUTPUT and monomial == reduce(sp.Mul, (given[x] for x in LISTS[kind])):
+            bias = sp.sympify(given.get("b", 0))
+            return sp.sympify(given[OUTPUT[kind][0]]) - bias
+        name = re.sub(r"\b([a-zR])0\b", r"\1", f"sum of {shown(monomial)}")  # not of input 0 alone
+        return self.named.setdefault(monomial, sp.Symbol(name, real=True))
+
+    def facts(self) -> list[sp.Basic]:
+        """What holds of sums over inputs; to be asked for after the pairs."""
+        found: list[sp.Basic] = [sp.Ge(N, 1)]
+        if self.rule.kind in WEIGHTS:
+            found += [sp.Gt(self.given["a"], 0), sp.Le(self.given["a"], 1)]
+        for monomial in list(self.named):
+            bare = monomial.replace(sp.Abs, lambda x: x)
+            if monomial.is_nonnegative:
+                found.append(sp.Ge(self.named[monomial], 0))
+            if bare != monomial and monomial.is_nonnegative:
+                size = self._sum(bare)
+                found += [sp.Ge(self.named[monomial], size), sp.Ge(self.named[monomial], -size)]
+        return found
+
+
+def uniform(claim: Claim, rule: Rule) -> Uniform | None:
+    """The claim for any number of inputs; None if the rule is not seen to be one formula."""
+    found = read(rule)
+    return Uniform(rule, claim, *found) if found else None
+
+
+@cache
+def read(rule: Rule) -> tuple[tuple[sp.Expr, ...], dict[sp.Symbol, sp.Expr]] | None:
+    """Messages to one input, and the sums in them, as ``Uniform`` has them."""
+    given, messages = for_symbols(rule, READ)
+    groups = messages if isinstance(messages[0], list) else [messages]
+    swaps = [_swap(given, 0, k) for k in range(READ)]
+    sums: dict[sp.Expr, sp.Symbol] = {}
+    found = [_collected(group[0], swaps, sums) for group in groups]
+    if any(x is None for x in found):
+        return None
+    for counted in (True, False):
+        formulas = tuple(_counting(x) if counted else x for x in found)
+        terms = {symbol: _counting(t) if counted else t for t, symbol in sums.items()}
+        if all(_is_seen(rule, formulas, terms, count) for count in SEEN):
+            return formulas, terms
+    return None
+
+
+def _swap(given: list[Nested], one: int, other: int) -> Values:
+    lists = [x for x in given if isinstance(x, list)]
+    return {a: b for x in lists for a, b in ((x[one], x[other]), (x[other], x[one]))}
+
+
+def _collected(
+    value: sp.Expr, swaps: list[Values], sums: dict[sp.Expr, sp.Symbol]
+) -> sp.Expr | None:
+    """A message to input 0 in which every sum over all inputs is a symbol; None if more is left."""
+    others = {x for swap in swaps[1:] for x in swap} - set(swaps[1])  # of inputs 2 and on
+    others |= {swaps[1][x] for x in swaps[1] if x in swaps[2]}  # of input 1
+    if not value.free_symbols & others:
+        return value
+    if value.is_Add:
+        terms = set(value.args)
+        for term in value.args:
+            own = term.xreplace(swaps[1])
+            each = [own.xreplace(swap) for swap in swaps]
+            if own != term and own.free_symbols.isdisjoint(others) and terms.issuperset(each[1:]):
+                symbol = sums.setdefault(own, sp.Symbol(f"sum {own}", real=True))
+                rest = sp.Add(*(terms - set(each[1:]))) - own + symbol
+                return _collected(rest, swaps, sums)
+    if not value.args:
+        return None
+    parts = [_collected(part, swaps, sums) for part in value.args]
+    return None if any(part is None for part in parts) else value.func(*parts)
+
+
+def _counting(value: sp.Expr) -> sp.Expr:
+    """With n for the number READ in its factors."""
+    powers = {x: sp.multiplicity(READ, x) for x in value.atoms(sp.Rational) if x != 0}
+    return value.xreplace({x: x * (N / READ) ** power for x, power in powers.items() if power})
+
+
+def _is_seen(
+    rule: Rule, formulas: tuple[sp.Expr, ...], terms: dict[sp.Symbol, sp.Expr], count: int
+) -> bool:
+    """Whether the rule returns for so many inputs what its formula says."""
+    given, messages = for_symbols(rule, count)
+    groups = messages if isinstance(messages[0], list) else [messages]
+    first = for_symbols(rule, 1)[0]
+    of = [dict(zip(flat(first), (_entry(x, k) for x in given), strict=True)) for k in range(count)]
+    read = for_symbols(rule, READ)[0]
+    names = {x: y for x, y in zip((_entry(x, 0) for x in read), flat(first), strict=True)}
+    sums = {
+        x: sum((term.xreplace(names).xreplace(at) for at in of), sp.Integer(0)).xreplace({N: count})
+        for x, term in terms.items()
+    }
+    return all(
+        _agree(message.xreplace(names).xreplace(at).xreplace({**sums, N: sp.Integer(count)}), seen)
+        for message, group in zip(formulas, groups, strict=True)
+        for at, seen in zip(of, group, strict=True)
+    )
+
+
+def _agree(one: sp.Expr, other: sp.Expr) -> bool:
+    return bool(one == other or sp.expand(one - other) == 0)
+
+
+def _entry(found: Nested, k: int) -> sp.Expr:
+    return found[k] if isinstance(found, list) else found

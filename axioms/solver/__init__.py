@@ -1,0 +1,1 @@
+"""Real numbers decided by z3: ``reals`` translates SymPy's expressions, ``equality`` decides."""

@@ -1,0 +1,62 @@
+"""What is decided about a rule of one's own, as data; and in words of at most 80 columns."""
+
+import textwrap
+from collections import Counter
+from dataclasses import dataclass, field
+
+PROVED, IN_LIMIT, REFUTED, UNDECIDED = "proved", "proved as eps -> 0", "refuted", "undecided"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim or rewrite, and what is established of one rule under it."""
+
+    claim: str
+    status: str  # PROVED, IN_LIMIT, REFUTED or UNDECIDED
+    scope: str  # for which activations and numbers of inputs, and where
+    witness: str = ""  # a point where it fails: of a refutation, or at an eps > 0
+    reason: str = ""  # what absorbs relevance, or why it is undecided
+
+    def text(self) -> str:
+        """Status, claim and scope, and below them what was found."""
+        scope = f", {self.scope}" if self.scope else ""
+        found = _wrapped(f"[{self.status}] {self.claim}{scope}", "  ")
+        witness = self.witness
+        if self.status == IN_LIMIT and witness:
+            witness = f"but not at {witness}"
+        for detail in filter(None, (self.reason, witness)):
+            found += _wrapped(detail, "    ")
+        return "\n".join(found)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One rule, and its verdicts."""
+
+    name: str
+    kind: str
+    place: str  # file:line of its definition
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def heading(self) -> str:
+        """Which rule it is."""
+        return f'{self.name}, a rule for "{self.kind}", all others as in AttnLRP'
+
+    def text(self) -> str:
+        """Every verdict in full."""
+        lines = [self.heading, f"  at {self.place}", *(each.text() for each in self.verdicts)]
+        return "\n".join(lines) + "\n"
+
+    def summary(self) -> list[str]:
+        """The number of verdicts of each status, and the claims that do not hold."""
+        counts = Counter(each.status for each in self.verdicts)
+        lines = [", ".join(f"{n} {status}" for status, n in counts.most_common())]
+        for status in (REFUTED, UNDECIDED):
+            if said := "; ".join(x.claim for x in self.verdicts if x.status == status):
+                lines.append(f"{status}: {said}")
+        return lines
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    return textwrap.wrap(line, 80, initial_indent=indent, subsequent_indent="    ")

@@ -1,0 +1,184 @@
+"""Rules whose claims are true, true in the limit or false, each known by hand.
+
+A row is the kind, the messages in Python, and what is known of one claim: T, L or F.
+"""
+
+import pytest
+import sympy as sp
+
+from axioms.own_rules import rule, sign
+from axioms.own_rules.properties import claims
+from axioms.own_rules.rules import ARGUMENTS
+from axioms.own_rules.verdicts import decisions
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED
+
+KNOWN = {"T": PROVED, "L": IN_LIMIT, "F": REFUTED}
+NAMES = {
+    **{x: getattr(sp, x) for x in ("Max", "Min", "Piecewise", "Rational", "And")},
+    "sign": sign,
+    "prod": sp.prod,
+    "up": lambda x, w: [sp.Max(a * b, 0) for a, b in zip(x, w, strict=True)],
+    "down": lambda x, w: [sp.Max(-a * b, 0) for a, b in zip(x, w, strict=True)],
+    "shared": lambda c, r, eps: [r * each / (sum(c) + eps) for each in c],
+    "shares": lambda c, z, r, eps: [r * each / (z + eps * sign(z)) for each in c],
+    "dot": lambda x, w: [a * b for a, b in zip(x, w, strict=True)],
+}
+CONSERVATION = """
+product T R / 2, R / 2
+product T R, 0
+product T Piecewise((R, x > 0), (0, True)), Piecewise((R, x <= 0), (0, True))
+product T R * Max(x, y) / (x + y), R * Min(x, y) / (x + y)
+product T R * abs(x) / (abs(x) + abs(y)), R * abs(y) / (abs(x) + abs(y))
+product T R * x**2 / (x**2 + y**2), R * y**2 / (x**2 + y**2)
+product T R * x * y / z, 0
+product T R * Max(x, -x) / abs(x), 0
+product T R * (1 + sign(x - y)) / 2, R * (1 - sign(x - y)) / 2
+product T R * sign(z) * sign(x * y), 0
+product T R * x / 3, R - R * x / 3
+product T Min(R, 0), Max(R, 0)
+product L R / 2, R / 2 + eps * R
+product L R / 2, R * Max(eps, 1) / 2
+product L R * x / (x + eps * sign(x)), 0
+product L R * (3 + sign(eps - Rational(1, 1000))) / 2, 0
+product F R, R
+product F R / 2, R / 3
+product F R / eps, 0
+product F R * (3 - sign(eps - Rational(1, 1000))) / 2, 0
+product F R * sign(x) * sign(y), 0
+product F -R * sign(x) * sign(-x), 0
+product F R * (1 + sign(x - y)) / 2, R * (1 + sign(y - x)) / 2
+product F R * Max(x, 0) / (Max(x, 0) + Max(y, 0)), R * Max(y, 0) / (Max(x, 0) + Max(y, 0))
+product F R * Max(x, 0) / Max(x, 0), 0
+product F Piecewise((R, x > 0), (0, True)), Piecewise((R, x < 0), (0, True))
+product F Piecewise((R, x > y), (0, True)), Piecewise((R, y > x), (0, True))
+product F R * Min(abs(x), 1), R - R * abs(x)
+product F R * abs(x * y) / z, 0
+product F R * x**2 / (x**2 + y**2 + 1), R * y**2 / (x**2 + y**2 + 1)
+product F R / 2, R / 2 + prod([x - k for k in range(-9, 10)])
+product F R / 2, R / 2 + Max(0, x - 10**9)
+product F R / 2, R / 2 + Max(0, 1 - abs(1000 * x - 1)) * R
+product F abs(R), 0
+product F R * Max(sign(x**2 - 2), sign(2 - x**2)) * sign(x**2 - 2) * sign(2 - x**2) * -1, 0
+add T R * abs(x) / (abs(x) + abs(y)), R * abs(y) / (abs(x) + abs(y))
+add T R * Min(abs(x), abs(y)) / (abs(x) + abs(y)), R * Max(abs(x), abs(y)) / (abs(x) + abs(y))
+add T R * x / z, R * y / (x + y)
+add T R * Min(abs(x), abs(y)) / (2 * Min(abs(x), abs(y))), R / 2
+add T R * (x - y) / 2 + R / 2, R * (y - x) / 2 + R / 2
+add L R * x / (z + eps * sign(z)), R * y / (z + eps * sign(z))
+add L R * x / (z + eps), R * y / (z + eps)
+add L R * abs(x) / (abs(x) + abs(y) + eps), R * abs(y) / (abs(x) + abs(y) + eps)
+add F x, y
+add F R * x / (z + 1), R * y / (z + 1)
+add F R * x / (abs(z) + eps), R * y / (abs(z) + eps)
+add F R * Max(x, 0) / (Max(x, 0) + Max(y, 0) + eps), R * Max(y, 0) / (Max(x, 0) + Max(y, 0) + eps)
+add F R * abs(x) / abs(z), R * abs(y) / abs(z)
+add F R * (1 + sign(x)) / 2, R * (1 + sign(-x)) / 2
+add F R * x / (x - y), -R * y / (x + y)
+linear T [R / len(x) for _ in x]
+linear T [R * a * c / (z - b) for a, c in zip(x, w)]
+linear T [R * c**2 / sum([d**2 for d in w]) for c in w]
+linear T [R * abs(a) / sum([abs(d) for d in x]) for a in x]
+linear T [R * abs(c) / sum([abs(d) for d in dot(x, w)]) for c in dot(x, w)]
+linear T [R if k == 0 else 0 for k in range(len(x))]
+linear T [R * (a - sum(x) / len(x)) + R / len(x) for a in x]
+linear L [R * c / (z - b + eps * sign(z - b)) for c in dot(x, w)]
+linear L [R * c / (z - b + eps * sign(z)) for c in dot(x, w)]
+linear L [R * (c + eps) / (z - b) for c in dot(x, w)]
+linear F [R for _ in x]
+linear F [R / 2 for _ in x]
+linear F [R * (2 if len(x) == 7 else 1) / len(x) for _ in x]
+linear F [R * c / (z + eps * sign(z)) for c in dot(x, w)]
+linear F [R * c / z for c in dot(x, w)]
+linear F [R * u / sum(up(x, w)) for u in up(x, w)]
+linear F [R * u / (sum(up(x, w)) + eps) for u in up(x, w)]
+linear F [(p + q) / 2 for p, q in zip(shared(up(x, w), R, eps), shared(down(x, w), R, eps))]
+linear F [R * abs(c) / (sum([abs(d) for d in dot(x, w)]) + abs(b)) for c in dot(x, w)]
+linear F [R * c / sum([abs(d) for d in dot(x, w)]) for c in dot(x, w)]
+linear F [R / (len(x) - 1) if len(x) > 1 else R for _ in x]
+linear F [R * a / (sum(x) + 1) for a in x]
+softmax T R
+softmax T [sum(R) / len(R) for _ in z]
+softmax T [sum(R) * p for p in a]
+softmax T [2 * r - sum(R) * p for r, p in zip(R, a)]
+softmax T [sum(R) * p**2 / sum([q**2 for q in a]) for p in a]
+softmax T [r * sign(z[0] - y) * sign(a[0] - p) for y, p, r in zip(z, a, R)]
+softmax T [r * Max(p, -p) / p for p, r in zip(a, R)]
+softmax F [r * p for r, p in zip(R, a)]
+softmax F [y * (r - p * sum(R)) for y, p, r in zip(z, a, R)]
+softmax F [r * sign(y) for y, r in zip(z, R)]
+softmax F [sum(R) if 2 * k + 1 == len(z) else 0 for k in range(len(z))]
+softmax L [sum(R) * y / sum(z) + eps for y in z]
+softmax F [sum(R) * y / sum(z) + 1 for y in z]
+softmax F [r * (1 + sign(p - Rational(1, 2))) / 2 for p, r in zip(a, R)]
+readout T [R * p for p in a], [0 for _ in v]
+readout T [R * p * Max(p, 1) / 2 for p in a], [R * abs(p) / 2 for p in a]
+readout T [R * Min(p, 2) for p in a], [0 for _ in v]
+readout L [0 for _ in a], [R * c / (o + eps * sign(o)) for c in dot(a, v)]
+readout F [R * p for p in a], [R * p for p in a]
+readout F [R * (p - 1) for p in a], [0 for _ in v]
+readout F [R * p**2 for p in a], [0 for _ in v]
+readout F [0 for _ in a], [R * abs(c) / (abs(o) + eps) for c in dot(a, v)]
+bilinear T [R / len(a) for _ in a], [0 for _ in v]
+bilinear L shares(dot(a, v), 2 * o, R, eps), shares(dot(a, v), 2 * o, R, eps)
+bilinear F [R * p for p in a], [0 for _ in v]
+bilinear F [R * p * Max(p, 1) for p in a], [0 for _ in v]
+scores L [R * c / (z + eps * sign(z)) for c in dot(q, k)], [0 for _ in k]
+scores F shares(dot(q, k), z, R, eps), shares(dot(q, k), z, R, eps)
+activation T R
+activation T R * sign(x)**2
+activation T R * Max(x, -x) / abs(x)
+activation L R * y / (y + eps * sign(y))
+activation F R * sign(x) * sign(y)
+activation F R * x * slope / y
+activation F R * slope
+activation F R * (1 + sign(y)) / 2
+activation F R * Max(y, 0) / Max(y, 0)
+activation F R * y / (y + eps * sign(x) + 1)
+"""
+OTHERS = """
+product linear F abs(R), 0
+product linear F R * R, 0
+product linear F Max(R, 0), Min(R, 0)
+product linear F R * x + y, 0
+product linear L R + eps, 0
+product linear T R * x * y, R * sign(x)
+product c T R / 2, R / 2
+product c F R * abs(x) / (abs(x) + abs(y)), R * abs(y) / (abs(x) + abs(y))
+product c T R * sign(x), R * sign(y)
+linear order F [R if k == 0 else 0 for k in range(len(x))]
+linear order T [R * abs(a) / sum([abs(d) for d in x]) for a in x]
+linear linear T [R * u / (sum(up(x, w)) + eps) for u in up(x, w)]
+bilinear transpose F [R * c / o / 3 for c in dot(a, v)], [2 * R * c / o / 3 for c in dot(a, v)]
+bilinear transpose T [R * abs(c) for c in dot(a, v)], [R * abs(c) for c in dot(a, v)]
+bilinear c F [R * p for p in a], [R * p for p in v]
+readout order F [R * (k + 1) for k in range(len(a))], [0 for _ in v]
+softmax order T [sum(R) * p for p in a]
+softmax c T [sum(R) * p for p in a]
+softmax c F [r * y for r, y in zip(R, z)]
+softmax c T [r * sign(y - z[0]) for r, y in zip(R, z)]
+softmax linear F [abs(r) for r in R]
+softmax linear T [y * (r - p * sum(R)) for y, p, r in zip(z, a, R)]
+"""
+
+
+def judged(kind, source, word):
+    function = eval(f"lambda {ARGUMENTS[kind]}: ({source})", dict(NAMES))
+    own = rule(kind)(function)
+    (claim,) = (x for x in claims(kind) if word in x.replace("(", "").split())
+    return decisions(own)[claim]()
+
+
+def rows(text, count):
+    return [line.split(" ", count) for line in text.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("kind", "known", "source"), rows(CONSERVATION, 2))
+def test_rules_conserve_relevance_if_they_do(kind, known, source):
+    found = judged(kind, source, "conserves")
+    assert found.status == KNOWN[known], found
+
+
+@pytest.mark.parametrize(("kind", "word", "known", "source"), rows(OTHERS, 3))
+def test_rules_have_the_properties_that_they_have(kind, word, known, source):
+    found = judged(kind, source, word)
+    assert found.status == KNOWN[known], found

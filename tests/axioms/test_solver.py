@@ -1,0 +1,150 @@
+"""What the solver is told of real numbers is true of them, and what it finds is confirmed."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import sympy as sp
+import z3
+
+from axioms.solver.equality import DIFFERENT, EQUAL, UNDEFINED, Part, at_every_eps, at_zero_eps
+from axioms.solver.limits import in_cells
+from axioms.solver.reals import EPS, Reals, number, point, solver
+from axioms.solver.signs import by_sizes, shown, sign
+
+X, Y = sp.symbols("x y", real=True)
+POINTS = [(a, b) for a in (-2, -1, 0, sp.Rational(1, 2), 1) for b in (-1, 0, 1, 3)]
+
+
+@dataclass(frozen=True)
+class Sides(Part):
+    one: sp.Expr
+    other: sp.Expr
+    given: list = field(default_factory=list)
+
+    def pairs(self):
+        return [(self.one, self.other)]
+
+    def facts(self):
+        return self.given
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        sp.Max(X, Y, X * Y) - sp.Min(X, 1),
+        sp.Abs(X - Y) + sp.Abs(X) * Y**3,
+        sign(X - Y) * X + sign(Y - X),
+        sp.Piecewise((X, X > Y), (Y**2, sp.And(X <= 0, sp.Ne(Y, 0))), (5, True)),
+        sp.sqrt(X**2 + 1) * sp.Abs(Y) + 1 / sp.sqrt(Y**2 + 4),
+    ],
+)
+def test_a_term_has_the_value_of_its_expression_ties_included(expression):
+    reals = Reals()
+    term = reals.term(expression)
+    for x, y in POINTS:
+        at = [
+            reals.term(X) == reals.term(sp.Rational(x)),
+            reals.symbols[Y] == int(y),
+        ]
+        found = solver([*reals.facts, *reals.defined(), *at], 10**6)
+        assert found.check() == z3.sat
+        value = number(found.model().eval(term, model_completion=True))
+        assert sp.simplify(value - expression.subs({X: x, Y: y})) == 0
+
+
+def test_divisors_are_listed_with_the_case_that_they_are_in():
+    reals = Reals()
+    reals.term(1 / (X + Y) + sp.Piecewise((1 / X, X > 0), (0, True)))
+    assert {x.expression for x in reals.divisors} == {X + Y, X}
+    (guarded,) = (x for x in reals.divisors if x.expression == X)
+    assert solver([guarded.vanishes], 10**6).check() == z3.unsat  # X = 0 is in the other case
+
+
+def test_an_exponential_is_positive_and_turns_sums_into_products():
+    assert at_every_eps(Sides(sp.exp(X + 2 * Y), sp.exp(X) * sp.exp(Y) ** 2)).status == EQUAL
+    assert at_every_eps(Sides(sp.Abs(sp.exp(X)), sp.exp(X))).status == EQUAL
+    assert not Reals().symbols
+    reals = Reals()
+    reals.term(sp.exp(X))
+    assert not reals.is_exact
+
+
+def test_algebraic_numbers_of_a_model_are_exact():
+    reals = Reals()
+    square = reals.term(X**2)
+    found = solver([square == 2, reals.symbols[X] < 0], 10**6)
+    assert found.check() == z3.sat
+    assert sp.simplify(point(found.model(), reals.symbols)[X] + sp.sqrt(2)) == 0
+
+
+EQUALITIES = [
+    (sp.Max(X, Y) + sp.Min(X, Y), X + Y, EQUAL),
+    (sp.Abs(X), X * sign(X), EQUAL),
+    (sign(-X), -sign(X), DIFFERENT),  # at 0
+    (X**2 / X**2 * Y, Y, EQUAL),
+    (Y * (X - Y) / (X - Y), Y, EQUAL),
+    (X / (sp.Max(X, 0) + sp.Max(Y, 0)), X / (sp.Max(X, 0) + sp.Max(Y, 0)), UNDEFINED),
+    (Y / (sp.Max(X, 0) + sp.Max(sp.Max(X, 0), 0)), Y / (2 * sp.Max(X, 0)), UNDEFINED),
+    (Y / (sp.Abs(X) - X), Y / (sp.Abs(X) - X), UNDEFINED),
+    (Y / (sp.Abs(X) + X**2), Y / (sp.Abs(X) + X**2), EQUAL),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "status"), EQUALITIES)
+def test_sides_are_equal_wherever_they_are_defined_or_differ_or_are_0_over_0(one, other, status):
+    assert at_every_eps(Sides(one, other)).status == status
+
+
+def test_facts_restrict_what_is_decided():
+    assert at_every_eps(Sides(sp.Abs(X), X)).status == DIFFERENT
+    assert at_every_eps(Sides(sp.Abs(X), X, [X >= 0])).status == EQUAL
+
+
+def test_divisors_that_may_be_0_are_told():
+    assert at_every_eps(Sides(Y / (X + Y), Y / (Y + X) + 0 * X)).divisors == (X + Y,)
+    assert at_every_eps(Sides(Y / (X**2 + 1), Y / (1 + X**2))).divisors == ()
+    stabilised = Y / (X + EPS * sign(X))
+    assert at_every_eps(Sides(stabilised, stabilised)).divisors == ()
+    assert len(at_zero_eps(Sides(stabilised, stabilised)).divisors) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "status"),
+    [
+        (X * Y / (X + EPS * sign(X)), Y, EQUAL),
+        (X * Y / (X + EPS), Y, EQUAL),
+        (Y * sign(EPS - sp.Rational(1, 10**9)), -Y, EQUAL),
+        (Y * sign(X + EPS), Y * sign(X), EQUAL),
+        (X * Y / (X + EPS), 2 * Y, DIFFERENT),
+        (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y, UNDEFINED),
+        (Y / EPS, Y, UNDEFINED),
+    ],
+)
+def test_at_eps_0_sides_have_their_limit_but_where_that_is_0_over_0(one, other, status):
+    assert at_zero_eps(Sides(one, other)).status == status
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "status"),
+    [
+        (Y * sp.Max(X, 0) / (sp.Max(X, 0) + EPS), Y * (1 + sign(X)) / 2, EQUAL),
+        (Y * (sp.Max(X, 0) + EPS) / (sp.Max(X, 0) + EPS * 2), Y, DIFFERENT),
+        (Y * (sp.Max(X, 0) + EPS) / (sp.Max(X, 0) + EPS + EPS**2), Y, EQUAL),
+        (Y * (sp.Max(X, 0) + EPS**2) / (sp.Max(X, 0) + EPS), Y, DIFFERENT),
+        (Y / (sp.Max(X, 0) + EPS), Y / (sp.Max(X, 0) + EPS) + 1 / EPS, UNDEFINED),
+        (Y * sign(EPS * X), Y * sign(X), EQUAL),
+    ],
+)
+def test_where_eps_0_is_0_over_0_the_limit_is_taken_in_every_cell(one, other, status):
+    found = in_cells(Sides(one, other))
+    assert found.status == status
+    if found.status == DIFFERENT:
+        near = {**found.point, EPS: sp.Rational(1, 10**9)}
+        assert abs((one - other).subs(near)) > sp.Rational(1, 10**6)
+
+
+def test_maxima_are_written_by_sizes():
+    for x, y in POINTS:
+        value = sp.Max(X, Y, 0) + sp.Min(X, 2 * Y)
+        assert by_sizes(value).subs({X: x, Y: y}) == value.subs({X: x, Y: y})
+    assert shown(sp.Abs(X) + EPS * sign(Y)) == "eps*sign(y) + |x|"
