@@ -60,8 +60,11 @@ def test_values_and_messages_at_fractions_are_those_of_numpy(op, rule, n):
         compared(node(op, rule, n, chance, whole if op == "softmax" else entry), {})
 
 
+SMOOTH = [(op, rule) for op, rule in PAIRS if op != "relu"]  # whose value no sign decides
+
+
 @pytest.mark.parametrize("n", [1, 2])
-@pytest.mark.parametrize(("op", "rule"), PAIRS)
+@pytest.mark.parametrize(("op", "rule"), SMOOTH)
 def test_values_and_messages_in_symbols_are_those_of_numpy_at_a_point(op, rule, n):
     """With signs and exponentials of what only a point tells."""
     chance = random.Random(f"{op} {rule} {n}")

@@ -86,6 +86,8 @@ def test_twice(record_property):
 @pytest.mark.theorem(7, "Halves add up.", "proved")
 def test_halves(record_property):
     record_property("method", f"{equal_split(2, R)[0]} twice")
+    half, _ = equal_split(2, R)
+    assert identical(half * (X**2 - 1) / (X - 1), half * (X + 1))
     assert identical(sum(equal_split(2, R)), R)
     assert identical(1, 1)
 """

@@ -102,7 +102,9 @@ def test_a_theorem_is_shown_with_its_statements_derivation_and_evidence(ten):
         assert all(" ".join(part.split()) in flat(shown) for part in evidence)
     assert "R_Z11 = (R1*e2*Z11 - R2*e1*Z11)/(e1 + e2)" in shown
     assert 'Derivation of the rule "taylor" (softmax)' in shown
-    assert f"This decides {ten.verdicts[0].identities} identities over symbols" in flat(shown)
+    number = ten.verdicts[0].identities
+    noun = "identity" if number == 1 else "identities"
+    assert f"This decides {number} {noun} over symbols" in flat(shown)
 
 
 def test_a_proof_says_what_relevance_is_and_a_counterexample_where_sides_differ(ten):
