@@ -1,5 +1,6 @@
 """Explanations as files: one of safetensors each, whose header holds the rest as JSON."""
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -38,6 +39,7 @@ def write(
 
     about = {"format": _format(what), "facts": json.dumps(facts, default=refuse)}
     own = {name: x.detach().cpu().clone().contiguous() for name, x in tensors.items()}
+    about["sha256"] = _digest(about["facts"], own)
     write_named(Path(path), save(own, about))
 
 
@@ -49,7 +51,8 @@ def read(
 ) -> Stored:
     """Reads the tensors and facts of a file of ``write``, and returns ``build`` of both.
 
-    Raises ValueError for any other file, and for facts or tensors that do not fit together.
+    Raises ValueError for any other file, for a digest that does not match, and for facts or tensors
+    that do not fit together.  Files of earlier releases have no digest.
     """
     if Path(path).exists() and not Path(path).is_file():
         raise ValueError(f"{path} is no regular file{_instead('', what)}")
@@ -65,12 +68,23 @@ def read(
         raise ValueError(f"{path} holds no {what}{_instead(kind, what)}")
     values = schema.VALUES + sum(x.numel() for x in tensors.values())
     try:
+        if about.get("sha256") not in (None, _digest(about.get("facts", ""), tensors)):
+            raise ValueError("its SHA-256 is not the one that was written")
         found = schema.parse(about.get("facts", ""), facts, "facts", finite=False, values=values)
         return build(tensors, found)
     except ValueError as error:
         raise ValueError(
             f"{path}: its {what} was changed or is incomplete ({error}); save it again"
         ) from error
+
+
+def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of facts, and of the names, types, shapes and bytes of tensors."""
+    found = hashlib.sha256(facts.encode("utf-8", "surrogatepass"))
+    for name, x in sorted(tensors.items()):
+        found.update(f"{name!r} {x.dtype} {tuple(x.shape)}".encode())
+        found.update(x.reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def check(

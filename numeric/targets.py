@@ -74,6 +74,10 @@ class Target:
     def __mul__(self, factor: float) -> "Target":
         if not isinstance(factor, Real):
             return NotImplemented
+        try:
+            factor = float(factor)
+        except OverflowError:
+            raise ValueError("a target is multiplied by a number beyond float64") from None
         return Target(tuple(replace(x, weight=x.weight * factor) for x in self.terms))
 
     __rmul__ = __mul__
