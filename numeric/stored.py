@@ -83,7 +83,7 @@ def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
     found = hashlib.sha256(facts.encode("utf-8", "surrogatepass"))
     for name, x in sorted(tensors.items()):
         found.update(f"{name!r} {x.dtype} {tuple(x.shape)}".encode())
-        found.update(x.reshape(-1).view(torch.uint8).numpy())
+        found.update(x.reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
 
 

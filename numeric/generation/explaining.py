@@ -161,6 +161,8 @@ def _given(ids: Any) -> list[Any]:
     if isinstance(ids, Mapping):
         padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
         ids = () if padded else ids.get("input_ids", ())
+    if isinstance(ids, Tensor) and (ids.is_meta or ids.layout != torch.strided or not ids.ndim):
+        return []
     if isinstance(ids, str | bytes | PathLike) or not isinstance(ids, Iterable):
         return []
     ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)

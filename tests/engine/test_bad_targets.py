@@ -75,8 +75,10 @@ def test_targets_are_added_to_targets_alone():
     for act in (lambda: logit(1) + 2, lambda: logit(1) * logit(2), lambda: logit(1) - 3):
         with pytest.raises(TypeError):
             act()
-    for label in (1.5, True, [[1]]):
-        with pytest.raises(ValueError, match=r"label=.*pass None, an int, or one int"):
+    with pytest.raises(ValueError, match="a number beyond float64"):
+        logit(1) * 10**400
+    for label in (1.5, True, [[1]], range(10**8), "a" * 5000):
+        with pytest.raises(ValueError, match=r"label.*pass (None, an int, or one int|at most)"):
             logit(label)
 
 
