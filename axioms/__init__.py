@@ -1,4 +1,4 @@
-"""What is true of Layer-wise Relevance Propagation: graphs, rules in SymPy, theorems."""
+"""Theorems on Layer-wise Relevance Propagation, with graphs and rules in SymPy."""
 
 from typing import TYPE_CHECKING
 

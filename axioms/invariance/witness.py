@@ -152,7 +152,7 @@ def in_limit(at: Callable[..., Explanation], point: LeafMatrices) -> Explanation
 
 
 def limit(value: sp.Expr) -> sp.Expr:
-    """What a number tends to as NEAR_0 -> 0; ZeroDivisionError if that is infinite."""
+    """Returns the limit of a number as NEAR_0 -> 0; raises ZeroDivisionError if it is infinite."""
     above, below = (side.subs(NEAR_0, 0) for side in sp.fraction(sp.cancel(value)))
     if below == 0:
         raise ZeroDivisionError(f"{value} has no limit")

@@ -52,7 +52,7 @@ class Tested(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What is established, where, and why not more."""
+    """The status of a claim, where it holds, and the reason for any gap."""
 
     status: str
     divisors: tuple[sp.Expr, ...] = ()  # the sides are equal where these are not 0
@@ -64,7 +64,7 @@ Asked: TypeAlias = list[tuple[Tested, Found]]
 
 
 def answer(parts: Sequence[Tested]) -> Answer:
-    """Both regimes in one; what holds at every eps > 0 holds in the limit."""
+    """Decides parts at every eps > 0, and in the limit where that fails."""
     finite = _asked(parts, at_every_eps)
     if not _left(finite):
         return Answer(status=PROVED, divisors=_divisors(finite))
@@ -87,12 +87,12 @@ def answer(parts: Sequence[Tested]) -> Answer:
 
 
 def in_limit(part: Part) -> Found:
-    """What is known of a part as eps -> 0."""
+    """Decides a part as eps -> 0."""
     return _in_cells(part, at_zero_eps(part))
 
 
 def _in_cells(part: Part, found: Found) -> Found:
-    """What is known by cells where eps = 0 is 0/0 on an open set."""
+    """Decides a part by cells if it is 0/0 on an open set at eps = 0."""
     return in_cells(part) if found.status == UNDEFINED else found
 
 

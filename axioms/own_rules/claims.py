@@ -1,4 +1,4 @@
-"""What is decided about one operation alone: by z3, with witnesses by the rule itself."""
+"""Decides claims about one operation by z3; the rule itself computes each witness."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ NO_BIAS = {sp.Symbol("b", real=True): sp.Integer(0)}
 
 
 def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
-    """What is established of a claim, and for which numbers of inputs."""
+    """Decides a claim, and says for which numbers of inputs."""
     found = answer([Setting(claim, rule, count) for count in counts(rule.kind)])
     if rule.kind not in LISTS or found.status not in (PROVED, IN_LIMIT):
         return found, ""
@@ -48,7 +48,7 @@ def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
 
 
 def lost(rule: Rule) -> str:
-    """What takes the relevance that does not arrive, and how much it is; '' if all does."""
+    """Names what absorbs relevance, and how much; '' if all relevance arrives."""
     last, claim = counts(rule.kind)[-1], claims(rule.kind)[CONSERVES]
     setting = Setting(claim, rule, last)
     general = uniform(claim, rule) if rule.kind in LISTS else None
@@ -76,7 +76,7 @@ def _is_negative(gap: sp.Expr) -> bool:
 
 
 def kept_by(rule: Rule) -> str:
-    """Of which activations a rule conserves, if not of every one; '' if none is known."""
+    """Names a class of activations for which a rule conserves; '' if none is known."""
     setting = Setting(claims(rule.kind)[CONSERVES], rule, None)
     known = (
         name

@@ -116,7 +116,7 @@ def _tried(kind: str, count: int) -> list[tuple[bool, Values, list[Nested]]]:
 
 @cache
 def _expected(rule: Rule, count: int) -> list[list[sp.Expr]]:
-    """What a rule returns for symbols, at the points that are tried."""
+    """The messages of a rule for symbols, evaluated at the trial points."""
     _, messages = for_symbols(rule, count)
     return [replaced(flat(messages), at) for _, at, _ in _tried(rule.kind, count)]
 

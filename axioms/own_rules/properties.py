@@ -1,4 +1,4 @@
-"""What is said of a rule beside the rewrites: that it conserves, is linear, and has a symmetry.
+"""Claims about a rule beside the rewrites: conservation, linearity and symmetries.
 
 A claim compares what a rule returns for operands with what it returns for changed ones, the
 output being the same.  It is data, so that it can be decided of lists of operands, of one operand

@@ -93,7 +93,7 @@ class Rule:
         return replaced(messages, dict(zip(flat(given), flat(arguments), strict=True)))
 
     def divisors(self, *arguments: Nested) -> list[sp.Expr]:
-        """What its formula divides by at such operands, outside of cases."""
+        """The divisors of the formula at these operands, outside of Piecewise."""
         given, messages = for_symbols(self, count_of(arguments[0]))
         at = dict(zip(flat(given), flat(arguments), strict=True))
         found = {x for m in flat(messages) if not m.has(sp.Piecewise) for x in m.atoms(sp.Pow)}

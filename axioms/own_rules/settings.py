@@ -45,7 +45,7 @@ class Setting(Tested):
 
     @cached_property
     def output(self) -> Values:
-        """What the operation computes of its operands."""
+        """The value of the output, as the operation computes it from its operands."""
         kind, given = self.rule.kind, self.given
         if kind not in OUTPUT:
             return {}
@@ -53,7 +53,7 @@ class Setting(Tested):
         return {given[name]: computed(*(given[x] for x in operands)).xreplace(self.fixed)}
 
     def facts(self) -> list[sp.Basic]:
-        """What holds of the operands; logits are in the order of their attention weights."""
+        """Facts about the operands; logits are in the order of their attention weights."""
         found = [*self.assumed, *(sp.Eq(x, value) for x, value in self.output.items())]
         if self.rule.kind not in WEIGHTS:
             return found
@@ -72,11 +72,11 @@ class Setting(Tested):
         return [replaced(replaced(messages, change), self.fixed) for change in changes]
 
     def pairs(self) -> Pairs:
-        """What has to be equal, for symbols."""
+        """The pairs of expressions that the claim equates."""
         return list(zip(*self.claim.sides(self, *self._messages), strict=True))
 
     def messages(self) -> list[sp.Expr]:
-        """What has to be defined."""
+        """The expressions that must be defined."""
         return flat(self._messages)
 
     @property
@@ -91,7 +91,7 @@ class Setting(Tested):
 
     @cached_property
     def shown(self) -> dict[str, Nested]:
-        """What a point gives numbers for, by name; an output and attention follow from these."""
+        """The operands that a point sets, by name; the output and attention follow from them."""
         found = {**self.given, "c": FACTOR}
         follow = {self.rule.kind: "a"} if self.rule.kind == kinds.SOFTMAX else {}
         hidden = {OUTPUT[self.rule.kind][0] if self.rule.kind in OUTPUT else "", *follow.values()}

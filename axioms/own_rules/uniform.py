@@ -1,15 +1,14 @@
 """Claims for every number of inputs, with all of them but one as one operand.
 
 A rule is uniform if one formula gives each message from its own input, the number n of inputs and
-sums over all inputs.  This is seen at SEEN numbers of inputs, where the rule returns nothing else;
-that it goes on so is not proved, since Python can count.
+sums over all inputs.  The formula is compared with the rule at SEEN numbers of inputs.  Beyond them
+it is assumed to go on, because code in Python may count its inputs.
 
-Of a uniform rule, the sum of a formula over all inputs is a sum of monomials of one input, each
-times a number that is the same for all of them.  The sums of different monomials are symbols of
-which only this is known: what the operation makes of them (sum x w = z - b), that a sum of what is
-not negative is not negative, and that a sum of sizes is not below the size of the sum.  So what is
-proved for these symbols holds for the sums of any number of inputs.  That the order of inputs does
-not matter follows from the form alone.
+The sum of such a formula over all inputs is a sum of monomials of one input, each times a factor
+that all inputs share.  Each sum of a monomial is a symbol with three facts: the operation fixes it
+(sum x w = z - b), a sum of nonnegative terms is nonnegative, and a sum of sizes is at least the
+size of the sum.  A proof for these symbols therefore holds for any number of inputs.  The form
+alone shows that the order of inputs does not matter.
 """
 
 import re
@@ -48,16 +47,16 @@ class Uniform(Part):
 
     @property
     def own(self) -> set[sp.Symbol]:
-        """What another input has other values of."""
+        """The symbols whose values differ from input to input."""
         found = {x for name, x in self.given.items() if name in LISTS[self.rule.kind]}
         return found | ({self.given[OTHER]} if "R" in LISTS[self.rule.kind] else set())
 
     def pairs(self) -> Pairs:
-        """What has to be equal, for one input, the number of inputs and sums over all of them."""
+        """The pairs that the claim equates, for one input, n and sums over all inputs."""
         return list(zip(*self.claim.sides(self, *self._changed), strict=True))
 
     def messages(self) -> list[sp.Expr]:
-        """What has to be defined."""
+        """The expressions that must be defined."""
         return flat(self._changed)
 
     @cached_property
@@ -95,7 +94,7 @@ class Uniform(Part):
         return self.named.setdefault(monomial, sp.Symbol(name, real=True))
 
     def facts(self) -> list[sp.Basic]:
-        """What holds of sums over inputs; to be asked for after the pairs."""
+        """Facts about sums over inputs; call ``pairs`` first."""
         found: list[sp.Basic] = [sp.Ge(N, 1)]
         if self.rule.kind in WEIGHTS:
             found += [sp.Gt(self.given["a"], 0), sp.Le(self.given["a"], 1)]

@@ -73,7 +73,7 @@ def _with_gaps(rule: Rule, name: str, gaps: Gaps) -> Verdict:
 
 
 def verdict(rule: Rule, name: str) -> Verdict:
-    """What is decided about a claim or a rewrite, by its name, and by the rule's formula."""
+    """Decides a claim or a rewrite, by its name, from the formula of the rule."""
     if name in REWRITES:
         return _of_rewrite(rule, name)
     found, inputs = claims.decide(claims_of(rule.kind)[name], rule)
@@ -145,7 +145,7 @@ class OfGraphs(Tested):
         return self._pairs[0]
 
     def divisors(self) -> Sequence[sp.Expr]:
-        """What the rule divides by in either graph."""
+        """The divisors of the rule in either graph."""
         return self._pairs[1]
 
     def points(self) -> Iterator[LeafMatrices]:

@@ -1,4 +1,4 @@
-"""Limits eps -> 0 where eps = 0 is 0/0 on an open set, as that without a positive part in z+.
+"""Limits eps -> 0 where eps = 0 is 0/0 on an open set, such as z+ without positive parts.
 
 The space is cut into the cells in which all signs are those of every small enough eps > 0.  In a
 cell a side is a rational function, whose limit is read off in lowest terms.
