@@ -39,6 +39,17 @@ class Argument:
     notation: Notation = field(default_factory=Notation)
     more: int = 0  # formulas of what the others name, beyond those that a page has
 
+    def decides(self, count: int) -> str:
+        """The sentence on what is decided; ``count`` identities have two different formulas."""
+        said = f"This decides {count} identit{'y' if count == 1 else 'ies'} over symbols"
+        if count < len(self.lines):
+            said += "; both sides of others come out as one formula"
+        said = said if count else "Both sides of every identity come out as one formula"
+        said += f", in {self.cases} cases of signs" if self.cases > 1 else ""
+        if not self.lines:
+            return f"{said}, each too long for a page or the same on both sides."
+        return said + (", such as" if count > len(self.lines) else ":")
+
 
 @dataclass
 class _Names:

@@ -178,14 +178,8 @@ def proof_of(verdict: Verdict, argument: Argument) -> str:
     """The sentences of a proof or a witness before its numbered lines."""
     if verdict.error or verdict.verdict == "refuted":
         return "" if verdict.error else _sentence(verdict.witness)
-    count = verdict.identities
-    identities = f"{count} identit{'y' if count == 1 else 'ies'} over symbols"
-    cases = f", in {argument.cases} cases of signs" if argument.cases > 1 else ""
-    some = ", such as" if count > len(argument.lines) else ":"
     how = _sentence(verdict.method or "multiply out both sides")
-    return f"{how} This decides {identities}{cases}" + (
-        some if argument.lines else ", each too long for a page or the same on both sides."
-    )
+    return f"{how} {argument.decides(verdict.identities)}"
 
 
 def _sentence(text: str) -> str:
