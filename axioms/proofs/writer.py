@@ -114,7 +114,8 @@ class Writer:
                 self.graphs.append(written)
             place = self.graphs.index(written)
             if self.verifies and any(
-                check.minus(self.value(e), own).number for e, own in self._named(steps, place)
+                check.minus(self.value(as_rational(e)), own).number
+                for e, own in self._named(steps, place)
             ):
                 raise Uncertified("a sign or an exponential is not the one of its operand")
             self.variants[k, at] = place

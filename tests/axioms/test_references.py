@@ -83,8 +83,10 @@ def relu(x):
 X, Y, W, B = leaf("x"), leaf("y"), parameter("w"), parameter("b")
 LAYER = Node(kinds.LINEAR, (X, W, B))
 SCORES = Node(kinds.SCORES, (LAYER, Y), attributes={"scale": sp.Rational(1, 2)})
+WEIGHTS = Node(kinds.SOFTMAX, (leaf("z"),))
 SIGMOID = Node(kinds.ACTIVATION, (X,), attributes={"function": "sigmoid"})
 GRAPHS = {
+    "attention": Node(kinds.READOUT, (WEIGHTS, Y), attributes={"layer": 1}),
     "scores": SCORES,
     "sums": X + relu(Y) + constant("ones", X) + parameter("p"),
     "products": Node(kinds.PRODUCT, (X, Y, SIGMOID)),
@@ -95,6 +97,7 @@ GRAPHS = {
 POINT = {
     "x": sp.Matrix([[2, 3], [1, 5]]),
     "y": sp.Matrix([[1, 4], [3, 1]]),
+    "z": generic("z", 2, 2),
     "w": sp.Matrix([[1, 2], [3, 4]]),
     "b": sp.Matrix([[1, 2]]),
     "p": sp.Matrix([[1, 2], [sp.Symbol("t", positive=True), 1]]),
