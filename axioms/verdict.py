@@ -1,4 +1,4 @@
-"""What is decided about a rule of one's own, as data; and in words of at most 80 columns."""
+"""Verdicts on a rule of one's own, as data and in lines of at most 80 columns."""
 
 import textwrap
 from collections import Counter
@@ -40,7 +40,7 @@ class Judged:
 
     @property
     def heading(self) -> str:
-        """Which rule it is."""
+        """The name and kind of the rule."""
         return f'{self.name}, a rule for "{self.kind}", all others as in AttnLRP'
 
     def text(self) -> str:

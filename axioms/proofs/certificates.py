@@ -80,7 +80,7 @@ def _run(
 
 
 def _at_a_point(decision: Decision) -> Decision:
-    """What is not equal in general differs at a point of prime numbers."""
+    """Turns a general inequality into a difference at a point of prime numbers."""
     if decision.kind == DIFFER_AT or decision.verdict:
         return decision
     point = {x: sp.Integer(sp.prime(k + 5)) for k, x in enumerate(decision.symbols)}

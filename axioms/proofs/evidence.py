@@ -23,7 +23,7 @@ COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a t
 
 
 class Claim(NamedTuple):
-    """What ``@pytest.mark.theorem`` says: a sentence, its verdict, and how far it is decided."""
+    """Arguments of ``@pytest.mark.theorem``: a sentence, its verdict, its assumptions and scope."""
 
     number: int
     statement: str

@@ -1,4 +1,4 @@
-"""Which statements Rocq proves for every number of inputs: theorems of axioms/rocq quote them."""
+"""Finds statements that theorems of axioms/rocq quote and prove for every number of inputs."""
 
 import re
 from functools import cache

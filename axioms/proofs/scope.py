@@ -1,4 +1,4 @@
-"""What a statement says of its symbols, held against what its test assumes and how many it has.
+"""Compares the assumptions and sizes that a statement names with those of its test's symbols.
 
 A proof is as wide as its symbols: one of a positive x says nothing of a negative x, and one of 3
 keys nothing of 4.  So a proved statement names every assumption as ``given``, such as
@@ -24,7 +24,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def assumptions(decisions: Iterable[Decision]) -> set[str]:
-    """What is assumed of symbols, such as "x > 0"; real symbols and ``POSITIVE`` apart."""
+    """Assumptions on symbols, such as "x > 0", except real symbols and ``POSITIVE``."""
     return {
         f"{family} {RELATIONS[fact]}"
         for decision in decisions

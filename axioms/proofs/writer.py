@@ -46,7 +46,7 @@ class Writer:
 
     @cached_property
     def free(self) -> Any:
-        """What the checker finds at symbols in general."""
+        """A run of the checker in which every symbol stands for itself."""
         return check.Run(vars(self), Symbols())
 
     def formula(self, e: sp.Expr) -> Data:
@@ -77,7 +77,7 @@ class Writer:
         return factors[0] if factors else "1"
 
     def value(self, e: sp.Expr) -> Any:
-        """What the checker finds for a formula."""
+        """The value that the checker computes for a formula."""
         return self.free.value(self.formula(e))
 
     def name(self, symbol: sp.Symbol) -> str:

@@ -28,18 +28,18 @@ class Part(ABC):
 
     @abstractmethod
     def pairs(self) -> Pairs:
-        """What has to be equal."""
+        """The pairs of expressions that must be equal."""
 
     def messages(self) -> Sequence[sp.Expr]:
-        """What has to be defined beside the pairs, in which divisors may have cancelled."""
+        """Expressions beside the pairs that must be defined; divisors may cancel in pairs."""
         return ()
 
     def divisors(self) -> Sequence[sp.Expr]:
-        """What is divided by although it has cancelled in all of these."""
+        """Divisors that have cancelled in all of these expressions."""
         return ()
 
     def facts(self) -> Sequence[sp.Basic]:
-        """What holds of the symbols."""
+        """Facts about the symbols."""
         return ()
 
     @cached_property
@@ -69,7 +69,7 @@ class Undecided(ArithmeticError):
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of some pairs, with a point of it, and what they divide by that may be 0."""
+    """The decision on some pairs, with a point for it, and divisors that may be 0."""
 
     status: str
     point: dict[sp.Symbol, sp.Expr] | None = None
@@ -83,7 +83,7 @@ def at_every_eps(part: Part) -> Found:
 
 
 def at_zero_eps(part: Part) -> Found:
-    """The same at epsilon = 0, which is the limit wherever nothing is divided by 0 there.
+    """Decides pairs at epsilon = 0, which is the limit wherever no divisor is 0 there.
 
     A sign that depends on epsilon may jump where its argument is 0 at epsilon = 0: such points
     count as those where something is divided by 0.

@@ -36,7 +36,7 @@ JUNCTIONS = {sp.And: z3.And, sp.Or: z3.Or, sp.Not: z3.Not}
 
 @dataclass(frozen=True)
 class Divisor:
-    """What an expression divides by, where ``guard`` holds: the case that the division is in."""
+    """The divisors of an expression; ``guard`` is the condition of the case around a division."""
 
     expression: sp.Expr
     term: Term
@@ -54,7 +54,7 @@ class Reals:
 
     divisors: list[Divisor] = field(default_factory=list)
     atoms: dict[sp.Basic, Term] = field(default_factory=dict)
-    """What signs, sizes, maxima and cases are decided by the sign of, the innermost first."""
+    """Expressions whose signs decide signs, sizes, maxima and cases; the innermost come first."""
     facts: list[Fact] = field(default_factory=list)
     symbols: dict[sp.Symbol, Term] = field(default_factory=dict)
     is_exact: bool = True  # nothing but symbols and what z3 knows of real numbers
@@ -80,7 +80,7 @@ class Reals:
         return RELATIONS[type(relation)](*map(self.term, relation.args))
 
     def defined(self) -> list[Fact]:
-        """What holds where nothing is divided by 0."""
+        """The condition that no divisor is 0."""
         return [z3.Not(divisor.vanishes) for divisor in self.divisors]
 
     def _made(self, part: sp.Expr) -> Term:

@@ -103,7 +103,7 @@ def same(*amounts):
 
 
 def stated(kind, rule, cause, node_at, j, s):
-    """What theorem 25 says that a cause absorbs of output entry j, whose sign is s."""
+    """The amount that a cause absorbs of output entry j with sign s, by theorem 25."""
     root, point = node_at
     xs, p = [point[x.name] for x in root.args], EPS * s
     z = evaluate(root, point)[root][j]

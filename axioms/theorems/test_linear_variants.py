@@ -40,7 +40,7 @@ def cases(n=3):
 
 
 def weights(c):
-    """What takes the inputs X to their contributions."""
+    """The matrix that maps the inputs X to their contributions."""
     return sp.Matrix([part / x for part, x in zip(c, X, strict=True)])
 
 
