@@ -5,14 +5,14 @@ from dataclasses import replace
 import sympy as sp
 
 from axioms import kinds
-from axioms.own_rules.answers import QUARTER, Answer, answer, in_limit
-from axioms.own_rules.properties import CONSERVES, Claim, claims, counts
-from axioms.own_rules.rules import LISTS, Rule
+from axioms.own_rules.properties import CONSERVES, Claim, claims
+from axioms.own_rules.rules import Rule
 from axioms.own_rules.settings import Setting
 from axioms.own_rules.uniform import SEEN, uniform
+from axioms.solver.answers import Answer, answer, in_limit, tried_further
 from axioms.solver.equality import EQUAL, at_every_eps
 from axioms.solver.signs import UNDEFINED, shown
-from axioms.verdict import IN_LIMIT, PROVED, REFUTED
+from axioms.verdict import IN_LIMIT, PROVED
 
 MORE = range(4, 11)  # inputs, at which a random point is tried of a rule that is not uniform
 ANY = f"any number of inputs, if the formula goes on as for 1 to {SEEN[-1]}"
@@ -28,30 +28,25 @@ NO_BIAS = {sp.Symbol("b", real=True): sp.Integer(0)}
 
 def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
     """Decides a claim, and says for which numbers of inputs."""
-    found = answer([Setting(claim, rule, count) for count in counts(rule.kind)])
-    if rule.kind not in LISTS or found.status not in (PROVED, IN_LIMIT):
+    found = answer([Setting(claim, rule, count) for count in rule.operation.counts])
+    if not rule.operation.lists or found.status not in (PROVED, IN_LIMIT):
         return found, ""
     own = uniform(claim, rule)
     if own is None:
-        for count in MORE:
-            setting = Setting(claim, rule, count)
-            eps = QUARTER if found.status == PROVED else sp.Integer(0)
-            if witness := setting.witness(setting.random_point(), eps):
-                return Answer(status=REFUTED, witness=witness), ""
-        return found, FEW
+        more = (Setting(claim, rule, count) for count in MORE)
+        return tried_further(found, ((part, part.random_point()) for part in more)), FEW
     if claim.is_order:
         return found, ANY
-    proved = found.status == PROVED
-    known = at_every_eps(own) if proved else in_limit(own)
+    known = at_every_eps(own) if found.status == PROVED else in_limit(own)
     holds = known.status == EQUAL
     return (replace(found, divisors=known.divisors), ANY) if holds else (found, FEW)
 
 
 def lost(rule: Rule) -> str:
     """Names what absorbs relevance, and how much; '' if all relevance arrives."""
-    last, claim = counts(rule.kind)[-1], claims(rule.kind)[CONSERVES]
+    last, claim = rule.operation.counts[-1], claims(rule.kind)[CONSERVES]
     setting = Setting(claim, rule, last)
-    general = uniform(claim, rule) if rule.kind in LISTS else None
+    general = uniform(claim, rule) if rule.operation.lists else None
     ((arrived, total),) = (general or setting).pairs()
     gap = sp.factor((total - arrived).xreplace({} if general else setting.output))
     if gap == 0 or gap.has(*UNDEFINED):
@@ -65,14 +60,9 @@ def lost(rule: Rule) -> str:
             return f"the bias absorbs {said}"
         if in_limit(part).status == EQUAL:
             return f"{'bias and stabiliser absorb' if what else 'the stabiliser absorbs'} {said}"
-    if _is_negative(gap):
+    if gap.as_coeff_Mul()[0] < 0:  # a minus stands in front
         return f"{shown(-gap)} too much arrives" if said != "the rest" else ""
     return f"{said} is lost" if said != "the rest" else ""
-
-
-def _is_negative(gap: sp.Expr) -> bool:
-    """Whether a minus stands in front."""
-    return bool(gap.as_coeff_Mul()[0] < 0)
 
 
 def kept_by(rule: Rule) -> str:
@@ -84,14 +74,3 @@ def kept_by(rule: Rule) -> str:
         if at_every_eps(replace(setting, assumed=(fact,))).status == EQUAL
     )
     return next((f"it holds of {name}" for name in known), "")
-
-
-def unconserved_without_bias(rule: Rule) -> str:
-    """A small witness that more is lost than bias and stabiliser absorb; '' if there is none."""
-    for count in counts(rule.kind):
-        fixed = NO_BIAS if rule.kind == kinds.LINEAR else {}
-        setting = Setting(claims(rule.kind)[CONSERVES], rule, count, fixed)
-        for point in setting.points():
-            if found := setting.witness(point, sp.Integer(0)):
-                return found
-    return ""

@@ -1,12 +1,12 @@
 """The rules of a Python file, which is run with the rights of whoever judges it."""
 
 import importlib.util
-import traceback
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from axioms import kinds
-from axioms.own_rules.rules import ARGUMENTS, Rule, RuleError, next_step
+from axioms.own_rules.operations import OPERATIONS
+from axioms.own_rules.rules import Rule, RuleError, raised
 
 
 def load(path: str | Path) -> list[Rule]:
@@ -22,24 +22,17 @@ def load(path: str | Path) -> list[Rule]:
     try:
         code = compile(path.read_bytes(), str(path), "exec")
         exec(code, vars(module))
-    except RuleError:
-        raise
     except SyntaxError as error:
         raise RuleError(f"{path}:{error.lineno}: {error.msg}; mend the line") from error
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuleError):
         raise
     except BaseException as error:  # sys.exit among them
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-        place = f"{path}:{lines[-1]}" if lines else path
-        raise RuleError(
-            f"{place}: {type(error).__name__}: {error}; "
-            f"{next_step(error, otherwise='the file must run by itself')}"
-        ) from error
+        otherwise = "the file must run by itself"
+        raise raised(error, str(path), otherwise=otherwise) from error
     rules = [value for value in vars(module).values() if isinstance(value, Rule)]
     if not rules:
         raise RuleError(
             f'{path}: holds no rule; put @rule("product") above a function '
-            f"({ARGUMENTS[kinds.PRODUCT]}), with `from axioms.own_rules import rule`"
+            f"({OPERATIONS[kinds.PRODUCT].arguments}), with `from axioms.own_rules import rule`"
         )
     return rules

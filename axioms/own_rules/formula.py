@@ -22,20 +22,10 @@ import sympy as sp
 from sympy.assumptions.assume import Predicate
 from sympy.core.relational import Relational
 
-from axioms.own_rules.properties import OUTPUT, WEIGHTS, names
-from axioms.own_rules.rules import (
-    LISTS,
-    Nested,
-    Rule,
-    RuleError,
-    flat,
-    for_symbols,
-    replaced,
-    symbols,
-)
+from axioms.own_rules.operations import OPERATIONS
+from axioms.own_rules.rules import Nested, Rule, RuleError, flat, for_symbols, replaced, symbols
 from axioms.solver.signs import UNDEFINED
 
-COUNTS = (1, 2, 3)  # of inputs, where a rule takes lists
 TRIED = 10  # points of each sort
 AXIOMS = Path(__file__).parents[1]
 OURS = tuple(f"{place}{os.sep}" for place in (Path(sp.__file__).parent, AXIOMS))
@@ -43,14 +33,10 @@ OURS = tuple(f"{place}{os.sep}" for place in (Path(sp.__file__).parent, AXIOMS))
 ASKED = {  # of a symbol, by a comparison
     "__eq__": "{} == {}",
     "__ne__": "{} != {}",
-    "__float__": "{} as a float",
-    "__int__": "{} as an integer",
-    "__complex__": "{} as a complex number",
     "__round__": "{} rounded",
     "__hash__": "{} as a key",
-    "__str__": "{} as text",
-    "__repr__": "{} as text",
-    "__format__": "{} as text",
+    **dict.fromkeys(("__float__", "__int__", "__complex__"), "{} as a number"),
+    **dict.fromkeys(("__str__", "__repr__", "__format__"), "{} as text"),
 }
 PREDICATE = Predicate.__call__
 NEXT = (
@@ -74,7 +60,7 @@ def check_one_formula(rule: Rule) -> Gaps:
     """Raises RuleError for a rule that compares symbols, is another formula at numbers, or 0/0."""
     defined, has_gap, is_open = False, False, False
     seen: list[Values] = []  # where there are gaps, and nothing is 0
-    for count in COUNTS if rule.kind in LISTS else COUNTS[:1]:
+    for count in rule.operation.counts:
         given, _ = for_symbols(rule, count)
         with _comparisons_refused(rule):
             rule.formula(*given)
@@ -123,19 +109,15 @@ def _expected(rule: Rule, count: int) -> list[list[sp.Expr]]:
 
 def _with_output(kind: str, given: Sequence[Nested], at: Values) -> Values:
     """The point where an output is what its operation computes; attention is any with sum 1."""
-    arguments = dict(zip(names(kind), given, strict=True))
-    if kind in WEIGHTS:
-        weights = _shares([at[x] for x in arguments["a"]])
-        at = {**at, **dict(zip(arguments["a"], weights, strict=True))}
-    if kind not in OUTPUT:
+    operation, arguments = OPERATIONS[kind], dict(zip(OPERATIONS[kind].names, given, strict=True))
+    if operation.attends:
+        sizes = [1 + abs(at[x]) for x in arguments["a"]]
+        at = {**at, **{x: v / sum(sizes) for x, v in zip(arguments["a"], sizes, strict=True)}}
+    if operation.computed is None:
         return at
-    name, operands, computed = OUTPUT[kind]
-    return {**at, arguments[name]: computed(*(replaced(arguments[x], at) for x in operands))}
-
-
-def _shares(values: Sequence[sp.Expr]) -> list[sp.Expr]:
-    sizes = [1 + abs(value) for value in values]
-    return [size / sum(sizes) for size in sizes]
+    name, operands = operation.output
+    value = operation.computed(*(replaced(arguments[x], at) for x in operands))
+    return {**at, arguments[name]: value}
 
 
 def _points(count: int) -> Iterator[tuple[bool, list[sp.Rational]]]:

@@ -3,7 +3,6 @@
 The rule sees one output at a time: its operands, value and relevance.  Sums over outputs are ours.
 """
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, reduce
 from operator import add
@@ -60,7 +59,7 @@ def _instead(
     def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> list[Matrix]:
         eps = options["eps"]
         matrices = (*xs, FORWARD[node.op](node, *xs), r)
-        checked = _unchecked if eps == EPS else _defined  # of symbols, the solver asks
+        checked = Matrix if eps == EPS else _defined  # of symbols, the solver asks
         *rows, y, r_rows = (checked(matrix).tolist() for matrix in matrices)
 
         def at(*operands: Any) -> Any:
@@ -71,7 +70,7 @@ def _instead(
         found = map(Matrix, MESSAGES[node.op](at, node, rows, y, r_rows))
         return [checked(m if eps else m.applyfunc(_limit)) for m in found]
 
-    return dict.fromkeys(own.operations, messages)
+    return dict.fromkeys(own.kinds, messages)
 
 
 def _defined(matrix: Matrix) -> Matrix:
@@ -80,16 +79,8 @@ def _defined(matrix: Matrix) -> Matrix:
     return matrix
 
 
-def _unchecked(matrix: Matrix) -> Matrix:
-    return matrix
-
-
 def _limit(message: sp.Expr) -> sp.Expr:
     return limit(message) if message.has(NEAR_0) else message
-
-
-def _column(matrix: Rows, j: int) -> list[Any]:
-    return [row[j] for row in matrix]
 
 
 def _added(messages: Iterable[Sequence[Any]]) -> list[Any]:
@@ -100,34 +91,36 @@ def _turned(matrix: Rows) -> Rows:
     return [list(column) for column in zip(*matrix, strict=True)]
 
 
+def _by_entry(own: AtOutput, *matrices: Rows) -> Rows:
+    rows = zip(*matrices, strict=True)
+    return [[own(*entry) for entry in zip(*row, strict=True)] for row in rows]
+
+
 def _pairs(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
     """Entry by entry; the messages to the first operand, then those to the second."""
-    rows = zip(*xs, y, r, strict=True)
-    found = [[own(*entry) for entry in zip(*row, strict=True)] for row in rows]
+    found = _by_entry(own, *xs, y, r)
     return [[[pair[k] for pair in row] for row in found] for k in (0, 1)]
+
+
+def _by_output(own: AtOutput, a: Rows, v: Rows, o: Rows, r: Rows, *bias: Rows) -> list[list[Any]]:
+    """The messages from every output of a matrix product, in its row and column."""
+    columns = list(enumerate(_turned(v)))
+    return [
+        [own(row, column, *(b[0][p] for b in bias), o[j][p], r[j][p]) for p, column in columns]
+        for j, row in enumerate(a)
+    ]
 
 
 def _linear(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
     x, w, *bias = xs
-    (b,) = bias or [[[sp.Integer(0)] * len(z[0])]]
-
-    def received(n: int) -> list[Any]:
-        columns = range(len(w[0]))
-        return _added(own(x[n], _column(w, j), b[0][j], z[n][j], r[n][j]) for j in columns)
-
-    return [[received(n) for n in range(len(x))]]
+    found = _by_output(own, x, w, z, r, *(bias or [[[sp.Integer(0)] * len(z[0])]]))
+    return [list(map(_added, found))]
 
 
 def _matrix_product(own: AtOutput, node: Node, xs: Sequence[Rows], o: Rows, r: Rows) -> list[Rows]:
-    a, v = xs
-    rows, columns = range(len(a)), range(len(v[0]))
-    found = {
-        (j, p): own(a[j], _column(v, p), o[j][p], r[j][p])
-        for j, p in itertools.product(rows, columns)
-    }
-    to_a = [_added(found[j, p][0] for p in columns) for j in rows]
-    to_v = [_added(found[j, p][1] for j in rows) for p in columns]
-    return [to_a, _turned(to_v)]
+    found = _by_output(own, *xs, o, r)
+    to_a = [_added(a for a, _ in row) for row in found]
+    return [to_a, _turned([_added(v for _, v in column) for column in _turned(found)])]
 
 
 def _scores(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
@@ -150,12 +143,7 @@ def _slope(node: Node) -> sp.Expr:
 
 
 def _activation(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
-    rows = zip(*xs, y, r, strict=True)
-
-    def at(x: sp.Expr, y: sp.Expr, r: sp.Expr) -> Any:
-        return own(x, y, _slope(node).subs(T, x), r)
-
-    return [[[at(*entry) for entry in zip(*row, strict=True)] for row in rows]]
+    return [_by_entry(lambda x, y, r: own(x, y, _slope(node).subs(T, x), r), *xs, y, r)]
 
 
 MESSAGES: dict[str, Callable[[AtOutput, Node, Sequence[Rows], Rows, Rows], list[Rows]]] = {

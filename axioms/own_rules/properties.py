@@ -5,36 +5,18 @@ output being the same.  It is data, so that it can be decided of lists of operan
 that stands for any number of them, and at points.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from operator import add, mul
 from typing import Any, TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
-from axioms.own_rules.rules import ARGUMENTS, LISTS, Nested, flat
+from axioms.own_rules.rules import Nested, flat
 
 Given: TypeAlias = Mapping[str, Nested]  # the arguments of a rule by name, and S and c
 Change: TypeAlias = Callable[[Given], dict[sp.Symbol, sp.Expr]]
 OTHER, FACTOR = "S", sp.Symbol("c", positive=True)  # a second relevance, and a positive number
-COUNTS = (1, 2, 3)  # of inputs in lists
-WEIGHTS = (kinds.SOFTMAX, kinds.READOUT)  # where `a` is attention: positive, with sum 1
-
-
-def _dot(one: Sequence[sp.Expr], other: Sequence[sp.Expr]) -> sp.Expr:
-    return sum(map(mul, one, other), sp.Integer(0))
-
-
-# kind -> its output, the operands that this is computed of, and how; an activation may be any
-OUTPUT: dict[str, tuple[str, str, Callable[..., sp.Expr]]] = {
-    kinds.PRODUCT: ("z", "xy", mul),
-    kinds.ADD: ("z", "xy", add),
-    kinds.LINEAR: ("z", "xwb", lambda x, w, b: _dot(x, w) + b),
-    kinds.BILINEAR: ("o", "av", _dot),
-    kinds.SCORES: ("z", "qk", _dot),
-    kinds.READOUT: ("o", "av", _dot),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,29 +33,19 @@ class Claim:
     is_order: bool = False  # holds of what is a formula of each input and of sums over all
 
 
-def names(kind: str) -> list[str]:
-    """The arguments of a rule by the names that it is documented with."""
-    return ARGUMENTS[kind].split(", ")
-
-
-def counts(kind: str) -> tuple[int | None, ...]:
-    """The numbers of inputs for which claims are decided; None for two operands, or one."""
-    return COUNTS if kind in LISTS else (None,)
-
-
 def _same(given: Given) -> dict[sp.Symbol, sp.Expr]:
     return {}
-
-
-def _more(given: Given) -> dict[sp.Symbol, sp.Expr]:
-    return {r: r + s for r, s in zip(flat(given["R"]), flat(given[OTHER]), strict=True)}
 
 
 def _other(given: Given) -> dict[sp.Symbol, sp.Expr]:
     return dict(zip(flat(given["R"]), flat(given[OTHER]), strict=True))
 
 
-def _moved(by: Callable[[list[Any]], list[Any]]) -> Change:
+def _more(given: Given) -> dict[sp.Symbol, sp.Expr]:
+    return {r: r + s for r, s in _other(given).items()}
+
+
+def _in_order(by: Callable[[list[Any]], list[Any]]) -> Change:
     def change(given: Given) -> dict[sp.Symbol, sp.Expr]:
         lists = [found for found in given.values() if isinstance(found, list)]
         return {x: y for found in lists for x, y in zip(found, by(found), strict=True)}
@@ -81,18 +53,15 @@ def _moved(by: Callable[[list[Any]], list[Any]]) -> Change:
     return change
 
 
-def _backwards(found: list[Any]) -> list[Any]:
-    return found[::-1]
-
-
-def _moved_on(found: list[Any]) -> list[Any]:
-    return found[1:] + found[:1]
+ORDERS: tuple[Callable[[list[Any]], list[Any]], ...] = (  # together they make every order
+    lambda found: found[::-1],
+    lambda found: found[1:] + found[:1],
+)
 
 
 def _reordered(setting: Any, *found: Any) -> tuple[list[Any], list[Any]]:
     same, *moved = ([m] if not isinstance(m[0], list) else m for m in found)
-    orders = (_backwards, _moved_on)
-    return [x for order in orders for group in same for x in order(group)], flat(moved)
+    return [x for order in ORDERS for group in same for x in order(group)], flat(moved)
 
 
 def _scaled(one: str, other: str) -> Claim:
@@ -127,9 +96,7 @@ GENERAL: dict[str, Claim] = {
         ),
     ),
 }
-ORDER = Claim(
-    changes=(_same, _moved(_backwards), _moved(_moved_on)), sides=_reordered, is_order=True
-)
+ORDER = Claim(changes=(_same, *map(_in_order, ORDERS)), sides=_reordered, is_order=True)
 SYMMETRIES: dict[str, dict[str, Claim]] = {
     kinds.PRODUCT: {"the same for x y and (c x) (y / c), c > 0": _scaled("x", "y")},
     kinds.LINEAR: {"the same for inputs in another order": ORDER},

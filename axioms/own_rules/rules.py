@@ -14,16 +14,17 @@ outputs are ours.
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import CodeType
-from typing import Any, Protocol, TypeAlias
+from types import FunctionType
+from typing import TypeAlias
 
 import sympy as sp
 
 from axioms import kinds
 from axioms.invariance.witness import NEAR_0
+from axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
 from axioms.solver.reals import EPS
 from axioms.solver.signs import CASES, Sign, resolved
 
@@ -31,36 +32,7 @@ Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entr
 Shape: TypeAlias = int | tuple[int | None, ...] | None
 """How many messages, how many in each of several groups, or None for one that is no list."""
 
-# kind -> arguments of a rule, and how many messages it returns
-ARGUMENTS = {
-    kinds.PRODUCT: "x, y, z, R, eps",  # z = x y                    -> to x, to y
-    kinds.ADD: "x, y, z, R, eps",  # z = x + y                      -> to x, to y
-    kinds.LINEAR: "x, w, b, z, R, eps",  # z = sum x_i w_i + b      -> to every x_i
-    kinds.BILINEAR: "a, v, o, R, eps",  # o = sum a_i v_i           -> to all a_i, to all v_i
-    kinds.SCORES: "q, k, z, R, eps",  # the same, in z = Q K' alone
-    kinds.READOUT: "a, v, o, R, eps",  # the same, in O = A V alone
-    kinds.SOFTMAX: "z, a, R, eps",  # a = softmax(z), R per entry   -> to every z_i
-    kinds.ACTIVATION: "x, y, slope, R, eps",  # y = f(x), slope f'  -> to x
-}
-
-LISTS = {  # kind -> arguments that are lists, one entry per input
-    kinds.LINEAR: "xw",
-    kinds.BILINEAR: "av",
-    kinds.SCORES: "qk",
-    kinds.READOUT: "av",
-    kinds.SOFTMAX: "zaR",
-}
 ALLOWED = "+ - * / and powers, sign, abs and SymPy's Max, Min and Piecewise"
-MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)
-
-
-class Function(Protocol):
-    """A function that a user wrote."""
-
-    __name__: str
-    __code__: CodeType
-
-    def __call__(self, *arguments: Any, **options: Any) -> object: ...
 
 
 class RuleError(ValueError):
@@ -72,7 +44,7 @@ class Rule:
     """One propagation rule, called with the operands and relevance of one output."""
 
     kind: str
-    function: Function
+    function: FunctionType
     place: str  # file:line of its definition
 
     @property
@@ -81,7 +53,12 @@ class Rule:
         return self.function.__name__
 
     @property
-    def operations(self) -> tuple[str, ...]:
+    def operation(self) -> Operation:
+        """Its arguments and messages."""
+        return OPERATIONS[self.kind]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
         """The kinds of operations that it is for; "bilinear" stands for every matrix product."""
         return MATRIX_PRODUCTS if self.kind == kinds.BILINEAR else (self.kind,)
 
@@ -107,19 +84,22 @@ class Rule:
         except (KeyboardInterrupt, RuleError):
             raise
         except BaseException as error:  # any error in a user's code, and sys.exit, names its line
-            raise self._raised(error) from error
+            file = self.function.__code__.co_filename
+            raise raised(error, file, by=f"{self.name} raised ") from error
         try:
-            return _nested(found, _shape(self.kind, arguments), known)
+            return _nested(found, _shape(self.operation, count_of(arguments[0])), known)
         except _Malformed as error:
             raise RuleError(f"{self.place}: {self.name} {error}") from None
 
-    def _raised(self, error: BaseException) -> RuleError:
-        frames = traceback.extract_tb(error.__traceback__)
-        file = self.function.__code__.co_filename
-        line = next((f.lineno for f in reversed(frames) if f.filename == file), "?")
-        return RuleError(
-            f"{file}:{line}: {self.name} raised {type(error).__name__}: {error}; {next_step(error)}"
-        )
+
+def raised(
+    error: BaseException, file: str, by: str = "", otherwise: str = "mend the line"
+) -> RuleError:
+    """An error in a user's code, with the last line of the file that was run."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    place = f"{file}:{lines[-1]}" if lines else file
+    return RuleError(f"{place}: {by}{type(error).__name__}: {error}; {next_step(error, otherwise)}")
 
 
 @cache
@@ -135,7 +115,7 @@ def for_symbols(rule: Rule, count: int | None) -> tuple[list[Nested], Nested]:
 @cache
 def symbols(kind: str, count: int | None) -> list[Nested]:
     """The arguments of every rule of a kind as different symbols, lists of ``count``."""
-    listed, (*operands, _) = LISTS.get(kind, ""), ARGUMENTS[kind].split(", ")
+    listed, (*operands, _) = OPERATIONS[kind].lists, OPERATIONS[kind].names
     each = [
         list(sp.symbols(f"{x}:{count}", real=True)) if x in listed else sp.Symbol(x, real=True)
         for x in operands
@@ -143,7 +123,7 @@ def symbols(kind: str, count: int | None) -> list[Nested]:
     return [*each, EPS]
 
 
-def next_step(error: BaseException, otherwise: str = "mend the line") -> str:
+def next_step(error: BaseException, otherwise: str) -> str:
     """How to mend an error in a user's code."""
     if isinstance(error, NameError):
         homes = {"axioms.own_rules": ("rule", "sign"), "sympy": sp.__all__}
@@ -165,29 +145,29 @@ def next_step(error: BaseException, otherwise: str = "mend the line") -> str:
     return otherwise
 
 
-def rule(kind: str) -> Callable[[Function], Rule]:
-    """Marks a function as the propagation rule of one ``kind`` of operation, a key of ARGUMENTS.
+def rule(kind: str) -> Callable[[FunctionType], Rule]:
+    """Marks a function as the propagation rule of one ``kind`` of operation, a key of OPERATIONS.
 
     Raises RuleError for an unknown kind, and for a function with other arguments.
     """
 
-    def mark(function: Function) -> Rule:
+    def mark(function: FunctionType) -> Rule:
         code = function.__code__
         place = f"{code.co_filename}:{code.co_firstlineno}"
-        if kind not in ARGUMENTS:
-            known = "".join(f'\n  @rule("{k}")  ({found})' for k, found in ARGUMENTS.items())
+        if kind not in OPERATIONS:
+            known = "".join(f'\n  @rule("{k}")  ({x.arguments})' for k, x in OPERATIONS.items())
             raise RuleError(f"{place}: there is no kind {kind!r}; the kinds are{known}")
-        if not _takes(function, ARGUMENTS[kind].split(", ")):
+        if not _takes(function, OPERATIONS[kind].names):
             raise RuleError(
                 f"{place}: {function.__name__}{inspect.signature(function)} is no rule for "
-                f"{kind!r}; write def {function.__name__}({ARGUMENTS[kind]})"
+                f"{kind!r}; write def {function.__name__}({OPERATIONS[kind].arguments})"
             )
         return Rule(kind, function, place)
 
     return mark
 
 
-def _takes(function: Function, arguments: list[str]) -> bool:
+def _takes(function: FunctionType, arguments: list[str]) -> bool:
     """Whether it can be called with these; it may name them otherwise, but not exchange names."""
     try:
         bound = inspect.signature(function).bind(*arguments).arguments
@@ -200,15 +180,13 @@ class _Malformed(Exception):
     """What is wrong with the value that a rule returned."""
 
 
-def _shape(kind: str, arguments: Sequence[Nested]) -> Shape:
+def _shape(operation: Operation, count: int | None) -> Shape:
     """How the messages must be nested: a number of expressions, or a tuple of such numbers."""
-    operands = arguments[0]
-    return {
-        kinds.PRODUCT: 2,
-        kinds.ADD: 2,
-        kinds.ACTIVATION: None,
-        **dict.fromkeys(MATRIX_PRODUCTS, (count_of(operands), count_of(operands))),
-    }.get(kind, count_of(operands))
+    each = count if operation.to[0] in operation.lists else None
+    groups = len(operation.to)
+    if groups == 1:
+        return each
+    return groups if each is None else (each,) * groups
 
 
 def flat(found: object) -> list[sp.Expr]:
@@ -250,10 +228,8 @@ def _asked(shape: Shape) -> str:
 
 
 def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
-    if isinstance(found, (tuple, list, str)) or found is None:
-        raise _Malformed(f"returned {found!r} as a message; return an expression or a number")
     try:
-        value = sp.sympify(found)
+        value = None if isinstance(found, (tuple, list, str)) else sp.sympify(found)
     except (sp.SympifyError, TypeError):
         value = None
     if not isinstance(value, sp.Expr):

@@ -11,9 +11,9 @@ import sympy as sp
 from axioms import kinds
 from axioms.invariance import points
 from axioms.invariance.witness import NEAR_0, differ, limit, written
-from axioms.own_rules.answers import Tested, Values
-from axioms.own_rules.properties import FACTOR, OTHER, OUTPUT, WEIGHTS, Claim, names
-from axioms.own_rules.rules import Nested, Rule, flat, for_symbols, replaced
+from axioms.own_rules.properties import FACTOR, OTHER, Claim
+from axioms.own_rules.rules import Nested, Rule, changed, flat, for_symbols, replaced
+from axioms.solver.answers import Tested, Values
 from axioms.solver.equality import Pairs
 from axioms.solver.reals import EPS
 from axioms.solver.signs import UNDEFINED
@@ -37,25 +37,24 @@ class Setting(Tested):
     def given(self) -> dict[str, Nested]:
         """The arguments of the rule by name, and a second relevance as long as the first."""
         arguments, _ = for_symbols(self.rule, self.count)
-        given = dict(zip(names(self.rule.kind)[:-1], arguments, strict=False))
-        listed = isinstance(given["R"], list)
-        size = len(given["R"]) if listed else 1
-        other = [sp.Symbol(f"{OTHER}{k}" if listed else OTHER, real=True) for k in range(size)]
-        return {**given, OTHER: other if listed else other[0]}
+        given = dict(zip(self.rule.operation.names[:-1], arguments, strict=False))
+        as_other = lambda r: sp.Symbol(r.name.replace("R", OTHER), real=True)
+        return {**given, OTHER: changed(given["R"], as_other)}
 
     @cached_property
     def output(self) -> Values:
         """The value of the output, as the operation computes it from its operands."""
-        kind, given = self.rule.kind, self.given
-        if kind not in OUTPUT:
+        operation, given = self.rule.operation, self.given
+        if not operation.computed:
             return {}
-        name, operands, computed = OUTPUT[kind]
-        return {given[name]: computed(*(given[x] for x in operands)).xreplace(self.fixed)}
+        name, operands = operation.output
+        value = operation.computed(*(given[x] for x in operands))
+        return {given[name]: value.xreplace(self.fixed)}
 
     def facts(self) -> list[sp.Basic]:
         """Facts about the operands; logits are in the order of their attention weights."""
         found = [*self.assumed, *(sp.Eq(x, value) for x, value in self.output.items())]
-        if self.rule.kind not in WEIGHTS:
+        if not self.rule.operation.attends:
             return found
         a = flat(self.given["a"])
         found += [*(sp.Gt(x, 0) for x in a), sp.Eq(sum(a), 1)]
@@ -92,11 +91,9 @@ class Setting(Tested):
     @cached_property
     def shown(self) -> dict[str, Nested]:
         """The operands that a point sets, by name; the output and attention follow from them."""
-        found = {**self.given, "c": FACTOR}
-        follow = {self.rule.kind: "a"} if self.rule.kind == kinds.SOFTMAX else {}
-        hidden = {OUTPUT[self.rule.kind][0] if self.rule.kind in OUTPUT else "", *follow.values()}
-        hidden |= {OTHER, "c"} - set(self.claim.needs)
-        return {name: x for name, x in found.items() if name not in hidden}
+        follow = "a" if self.rule.kind == kinds.SOFTMAX else self.rule.operation.output[0]
+        hidden = {follow, *"Sc"} - set(self.claim.needs)
+        return {x: of for x, of in {**self.given, "c": FACTOR}.items() if x not in hidden}
 
     @cached_property
     def free(self) -> list[sp.Symbol]:
@@ -126,7 +123,7 @@ class Setting(Tested):
         return self.at(dict(zip(self.free, points.moved({"v": row})["v"], strict=True)))
 
     def _weights(self, at: Values) -> Values:
-        if self.rule.kind not in WEIGHTS:
+        if not self.rule.operation.attends:
             return {}
         a = flat(self.given["a"])
         if self.rule.kind == kinds.SOFTMAX:
@@ -137,7 +134,7 @@ class Setting(Tested):
 
     def sides(self, at: Values, eps: sp.Expr) -> list[sp.Matrix] | None:
         """Both sides at a point, by the rule itself, or their limits; None if undefined."""
-        operands = [self.given[name] for name in names(self.rule.kind)[:-1]]
+        operands = [self.given[name] for name in self.rule.operation.names[:-1]]
         found = [
             self.rule(*replaced(replaced(operands, change(self.given)), at), eps or NEAR_0)
             for change in self.claim.changes

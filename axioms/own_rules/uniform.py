@@ -13,13 +13,14 @@ alone shows that the order of inputs does not matter.
 
 import re
 from dataclasses import dataclass, field
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property
 
 import sympy as sp
 
-from axioms.own_rules.answers import Values
-from axioms.own_rules.properties import OTHER, OUTPUT, WEIGHTS, Claim, names
-from axioms.own_rules.rules import LISTS, Nested, Rule, flat, for_symbols
+from axioms.own_rules.operations import ZERO
+from axioms.own_rules.properties import OTHER, Claim
+from axioms.own_rules.rules import Nested, Rule, flat, for_symbols
+from axioms.solver.answers import Values
 from axioms.solver.equality import Pairs, Part
 from axioms.solver.signs import by_sizes, shown
 
@@ -42,14 +43,15 @@ class Uniform(Part):
     def given(self) -> dict[str, Nested]:
         """The arguments of the rule by name, one input in the place of a list."""
         arguments, _ = for_symbols(self.rule, 1)
-        found = dict(zip(names(self.rule.kind)[:-1], (flat(x)[0] for x in arguments), strict=False))
+        one = (flat(x)[0] for x in arguments)
+        found = dict(zip(self.rule.operation.names[:-1], one, strict=False))
         return {**found, OTHER: sp.Symbol(OTHER, real=True)}
 
     @property
     def own(self) -> set[sp.Symbol]:
         """The symbols whose values differ from input to input."""
-        found = {x for name, x in self.given.items() if name in LISTS[self.rule.kind]}
-        return found | ({self.given[OTHER]} if "R" in LISTS[self.rule.kind] else set())
+        lists = self.rule.operation.lists.replace("R", f"R{OTHER}")
+        return {x for name, x in self.given.items() if name in lists}
 
     def pairs(self) -> Pairs:
         """The pairs that the claim equates, for one input, n and sums over all inputs."""
@@ -82,21 +84,21 @@ class Uniform(Part):
         return self.total([r]) if r in self.own else r
 
     def _sum(self, monomial: sp.Expr) -> sp.Expr:
-        kind, given = self.rule.kind, self.given
+        operation, given = self.rule.operation, self.given
         if monomial == 1:
             return N
-        if kind in WEIGHTS and monomial == given["a"]:
+        if operation.attends and monomial == given["a"]:
             return sp.Integer(1)
-        if kind in OUTPUT and monomial == reduce(sp.Mul, (given[x] for x in LISTS[kind])):
-            bias = sp.sympify(given.get("b", 0))
-            return sp.sympify(given[OUTPUT[kind][0]]) - bias
+        if operation.computed and monomial == sp.prod(given[x] for x in operation.lists):
+            output, bias = (flat(given.get(x, ZERO))[0] for x in (operation.output[0], "b"))
+            return output - bias
         name = re.sub(r"\b([a-zR])0\b", r"\1", f"sum of {shown(monomial)}")  # not of input 0 alone
         return self.named.setdefault(monomial, sp.Symbol(name, real=True))
 
     def facts(self) -> list[sp.Basic]:
         """Facts about sums over inputs; call ``pairs`` first."""
         found: list[sp.Basic] = [sp.Ge(N, 1)]
-        if self.rule.kind in WEIGHTS:
+        if self.rule.operation.attends:
             found += [sp.Gt(self.given["a"], 0), sp.Le(self.given["a"], 1)]
         for monomial in list(self.named):
             bare = monomial.replace(sp.Abs, lambda x: x)

@@ -15,19 +15,20 @@ from axioms import kinds
 from axioms.algebra.decide import generic
 from axioms.algebra.denotation import denoted
 from axioms.algebra.propagate import evaluate
-from axioms.graph import CONSTANT, INPUT, Node, topological
+from axioms.graph import Node, topological
+from axioms.invariance.channels import is_fixed
 from axioms.invariance.points import LeafMatrices, many_inputs, moved
 from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.templates import TEMPLATES, Template
 from axioms.invariance.witness import disagreement, explained, rewritten, searched_points, written
 from axioms.own_rules import claims
-from axioms.own_rules.answers import QUARTER, Answer, Tested, Values, answer
 from axioms.own_rules.formula import Gaps, check_one_formula
 from axioms.own_rules.messages import rule_set, symbolic
 from axioms.own_rules.properties import CONSERVES
 from axioms.own_rules.properties import claims as claims_of
-from axioms.own_rules.rules import LISTS, Rule
+from axioms.own_rules.rules import Rule
 from axioms.own_rules.uniform import read
+from axioms.solver.answers import QUARTER, Answer, Tested, Values, answer, tried_further
 from axioms.solver.equality import Pairs
 from axioms.solver.reals import EPS
 from axioms.solver.signs import shown
@@ -52,7 +53,7 @@ def decisions(rule: Rule) -> dict[str, Callable[[], Verdict]]:
     Raises RuleError for a rule that cannot be judged.
     """
     gaps = check_one_formula(rule)
-    names = [*claims_of(rule.kind), *rewrites_of(rule.operations)]
+    names = [*claims_of(rule.kind), *rewrites_of(rule.kinds)]
     return {name: partial(_with_gaps, rule, name, gaps) for name in names}
 
 
@@ -88,9 +89,9 @@ def verdict(rule: Rule, name: str) -> Verdict:
 
 def _of_rewrite(rule: Rule, name: str) -> Verdict:
     found = answer([OfGraphs(rule, name, template) for template in TEMPLATES[name]])
-    counts = sorted(inputs_in(name, rule.operations)) if rule.kind in LISTS else []
+    counts = sorted(inputs_in(name, rule.kinds)) if rule.operation.lists else []
     if found.status in (PROVED, IN_LIMIT) and counts and read(rule) is None:
-        found = _tried_at_more(rule, name, found)
+        found = tried_further(found, _with_more_inputs(rule, name))
     *first, last = map(str, counts) if counts else ("",)
     inputs = f"{' and '.join(filter(None, (', '.join(first), last)))} inputs" if counts else ""
     where = "no divisor is 0" if found.divisors else ""
@@ -177,45 +178,35 @@ class OfGraphs(Tested):
         return f"{'eps -> 0' if eps == 0 else f'eps = {eps}'}, {said}" if said else ""
 
 
-def _tried_at_more(rule: Rule, rewrite: str, found: Answer) -> Answer:
-    """The answer, refuted if it fails at a random point for one of more numbers of inputs."""
-    eps = QUARTER if found.status == PROVED else sp.Integer(0)
+def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, LeafMatrices]]:
+    """A random point for each of more numbers of inputs than the proof has."""
     for count, template in product(claims.MORE, TEMPLATES[rewrite]):
         widths = {
             name: (count if rows > 1 else 1, count if columns > 1 else 1)
             for name, (rows, columns) in template.generic.items()
         }
-        point = many_inputs(count, *widths.items())
-        if witness := OfGraphs(rule, rewrite, template).witness(point, eps):
-            return Answer(status=REFUTED, witness=witness)
-    return found
+        yield OfGraphs(rule, rewrite, template), many_inputs(count, *widths.items())
+
+
+def _graphs(rewrite: str) -> Iterator[tuple[Template, Node]]:
+    """The graphs on which a rewrite is decided."""
+    return ((t, g) for t in TEMPLATES[rewrite] for g in (t.root, *REWRITES[rewrite](t.root)))
 
 
 @cache
 def rewrites_of(operations: tuple[str, ...]) -> list[str]:
     """The rewrites in whose templates one of these operations carries relevance."""
-    return [
-        name
-        for name, rewrite in REWRITES.items()
-        for graphs in [[g for t in TEMPLATES[name] for g in (t.root, *rewrite(t.root))]]
-        if any(not _carrying(graph).isdisjoint(operations) for graph in graphs)
-    ]
 
+    def carries(root: Node) -> bool:
+        return any(x.op in operations and not is_fixed(x) for x in topological(root))
 
-def _carrying(root: Node) -> set[str]:
-    """The kinds of the operations whose value depends on an input."""
-    nodes: set[Node] = set()
-    for node in topological(root):
-        if node.op == INPUT or (node.op != CONSTANT and not nodes.isdisjoint(node.args)):
-            nodes.add(node)
-    return {node.op for node in nodes}
+    return [name for name in REWRITES if any(carries(graph) for _, graph in _graphs(name))]
 
 
 @cache
 def inputs_in(rewrite: str, operations: tuple[str, ...]) -> set[int]:
     """How many inputs these operations have where the lemma of a rewrite is decided."""
-    graphs = [(t, g) for t in TEMPLATES[rewrite] for g in (t.root, *REWRITES[rewrite](t.root))]
-    found = (evaluate(graph, template.symbols()) for template, graph in graphs)
+    found = (evaluate(graph, template.symbols()) for template, graph in _graphs(rewrite))
     return {
         values[node.args[0]].cols for values in found for node in values if node.op in operations
     }

@@ -7,8 +7,8 @@ import pytest
 import sympy as sp
 
 from axioms.own_rules import rule, sign
+from axioms.own_rules.operations import OPERATIONS
 from axioms.own_rules.properties import claims
-from axioms.own_rules.rules import ARGUMENTS
 from axioms.own_rules.verdicts import decisions
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED
 
@@ -162,7 +162,7 @@ softmax linear T [y * (r - p * sum(R)) for y, p, r in zip(z, a, R)]
 
 
 def judged(kind, source, word):
-    function = eval(f"lambda {ARGUMENTS[kind]}: ({source})", dict(NAMES))
+    function = eval(f"lambda {OPERATIONS[kind].arguments}: ({source})", dict(NAMES))
     own = rule(kind)(function)
     (claim,) = (x for x in claims(kind) if word in x.replace("(", "").split())
     return decisions(own)[claim]()

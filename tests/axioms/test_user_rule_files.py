@@ -103,7 +103,7 @@ BAD = {
     "a comparison that the rule itself catches": (
         '@rule("product")\ndef f(x, y, z, R, eps):\n'
         "    try:\n        k = float(x)\n    except TypeError:\n        k = 0\n    return R - k, k",
-        ":2: f: cannot determine truth value of x as a float",
+        ":2: f: cannot determine truth value of x as a number",
         "one formula",
     ),
     "a maximum of nothing": (

@@ -13,7 +13,8 @@ from axioms.invariance import scoreboard
 from axioms.invariance.rule_sets import RuleSet, absolute_split, z_plus
 from axioms.invariance.templates import TEMPLATES
 from axioms.own_rules.files import load
-from axioms.own_rules.rules import ARGUMENTS, rule
+from axioms.own_rules.operations import OPERATIONS
+from axioms.own_rules.rules import rule
 from axioms.own_rules.verdicts import OfGraphs, decisions, rewrites_of, verdict
 from axioms.solver.equality import DIFFERENT, EQUAL, UNDEFINED, at_every_eps
 from axioms.solver.signs import NEAR_0, resolved, sign
@@ -63,8 +64,8 @@ WIDE = ("duplicate neuron", "permute neurons", "rescale Q and K", "permute chann
 
 
 def test_the_known_rules_cover_every_kind():
-    covered = {kind for own in SAME_AS for kind in own.operations}
-    assert covered | {kinds.BILINEAR} == set(ARGUMENTS)
+    covered = {kind for own in SAME_AS for kind in own.kinds}
+    assert covered | {kinds.BILINEAR} == set(OPERATIONS)
 
 
 @cache
@@ -75,7 +76,7 @@ def known_cell(rule_set, name, eps):
 @pytest.mark.parametrize("own", SAME_AS, ids=lambda own: f"{own.kind}: {own.name}")
 def test_a_rule_of_the_project_gets_the_verdicts_of_the_scoreboard(own):
     """Which is computed otherwise: by identities of symbols, and points that are tried."""
-    names = rewrites_of(own.operations)
+    names = rewrites_of(own.kinds)
     assert names
     for name in names:
         if own in (without_bias, positive) and name in WIDE:

@@ -1,14 +1,19 @@
 """What the sources of rules say of them, beside the verdicts: ``docs/literature_rules.py``.
 
-``python -m axioms.own_rules.literature`` writes the table of docs/LITERATURE.md.
+``python -m axioms.proofs.literature`` writes the table of docs/LITERATURE.md.
 """
 
 import runpy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from axioms.own_rules.claims import unconserved_without_bias
+import sympy as sp
+
+from axioms import kinds
+from axioms.own_rules.claims import NO_BIAS
+from axioms.own_rules.properties import CONSERVES, claims
 from axioms.own_rules.rules import Rule
+from axioms.own_rules.settings import Setting
 from axioms.own_rules.verdicts import verdict
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED, Verdict
 
@@ -50,7 +55,18 @@ def _compared(rule: Rule, claim: str, said: str) -> Published:
     found = Published(rule=rule, said=said, found=verdict(rule, claim))
     if found.compared != OTHERWISE or "absorb" not in said:
         return found
-    return replace(found, witness=unconserved_without_bias(rule))
+    return replace(found, witness=_unconserved(rule))
+
+
+def _unconserved(rule: Rule) -> str:
+    """A small witness that more is lost than bias and stabiliser absorb; '' if there is none."""
+    fixed = NO_BIAS if rule.kind == kinds.LINEAR else {}
+    for count in rule.operation.counts:
+        setting = Setting(claims(rule.kind)[CONSERVES], rule, count, fixed)
+        for point in setting.points():
+            if found := setting.witness(point, sp.Integer(0)):
+                return found
+    return ""
 
 
 def table(rows: list[Published]) -> str:

@@ -1,7 +1,7 @@
 """One question about a rule in both regimes of epsilon: proved, refuted by a witness, or open."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar, TypeAlias
@@ -84,6 +84,13 @@ def answer(parts: Sequence[Tested]) -> Answer:
         said = "" if known else f"undecided as eps -> 0: {_why(limit)}"
         return Answer(status=REFUTED, witness=at_quarter, reason=said)
     return Answer(status=UNDECIDED, reason=f"{why}, and no witness was found")
+
+
+def tried_further(found: Answer, points: Iterable[tuple[Tested, Any]]) -> Answer:
+    """The answer to a claim that is proved, refuted where it fails at one of the points."""
+    eps = QUARTER if found.status == PROVED else sp.Integer(0)
+    said = (part.witness(point, eps) for part, point in points)
+    return next((Answer(status=REFUTED, witness=x) for x in said if x), found)
 
 
 def in_limit(part: Part) -> Found:
