@@ -31,7 +31,8 @@ from axioms.invariance.units import OF_UNITS
 
 BIASES = ("", ", b")
 TWO_LAYERS = [(a, b) for a in ("", ", a") for b in BIASES]
-HIDDEN = [(f, a, b) for f in ("{}", "relu({})") for a, b in TWO_LAYERS]
+BETWEEN = ("{}", *(f"{name.replace(' ', '_')}({{}})" for name in ACTIVATIONS))  # of neurons
+HIDDEN = [(f, a, b) for f in BETWEEN for a, b in TWO_LAYERS]
 ATTENTION = "linear(readout({}), {})"
 CENTRED, TWICE = "linear(x, centring)", "transpose(linear(transpose({}), twice))"
 
@@ -320,6 +321,10 @@ def test_every_case_of_a_law_is_rewritten_and_nothing_that_is_only_like_it(name)
         for node in topological(case)[:-1]:
             if node.op != CONSTANT:
                 check(name, exchanged(case, node, Node(TRANSPOSE, (node,))))
+        for node in topological(case):
+            for other in ACTIVATIONS if node.op == kinds.ACTIVATION else ():
+                near = replace(node, attributes={"function": other})
+                check(name, exchanged(case, node, near))
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -57,6 +57,7 @@ SUMS = {  # of three terms, where templates have two
         replace(X, args=tuple(leaf("z0") * x for x in X.args)),
     ],
     "distribute a readout": [Node(kinds.READOUT, (leaf("z0"), X))],
+    "split head": [Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf("z0"),)), X))],
     "permute heads": [
         replace(
             X,
