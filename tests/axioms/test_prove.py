@@ -82,6 +82,8 @@ def test_twice(record_property):
     half, _ = equal_split(2, R)
     assert differ_at(half, R, {R: 6, X: 1})
     assert differ_at(half, R, {R: 8, X: 1})
+    assert identical(half * (X + 1), half * X + half)
+    assert identical(half, half)
 
 @pytest.mark.theorem(7, "Halves add up.", "proved")
 def test_halves(record_property):
@@ -99,7 +101,7 @@ def test_what_a_test_notes_counts_once_and_only_symbols_are_general(theorems):
         "R = 8: 4 of 8",
         "R = 6: 3 versus 6; R = 8: 4 versus 8",
     )
-    assert (proved.method, proved.identities) == ("R/2 twice", 1)
+    assert (proved.method, proved.identities, refuted.identities) == ("R/2 twice", 1, 1)
 
 
 SIGNS = "for s in sign_cases(1, 1): assert identical(equal_split(2, s[0] * X)[0], s[0] * X / 2)"
@@ -200,6 +202,10 @@ WRONG = {
     "words beside a witness": (
         REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"'),
         "witness 'trust me' names no two values that differ; they are R = 6: 3 versus 6",
+    ),
+    "values that are no part of a witness": (
+        REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"); record_property("x", "3, 6"'),
+        "witness 'trust me' names no two values that differ",
     ),
     "one value of a witness": (
         REFUTES.replace('f"R = {6}: {3} of {6}"', '"16/5 or 3, of 6.5 and x6"'),

@@ -179,10 +179,19 @@ def weighted_by_square(node, xs, r, options):
     return rules.add(squares, r, eps=0)
 
 
+def unseen_at_its_value(node, xs, r, options):
+    """Eq. 1 and something else, which is 0 where relevance is the value of the sum."""
+    z = xs[0] + xs[1]
+    gap = (r[0] * z[-1] - r[-1] * z[0]) * sp.ones(*z.shape)
+    first, second = rules.add(xs, r, eps=0)
+    return [first + gap, second - gap]
+
+
 WRONG = {  # a rule that no rewrite of this name leaves alone
     "the first operand takes all": ("commute sums", kinds.ADD, first_takes_all),
     "the first factor takes all": ("commute products", kinds.PRODUCT, first_takes_all),
     "a sum splits by squares": ("re-associate sums", kinds.ADD, weighted_by_square),
+    "relevance of one entry": ("commute sums", kinds.ADD, unseen_at_its_value),
     "a layer passes on half": (
         "insert identity layer",
         kinds.LINEAR,
@@ -197,6 +206,7 @@ def test_a_rule_that_is_not_invariant_is_refuted_with_a_witness(name):
     cell = decide(RuleSet(name=name, composite=ATTNLRP, instead={kind: message}), rewrite, LIMIT)
     assert cell.verdict == REFUTED
     assert "gives" in cell.witness
+    assert ("R = [1 0]" in cell.witness) == (name == "relevance of one entry")
 
 
 POLYNOMIAL = (
