@@ -190,8 +190,7 @@ def test_formulas_beyond_those_of_a_page_are_counted_and_undefined_ones_left_out
     total = sum(xs)
     made.equal(list(map(sum, zip(*parts, strict=True))), [R * total / (total + EPS)] * 2)
     assert (len(made.argument.formulas), made.argument.more) == (3, more)
+    made = Decided()
     ((plain, named), _) = made.added([x, -x])  # r x / epsilon
     made.equal([plain, named.subs(EPS, 0)], [R * x] * 2)
-    assert len(made.argument.lines) == 2
-    assert len(made.argument.formulas) == 3
-    assert not any(line.relation.has(sp.zoo, sp.nan) for line in made.argument.formulas)
+    assert (len(made.argument.lines), made.argument.formulas) == (1, [])

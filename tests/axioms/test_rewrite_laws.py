@@ -11,6 +11,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra.denotation import same_function
 from axioms.algebra.propagate import ACTIVATIONS, FILLS
 from axioms.graph import (
     CONSTANT,
@@ -355,9 +356,10 @@ def test_neighbours_commute_in_one_operation_of_n(op, n):
 
 def test_a_factor_of_queries_is_divided_out_of_keys():
     for template in TEMPLATES["rescale Q and K"]:
-        (other,) = rescale_scores(template.root, factor=sp.Symbol("c"))
+        (other,) = rescale_scores(template.root, factor=sp.Symbol("c", positive=True))
         factors = [n.attributes["factor"] for n in topological(other) if n.op == CONSTANT]
-        assert set(factors) == {sp.Symbol("c"), 1 / sp.Symbol("c")}
+        assert set(factors) == {sp.Symbol("c", positive=True), 1 / sp.Symbol("c", positive=True)}
+        assert same_function(template.root, other, template.symbols())
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
