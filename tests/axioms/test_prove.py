@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
+from axioms.algebra.decide import identical
 from axioms.algebra.decisions import IDENTICAL
 from axioms.algebra.ledger import Ledger
 from axioms.proofs.prove import ROOT, THEOREMS, numbered, prove
-from axioms.proofs.records import Unknown, disturbing, noted
+from axioms.proofs.records import Unknown, disturbing, noted, replacing
 
 HEAD = """
 import pytest
@@ -141,6 +142,12 @@ def test_every_number_that_a_function_returns_is_disturbed_by_a_factor_of_its_ow
     factors = [b / (a or 1) for a, b in pairs]
     assert all(isinstance(factor, Unknown) for factor in factors)
     assert len(set(factors)) == len(pairs)
+
+
+def test_a_run_that_is_repeated_is_answered_in_the_same_order():
+    answers = [True, False, False, True, True]
+    with replacing(lambda name, given, found: found, answers):
+        assert [identical(M, N) for _ in answers] == answers
 
 
 SIGNS = "for s in sign_cases(1, 1): assert identical(equal_split(2, s[0] * X)[0], s[0] * X / 2)"
