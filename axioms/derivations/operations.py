@@ -170,7 +170,7 @@ def held_deviation(channels: int = 2) -> Operation:
         operands={"x": x},
         outputs=normal.multiply_elementwise(w) + b,
         denominator=OUTPUT,
-        assumes="the standard deviation std is held constant although it depends on x",
+        assumes="weights w, bias b and deviation std are constants although std depends on x",
         drops="the bias, and unseen the slope of std",
     )
 
@@ -183,7 +183,7 @@ def held_root_mean_square(channels: int = 2) -> Operation:
         operands={"x": x},
         outputs=x.multiply_elementwise(w) / sp.Symbol("rms", positive=True),
         denominator=OUTPUT,
-        assumes="the root mean square rms is held constant although it depends on x",
+        assumes="weights w and root mean square rms are constants although rms depends on x",
         drops="nothing that is seen, and unseen the slope of rms",
     )
 

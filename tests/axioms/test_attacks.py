@@ -4,12 +4,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra import rules
 from axioms.composites import ATTNLRP
 from axioms.invariance import scoreboard
 from axioms.invariance.rule_sets import RULE_SETS, RuleSet
 from axioms.invariance.scoreboard import LIMIT, REFUTED, attack, decide
 from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.witness import disagreement
+from axioms.invariance.witness import disagreement, explained
 from tests.support.scoreboard import marks
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
@@ -61,3 +62,26 @@ def test_a_sum_that_cancels_by_accident_refutes_no_limit():
     given = (BY_NAME["AttnLRP"], "re-associate sums", template.root, point)
     assert not disagreement(*given, 0)
     assert disagreement(*given, sp.Rational(1, 10**6))
+
+
+def first_of_equals(node, xs, r, options):
+    """Eq. 1, but where both terms are equal the first takes all: a thin set."""
+    return [r, 0 * r] if xs[0] == xs[1] else rules.add(xs, r, eps=options["eps"])
+
+
+def with_a_pole(node, xs, r, options):
+    return [r, sp.zoo * r]
+
+
+def test_a_difference_at_a_point_alone_refutes_no_limit_and_one_pole_leaves_all_undefined():
+    (template,) = TEMPLATES["commute sums"]
+    point = {name: sp.ones(1, 1) for name in "ab"}
+    alone, pole = (
+        RuleSet(name=message.__name__, composite=ATTNLRP, instead={kinds.ADD: message})
+        for message in (first_of_equals, with_a_pole)
+    )
+    given = (alone, "commute sums", template.root, point)
+    assert not disagreement(*given, 0)
+    assert disagreement(*given, 0, nearby=False)
+    assert disagreement(*given, sp.Rational(1, 4))
+    assert explained(pole, template.root, point, sp.Rational(1, 4)) is None

@@ -1,6 +1,8 @@
 """Every rule follows from its forward operation, and no wrong rule does."""
 
 import functools
+import re
+from dataclasses import replace
 
 import pytest
 import sympy as sp
@@ -142,6 +144,9 @@ def test_the_other_denominator_gives_other_rules():
     """Divided by the output, each factor gets all of R; divided by the sum, softmax conserves."""
     readout, softmax = (OPERATIONS[name][0] for name in ("readout", "softmax"))
     halves, wholes = derive(readout()), derive(readout(), denominator=OUTPUT)
+    divided = [next(x.text for x in d.steps if "Divide" in x.text) for d in (halves, wholes)]
+    assert [SUM in text for text in divided] == [OUTPUT not in text for text in divided]
+    assert divided[0] != divided[1]
     for half, whole in zip(halves.messages, wholes.messages, strict=True):
         assert identical(whole.subs(EPS, 0), 2 * half.subs(EPS, 0))
         assert not identical(whole, 2 * half)  # the stabiliser was not doubled
@@ -153,6 +158,13 @@ def test_the_other_denominator_gives_other_rules():
         conserving.messages[0][0],
         {x: n + 2 for n, x in enumerate(sorted(eq5.messages[0].free_symbols, key=str))},
     )
+
+
+def test_one_output_without_contributions_is_enough_to_say_nothing():
+    product = OPERATIONS["product"][0]()
+    both = replace(product, outputs=product.outputs.row_join(sp.Matrix([[symbol("w")]])))
+    with pytest.raises(ValueError, match="says nothing"):
+        derive(both)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
@@ -168,23 +180,21 @@ def test_the_point_of_the_expansion_is_part_of_the_derivation(n):
         derive(operation, at=0)
 
 
-RESIDUALS = {  # output 0, in the symbols of the derivation at its larger shape
-    "product": lambda d: -3 * d.operation.outputs[0],
-    "linear": lambda d: sp.Symbol("b00", real=True),
-    "linear without bias": lambda d: sp.Symbol("b00", real=True),
-    "linear, then BatchNorm": lambda d: sum(
-        (sp.Symbol("b00", real=True) * sp.Symbol("g00", real=True), sp.Symbol("t00", real=True))
+def symbol(name):
+    return sp.Symbol(f"{name}00", real=True)
+
+
+DROPPED = {  # how the words on it begin -> output 0 of what is dropped
+    "the bias of the folded layer": lambda d: symbol("b") * symbol("g") + symbol("t"),
+    "the bias": lambda d: symbol("b"),
+    "nothing": lambda d: 0,
+    r"(-\d) times the product": lambda d, n: int(n) * d.operation.outputs[0],
+    "-[OZ],": lambda d: -d.operation.outputs[0],
+    "-2 O,": lambda d: -2 * d.operation.outputs[0],
+    r"A \(1 - z \+ zbar\)": lambda d: softmax_residual(d),
+    "y minus x times the slope": lambda d: (
+        sp.Symbol("y") - sp.Symbol("slope") * next(iter(factors(d)))[0]
     ),
-    "add": lambda d: 0,
-    "readout": lambda d: -d.operation.outputs[0],
-    "scores": lambda d: -d.operation.outputs[0],
-    "value only": lambda d: 0,
-    "merged attention": lambda d: -2 * d.operation.outputs[0],
-    "softmax": lambda d: softmax_residual(d),
-    "LayerNorm, deviation held": lambda d: sp.Symbol("b00", real=True),
-    "RMSNorm, root mean square held": lambda d: 0,
-    "state space step": lambda d: 0,
-    "activation": lambda d: sp.Symbol("y") - sp.Symbol("slope") * next(iter(factors(d)))[0],
 }
 
 
@@ -196,9 +206,24 @@ def softmax_residual(d):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_the_expansion_drops_is_what_the_derivation_says(name):
-    derivation = at_larger_shape(name)
-    assert identical(derivation.residual[0], RESIDUALS[name](derivation))
-    assert not identical(derivation.residual[0], RESIDUALS[name](derivation) + 1)
+    for derivation in (derive(OPERATIONS[name][0]()), at_larger_shape(name)):
+        words = derivation.operation.drops
+        assert any(words in step.text for step in derivation.steps)
+        known = ((re.match(text, words), found) for text, found in DROPPED.items())
+        dropped = next(found(derivation, *match.groups()) for match, found in known if match)
+        assert identical(derivation.residual[0], dropped)
+        assert not identical(derivation.residual[0], dropped + 1)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_all_that_is_held_constant_is_named(name):
+    operation = OPERATIONS[name][0]()
+    operands = {x for operand in operation.operands.values() for x in operand}
+    outputs = operation.outputs.subs(operation.names)
+    held = {re.match("[a-z]+", str(x))[0] for x in outputs.free_symbols - operands}
+    said = re.findall("[a-z]+", operation.assumes.replace("a constant", "").lower())
+    assert held - {"y", "slope"} <= set(said)
+    assert operation.assumes in derive(operation).steps[0].text
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -206,9 +231,13 @@ def test_the_printed_steps_lead_to_the_printed_message(name):
     """Read from the steps alone: f - sum = rest, and for one output R_x = R c / d."""
     derivation = derive(OPERATIONS[name][0]())
     said = {str(eq.lhs): eq.rhs for step in derivation.steps for eq in step.formulas}
+    for part, symbol in derivation.operation.names.items():
+        assert said[str(symbol)] == part
     assert identical(said["f"] - said["sum"], said["rest"])
     entries = [str(x) for operand in factors(derivation) for x in operand]
     assert identical(sum(said[f"c_{x}"] for x in entries), said["sum"])
+    (divide,) = (step for step in derivation.steps if step.text.startswith("Divide"))
+    assert ("epsilon" in divide.text) == divide.formulas[0].has(EPS)
     others = dict.fromkeys(derivation.relevance[1:], 0)  # relevance at the first output only
     for x in entries:
         one = derivation.relevance[0] * said[f"c_{x}"] / said["d"]

@@ -3,16 +3,21 @@
 import random
 import re
 from functools import cache, reduce
-from operator import add, mul
+from operator import add as plus
+from operator import mul
 
 import pytest
 import sympy as sp
 
 from axioms.algebra.decide import generic, identical
-from axioms.proofs.arguments import Line
+from axioms.algebra.decisions import IDENTICAL, Decision
+from axioms.algebra.rules import add
+from axioms.proofs import arguments
+from axioms.proofs.arguments import Line, argument
 from axioms.proofs.display import displayed
 from axioms.proofs.latex import latex
 from axioms.proofs.notation import notation
+from axioms.proofs.origins import Origins, Run
 from axioms.proofs.show import TEXT, line_of, page, text
 
 shown_page = cache(page)
@@ -74,7 +79,7 @@ def test_a_formula_is_read_back_as_it_was(seed):
         if not depth:
             return chance.choice([*symbols, sp.Integer(chance.randint(-3, 3))])
         parts = [formula(depth - 1) for _ in range(chance.randint(2, 4))]
-        found = reduce(chance.choice((add, mul)), parts)
+        found = reduce(chance.choice((plus, mul)), parts)
         power = chance.choice((1, 1, 2, -1)) if found else 1
         return found**power
 
@@ -115,3 +120,77 @@ def test_a_line_is_what_was_decided_once_its_names_are_formulas(label, n):
 def test_what_holds_as_epsilon_tends_to_0_alone_says_so():
     assert "R_x1 = w1*x1 as epsilon -> 0" in in_text("6")
     assert "R_x1 = LOO_x1 as epsilon -> 0" in in_text("6")
+
+
+R, EPS = sp.Symbol("r", real=True), sp.Symbol("epsilon", positive=True)
+
+
+class Decided:
+    """Equalities of what sums pass on, as formulas and by name."""
+
+    def __init__(self):
+        self.plain, self.named, self.origins = [], [], Origins()
+
+    def added(self, xs):
+        """Relevance of the terms of a sum, each as a formula and as what stands for it."""
+        given = {"operands": [sp.Matrix([[x]]) for x in xs], "relevance": sp.Matrix([[R]])}
+        found = add(**given, eps=EPS)
+        named = self.origins.instead("rules.add", given, found)
+        return [(part[0], name[0]) for part, name in zip(found, named, strict=True)]
+
+    def equal(self, left, right, *, signs=(), verdict=True):
+        for found, a, b in zip((self.plain, self.named), left, right, strict=True):
+            at = {"signs": signs, "verdict": verdict}
+            found.append(Decision(kind=IDENTICAL, left=a, right=b, **at))
+
+    @property
+    def argument(self):
+        run = Run(decisions=self.plain, named=self.named, origins=self.origins)
+        return argument([run], refuted=False)
+
+
+def test_an_argument_has_a_line_once_and_what_is_assumed_in_its_lines():
+    x, y, q = sp.Symbol("x", positive=True), sp.Symbol("y", real=True), sp.symbols("q:50")
+    made, sides = Decided(), [(x * (y + 1), x * y + x), (x**2 - 1, (x - 1) * (x + 1))]
+    for left, right in [*sides, *sides, (sp.Add(*q), sp.Add(*q[1:]) + q[0] * x / x)]:
+        made.equal([left] * 2, [right] * 2)
+    made.equal([sp.Add(*q) * x] * 2, [sp.Add(*(x * each for each in q))] * 2)  # too long
+    made.equal([x * y] * 2, [x] * 2, verdict=False)
+    assert [line.decided for line in made.argument.lines] == sides
+    assert made.argument.assumed == {"positive": [x], "real": [y]}
+
+
+@pytest.mark.parametrize("cases", [0, 1, 2])
+def test_an_argument_counts_the_cases_of_signs_and_has_the_lines_of_one(cases):
+    x, y = sp.symbols("x y", real=True)
+    made = Decided()
+    for n in range(cases or 1):
+        signs = (((1, -1)[n],),) if cases else ()
+        made.equal([(x + n + 1) * y] * 2, [x * y + (n + 1) * y] * 2, signs=signs)
+        made.equal([(x - n - 2) * y] * 2, [x * y - (n + 2) * y] * 2, signs=signs)
+    assert made.argument.cases == cases
+    assert [line.decided[0] for line in made.argument.lines] == [(x + 1) * y, (x - 2) * y]
+    assert ("cases of signs" in made.argument.decides(2)) == (cases > 1)
+
+
+def test_relevance_in_two_networks_has_two_names_though_its_formula_is_one():
+    made, xs = Decided(), sp.symbols("x:3", positive=True)
+    (first, *_), (again, *_) = made.added(xs), made.added(xs)
+    made.equal(first, again)
+    (line,) = made.argument.lines
+    names = {made.argument.notation.of(side).text for side in line.relation.args}
+    assert names == {"R(1)_x1", "R(2)_x1"}
+
+
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_formulas_beyond_those_of_a_page_are_counted_and_undefined_ones_left_out(more, monkeypatch):
+    monkeypatch.setattr(arguments, "MANY", 3)
+    made, (x, *xs) = Decided(), sp.symbols(f"x:{4 + more}", positive=True)
+    parts = made.added(xs)
+    total = sum(xs)
+    made.equal(list(map(sum, zip(*parts, strict=True))), [R * total / (total + EPS)] * 2)
+    assert (len(made.argument.formulas), made.argument.more) == (3, more)
+    made = Decided()
+    ((plain, named), _) = made.added([x, -x])  # r x / epsilon
+    made.equal([plain, named.subs(EPS, 0)], [R * x] * 2)
+    assert (len(made.argument.lines), made.argument.formulas) == (1, [])

@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import sympy as sp
 
+from axioms.algebra.decide import identical
+from axioms.algebra.decisions import IDENTICAL
+from axioms.algebra.ledger import Ledger
 from axioms.proofs.prove import ROOT, THEOREMS, numbered, prove
+from axioms.proofs.records import Unknown, disturbing, noted, replacing
 
 HEAD = """
 import pytest
@@ -82,6 +87,8 @@ def test_twice(record_property):
     half, _ = equal_split(2, R)
     assert differ_at(half, R, {R: 6, X: 1})
     assert differ_at(half, R, {R: 8, X: 1})
+    assert identical(half * (X + 1), half * X + half)
+    assert identical(half, half)
 
 @pytest.mark.theorem(7, "Halves add up.", "proved")
 def test_halves(record_property):
@@ -99,7 +106,48 @@ def test_what_a_test_notes_counts_once_and_only_symbols_are_general(theorems):
         "R = 8: 4 of 8",
         "R = 6: 3 versus 6; R = 8: 4 versus 8",
     )
-    assert (proved.method, proved.identities) == ("R/2 twice", 1)
+    assert (proved.method, proved.identities, refuted.identities) == ("R/2 twice", 1, 1)
+
+
+@noted
+def returned(found):
+    return found
+
+
+def numbers(found):
+    if isinstance(found, Ledger):
+        return numbers(vars(found))
+    if isinstance(found, dict):
+        return numbers(list(found.values()))
+    nested = isinstance(found, (list, tuple, sp.MatrixBase))
+    return [x for part in found for x in numbers(part)] if nested else [found]
+
+
+M, N = sp.symbols("m n", real=True)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(0, 3, M, sp.S.Zero, sp.Matrix([[M, 0], [1, N]]), [M, 0, N], (M, (0, N)), {"a": [M, 1]}),
+        Ledger(started=M, kept={"x": N, "y": 0}, absorbed={("z", "bias"): M}),
+    ],
+    ids=str,
+)
+def test_every_number_that_a_function_returns_is_disturbed_by_a_factor_of_its_own(found):
+    with disturbing(IDENTICAL, []):
+        other = returned(found)
+    assert type(other) is type(found) or isinstance(found, int | sp.Expr)
+    pairs = list(zip(numbers(found), numbers(other), strict=True))
+    factors = [b / (a or 1) for a, b in pairs]
+    assert all(isinstance(factor, Unknown) for factor in factors)
+    assert len(set(factors)) == len(pairs)
+
+
+def test_a_run_that_is_repeated_is_answered_in_the_same_order():
+    answers = [True, False, False, True, True]
+    with replacing(lambda name, given, found: found, answers):
+        assert [identical(M, N) for _ in answers] == answers
 
 
 SIGNS = "for s in sign_cases(1, 1): assert identical(equal_split(2, s[0] * X)[0], s[0] * X / 2)"
@@ -200,6 +248,10 @@ WRONG = {
     "words beside a witness": (
         REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"'),
         "witness 'trust me' names no two values that differ; they are R = 6: 3 versus 6",
+    ),
+    "values that are no part of a witness": (
+        REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"); record_property("x", "3, 6"'),
+        "witness 'trust me' names no two values that differ",
     ),
     "one value of a witness": (
         REFUTES.replace('f"R = {6}: {3} of {6}"', '"16/5 or 3, of 6.5 and x6"'),

@@ -11,6 +11,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
+from axioms.algebra.denotation import same_function
 from axioms.algebra.propagate import ACTIVATIONS, FILLS
 from axioms.graph import (
     CONSTANT,
@@ -31,7 +32,8 @@ from axioms.invariance.units import OF_UNITS
 
 BIASES = ("", ", b")
 TWO_LAYERS = [(a, b) for a in ("", ", a") for b in BIASES]
-HIDDEN = [(f, a, b) for f in ("{}", "relu({})") for a, b in TWO_LAYERS]
+BETWEEN = ("{}", *(f"{name.replace(' ', '_')}({{}})" for name in ACTIVATIONS))  # of neurons
+HIDDEN = [(f, a, b) for f in BETWEEN for a, b in TWO_LAYERS]
 ATTENTION = "linear(readout({}), {})"
 CENTRED, TWICE = "linear(x, centring)", "transpose(linear(transpose({}), twice))"
 
@@ -320,6 +322,10 @@ def test_every_case_of_a_law_is_rewritten_and_nothing_that_is_only_like_it(name)
         for node in topological(case)[:-1]:
             if node.op != CONSTANT:
                 check(name, exchanged(case, node, Node(TRANSPOSE, (node,))))
+        for node in topological(case):
+            for other in ACTIVATIONS if node.op == kinds.ACTIVATION else ():
+                near = replace(node, attributes={"function": other})
+                check(name, exchanged(case, node, near))
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -350,9 +356,10 @@ def test_neighbours_commute_in_one_operation_of_n(op, n):
 
 def test_a_factor_of_queries_is_divided_out_of_keys():
     for template in TEMPLATES["rescale Q and K"]:
-        (other,) = rescale_scores(template.root, factor=sp.Symbol("c"))
+        (other,) = rescale_scores(template.root, factor=sp.Symbol("c", positive=True))
         factors = [n.attributes["factor"] for n in topological(other) if n.op == CONSTANT]
-        assert set(factors) == {sp.Symbol("c"), 1 / sp.Symbol("c")}
+        assert set(factors) == {sp.Symbol("c", positive=True), 1 / sp.Symbol("c", positive=True)}
+        assert same_function(template.root, other, template.symbols())
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])

@@ -1,5 +1,7 @@
 """The rules of linear layers follow from roots on lines, or are said to be definitions."""
 
+import re
+
 import pytest
 import sympy as sp
 from sympy import Matrix
@@ -78,6 +80,13 @@ def test_the_printed_steps_lead_to_the_printed_message(name):
     d = ROOTS[name][0]()
     (x,) = d.operation.operands.values()
     s = said(d)
+    (negative,) = re.findall(r"(\w+) is negative", d.steps[0].text)
+    assert [str(v) for v in s["f"].free_symbols if v.is_negative] == [negative]
+    (line,) = re.findall(r"v = (.+?),? \(a choice", d.steps[1].text.replace("|x|", "Abs(x)"))
+    first, _, other = line.removesuffix(" for others").partition(" for positive contributions and ")
+    for v in x:
+        chosen = first if not other or (v * sp.diff(s["f"], v)).is_positive else other
+        assert sp.sympify(chosen.replace(" (", "*("), {"x": v, "gamma": GAMMA}) == s[f"v_{v}"]
     root = {v: v - s["t"] * s[f"v_{v}"] for v in x}
     assert identical(s["f"].subs(root, simultaneous=True), 0)
     assert not identical(s["f"], 0)
@@ -94,13 +103,19 @@ def test_the_printed_steps_of_a_definition_lead_to_its_message():
     d = ROOTS["alpha-beta rule of a linear layer"][0]()
     (x,) = d.operation.operands.values()
     s = said(d)
-    assert identical(s["f"], s["P"] - s["N"])
+    (parts,) = re.findall("so f = (.+)[.]", d.steps[2].text)
+    assert identical(s["f"], sp.sympify(parts, {name: s[name] for name in "PN"}))
     assert identical(s["d_P"] - s["P"], EPS)
     assert identical(s["d_N"] - s["N"], EPS)
     for v in x:
         c = s[f"c_{v}"]
-        share = ALPHA / s["d_P"] if c.is_positive else BETA / s["d_N"]
-        assert identical(s[f"R_{v}"], d.relevance[0] * share * c)
+        received = re.findall("receives (.+) or (.+), summed", d.steps[4].text)[0]
+        known = {"alpha": ALPHA, "beta": BETA, "R": d.relevance[0], "c": c, **s}
+        share = received[0 if c.is_positive else 1].replace(" R c ", "*R*c")
+        assert identical(s[f"R_{v}"], sp.sympify(share, known))
+    to_all = sum(s[f"R_{v}"] for v in x).subs(EPS, 0)
+    assert identical(to_all, (ALPHA - BETA) * d.relevance[0])
+    assert "alpha R is shared among the positive contributions and -beta R" in d.steps[3].text
 
 
 def test_a_direction_that_knows_p_and_n_leads_to_the_alpha_beta_rule():

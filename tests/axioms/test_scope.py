@@ -25,10 +25,19 @@ def test_assumptions_and_sizes_are_those_of_symbols():
     assert scope.named(["x, z < 0: sizes", "y != 0"]) == {"x < 0", "z < 0", "y != 0"}
 
 
+@pytest.mark.parametrize("fact", scope.RELATIONS)
+def test_an_assumption_is_said_by_the_relation_that_holds_where_it_does(fact):
+    (text,) = scope.assumptions(decided(sp.Symbol("x", **{fact: True})))
+    for value in (-1, 0, 1):
+        assert eval(text, {"x": value}) == getattr(sp.Integer(value), f"is_{fact}")
+
+
 @pytest.mark.parametrize(
     ("given", "said", "error"),
     [
         (["x, y > 0: sizes"], "rows of three keys", None),
+        (["x, y > 0: sizes"], "Three keys", None),
+        (["x > 0", "x > 0, y > 0"], "3 keys", "names no assumption"),
         (["x > 0"], "3 keys", "assumed and not said: y > 0"),
         (["x, y >= 0"], "3 keys", "assumed and not said: x > 0, y > 0"),
         (["x, y > 0"], "2 keys of 30 channels", "decided of 3 entries of a name"),

@@ -1,5 +1,7 @@
 """The scoreboard says what is computed, proves only what holds, and its documents agree with it."""
 
+import itertools
+import random
 from dataclasses import replace
 
 import pytest
@@ -10,17 +12,19 @@ from axioms.algebra import rules
 from axioms.algebra.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
 from axioms.algebra.propagate import evaluate
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
-from axioms.invariance.attention import EVERY_TEMPLATE
+from axioms.graph import Node, leaf, parameter
+from axioms.invariance.attention import EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.invariance.canonizers import canonize, merge
 from axioms.invariance.markdown import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.invariance.masks import by_masks
-from axioms.invariance.points import points
+from axioms.invariance.points import points, random_point
 from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.rule_sets import (
     MASK_RELEVANCE,
     RULE_SETS,
     RuleSet,
     absolute_split,
+    positive_split,
     z_plus,
 )
 from axioms.invariance.scoreboard import (
@@ -41,6 +45,7 @@ from axioms.invariance.templates import TEMPLATES
 from axioms.invariance.witness import differ
 from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 from axioms.theorems.test_axioms_of_methods import AXIOMS, METHODS, axioms_of
+from tests.support.random_graphs import linear
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
 
@@ -89,13 +94,42 @@ def test_the_findings_have_the_axioms_that_methods_obey():
         assert f"\n| {method} | {' | '.join(cells)} |\n" in page
 
 
-def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys():
-    """In one head that is read linearly, summed over rows; without attention there is none."""
-    (head,) = EVERY_TEMPLATE["decompose softmax of attention"]
-    at = {"z": sp.Matrix([[0, sp.log(2)], [0, 0]]), "v": sp.Matrix([[1, 5], [2, 3]])}
-    found = by_masks(head.root, at)["masks"]
-    rows = [leave_key_out(sp.Matrix([e]), at["v"]) for e in ([1, 2], [1, 1])]
-    assert found == sp.Matrix([[sum(loo[i, :]) for i in range(2)] for loo in rows])
+@pytest.mark.parametrize(("rows", "keys", "channels"), [(1, 2, 1), (2, 3, 2), (3, 2, 2)])
+def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, channels):
+    """Along the gradient at every head, of which each row is read, and all heads are summed.
+
+    The graph is S * S, S the sum of three heads with layers, so that its gradient at S is 2 S.
+    """
+    chance = random.Random(keys)
+    shapes = {"z": (rows, keys), "v": (keys, channels), "w": (channels, 2)}
+    of_heads = {f"{name}{h}": shape for h in range(3) for name, shape in shapes.items()}
+    at = {name: sp.Matrix(m) for name, m in random_point(chance, of_heads).items()}
+    sizes = {h: at[f"z{h}"].applyfunc(abs) for h in range(3)}  # the exponentials of logits
+    at |= {f"z{h}": size.applyfunc(sp.log) for h, size in sizes.items()}
+    gradient = sp.Matrix(random_point(chance, {"r": (rows, 2)})["r"])
+    heads = [
+        linear(
+            Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf(f"z{h}"),)), leaf(f"v{h}"))),
+            parameter(f"w{h}"),
+        )
+        for h in range(3)
+    ]
+    total = Node(kinds.ADD, tuple(heads))
+    for start in (None, gradient):
+        found = by_masks(total * total, at, start)["masks"]
+        behind = 2 * evaluate(total, at)[total]
+        behind = behind if start is None else behind.multiply_elementwise(start)
+        expected = sp.zeros(rows, keys)
+        for h, n in itertools.product(range(3), range(rows)):
+            loo = leave_key_out(sizes[h][n, :], at[f"v{h}"])
+            expected[n, :] += (loo * at[f"w{h}"] * behind[n, :].T).T
+        assert found.applyfunc(sp.simplify) == expected.applyfunc(sp.simplify)
+
+
+def test_mask_relevance_takes_copies_of_a_key_for_one_and_needs_attention():
+    (template,) = EVERY_TEMPLATE["duplicate keys"]
+    (copied,) = EVERY_REWRITE["duplicate keys"](template.root)
+    assert by_masks(copied, template.symbols())["masks"].shape == (1, 2)
     cell = decide(MASK_RELEVANCE, "fold linear", LIMIT)
     assert cell.verdict == NOT_APPLICABLE
 
@@ -145,10 +179,19 @@ def weighted_by_square(node, xs, r, options):
     return rules.add(squares, r, eps=0)
 
 
+def unseen_at_its_value(node, xs, r, options):
+    """Eq. 1 and something else, which is 0 where relevance is the value of the sum."""
+    z = xs[0] + xs[1]
+    gap = (r[0] * z[-1] - r[-1] * z[0]) * sp.ones(*z.shape)
+    first, second = rules.add(xs, r, eps=0)
+    return [first + gap, second - gap]
+
+
 WRONG = {  # a rule that no rewrite of this name leaves alone
     "the first operand takes all": ("commute sums", kinds.ADD, first_takes_all),
     "the first factor takes all": ("commute products", kinds.PRODUCT, first_takes_all),
     "a sum splits by squares": ("re-associate sums", kinds.ADD, weighted_by_square),
+    "relevance of one entry": ("commute sums", kinds.ADD, unseen_at_its_value),
     "a layer passes on half": (
         "insert identity layer",
         kinds.LINEAR,
@@ -163,6 +206,7 @@ def test_a_rule_that_is_not_invariant_is_refuted_with_a_witness(name):
     cell = decide(RuleSet(name=name, composite=ATTNLRP, instead={kind: message}), rewrite, LIMIT)
     assert cell.verdict == REFUTED
     assert "gives" in cell.witness
+    assert ("R = [1 0]" in cell.witness) == (name == "relevance of one entry")
 
 
 POLYNOMIAL = (
@@ -192,12 +236,20 @@ def test_functionals_of_the_function_agree_when_they_are_computed(rewrite):
     assert all(other == found[0] for other in found[1:])
 
 
-def test_the_symbolic_splits_are_the_rules_at_numbers():
-    x, y, r = sp.Matrix([[1, -2]]), sp.Matrix([[-3, -1]]), sp.Matrix([[5, 7]])
-    w, b, eps = sp.Matrix([[1, 2], [-1, 3]]), sp.Matrix([[2, 1]]), sp.Rational(1, 4)
-    split = absolute_split(None, [x, y], r, {"eps": eps})
-    assert tuple(split) == tuple(rules.add_by_size([x, y], r, eps=eps))
-    assert z_plus(None, [x, w, b], r, {"eps": eps}) == rules.z_plus(x, w, r, eps=eps, bias=b)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_symbolic_splits_are_the_rules_at_numbers(seed):
+    """In three rows, and the splits of three terms."""
+    shapes = {"x": (3, 2), "y": (3, 2), "u": (3, 2), "r": (3, 2), "w": (2, 2), "b": (1, 2)}
+    at = {n: sp.Matrix(m) for n, m in random_point(random.Random(seed), shapes).items()}
+    x, r, w, bias, eps = at["x"], at["r"], at["w"], at["b"], sp.Rational(1, 4)
+    terms = [at[name] for name in "xyu"]
+    for split, size in ((absolute_split, abs), (positive_split, lambda v: sp.Max(v, 0))):
+        found = split(None, terms, r, {"eps": eps})
+        assert tuple(found) == tuple(rules.add_by_size(terms, r, eps=eps, size=size))
+    for b in (None, bias):
+        (found,) = z_plus(None, [x, w, *([] if b is None else [b])], r, {"eps": eps})
+        rows = [rules.z_plus(x[n, :], w, r[n, :], eps=eps, bias=b)[0] for n in range(3)]
+        assert found == sp.Matrix.vstack(*rows)
 
 
 def test_points_come_smallest_first_and_have_no_zeros():

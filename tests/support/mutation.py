@@ -183,6 +183,8 @@ CONFLUENT = (
     "axioms/theorems/test_canonized_steps.py",
 )
 TABLE = ("axioms/theorems/test_axioms_and_rewrites.py", "tests/axioms/test_axiom_table.py")
+PAGES = ("tests/axioms/test_whole_pages.py", "tests/axioms/test_pages.py")
+DERIVED = ("tests/axioms/test_derive.py", "tests/axioms/test_roots.py")
 DECIDING = {
     "axioms/check.py": ("tests/axioms/test_certificates.py",),
     "axioms/neighbours.py": (
@@ -202,11 +204,17 @@ DECIDING = {
     "axioms/algebra/ledger.py": (*SWEEP, "axioms/theorems/test_relevance_patching.py"),
     "axioms/algebra/polynomials.py": ("tests/axioms/test_polynomials.py",),
     "axioms/algebra/propagate.py": (*SWEEP, *LAWS, "tests/axioms/test_gradient_messages.py"),
+    "axioms/derivations/derive.py": DERIVED,
+    "axioms/derivations/operations.py": DERIVED,
+    "axioms/derivations/roots.py": DERIVED,
+    "axioms/invariance/attention.py": LAWS,
     "axioms/invariance/axiom_cells.py": TABLE,
     "axioms/invariance/axiom_rules.py": TABLE,
     "axioms/invariance/axiom_sets.py": TABLE,
     "axioms/invariance/axiom_table.py": TABLE,
+    "axioms/invariance/channels.py": (*LAWS, *CONFLUENT),
     "axioms/invariance/confluence.py": CONFLUENT,
+    "axioms/invariance/masks.py": ("tests/axioms/test_scoreboard.py",),
     "axioms/invariance/overlaps.py": CONFLUENT,
     "axioms/invariance/rewrites.py": (*LAWS, *COMPLETE),
     "axioms/invariance/canonizers.py": (
@@ -214,16 +222,21 @@ DECIDING = {
         *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),
     ),
     "axioms/invariance/points.py": BOARD,
+    "axioms/invariance/rule_sets.py": BOARD,
     "axioms/invariance/scoreboard.py": BOARD,
     "axioms/invariance/units.py": LAWS,
     "axioms/invariance/witness.py": BOARD,
     "axioms/own_rules/claims.py": JUDGED,
+    "axioms/own_rules/formula.py": (*JUDGED, "tests/axioms/test_user_rule_files.py"),
     "axioms/own_rules/messages.py": JUDGED,
     "axioms/own_rules/properties.py": JUDGED,
     "axioms/own_rules/settings.py": JUDGED,
     "axioms/own_rules/uniform.py": JUDGED,
     "axioms/own_rules/verdicts.py": JUDGED,
+    "axioms/proofs/arguments.py": PAGES,
     "axioms/proofs/counts.py": ("tests/axioms/test_counts.py",),
+    "axioms/proofs/scope.py": ("tests/axioms/test_scope.py",),
+    "axioms/proofs/show.py": PAGES,
     "axioms/solver/answers.py": JUDGED,
     "axioms/solver/equality.py": JUDGED,
     "axioms/solver/limits.py": JUDGED,
