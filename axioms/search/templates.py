@@ -1,4 +1,4 @@
-"""Propagation rules with unknown coefficients, and what each axiom asks of them.
+"""Propagation rules with unknown coefficients, and the equations that each axiom asks of them.
 
 A rule of a product or a sum of two inputs gives them the shares P1 / Q and P2 / Q of the relevance
 R.  P1, P2 and Q are homogeneous polynomials in x and y; with ``signs`` their coefficients may be
@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy as sp
 from sympy.polys.rings import PolyElement, PolyRing, ring
 
-PRODUCT, SUM = "product", "sum"
+from axioms.kinds import ADD, PRODUCT
+
 LEAVES = 3
-QUADRANTS = list(product((1, -1), repeat=2))
+Signs: TypeAlias = tuple[int, int]
+QUADRANTS: list[Signs] = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
 """Signs of x and y."""
+Part: TypeAlias = list[Sequence[Any]]
+"""Coefficients of P1, P2 and Q in one quadrant, by falling powers of x."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Share:
         return Share(above, self.below * other.below)
 
 
-Identity = tuple[Share, Share]
+Identity: TypeAlias = tuple[Share, Share]
 
 
 @dataclass(frozen=True)
@@ -109,29 +113,21 @@ class Template:
             found.setdefault(powers[count:], {})[(*powers[:count], *[0] * LEAVES)] = c
         return frozenset(self.ring.from_dict(terms).monic() for terms in found.values())
 
-    def is_positive(self, x: PolyElement) -> bool:
-        """Whether ``x`` holds coefficients of positive inputs alone."""
-        size = len(self.monomials)
-        return all(
-            -1 not in self.monomials[n % size][2:]
-            for powers in x.itermonoms()
-            for n, power in enumerate(powers)
-            if power
-        )
-
     def share(self, which: int, x: Value, y: Value) -> Share:
         return Share(self.polynomial(which, x, y), self.polynomial(2, x, y))
 
     def constant(self, number: int) -> Share:
         return Share(self.ring(number), self.ring.one)
 
-    def in_quadrant(self, signs: Sequence[int]) -> list[int]:
-        """Numbers of the monomials whose coefficients hold for these signs of x and y."""
-        return [
+    def part(self, coefficients: Sequence[Any], signs: Signs) -> Part:
+        """The coefficients that hold for these signs of x and y."""
+        size = len(self.monomials)
+        inside = [
             n
             for n, (*_, left, right) in enumerate(self.monomials)
             if left in (0, signs[0]) and right in (0, signs[1])
         ]
+        return [[coefficients[k * size + n] for n in inside] for k in range(3)]
 
 
 def _power(x: PolyElement, n: int) -> PolyElement:
@@ -168,11 +164,9 @@ def _knows_no_units(
 
 
 def _passes_neutral(t: Template, x: Value, *_: Value) -> Iterator[Identity]:
-    """A factor 1 or a summand 0 gets nothing of what its partner gets all of."""
+    """x gets all of x 1, and of x + 0."""
     number = 1 if t.operation == PRODUCT else 0
-    neutral = Value(t.ring(number), number)
-    yield t.share(0, x, neutral), t.constant(1)
-    yield t.share(1, neutral, x), t.constant(1)
+    yield t.share(0, x, Value(t.ring(number), number)), t.constant(1)
 
 
 def _leaves_out(t: Template, x: Value, y: Value, *_: Value) -> Iterator[Identity]:
@@ -192,10 +186,12 @@ def _is_symmetric(t: Template, x: Value, *_: Value) -> Iterator[Identity]:
 def _distributes(
     t: Template, x: Value, y: Value, w: Value, z: Value, *_: Value
 ) -> Iterator[Identity]:
-    """(x + y) w against x w + y w, whose sums share relevance by Eq. 1."""
+    """(x + y) w against x w + y w, and w (x + y), with sums that share relevance by Eq. 1."""
     of = [Share(v.of, z.of) for v in (x, y)]
     yield t.share(0, z, w), t.share(0, x, w)
     yield t.share(1, z, w), t.share(1, x, w) * of[0] + t.share(1, y, w) * of[1]
+    yield t.share(1, w, z), t.share(1, w, x)
+    yield t.share(0, w, z), t.share(0, w, x) * of[0] + t.share(0, w, y) * of[1]
 
 
 @dataclass(frozen=True)
@@ -216,7 +212,9 @@ class Axiom:
             leaves = [Value(x, sign) for x, sign in zip(template.leaves, signs, strict=True)]
             pairs = [(leaves[m], leaves[n]) for m, n in self.pairs]
             for chosen in product(*(self._signs(x, y) for x, y in pairs)):
-                joined = [self._joined(*pair, sign) for pair, sign in zip(pairs, chosen)]
+                joined = [
+                    self._joined(*pair, sign) for pair, sign in zip(pairs, chosen, strict=True)
+                ]
                 yield leaves + joined
 
     def _signs(self, x: Value, y: Value) -> set[int]:
@@ -229,19 +227,21 @@ class Axiom:
 AXIOMS = {
     PRODUCT: {
         "conservation": Axiom(_conserves),
+        "locality": Axiom(lambda *_: iter(())),  # as every rule of a template
         "symmetry": Axiom(_is_symmetric),
         "freedom of units": Axiom(_knows_no_units, [(0, 2), (1, 2)]),
         "leave-one-out of products": Axiom(_leaves_out),
         "commute products": Axiom(_commutes),
         "re-associate products": Axiom(_reassociates, [(0, 1), (1, 2)]),
-        "distribute products": Axiom(_distributes, [(0, 1)], SUM),
+        "distribute products": Axiom(_distributes, [(0, 1)], ADD),
+        "factor sums": Axiom(_distributes, [(0, 1)], ADD),
         "multiply by one": Axiom(_passes_neutral),
     },
-    SUM: {
+    ADD: {
         "conservation": Axiom(_conserves),
         "commute sums": Axiom(_commutes),
-        "re-associate sums": Axiom(_reassociates, [(0, 1), (1, 2)], SUM),
+        "re-associate sums": Axiom(_reassociates, [(0, 1), (1, 2)], ADD),
         "add zero": Axiom(_passes_neutral),
     },
 }
-"""By operation and by name in docs/AXIOMS.md."""
+"""By operation, and by name in docs/AXIOMS.md."""
