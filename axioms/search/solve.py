@@ -19,7 +19,7 @@ from axioms.kinds import ADD, PRODUCT
 from axioms.search.confirm import Rule, confirm
 from axioms.search.templates import AXIOMS, QUADRANTS, Axiom, Part, Signs, Template
 
-LISTED = 6
+LISTED = 8
 """How many rules are listed where there are more."""
 SECONDS = 60
 ALL, MORE, UNDECIDED = "all", "more", "undecided"
@@ -146,7 +146,8 @@ class _System:
     def _model(self, facts: Sequence[Any]) -> Any:
         """Real numbers that obey ``facts``; None where z3 proves that there are none."""
         solver = z3.Then("simplify", "propagate-values", "solve-eqs", "qfnra-nlsat").solver()
-        solver.set("timeout", max(1, int(1000 * (self.until - time.monotonic()))))
+        left = 1000 * (self.until - time.monotonic())
+        solver.set("timeout", int(max(1, min(left, 2**31))))  # milliseconds
         solver.add(*facts)
         answer = solver.check()
         if answer == z3.unknown:

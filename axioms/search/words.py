@@ -74,7 +74,9 @@ def scope(template: Template) -> str:
 
 def in_table(found: Found) -> str:
     """The answer in a cell of a table."""
+    rules = ["; ".join(lines(rule)) for rule in found.rules] or ["none"]
     if found.numbers:
-        return f"x gets a\\*R, y gets b\\*R, for any numbers with {' and '.join(numbers(found))}"
-    rules = [*("; ".join(lines(rule)) for rule in found.rules)] or ["none"]
-    return "<br>".join([*rules, *([] if found.ends == ALL else [found.ends])])
+        rules = [f"x gets a*R, y gets b*R, for any numbers with {' and '.join(numbers(found))}"]
+    elif found.ends != ALL:
+        rules.append(found.ends)
+    return "<br>".join(rules).replace("*", "\\*")

@@ -55,5 +55,6 @@ def search(
     )  # fmt: skip
     head = Text(f"{words.OPERATIONS[template.operation]}: {', '.join(names)}", style="bold")
     rules = [Text("- " + "\n  ".join(words.lines(rule))) for rule in found.rules]
+    left = [Text(f"- ... and {len(rules) - SHORT} more, which are not shown here")]
     tail = [Text(said), Text(""), Text(scope, style="dim")]
-    present([head, *rules, *tail], [head, *rules[:SHORT], *tail])
+    present([head, *rules, *tail], [head, *rules[:SHORT], *left, *tail])
