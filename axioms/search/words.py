@@ -52,7 +52,10 @@ def answer(found: Found, seconds: float) -> str:
         )
     if found.ends == UNDECIDED:
         more = "more rules" if count else "any rules"
-        return f"undecided after {seconds:g} seconds: whether there are {more}"
+        return (
+            f"undecided within {seconds:g} seconds: whether there are {more}; --limit gives z3 "
+            "more time"
+        )
     if found.ends == MORE:
         return "There are more rules; these are the first that z3 finds."
     if count == 0:

@@ -23,7 +23,7 @@ NAMES = {name: sp.Symbol(name, real=True) for name in "xy"}
         (["product", "conservation, distribute products"],
          "x gets a*R, y gets b*R, for any numbers with a + b = 1. z3 proves"),
         (["product", "conservation, commute products"], "There are more rules"),
-        (["product", "symmetry", "--degree", 3, "--limit", 1], "undecided after 1 seconds"),
+        (["product", "symmetry", "--degree", 3, "--limit", 1], "undecided within 1 seconds"),
         (["sum", "conservation, commute sums, re-associate sums"],
          "- x gets R*x/(x + y), y gets R*y/(x + y): as Eq. 1 shares a sum"),
         (["product", "re-associate products"],
