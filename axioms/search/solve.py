@@ -71,7 +71,8 @@ def search(
     rules = sorted(map(_rule, found), key=lambda rule: (len(str(rule)), str(rule)))
     for rule in rules:
         confirm(template.operation, rule, names)
-    constant = not any(s.free_symbols for rule in rules for each in rule.values() for s in each)
+    pairs = [{*rule.values()} for rule in rules]
+    constant = all(len(p) == 1 and not any(s.free_symbols for s in next(iter(p))) for p in pairs)
     return Found(rules, ends, _numbers(system, asked) if ends == MORE and constant else [])
 
 
