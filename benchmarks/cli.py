@@ -31,6 +31,7 @@ from benchmarks.commands.output import EXIT_CODES, Once, with_shared_options
 from benchmarks.commands.plan import plan
 from benchmarks.commands.prove import prove
 from benchmarks.commands.reproduce import report, reproduce
+from benchmarks.commands.search import search
 from numeric.spelling import printable
 
 FORMAT = warnings.formatwarning
@@ -62,8 +63,8 @@ def _program(
 
 
 COMMANDS = (
-    explain, attribute, audit, evaluate, plan, methods, vocabulary, prove, check, reproduce,
-    report,
+    explain, attribute, audit, evaluate, plan, methods, vocabulary, prove, search, check,
+    reproduce, report,
 )  # fmt: skip
 for each in COMMANDS:
     app.command(epilog=EXIT_CODES, cls=Once)(with_shared_options(each))

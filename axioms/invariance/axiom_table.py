@@ -7,8 +7,10 @@ others are computed here, as epsilon -> 0.
 
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TypeAlias
 
+from axioms import kinds
 from axioms.invariance.attention import ATTENTION
 from axioms.invariance.axiom_cells import AXIOMS as NO_REWRITES
 from axioms.invariance.axiom_cells import (
@@ -35,6 +37,10 @@ from axioms.invariance.scoreboard import (
     PROVED,
     scoreboard,
 )
+from axioms.search import words
+from axioms.search.solve import search
+from axioms.search.templates import AXIOMS as SEARCHED
+from axioms.search.templates import Template
 
 PAGE = SCOREBOARD.with_name("AXIOMS.md")
 OF_REWRITES = (*REWRITES, *ATTENTION)
@@ -174,10 +180,41 @@ def witnesses_as_markdown(cells: Cells) -> str:
     return "\n".join(lines)
 
 
+FOUND = (  # operation, degree of the template, axioms
+    (kinds.PRODUCT, 2, (CONSERVATION, SYMMETRY)),
+    (kinds.PRODUCT, 2, (CONSERVATION, ORDER, BRACKETS)),
+    (kinds.PRODUCT, 2, (CONSERVATION, BRACKETS)),
+    (kinds.PRODUCT, 2, (CONSERVATION, BRACKETS, ONE)),
+    (kinds.PRODUCT, 2, (CONSERVATION, UNITS)),
+    (kinds.PRODUCT, 2, (CONSERVATION, "distribute products")),
+    (kinds.PRODUCT, 2, (CONSERVATION, UNITS, ORDER)),
+    (kinds.PRODUCT, 2, (CONSERVATION, UNITS, BRACKETS)),
+    (kinds.PRODUCT, 2, (UNITS, ORDER, BRACKETS)),
+    (kinds.PRODUCT, 2, (LOO_OF_PRODUCTS,)),
+    (kinds.ADD, 1, (CONSERVATION, "re-associate sums")),
+    (kinds.ADD, 2, (CONSERVATION, "commute sums", "re-associate sums")),
+)
+"""Sets of axioms whose rules the page lists, after the sets in EXCLUDED about products alone."""
+
+
+@cache
+def found_as_markdown() -> str:
+    """The rules that `lrp-axioms search` finds for sets of axioms."""
+    sets = [x for x in EXCLUDED if x <= SEARCHED[kinds.PRODUCT].keys()]
+    excluded = [(kinds.PRODUCT, 2, sorted(x, key=AXIOMS.index)) for x in sets]
+    lines = ["| axioms | operation | degree | rules |", "| --- | --- | --: | --- |"]
+    for operation, degree, axioms in (*excluded, *FOUND):
+        found = words.in_table(search(Template(operation, degree), axioms, seconds=600))
+        name = "sum" if operation == kinds.ADD else operation
+        lines.append(f"| {', '.join(axioms)} | {name} | {degree} | {found} |")
+    return "\n".join(lines)
+
+
 PARTS = {
     "axioms": as_markdown,
     "excluded": excluded_as_markdown,
     "largest": largest_as_markdown,
+    "found": lambda _: found_as_markdown(),
     "witnesses": witnesses_as_markdown,
 }
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "audit": ["embedded", LONG],
     "plan": ["embedded"],
     "prove": [],
+    "search": ["product", "conservation, commute products"],
     "check": ["certificates"],
     "methods": [],
     "vocabulary": ["embedded"],

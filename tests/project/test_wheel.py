@@ -138,6 +138,7 @@ CORE = {
     "methods": "attnlrp",
     "vocabulary embedded-lm": "anna",
     "prove rule.py": "proved",
+    "search product conservation": "There are more rules",
 }
 
 

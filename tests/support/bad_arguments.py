@@ -121,6 +121,12 @@ COMMANDS = {
     "prove --certificates taken/new": "--certificates taken/new: Not a directory; pass another one",
     "attribute --verify model": "model holds no run: it has no record.json",
     "attribute --verify taken": "taken holds no run: it has no record.json",
+    # search
+    "search": "Missing argument 'operation'",
+    "search quotient symmetry": "OPERATION quotient: pass product, sum",
+    "search sum": "AXIOMS: pass some of conservation, commute sums, re-associate sums, add zero",
+    "search sum symmetry 'add one'": "AXIOMS symmetry, add one: pass conservation, commute sums",
+    "search sum conservation --degree 4": "--degree",
     # check
     "check model": "model has no index.json; pass a folder that `lrp-axioms prove --certificates`",
     "check nowhere": "nowhere has no index.json",

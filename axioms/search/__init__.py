@@ -1,0 +1,1 @@
+"""Every propagation rule of a template that obeys some axioms."""

@@ -1,0 +1,60 @@
+"""``lrp-axioms search``: every rule of a template that obeys some axioms, or that there is none."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from benchmarks.commands.console import check_names, mendable, problems
+from benchmarks.commands.output import answer, completing, present
+
+OPERATIONS = ("product", "sum")
+SHORT = 3  # rules that fit a screen with all that is said of them
+
+
+def search(
+    operation: Annotated[
+        str, typer.Argument(help="product or sum.", autocompletion=completing(OPERATIONS))
+    ],
+    axioms: Annotated[
+        list[str] | None,
+        typer.Argument(help="Names of docs/AXIOMS.md, also several with commas between them."),
+    ] = None,
+    *,
+    degree: Annotated[
+        int, typer.Option(min=0, max=3, help="Of the polynomials that shares are fractions of.")
+    ] = 1,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10**6, help="Seconds; what z3 has not decided is undecided.")
+    ] = 60,
+):
+    """Find every rule of a template that obeys some axioms, or prove that there is none."""
+    names = [x.strip() for each in axioms or () for x in each.split(",") if x.strip()]
+    with mendable():
+        check_names("OPERATION", [operation], OPERATIONS)
+        from axioms import kinds
+        from axioms.search import solve, templates, words
+
+        template = templates.Template(
+            kinds.PRODUCT if operation == "product" else kinds.ADD, degree
+        )
+        known = templates.AXIOMS[template.operation]
+        if not names:
+            raise ValueError(f"AXIOMS: pass some of {', '.join(known)}")
+        check_names("AXIOMS", names, known)
+        with problems.status("searching"):
+            found = solve.search(template, names, seconds=limit)
+    said, scope = words.answer(found, limit), words.scope(template)
+    answer(
+        operation=operation, axioms=names, degree=degree, ends=found.ends, answer=said, scope=scope,
+        numbers=words.numbers(found),
+        rules=[
+            [{"x": str(x), "y": str(y), "signs": signs} for (x, y), signs in by.items()]
+            for by in map(words.by_shares, found.rules)
+        ],
+    )  # fmt: skip
+    head = Text(f"{words.OPERATIONS[template.operation]}: {', '.join(names)}", style="bold")
+    rules = [Text("- " + "\n  ".join(words.lines(rule))) for rule in found.rules]
+    left = [Text(f"- ... and {len(rules) - SHORT} more, which are not shown here")]
+    tail = [Text(said), Text(""), Text(scope, style="dim")]
+    present([head, *rules, *tail], [head, *rules[:SHORT], *left, *tail])
