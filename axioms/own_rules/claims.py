@@ -39,7 +39,11 @@ def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
         return found, ANY
     known = at_every_eps(own) if found.status == PROVED else in_limit(own)
     holds = known.status == EQUAL
-    return (replace(found, divisors=known.divisors), ANY) if holds else (found, FEW)
+    return (
+        (replace(found, divisors=known.divisors, is_almost=known.is_almost), ANY)
+        if holds
+        else (found, FEW)
+    )
 
 
 def lost(rule: Rule) -> str:

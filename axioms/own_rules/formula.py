@@ -11,11 +11,10 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 from unittest import mock
 
 import sympy as sp
@@ -24,6 +23,7 @@ from sympy.core.relational import Relational
 
 from axioms.own_rules.operations import OPERATIONS
 from axioms.own_rules.rules import Nested, Rule, RuleError, flat, for_symbols, replaced, symbols
+from axioms.solver.equality import Values
 from axioms.solver.signs import UNDEFINED
 
 TRIED = 10  # points of each sort
@@ -38,6 +38,8 @@ ASKED = {  # of a symbol, by a comparison
     **dict.fromkeys(("__float__", "__int__", "__complex__"), "{} as a number"),
     **dict.fromkeys(("__str__", "__repr__", "__format__"), "{} as text"),
 }
+COMPARED = (sp.Expr, Relational, sp.Number, sp.Rational, sp.Integer, sp.Float, sp.NumberSymbol)
+"""Classes that compare in their own way: in 77 == x the number asks."""
 PREDICATE = Predicate.__call__
 NEXT = (
     "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and keep "
@@ -45,21 +47,13 @@ NEXT = (
 )
 
 
-Values: TypeAlias = dict[sp.Symbol, sp.Expr]
+def check_one_formula(rule: Rule) -> tuple[str, bool]:
+    """A point of an open set where SymPy cancelled x / x and the rule is 0/0; whether it is at any.
 
-
-@dataclass(frozen=True)
-class Gaps:
-    """Where a rule is 0/0 although its formula for symbols is not: SymPy cancels x / x."""
-
-    point: str = ""  # of an open set, in words
-    is_seen: bool = False  # at some point, which may be alone
-
-
-def check_one_formula(rule: Rule) -> Gaps:
-    """Raises RuleError for a rule that compares symbols, is another formula at numbers, or 0/0."""
+    Raises RuleError for a rule that compares symbols, is another formula at numbers, or always 0/0.
+    """
     defined, has_gap, is_open = False, False, False
-    seen: list[Values] = []  # where there are gaps, and nothing is 0
+    seen: list[Values] = []  # where there are gaps, and nothing is 0 by accident
     for count in rule.operation.counts:
         given, _ = for_symbols(rule, count)
         with _comparisons_refused(rule):
@@ -74,15 +68,15 @@ def check_one_formula(rule: Rule) -> Gaps:
                 )
             if any(map(_is_gap, found, expected)):
                 has_gap = True
-                is_open = is_open or generic  # nothing is 0 there by accident
-                seen += [at] if all(at.values()) else []
+                is_open = is_open or generic
+                seen += [at] if generic or all(at.values()) else []
             defined = defined or (generic and not any(v.has(*UNDEFINED) for v in found))
     if not defined:
         raise RuleError(
             f"{rule.place}: {rule.name} returns {found} at {_said(at)}, which is undefined, as at "
             "every point tried; look for a divisor that is always 0"
         )
-    return Gaps(_said(seen[0]) if is_open else "", has_gap)
+    return _said(seen[0]) if is_open else "", has_gap
 
 
 def _said(at: Values) -> str:
@@ -127,9 +121,10 @@ def _points(count: int) -> Iterator[tuple[bool, list[sp.Rational]]]:
     small += [[sp.Integer(chance.randint(-2, 3)) for _ in range(count - 1)] for _ in range(TRIED)]
     for values in small:
         yield False, [*values, sp.Rational(1, 4)]
+    parts = [sp.Integer(sp.prime(170 + k)) for k in range(count)]  # so that no two are alike
     for _ in range(TRIED):
         scale, eps = chance.choice(((10, sp.Rational(1, 10**6)), (10**9, sp.Integer(10**6))))
-        sizes = (scale * sp.Rational(chance.randint(1, 1008), 1009) for _ in values)
+        sizes = [scale * chance.randint(1, 1008) / p for p in parts[1:]]
         yield True, [*(chance.choice((1, -1)) * s for s in sizes), eps]
 
 
@@ -151,7 +146,9 @@ def _comparisons_refused(rule: Rule) -> Iterator[None]:
     refused_here: list[str] = []
 
     def check(asking: FrameType, one: object, text: str, *other: object) -> None:
-        if not asking.f_code.co_filename.startswith(OURS) and getattr(one, "free_symbols", None):
+        if asking.f_code.co_filename.startswith(OURS):
+            return
+        if any(getattr(x, "free_symbols", None) for x in (one, *other)):
             asked_for = text.format(one, *other)
             refused_here.append(f"cannot determine truth value of {asked_for}")  # as of x < y
             raise TypeError(refused_here[-1])
@@ -173,7 +170,7 @@ def _comparisons_refused(rule: Rule) -> Iterator[None]:
         return object.__getattribute__(one, name)
 
     with contextlib.ExitStack() as stack:
-        for of, name in itertools.product((sp.Expr, Relational), ASKED):
+        for of, name in itertools.product(COMPARED, ASKED):
             if method := getattr(of, name, None):  # a relation is no float
                 stack.enter_context(mock.patch.object(of, name, refused(name, method)))
         truth = refused("__bool__", lambda one: True)

@@ -21,6 +21,7 @@ from types import FunctionType
 from typing import TypeAlias
 
 import sympy as sp
+from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from axioms import kinds
 from axioms.invariance.witness import NEAR_0
@@ -212,19 +213,15 @@ def _nested(found: object, shape: Shape, known: set[sp.Symbol]) -> Nested:
     if not isinstance(found, (tuple, list)):
         raise _Malformed(f"returned {found!r}; return a list or tuple of {_asked(shape)}")
     if len(found) != count:
-        raise _Malformed(f"returned {_messages(len(found))}; return {_asked(shape)}")
+        raise _Malformed(f"returned {_asked(len(found))}; return {_asked(shape)}")
     inner = shape if isinstance(shape, tuple) else [None] * count
     return [_nested(part, part_shape, known) for part, part_shape in zip(found, inner, strict=True)]
-
-
-def _messages(count: int) -> str:
-    return f"{count} message{'s' * (count != 1)}"
 
 
 def _asked(shape: Shape) -> str:
     if isinstance(shape, tuple):
         return f"{len(shape)} groups of messages, one per factor"
-    return _messages(shape or 0)
+    return f"{shape} message{'s' * (shape != 1)}"
 
 
 def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
@@ -244,9 +241,14 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
         raise _Malformed(f"returned {found}, a complex number; relevance is real")
     if value.has(sp.Float):
         raise _Malformed(f"returned {found}, which holds a float; write Rational(1, 2) for 0.5")
+    if value.has(sp.sign):
+        raise _Malformed(
+            f"returned {found}; sympy.sign(0) is 0, so write `from axioms.own_rules import sign`, "
+            "which is 1 there, or sympy.Piecewise"
+        )
     if not all(map(_is_decidable, sp.preorder_traversal(value))):
         raise _Malformed(f"returned {found}, which is no rational function; use {ALLOWED}")
-    return value.replace(sp.sign, Sign) if value.has(sp.sign) else value
+    return value
 
 
 def _is_real_of_reals(part: sp.Basic) -> bool:
@@ -260,8 +262,9 @@ def _is_decidable(part: sp.Basic) -> bool:
     if isinstance(part, sp.Expr) and part.free_symbols:
         power = part.is_Pow and part.exp.is_Integer
         known = power or part.is_Add or part.is_Mul or part.is_Symbol
-        return bool(known or isinstance(part, (Sign, sp.sign, *CASES)))
-    return True  # a number, or a case: a relation of expressions
+        return bool(known or isinstance(part, (Sign, *CASES)))
+    known = (sp.Expr, sp.Rel, sp.Tuple, BooleanFunction, BooleanAtom)
+    return isinstance(part, known)  # a number, or a case: relations of expressions
 
 
 def changed(found: Nested, change: Callable[[sp.Expr], sp.Expr]) -> Nested:

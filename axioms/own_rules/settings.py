@@ -13,8 +13,8 @@ from axioms.invariance import points
 from axioms.invariance.witness import NEAR_0, differ, limit, written
 from axioms.own_rules.properties import FACTOR, OTHER, Claim
 from axioms.own_rules.rules import Nested, Rule, changed, flat, for_symbols, replaced
-from axioms.solver.answers import Tested, Values
-from axioms.solver.equality import Pairs
+from axioms.solver.answers import Tested
+from axioms.solver.equality import Pairs, Values
 from axioms.solver.reals import EPS
 from axioms.solver.signs import UNDEFINED
 

@@ -20,8 +20,7 @@ import sympy as sp
 from axioms.own_rules.operations import ZERO
 from axioms.own_rules.properties import OTHER, Claim
 from axioms.own_rules.rules import Nested, Rule, flat, for_symbols
-from axioms.solver.answers import Values
-from axioms.solver.equality import Pairs, Part
+from axioms.solver.equality import Pairs, Part, Values
 from axioms.solver.signs import by_sizes, shown
 
 SEEN = range(1, 11)  # numbers of inputs

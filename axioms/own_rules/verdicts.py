@@ -22,14 +22,14 @@ from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.templates import TEMPLATES, Template
 from axioms.invariance.witness import disagreement, explained, rewritten, searched_points, written
 from axioms.own_rules import claims
-from axioms.own_rules.formula import Gaps, check_one_formula
+from axioms.own_rules.formula import check_one_formula
 from axioms.own_rules.messages import rule_set, symbolic
 from axioms.own_rules.properties import CONSERVES
 from axioms.own_rules.properties import claims as claims_of
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.uniform import read
-from axioms.solver.answers import QUARTER, Answer, Tested, Values, answer, tried_further
-from axioms.solver.equality import Pairs
+from axioms.solver.answers import QUARTER, Answer, Tested, answer, tried_further
+from axioms.solver.equality import Pairs, Values
 from axioms.solver.reals import EPS
 from axioms.solver.signs import shown
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, Verdict
@@ -52,18 +52,18 @@ def decisions(rule: Rule) -> dict[str, Callable[[], Verdict]]:
 
     Raises RuleError for a rule that cannot be judged.
     """
-    gaps = check_one_formula(rule)
+    gap, has_gaps = check_one_formula(rule)
     names = [*claims_of(rule.kind), *rewrites_of(rule.kinds)]
-    return {name: partial(_with_gaps, rule, name, gaps) for name in names}
+    return {name: partial(_with_gaps, rule, name, gap, has_gaps=has_gaps) for name in names}
 
 
-def _with_gaps(rule: Rule, name: str, gaps: Gaps) -> Verdict:
+def _with_gaps(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
     """The verdict on a rule that is 0/0 where its formula is not."""
-    if gaps.point:
+    if gap:
         claim = f"{SAME_IF}{name}" if name in REWRITES else name
-        return Verdict(claim, REFUTED, AT_WITNESS, f"{gaps.point}: undefined (0/0 or a pole)")
+        return Verdict(claim, REFUTED, AT_WITNESS, f"{gap}: undefined (0/0 or a pole)")
     found = verdict(rule, name)
-    if not gaps.is_seen or found.status not in (PROVED, IN_LIMIT):
+    if not has_gaps or found.status not in (PROVED, IN_LIMIT):
         return found
     for template in TEMPLATES.get(name, []):
         part = OfGraphs(rule, name, template)
@@ -83,7 +83,9 @@ def verdict(rule: Rule, name: str) -> Verdict:
         reasons = filter(None, (claims.lost(rule), kept, found.reason))
         found = replace(found, reason="; ".join(reasons))
     every = "every activation" if rule.kind == kinds.ACTIVATION else ""
-    where = " and ".join(f"{x} != 0" for x in _divisors(found))
+    at = {EPS: sp.Integer(0)} if found.status == IN_LIMIT else {}
+    divisors = dict.fromkeys(shown(x.xreplace(at)) for x in found.divisors)
+    where = " and ".join(f"{x} != 0" for x in divisors)
     return _verdict(name, found, every or inputs, where)
 
 
@@ -102,14 +104,10 @@ def _verdict(claim: str, found: Answer, inputs: str, where: str) -> Verdict:
     if found.status == REFUTED:
         scope = AT_WITNESS
     else:
-        parts = (f"for {inputs}" if inputs else "", f"where {where}" if where else "")
+        almost = "almost everywhere" if found.is_almost else ""
+        parts = (f"for {inputs}" if inputs else "", f"where {where}" if where else "", almost)
         scope = ", ".join(filter(None, parts)) or "for all operands"
     return Verdict(claim, found.status, scope, found.witness, found.reason)
-
-
-def _divisors(found: Answer) -> list[str]:
-    at = {EPS: sp.Integer(0)} if found.status == IN_LIMIT else {}
-    return list(dict.fromkeys(shown(x.xreplace(at)) for x in found.divisors))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from axioms.solver.equality import (
     UNDEFINED,
     Found,
     Part,
+    Values,
     at_every_eps,
     at_zero_eps,
 )
@@ -24,7 +25,6 @@ from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 
 QUARTER = sp.Rational(1, 4)  # the stabiliser at which small witnesses are looked for
 FEW = 8  # small points that are tried where the solver knows of no difference
-Values: TypeAlias = dict[sp.Symbol, sp.Expr]
 
 
 class Tested(Part):
@@ -56,6 +56,7 @@ class Answer:
 
     status: str
     divisors: tuple[sp.Expr, ...] = ()  # the sides are equal where these are not 0
+    is_almost: bool = False  # and but on a thin set that is not named
     witness: str = ""
     reason: str = ""
 
@@ -78,7 +79,13 @@ def answer(parts: Sequence[Tested]) -> Answer:
     at_quarter, why = _witness(finite, QUARTER), _why(finite)
     if not _left(limit):
         reason = "" if at_quarter else f"undecided at eps > 0: {why}"
-        return Answer(status=IN_LIMIT, divisors=_divisors(limit), witness=at_quarter, reason=reason)
+        return Answer(
+            status=IN_LIMIT,
+            divisors=_divisors(limit),
+            is_almost=any(found.is_almost for _, found in limit),
+            witness=at_quarter,
+            reason=reason,
+        )
     if at_quarter:
         known = any(found.status == DIFFERENT for _, found in limit)  # where something jumps
         said = "" if known else f"undecided as eps -> 0: {_why(limit)}"

@@ -21,6 +21,7 @@ from axioms.solver.signs import UNDEFINED as NO_NUMBER
 from axioms.solver.signs import Sign, by_sizes
 
 Pairs: TypeAlias = Sequence[tuple[sp.Expr, sp.Expr]]
+Values: TypeAlias = dict[sp.Symbol, sp.Expr]
 
 
 class Part(ABC):
@@ -55,6 +56,18 @@ class Part(ABC):
         return reals, terms, [*known, *reals.facts]
 
 
+def solved(value: sp.Expr, facts: Sequence[sp.Basic]) -> sp.Expr:
+    """An expression without the symbols that facts such as z = x y give by others."""
+    given = {}
+    for fact in facts:
+        if isinstance(fact, sp.Eq):
+            *others, symbol = sorted(sp.Add.make_args(fact.lhs), key=str)
+            given[symbol] = fact.rhs - sp.Add(*others)
+    for _ in given:  # of which one may hold another
+        value = value.xreplace(given)
+    return value
+
+
 EQUAL, DIFFERENT, UNDEFINED, OPEN = "equal", "different", "undefined", "open"
 QUICK, LONG = 30_000, 1_000_000
 """Steps of z3 in which most is decided, and before it gives up: about a second."""
@@ -69,11 +82,15 @@ class Undecided(ArithmeticError):
 
 @dataclass(frozen=True)
 class Found:
-    """The decision on some pairs, with a point for it, and divisors that may be 0."""
+    """The decision on some pairs, with a point for it, and divisors that may be 0.
+
+    is_almost: whether the sides are equal but on a thin set that ``divisors`` do not name
+    """
 
     status: str
     point: dict[sp.Symbol, sp.Expr] | None = None
     divisors: tuple[sp.Expr, ...] = ()
+    is_almost: bool = False
     why: str = ""
 
 
@@ -91,12 +108,12 @@ def at_zero_eps(part: Part) -> Found:
     return _decided(part, {EPS: sp.Integer(0)})
 
 
-def _decided(part: Part, at: dict[sp.Symbol, sp.Expr]) -> Found:
+def _decided(part: Part, at: Values) -> Found:
     (reals, terms, known), pairs = part.translated, part.pairs()
-    jumps = [term == 0 for of, term in reals.atoms.items() if at and of.has(EPS)]
+    jumps = {of: term == 0 for of, term in reals.atoms.items() if at and of.has(EPS)}
     if at and EPS in reals.symbols:
         reals, terms, known, jumps = _at_zero(reals, terms, known, jumps)
-    undefined = [divisor.vanishes for divisor in reals.divisors] + jumps
+    undefined = [divisor.vanishes for divisor in reals.divisors] + [*jumps.values()]
     asked = [*known, *map(z3.Not, undefined)]
     try:
         found, model = _model([*asked, _apart(terms)], QUICK)
@@ -110,14 +127,14 @@ def _decided(part: Part, at: dict[sp.Symbol, sp.Expr]) -> Found:
             return Found(DIFFERENT, point(model, reals.symbols))
         if found == z3.unknown:
             return Found(OPEN, why="the solver gave up")
-        return _where_defined(reals, known, jumps, at)
+        return _where_defined(part, reals, known, jumps, at)
     except Undecided as error:
         return Found(OPEN, why=str(error))
 
 
 def _at_zero(
-    reals: Reals, terms: list[tuple[Any, Any]], known: list[Fact], jumps: list[Fact]
-) -> tuple[Reals, list[tuple[Any, Any]], list[Fact], list[Fact]]:
+    reals: Reals, terms: list[tuple[Any, Any]], known: list[Fact], jumps: dict[sp.Basic, Fact]
+) -> tuple[Reals, list[tuple[Any, Any]], list[Fact], dict[sp.Basic, Fact]]:
     """All of it at epsilon = 0, where it is no fact that epsilon is positive."""
     eps, zero = reals.symbols[EPS], z3.RealVal(0)
 
@@ -130,7 +147,7 @@ def _at_zero(
         symbols={x: term for x, term in reals.symbols.items() if x != EPS},
     )
     facts = [put(fact) for fact in known if not z3.eq(fact, eps > 0)]
-    return moved, [(put(a), put(b)) for a, b in terms], facts, list(map(put, jumps))
+    return moved, [(put(a), put(b)) for a, b in terms], facts, {x: put(y) for x, y in jumps.items()}
 
 
 def _at_points(asked: list[Fact], apart: Fact, reals: Reals) -> Any:
@@ -147,7 +164,7 @@ def _apart(terms: Sequence[tuple[Any, Any]]) -> Fact:
     return z3.Or([one != other for one, other in terms])
 
 
-def _cancels(one: sp.Expr, other: sp.Expr, at: dict[sp.Symbol, sp.Expr]) -> bool:
+def _cancels(one: sp.Expr, other: sp.Expr, at: Values) -> bool:
     """Whether sides are one rational function of symbols, signs and other functions.
 
     Arguments of functions are multiplied out, so that equal ones are the same.
@@ -165,7 +182,7 @@ def _is_opaque(part: sp.Expr) -> bool:
 
 def _named(part: sp.Expr) -> sp.Expr:
     """A symbol for a function; a positive number in front of the argument of a size stays one."""
-    arguments = [sp.expand(x) for x in part.args]
+    arguments = [sp.expand(x) if isinstance(x, sp.Expr) else x for x in part.args]
     if not isinstance(part, sp.Abs | Sign):
         return sp.Symbol(f"{part.func}{arguments}", real=True)
     content, primitive = arguments[0].as_content_primitive()
@@ -181,18 +198,18 @@ def _model(facts: Iterable[Fact], effort: int) -> tuple[Any, Any]:
 
 
 def _where_defined(
-    reals: Reals, known: list[Fact], jumps: list[Fact], at: dict[sp.Symbol, sp.Expr]
+    part: Part, reals: Reals, known: list[Fact], jumps: dict[sp.Basic, Fact], at: Values
 ) -> Found:
     """Equal sides, unless one of them is undefined on an open set."""
-    divisors = {x.expression: x for x in reals.divisors if at or not _is_stabilised(x.expression)}
-    if not divisors and not jumps:
-        return Found(EQUAL)
-    cut = [x.vanishes for e, x in divisors.items() if not _is_thin(e.xreplace(at))]
-    model = _open_model(reals, known, [*cut, *jumps]) if cut or jumps else None
+    divisors = [x for x in reals.divisors if at or not _is_stabilised(x.expression)]
+    of = [(solved(x.expression.xreplace(at), part.facts()), x) for x in divisors]
+    cut = [*(x.vanishes for value, x in of if not _is_thin(value)), *jumps.values()]
+    model = _open_model(reals, known, cut) if cut else None
     if model is not None:
         return Found(UNDEFINED, point(model, reals.symbols))
-    zero = [e for e, x in divisors.items() if _model([*known, x.vanishes], QUICK)[0] != z3.unsat]
-    return Found(EQUAL, divisors=tuple(zero))
+    thin = [*((x.expression, x.vanishes) for x in divisors), *jumps.items()]
+    zero = [x for x, vanishes in thin if _model([*known, vanishes], QUICK)[0] != z3.unsat]
+    return Found(EQUAL, divisors=tuple(dict.fromkeys(zero)))
 
 
 def _is_stabilised(divisor: sp.Expr) -> bool:
@@ -201,11 +218,10 @@ def _is_stabilised(divisor: sp.Expr) -> bool:
         return True
     for sign in divisor.atoms(Sign):
         rest, pushed = divisor.xreplace({sign: sp.Integer(0)}), divisor.coeff(sign)
-        (content, one), (_, other) = (
-            rest.as_content_primitive(),
-            sign.args[0].as_content_primitive(),
-        )
-        if one == other and content > 0 and pushed.is_positive and not pushed.has(Sign):
+        sides = (side.as_content_primitive() for side in (rest, sign.args[0]))
+        (content, one), (_, other) = sides
+        is_sum = divisor == rest + pushed * sign and not rest.has(Sign) and not pushed.has(Sign)
+        if is_sum and one == other and content > 0 and pushed.is_positive:
             return True
     return False
 

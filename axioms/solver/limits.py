@@ -12,7 +12,7 @@ import z3
 
 from axioms.algebra.decide import is_large, is_rational_function, lowest_terms
 from axioms.solver import equality
-from axioms.solver.equality import DIFFERENT, EQUAL, OPEN, UNDEFINED, Found, Part, Undecided
+from axioms.solver.equality import DIFFERENT, EQUAL, OPEN, UNDEFINED, Found, Part, Undecided, solved
 from axioms.solver.reals import EPS, Reals, point, solver
 from axioms.solver.signs import Sign, by_sizes
 
@@ -22,11 +22,12 @@ Conditions: TypeAlias = tuple[sp.Basic, ...]  # relations that hold in a cell
 
 def in_cells(part: Part) -> Found:
     """Whether pairs have the same limit in every cell; thin sets between cells are left out."""
-    gaps = [_by_signs(one - other) for one, other in part.pairs()]
-    messages = [*gaps, *map(_by_signs, part.messages())]
+    facts = tuple(part.facts())
+    gaps = [_by_signs(solved(one - other, facts)) for one, other in part.pairs()]
+    messages = [*gaps, *(_by_signs(solved(x, facts)) for x in part.messages())]
     divisors = {p.base for x in messages for p in x.atoms(sp.Pow) if p.exp.is_negative}
     try:
-        for k, (conditions, found) in enumerate(_cells([*gaps, *divisors], tuple(part.facts()))):
+        for k, (conditions, found) in enumerate(_cells([*gaps, *divisors], facts)):
             if k == CELLS:
                 raise Undecided(f"the limit eps -> 0 has more than {CELLS} cells")
             if any(x == 0 for x in map(_fraction, found[len(gaps) :])):
@@ -39,7 +40,7 @@ def in_cells(part: Part) -> Found:
                     return Found(DIFFERENT, _point((*conditions, sp.Ne(above, 0), sp.Ne(below, 0))))
     except Undecided as error:
         return Found(OPEN, why=str(error))
-    return Found(EQUAL)
+    return Found(EQUAL, is_almost=True)
 
 
 def _cells(

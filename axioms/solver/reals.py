@@ -18,11 +18,12 @@ from typing import Any, TypeAlias
 import sympy as sp
 import z3
 
-from axioms.solver.signs import Sign
+from axioms.solver.signs import UNDEFINED, Sign
 
 EPS = sp.Symbol("epsilon", positive=True)  # the stabiliser
 Term: TypeAlias = Any  # a real number of z3, which has no types
 Fact: TypeAlias = Any  # true or false, in z3
+LONGEST = 5_000  # milliseconds: arithmetic with roots of polynomials counts as no step
 RELATIONS = {
     sp.Gt: lambda a, b: a > b,
     sp.Ge: lambda a, b: a >= b,
@@ -31,7 +32,15 @@ RELATIONS = {
     sp.Eq: lambda a, b: a == b,
     sp.Ne: lambda a, b: a != b,
 }
-JUNCTIONS = {sp.And: z3.And, sp.Or: z3.Or, sp.Not: z3.Not}
+JUNCTIONS = {
+    sp.And: z3.And,
+    sp.Or: z3.Or,
+    sp.Not: z3.Not,
+    sp.ITE: z3.If,
+    sp.Implies: z3.Implies,
+    sp.Xor: lambda *facts: reduce(z3.Xor, facts),
+    sp.Equivalent: lambda *facts: z3.And([facts[0] == fact for fact in facts[1:]]),
+}
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,8 @@ class Reals:
     def _made(self, part: sp.Expr) -> Term:
         if part.is_Rational:
             return z3.Q(int(part.p), int(part.q))
+        if part in (*UNDEFINED, -sp.oo):
+            return self._undefined()
         if part.is_Symbol:
             return self._symbol(part)
         if part.is_Add:
@@ -136,15 +147,18 @@ class Reals:
     def _cases(self, cases: list[sp.Tuple]) -> Term:
         """The value in the first case that holds; where none does, the number is undefined."""
         if not cases:
-            guard = z3.And(self._guards)
-            self.divisors.append(Divisor(sp.nan, z3.RealVal(0), guard))
-            return z3.RealVal(0)
+            return self._undefined()
         (value, case), *rest = cases
         holds = self.fact(case)
         found = self._guarded(holds, lambda: self.term(value))
         if case == sp.true:
             return found
         return z3.If(holds, found, self._guarded(z3.Not(holds), lambda: self._cases(rest)))
+
+    def _undefined(self) -> Term:
+        """No number, as after a division by 0."""
+        self.divisors.append(Divisor(sp.nan, z3.RealVal(0), z3.And(self._guards)))
+        return z3.RealVal(0)
 
     def _guarded(self, guard: Fact, made: Any) -> Term:
         self._guards.append(guard)
@@ -208,5 +222,6 @@ def solver(facts: Iterable[Fact], effort: int, *, by_cases: bool = False) -> Any
     """
     found = z3.Solver() if by_cases else z3.Tactic("qfnra-nlsat").solver()
     found.set("rlimit", effort)
+    found.set("timeout", LONGEST)
     found.add(*facts)
     return found

@@ -75,12 +75,8 @@ def _resolve(part: sp.Expr) -> sp.Expr:
 
 def _holds(case: sp.Basic) -> bool:
     """Whether a case is the one at every small enough eps > 0."""
-    if isinstance(case, sp.And | sp.Or):
-        return (all if isinstance(case, sp.And) else any)(map(_holds, case.args))
-    if isinstance(case, sp.Not):
-        return not _holds(case.args[0])
     if not isinstance(case, sp.core.relational.Relational):
-        return bool(case)
+        return bool(case.func(*(sp.sympify(_holds(x)) for x in case.args)) if case.args else case)
     gap = _lowest(case.lhs - case.rhs)
     return bool(case.func(0 if same_value(gap, 0) else sign(gap), 0))
 

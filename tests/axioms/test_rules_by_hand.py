@@ -14,13 +14,21 @@ from axioms.verdict import IN_LIMIT, PROVED, REFUTED
 
 KNOWN = {"T": PROVED, "L": IN_LIMIT, "F": REFUTED}
 NAMES = {
-    **{x: getattr(sp, x) for x in ("Max", "Min", "Piecewise", "Rational", "And")},
+    **{
+        x: getattr(sp, x)
+        for x in ("Max", "Min", "Piecewise", "Rational", "And", "Xor", "oo", "nan")
+    },
+    "P": sp.Piecewise,
     "sign": sign,
     "prod": sp.prod,
     "up": lambda x, w: [sp.Max(a * b, 0) for a, b in zip(x, w, strict=True)],
     "down": lambda x, w: [sp.Max(-a * b, 0) for a, b in zip(x, w, strict=True)],
     "shared": lambda c, r, eps: [r * each / (sum(c) + eps) for each in c],
     "shares": lambda c, z, r, eps: [r * each / (z + eps * sign(z)) for each in c],
+    "half": lambda x, y: sp.Max(x, 0) / (sp.Max(x, 0) + sp.Max(y, 0)),
+    "part": lambda y, z, eps: sp.expand(  # 0 for all y >= 0, as the squares of signs are 1
+        (z + eps * sign(z)) - (z * sign(z) ** 2 + eps * sign(z) ** 3) * (1 + sign(y)) / 2
+    ),
     "dot": lambda x, w: [a * b for a, b in zip(x, w, strict=True)],
 }
 CONSERVATION = """
@@ -58,6 +66,22 @@ product F R / 2, R / 2 + prod([x - k for k in range(-9, 10)])
 product F R / 2, R / 2 + Max(0, x - 10**9)
 product F R / 2, R / 2 + Max(0, 1 - abs(1000 * x - 1)) * R
 product F abs(R), 0
+product F R * 2 * eps / (z - x * y + eps), 0
+product F R + P((1 / (z - x * y), x > 0), (0, True)), -P((1 / (z - x * y), x > 0), (0, True))
+product F R + Piecewise((oo, x > 0), (0, True)), -Piecewise((oo, x > 0), (0, True))
+product F R + Piecewise((nan, x > 0), (0, True)), 0
+product F R + 1 / part(y, z, eps), -1 / part(y, z, eps)
+product T R * (x + y) / (x + y), 0
+product T Piecewise((R, Xor(x > 0, y > 0)), (R, True)), 0
+product F Piecewise((R, Xor(x > 0, y > 0)), (2 * R, True)), 0
+product L R * x / (x + eps * sign(x)) * (Max(y, 0) + eps) / (Max(y, 0) + eps + eps**2), 0
+product L R * sign(x) * sign(x - eps), 0
+add T R * (x + y) / (x + y), 0
+add F P((half(x, y) * R, x > 0), (0, True)), half(y, x) * R
+add F half(x, y) * R, P((half(y, x) * R, y > 0), (0, True))
+linear F [2 * R * eps / (z - sum(dot(x, w)) - b + eps) / len(x) for _ in x]
+readout F [2 * R * eps / (1 - sum(a) + eps) / len(a) for _ in a], [0 for _ in v]
+softmax T [P((r, And(z[0] > s, a[0] > p)), (r, z[0] <= s), (5, True)) for r, s, p in zip(R, z, a)]
 product F R * Max(sign(x**2 - 2), sign(2 - x**2)) * sign(x**2 - 2) * sign(2 - x**2) * -1, 0
 add T R * abs(x) / (abs(x) + abs(y)), R * abs(y) / (abs(x) + abs(y))
 add T R * Min(abs(x), abs(y)) / (abs(x) + abs(y)), R * Max(abs(x), abs(y)) / (abs(x) + abs(y))
@@ -182,3 +206,19 @@ def test_rules_conserve_relevance_if_they_do(kind, known, source):
 def test_rules_have_the_properties_that_they_have(kind, word, known, source):
     found = judged(kind, source, word)
     assert found.status == KNOWN[known], found
+
+
+@pytest.mark.parametrize(
+    ("source", "scope"),
+    [
+        ("R * sign(x) * sign(x - eps), 0", "where x != 0"),
+        (
+            "R * x / (x + eps * sign(x)) * (Max(y, 0) + eps) / (Max(y, 0) + eps + eps**2), 0",
+            "almost everywhere",
+        ),
+        ("R * (x - y) / (x - y), 0", "for all operands, where the rule itself is not 0/0"),
+        ("R * x * y / z, 0", "where z != 0"),
+    ],
+)
+def test_a_scope_leaves_out_the_points_where_a_limit_or_a_rule_is_another(source, scope):
+    assert judged("product", source, "conserves").scope == scope

@@ -18,7 +18,7 @@ from benchmarks.commands.judging import judged
 EXAMPLE = Path(__file__).parents[2] / "docs" / "my_rules.py"
 HEAD = (  # one line
     "from axioms.own_rules import rule; from random import randint; "
-    "import sympy; from sympy import Max, Piecewise, Symbol, sign as signum; "
+    "import sympy; from sympy import Max, Piecewise, Symbol; "
     "alpha, count = Symbol('alpha'), iter(range(1, 10**6))\n"
 )
 PRODUCT = '@rule("product")\ndef mine(x, y, z, R, eps):\n    return '
@@ -62,6 +62,12 @@ BAD = {
     "an error": (PRODUCT + "1 / 0, R", ":4: mine raised ZeroDivisionError", "mend the line"),
     "a name of SymPy": (PRODUCT + "Rational(1, 2) * R, R", ":4: ", "`from sympy import Rational`"),
     "a name of ours": (PRODUCT + "sign(x) * R, R", ":4: ", "`from axioms.own_rules import sign`"),
+    "a sign that is 0": (PRODUCT + "sympy.sign(x) * R, R", ":2: mine returned", "sign(0) is 0"),
+    "a set": (
+        PRODUCT + "Piecewise((R, sympy.Contains(x, sympy.S.Integers)), (0, True)), 0",
+        ":2: mine",
+        "use +",
+    ),
     "a name of nobody": (PRODUCT + "Rr, R", ":4: ", "rule and sign are in axioms.own_rules"),
     "a name outside rules": ("half = Rational(1, 2)\n", ":2: NameError", "`from sympy import"),
     "another TypeError": (PRODUCT + "R + [], R", ":4: mine raised TypeError", "mend the line"),
@@ -72,6 +78,7 @@ BAD = {
             "z == 0": "truth value of z == 0; the operands are symbols, so branch by sign(x)",
             "x != 77": "truth value of x != 77",
             "77 in [x]": "truth value of x == 77",
+            "sympy.Integer(77) == x": "truth value of 77 == x",
             "x": "truth value of x;",
             "{77: 1}.get(x)": "truth value of x as a key",
             "eps == 0": "truth value of epsilon == 0",
@@ -97,7 +104,6 @@ BAD = {
             "(R, R) if isinstance(x, type(eps)) else (0, R)",
             "(R * next(count), 0)",
             "(R * randint(1, 10**9), 0)",
-            "(R * signum(x) ** 2, 0)",
         )
     },
     "a comparison that the rule itself catches": (
