@@ -80,16 +80,19 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
             shown.update(verdicts, completed=done, total=total, description=name)
 
         results = judged(rules, limit, started)
-        for n, rule in enumerate(each_with_bars(results, shown, total=None, description="rules")):
-            if asked.full:
-                console.out("\n" * (n > 0) + rule.text(), highlight=False, end="")
-            else:
-                lines = (first_lines(Text(x), 4) for x in rule.summary())
-                present([Text(rule.heading, style="bold"), *lines])
-            every.append(asdict(rule))
+        try:
+            for rule in each_with_bars(results, shown, total=None, description="rules"):
+                if asked.full:
+                    console.out("\n" * bool(every) + rule.text(), highlight=False, end="")
+                else:
+                    lines = (first_lines(Text(x), 4) for x in rule.summary())
+                    present([Text(rule.heading, style="bold"), *lines])
+                every.append(asdict(rule))
+        finally:  # an error about some rules takes no verdicts from others
+            if every:
+                answer(rules=every)
         if not asked.full:
             present([Text("--full prints every verdict and its witness.", style="dim")])
-        answer(rules=every)
         return
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")

@@ -212,9 +212,11 @@ def test_the_command_prints_the_verdicts_of_a_file(tmp_path):
 
 def test_the_command_gives_the_verdicts_as_data(tmp_path):
     path = tmp_path / "two.py"
-    path.write_text(f"{HEAD}{PRODUCT}R / 2, R / 2\n\n\n{PRODUCT.replace('mine', 'other')}R, R\n")
+    rules = {"mine": "R / 2, R / 2", "bad": "None", "other": "R, R"}
+    path.write_text(HEAD + "\n".join(PRODUCT.replace("mine", x) + y for x, y in rules.items()))
     result = CliRunner().invoke(app, ["prove", str(path), "--json"])
-    assert result.exit_code == 0
+    assert result.exit_code == 2
+    assert "bad returned None" in json.loads(result.stderr)["error"]["message"]
     one, other = json.loads(result.stdout)["rules"]
     assert (one["name"], one["kind"], one["place"]) == ("mine", "product", f"{path}:2")
     assert one["verdicts"][0] == {
