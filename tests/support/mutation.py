@@ -20,7 +20,7 @@ import pytest
 
 from axioms.composites import ATTNLRP
 from tests.axioms import test_given_signs, test_gradient_messages
-from tests.layers import test_layers_agree, test_positional_attention
+from tests.layers import test_layers_agree
 from tests.reference import (
     test_evaluate,
     test_evaluate_by_hand,
@@ -115,8 +115,6 @@ FAST = {
     "numeric/reference/linear_attention.py": (factorizations,),
     "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
     "numeric/reference/mapped.py": (test_evaluate_by_hand.check_all,),
-    "numeric/reference/positional.py": (test_positional_attention.check_all,),
-    "numeric/reference/positional_attention.py": (test_positional_attention.check_all,),
 }
 """By file: the checks that notice most of its mutants, at once."""
 
@@ -158,11 +156,6 @@ SLOW = {
         "tests/reference/test_evaluate_by_hand.py",
         "tests/reference/test_evaluate.py",
     ),
-    "numeric/reference/positional.py": (
-        "tests/layers/test_positional_attention.py",
-        "tests/engine/test_positions.py",
-    ),
-    "numeric/reference/positional_attention.py": ("tests/layers/test_positional_attention.py",),
 }
 """By file: the tests, or folders of tests, that are to notice the others."""
 
