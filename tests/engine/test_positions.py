@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from axioms.composites import ATTNLRP, Composite
-from benchmarks.architectures.build import CAUSAL, build, inputs
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.fast import scope
 from numeric.methods import positions
 from numeric.reference import rules
+from tests.census.build import CAUSAL, build, inputs
+from tests.census.measure import conditions
 from tests.support import cases
 
 ADDED = [*cases.ENCODERS, "gpt2", "vit"]
