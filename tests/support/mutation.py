@@ -186,7 +186,7 @@ DECIDING = {
         *("tests/axioms/test_symbolic_sweep.py", "tests/axioms/test_limits.py"),
         *(*COMPLETE, "axioms/theorems/test_linear.py", "axioms/theorems/test_associativity.py"),
     ),
-    "axioms/algebra/decomposed.py": (
+    "axioms/theorems/decomposed.py": (
         "tests/axioms/test_decomposed.py",
         "axioms/theorems/test_decomposed_pass.py",
     ),
@@ -200,7 +200,7 @@ DECIDING = {
     "axioms/invariance/axiom_sets.py": TABLE,
     "axioms/invariance/axiom_table.py": TABLE,
     "axioms/invariance/confluence.py": CONFLUENT,
-    "axioms/invariance/overlaps.py": CONFLUENT,
+    "axioms/theorems/overlaps.py": CONFLUENT,
     "axioms/invariance/rewrites.py": (*LAWS, *COMPLETE),
     "axioms/invariance/canonizers.py": (
         *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),
