@@ -112,7 +112,7 @@ FAST = {
     "numeric/reference/dispatch.py": (test_evaluate.check_all,),
     "numeric/reference/bert.py": (model,),
     "numeric/reference/bert_relevance.py": (model,),
-    "numeric/reference/linear_attention.py": (factorizations,),
+    "tests/oracles/linear_attention.py": (factorizations,),
     "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
     "numeric/reference/mapped.py": (test_evaluate_by_hand.check_all,),
 }
@@ -144,7 +144,7 @@ SLOW = {
     ),
     "numeric/reference/bert.py": BERT,
     "numeric/reference/bert_relevance.py": BERT,
-    "numeric/reference/linear_attention.py": (
+    "tests/oracles/linear_attention.py": (
         "tests/reference/test_reference_linear_attention.py",
         "tests/reference/test_reference_records.py",
     ),
