@@ -2,7 +2,7 @@
 
 Nouns only.  ``x + y``, ``torch.add``, ``Tensor.add`` and ``add_`` are one name, "add".  A function
 that is not here and touches an activation is refused.  docs/OPERATIONS.md is
-made of it by ``python -m benchmarks.architectures.operations``.
+made of it by ``python -m tests.census.operations``.
 """
 
 from dataclasses import dataclass

@@ -36,11 +36,11 @@ from axioms.graph import Node, leaf, parameter
 from axioms.invariance.attention import ATTENTION, CHANGES, EVERY_REWRITE, of_any_change
 from axioms.invariance.canonizers import canonize
 from axioms.invariance.confluence import BESIDE, IN_THE_LIMIT, OF_HEADS, any_alike, regions
-from axioms.invariance.overlaps import AROUND, SYMBOLS, critical_pairs
 from axioms.invariance.rewrites import REWRITES
 from axioms.invariance.rule_sets import RULE_SETS
 from axioms.invariance.scoreboard import lemma
 from axioms.invariance.templates import TEMPLATES
+from axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
 
 EPS = sp.Symbol("epsilon", positive=True)
 PLAIN = next(rule_set for rule_set in RULE_SETS if rule_set.name == "AttnLRP")

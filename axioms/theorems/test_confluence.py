@@ -58,8 +58,8 @@ from axioms.invariance.canonizers import (
 )
 from axioms.invariance.channels import batch_norm, repeated_row
 from axioms.invariance.confluence import ALIKE, alike
-from axioms.invariance.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
 from axioms.invariance.rewrites import REWRITES, exchanged
+from axioms.theorems.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
 
 A, B, W, S, T = leaf("a"), leaf("b"), parameter("w"), parameter("s"), parameter("t")
 EPS = sp.Symbol("epsilon", positive=True)

@@ -1,6 +1,6 @@
 """DePass: carrying components forwards with attention, norms and activations held.
 
-``axioms.algebra.decomposed`` does it; the composite DEPASS of ``axioms.neighbours`` is what it is
+``axioms.theorems.decomposed`` does it; the composite DEPASS of ``axioms.neighbours`` is what it is
 as relevance (Hong et al., 2025, arXiv 2510.18462).
 
 Main statements
@@ -17,12 +17,12 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.decomposed import BIASES, by_softmax, decomposed
 from axioms.algebra.denotation import denoted, same_value
 from axioms.algebra.propagate import explain
 from axioms.composites import Composite
 from axioms.graph import Node, leaf, parameter
 from axioms.neighbours import DEPASS, RELP
+from axioms.theorems.decomposed import BIASES, by_softmax, decomposed
 
 A, B = leaf("a"), leaf("b")
 ROOT = sp.Symbol("S", positive=True)  # the root mean square of the row

@@ -13,15 +13,15 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra import positional
 from axioms.algebra.decide import differ_at, generic, identical, limit, where
 from axioms.algebra.ledger import causes, ledger, unknown_messages
-from axioms.algebra.positional import FAMILIES, POSITION
 from axioms.algebra.propagate import evaluate, explain
 from axioms.algebra.rules import add, taylor
 from axioms.causes import STABILISER
 from axioms.composites import ATTNLRP
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
+from axioms.theorems import positional
+from axioms.theorems.positional import FAMILIES, POSITION
 
 EPS = sp.Symbol("epsilon", positive=True)
 N = 3

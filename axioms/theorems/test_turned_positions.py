@@ -10,12 +10,12 @@ That rotary position receives half at every angle, also at 0, is theorem 22.
 import pytest
 import sympy as sp
 
-from axioms.algebra import positional
 from axioms.algebra.decide import generic, identical
 from axioms.algebra.propagate import explain
 from axioms.algebra.rules import add, bilinear_epsilon, equal_split
 from axioms.composites import ATTNLRP
 from axioms.graph import leaf
+from axioms.theorems import positional
 from axioms.theorems.test_positions import arriving, symbols
 
 

@@ -1,1 +1,1 @@
-"""Small networks of the experiments, with their own rules: attention without softmax, positions."""
+"""Small networks of the experiments, with their own rules: attention without softmax."""

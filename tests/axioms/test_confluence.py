@@ -14,8 +14,8 @@ from axioms.invariance import canonizers
 from axioms.invariance.canonizers import LAYERING, MERGING, canonize
 from axioms.invariance.channels import in_rows
 from axioms.invariance.confluence import ALIKE, alike, regions, skeleton
-from axioms.invariance.overlaps import LEFT, SYMBOLS, critical_pairs
 from axioms.invariance.rewrites import REWRITES
+from axioms.theorems.overlaps import LEFT, SYMBOLS, critical_pairs
 from tests.support.random_graphs import linear, relu
 
 X, W, U, B, S = leaf("x"), *map(parameter, ("w", "u", "v", "s"))

@@ -9,10 +9,10 @@ from sympy import Rational
 
 from axioms import kinds
 from axioms.algebra.decide import apart
-from axioms.algebra.decomposed import BIASES, FORWARD, by_contribution, by_softmax, decomposed
 from axioms.algebra.denotation import denoted
 from axioms.graph import Node, leaf, parameter
 from axioms.invariance.points import random_point
+from axioms.theorems.decomposed import BIASES, FORWARD, by_contribution, by_softmax, decomposed
 
 A, B = leaf("a"), leaf("b")
 LAYER = Node(kinds.LINEAR, (A + B, parameter("w"), parameter("bias")))

@@ -21,10 +21,10 @@ from torch.nn.modules.module import register_module_full_backward_hook
 from transformers import AutoTokenizer, PreTrainedModel, ViTImageProcessorPil
 
 from axioms.composites import ATTNLRP
-from benchmarks.architectures.measure import without_shifts
 from benchmarks.sources import models
 from numeric import attribute, audit, compiled, propagation, sweep
 from numeric.attribution import METHODS
+from tests.census.measure import without_shifts
 from tests.support import cases, folders
 from tests.support.bad_arguments import COMMANDS
 from tests.support.bad_calls import CALLS, HOOKS

@@ -3,9 +3,9 @@
 import pytest
 
 import numeric
-from benchmarks.architectures.measure import conditions
 from numeric import attribute, attribute_each
 from numeric.targets import Target, answer, logit, span
+from tests.census.measure import conditions
 from tests.engine.test_targets import ANSWERS, MASKED, NEXT, TAGS, made
 from tests.support import cases
 from tests.support.cases import close

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from axioms.composites import CP_LRP, GRADIENT_X_INPUT
-from benchmarks.architectures.build import build, inputs
-from benchmarks.architectures.measure import conditions, without_shifts
 from numeric import attribute
+from tests.census.build import build, inputs
+from tests.census.measure import conditions, without_shifts
 from tests.support.cases import close
 
 TASK = "image classification"

@@ -8,11 +8,11 @@ from torch import nn
 
 from axioms.composites import ATTNLRP, CP_LRP
 from axioms.graph import MOVE
-from benchmarks.architectures.build import CAUSAL, IMAGES, build, inputs
-from benchmarks.architectures.measure import conditions, without_shifts
 from numeric import attribute, audit, propagation
 from numeric.reference import bert_relevance
 from numeric.stock.places import numbered_layers
+from tests.census.build import CAUSAL, IMAGES, build, inputs
+from tests.census.measure import conditions, without_shifts
 from tests.layers.test_fast_matches_reference import rows
 from tests.support import cases
 from tests.support.cases import close

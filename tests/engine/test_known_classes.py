@@ -5,12 +5,12 @@ import importlib
 import pytest
 import torch
 
-from benchmarks.architectures.build import CAUSAL, MASKED, TAGS, build
-from benchmarks.architectures.build import inputs as made
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.models import check_model
 from numeric.stock import families
+from tests.census.build import CAUSAL, MASKED, TAGS, build
+from tests.census.build import inputs as made
+from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import SINGLE, close
 

@@ -5,11 +5,11 @@ import re
 import pytest
 import torch
 
-from benchmarks.architectures.build import build
 from numeric import attribute
 from numeric.attribution import Attribution
 from numeric.layer_maps import layer_maps, short
 from numeric.stock.places import numbered_layers
+from tests.census.build import build
 from tests.support import cases, program
 
 TEXT = ("explain", "embedded", "a fine film", "--layers")

@@ -11,12 +11,12 @@ from transformers import BertForSequenceClassification, CLIPConfig
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
-from benchmarks.architectures.build import build
 from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import scope
 from numeric.fast.calls import call_of, foreign
 from numeric.stock import patches
+from tests.census.build import build
 from tests.support import cases
 from tests.support.traces import assert_same, contains, refused, snapshot, watch
 

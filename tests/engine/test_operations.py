@@ -11,12 +11,12 @@ from torch.nn import functional
 import axioms
 from axioms.composites import UnassignedOperation
 from axioms.kinds import RULES
-from benchmarks.architectures import build
-from benchmarks.architectures import operations as page_of
-from benchmarks.architectures.measure import audited
 from numeric import attribute, audit
 from numeric.fast.refusals import REASONS
 from numeric.operations import ROLES, TABLE
+from tests.census import build
+from tests.census import operations as page_of
+from tests.census.measure import audited
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then
 

@@ -8,9 +8,9 @@ import torch
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
-from benchmarks.architectures.build import CAUSAL, build, inputs
 from numeric import attribute, plan
 from numeric.planning import UNKNOWN
+from tests.census.build import CAUSAL, build, inputs
 from tests.support import cases
 from tests.support.traces import assert_same, contains, snapshot
 

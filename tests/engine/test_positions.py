@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from axioms.composites import ATTNLRP, Composite
-from benchmarks.architectures.build import CAUSAL, build, inputs
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.fast import scope
 from numeric.methods import positions
-from numeric.reference import positional, rules
+from numeric.reference import rules
+from tests.census.build import CAUSAL, build, inputs
+from tests.census.measure import conditions
 from tests.support import cases
 
 ADDED = [*cases.ENCODERS, "gpt2", "vit"]
@@ -138,13 +138,30 @@ def _one(attention, x, r, mask):
     k, v = (np.repeat(part, len(q) // len(k), axis=0) for part in (k, v))
     angle = np.outer(np.arange(len(x)), 10000.0 ** (-np.arange(0, size, 2) / size))
     angle = np.concatenate([angle, angle], axis=1)
-    s = positional.Setting({}, len(q), 0.0)
-    z, down = positional.rotated(s, q, k, np.cos(angle), np.sin(angle))
+    turns = (np.cos(angle), np.sin(angle))
+    turned = [sum(_terms(part, turns)) for part in (q, k)]
+    z = rules.product("hjr,hir->hji", *turned) / np.sqrt(size)
     z = np.where(np.tri(len(x), dtype=bool) & (mask == 1), z, -np.inf)
     r = r.reshape(len(x), -1, size).transpose(1, 0, 2)
     r_a, _ = rules.bilinear_epsilon(rules.softmax(z), v, r, eps=0.0)
-    *_, leaves = down(rules.softmax_taylor(z, r_a))
-    return (leaves["cos"] + leaves["sin"]).sum(axis=(0, 2)) * mask
+    r_z = rules.softmax_taylor(z, r_a)
+    of_turned = rules.scores_epsilon(*turned, r_z, eps=0.0, scale=1 / np.sqrt(size))
+    kept = [_of_turns(*each, turns) for each in zip((q, k), of_turned, strict=True)]
+    return sum(kept).sum(axis=(0, 2)) * mask
+
+
+def _terms(x, turns):
+    """x cos and (a quarter turn of x) sin, whose sum is x turned; halves of channels are pairs."""
+    first, second = np.split(x, 2, axis=-1)
+    return x * turns[0], np.concatenate([-second, first], axis=-1) * turns[1]
+
+
+def _of_turns(x, r, turns):
+    """Relevance of cos and sin, channel by channel: Eq. 1 on the sum, half of each product."""
+    of_terms = rules.add(_terms(x, turns), r, eps=0.0)
+    return sum(
+        rules.equal_split((x, turn), part)[1] for part, turn in zip(of_terms, turns, strict=True)
+    )
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.architectures.build import CAUSAL, build, float64, inputs
 from numeric import attribute
+from tests.census.build import CAUSAL, build, float64, inputs
 
 ROUNDING = 1e-6  # of the largest relevance: a few float32 roundings, of rotations for example
 

@@ -9,10 +9,10 @@ from torch.nn import functional
 from axioms import kinds
 from axioms.causes import BIAS
 from axioms.composites import ATTNLRP, CP_LRP
-from benchmarks.architectures.measure import audited
 from numeric import audit
 from numeric.fast import marks
 from numeric.fast.propagation import Propagation
+from tests.census.measure import audited
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then
 

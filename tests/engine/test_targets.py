@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
-from benchmarks.architectures.build import build, inputs
-from benchmarks.architectures.measure import conditions, without_shifts
 from numeric import attribute, attribute_each, audit, propagation
 from numeric.readout import read
 from numeric.targets import answer, log_probability, logit, span
+from tests.census.build import build, inputs
+from tests.census.measure import conditions, without_shifts
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import contains, refused, watch

@@ -7,11 +7,11 @@ from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
-from benchmarks.architectures.build import build, inputs
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.evaluation.patching import MLP, PLACES, RESIDUAL, patching, places
 from numeric.targets import logit
+from tests.census.build import build, inputs
+from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.traces import assert_same, contains, snapshot
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from transformers import BertForTokenClassification, BertModel
 
-from benchmarks.architectures.build import build
 from numeric.evaluation.softmax_errors import row_messages, softmax_errors
+from tests.census.build import build
 from tests.support import cases
 from tests.support.softmax_loop import FIELDS, MESSAGES, close, readout_of
 from tests.support.traces import assert_same, contains, snapshot, watch

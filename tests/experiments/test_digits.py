@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.experiments.table1 import digits, methods
 from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
-from numeric.reference import linear_attention as reference
+from tests.oracles import linear_attention as reference
 
 BOTH = tuple(FACTORIZATIONS)
 

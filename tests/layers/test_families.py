@@ -7,11 +7,11 @@ from transformers.models.gemma4 import modeling_gemma4
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, bypass_softmax
-from benchmarks.architectures.build import CAUSAL, build, inputs
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.attribution import METHODS
 from numeric.fast import scope
+from tests.census.build import CAUSAL, build, inputs
+from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import ALL, DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import assert_same, snapshot

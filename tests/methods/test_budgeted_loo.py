@@ -5,13 +5,13 @@ from itertools import pairwise
 import pytest
 import torch
 
-from benchmarks.architectures.build import build
-from benchmarks.architectures.build import inputs as of_words
-from benchmarks.architectures.measure import conditions
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.targets import logit
+from tests.census.build import build
+from tests.census.build import inputs as of_words
+from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import close
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.architectures.measure import without_shifts
 from numeric import attribute
 from numeric.methods.catalogue import METHODS, ONE_PASS, table
 from numeric.spelling import did_you_mean
+from tests.census.measure import without_shifts
 from tests.support import cases
 from tests.support.traces import watch
 

@@ -6,10 +6,10 @@ import os
 import pytest
 import torch
 
-from benchmarks.architectures import measure
-from benchmarks.architectures.build import TASKS, architectures, build, inputs
 from numeric import attribute
 from numeric.methods.catalogue import METHODS
+from tests.census import measure
+from tests.census.build import TASKS, architectures, build, inputs
 from tests.project.test_architectures import SAMPLE
 from tests.support.user_changes import with_hooks_that_look
 

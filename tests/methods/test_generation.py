@@ -7,12 +7,12 @@ import torch
 from transformers import WhisperForConditionalGeneration
 
 from axioms.composites import CP_LRP
-from benchmarks.architectures.measure import conditions, without_shifts
-from benchmarks.architectures.sizes import tiny
 from benchmarks.sources import models
 from numeric import attribute, audit, explain_generation
 from numeric.generation.words import pieces, units
 from numeric.targets import log_probability, logit, span
+from tests.census.measure import conditions, without_shifts
+from tests.census.sizes import tiny
 from tests.support import cases, writers
 from tests.support.cases import close
 from tests.support.traces import watch

@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 
-from benchmarks.architectures.measure import conditions
 from numeric import explain_generation
 from numeric.generation.result import Generation
 from numeric.spelling import printable
+from tests.census.measure import conditions
 from tests.support.browser import chromium
 from tests.support.writers import ANSWER, PROMPT, model_of, tokenizer
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
+from tests.census.measure import conditions
 from tests.methods.test_mask_relevance import (
     ANY,
     CAUSAL,

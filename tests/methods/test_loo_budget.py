@@ -5,13 +5,13 @@ from itertools import pairwise
 import pytest
 import torch
 
-from benchmarks.architectures.measure import conditions
 from benchmarks.experiments import spent_passes
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.methods.budget import by_groups
 from numeric.targets import logit, span
+from tests.census.measure import conditions
 from tests.methods.test_methods_of_two_texts import made as two_texts
 from tests.support import cases
 from tests.support.cases import close

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from benchmarks.architectures.build import build, inputs
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
+from tests.census.build import build, inputs
+from tests.census.measure import conditions
 from tests.support.cases import close
 
 CLASSES, CAUSAL = "sequence classification", "causal language modelling"

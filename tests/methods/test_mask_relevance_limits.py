@@ -9,13 +9,13 @@ from torch import nn
 from transformers import BertConfig, PreTrainedModel
 
 from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
-from benchmarks.architectures.build import CAUSAL, IMAGES, build, inputs
-from benchmarks.architectures.measure import conditions
 from benchmarks.running.timing import peak_memory, random_text
 from numeric import attribute, attribute_each
 from numeric.fast import attended, scope
 from numeric.fast.attended import Fused
 from numeric.targets import logit, span
+from tests.census.build import CAUSAL, IMAGES, build, inputs
+from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import contains, refused

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from benchmarks.architectures.build import build, inputs
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.inputs import prepare
 from numeric.methods.memory_budget import bytes_of_a_copy
 from numeric.stock import families
 from numeric.targets import logit
+from tests.census.build import build, inputs
+from tests.census.measure import conditions
 from tests.support.cases import close
 from tests.support.traces import contains, refused, watch
 

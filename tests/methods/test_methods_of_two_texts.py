@@ -4,11 +4,11 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, WhisperForConditionalGeneration
 
-from benchmarks.architectures.measure import conditions
-from benchmarks.architectures.sizes import tiny
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.targets import logit, span
+from tests.census.measure import conditions
+from tests.census.sizes import tiny
 from tests.support.cases import close
 from tests.support.traces import contains, refused
 

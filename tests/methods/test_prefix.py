@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from benchmarks.architectures.build import CAUSAL, build, inputs
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.inputs import prepare
 from numeric.methods import prefix
 from numeric.readout import Readout
 from numeric.targets import log_probability, logit, span
+from tests.census.build import CAUSAL, build, inputs
+from tests.census.measure import conditions
 from tests.support.cases import close
 from tests.support.traces import contains, refused, watch
 

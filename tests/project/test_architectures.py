@@ -6,8 +6,11 @@ import time
 import pytest
 import torch
 
-from benchmarks.architectures import measure, page
-from benchmarks.architectures.build import (
+from numeric import attribute
+from numeric.inputs import positions
+from numeric.stock.facts import NO_END
+from tests.census import measure, page
+from tests.census.build import (
     TASKS,
     UNFIT,
     Unfit,
@@ -16,11 +19,8 @@ from benchmarks.architectures.build import (
     float64,
     inputs,
 )
-from benchmarks.architectures.measure import Found
-from benchmarks.architectures.sizes import END, kinds
-from numeric import attribute
-from numeric.inputs import positions
-from numeric.stock.facts import NO_END
+from tests.census.measure import Found
+from tests.census.sizes import END, kinds
 from tests.support import all_commands
 from tests.support.all_commands import NUMBERS, REFUSED, TRACEBACK, ends
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.architectures.build import TASKS, architectures
-from benchmarks.architectures.measure import COLUMNS, measure
-from benchmarks.architectures.page import NO, YES, row
+from tests.census.build import TASKS, architectures
+from tests.census.measure import COLUMNS, measure
+from tests.census.page import NO, YES, row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
 CLASSES, ENTITIES, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS

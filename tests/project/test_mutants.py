@@ -27,7 +27,7 @@ def test_the_checks_accept_the_rules_as_they_are(check):
 
 def test_the_tests_accept_a_reference_model_as_it_is():
     """`make mutants` begins with this for all of them."""
-    assert not fails(mutation.tests(*SLOW["numeric/reference/linear_attention.py"]))
+    assert not fails(mutation.tests(*SLOW["tests/oracles/linear_attention.py"]))
 
 
 def find(path, change, *, function=""):
@@ -71,11 +71,12 @@ def test_a_mutant_of_a_method_and_of_a_table_of_functions_acts_too():
     assert bert.Bert(parameters=names, **options).num_layers == 5
 
 
-def test_no_file_of_the_reference_is_left_out():
-    files = (mutants.ROOT / "numeric" / "reference").glob("*.py")
+def test_no_file_of_the_reference_or_of_the_oracles_is_left_out():
+    folders = ("numeric/reference", "tests/oracles")
+    files = [file for folder in folders for file in (mutants.ROOT / folder).glob("*.py")]
     paths = {str(file.relative_to(mutants.ROOT)) for file in files}
     found = {path for path in paths if mutants.mutants(path)}
-    assert found == {path for path in FAST if path.startswith("numeric")}
+    assert found == {path for path in FAST if path.startswith(folders)}
 
 
 def test_a_failing_check_leaves_no_mutant_behind():

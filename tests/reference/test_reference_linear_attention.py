@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from numeric.reference import linear_attention
+from tests.oracles import linear_attention
 
 WIDTHS = {"query": 3, "key": 3, "value": 2}
 

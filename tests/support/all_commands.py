@@ -21,7 +21,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
-from benchmarks.architectures.build import (
+from benchmarks.cli import app
+from tests.census.build import (
     ANSWERS,
     IMAGES,
     MASKED,
@@ -30,9 +31,8 @@ from benchmarks.architectures.build import (
     architectures,
     build,
 )
-from benchmarks.architectures.measure import limit
-from benchmarks.architectures.sizes import END, MASK, PAD, START, VOCABULARY
-from benchmarks.cli import app
+from tests.census.measure import limit
+from tests.census.sizes import END, MASK, PAD, START, VOCABULARY
 
 SECONDS = 120
 NUMBERS, REFUSED, TRACEBACK, UNBUILT = "numbers", "one error", "traceback", "could not be built"

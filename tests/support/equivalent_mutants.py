@@ -6,13 +6,9 @@ BERT = "numeric/reference/bert.py"
 BERT_RELEVANCE = "numeric/reference/bert_relevance.py"
 EVALUATE = "numeric/reference/evaluate.py"
 MAPPED = "numeric/reference/mapped.py"
-POSITIONAL = "numeric/reference/positional.py"
 
 LAST_OF_TWO = "the array is (t, c), so that its last axis is axis 1"
 SHAPE = "only the shape is taken, and what every layer reads has one shape"
-THIRD_OF_FOUR = "the array is (h, t, r, s), so that its last axis but one is axis 2"
-COUNTED = "an equal split counts its factors and does not look at them"
-SQUARE = "one head's attention weights are as many rows as columns"
 REST = "NumPy takes any negative length for the one that it is to work out"
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {
@@ -69,23 +65,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "_weighed",
         "zip(xs, f.back(xs, part), strict=True) -> zip(f.back(xs, part), xs, strict=True)",
     ): "the product of an entry and its coefficient is symmetric",
-    (POSITIONAL, "gathered", "-1 -> -2 in features.reshape(len(features), -1)"): REST,
-    (POSITIONAL, "gathered", "-1 -> -2 in r.reshape(len(table), -1)"): REST,
-    (POSITIONAL, "turned", "(x, cos) -> (cos, x)"): COUNTED,
-    (POSITIONAL, "turned", "(quarter_turn(x), sin) -> (sin, quarter_turn(x))"): COUNTED,
-    (POSITIONAL, "multiplied_weights", "(a, t) -> (t, a)"): COUNTED,
-    (POSITIONAL, "multiplied_weights", "-1 -> 1 in per_distance(a.shape[-1])"): SQUARE,
-    (POSITIONAL, "multiplied_weights", "-1 -> -2 in per_distance(a.shape[-1])"): SQUARE,
-    (POSITIONAL, "chained", "(strength, axis, axis) -> (axis, axis, strength)"): COUNTED,
-    (
-        POSITIONAL,
-        "chained",
-        "s.scores(q[:, [j]], chains[i][j - i][:, None], r[:, [j]][..., [i]]) -> "
-        "s.scores(chains[i][j - i][:, None], q[:, [j]], r[:, [j]][..., [i]])",
-    ): "the products of one query and one key are the messages of both",
-    (POSITIONAL, "chained", "-2 -> 2 in right.sum(axis=-2)"): THIRD_OF_FOUR,
-    (POSITIONAL, "chained", "-2 -> 2 in of_strength.sum(axis=(-1, -2))"): THIRD_OF_FOUR,
-    (POSITIONAL, "chained", "(-1, -2) -> (-2, -1)"): "a sum over two axes in either order",
     (
         EVALUATE,
         "(table)",

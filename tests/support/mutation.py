@@ -20,7 +20,7 @@ import pytest
 
 from axioms.composites import ATTNLRP
 from tests.axioms import test_given_signs, test_gradient_messages
-from tests.layers import test_layers_agree, test_positional_attention
+from tests.layers import test_layers_agree
 from tests.reference import (
     test_evaluate,
     test_evaluate_by_hand,
@@ -112,11 +112,9 @@ FAST = {
     "numeric/reference/dispatch.py": (test_evaluate.check_all,),
     "numeric/reference/bert.py": (model,),
     "numeric/reference/bert_relevance.py": (model,),
-    "numeric/reference/linear_attention.py": (factorizations,),
+    "tests/oracles/linear_attention.py": (factorizations,),
     "numeric/reference/evaluate.py": (test_evaluate_by_hand.check_all, test_evaluate.check_all),
     "numeric/reference/mapped.py": (test_evaluate_by_hand.check_all,),
-    "numeric/reference/positional.py": (test_positional_attention.check_all,),
-    "numeric/reference/positional_attention.py": (test_positional_attention.check_all,),
 }
 """By file: the checks that notice most of its mutants, at once."""
 
@@ -146,7 +144,7 @@ SLOW = {
     ),
     "numeric/reference/bert.py": BERT,
     "numeric/reference/bert_relevance.py": BERT,
-    "numeric/reference/linear_attention.py": (
+    "tests/oracles/linear_attention.py": (
         "tests/reference/test_reference_linear_attention.py",
         "tests/reference/test_reference_records.py",
     ),
@@ -158,11 +156,6 @@ SLOW = {
         "tests/reference/test_evaluate_by_hand.py",
         "tests/reference/test_evaluate.py",
     ),
-    "numeric/reference/positional.py": (
-        "tests/layers/test_positional_attention.py",
-        "tests/engine/test_positions.py",
-    ),
-    "numeric/reference/positional_attention.py": ("tests/layers/test_positional_attention.py",),
 }
 """By file: the tests, or folders of tests, that are to notice the others."""
 
@@ -195,7 +188,7 @@ DECIDING = {
         *("tests/axioms/test_symbolic_sweep.py", "tests/axioms/test_limits.py"),
         *(*COMPLETE, "axioms/theorems/test_linear.py", "axioms/theorems/test_associativity.py"),
     ),
-    "axioms/algebra/decomposed.py": (
+    "axioms/theorems/decomposed.py": (
         "tests/axioms/test_decomposed.py",
         "axioms/theorems/test_decomposed_pass.py",
     ),
@@ -215,7 +208,7 @@ DECIDING = {
     "axioms/invariance/channels.py": (*LAWS, *CONFLUENT),
     "axioms/invariance/confluence.py": CONFLUENT,
     "axioms/invariance/masks.py": ("tests/axioms/test_scoreboard.py",),
-    "axioms/invariance/overlaps.py": CONFLUENT,
+    "axioms/theorems/overlaps.py": CONFLUENT,
     "axioms/invariance/rewrites.py": (*LAWS, *COMPLETE),
     "axioms/invariance/canonizers.py": (
         *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),

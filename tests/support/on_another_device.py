@@ -27,7 +27,6 @@ from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.inputs import prepare
 from numeric.methods import prefix
-from numeric.networks import positional_attention
 from numeric.stock.places import numbered_layers
 from numeric.targets import answer, log_probability, logit, span
 from tests.support import cases
@@ -117,18 +116,6 @@ def measured(model, _inputs):
     return [torch.tensor(x) for column in columns for x in column if not isinstance(x, str)]
 
 
-def positional(model, _inputs):
-    """The layers of every encoding of position, of sizes of their own."""
-    found = []
-    for family in positional_attention.FAMILIES:
-        torch.manual_seed(0)
-        layer = positional_attention.PositionalAttention(family, width=8, heads=2, tokens=5)
-        x = torch.randn(2, 5, 8).double().to(model.device)
-        of = positional_attention.relevance(layer.to(model.device), x, eps=1e-3)
-        found += [of.tokens, of.onward, of.logit, *of.positions.values(), *of.absorbed.values()]
-    return found
-
-
 EVERYWHERE = {
     "attnlrp": explained,
     "cp-lrp": partial(explained, method="cp-lrp", target=[0, 2]),
@@ -173,7 +160,7 @@ OF_TEXT = (
 BY_FAMILY = dict.fromkeys(cases.FAMILIES, EVERYWHERE)
 BY_FAMILY |= {
     "bert": FULLY
-    | {"audit": audited, "rows": measured, "positional attention": positional}
+    | {"audit": audited, "rows": measured}
     | {"answers": partial(several, make=BertForQuestionAnswering, targets=[None, answer(1, 2)])},
     "gpt2": without(*OF_ENCODERS) | {"audit": audited},
     # Padding on its left makes stock eager LLaMA NaN.

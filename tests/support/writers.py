@@ -4,7 +4,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
-from benchmarks.architectures.sizes import tiny
+from tests.census.sizes import tiny
 
 TWO = ["t5", "bart", "marian"]
 """Those that read one text and write another."""

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from axioms.composites import GRADIENT_X_INPUT
-from benchmarks.architectures.measure import conditions
 from numeric import attribute
 from numeric.targets import OWN, log_probability, logit, span
+from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.tools import PROMPT, TEXT, bert, language_model, loaded, tiny_tokenizer

@@ -1,19 +1,19 @@
-"""``python -m benchmarks.architectures``: measures every architecture and writes docs/MODELS.md."""
+"""``python -m tests.census``: measures every architecture and writes docs/MODELS.md."""
 
 import argparse
 from functools import partial
 from pathlib import Path
 
-from benchmarks.architectures.build import TASKS, architectures
-from benchmarks.architectures.measure import COLUMNS, measure
-from benchmarks.architectures.page import page, row
 from benchmarks.running.workers import cores, processes
+from tests.census.build import TASKS, architectures
+from tests.census.measure import COLUMNS, measure
+from tests.census.page import page, row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "MODELS.md"
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.architectures", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.census", description=__doc__)
     add = parser.add_argument
     add("--only", nargs="+", metavar="NAME", help="these types of model, such as gemma2; no page")
     add("--task", nargs="+", choices=TASKS, metavar="TASK", help="these tasks; no page")

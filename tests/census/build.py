@@ -9,7 +9,7 @@ import transformers
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from benchmarks.architectures.sizes import END, MARK, PAD, SIZE, tiny
+from tests.census.sizes import END, MARK, PAD, SIZE, tiny
 
 TASKS = {
     "sequence classification": transformers.AutoModelForSequenceClassification,

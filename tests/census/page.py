@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 
-from benchmarks.architectures.build import TASKS
-from benchmarks.architectures.measure import COLUMNS, Found
+from tests.census.build import TASKS
+from tests.census.measure import COLUMNS, Found
 
 YES, NO, NONE = "✓", "✗", "–"
 LONGEST = 200
@@ -17,7 +17,7 @@ HEAD = """\
 
 Every architecture that Transformers {transformers} has for six tasks, built with random weights and
 two small layers in float64, and what holds of its explanations.
-`python -m benchmarks.architectures` makes this page, and measures one architecture with
+`python -m tests.census` makes this page, and measures one architecture with
 `--only gemma2`.
 
 - **runs**: the small model could be built and run on two texts, one of them padded, or two images.

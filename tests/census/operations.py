@@ -1,4 +1,4 @@
-"""``python -m benchmarks.architectures.operations``: writes docs/OPERATIONS.md."""
+"""``python -m tests.census.operations``: writes docs/OPERATIONS.md."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ HEAD = """\
 # Operations
 
 While a model runs, every torch function that an activation reaches is looked up by its name in
-`numeric/operations.py`, from which `python -m benchmarks.architectures.operations` makes this
+`numeric/operations.py`, from which `python -m tests.census.operations` makes this
 page: what each does to relevance, and why. `x + y`, `torch.add`, `Tensor.add` and `add_` have one
 name. What is not here and meets an activation is refused; there is no default rule.
 

@@ -13,7 +13,10 @@ from transformers.utils import logging
 
 from axioms.causes import BIAS
 from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
-from benchmarks.architectures.build import (
+from numeric import attribute, targets
+from numeric.auditing.audit import Audit, audit
+from numeric.stock.facts import facts_of
+from tests.census.build import (
     ANSWERS,
     CAUSAL,
     MASKED,
@@ -24,9 +27,6 @@ from benchmarks.architectures.build import (
     float64,
     inputs,
 )
-from numeric import attribute, targets
-from numeric.auditing.audit import Audit, audit
-from numeric.stock.facts import facts_of
 
 SECONDS = 120
 
