@@ -280,13 +280,6 @@ def read(classifier: Classifier, data: Texts, *, first: int = 0) -> Read:
     return Read.of(data, classifier.tokenizer, limit(classifier.model), first=first)
 
 
-def batches(classifier, data):
-    """Every shard with its batch; each text is tokenised once."""
-    data = read(classifier, data)
-    for shard in shards(classifier, data):
-        yield shard, *in_batch(classifier, data, shard)
-
-
 def in_batch(classifier, data, shard):
     """The texts of a shard as a padded batch, and which tokens are special or padding."""
     if not isinstance(data, Read):

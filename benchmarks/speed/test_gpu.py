@@ -14,10 +14,9 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from benchmarks.experiments.half_precision import VOCABULARY
 from benchmarks.running.timing import alternate, operations, peak_memory, random_text
 from benchmarks.sources import data, models
-from benchmarks.speed.test_long import RUNS
+from benchmarks.speed.test_long import RUNS, VOCABULARY
 from benchmarks.speed.test_speed import DEVICE, SMALL, assert_right, bert, rounding
 from numeric import attribute, compiled
 

@@ -11,12 +11,17 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.experiments.half_precision import QWEN2_05B
 from benchmarks.running.timing import ONE_ROW, alternate, peak_memory, plain_gradient, random_text
 from benchmarks.speed.test_speed import assert_right, rounding
 from numeric import attribute
 
 GROUP = "long texts"
+VOCABULARY = 1024
+QWEN2_05B = dict(
+    hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
+    intermediate_size=4864, vocab_size=VOCABULARY,
+)  # fmt: skip
+"""The shape of Qwen2-0.5B, whose own vocabulary is larger and costs memory alone."""
 SMALL = QWEN2_05B | dict(
     hidden_size=56, num_hidden_layers=2, intermediate_size=304,
     initializer_range=0.08,  # sums of 56 as large as those of 896 by the stock 0.02

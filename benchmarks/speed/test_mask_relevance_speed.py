@@ -11,7 +11,6 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.experiments.half_precision import QWEN2_05B
 from benchmarks.running.timing import ONE_ROW, alternate, plain_gradient
 from benchmarks.speed import test_long, test_speed
 from numeric import attribute
@@ -33,7 +32,7 @@ def model(timed):
 @pytest.fixture(scope="module")
 def language_model(timed):
     torch.manual_seed(0)
-    sizes = QWEN2_05B | LAYERS if timed else test_long.SMALL
+    sizes = test_long.QWEN2_05B | LAYERS if timed else test_long.SMALL
     return Qwen2ForCausalLM(Qwen2Config(**sizes)).eval()
 
 

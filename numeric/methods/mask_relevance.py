@@ -42,8 +42,6 @@ def mask_relevance(
     readout: Readout,
     *,
     deviations: str = "true",
-    own: bool = False,
-    slope: bool = False,
     heads: bool = False,
     bypassed: bool = False,
     midpoint: int = 0,
@@ -54,8 +52,6 @@ def mask_relevance(
     gradient of the logit at o_i.  For one layer that is read linearly this is Leave-One-Out by the
     attention mask (theorem 54); for a stack of layers it is its first order (theorem 55).  It is in
     logits.
-    ``slope=True`` leaves out the factor 1 / (1 - A_ij), and ``own=True`` includes the rows i = j;
-    both together give the derivative of the logit by the mask of token j (theorem 54).
     ``deviations`` is "true", or "held" for gradients that treat the deviations of norms as
     constants.  With ``heads=True`` the details hold "heads", (batch, layer, head, token), whose sum
     over layers and heads is the relevance; layers with fewer heads than others have zeros there.
@@ -75,7 +71,7 @@ def mask_relevance(
     Raises ValueError for a bad option, inputs that are not texts, an encoder with a decoder, and a
     model whose tokens meet in any other way than by a softmax over all of them.
     """
-    _check(deviations, midpoint, slope=slope)
+    _check(deviations, midpoint)
     meetings.check_text(model, batch)
     code = code_of_stock(model)
     model = packed.shown(model)
@@ -101,7 +97,7 @@ def mask_relevance(
         layers = [layer.without_graph() for layer in layers]
         logits = [logit.detach() for logit in logits]
         del rules, seen, rows, entries
-    parts: list[Part] = [_slope if slope else _left_out, *[torch.mul] * bypassed]
+    parts: list[Part] = [_left_out, *[torch.mul] * bypassed]
     found: list[list[list[Any]]] = [[[0] * len(layers) for _ in parts] for _ in logits]
     nowhere = torch.zeros_like(batch.present, dtype=torch.bool)
     rows_of = [nowhere for _ in logits]
@@ -111,7 +107,7 @@ def mask_relevance(
                 rows_of[k] = rows_read(known[-1], len(batch.ids))
             for of_part, part in zip(of_target, parts, strict=True):
                 for n, c in enumerate(cs):
-                    own_layer = _of_layer(layers[n], each.layers[n], c, batch, part, own=own)
+                    own_layer = _of_layer(layers[n], each.layers[n], c, batch, part)
                     of_part[n] = of_part[n] + own_layer * each.chosen
     for target, logit, read, of_parts in zip(readout.targets, logits, rows_of, found, strict=True):
         relevance, *by_value = (
@@ -187,7 +183,7 @@ def _halved(
         yield _Pass(logits, [seen[call] for call in calls], chosen)
 
 
-def _check(deviations: object, midpoint: object, *, slope: bool) -> None:
+def _check(deviations: object, midpoint: object) -> None:
     wrong = []
     if deviations not in list(GRADIENTS):
         wrong.append(f"deviations={deviations!r}: pass one of {', '.join(GRADIENTS)}")
@@ -196,18 +192,11 @@ def _check(deviations: object, midpoint: object, *, slope: bool) -> None:
             f"midpoint={midpoint!r}: pass 0 for the gradient at whole masks, or the number of "
             "passes at half masks, such as 1"
         )
-    elif midpoint and slope:
-        wrong.append(
-            f"slope=True is the derivative at whole masks, and midpoint={midpoint} takes it at "
-            "half masks: leave one of them out"
-        )
     if wrong:
         raise ValueError("\n".join(wrong))
 
 
-def _of_layer(
-    layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, part: Part, *, own: bool
-) -> Tensor:
+def _of_layer(layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, part: Part) -> Tensor:
     """(batch, head, token): what one layer loses without each token, in logits.
 
     ``ran`` is the same layer in the pass in which its gradient was taken.
@@ -226,8 +215,7 @@ def _of_layer(
                 f"text has {tokens} tokens; {meetings.INSTEAD}"
             )
         found = part(weights, effects)
-        if not own:
-            found.diagonal(rows.start, dim1=-2, dim2=-1).zero_()
+        found.diagonal(rows.start, dim1=-2, dim2=-1).zero_()  # in its own row
         parts.append(found.sum(dim=-2))
     return torch.stack(parts).sum(dim=0)[..., :tokens]
 
@@ -239,10 +227,6 @@ def _left_out(weights: Tensor, effects: Tensor) -> Tensor:
     left = rest.sum(dim=-1, keepdim=True)
     without = top * (effects.gather(-1, at) - _mean(rest, effects) / left)
     return found.scatter_(-1, at, without.where(left > 0, 0))
-
-
-def _slope(weights: Tensor, effects: Tensor) -> Tensor:
-    return weights * (effects - _mean(weights, effects))
 
 
 def _mean(weights: Tensor, effects: Tensor) -> Tensor:

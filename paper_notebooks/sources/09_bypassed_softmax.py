@@ -15,15 +15,46 @@
 # the logit at the head's output, as in the sixth notebook.
 
 # %%
-import numpy as np
+from itertools import pairwise
 
-from benchmarks.experiments import softmax_by_head
+import numpy as np
+import torch
+
+from benchmarks.experiments import text
+from benchmarks.experiments.columns import interval, number
+from benchmarks.experiments.maps import means
+from numeric.evaluation.correlation import pearson
+from numeric.evaluation.softmax_errors import row_messages
 from paper_notebooks import figures, output, settings
+
+RULES = {"CP-LRP": lambda m: m.value, "AttnLRP": lambda m: (m.value + m.taylor) / 2}
+
+
+def rows_of(m):
+    """(head, query) of one layer: flatness, mean logit, and r within the row by rule.
+
+    r is NaN where nothing differs within the row: in the last layer, in all rows but the one that
+    is read.
+    """
+    weights, keys = m.weights[0], m.keep[0].sum(dim=-1).numpy()
+    flat = lambda x: x[0].flatten(0, 1).numpy()
+    return {
+        "flatness": torch.special.entr(weights).sum(dim=-1).numpy() / np.log(keys),
+        "logit": m.logits[0].sum(dim=-1).numpy() / keys,
+    } | {
+        name: pearson(flat(rule(m)), flat(m.removal), flat(m.keep)).reshape(keys.shape)
+        for name, rule in RULES.items()
+    }
+
 
 run = settings.load()
 REDUCED = run.reduced
 found, texts = settings.classifier(run, "sst2"), settings.texts(run, "sst2")
-rows = list(softmax_by_head.measured(found, texts))
+rows = []  # of every text: (layer, head, query)
+for n in range(len(texts.texts)):
+    inputs, _ = text.in_batch(found, texts, [n])
+    layers = [rows_of(m) for m in row_messages(found.model, inputs)]
+    rows.append({key: np.stack([layer[key] for layer in layers]) for key in layers[0]})
 output.record(
     f"Measured: every attention row of {len(rows)} texts of `sst2`, in {rows[0]['logit'].shape[0]} "
     f"layers of {rows[0]['logit'].shape[1]} heads, for the predicted class.",
@@ -36,31 +67,62 @@ output.record(
 # Flatness is the entropy of a row over that of equal weights. r is a mean over the rows of a text,
 # then over texts; *below 0* is the share of rows whose order is turned around.
 
+
 # %%
-output.say("\n".join(softmax_by_head.tables(rows)))
+def within(key, low, high, least=0):
+    """Means over texts, of rows with low < key <= high that are at least so flat and have an r."""
+    values = []
+    for x in rows:
+        counts = ~np.isnan([x[rule] for rule in RULES]).any(axis=0)
+        chosen = counts & (low < x[key]) & (x[key] <= high) & (x["flatness"] >= least)
+        value = {"share": chosen.sum() / counts.sum()}
+        for rule in RULES:
+            r = x[rule][chosen]
+            value[rule] = r.mean() if r.size else np.nan
+            value[f"{rule} below 0"] = (r < 0).mean() if r.size else np.nan
+        values.append(value)
+    return means({name: np.array([x[name] for x in values]) for name in values[0]})
+
+
+FLATNESS = (0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1)
+LOGIT = (-np.inf, -1.5, -0.5, np.inf)
+FLAT = 0.95  # above which rows are told apart by their logits
+heads = [f"r of {rule}" for rule in RULES] + [f"{rule} below 0" for rule in RULES]
+lines = []
+for key, edges, least in (("flatness", FLATNESS, 0), ("logit", LOGIT, FLAT)):
+    lines += [f"| {key} | share of rows | {' | '.join(heads)} |", f"|---|--:|{'--:|' * len(heads)}"]
+    for low, high in pairwise(edges):
+        row = within(key, low, high, least)
+        cells = [f"{low} to {high}", number("share", 4)(row), *(interval(r)(row) for r in RULES)]
+        cells += [interval(f"{rule} below 0", 2)(row) for rule in RULES]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines.append("")
+output.say("\n".join(lines))
 
 # %% [markdown]
 # ## Head by head
 
 # %%
-heads = softmax_by_head.by_head(rows)
-output.picture(figures.heads(heads, [*softmax_by_head.RULES]))
+counts = [np.where(np.isnan(x["CP-LRP"]), np.nan, 1) for x in rows]  # queries whose r is defined
+by_head = {
+    key: np.mean([np.nanmean(x[key] * n, -1) for x, n in zip(rows, counts, strict=True)], 0)
+    for key in rows[0]
+}
+output.picture(figures.heads(by_head, [*RULES]))
 
 # %% [markdown]
 # ## Headline
 
 # %%
-flat, sharp = (
-    softmax_by_head.within(rows, "flatness", low, high) for low, high in ((0.95, 1), (0, 0.4))
-)
-turned = softmax_by_head.within(rows, "logit", -np.inf, -1.5, softmax_by_head.FLAT)
+flat, sharp = (within("flatness", low, high) for low, high in ((FLAT, 1), (0, 0.4)))
+turned = within("logit", -np.inf, -1.5, FLAT)
 output.say(
     f"**Within a row, r of CP-LRP with Leave-One-Out is {flat['CP-LRP']:.2f} where attention is "
     f"flat and {sharp['CP-LRP']:.2f} where it is sharp; §3.2 argues that flat is worse. AttnLRP is "
     f"at {flat['AttnLRP']:.2f} and {sharp['AttnLRP']:.2f}, and at {turned['AttnLRP']:.2f} in flat "
     f"rows whose mean logit is below -1.5, which are {turned['share']:.2%} of all.**"
 )
-for r in heads.values():
+for r in by_head.values():
     assert r.shape == rows[0]["logit"].shape[:2], "one mean for each head"
 if not REDUCED:
     assert flat["CP-LRP low"] > sharp["CP-LRP high"], "the bypass is best where attention is flat"

@@ -27,8 +27,8 @@ def change(model, **parameters):
     return model
 
 
-def with_uniform_attention(model):
-    query = readout_of(model, 0).query
+def with_uniform_attention(model, layer=0):
+    query = readout_of(model, layer).query
     nn.init.zeros_(query.weight)
     nn.init.zeros_(query.bias)
     return model
@@ -59,6 +59,24 @@ def test_equal_values_are_all_bias_and_removal_changes_nothing(tiny, batch):
     assert o[first.keep.any(dim=-1)].abs().max() > 0.01
     close(first.value, o / n * first.keep)  # spread evenly
     close(first.removal, torch.zeros_like(o).expand_as(first.removal), atol=1e-15)
+
+
+@pytest.mark.parametrize("c", [-3.0, 0.5])
+def test_equal_logits_do_to_attnlrp_what_theorem_59_says_and_nothing_to_cp_lrp(tiny, batch, c):
+    one = {key: x[:1] for key, x in batch.items()}  # without padding
+    heads = tiny.config.num_attention_heads
+    size = tiny.config.hidden_size // heads
+    for layer in (0, 1):
+        attention = readout_of(with_uniform_attention(tiny, layer), layer)
+        nn.init.ones_(attention.query.bias)
+        nn.init.zeros_(attention.key.weight)
+        nn.init.constant_(attention.key.bias, c / size**0.5)
+    for m in row_messages(tiny, one):
+        close(m.logits, np.full_like(m.logits, c))
+        for head in range(heads):  # and the first row, which alone is read of the last layer
+            cp_lrp, taylor, loo = (x[0, head, 0] for x in (m.value, m.taylor, m.removal))
+            close(np.corrcoef(cp_lrp, loo)[0, 1], 1)
+            close(np.corrcoef(cp_lrp + taylor, loo)[0, 1], np.sign(1 + c))  # twice AttnLRP
 
 
 def shift_the_values(model):

@@ -56,6 +56,20 @@ def test_r_and_passes_of_a_budget_are_those_of_attribute(found):
     assert row["passes"] == pytest.approx(np.mean(passes))
 
 
+@pytest.mark.parametrize(
+    ("label", "want"),
+    [
+        ("Mask relevance", 2),
+        ("Mask relevance, midpoint 1", 3),  # two forward passes, one of them with a backward pass
+        ("Mask relevance, midpoint 2", 5),
+        ("Budgeted LOO, 4", 7),
+        ("Budgeted LOO, 8", 8),  # five tokens, the whole text, and mask relevance
+    ],
+)
+def test_passes_of_mask_relevance_and_of_what_it_is_the_base_of(label, want):
+    assert trade_off.passes(label, np.array([5])) == [want]
+
+
 @pytest.mark.parametrize("label", ["IG", "LOO, deletion", "mine"])
 def test_a_method_of_unknown_cost_is_refused(label):
     with pytest.raises(ValueError, match="nothing is known of the passes of"):

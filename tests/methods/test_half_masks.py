@@ -57,7 +57,7 @@ def test_weights_are_those_of_the_text_and_gradients_those_of_half_masks(name, t
             ]
             for row, heads in enumerate(zip(*by_text, strict=True)):
                 for head in zip(*heads, strict=True):
-                    part = by_loops(*(x.numpy() for x in head), own=False, slope=False)
+                    part = by_loops(*(x.numpy() for x in head))
                     want[row] += torch.tensor(part)[: want.shape[1]] * chosen[row]
     close(a.relevance, want * present, tolerance=1e-9)
 
@@ -93,12 +93,6 @@ def test_the_number_of_passes_is_a_whole_number(midpoint):
     model, batch = made("bert", CLASSES)
     with pytest.raises(ValueError, match="the number of passes at half masks, such as 1"):
         attribute(model, batch, METHOD, midpoint=midpoint)
-
-
-def test_a_derivative_at_whole_masks_is_none_at_half_masks():
-    model, batch = made("bert", CLASSES)
-    with pytest.raises(ValueError, match="leave one of them out"):
-        attribute(model, batch, METHOD, midpoint=1, slope=True)
 
 
 def test_a_model_that_attends_elsewhere_at_half_masks_is_refused():

@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 import torch
 
-from benchmarks.experiments import spent_passes
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
@@ -202,12 +201,3 @@ def test_what_does_not_fit_is_named(model, name):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         attribute(model, text(), "loo", **options)
     assert says in str(caught.value)
-
-
-def test_the_table_compares_with_exact_losses(monkeypatch):
-    monkeypatch.setattr(spent_passes, "SHARES", (0.5, 1.0))
-    clf, sentences = models.load("embedded"), ["A fine film.", "The plot is thin."]
-    rows = {(name, share): values for name, share, *values in spent_passes.measured(clf, sentences)}
-    assert len(rows) == 4
-    assert rows["sentences", 1.0] == rows["neighbours", 1.0] == [pytest.approx(1), 1.0]
-    assert rows["neighbours", 0.5] != rows["neighbours", 1.0]

@@ -29,13 +29,13 @@ def made(name, task):
 class Watched(TorchFunctionMode):
     """The weights of every attention of a pass, whose fused kernels are spelled out.
 
-    ``scale`` multiplies exp of the score of the key ``column``.  ``held``: the deviations of
-    LayerNorms are constants.
+    ``step`` times 1 / (1 - A) is added to the score of the key ``column``, in all rows but its own.
+    ``held``: the deviations of LayerNorms are constants.
     """
 
-    def __init__(self, tokens, *, column=0, scale=1.0, held=False):
+    def __init__(self, tokens, *, column=0, step=0.0, held=False):
         super().__init__()
-        self.tokens, self.column, self.scale, self.held = tokens, column, scale, held
+        self.tokens, self.column, self.step, self.held = tokens, column, step, held
         self.found = []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -53,9 +53,12 @@ class Watched(TorchFunctionMode):
         return self._weights(z)
 
     def _weights(self, z):
-        at = torch.zeros_like(z)
-        at[..., self.column] = np.log(self.scale)
-        self.found.append(torch.softmax(z + at, dim=-1))
+        if self.step:
+            others = 1 - torch.softmax(z, dim=-1)[..., self.column]
+            more = torch.where(others > 0, self.step / others, 0)
+            more[..., self.column] = 0  # its own row
+            z = z.index_add(-1, torch.tensor([self.column]), more[..., None])
+        self.found.append(torch.softmax(z, dim=-1))
         return self.found[-1]
 
     def _fused(self, q, k, v, *, attn_mask=None, scale=None, **given):
@@ -87,19 +90,19 @@ def read(model, batch, target, *, watched):
 
 
 @pytest.mark.parametrize(("name", "task"), [("bert", CLASSES), *ANY])
-def test_without_its_factor_it_is_the_derivative_by_the_masks(name, task):
-    """By central differences of the mask of one token in all layers."""
+def test_it_is_the_derivative_by_what_leaving_a_key_out_does_to_its_rows(name, task):
+    """By central differences of the scores of one key in all layers."""
     model, batch = made(name, task)
     with conditions():
-        a = attribute(model, batch, METHOD, slope=True, own=True)
-    tokens, step = batch["input_ids"].shape[1], 1e-4
+        a = attribute(model, batch, METHOD)
+    tokens, step = batch["input_ids"].shape[1], 1e-5  # times 1 / (1 - A) of the steepest row
     want = torch.zeros_like(a.relevance)
     with torch.no_grad():
         for column in range(tokens):
             ends = [
                 read(
                     model, batch, a.target,
-                    watched=Watched(tokens, column=column, scale=1 + sign * step),
+                    watched=Watched(tokens, column=column, step=sign * step),
                 )
                 for sign in (1, -1)
             ]  # fmt: skip
@@ -107,38 +110,35 @@ def test_without_its_factor_it_is_the_derivative_by_the_masks(name, task):
     close(a.relevance, want * batch["attention_mask"], tolerance=1e-6)
 
 
-def by_loops(weights, gradient, *, own, slope):
+def by_loops(weights, gradient):
     """Of one head: <G_i, v_j> is the gradient of the logit by weight A_ij."""
     total = np.zeros(weights.shape[1])
     for i, (a, effect) in enumerate(zip(weights, gradient, strict=True)):
         for j in range(len(a)):
-            if i == j and not own:
+            if i == j:
                 continue
             others = sum(a[k] for k in range(len(a)) if k != j)
             mean = sum(a[k] * effect[k] for k in range(len(a)))
             if others > 0:
-                total[j] += a[j] * (effect[j] - mean) / (1 if slope else others)
+                total[j] += a[j] * (effect[j] - mean) / others
     return total
 
 
-OPTIONS = [{}, {"own": True}, {"slope": True}]
-LOOPS = [(*each, options) for each in [("bert", CLASSES), *ANY] for options in OPTIONS]
-LOOPS += [(name, CLASSES, {"deviations": "held"}) for name in ("bert", "gpt2")]
+LOOPS = [(*each, "true") for each in [("bert", CLASSES), *ANY]]
+LOOPS += [(name, CLASSES, "held") for name in ("bert", "gpt2")]
 
 
-@pytest.mark.parametrize(("name", "task", "options"), LOOPS, ids=str)
-def test_it_is_the_formula_in_loops(name, task, options):
+@pytest.mark.parametrize(("name", "task", "deviations"), LOOPS)
+def test_it_is_the_formula_in_loops(name, task, deviations):
     model, batch = made(name, task)
     with conditions():
-        a = attribute(model, batch, METHOD, heads=True, **options)
-    rest = dict(options)
-    held = rest.pop("deviations", "true") == "held"
-    watched = Watched(tokens := batch["input_ids"].shape[1], held=held)
+        a = attribute(model, batch, METHOD, heads=True, deviations=deviations)
+    watched = Watched(tokens := batch["input_ids"].shape[1], held=deviations == "held")
     logits = read(model, batch, a.target, watched=watched)
     layers = watched.found
     gradients = torch.autograd.grad(logits.sum(), layers)
     want = [
-        by_loops(weights, gradient, **{"own": False, "slope": False} | rest)
+        by_loops(weights, gradient)
         for weights, gradient in zip(_rows(layers), _rows(gradients), strict=True)
     ]
     want = torch.tensor(np.array(want)).view(len(layers), len(logits), -1, layers[0].shape[-1])

@@ -4,11 +4,12 @@ It prints r with Leave-One-Out by method, one column for each model, over all an
 tokens.  What is measured is kept in the output, in a folder for each model, and not again.
 """
 
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.experiments import arguments, rows, text
+from benchmarks.experiments import rows, text
 from benchmarks.experiments.columns import interval, number
 from benchmarks.experiments.maps import AOPC, CURVES, Measured, means, measured
 from benchmarks.experiments.trade_off import trade_off
@@ -73,11 +74,15 @@ def faithfulness(found: dict[str, Measured]) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures model by model, and prints the table of all."""
-    parser = arguments.parser(main.__doc__, dataset="embedded")
+    parser = ArgumentParser(description=main.__doc__)
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--dataset", choices=data.DATASETS, default="embedded")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--examples", type=int, help="default: all texts")
     parser.add_argument("--curves", action="store_true", help="MoRF and LeRF, too")
     parser.add_argument("--output", type=Path, default=Path("results/judges"))
     options = parser.parse_args(argv)
-    texts = arguments.first_texts(options)
+    texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
     found = {
         Path(model).name: measure(model, texts, options.output, curves=options.curves)
         for model in options.models
