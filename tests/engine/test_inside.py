@@ -9,11 +9,11 @@ from torch import nn
 from axioms.composites import ATTNLRP, CP_LRP
 from axioms.graph import MOVE
 from numeric import attribute, audit, propagation
-from numeric.reference import bert_relevance
 from numeric.stock.places import numbered_layers
 from tests.census.build import CAUSAL, IMAGES, build, inputs
 from tests.census.measure import conditions, without_shifts
 from tests.layers.test_fast_matches_reference import rows
+from tests.oracles import bert_relevance
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import NOTHING, assert_same, contains, listed, refused, snapshot

@@ -10,7 +10,7 @@ import pytest
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.reference import bert, bert_relevance
+from tests.oracles import bert, bert_relevance
 from tests.support import cases
 
 MIX = bypass_softmax(range(6, 12))

@@ -12,7 +12,8 @@ from numeric import compiled
 from numeric.fast import at_output, attention
 from numeric.fast.propagation import Propagation
 from numeric.layer_mixes import sweep
-from numeric.reference import bert_relevance, dispatch, evaluate
+from numeric.reference import dispatch, evaluate
+from tests.oracles import bert_relevance
 from tests.support import cases
 from tests.support.traces import assert_same, contains, refused, snapshot
 

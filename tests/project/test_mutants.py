@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from numeric.reference import bert, dispatch, rules
+from numeric.reference import dispatch, rules
+from tests.oracles import bert
 from tests.support import alternatives, mutants, mutation
 from tests.support.equivalent_mutants import EQUIVALENT
 from tests.support.mutants import Mutant, applied
@@ -58,7 +59,7 @@ def test_a_mutant_of_a_default_and_of_a_table_acts_too():
 
 
 def test_a_mutant_of_a_method_and_of_a_table_of_functions_acts_too():
-    path, act = "numeric/reference/bert.py", bert.ACTIVATIONS["silu"]
+    path, act = "tests/oracles/bert.py", bert.ACTIVATIONS["silu"]
     model = bert.Bert
     with applied(find(path, "x * expit(x) -> x")):
         assert bert.ACTIVATIONS["silu"](3.0) == 3

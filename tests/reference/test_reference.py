@@ -15,7 +15,7 @@ from axioms.composites import (
     UnassignedOperation,
     bypass_softmax,
 )
-from numeric.reference import bert, bert_relevance
+from tests.oracles import bert, bert_relevance
 from tests.support import cases
 
 

@@ -5,8 +5,7 @@ from dataclasses import FrozenInstanceError, fields
 import pytest
 
 from axioms.composites import ATTNLRP
-from numeric.reference import bert_relevance
-from tests.oracles import linear_attention
+from tests.oracles import bert_relevance, linear_attention
 from tests.reference.test_reference import IDS, tiny
 from tests.reference.test_reference_linear_attention import linear_network
 

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import BertConfig, BertForSequenceClassification
 
-from numeric.reference import bert
+from tests.oracles import bert
 
 EMBEDDED = Path(__file__).parents[2] / "benchmarks" / "assets" / "bert12-sst2"
 SENTENCES = ["a gripping , funny and sometimes too long film .", "not bad !", "i hated it"]

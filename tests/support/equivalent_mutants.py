@@ -2,8 +2,8 @@
 
 SYMBOLIC = "axioms/algebra/rules.py"
 REFERENCE = "numeric/reference/rules.py"
-BERT = "numeric/reference/bert.py"
-BERT_RELEVANCE = "numeric/reference/bert_relevance.py"
+BERT = "tests/oracles/bert.py"
+BERT_RELEVANCE = "tests/oracles/bert_relevance.py"
 EVALUATE = "numeric/reference/evaluate.py"
 MAPPED = "numeric/reference/mapped.py"
 

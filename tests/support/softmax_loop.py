@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from numeric.evaluation.softmax_errors import SoftmaxErrors
-from numeric.reference import bert
+from tests.oracles import bert
 from tests.support import cases
 
 FIELDS = [field.name for field in fields(SoftmaxErrors)]

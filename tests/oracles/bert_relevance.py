@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from axioms import kinds
 from axioms.composites import Composite, Operation
-from numeric.reference.bert import (
+from numeric.reference.dispatch import RULES
+from tests.oracles.bert import (
     EMBEDDINGS,
     Bert,
     forward,
@@ -19,7 +20,6 @@ from numeric.reference.bert import (
     merge_heads,
     split_heads,
 )
-from numeric.reference.dispatch import RULES
 
 
 @dataclass(frozen=True)
