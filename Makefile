@@ -91,7 +91,7 @@ baseline: $(SETUP)
 	$(BIN)/python -m pytest benchmarks/speed --benchmark-enable --update-baseline $(ARGS)
 
 # Every small change of the rules, and of what decides and searches, must be noticed by a test;
-# takes hours.  Files alone: make mutants ARGS="axioms/algebra/decide.py"
+# takes hours.  Files alone: make mutants ARGS="axioms/decide/identity.py"
 mutants: $(SETUP)
 	$(BIN)/python -m tests.support.mutation $(ARGS)
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from axioms import kinds
-from axioms.algebra.ledger import absorbing
 from axioms.assignment import assigned
 from axioms.causes import BIAS, STABILISER
 from axioms.composites import Composite
 from axioms.graph import INPUT, PARAMETER, Node, topological
-from axioms.invariance import scoreboard
-from axioms.invariance.places import APPLIES, BILINEAR, Applies, is_kind, operands, over
-from axioms.invariance.rule_sets import RuleSet
+from axioms.rewrites.places import APPLIES, BILINEAR, Applies, is_kind, operands, over
+from axioms.rules.ledger import absorbing
+from axioms.scoreboard import scoreboard
+from axioms.scoreboard.rule_sets import RuleSet
 
 PROVED, REFUTED, BOUNDED, OPEN = scoreboard.PROVED, scoreboard.REFUTED, "bounded", scoreboard.OPEN
 PRODUCTS = (kinds.LINEAR, *BILINEAR)

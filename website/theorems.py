@@ -7,12 +7,12 @@ from html import escape
 from latex2mathml.converter import convert
 
 from axioms.derivations.operations import of_theorem
-from axioms.proofs import catalogue
-from axioms.proofs.formulas import pieces
-from axioms.proofs.meanings import MEANINGS
-from axioms.proofs.prove import Verdict, prove
-from axioms.proofs.rocq import kernel
-from axioms.proofs.show import derived
+from axioms.evidence.prove import Verdict, prove
+from axioms.evidence.rocq import kernel
+from axioms.pages import theorems as catalogue
+from axioms.pages.formulas import pieces
+from axioms.pages.meanings import MEANINGS
+from axioms.pages.show import derived
 
 
 @cache

@@ -10,7 +10,7 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.algebra.decide import generic
+from axioms.decide.identity import generic
 from axioms.derivations.derive import OUTPUT, SUM, Derivation, Operation, derive
 from axioms.derivations.roots import ROOTS
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 import sympy as sp
 from sympy import Eq, Matrix
 
-from axioms.algebra.decide import Number, generic, lowest_terms
+from axioms.decide.identity import Number, generic, lowest_terms
 from axioms.derivations.derive import EPS, OUTPUT, Derivation, Operation, Step
 
 GAMMA, ALPHA, BETA = sp.symbols("gamma alpha beta", positive=True)

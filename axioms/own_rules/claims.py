@@ -5,13 +5,13 @@ from dataclasses import replace
 import sympy as sp
 
 from axioms import kinds
+from axioms.decide.answers import Answer, answer, in_limit, tried_further
+from axioms.decide.equality import EQUAL, at_every_eps
+from axioms.decide.signs import UNDEFINED, shown
 from axioms.own_rules.properties import CONSERVES, Claim, claims
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.settings import Setting
 from axioms.own_rules.uniform import SEEN, uniform
-from axioms.solver.answers import Answer, answer, in_limit, tried_further
-from axioms.solver.equality import EQUAL, at_every_eps
-from axioms.solver.signs import UNDEFINED, shown
 from axioms.verdict import IN_LIMIT, PROVED
 
 MORE = range(4, 11)  # inputs, at which a random point is tried of a rule that is not uniform

@@ -21,10 +21,10 @@ import sympy as sp
 from sympy.assumptions.assume import Predicate
 from sympy.core.relational import Relational
 
+from axioms.decide.equality import Values
+from axioms.decide.signs import UNDEFINED
 from axioms.own_rules.operations import OPERATIONS
 from axioms.own_rules.rules import Nested, Rule, RuleError, flat, for_symbols, replaced, symbols
-from axioms.solver.equality import Values
-from axioms.solver.signs import UNDEFINED
 
 TRIED = 10  # points of each sort
 AXIOMS = Path(__file__).parents[1]

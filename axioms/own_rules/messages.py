@@ -12,15 +12,15 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.algebra.propagate import FORWARD, Explanation, Options, evaluate, explain
 from axioms.composites import ATTNLRP
+from axioms.decide.reals import EPS
+from axioms.decide.signs import UNDEFINED, Sign
 from axioms.graph import Node
-from axioms.invariance.points import LeafMatrices
-from axioms.invariance.rule_sets import RuleSet
-from axioms.invariance.witness import NEAR_0, limit
 from axioms.own_rules.rules import Rule
-from axioms.solver.reals import EPS
-from axioms.solver.signs import UNDEFINED, Sign
+from axioms.rewrites.points import LeafMatrices
+from axioms.rules.propagate import FORWARD, Explanation, Options, evaluate, explain
+from axioms.scoreboard.rule_sets import RuleSet
+from axioms.scoreboard.witness import NEAR_0, limit
 
 AtOutput: TypeAlias = Callable[..., Any]  # a user's rule, of all its arguments but epsilon
 Rows: TypeAlias = list[list[Any]]  # of a matrix

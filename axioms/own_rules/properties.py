@@ -117,7 +117,7 @@ SYMMETRIES: dict[str, dict[str, Claim]] = {
         ),
     },
 }
-"""By kind: what no rewrite of ``axioms.invariance.rewrites`` asks of a rule."""
+"""By kind: what no rewrite of ``axioms.rewrites.rewrites`` asks of a rule."""
 
 
 def claims(kind: str) -> dict[str, Claim]:

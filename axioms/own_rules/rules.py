@@ -24,10 +24,10 @@ import sympy as sp
 from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from axioms import kinds
-from axioms.invariance.witness import NEAR_0
+from axioms.decide.reals import EPS
+from axioms.decide.signs import CASES, Sign, resolved
 from axioms.own_rules.operations import MATRIX_PRODUCTS, OPERATIONS, Operation
-from axioms.solver.reals import EPS
-from axioms.solver.signs import CASES, Sign, resolved
+from axioms.scoreboard.witness import NEAR_0
 
 Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entry per input
 Shape: TypeAlias = int | tuple[int | None, ...] | None

@@ -9,14 +9,14 @@ from typing import ClassVar
 import sympy as sp
 
 from axioms import kinds
-from axioms.invariance import points
-from axioms.invariance.witness import NEAR_0, differ, limit, written
+from axioms.decide.answers import Tested
+from axioms.decide.equality import Pairs, Values
+from axioms.decide.reals import EPS
+from axioms.decide.signs import UNDEFINED
 from axioms.own_rules.properties import FACTOR, OTHER, Claim
 from axioms.own_rules.rules import Nested, Rule, changed, flat, for_symbols, replaced
-from axioms.solver.answers import Tested
-from axioms.solver.equality import Pairs, Values
-from axioms.solver.reals import EPS
-from axioms.solver.signs import UNDEFINED
+from axioms.rewrites import points
+from axioms.scoreboard.witness import NEAR_0, differ, limit, written
 
 TRIED = 60  # small points, before a search for a witness gives up
 RELATIONS = (sp.Lt, sp.Eq, sp.Gt)

@@ -12,15 +12,13 @@ from itertools import chain, islice, product
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import generic
-from axioms.algebra.denotation import denoted
-from axioms.algebra.propagate import evaluate
+from axioms.decide.answers import QUARTER, Answer, Tested, answer, tried_further
+from axioms.decide.denotation import denoted
+from axioms.decide.equality import Pairs, Values
+from axioms.decide.identity import generic
+from axioms.decide.reals import EPS
+from axioms.decide.signs import shown
 from axioms.graph import Node, topological
-from axioms.invariance.channels import is_fixed
-from axioms.invariance.points import LeafMatrices, many_inputs, moved
-from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.templates import TEMPLATES, Template
-from axioms.invariance.witness import disagreement, explained, rewritten, searched_points, written
 from axioms.own_rules import claims
 from axioms.own_rules.formula import check_one_formula
 from axioms.own_rules.messages import rule_set, symbolic
@@ -28,10 +26,12 @@ from axioms.own_rules.properties import CONSERVES
 from axioms.own_rules.properties import claims as claims_of
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.uniform import read
-from axioms.solver.answers import QUARTER, Answer, Tested, answer, tried_further
-from axioms.solver.equality import Pairs, Values
-from axioms.solver.reals import EPS
-from axioms.solver.signs import shown
+from axioms.rewrites.channels import is_fixed
+from axioms.rewrites.points import LeafMatrices, many_inputs, moved
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rewrites.templates import TEMPLATES, Template
+from axioms.rules.propagate import evaluate
+from axioms.scoreboard.witness import disagreement, explained, rewritten, searched_points, written
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, Verdict
 
 TRIED = 30  # small points in shapes of a template

@@ -11,10 +11,11 @@ from typing import TypeAlias
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.propagate import Options, explain
 from axioms.composites import Composite
 from axioms.graph import Node
-from axioms.invariance.axiom_cells import (
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rules.propagate import Options, explain
+from axioms.scoreboard.axiom_cells import (
     AXIOMS,
     CONSERVATION,
     LOCALITY,
@@ -29,7 +30,6 @@ from axioms.invariance.axiom_cells import (
     Values,
     parts,
 )
-from axioms.invariance.rewrites import REWRITES
 
 Rule: TypeAlias = Mapping[tuple[int, int], tuple[sp.Expr, sp.Expr]]
 """By the signs of x and y: their shares of the relevance."""

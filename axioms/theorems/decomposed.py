@@ -12,11 +12,11 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.algebra.decide import lowest_terms
-from axioms.algebra.norms import centring, deviations, root_mean_squares
-from axioms.algebra.propagate import LeafValues, evaluate
+from axioms.decide.identity import lowest_terms
+from axioms.decide.records import noted
 from axioms.graph import INPUT, PARAMETER, Node, topological
-from axioms.proofs.records import noted
+from axioms.rules.norms import centring, deviations, root_mean_squares
+from axioms.rules.propagate import LeafValues, evaluate
 
 BIASES = "biases"  # the component of all that no leaf adds
 Components: TypeAlias = Mapping[str, Matrix]

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import generic
+from axioms.decide.identity import generic
 from axioms.graph import (
     INPUT,
     LEAVES,
@@ -25,8 +25,8 @@ from axioms.graph import (
     rebuild,
     topological,
 )
-from axioms.invariance.channels import batch_norm, in_rows, is_fixed
-from axioms.invariance.points import LeafMatrices
+from axioms.rewrites.channels import batch_norm, in_rows, is_fixed
+from axioms.rewrites.points import LeafMatrices
 
 a, b, c, x, z = map(leaf, "abcxz")
 w, u, v, d, e, s, t, r, q = map(parameter, "wuvdestrq")

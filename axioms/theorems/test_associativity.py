@@ -18,13 +18,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, identical, limit, sign_cases
-from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import Composite
+from axioms.decide.identity import differ_at, identical, limit, sign_cases
 from axioms.graph import leaf, topological
-from axioms.invariance.canonizers import merge_products
-from axioms.invariance.rewrites import bracketings
+from axioms.rewrites.canonizers import merge_products
+from axioms.rewrites.rewrites import bracketings
+from axioms.rules.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True)

@@ -13,12 +13,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.leave_one_out import leave_key_out
-from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import softmax, taylor, value_only
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import Node, leaf
+from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.messages import softmax, taylor, value_only
+from axioms.rules.propagate import evaluate, explain
 
 N = 3
 Z, R = generic("z", 1, N), generic("r", 1, N)

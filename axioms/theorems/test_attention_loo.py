@@ -20,9 +20,9 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, value_at, where
-from axioms.algebra.leave_one_out import leave_key_out
-from axioms.algebra.rules import bilinear_epsilon, softmax, taylor, value_only
+from axioms.decide.identity import differ_at, generic, identical, value_at, where
+from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.messages import bilinear_epsilon, softmax, taylor, value_only
 
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)

@@ -21,20 +21,20 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.leave_one_out import leave_key_out
-from axioms.algebra.propagate import explain
 from axioms.composites import Composite
+from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance.axiom_cells import AXIOMS as NO_REWRITES
-from axioms.invariance.axiom_cells import FUNCTIONALS, by_rules, decide_axiom
-from axioms.invariance.axiom_rules import AXIOM_RULES
-from axioms.invariance.axiom_sets import largest_without, smallest_not_had
-from axioms.invariance.axiom_table import EXCLUDED
-from axioms.invariance.channels import batch_norm
-from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.rule_sets import MASK_RELEVANCE, RULE_SETS
-from axioms.invariance.scoreboard import AT_EXPONENTIALS, FIRST, LIMIT, PROVED, decide
+from axioms.pages.axioms import EXCLUDED
+from axioms.rewrites.channels import batch_norm
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.propagate import explain
+from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
+from axioms.scoreboard.axiom_cells import FUNCTIONALS, by_rules, decide_axiom
+from axioms.scoreboard.axiom_rules import AXIOM_RULES
+from axioms.scoreboard.axiom_sets import largest_without, smallest_not_had
+from axioms.scoreboard.rule_sets import MASK_RELEVANCE, RULE_SETS
+from axioms.scoreboard.scoreboard import AT_EXPONENTIALS, FIRST, LIMIT, PROVED, decide
 from axioms.theorems.test_product_rules import named
 
 R = sp.Symbol("R", real=True)

@@ -22,9 +22,9 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import generic, identical
-from axioms.algebra.leave_one_out import leave_key_out, leave_one_out, mask_relevance
-from axioms.algebra.rules import bilinear_epsilon, softmax, taylor, value_only
+from axioms.decide.identity import generic, identical
+from axioms.rules.leave_one_out import leave_key_out, leave_one_out, mask_relevance
+from axioms.rules.messages import bilinear_epsilon, softmax, taylor, value_only
 from axioms.theorems.test_product_rules import (
     LEFT,
     RIGHT,

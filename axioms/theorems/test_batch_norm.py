@@ -8,8 +8,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.rules import epsilon, epsilon_without_bias, identity, linear_map, z_plus
+from axioms.decide.identity import differ_at, generic, identical, where
+from axioms.rules.messages import epsilon, epsilon_without_bias, identity, linear_map, z_plus
 from axioms.theorems.test_linear_folding import B1, R1, W1, R, X, two_layers
 
 GAMMA, BETA, MEAN = (generic(name, 1, 2) for name in ("g", "h", "m"))

@@ -16,11 +16,11 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, limit, sign_cases, value_at, where
-from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import bilinear_epsilon, value_only
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, value_at, where
 from axioms.graph import LEAVES, TRANSPOSE, Node, leaf, parameter
+from axioms.rules.messages import bilinear_epsilon, value_only
+from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)
 D = sp.Symbol("sqrt_d", positive=True)  # the square root of the head size

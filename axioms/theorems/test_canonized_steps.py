@@ -33,13 +33,13 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance.attention import ATTENTION, CHANGES, EVERY_REWRITE, of_any_change
-from axioms.invariance.canonizers import canonize
-from axioms.invariance.confluence import BESIDE, IN_THE_LIMIT, OF_HEADS, any_alike, regions
-from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.rule_sets import RULE_SETS
-from axioms.invariance.scoreboard import lemma
-from axioms.invariance.templates import TEMPLATES
+from axioms.rewrites.attention import ATTENTION, CHANGES, EVERY_REWRITE, of_any_change
+from axioms.rewrites.canonizers import canonize
+from axioms.rewrites.confluence import BESIDE, IN_THE_LIMIT, OF_HEADS, any_alike, regions
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rewrites.templates import TEMPLATES
+from axioms.scoreboard.rule_sets import RULE_SETS
+from axioms.scoreboard.scoreboard import lemma
 from axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
 
 EPS = sp.Symbol("epsilon", positive=True)

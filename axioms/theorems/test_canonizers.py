@@ -11,14 +11,14 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.denotation import same_function
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
+from axioms.decide.denotation import same_function
+from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance.canonizers import canonize, fold_batch_norm
-from axioms.invariance.channels import batch_norm
-from axioms.invariance.rewrites import REWRITES
+from axioms.rewrites.canonizers import canonize, fold_batch_norm
+from axioms.rewrites.channels import batch_norm
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True)

@@ -44,11 +44,10 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.propagate import explain
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import CONSTANT, Node, constant, leaf, parameter
-from axioms.invariance.canonizers import (
+from axioms.rewrites.canonizers import (
     LAYERING,
     MERGING,
     NEUTRAL,
@@ -56,9 +55,10 @@ from axioms.invariance.canonizers import (
     fold_layers,
     merge,
 )
-from axioms.invariance.channels import batch_norm, repeated_row
-from axioms.invariance.confluence import ALIKE, alike
-from axioms.invariance.rewrites import REWRITES, exchanged
+from axioms.rewrites.channels import batch_norm, repeated_row
+from axioms.rewrites.confluence import ALIKE, alike
+from axioms.rewrites.rewrites import REWRITES, exchanged
+from axioms.rules.propagate import explain
 from axioms.theorems.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
 
 A, B, W, S, T = leaf("a"), leaf("b"), parameter("w"), parameter("s"), parameter("t")

@@ -16,13 +16,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.ledger import LEMMAS, PASSED_BY, ledger
-from axioms.algebra.propagate import evaluate
-from axioms.algebra.rules import alpha_beta, epsilon
 from axioms.causes import BIAS, CONSTANT, TAYLOR
 from axioms.composites import Composite
+from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.ledger import LEMMAS, PASSED_BY, ledger
+from axioms.rules.messages import alpha_beta, epsilon
+from axioms.rules.propagate import evaluate
 
 R = sp.Symbol("R", real=True)
 

@@ -6,7 +6,7 @@ Main statements
       CP-LRP all but those of scores and softmax
 
 The lemmas are computations over generic symbols (test_conservation.py); a graph of any size is an
-induction over its operations, which axioms.algebra.ledger carries out.
+induction over its operations, which axioms.rules.ledger carries out.
 """
 
 import operator
@@ -16,12 +16,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import identical, lowest_terms
-from axioms.algebra.ledger import causes, ledger
-from axioms.algebra.propagate import evaluate
 from axioms.causes import BIAS, STABILISER, TAYLOR
 from axioms.composites import ATTNLRP, CP_LRP
+from axioms.decide.identity import identical, lowest_terms
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.ledger import causes, ledger
+from axioms.rules.propagate import evaluate
 
 R = sp.Symbol("R", real=True)
 

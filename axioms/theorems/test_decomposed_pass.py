@@ -16,12 +16,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.denotation import denoted, same_value
-from axioms.algebra.propagate import explain
 from axioms.composites import Composite
+from axioms.decide.denotation import denoted, same_value
+from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
 from axioms.neighbours import DEPASS, RELP
+from axioms.rules.propagate import explain
 from axioms.theorems.decomposed import BIASES, by_softmax, decomposed
 
 A, B = leaf("a"), leaf("b")

@@ -25,12 +25,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.denotation import same_value
-from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import softmax
 from axioms.composites import ATTNLRP, CP_LRP, Composite
+from axioms.decide.denotation import same_value
+from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
+from axioms.rules.messages import softmax
+from axioms.rules.propagate import evaluate, explain
 
 X, Y, Z, W, B = leaf("x"), leaf("y"), leaf("z"), parameter("w"), parameter("b")
 EPS, NORM_EPS = sp.symbols("epsilon h", positive=True)

@@ -26,9 +26,9 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import generic, identical
-from axioms.algebra.norms import layer_norm
-from axioms.algebra.rules import add, bilinear_epsilon, value_only
+from axioms.decide.identity import generic, identical
+from axioms.rules.messages import add, bilinear_epsilon, value_only
+from axioms.rules.norms import layer_norm
 from axioms.theorems.test_bypassed_softmax import missed
 
 

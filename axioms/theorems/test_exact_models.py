@@ -22,11 +22,11 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, identical, value_at
-from axioms.algebra.leave_one_out import leave_key_out
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
+from axioms.decide.identity import differ_at, identical, value_at
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.propagate import evaluate, explain
 
 S, B, C = sp.symbols("s b c", real=True)
 P, F = sp.symbols("exp_s exp_c", positive=True)

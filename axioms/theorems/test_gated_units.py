@@ -22,14 +22,14 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.denotation import denoted, same_value
-from axioms.algebra.ledger import ledger
-from axioms.algebra.propagate import ACTIVATIONS, explain
-from axioms.algebra.rules import activation_gradient, add, identity, taylor
 from axioms.causes import DEGREE
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.decide.denotation import denoted, same_value
+from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.ledger import ledger
+from axioms.rules.messages import activation_gradient, add, identity, taylor
+from axioms.rules.propagate import ACTIVATIONS, explain
 
 A, B = sp.symbols("a b", real=True)
 R, C = sp.Symbol("R", real=True), sp.Symbol("c", positive=True)

@@ -9,12 +9,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, identical
-from axioms.algebra.leave_one_out import integrated_gradients
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import differ_at, identical
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance.canonizers import merge_products
+from axioms.rewrites.canonizers import merge_products
+from axioms.rules.leave_one_out import integrated_gradients
+from axioms.rules.propagate import evaluate, explain
 
 NAMES = ("x1", "x2", "x3", "x4")
 X = {name: sp.Symbol(name, real=True) for name in NAMES}

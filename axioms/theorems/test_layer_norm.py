@@ -14,8 +14,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.norms import (
+from axioms.decide.identity import differ_at, generic, identical, where
+from axioms.rules.norms import (
     held_deviation,
     layer_norm,
     layer_norm_jacobian,

@@ -17,9 +17,11 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, limit, where
-from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import (
+from axioms.composites import ATTNLRP
+from axioms.decide.identity import differ_at, generic, identical, limit, where
+from axioms.graph import leaf, topological
+from axioms.rewrites.canonizers import merge_products
+from axioms.rules.messages import (
     add,
     add_by_size,
     epsilon,
@@ -27,9 +29,7 @@ from axioms.algebra.rules import (
     linear_map,
     sign_of,
 )
-from axioms.composites import ATTNLRP
-from axioms.graph import leaf, topological
-from axioms.invariance.canonizers import merge_products
+from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)
 X, W1, W2 = generic("x", 1, 2), generic("v", 2, 2), generic("w", 2, 2)

@@ -19,9 +19,9 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, identical, limit, where
-from axioms.algebra.leave_one_out import leave_one_out
-from axioms.algebra.rules import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
+from axioms.decide.identity import differ_at, identical, limit, where
+from axioms.rules.leave_one_out import leave_one_out
+from axioms.rules.messages import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
 
 EPS, STRENGTH = sp.symbols("epsilon gamma", positive=True)
 ALPHA, BETA = sp.symbols("alpha beta", real=True)

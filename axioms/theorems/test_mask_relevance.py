@@ -18,9 +18,9 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, value_at, where
-from axioms.algebra.leave_one_out import leave_key_out, mask_relevance
-from axioms.algebra.rules import value_only
+from axioms.decide.identity import differ_at, generic, identical, value_at, where
+from axioms.rules.leave_one_out import leave_key_out, mask_relevance
+from axioms.rules.messages import value_only
 
 N, P = 3, 2  # keys and channels
 E, V = generic("e", 1, N, positive=True), generic("v", N, P)

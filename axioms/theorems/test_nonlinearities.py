@@ -14,11 +14,11 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, identical
-from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import add, equal_split, identity, sign_of
 from axioms.composites import ATTNLRP, Composite
+from axioms.decide.identity import differ_at, identical
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.messages import add, equal_split, identity, sign_of
+from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)
 R, PHI = sp.Symbol("R", real=True), sp.Symbol("Phi", positive=True)

@@ -10,14 +10,14 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, limit, where
-from axioms.algebra.norms import (
+from axioms.decide.identity import differ_at, generic, identical, limit, where
+from axioms.rules.messages import epsilon, identity
+from axioms.rules.norms import (
     held_deviation,
     held_root_mean_square,
     rms_norm,
     rms_norm_gradient,
 )
-from axioms.algebra.rules import epsilon, identity
 
 EPS, S = sp.symbols("epsilon S", positive=True)  # S: sqrt(var(x) + norm-epsilon), held
 WIDTH = 3

@@ -22,8 +22,9 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, value_at, where
-from axioms.algebra.norms import (
+from axioms.decide.identity import differ_at, generic, identical, value_at, where
+from axioms.rules.messages import equal_split
+from axioms.rules.norms import (
     held_deviation,
     held_root_mean_square,
     layer_norm,
@@ -31,7 +32,6 @@ from axioms.algebra.norms import (
     rms_norm,
     rms_norm_gradient,
 )
-from axioms.algebra.rules import equal_split
 
 WIDTH = 3
 S, T = sp.symbols("S T", positive=True)  # the deviations of both runs

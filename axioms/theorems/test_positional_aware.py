@@ -22,13 +22,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.denotation import denoted
-from axioms.algebra.ledger import ledger
-from axioms.algebra.propagate import explain
 from axioms.causes import STABILISER, TAYLOR
 from axioms.composites import ATTNLRP, CP_LRP
+from axioms.decide.denotation import denoted
+from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.ledger import ledger
+from axioms.rules.propagate import explain
 
 G = sp.Symbol("g", real=True)  # relevance per unit of score
 POSITION = "position"

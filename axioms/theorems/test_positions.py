@@ -13,13 +13,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, limit, where
-from axioms.algebra.ledger import causes, ledger, unknown_messages
-from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import add, taylor
 from axioms.causes import STABILISER
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import differ_at, generic, identical, limit, where
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
+from axioms.rules.ledger import causes, ledger, unknown_messages
+from axioms.rules.messages import add, taylor
+from axioms.rules.propagate import evaluate, explain
 from axioms.theorems import positional
 from axioms.theorems.positional import FAMILIES, POSITION
 

@@ -20,12 +20,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, identical
-from axioms.algebra.propagate import explain
 from axioms.composites import Composite
+from axioms.decide.identity import differ_at, identical
 from axioms.graph import leaf, topological
-from axioms.invariance.canonizers import merge_products
-from axioms.invariance.rewrites import bracketings
+from axioms.rewrites.canonizers import merge_products
+from axioms.rewrites.rewrites import bracketings
+from axioms.rules.propagate import explain
 
 R = sp.Symbol("R", real=True)
 X = sp.symbols("x0:4", positive=True)

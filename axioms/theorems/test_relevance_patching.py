@@ -23,14 +23,14 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, value_at, where
-from axioms.algebra.denotation import denoted, same_value
-from axioms.algebra.ledger import LEMMAS, ledger
-from axioms.algebra.propagate import ACTIVATIONS, evaluate, explain
-from axioms.algebra.rules import activation_gradient, identity
 from axioms.composites import GRADIENT_X_INPUT, Composite
+from axioms.decide.denotation import denoted, same_value
+from axioms.decide.identity import differ_at, generic, identical, value_at, where
 from axioms.graph import Node, leaf, parameter
 from axioms.neighbours import RELP
+from axioms.rules.ledger import LEMMAS, ledger
+from axioms.rules.messages import activation_gradient, identity
+from axioms.rules.propagate import ACTIVATIONS, evaluate, explain
 from axioms.theorems.test_conservation import one_operation
 from axioms.theorems.test_conservation import same as same_logits
 

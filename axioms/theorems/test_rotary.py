@@ -14,8 +14,8 @@ import itertools
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import generic, identical, limit, sign_cases
-from axioms.algebra.rules import add, bilinear_epsilon, epsilon, equal_split
+from axioms.decide.identity import generic, identical, limit, sign_cases
+from axioms.rules.messages import add, bilinear_epsilon, epsilon, equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
 COS, SIN = sp.symbols("cos sin", real=True)

@@ -23,15 +23,15 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical, where
-from axioms.algebra.denotation import denoted, same_value
-from axioms.algebra.ledger import ledger
-from axioms.algebra.propagate import explain
-from axioms.algebra.rules import bilinear_epsilon, softmax, taylor
 from axioms.causes import CONSTANT, STABILISER, TAYLOR
 from axioms.composites import ATTNLRP, CP_LRP
+from axioms.decide.denotation import denoted, same_value
+from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import Node, leaf, parameter
 from axioms.neighbours import RELP
+from axioms.rules.ledger import ledger
+from axioms.rules.messages import bilinear_epsilon, softmax, taylor
+from axioms.rules.propagate import explain
 
 N = 3
 EPS, S = sp.symbols("epsilon S", positive=True)  # S: the root mean square of the row

@@ -23,12 +23,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import identical
-from axioms.algebra.leave_one_out import integrated_gradients, shapley
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import identical
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance.canonizers import merge_products
+from axioms.rewrites.canonizers import merge_products
+from axioms.rules.leave_one_out import integrated_gradients, shapley
+from axioms.rules.propagate import evaluate, explain
 from axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, found, named
 
 SHARE = named("S")

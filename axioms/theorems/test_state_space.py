@@ -22,14 +22,14 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.denotation import denoted
-from axioms.algebra.ledger import causes, ledger
-from axioms.algebra.propagate import explain
 from axioms.causes import STABILISER
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
+from axioms.decide.denotation import denoted
+from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
 from axioms.neighbours import MAMBA_LRP
+from axioms.rules.ledger import causes, ledger
+from axioms.rules.propagate import explain
 
 TOKENS, STATES = 3, 2
 EPS, G = sp.Symbol("epsilon", positive=True), sp.Symbol("g", real=True)

@@ -14,8 +14,8 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, limit, where
-from axioms.algebra.rules import add, bilinear_epsilon, epsilon
+from axioms.decide.identity import differ_at, generic, identical, limit, where
+from axioms.rules.messages import add, bilinear_epsilon, epsilon
 
 EPS, SIZE = sp.symbols("epsilon size", positive=True)
 X, W, R = generic("x", 1, 2), generic("w", 2, 2), generic("r", 1, 2)

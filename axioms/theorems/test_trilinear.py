@@ -10,12 +10,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import generic, identical, limit
-from axioms.algebra.propagate import evaluate, explain
-from axioms.algebra.rules import chain_epsilon
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import generic, identical, limit
 from axioms.graph import TRANSPOSE, Node, leaf, parameter
-from axioms.invariance.canonizers import merge_attention
+from axioms.rewrites.canonizers import merge_attention
+from axioms.rules.messages import chain_epsilon
+from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)
 WEIGHTS = ("W_q", "W_k", "W_v")

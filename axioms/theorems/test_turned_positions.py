@@ -10,11 +10,11 @@ That rotary position receives half at every angle, also at 0, is theorem 22.
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import generic, identical
-from axioms.algebra.propagate import explain
-from axioms.algebra.rules import add, bilinear_epsilon, equal_split
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import generic, identical
 from axioms.graph import leaf
+from axioms.rules.messages import add, bilinear_epsilon, equal_split
+from axioms.rules.propagate import explain
 from axioms.theorems import positional
 from axioms.theorems.test_positions import arriving, symbols
 

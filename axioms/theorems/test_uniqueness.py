@@ -17,13 +17,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.propagate import explain
-from axioms.algebra.rules import add_by_size
 from axioms.composites import Composite
+from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import leaf, topological
-from axioms.invariance.canonizers import merge_products
-from axioms.invariance.rewrites import bracketings
+from axioms.rewrites.canonizers import merge_products
+from axioms.rewrites.rewrites import bracketings
+from axioms.rules.messages import add_by_size
+from axioms.rules.propagate import explain
 
 CONSERVATION, SYMMETRY, INVARIANCE = AXIOMS = (
     "conservation",

@@ -15,11 +15,11 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.decide import differ_at, identical
-from axioms.algebra.propagate import explain
-from axioms.algebra.rules import add, epsilon, equal_split, identity
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import differ_at, identical
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.messages import add, epsilon, equal_split, identity
+from axioms.rules.propagate import explain
 
 F, AT_ZERO, R, C = sp.symbols("f f0 R c", real=True)
 A, K, X, SLOPE, SIZE = sp.symbols("a k x slope size", real=True)

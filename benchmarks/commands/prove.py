@@ -97,8 +97,8 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
     if show is None:
         raise ValueError("--latex prints one theorem; pass its number as --show N too")
     need("lrp-axioms prove", "pytest")
-    from axioms.proofs import latex as printed
-    from axioms.proofs import show as pages
+    from axioms.pages import latex as printed
+    from axioms.pages import show as pages
 
     page = pages.page(show)
     text = printed.latex(page) if latex else pages.text(page)

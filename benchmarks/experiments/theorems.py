@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from axioms.proofs.certificates import certify
-from axioms.proofs.prove import THEOREMS, numbered, prove
+from axioms.evidence.certificates import certify
+from axioms.evidence.prove import THEOREMS, numbered, prove
 from benchmarks.experiments.columns import value
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result

@@ -14,14 +14,16 @@
 import sympy as sp
 from matplotlib.figure import Figure
 
-from axioms.algebra.decide import identical
-from axioms.algebra.leave_one_out import leave_one_out
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
+from axioms.decide.identity import identical
+from axioms.evidence import prove
 from axioms.graph import leaf
-from axioms.invariance import markdown, scoreboard
-from axioms.invariance.canonizers import canonize
-from axioms.proofs import prove, show
+from axioms.pages import scoreboard as markdown
+from axioms.pages import show
+from axioms.rewrites.canonizers import canonize
+from axioms.rules.leave_one_out import leave_one_out
+from axioms.rules.propagate import evaluate, explain
+from axioms.scoreboard import scoreboard
 from paper_notebooks import output, settings
 
 REDUCED = settings.load().reduced

@@ -4,13 +4,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra import rules
 from axioms.composites import ATTNLRP
-from axioms.invariance import scoreboard
-from axioms.invariance.rule_sets import RULE_SETS, RuleSet
-from axioms.invariance.scoreboard import LIMIT, REFUTED, attack, decide
-from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.witness import disagreement, explained
+from axioms.rewrites.templates import TEMPLATES
+from axioms.rules import messages as rules
+from axioms.scoreboard import scoreboard
+from axioms.scoreboard.rule_sets import RULE_SETS, RuleSet
+from axioms.scoreboard.scoreboard import LIMIT, REFUTED, attack, decide
+from axioms.scoreboard.witness import disagreement, explained
 from tests.support.scoreboard import marks
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}

@@ -6,11 +6,7 @@ from unittest import mock
 
 import pytest
 
-from axioms.invariance.axiom_cells import AXIOMS as NO_REWRITES
-from axioms.invariance.axiom_cells import LOCALITY, Decided, by_rules, decide_axiom
-from axioms.invariance.axiom_rules import EQUAL
-from axioms.invariance.axiom_sets import largest, largest_without, smallest, smallest_not_had
-from axioms.invariance.axiom_table import (
+from axioms.pages.axioms import (
     AXIOMS,
     EXCLUDED,
     METHODS,
@@ -22,8 +18,12 @@ from axioms.invariance.axiom_table import (
     obeyed,
     table,
 )
-from axioms.invariance.rule_sets import RULE_SETS
-from axioms.invariance.scoreboard import OPEN, PROVED, REFUTED
+from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
+from axioms.scoreboard.axiom_cells import LOCALITY, Decided, by_rules, decide_axiom
+from axioms.scoreboard.axiom_rules import EQUAL
+from axioms.scoreboard.axiom_sets import largest, largest_without, smallest, smallest_not_had
+from axioms.scoreboard.rule_sets import RULE_SETS
+from axioms.scoreboard.scoreboard import OPEN, PROVED, REFUTED
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def cells():
 
 def test_the_page_is_what_is_computed(cells):
     page = PAGE.read_text("utf-8")
-    said = "docs/AXIOMS.md: run `python -m axioms.invariance.axiom_table`, which writes it"
+    said = "docs/AXIOMS.md: run `python -m axioms.pages.axioms`, which writes it"
     assert filled(page, cells) == page, said
     assert filled(page.replace("| ✓", "| x"), cells) == page
 

@@ -9,15 +9,15 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
-from axioms.algebra.decide import generic
-from axioms.algebra.denotation import denoted, same_function, same_value
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
+from axioms.decide.denotation import denoted, same_function, same_value
+from axioms.decide.identity import generic
 from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, rebuild, topological
-from axioms.invariance.canonizers import canonize, merge_products
-from axioms.invariance.channels import copied_rows, copies_of, in_rows, repeated_row
-from axioms.invariance.rewrites import REWRITES, bracketings
-from axioms.invariance.scoreboard import FINITE, LIMIT
+from axioms.rewrites.canonizers import canonize, merge_products
+from axioms.rewrites.channels import copied_rows, copies_of, in_rows, repeated_row
+from axioms.rewrites.rewrites import REWRITES, bracketings
+from axioms.rules.propagate import evaluate, explain
+from axioms.scoreboard.scoreboard import FINITE, LIMIT
 from tests.support.random_graphs import graphs, linear, picked, points, relu
 from tests.support.scoreboard import marks
 

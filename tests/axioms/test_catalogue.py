@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from axioms.proofs.catalogue import PAGE, THEMES, marked, page, sections
-from axioms.proofs.meanings import MEANINGS
+from axioms.pages.meanings import MEANINGS
+from axioms.pages.theorems import PAGE, THEMES, marked, page, sections
 from tests.support.theorems import stated
 
 
@@ -16,7 +16,7 @@ def verdicts():
 
 
 def test_the_page_is_what_the_command_writes(verdicts):
-    """``python -m axioms.proofs.catalogue`` writes it again."""
+    """``python -m axioms.pages.theorems`` writes it again."""
     assert PAGE.read_text("utf-8") == page(verdicts)
 
 

@@ -12,8 +12,8 @@ from unittest import mock
 import pytest
 
 from axioms import check
-from axioms.proofs.certificates import certify
-from axioms.proofs.prove import THEOREMS
+from axioms.evidence.certificates import certify
+from axioms.evidence.prove import THEOREMS
 
 CHECKER = Path(check.__file__)
 

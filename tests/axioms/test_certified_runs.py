@@ -7,14 +7,14 @@ from unittest import mock
 import pytest
 
 from axioms import check
-from axioms.algebra.decisions import IDENTICAL
-from axioms.proofs.certificates import certify
+from axioms.decide.decisions import IDENTICAL
+from axioms.evidence.certificates import certify
 
 THEOREMS = """
 import pytest
 import sympy as sp
-from axioms.algebra.decide import differ_at, generic, identical, sign_cases
-from axioms.algebra.rules import add, equal_split
+from axioms.decide.identity import differ_at, generic, identical, sign_cases
+from axioms.rules.messages import add, equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
 

@@ -8,11 +8,11 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.propagate import evaluate, propagate
 from axioms.check import Run, Value, decided
 from axioms.composites import ATTNLRP, CP_LRP, Composite
+from axioms.evidence.references import sweep
 from axioms.graph import TRANSPOSE, Node, leaf, parameter
-from axioms.proofs.references import sweep
+from axioms.rules.propagate import evaluate, propagate
 from tests.support.random_graphs import relu
 
 X, Y = leaf("x"), leaf("y")

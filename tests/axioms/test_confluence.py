@@ -7,14 +7,14 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.propagate import evaluate, explain
 from axioms.composites import ATTNLRP
 from axioms.graph import INPUT, Node, constant, leaf, parameter, rebuild, topological
-from axioms.invariance import canonizers
-from axioms.invariance.canonizers import LAYERING, MERGING, canonize
-from axioms.invariance.channels import in_rows
-from axioms.invariance.confluence import ALIKE, alike, regions, skeleton
-from axioms.invariance.rewrites import REWRITES
+from axioms.rewrites import canonizers
+from axioms.rewrites.canonizers import LAYERING, MERGING, canonize
+from axioms.rewrites.channels import in_rows
+from axioms.rewrites.confluence import ALIKE, alike, regions, skeleton
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rules.propagate import evaluate, explain
 from axioms.theorems.overlaps import LEFT, SYMBOLS, critical_pairs
 from tests.support.random_graphs import linear, relu
 

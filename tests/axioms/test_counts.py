@@ -10,11 +10,11 @@ from unittest import mock
 import pytest
 import sympy as sp
 
-from axioms.algebra import decide
-from axioms.algebra.decide import sign_cases
-from axioms.algebra.decisions import DIFFER_AT, IDENTICAL, Decision
-from axioms.proofs import counts
-from axioms.proofs.prove import prove
+from axioms.decide import identity as decide
+from axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
+from axioms.decide.identity import sign_cases
+from axioms.evidence import counts
+from axioms.evidence.prove import prove
 from tests.support.theorems import FILES, claims
 
 KEPT = json.loads(counts.KEPT.read_text("utf-8"))

@@ -8,10 +8,10 @@ import sympy as sp
 from sympy import Rational
 
 from axioms import kinds
-from axioms.algebra.decide import apart
-from axioms.algebra.denotation import denoted
+from axioms.decide.denotation import denoted
+from axioms.decide.identity import apart
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance.points import random_point
+from axioms.rewrites.points import random_point
 from axioms.theorems.decomposed import BIASES, FORWARD, by_contribution, by_softmax, decomposed
 
 A, B = leaf("a"), leaf("b")

@@ -9,10 +9,11 @@ import sympy as sp
 from sympy import Matrix, Rational
 
 from axioms import kinds
-from axioms.algebra import norms, rules
-from axioms.algebra.decide import differ_at, identical
+from axioms.decide.identity import differ_at, identical
 from axioms.derivations.derive import EPS, OUTPUT, SUM, contributions, derive
 from axioms.derivations.operations import OPERATIONS, of_theorem
+from axioms.rules import messages as rules
+from axioms.rules import norms
 
 
 def stabilised(d):
@@ -94,7 +95,7 @@ def state_space(d):
     return received[: h.rows, :], received[h.rows :, :]
 
 
-# name: (the text of axioms.algebra.rules on the same symbols, arguments for a larger shape)
+# name: (the text of axioms.rules.messages on the same symbols, arguments for a larger shape)
 TEXTS = {
     "product": (lambda d: rules.equal_split(len(factors(d)), d.relevance), (4,)),
     "linear": (linear(rules.epsilon), (3, 2)),

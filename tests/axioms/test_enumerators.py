@@ -7,18 +7,18 @@ from math import comb
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import generic, sign_cases
-from axioms.algebra.denotation import denoted, same_value
-from axioms.algebra.propagate import evaluate
+from axioms.decide.denotation import denoted, same_value
+from axioms.decide.identity import generic, sign_cases
 from axioms.graph import INPUT, LEAVES, leaf, topological
-from axioms.invariance.points import moved, points, random_point
-from axioms.invariance.rewrites import REWRITES, bracketings
-from axioms.invariance.scoreboard import in_contexts
-from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.witness import searched_points
 from axioms.kinds import RULES
 from axioms.own_rules.messages import MESSAGES
 from axioms.own_rules.verdicts import rewrites_of
+from axioms.rewrites.points import moved, points, random_point
+from axioms.rewrites.rewrites import REWRITES, bracketings
+from axioms.rewrites.templates import TEMPLATES
+from axioms.rules.propagate import evaluate
+from axioms.scoreboard.scoreboard import in_contexts
+from axioms.scoreboard.witness import searched_points
 
 ALL = [(name, template) for name, found in TEMPLATES.items() for template in found]
 of_all = pytest.mark.parametrize(("name", "template"), ALL, ids=lambda x: str(x)[:20])

@@ -5,7 +5,7 @@ import sympy as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axioms.algebra.decide import identical
+from axioms.decide.identity import identical
 from tests.support.flint_fractions import same
 
 X, Y = sp.symbols("x y")

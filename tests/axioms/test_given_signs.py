@@ -3,8 +3,9 @@
 import pytest
 import sympy as sp
 
-from axioms.algebra import norms, rules
-from axioms.algebra.decide import generic
+from axioms.decide.identity import generic
+from axioms.rules import messages as rules
+from axioms.rules import norms
 
 E = sp.Rational(1, 4)
 X, W = sp.Matrix([[1, -2, 3], [2, 1, 1]]), sp.Matrix([[1, 2], [3, -1], [1, 4]])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from axioms.algebra import norms, rules
+from axioms.rules import messages as rules
+from axioms.rules import norms
 
 
 def exact(values):

@@ -3,8 +3,8 @@
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import LARGE, identical, is_large, limit
-from axioms.algebra.rules import z_plus
+from axioms.decide.identity import LARGE, identical, is_large, limit
+from axioms.rules.messages import z_plus
 
 EPS, P, N = sp.symbols("epsilon p n", positive=True)
 

@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 
 from axioms.own_rules.files import load
-from axioms.proofs import literature
-from axioms.proofs.literature import CONFIRMED, OTHERWISE, PAGE, RULES, filled
+from axioms.pages import literature
+from axioms.pages.literature import CONFIRMED, OTHERWISE, PAGE, RULES, filled
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 
 published = cache(literature.published)
@@ -15,7 +15,7 @@ published = cache(literature.published)
 
 def test_the_page_shows_what_is_computed():
     page = PAGE.read_text("utf-8")
-    said = "run `python -m axioms.proofs.literature`, which writes it"
+    said = "run `python -m axioms.pages.literature`, which writes it"
     assert filled(page, published()) == page, said
     assert page.count("\n## ") == 3
     with pytest.raises(ValueError, match="no line between"):

@@ -10,23 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
-from axioms.algebra.decide import identical
-from axioms.algebra.denotation import same_value
-from axioms.algebra.leave_one_out import (
+from axioms.composites import ATTNLRP
+from axioms.decide.denotation import same_value
+from axioms.decide.identity import identical
+from axioms.rewrites.attention import EVERY_REWRITE
+from axioms.rewrites.points import points
+from axioms.rewrites.templates import TEMPLATES
+from axioms.rules.leave_one_out import (
     integrated_gradients,
     leave_key_out,
     leave_one_out,
     mask_relevance,
     shapley,
 )
-from axioms.algebra.propagate import MESSAGES
-from axioms.composites import ATTNLRP
-from axioms.invariance.attention import EVERY_REWRITE
-from axioms.invariance.points import points
-from axioms.invariance.rule_sets import RULE_SETS, RuleSet
-from axioms.invariance.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, decide, lemma
-from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.witness import search
+from axioms.rules.propagate import MESSAGES
+from axioms.scoreboard.rule_sets import RULE_SETS, RuleSet
+from axioms.scoreboard.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, decide, lemma
+from axioms.scoreboard.witness import search
 
 X, Y, Z = sp.symbols("x y z", real=True)
 PRODUCTS = "commute products"

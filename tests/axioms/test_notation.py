@@ -3,12 +3,12 @@
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import generic, identical
+from axioms.decide.identity import generic, identical
 from axioms.graph import leaf, parameter
-from axioms.proofs.abbreviations import Abbreviations
-from axioms.proofs.display import WIDTH, array, displayed, width
-from axioms.proofs.notation import notation
-from axioms.proofs.origins import written
+from axioms.pages.abbreviations import Abbreviations
+from axioms.pages.display import WIDTH, array, displayed, width
+from axioms.pages.notation import notation
+from axioms.pages.origins import written
 from tests.axioms.test_show import check_latex
 
 X, W, E = generic("x", 1, 3), generic("w", 2, 2), generic("e", 1, 2, positive=True)

@@ -9,16 +9,16 @@ from operator import mul
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import generic, identical
-from axioms.algebra.decisions import IDENTICAL, Decision
-from axioms.algebra.rules import add
-from axioms.proofs import arguments
-from axioms.proofs.arguments import Line, argument
-from axioms.proofs.display import displayed
-from axioms.proofs.latex import latex
-from axioms.proofs.notation import notation
-from axioms.proofs.origins import Origins, Run
-from axioms.proofs.show import TEXT, line_of, page, text
+from axioms.decide.decisions import IDENTICAL, Decision
+from axioms.decide.identity import generic, identical
+from axioms.pages import arguments
+from axioms.pages.arguments import Line, argument
+from axioms.pages.display import displayed
+from axioms.pages.latex import latex
+from axioms.pages.notation import notation
+from axioms.pages.origins import Origins, Run
+from axioms.pages.show import TEXT, line_of, page, text
+from axioms.rules.messages import add
 
 shown_page = cache(page)
 in_text = cache(lambda label: " ".join(text(shown_page(label)).split()))

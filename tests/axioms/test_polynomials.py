@@ -7,8 +7,8 @@ import random
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import identical
-from axioms.algebra.polynomials import is_zero
+from axioms.decide.identity import identical
+from axioms.decide.polynomials import is_zero
 
 SYMBOLS = sp.symbols("x y z", real=True)
 OPERATIONS = (operator.add, operator.sub, operator.mul, operator.truediv)

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import identical
-from axioms.algebra.decisions import IDENTICAL
-from axioms.algebra.ledger import Ledger
-from axioms.proofs.prove import ROOT, THEOREMS, numbered, prove
-from axioms.proofs.records import Unknown, disturbing, noted, replacing
+from axioms.decide.decisions import IDENTICAL
+from axioms.decide.identity import identical
+from axioms.decide.records import Unknown, disturbing, noted, replacing
+from axioms.evidence.prove import ROOT, THEOREMS, numbered, prove
+from axioms.rules.ledger import Ledger
 
 HEAD = """
 import pytest
 import sympy as sp
-from axioms.algebra.decide import differ_at, identical, sign_cases
-from axioms.algebra.rules import equal_split
+from axioms.decide.identity import differ_at, identical, sign_cases
+from axioms.rules.messages import equal_split
 
 R, X = sp.symbols("R x", positive=True)
 """

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axioms import check, kinds
-from axioms.algebra import rules
-from axioms.algebra.decide import generic
-from axioms.algebra.denotation import as_rational
-from axioms.algebra.propagate import evaluate, propagate
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from axioms.decide.denotation import as_rational
+from axioms.decide.identity import generic
+from axioms.decide.records import replacing
+from axioms.evidence.certificates import Writer
+from axioms.evidence.references import RULES, References, _instead
 from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter
-from axioms.proofs.certificates import Writer
-from axioms.proofs.records import replacing
-from axioms.proofs.references import RULES, References, _instead
+from axioms.rules import messages as rules
+from axioms.rules.propagate import evaluate, propagate
 
 EPS, R = sp.Symbol("epsilon", positive=True), sp.Symbol("R", real=True)
 sizes = st.integers(1, 3)

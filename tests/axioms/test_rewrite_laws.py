@@ -11,8 +11,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra.denotation import same_function
-from axioms.algebra.propagate import ACTIVATIONS, FILLS
+from axioms.decide.denotation import same_function
 from axioms.graph import (
     CONSTANT,
     INPUT,
@@ -25,10 +24,11 @@ from axioms.graph import (
     rebuild,
     topological,
 )
-from axioms.invariance.attention import EVERY_TEMPLATE, OF_ATTENTION
-from axioms.invariance.rewrites import REWRITES, exchanged, rescale_scores
-from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.units import OF_UNITS
+from axioms.rewrites.attention import EVERY_TEMPLATE, OF_ATTENTION
+from axioms.rewrites.rewrites import REWRITES, exchanged, rescale_scores
+from axioms.rewrites.templates import TEMPLATES
+from axioms.rewrites.units import OF_UNITS
+from axioms.rules.propagate import ACTIVATIONS, FILLS
 
 BIASES = ("", ", b")
 TWO_LAYERS = [(a, b) for a in ("", ", a") for b in BIASES]
@@ -119,7 +119,7 @@ LAWS = {
     "decompose softmax": [
         ("softmax(x)", "exp(x) * reciprocal(linear(exp(x), square_of_ones))"),
     ],
-    # of axioms.invariance.units
+    # of axioms.rewrites.units
     "decompose SiLU": [("silu(x)", "x * sigmoid(x)")],
     "rescale a ReGLU": [
         (
@@ -150,7 +150,7 @@ LAWS = {
     ],
     "recurrence as attention": [("readout(a, readout(b, c))", "readout(readout(a, b), c)")],
     "distribute a readout": [("readout(a, b + c)", "readout(a, b) + readout(a, c)")],
-    # of axioms.invariance.attention
+    # of axioms.rewrites.attention
     "change channels of Q and K": projections("{} @ running_sums", "{} @ transpose(differences)"),
     "change channels of V and O": [
         (

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
-from axioms.algebra.decide import generic
-from axioms.algebra.denotation import same_function
+from axioms.decide.denotation import same_function
+from axioms.decide.identity import generic
 from axioms.graph import Node, constant, leaf, topological
-from axioms.invariance.attention import EVERY_REWRITE, EVERY_TEMPLATE
-from axioms.invariance.canonizers import canonize
-from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.witness import rewritten
+from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
+from axioms.rewrites.canonizers import canonize
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rewrites.templates import TEMPLATES
+from axioms.scoreboard.witness import rewritten
 from tests.support.random_graphs import graphs, linear
 
 

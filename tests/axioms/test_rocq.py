@@ -10,9 +10,9 @@ import subprocess
 
 import pytest
 
-from axioms.proofs.catalogue import PAGE
-from axioms.proofs.rocq import FOLDER, kernel, proofs
-from axioms.proofs.show import page, text
+from axioms.evidence.rocq import FOLDER, kernel, proofs
+from axioms.pages.show import page, text
+from axioms.pages.theorems import PAGE
 from tests.support.theorems import stated
 
 SOURCES = sorted(FOLDER.glob("*.v"))

@@ -6,10 +6,10 @@ import pytest
 import sympy as sp
 from sympy import Matrix
 
-from axioms.algebra import rules
-from axioms.algebra.decide import identical
+from axioms.decide.identity import identical
 from axioms.derivations.derive import EPS
 from axioms.derivations.roots import ALPHA, BETA, GAMMA, ROOTS, on_a_line
+from axioms.rules import messages as rules
 
 
 def layer(d):
@@ -42,7 +42,7 @@ def split_by_size(d):
     return (Matrix.hstack(*parts),)
 
 
-# name: (the text of axioms.algebra.rules on the same symbols, arguments for a larger shape)
+# name: (the text of axioms.rules.messages on the same symbols, arguments for a larger shape)
 TEXTS = {
     "z+ of a linear layer": (z_plus, {"inputs": 4, "outputs": 2, "bias": True}),
     "gamma rule of a linear layer": (gamma, {"inputs": 4, "outputs": 2, "bias": True}),

@@ -3,11 +3,11 @@
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import generic
-from axioms.algebra.decisions import IDENTICAL, Decision
-from axioms.proofs import evidence, scope
-from axioms.proofs.counts import THEOREMS
-from axioms.proofs.prove import prove
+from axioms.decide.decisions import IDENTICAL, Decision
+from axioms.decide.identity import generic
+from axioms.evidence import evidence, scope
+from axioms.evidence.counts import THEOREMS
+from axioms.evidence.prove import prove
 
 LINEAR = THEOREMS / "test_linear.py"
 
@@ -71,7 +71,7 @@ def test_a_statement_of_the_package_is_held_to_its_scope(monkeypatch, change, er
 
 
 def test_a_certificate_has_what_is_given_and_in_scope(tmp_path):
-    from axioms.proofs.certificates import certify
+    from axioms.evidence.certificates import certify
 
     (verdict, *_) = certify(LINEAR, folder=tmp_path)
     text = (tmp_path / f"{verdict.label}.json").read_text("utf-8")

@@ -8,18 +8,20 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.algebra import rules
-from axioms.algebra.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
-from axioms.algebra.propagate import evaluate
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance.attention import EVERY_REWRITE, EVERY_TEMPLATE
-from axioms.invariance.canonizers import canonize, merge
-from axioms.invariance.markdown import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
-from axioms.invariance.masks import by_masks
-from axioms.invariance.points import points, random_point
-from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.rule_sets import (
+from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
+from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
+from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
+from axioms.rewrites.canonizers import canonize, merge
+from axioms.rewrites.points import points, random_point
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rewrites.templates import TEMPLATES
+from axioms.rules import messages as rules
+from axioms.rules.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
+from axioms.rules.masks import by_masks
+from axioms.rules.propagate import evaluate
+from axioms.scoreboard.rule_sets import (
     MASK_RELEVANCE,
     RULE_SETS,
     RuleSet,
@@ -27,7 +29,7 @@ from axioms.invariance.rule_sets import (
     positive_split,
     z_plus,
 )
-from axioms.invariance.scoreboard import (
+from axioms.scoreboard.scoreboard import (
     COVERED,
     FINITE,
     LIMIT,
@@ -41,9 +43,7 @@ from axioms.invariance.scoreboard import (
     on_units,
     scoreboard,
 )
-from axioms.invariance.templates import TEMPLATES
-from axioms.invariance.witness import differ
-from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
+from axioms.scoreboard.witness import differ
 from axioms.theorems.test_axioms_of_methods import AXIOMS, METHODS, axioms_of
 from tests.support.random_graphs import linear
 
@@ -54,7 +54,7 @@ def test_the_document_is_what_is_computed():
     cells, page = scoreboard(), PAGE.read_text("utf-8")
     for part in (as_markdown(cells), witnesses(cells)):
         assert f"-->\n{part}\n<!--" in page
-    said = "docs/SCOREBOARD.md: run `python -m axioms.invariance.markdown`, which writes it"
+    said = "docs/SCOREBOARD.md: run `python -m axioms.pages.scoreboard`, which writes it"
     assert filled(page, cells) == page, said
     assert filled(page.replace("✓", "x"), cells).count("✓") > 99
 

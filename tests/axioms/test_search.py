@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axioms import kinds
-from axioms.invariance.axiom_table import EXCLUDED
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.verdicts import judge
+from axioms.pages.axioms import EXCLUDED
 from axioms.search.confirm import Unconfirmed, confirm
 from axioms.search.solve import ALL, MORE, UNDECIDED, _System, search
 from axioms.search.templates import AXIOMS, QUADRANTS, Template

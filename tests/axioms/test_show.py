@@ -10,11 +10,11 @@ from matplotlib.mathtext import MathTextParser
 
 from axioms.derivations.operations import OPERATIONS, of_theorem
 from axioms.derivations.roots import ROOTS
-from axioms.proofs.display import BELOW
-from axioms.proofs.formulas import ATOMS, TOKEN
-from axioms.proofs.latex import SPECIAL, escaped, latex, typeset
-from axioms.proofs.prove import Verdict
-from axioms.proofs.show import Page, page, text
+from axioms.evidence.prove import Verdict
+from axioms.pages.display import BELOW
+from axioms.pages.formulas import ATOMS, TOKEN
+from axioms.pages.latex import SPECIAL, escaped, latex, typeset
+from axioms.pages.show import Page, page, text
 from tests.support.theorems import FILES, claims
 
 COMMANDS = {"paragraph", "emph", "begin", "end", "item", "texttt"} | {

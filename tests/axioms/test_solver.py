@@ -6,10 +6,10 @@ import pytest
 import sympy as sp
 import z3
 
-from axioms.solver.equality import DIFFERENT, EQUAL, UNDEFINED, Part, at_every_eps, at_zero_eps
-from axioms.solver.limits import in_cells
-from axioms.solver.reals import EPS, Reals, number, point, solver
-from axioms.solver.signs import by_sizes, shown, sign
+from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, Part, at_every_eps, at_zero_eps
+from axioms.decide.limits import in_cells
+from axioms.decide.reals import EPS, Reals, number, point, solver
+from axioms.decide.signs import by_sizes, shown, sign
 
 X, Y = sp.symbols("x y", real=True)
 POINTS = [(a, b) for a in (-2, -1, 0, sp.Rational(1, 2), 1) for b in (-1, 0, 1, 3)]

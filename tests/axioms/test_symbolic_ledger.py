@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from sympy import Rational
 
 from axioms import kinds
-from axioms.algebra import norms, propagate
-from axioms.algebra.decide import identical
-from axioms.algebra.ledger import (
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
+from axioms.decide.identity import identical
+from axioms.graph import MOVE, TRANSPOSE, Node, constant, leaf, parameter, topological
+from axioms.rules import norms, propagate
+from axioms.rules.ledger import (
     BIAS,
     CONSTANT,
     LEMMAS,
@@ -23,9 +25,7 @@ from axioms.algebra.ledger import (
     ledger,
     unknown_messages,
 )
-from axioms.algebra.propagate import evaluate
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
-from axioms.graph import MOVE, TRANSPOSE, Node, constant, leaf, parameter, topological
+from axioms.rules.propagate import evaluate
 from axioms.theorems.test_conservation import check_lemma
 
 EPS = Rational(1, 4)
@@ -122,7 +122,7 @@ def test_a_sweep_that_visits_an_operation_too_early_does_not_balance():
 
     with (
         mock.patch.multiple(propagate, topological=early, evaluate=ones),
-        mock.patch("axioms.algebra.ledger.evaluate", ones),
+        mock.patch("axioms.rules.ledger.evaluate", ones),
     ):
         assert ledger(root, {"x": 1}, ATTNLRP).gap != 0
 

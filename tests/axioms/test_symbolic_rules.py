@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 import sympy as sp
 
-from axioms.algebra import norms, rules
-from axioms.algebra.leave_one_out import leave_key_out
+from axioms.rules import messages as rules
+from axioms.rules import norms
+from axioms.rules.leave_one_out import leave_key_out
 
 EPS = Fraction(1, 4)
 X = [2, -1, 3]

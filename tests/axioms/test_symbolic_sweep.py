@@ -8,10 +8,13 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from axioms import kinds
-from axioms.algebra import rules
-from axioms.algebra.decide import differ_at, identical, where
-from axioms.algebra.leave_one_out import integrated_gradients, leave_one_out, shapley
-from axioms.algebra.propagate import (
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
+from axioms.decide.identity import differ_at, identical, where
+from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
+from axioms.rewrites.canonizers import merge_products
+from axioms.rules import messages as rules
+from axioms.rules.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.rules.propagate import (
     ACTIVATIONS,
     FORWARD,
     MESSAGES,
@@ -19,9 +22,6 @@ from axioms.algebra.propagate import (
     explain,
     propagate,
 )
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
-from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
-from axioms.invariance.canonizers import merge_products
 
 X, Y, Z = sp.symbols("x y z", real=True)
 SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})

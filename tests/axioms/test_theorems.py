@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from axioms import check
-from axioms.algebra.decisions import IDENTICAL, Decision
-from axioms.proofs import certificates
-from axioms.proofs.certificates import certify
-from axioms.proofs.prove import ROOT
-from axioms.proofs.scope import assumptions, named
+from axioms.decide.decisions import IDENTICAL, Decision
+from axioms.evidence import certificates
+from axioms.evidence.certificates import certify
+from axioms.evidence.prove import ROOT
+from axioms.evidence.scope import assumptions, named
 from tests.support import flint_fractions
 from tests.support.theorems import FILES, claims, stated
 

@@ -10,13 +10,11 @@ import sympy as sp
 
 import axioms
 from axioms import kinds
-from axioms.algebra.denotation import denoted
 from axioms.composites import ATTNLRP, CP_LRP, Composite
+from axioms.decide.denotation import denoted
+from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, at_every_eps
+from axioms.decide.signs import NEAR_0, resolved, sign
 from axioms.graph import Node, leaf, parameter
-from axioms.invariance import scoreboard
-from axioms.invariance.points import random_point
-from axioms.invariance.rule_sets import RuleSet, absolute_split, z_plus
-from axioms.invariance.templates import TEMPLATES
 from axioms.own_rules.files import load
 from axioms.own_rules.messages import rule_set
 from axioms.own_rules.operations import OPERATIONS
@@ -25,8 +23,10 @@ from axioms.own_rules.rules import flat, rule
 from axioms.own_rules.settings import Setting
 from axioms.own_rules.uniform import N, uniform
 from axioms.own_rules.verdicts import OfGraphs, decisions, rewrites_of, verdict
-from axioms.solver.equality import DIFFERENT, EQUAL, UNDEFINED, at_every_eps
-from axioms.solver.signs import NEAR_0, resolved, sign
+from axioms.rewrites.points import random_point
+from axioms.rewrites.templates import TEMPLATES
+from axioms.scoreboard import scoreboard
+from axioms.scoreboard.rule_sets import RuleSet, absolute_split, z_plus
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 from tests.support.own_rules import (
     LITERATURE,

@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from axioms.proofs import show
+from axioms.pages import show
 
 THEOREMS = '''
 """Sums, products and their relevance.
@@ -21,15 +21,15 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms.algebra.decide import differ_at, generic, identical, limit, sign_cases
-from axioms.algebra.leave_one_out import (
+from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases
+from axioms.rules.leave_one_out import (
     integrated_gradients,
     leave_one_out,
     mask_relevance,
     shapley,
 )
-from axioms.algebra.propagate import explain
-from axioms.algebra.rules import add, bilinear_epsilon, epsilon, equal_split, taylor
+from axioms.rules.propagate import explain
+from axioms.rules.messages import add, bilinear_epsilon, epsilon, equal_split, taylor
 from axioms.composites import ATTNLRP
 from axioms.graph import leaf
 

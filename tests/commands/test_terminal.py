@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from axioms.proofs import show
+from axioms.pages import show
 from benchmarks import cli
 from benchmarks.commands.console import console, spell_what_cannot_be_encoded
 from tests.commands.test_attribute_command import saved

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from axioms import kinds
-from axioms.algebra import propagate
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, Node
+from axioms.rules import propagate
 from numeric import compiled
 from numeric.fast import at_output, attention
 from numeric.fast.propagation import Propagation

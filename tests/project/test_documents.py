@@ -32,7 +32,7 @@ NOT_RUN = {
     "lrp-axioms check certificates": "needs the certificates of the command above it",
     "lrp-axioms prove docs/my_rules.py": "takes seconds; test_user_rule_files.py judges its rules",
     "lrp-axioms prove docs/literature_rules.py*": "takes a minute; test_literature.py runs a part",
-    "python -m axioms.proofs.literature*": "test_literature.py compares what it writes",
+    "python -m axioms.pages.literature*": "test_literature.py compares what it writes",
     "lrp-axioms reproduce*": "takes minutes or hours; test_reproduce.py runs a short one",
     "lrp-axioms report results": "needs the results of the command above it",
     "lrp-axioms * --engine ray*": "needs Ray; test_engines.py runs it where there is Ray",

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from axioms import check
-from axioms.proofs.certificates import certify
+from axioms.evidence.certificates import certify
 from benchmarks.errors import RunError
 from benchmarks.experiments import report, result, rows
 from benchmarks.speed import ratios
@@ -42,8 +42,8 @@ def right_or_refused(path, kind=ValueError):
 THEOREM = """
 import pytest
 import sympy as sp
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.rules import add, equal_split
+from axioms.decide.identity import differ_at, generic, identical
+from axioms.rules.messages import add, equal_split
 
 @pytest.mark.theorem(1, "A sum shares.", "refuted")
 def test_a_sum():
@@ -85,8 +85,8 @@ def test_certificates(certificates, data):
 RULES = """
 import pytest
 import sympy as sp
-from axioms.algebra.decide import differ_at, generic, identical, sign_cases
-from axioms.algebra import rules
+from axioms.decide.identity import differ_at, generic, identical, sign_cases
+from axioms.rules import messages as rules
 
 EPS = sp.Symbol("epsilon", positive=True)
 A, V, R = generic("a", 1, 2), generic("v", 2, 1), generic("r", 1, 1)

@@ -19,9 +19,9 @@ from IPython.display import Image
 from nbformat import v4
 from sklearn.datasets import load_digits
 
-from axioms.invariance.rewrites import REWRITES
-from axioms.invariance.rule_sets import RULE_SETS
-from axioms.invariance.scoreboard import STABILISERS
+from axioms.rewrites.rewrites import REWRITES
+from axioms.scoreboard.rule_sets import RULE_SETS
+from axioms.scoreboard.scoreboard import STABILISERS
 from benchmarks.experiments.causes import measure
 from benchmarks.experiments.causes.examples import DISTANCES
 from benchmarks.experiments.causes.language import TASKS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import numeric
-from axioms.proofs.meanings import MEANINGS
+from axioms.pages.meanings import MEANINGS
 from tests.support.theorems import FILES, claims
 from website.pictures import COLUMNS, heat_map
 from website.reference import listed

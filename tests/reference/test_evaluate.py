@@ -12,9 +12,9 @@ import sympy as sp
 import torch
 
 from axioms import kinds
-from axioms.algebra import propagate
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, MOVE, TRANSPOSE, Node, leaf, parameter, topological
+from axioms.rules import propagate
 from numeric.auditing.maps import Map
 from numeric.reference import evaluate
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 from nbformat import v4
 
-from axioms.proofs import certificates
+from axioms.evidence import certificates
 from axioms.writing import write_atomically
 from benchmarks.commands import output
 from benchmarks.errors import RunError

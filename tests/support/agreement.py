@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from axioms import kinds
-from axioms.algebra import norms as symbolic_norms
-from axioms.algebra import rules as symbolic
 from axioms.composites import ATTNLRP
+from axioms.rules import messages as symbolic
+from axioms.rules import norms as symbolic_norms
 from numeric.fast import norms
 from numeric.fast import rules as fast
 from numeric.fast.propagation import Propagation

@@ -1,6 +1,6 @@
 """Mutants that compute the same as the original, and why; no test can notice them."""
 
-SYMBOLIC = "axioms/algebra/rules.py"
+SYMBOLIC = "axioms/rules/messages.py"
 REFERENCE = "numeric/reference/rules.py"
 BERT = "tests/oracles/bert.py"
 BERT_RELEVANCE = "tests/oracles/bert_relevance.py"
@@ -92,25 +92,25 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "1 -> 0 in message.shape[n] != 1",
     ): "a sum over an axis of one entry changes nothing",
     (
-        "axioms/invariance/rewrites.py",
+        "axioms/rewrites/rewrites.py",
         "_factor",
         "0 -> 1 in node.args[0].args",
     ): "the common factor is that of every term, of the second as well as of the first",
     **{
         (
-            "axioms/invariance/axiom_cells.py",
+            "axioms/scoreboard/axiom_cells.py",
             "(table)",
             f"4 -> {n} in map(sp.Integer, (2, 3, 4))",
         ): ("another point of three factors, at which the same axioms fail")
         for n in (3, 5)
     },
     (
-        "axioms/invariance/scoreboard.py",
+        "axioms/scoreboard/scoreboard.py",
         "on_units",
         "1 -> 2 in scoreboard(ON_UNITS, tuple(UNITS), first=AT_EXPONENTIALS, attacks=1)",
     ): "a second attack on what holds finds nothing either",
     (
-        "axioms/algebra/decide.py",
+        "axioms/decide/identity.py",
         "_same",
         "5 -> 6 in k + 5",
     ): "the point is of other primes, and an equality that it does not disprove is expanded",

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 import sympy as sp
 from flint import Ordering, fmpq, fmpq_mpoly, fmpq_mpoly_ctx
 
-from axioms.algebra.decide import identical
-from axioms.algebra.decisions import IDENTICAL, Decision
-from axioms.proofs.prove import prove
+from axioms.decide.decisions import IDENTICAL, Decision
+from axioms.decide.identity import identical
+from axioms.evidence.prove import prove
 
 Fraction = tuple[fmpq_mpoly, fmpq_mpoly]  # numerator and denominator, without a common factor
 

@@ -4,7 +4,7 @@ import sympy as sp
 
 from axioms.own_rules import rule, sign
 from axioms.own_rules.files import load
-from axioms.proofs.literature import RULES
+from axioms.pages.literature import RULES
 
 LITERATURE = {own.name: own for own in load(RULES)}
 

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 HEAD = """
 import pytest
 from sympy import Symbol
-from axioms.algebra.decide import differ_at, identical
-from axioms.algebra.rules import equal_split
+from axioms.decide.identity import differ_at, identical
+from axioms.rules.messages import equal_split
 
 R = Symbol("R")
 """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from axioms import kinds
 from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, leaf, parameter, rebuild, topological
-from axioms.invariance.templates import TEMPLATES
+from axioms.rewrites.templates import TEMPLATES
 
 W, B = parameter("w"), parameter("b")
 

@@ -1,7 +1,7 @@
 """The marks of docs/SCOREBOARD.md, which a test of its own compares with what is computed."""
 
-from axioms.invariance.markdown import PAGE
-from axioms.invariance.scoreboard import FINITE, LIMIT
+from axioms.pages.scoreboard import PAGE
+from axioms.scoreboard.scoreboard import FINITE, LIMIT
 
 
 def marks(column):

@@ -2,8 +2,8 @@
 
 import ast
 
-from axioms.proofs.evidence import Claim
-from axioms.proofs.prove import ROOT, THEOREMS, Verdict, numbered
+from axioms.evidence.evidence import Claim
+from axioms.evidence.prove import ROOT, THEOREMS, Verdict, numbered
 
 FILES = sorted(THEOREMS.glob("test_*.py"))
 

@@ -1,0 +1,148 @@
+"""One question about a rule in both regimes of epsilon: proved, refuted by a witness, or open."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, ClassVar, TypeAlias
+
+import sympy as sp
+
+from axioms.decide.equality import (
+    DIFFERENT,
+    EQUAL,
+    OPEN,
+    UNDEFINED,
+    Found,
+    Part,
+    Values,
+    at_every_eps,
+    at_zero_eps,
+)
+from axioms.decide.limits import in_cells
+from axioms.decide.reals import EPS
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
+
+QUARTER = sp.Rational(1, 4)  # the stabiliser at which small witnesses are looked for
+FEW = 8  # small points that are tried where the solver knows of no difference
+
+
+class Tested(Part):
+    """A case of a question, such as so many inputs, or one graph, that is also tried at points."""
+
+    first: ClassVar[int] = 0  # of the small points, before the solver's
+
+    @abstractmethod
+    def points(self) -> Iterator[Any]:
+        """Small points, the smallest first."""
+
+    @abstractmethod
+    def at(self, values: Values) -> Any:
+        """A point from the values of symbols, some of which may be missing."""
+
+    @abstractmethod
+    def witness(
+        self, point: Any, eps: sp.Expr, *, undefined: bool = False, nearby: bool = True
+    ) -> str:
+        """How it fails at a point, in words, as the rule itself says; '' if it does not.
+
+        By a difference, in a limit also ``nearby``; or by being ``undefined`` at both.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The status of a claim, where it holds, and the reason for any gap."""
+
+    status: str
+    divisors: tuple[sp.Expr, ...] = ()  # the sides are equal where these are not 0
+    is_almost: bool = False  # and but on a thin set that is not named
+    witness: str = ""
+    reason: str = ""
+
+
+Asked: TypeAlias = list[tuple[Tested, Found]]
+
+
+def answer(parts: Sequence[Tested]) -> Answer:
+    """Decides parts at every eps > 0, and in the limit where that fails."""
+    finite = _asked(parts, at_every_eps)
+    if not _left(finite):
+        return Answer(status=PROVED, divisors=_divisors(finite))
+    limit = _asked(parts, at_zero_eps)
+    if found := _witness(limit, sp.Integer(0)):
+        return Answer(status=REFUTED, witness=found)
+    cells = [(part, _in_cells(part, found)) for part, found in limit if found.status == UNDEFINED]
+    if found := _witness(cells, sp.Integer(0)):
+        return Answer(status=REFUTED, witness=found)
+    limit = [*cells, *(asked for asked in limit if asked[1].status != UNDEFINED)]
+    at_quarter, why = _witness(finite, QUARTER), _why(finite)
+    if not _left(limit):
+        reason = "" if at_quarter else f"undecided at eps > 0: {why}"
+        return Answer(
+            status=IN_LIMIT,
+            divisors=_divisors(limit),
+            is_almost=any(found.is_almost for _, found in limit),
+            witness=at_quarter,
+            reason=reason,
+        )
+    if at_quarter:
+        known = any(found.status == DIFFERENT for _, found in limit)  # where something jumps
+        said = "" if known else f"undecided as eps -> 0: {_why(limit)}"
+        return Answer(status=REFUTED, witness=at_quarter, reason=said)
+    return Answer(status=UNDECIDED, reason=f"{why}, and no witness was found")
+
+
+def tried_further(found: Answer, points: Iterable[tuple[Tested, Any]]) -> Answer:
+    """The answer to a claim that is proved, refuted where it fails at one of the points."""
+    eps = QUARTER if found.status == PROVED else sp.Integer(0)
+    said = (part.witness(point, eps) for part, point in points)
+    return next((Answer(status=REFUTED, witness=x) for x in said if x), found)
+
+
+def in_limit(part: Part) -> Found:
+    """Decides a part as eps -> 0."""
+    return _in_cells(part, at_zero_eps(part))
+
+
+def _in_cells(part: Part, found: Found) -> Found:
+    """Decides a part by cells if it is 0/0 on an open set at eps = 0."""
+    return in_cells(part) if found.status == UNDEFINED else found
+
+
+def _asked(parts: Sequence[Tested], decide: Callable[..., Found]) -> Asked:
+    asked: Asked = []
+    for part in parts:
+        asked.append((part, decide(part)))
+        if asked[-1][1].status in (DIFFERENT, UNDEFINED):
+            break
+    return asked
+
+
+def _left(asked: Asked) -> Asked:
+    return [(part, found) for part, found in asked if found.status != EQUAL]
+
+
+def _divisors(asked: Asked) -> tuple[sp.Expr, ...]:
+    return tuple(dict.fromkeys(x for _, found in asked for x in found.divisors))
+
+
+def _why(asked: Asked) -> str:
+    whys = [found.why for _, found in _left(asked) if found.why]
+    return next(iter(whys), "the rule itself does not differ where the solver says so")
+
+
+def _witness(asked: Asked, eps: sp.Expr) -> str:
+    """A small point where the rule itself fails, or the solver's; '' if none is found."""
+    for part, found in _left(asked):
+        undefined = found.status in (UNDEFINED, DIFFERENT)
+        at = found.point or {}
+        values = {x: v for x, v in at.items() if found.status != UNDEFINED or x.name[0] not in "RS"}
+        options = {"undefined": undefined, "nearby": found.status != DIFFERENT}
+        points = islice(part.points(), FEW if found.status == OPEN else None)
+        small = ((point, eps, {"undefined": undefined}) for point in points)
+        known = [(part.at(values), at.get(EPS, eps), options)] if at else []
+        for point, number, how in chain(islice(small, part.first), known, small):
+            if said := part.witness(point, number, **how):
+                return said
+    return ""

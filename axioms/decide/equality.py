@@ -1,0 +1,286 @@
+"""Whether expressions of real symbols are equal everywhere, as z3 decides it.
+
+"unsat" of the opposite is a proof, a model is a point where they differ, and "unknown" is open.
+A side that divides by 0 on an open set is undefined there, which is no less than a difference; on a
+thinner set it is said where the sides are equal.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle
+from typing import Any, TypeAlias
+
+import sympy as sp
+import z3
+
+from axioms.decide.identity import identical, is_large, is_rational_function
+from axioms.decide.reals import EPS, Divisor, Fact, Reals, point, solver
+from axioms.decide.signs import UNDEFINED as NO_NUMBER
+from axioms.decide.signs import Sign, by_sizes
+
+Pairs: TypeAlias = Sequence[tuple[sp.Expr, sp.Expr]]
+Values: TypeAlias = dict[sp.Symbol, sp.Expr]
+
+
+class Part(ABC):
+    """Pairs of expressions that are said to be equal."""
+
+    @abstractmethod
+    def pairs(self) -> Pairs:
+        """The pairs of expressions that must be equal."""
+
+    def messages(self) -> Sequence[sp.Expr]:
+        """Expressions beside the pairs that must be defined; divisors may cancel in pairs."""
+        return ()
+
+    def divisors(self) -> Sequence[sp.Expr]:
+        """Divisors that have cancelled in all of these expressions."""
+        return ()
+
+    def facts(self) -> Sequence[sp.Basic]:
+        """Facts about the symbols."""
+        return ()
+
+    @cached_property
+    def translated(self) -> tuple[Reals, list[tuple[Any, Any]], list[Fact]]:
+        """The pairs and facts for the solver."""
+        reals = Reals()
+        terms = [(reals.term(one), reals.term(other)) for one, other in self.pairs()]
+        for message in self.messages():
+            reals.term(message)
+        for divisor in self.divisors():
+            reals.divisors.append(Divisor(divisor, reals.term(divisor), z3.And([])))
+        known = list(map(reals.fact, self.facts()))
+        return reals, terms, [*known, *reals.facts]
+
+
+def solved(value: sp.Expr, facts: Sequence[sp.Basic]) -> sp.Expr:
+    """An expression without the symbols that facts such as z = x y give by others."""
+    given = {}
+    for fact in facts:
+        if isinstance(fact, sp.Eq):
+            *others, symbol = sorted(sp.Add.make_args(fact.lhs), key=str)
+            given[symbol] = fact.rhs - sp.Add(*others)
+    for _ in given:  # of which one may hold another
+        value = value.xreplace(given)
+    return value
+
+
+EQUAL, DIFFERENT, UNDEFINED, OPEN = "equal", "different", "undefined", "open"
+QUICK, LONG = 30_000, 1_000_000
+"""Steps of z3 in which most is decided, and before it gives up: about a second."""
+POINTS = ((1,), (1, 2), (2, 3, 5, 7, 11, 13, 17, 19), (1, -1, 1, 1, -1))  # in turn, for all symbols
+LARGEST = 30_000  # terms of an identity, at most, that would be there if it did not cancel
+CELLS = 200  # cells and thin sets in them that are looked at
+
+
+class Undecided(ArithmeticError):
+    """The solver gave up."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The decision on some pairs, with a point for it, and divisors that may be 0.
+
+    is_almost: whether the sides are equal but on a thin set that ``divisors`` do not name
+    """
+
+    status: str
+    point: dict[sp.Symbol, sp.Expr] | None = None
+    divisors: tuple[sp.Expr, ...] = ()
+    is_almost: bool = False
+    why: str = ""
+
+
+def at_every_eps(part: Part) -> Found:
+    """Whether pairs are equal wherever both are defined, for every value of their symbols."""
+    return _decided(part, {})
+
+
+def at_zero_eps(part: Part) -> Found:
+    """Decides pairs at epsilon = 0, which is the limit wherever no divisor is 0 there.
+
+    A sign that depends on epsilon may jump where its argument is 0 at epsilon = 0: such points
+    count as those where something is divided by 0.
+    """
+    return _decided(part, {EPS: sp.Integer(0)})
+
+
+def _decided(part: Part, at: Values) -> Found:
+    (reals, terms, known), pairs = part.translated, part.pairs()
+    jumps = {of: term == 0 for of, term in reals.atoms.items() if at and of.has(EPS)}
+    if at and EPS in reals.symbols:
+        reals, terms, known, jumps = _at_zero(reals, terms, known, jumps)
+    undefined = [divisor.vanishes for divisor in reals.divisors] + [*jumps.values()]
+    asked = [*known, *map(z3.Not, undefined)]
+    try:
+        found, model = _model([*asked, _apart(terms)], QUICK)
+        small = None if found == z3.unsat else _at_points(asked, _apart(terms), reals)
+        if small is not None:  # a model without numbers is falsy
+            found, model = z3.sat, small
+        if found == z3.unknown:
+            left = [x for x, pair in zip(terms, pairs, strict=True) if not _cancels(*pair, at)]
+            found, model = _model([*asked, _apart(left)], LONG)
+        if found == z3.sat:
+            return Found(DIFFERENT, point(model, reals.symbols))
+        if found == z3.unknown:
+            return Found(OPEN, why="the solver gave up")
+        return _where_defined(part, reals, known, jumps, at)
+    except Undecided as error:
+        return Found(OPEN, why=str(error))
+
+
+def _at_zero(
+    reals: Reals, terms: list[tuple[Any, Any]], known: list[Fact], jumps: dict[sp.Basic, Fact]
+) -> tuple[Reals, list[tuple[Any, Any]], list[Fact], dict[sp.Basic, Fact]]:
+    """All of it at epsilon = 0, where it is no fact that epsilon is positive."""
+    eps, zero = reals.symbols[EPS], z3.RealVal(0)
+
+    def put(term: Any) -> Any:
+        return z3.substitute(term, (eps, zero))
+
+    moved = Reals(
+        divisors=[Divisor(x.expression, put(x.term), put(x.guard)) for x in reals.divisors],
+        atoms={part: put(term) for part, term in reals.atoms.items()},
+        symbols={x: term for x, term in reals.symbols.items() if x != EPS},
+    )
+    facts = [put(fact) for fact in known if not z3.eq(fact, eps > 0)]
+    return moved, [(put(a), put(b)) for a, b in terms], facts, {x: put(y) for x, y in jumps.items()}
+
+
+def _at_points(asked: list[Fact], apart: Fact, reals: Reals) -> Any:
+    """A model where the symbols are small numbers; most pairs that differ do so there."""
+    for row in POINTS:
+        at = zip(reals.symbols.values(), cycle(row), strict=False)
+        found, model = _model([*asked, apart, *(term == value for term, value in at)], QUICK)
+        if found == z3.sat:
+            return model
+    return None
+
+
+def _apart(terms: Sequence[tuple[Any, Any]]) -> Fact:
+    return z3.Or([one != other for one, other in terms])
+
+
+def _cancels(one: sp.Expr, other: sp.Expr, at: Values) -> bool:
+    """Whether sides are one rational function of symbols, signs and other functions.
+
+    Arguments of functions are multiplied out, so that equal ones are the same.
+    """
+    gap = by_sizes((one - other).xreplace(at))
+    if gap.has(*NO_NUMBER):
+        return False
+    named = gap.replace(_is_opaque, _named)
+    return is_rational_function(named) and not is_large(named, than=LARGEST) and identical(named, 0)
+
+
+def _is_opaque(part: sp.Expr) -> bool:
+    return bool(part.is_Function or (part.is_Pow and not part.exp.is_Integer))
+
+
+def _named(part: sp.Expr) -> sp.Expr:
+    """A symbol for a function; a positive number in front of the argument of a size stays one."""
+    arguments = [sp.expand(x) if isinstance(x, sp.Expr) else x for x in part.args]
+    if not isinstance(part, sp.Abs | Sign):
+        return sp.Symbol(f"{part.func}{arguments}", real=True)
+    content, primitive = arguments[0].as_content_primitive()
+    if isinstance(part, Sign):
+        return sp.Symbol(f"sign[{primitive}]", real=True)
+    return content * sp.Symbol(f"size[{sp.Abs(primitive)}]", real=True)
+
+
+def _model(facts: Iterable[Fact], effort: int) -> tuple[Any, Any]:
+    asked = solver(facts, effort)
+    found = asked.check()
+    return found, asked.model() if found == z3.sat else None
+
+
+def _where_defined(
+    part: Part, reals: Reals, known: list[Fact], jumps: dict[sp.Basic, Fact], at: Values
+) -> Found:
+    """Equal sides, unless one of them is undefined on an open set."""
+    divisors = [x for x in reals.divisors if at or not _is_stabilised(x.expression)]
+    of = [(solved(x.expression.xreplace(at), part.facts()), x) for x in divisors]
+    cut = [*(x.vanishes for value, x in of if not _is_thin(value)), *jumps.values()]
+    model = _open_model(reals, known, cut) if cut else None
+    if model is not None:
+        return Found(UNDEFINED, point(model, reals.symbols))
+    thin = [*((x.expression, x.vanishes) for x in divisors), *jumps.items()]
+    zero = [x for x, vanishes in thin if _model([*known, vanishes], QUICK)[0] != z3.unsat]
+    return Found(EQUAL, divisors=tuple(dict.fromkeys(zero)))
+
+
+def _is_stabilised(divisor: sp.Expr) -> bool:
+    """Whether it is a multiple of z + k eps sign(z), or else a positive number, which is not 0."""
+    if divisor.is_positive:
+        return True
+    for sign in divisor.atoms(Sign):
+        rest, pushed = divisor.xreplace({sign: sp.Integer(0)}), divisor.coeff(sign)
+        sides = (side.as_content_primitive() for side in (rest, sign.args[0]))
+        (content, one), (_, other) = sides
+        is_sum = divisor == rest + pushed * sign and not rest.has(Sign) and not pushed.has(Sign)
+        if is_sum and one == other and content > 0 and pushed.is_positive:
+            return True
+    return False
+
+
+def _is_thin(divisor: sp.Expr) -> bool:
+    """Whether it is a rational function that is not 0 at some point, and so at almost all."""
+    if not is_rational_function(divisor) or divisor.has(*NO_NUMBER):
+        return False
+    at = {x: sp.prime(k + 20) for k, x in enumerate(sorted(divisor.free_symbols, key=str))}
+    value = divisor.xreplace({x: sp.Integer(p) for x, p in at.items()})
+    return bool(value.is_Rational and value != 0)
+
+
+def _possible(facts: Iterable[Fact]) -> bool:
+    """Whether facts hold together somewhere; Undecided where the solver gives up."""
+    found = solver(facts, LONG, by_cases=True).check()
+    if found == z3.unknown:
+        raise Undecided("the solver gave up on where something is divided by 0")
+    return bool(found == z3.sat)
+
+
+def _open_model(reals: Reals, known: list[Fact], zeros: list[Fact]) -> Any:
+    """A point of an open set on which one of ``zeros`` holds, or None.
+
+    The signs of all atoms cut the space into cells, in which every expression is a rational
+    function.  Such a function is 0 in a whole cell, or in a thin part of it only.  So a point where
+    something is 0 shows its cell, and the solver says whether it is 0 everywhere in it.
+    """
+    atoms = list(reals.atoms.values())
+    search = solver([*known, z3.Or(zeros)], LONG, by_cases=True)
+    for _ in range(CELLS):
+        found = search.check()
+        if found == z3.unsat:
+            return None
+        if found == z3.unknown:
+            break
+        model = search.model()
+        cell, thin = _cell(atoms, known, model)
+        if thin is not None:
+            search.add(z3.Implies(z3.And(cell), thin))
+            continue
+        for zero in zeros:
+            if z3.is_true(model.eval(zero, model_completion=True)):
+                if not _possible([*known, *cell, z3.Not(zero)]):
+                    return model
+                search.add(z3.Not(z3.And(*cell, zero)))
+    raise Undecided("the solver gave up on where something is divided by 0")
+
+
+def _cell(atoms: list[Any], known: list[Fact], model: Any) -> tuple[list[Fact], Fact | None]:
+    """The signs of atoms at a point; and, if one of them is 0 only there, that it is not 0."""
+    cell: list[Fact] = []
+    for atom in atoms:
+        if z3.is_true(model.eval(atom > 0, model_completion=True)):
+            cell.append(atom > 0)
+        elif z3.is_true(model.eval(atom < 0, model_completion=True)):
+            cell.append(atom < 0)
+        elif _possible([*known, *cell, atom != 0]):
+            return cell, atom != 0
+        else:
+            cell.append(atom == 0)
+    return cell, None

@@ -1,0 +1,94 @@
+"""Limits eps -> 0 where eps = 0 is 0/0 on an open set, such as z+ without positive parts.
+
+The space is cut into the cells in which all signs are those of every small enough eps > 0.  In a
+cell a side is a rational function, whose limit is read off in lowest terms.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import sympy as sp
+import z3
+
+from axioms.decide import equality
+from axioms.decide.equality import DIFFERENT, EQUAL, OPEN, UNDEFINED, Found, Part, Undecided, solved
+from axioms.decide.identity import is_large, is_rational_function, lowest_terms
+from axioms.decide.reals import EPS, Reals, point, solver
+from axioms.decide.signs import Sign, by_sizes
+
+CELLS = 64
+Conditions: TypeAlias = tuple[sp.Basic, ...]  # relations that hold in a cell
+
+
+def in_cells(part: Part) -> Found:
+    """Whether pairs have the same limit in every cell; thin sets between cells are left out."""
+    facts = tuple(part.facts())
+    gaps = [_by_signs(solved(one - other, facts)) for one, other in part.pairs()]
+    messages = [*gaps, *(_by_signs(solved(x, facts)) for x in part.messages())]
+    divisors = {p.base for x in messages for p in x.atoms(sp.Pow) if p.exp.is_negative}
+    try:
+        for k, (conditions, found) in enumerate(_cells([*gaps, *divisors], facts)):
+            if k == CELLS:
+                raise Undecided(f"the limit eps -> 0 has more than {CELLS} cells")
+            if any(x == 0 for x in map(_fraction, found[len(gaps) :])):
+                return Found(UNDEFINED, _point(conditions))
+            for gap in map(_fraction, found[: len(gaps)]):
+                above, below = (side.subs(EPS, 0) for side in sp.fraction(gap))
+                if below == 0:
+                    return Found(UNDEFINED, _point(conditions))
+                if above != 0:
+                    return Found(DIFFERENT, _point((*conditions, sp.Ne(above, 0), sp.Ne(below, 0))))
+    except Undecided as error:
+        return Found(OPEN, why=str(error))
+    return Found(EQUAL, is_almost=True)
+
+
+def _cells(
+    found: Sequence[sp.Expr], conditions: Conditions
+) -> Iterator[tuple[Conditions, list[sp.Expr]]]:
+    """The relations of every open cell, and what expressions are in it."""
+    signs = {s for x in found for s in x.atoms(Sign) if not s.args[0].has(Sign)}
+    if not signs:
+        yield conditions, list(found)
+        return
+    sign = min(signs, key=str)
+    lead = _leading(sign.args[0])
+    if lead.is_number:
+        cases = [(1 if lead >= 0 else -1, conditions)]
+    else:
+        cases = [(1, (*conditions, lead > 0)), (-1, (*conditions, lead < 0))]
+    for value, more in cases:
+        if more == conditions or _model(more)[1] is not None:
+            yield from _cells([x.xreplace({sign: sp.Integer(value)}) for x in found], more)
+
+
+def _leading(argument: sp.Expr) -> sp.Expr:
+    """A polynomial of the sign that a rational function has at almost all points as eps -> 0."""
+    sides = sp.fraction(_fraction(argument))
+    return sp.prod(sp.Poly(side, EPS).EC() for side in sides)
+
+
+def _fraction(value: sp.Expr) -> sp.Expr:
+    if not is_rational_function(value) or is_large(value):
+        raise Undecided("the limit eps -> 0 is not one of short rational functions")
+    return lowest_terms(value)
+
+
+def _model(conditions: Conditions) -> tuple[Reals, object]:
+    reals = Reals()
+    facts = [reals.fact(each) for each in conditions]
+    asked = solver([*facts, *reals.facts], equality.LONG)
+    found = asked.check()
+    if found == z3.unknown:
+        raise Undecided("the solver gave up on a cell of the limit eps -> 0")
+    return reals, asked.model() if found == z3.sat else None
+
+
+def _point(conditions: Conditions) -> dict[sp.Symbol, sp.Expr] | None:
+    reals, model = _model(conditions)
+    return None if model is None else point(model, reals.symbols)
+
+
+def _by_signs(value: sp.Expr) -> sp.Expr:
+    """Sizes and maxima by signs."""
+    return by_sizes(value).replace(sp.Abs, lambda z: z * Sign(z))

@@ -1,0 +1,227 @@
+"""SymPy's expressions of real symbols as terms of z3, with all that they divide by.
+
+    reals = Reals()
+    term = reals.term(x / (abs(x) + y))     # reals.divisors holds |x| + y
+    solver.add(*reals.facts, *reals.defined(), term > 1)
+
+Signs, sizes, maxima, minima and cases are translated as they are, ties included.  An exponential is
+a positive number, one for equal exponents; a square root is the number >= 0 with that square; any
+other function or irrational number is a number of which nothing is known.  So what z3 finds
+impossible is impossible, and a model that rests on such a number must be confirmed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, TypeAlias
+
+import sympy as sp
+import z3
+
+from axioms.decide.signs import UNDEFINED, Sign
+
+EPS = sp.Symbol("epsilon", positive=True)  # the stabiliser
+Term: TypeAlias = Any  # a real number of z3, which has no types
+Fact: TypeAlias = Any  # true or false, in z3
+LONGEST = 5_000  # milliseconds: arithmetic with roots of polynomials counts as no step
+RELATIONS = {
+    sp.Gt: lambda a, b: a > b,
+    sp.Ge: lambda a, b: a >= b,
+    sp.Lt: lambda a, b: a < b,
+    sp.Le: lambda a, b: a <= b,
+    sp.Eq: lambda a, b: a == b,
+    sp.Ne: lambda a, b: a != b,
+}
+JUNCTIONS = {
+    sp.And: z3.And,
+    sp.Or: z3.Or,
+    sp.Not: z3.Not,
+    sp.ITE: z3.If,
+    sp.Implies: z3.Implies,
+    sp.Xor: lambda *facts: reduce(z3.Xor, facts),
+    sp.Equivalent: lambda *facts: z3.And([facts[0] == fact for fact in facts[1:]]),
+}
+
+
+@dataclass(frozen=True)
+class Divisor:
+    """The divisors of an expression; ``guard`` is the condition of the case around a division."""
+
+    expression: sp.Expr
+    term: Term
+    guard: Fact
+
+    @property
+    def vanishes(self) -> Fact:
+        """Whether there is a division by 0."""
+        return z3.And(self.guard, self.term == 0)
+
+
+@dataclass
+class Reals:
+    """Terms of expressions, with what they rest on."""
+
+    divisors: list[Divisor] = field(default_factory=list)
+    atoms: dict[sp.Basic, Term] = field(default_factory=dict)
+    """Expressions whose signs decide signs, sizes, maxima and cases; the innermost come first."""
+    facts: list[Fact] = field(default_factory=list)
+    symbols: dict[sp.Symbol, Term] = field(default_factory=dict)
+    is_exact: bool = True  # nothing but symbols and what z3 knows of real numbers
+    _terms: dict[tuple[sp.Basic, Fact], Term] = field(default_factory=dict)
+    _guards: list[Fact] = field(default_factory=list)
+
+    def term(self, expression: sp.Expr) -> Term:
+        """The real number that an expression is; it is made once where no case is around it."""
+        key = expression, tuple(self._guards)
+        if key not in self._terms:
+            self._terms[key] = self._made(expression)
+        return self._terms[key]
+
+    def fact(self, relation: sp.Basic) -> Fact:
+        """A relation of real numbers, or several that are joined."""
+        if relation in (sp.true, sp.false):
+            return z3.BoolVal(relation == sp.true)
+        if type(relation) in JUNCTIONS:
+            return JUNCTIONS[type(relation)](*map(self.fact, relation.args))
+        if type(relation) not in RELATIONS:
+            raise ValueError(f"{relation} is no relation; compare two expressions by <, <=, >, >=")
+        self._atom(relation.lhs - relation.rhs)
+        return RELATIONS[type(relation)](*map(self.term, relation.args))
+
+    def defined(self) -> list[Fact]:
+        """The condition that no divisor is 0."""
+        return [z3.Not(divisor.vanishes) for divisor in self.divisors]
+
+    def _made(self, part: sp.Expr) -> Term:
+        if part.is_Rational:
+            return z3.Q(int(part.p), int(part.q))
+        if part in (*UNDEFINED, -sp.oo):
+            return self._undefined()
+        if part.is_Symbol:
+            return self._symbol(part)
+        if part.is_Add:
+            return z3.Sum([self.term(x) for x in part.args])
+        if part.is_Mul:
+            return z3.Product([self.term(x) for x in part.args])
+        if part.is_Pow and part.exp.is_Integer and part.base != sp.E:
+            return self._power(part.base, int(part.exp))
+        if isinstance(part, Sign):
+            return z3.If(self._atom(part.args[0]) >= 0, z3.RealVal(1), z3.RealVal(-1))
+        if isinstance(part, sp.Abs):
+            size = self._atom(part.args[0])
+            return z3.If(size >= 0, size, -size)
+        if isinstance(part, sp.Max | sp.Min):
+            return reduce(lambda a, b: self._extreme(part, a, b), part.args, None)
+        if isinstance(part, sp.Piecewise):
+            return self._cases(list(part.args))
+        return self._named(part)
+
+    def _symbol(self, symbol: sp.Symbol) -> Term:
+        self.symbols[symbol] = term = z3.Real(symbol.name)
+        if symbol.is_positive:
+            self.facts.append(term > 0)
+        return term
+
+    def _power(self, base: sp.Expr, power: int) -> Term:
+        term = self.term(base)
+        product = z3.Product([term] * abs(power)) if abs(power) > 1 else term
+        if power > 0:
+            return product
+        self.divisors.append(Divisor(base, term, z3.And(self._guards)))
+        return 1 / product
+
+    def _atom(self, argument: sp.Expr) -> Term:
+        term = self.term(argument)
+        if not argument.is_Rational:
+            self.atoms.setdefault(argument, term)
+        return term
+
+    def _extreme(self, part: sp.Expr, so_far: Term, other: sp.Expr) -> Term:
+        term = self.term(other)
+        if so_far is None:
+            return term
+        gap = so_far - term
+        self.atoms.setdefault(sp.Tuple(part, other), gap)
+        return z3.If(gap >= 0, *((so_far, term) if isinstance(part, sp.Max) else (term, so_far)))
+
+    def _cases(self, cases: list[sp.Tuple]) -> Term:
+        """The value in the first case that holds; where none does, the number is undefined."""
+        if not cases:
+            return self._undefined()
+        (value, case), *rest = cases
+        holds = self.fact(case)
+        found = self._guarded(holds, lambda: self.term(value))
+        if case == sp.true:
+            return found
+        return z3.If(holds, found, self._guarded(z3.Not(holds), lambda: self._cases(rest)))
+
+    def _undefined(self) -> Term:
+        """No number, as after a division by 0."""
+        self.divisors.append(Divisor(sp.nan, z3.RealVal(0), z3.And(self._guards)))
+        return z3.RealVal(0)
+
+    def _guarded(self, guard: Fact, made: Any) -> Term:
+        self._guards.append(guard)
+        term = made()
+        self._guards.pop()
+        return term
+
+    def _named(self, part: sp.Expr) -> Term:
+        base, power = part.as_base_exp()
+        if base == sp.E and part != sp.E:
+            return self._exponential(power)
+        if part.is_Pow and power.is_Rational and power.q == 2:
+            return self._root(base, int(power.p))
+        self.is_exact = False
+        return self._fresh(part, positive=part.is_positive)
+
+    def _exponential(self, exponent: sp.Expr) -> Term:
+        self.is_exact = False
+        terms = []
+        for added in sp.Add.make_args(sp.expand(exponent)):
+            times, rest = added.as_coeff_Mul()
+            whole = times.is_Integer
+            term = self._fresh(sp.exp(rest if whole else added), positive=True)
+            power = z3.Product([term] * abs(int(times))) if whole else term
+            terms.append(1 / power if whole and times < 0 else power)
+        return z3.Product(terms)
+
+    def _root(self, base: sp.Expr, power: int) -> Term:
+        square, root = self.term(base), self._fresh(sp.sqrt(base), positive=None)
+        self.facts += [root >= 0, root * root == square]
+        return self._power(sp.sqrt(base), power) if power != 1 else root
+
+    def _fresh(self, part: sp.Expr, *, positive: bool | None) -> Term:
+        key = part, ()
+        if key not in self._terms:
+            self._terms[key] = z3.Real(f"[{part}]")
+            if positive:
+                self.facts.append(self._terms[key] > 0)
+        return self._terms[key]
+
+
+def point(model: Any, symbols: Mapping[sp.Symbol, Term]) -> dict[sp.Symbol, sp.Expr]:
+    """The values of symbols in a model, algebraic numbers as roots of their polynomials."""
+    return {x: number(model.eval(term, model_completion=True)) for x, term in symbols.items()}
+
+
+def number(value: Any) -> sp.Expr:
+    """A number of z3 as one of SymPy's."""
+    if z3.is_rational_value(value):
+        return sp.Rational(value.numerator_as_long(), value.denominator_as_long())
+    coefficients = [number(c) for c in value.poly()]  # of 1, x, x^2 ...
+    root = sp.Dummy("x")
+    polynomial = sp.Poly(list(reversed(coefficients)), root)
+    return sp.CRootOf(polynomial, value.index() - 1)
+
+
+def solver(facts: Iterable[Fact], effort: int, *, by_cases: bool = False) -> Any:
+    """A solver that knows the facts, and gives up after some steps: "unknown".
+
+    ``by_cases`` is for many cases of short polynomials, the other one for few cases of long ones.
+    """
+    found = z3.Solver() if by_cases else z3.Tactic("qfnra-nlsat").solver()
+    found.set("rlimit", effort)
+    found.set("timeout", LONGEST)
+    found.add(*facts)
+    return found

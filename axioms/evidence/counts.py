@@ -1,0 +1,119 @@
+"""How much each theorem decides: a run that decides less than it once did is not a proof.
+
+``counts.json`` says of every run of a theorem's test how many identities it decides, how many more
+have both sides the same as written, what it finds to differ, over how many symbols of each name
+(``symbols x``), how many of these may have either sign, and in how many cases of signs.
+``python -m axioms.evidence.counts`` runs the theorems, or those of the files that it is given, and
+writes what they decide.
+"""
+
+import json
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from math import prod
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from axioms import schema
+from axioms.decide.decisions import IDENTICAL, Decision
+
+THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
+KEPT = Path(__file__).with_name("counts.json")
+Counts = dict[str, dict[str, int]]  # run -> name -> number
+COMMAND = "python -m axioms.evidence.counts"
+EITHER_SIGN = ("", "real", "nonzero")
+"""What is assumed of symbols whose sign is not."""
+
+
+def counted(decisions: Iterable[Decision]) -> dict[str, int]:
+    """How many of each, by name: identities (those ``as written`` apart), differences, ..."""
+    decisions = list(decisions)
+    equal = [d for d in decisions if d.kind == IDENTICAL and d.verdict and d.symbols]
+    unequal = [d for d in decisions if d.symbols and (d.kind == IDENTICAL) != d.verdict]
+    assumed = {x: fact for d in equal + unequal for x, fact in d.assumptions.items()}
+    found = {
+        "identities": sum(not d.is_trivial for d in equal),
+        "as written": sum(d.is_trivial for d in equal),
+        "differences": len(unequal),
+        "sign cases": len({d.signs for d in equal + unequal if d.signs}),
+        "symbols of either sign": sum(fact in EITHER_SIGN for fact in assumed.values()),
+        **{f"symbols {name}": n for name, n in Counter(map(_family, sorted(assumed))).items()},
+    }
+    return {name: n for name, n in found.items() if n}
+
+
+def _family(symbol: str) -> str:
+    """What symbols of one matrix, or of one function, share of their names."""
+    return re.split(r"[\d\[({ ]", symbol)[0]
+
+
+def key(item: pytest.Item) -> str:
+    """What a run of a theorem's test is called in ``counts.json``."""
+    return f"{item.path.name}::{item.name}"
+
+
+def hold(item: pytest.Item, decisions: Iterable[Decision]) -> None:
+    """ValueError, if a run of one of the package's own theorems decides less than is kept of it."""
+    if item.path.parent != THEOREMS:
+        return
+    kept = schema.read(KEPT, Counts, "counts of theorems")
+    if key(item) not in kept:
+        raise ValueError(
+            f"{key(item)} has no count in {KEPT.name}; `{COMMAND} {item.path.name}` writes it"
+        )
+    found = counted(decisions)
+    less = [
+        f"{name} {found.get(name, 0)}, where {n} are kept"
+        for name, n in kept[key(item)].items()
+        if found.get(name, 0) < n
+    ]
+    if less := less + _gone(item, kept):
+        raise ValueError(f"less is decided than {KEPT.name} keeps: {'; '.join(less)}")
+
+
+def _gone(item: pytest.Item, kept: Iterable[str]) -> list[str]:
+    """Kept runs of this file that its tests have no more, and kept files that are no more."""
+    runs = Counter(name.partition("[")[0] for name in kept)
+    here = f"{item.path.name}::"
+    module = vars(sys.modules[item.function.__module__])  # type: ignore[attr-defined]
+    lost = [name for name in runs if name.startswith(here) and name[len(here) :] not in module]
+    lost += {
+        f for f, _, _ in (name.partition("::") for name in runs) if not (THEOREMS / f).exists()
+    }
+    now = prod(len(mark.args[1]) for mark in item.iter_markers("parametrize"))
+    name = key(item).partition("[")[0]
+    fewer = [f"{name} runs {now} times, where {runs[name]} are kept"] if now < runs[name] else []
+    return [f"{name} is gone" for name in lost] + fewer
+
+
+def main(*names: str) -> None:
+    """Runs all theorems, or those of some files by name, and writes what they decide."""
+    from axioms.evidence import evidence
+
+    paths = [THEOREMS / name for name in names] or [THEOREMS]
+    kept = schema.read(KEPT, Counts, "counts of theorems") if names else {}
+    found = {name: n for name, n in kept.items() if name.partition("::")[0] not in names}
+
+    class Counting:
+        def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+            if evidence.DECISIONS in item.stash:
+                decisions: list[Decision] = item.stash[evidence.DECISIONS]
+                found[key(item)] = counted(decisions)
+
+    options = ["-q", "--noconftest", f"-c{os.devnull}", "--import-mode=importlib"]
+    with mock.patch.object(evidence, "hold"):
+        plugins = [evidence, Counting()]
+        status = pytest.main([*options, "-pno:cacheprovider", *map(str, paths)], plugins=plugins)
+    if status != pytest.ExitCode.OK:
+        sys.exit(f"theorems fail, and {KEPT.name} is left as it was")
+    lines = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
+    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

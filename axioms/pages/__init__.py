@@ -1,0 +1,1 @@
+"""Pages of theorems, rules and rewrites: everything that writes Markdown or LaTeX."""

@@ -1,0 +1,236 @@
+"""Every axiom and every method: which obeys which, and which sets of axioms can be had together.
+
+``python -m axioms.pages.axioms`` writes docs/AXIOMS.md.  Verdicts about rewrites of the
+methods of docs/SCOREBOARD.md are read there, where a test compares them with what is computed; all
+others are computed here, as epsilon -> 0.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TypeAlias
+
+from axioms import kinds
+from axioms.pages.scoreboard import PAGE as SCOREBOARD
+from axioms.pages.scoreboard import SHORT
+from axioms.rewrites.attention import ATTENTION
+from axioms.rewrites.rewrites import REWRITES
+from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
+from axioms.scoreboard.axiom_cells import (
+    CONSERVATION,
+    FUNCTIONALS,
+    LOCALITY,
+    LOO_OF_ATTENTION,
+    LOO_OF_PRODUCTS,
+    SYMMETRY,
+    UNITS,
+    Decided,
+    by_rules,
+    decide_axiom,
+)
+from axioms.scoreboard.axiom_rules import AXIOM_RULES
+from axioms.scoreboard.axiom_sets import Axioms, largest, smallest_not_had
+from axioms.scoreboard.rule_sets import MASK_RELEVANCE, ON_ATTENTION, RULE_SETS
+from axioms.scoreboard.scoreboard import (
+    AT_EXPONENTIALS,
+    LIMIT,
+    PROVED,
+    scoreboard,
+)
+from axioms.search import words
+from axioms.search.solve import search
+from axioms.search.templates import AXIOMS as SEARCHED
+from axioms.search.templates import Template
+
+PAGE = SCOREBOARD.with_name("AXIOMS.md")
+OF_REWRITES = (*REWRITES, *ATTENTION)
+AXIOMS = (*NO_REWRITES, *OF_REWRITES)
+METHODS = (*(x.name for x in RULE_SETS), MASK_RELEVANCE.name, *(x.name for x in AXIOM_RULES))
+Cells: TypeAlias = Mapping[tuple[str, str], Decided]  # by axiom and method
+
+ORDER, BRACKETS, ONE = "commute products", "re-associate products", "multiply by one"
+ONE_SHARE = {
+    (ORDER, BRACKETS): "one share c for all products has c = 1/2 and c^2 = c (theorems 60 and 67)",
+    (ORDER, ONE): "one share c for all products has c = 1/2 and c = 1 (theorem 67)",
+    (SYMMETRY,): "one share c for all products has c = 1/2 and c^2 + c = 1 (theorem 67)",
+}
+"""What excludes each other if the share of a local rule that conserves is one number, and why."""
+TO_THE_LEFT = "the left factor gets all, and of equal factors half (theorem 67)"
+EXCLUDED: Mapping[Axioms, str] = {
+    frozenset({CONSERVATION, LOO_OF_PRODUCTS}): "the parts of n factors sum to n (theorem 63)",
+    frozenset({CONSERVATION, LOO_OF_ATTENTION}): "of equal values any key can go (theorem 63)",
+    frozenset({LOCALITY, LOO_OF_ATTENTION, "duplicate keys"}): (
+        "a copy that stays takes over what the other had (theorem 67)"
+    ),
+    **{
+        frozenset({CONSERVATION, LOCALITY, same, *others}): why
+        for others, why in ONE_SHARE.items()
+        for same in (UNITS, "distribute products", "factor sums")
+    },
+    **{
+        frozenset({CONSERVATION, LOCALITY, "fold batch norm", other}): TO_THE_LEFT
+        for other in (ORDER, SYMMETRY)
+    },
+}
+"""The smallest sets of axioms that no method obeys, and why."""
+
+
+def no_rewrites() -> Cells:
+    """The axioms that are no rewrites, for every method."""
+    rules = {x.name: by_rules(x) for x in (*RULE_SETS, *AXIOM_RULES) if x.composite}
+    methods = rules | FUNCTIONALS
+    return {(axiom, x): decide_axiom(axiom, methods[x]) for axiom in NO_REWRITES for x in METHODS}
+
+
+def computed_rewrites() -> Cells:
+    """The rewrites that the scoreboard has not: of the new rules, and of whole heads."""
+    known = {x.name for x in ON_ATTENTION}
+    others = tuple(x for x in RULE_SETS if x.name not in known)
+    limit, whole = (LIMIT,), {"first": AT_EXPONENTIALS, "attacks": 0}
+    cells = (
+        *scoreboard(AXIOM_RULES, regimes=limit),
+        *scoreboard((*AXIOM_RULES, *others), tuple(ATTENTION), regimes=limit, **whole),
+    )
+    return {
+        (cell.rewrite, cell.rule_set): Decided(verdict=cell.verdict, witness=cell.witness)
+        for cell in cells
+    }
+
+
+def from_scoreboard(page: str) -> Cells:
+    """The first mark of every cell of the scoreboard's tables, which is that of epsilon -> 0."""
+    marks = {mark: verdict for verdict, mark in SHORT.items()}
+    found: dict[tuple[str, str], Decided] = {}
+    for name in ("scoreboard", "attention scoreboard"):
+        _, _, rest = page.partition(f"<!-- {name} -->\n")
+        head, _, *rows = rest.partition("\n<!-- /")[0].splitlines()
+        columns = _cells(head)[1:]
+        for rewrite, *row in map(_cells, rows):
+            for column, mark in zip(columns, row, strict=True):
+                first = mark.split(" / ")[0].split(" (")[0]  # without its theorem
+                found[rewrite, column] = Decided(verdict=marks[first])
+    return found
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def table(page: str) -> dict[tuple[str, str], Decided]:
+    """All cells; mask relevance is gradient x input where the scoreboard has no cell for it."""
+    of_rewrites = {**from_scoreboard(page), **computed_rewrites()}
+    found = dict(no_rewrites())
+    for rewrite, method in itertools.product(OF_REWRITES, METHODS):
+        known = (rewrite, method) in of_rewrites or method != MASK_RELEVANCE.name
+        found[rewrite, method] = of_rewrites[rewrite, method if known else "gradient x input"]
+    return found
+
+
+def obeyed(cells: Cells, axioms: Iterable[str] = AXIOMS) -> dict[str, Axioms]:
+    """By method: the axioms that it obeys for certain."""
+    methods = dict.fromkeys(method for _, method in cells)
+    return {
+        method: frozenset(a for a in axioms if cells[a, method].verdict == PROVED)
+        for method in methods
+    }
+
+
+def as_markdown(cells: Cells) -> str:
+    """The table: a row per axiom, a column per method."""
+    lines = [["Axiom", *METHODS], ["---", *[":-:"] * len(METHODS)]]
+    lines += [[axiom, *(SHORT[cells[axiom, x].verdict] for x in METHODS)] for axiom in AXIOMS]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _names(axioms: Iterable[str]) -> str:
+    return ", ".join(sorted(axioms, key=AXIOMS.index))
+
+
+def excluded_as_markdown(cells: Cells) -> str:
+    """The smallest sets that no method of the table obeys, with what excludes them.
+
+    Raises ValueError for a set without a theorem: it is not had, and nothing says why.
+    """
+    found = smallest_not_had(obeyed(cells).values(), frozenset(AXIOMS))
+    if unknown := sorted(_names(axioms) for axioms in found - set(EXCLUDED)):
+        raise ValueError(f"no theorem excludes {'; '.join(unknown)}; find a rule, or a proof")
+    chosen = [axioms for axioms in EXCLUDED if axioms in found]
+    return "\n".join(f"- {_names(axioms)}: {EXCLUDED[axioms]}." for axioms in chosen)
+
+
+def largest_as_markdown(cells: Cells) -> str:
+    """The largest sets that some method obeys: the method, and what it gives up."""
+    holds = obeyed(cells)
+    lines = [
+        f"- {method} gives up: {_names(frozenset(AXIOMS) - holds[method])}."
+        for method in METHODS
+        if holds[method] in largest(holds.values())
+    ]
+    return "\n".join(lines)
+
+
+def witnesses_as_markdown(cells: Cells) -> str:
+    """Refutations that are not in docs/SCOREBOARD.md, one entry for all methods that share one."""
+    shared: dict[tuple[str, str], list[str]] = {}
+    for axiom in AXIOMS:
+        for method in METHODS:
+            if witness := cells[axiom, method].witness:
+                shared.setdefault((axiom, witness), []).append(method)
+    lines = [f"- {axiom}; {'; '.join(who)}: {text}." for (axiom, text), who in shared.items()]
+    return "\n".join(lines)
+
+
+FOUND = (  # operation, degree of the template, axioms
+    (kinds.PRODUCT, 2, (CONSERVATION, SYMMETRY)),
+    (kinds.PRODUCT, 2, (CONSERVATION, ORDER, BRACKETS)),
+    (kinds.PRODUCT, 2, (CONSERVATION, BRACKETS)),
+    (kinds.PRODUCT, 2, (CONSERVATION, BRACKETS, ONE)),
+    (kinds.PRODUCT, 2, (CONSERVATION, UNITS)),
+    (kinds.PRODUCT, 2, (CONSERVATION, "distribute products")),
+    (kinds.PRODUCT, 2, (CONSERVATION, UNITS, ORDER)),
+    (kinds.PRODUCT, 2, (CONSERVATION, UNITS, BRACKETS)),
+    (kinds.PRODUCT, 2, (UNITS, ORDER, BRACKETS)),
+    (kinds.PRODUCT, 2, (LOO_OF_PRODUCTS,)),
+    (kinds.ADD, 1, (CONSERVATION, "re-associate sums")),
+    (kinds.ADD, 2, (CONSERVATION, "commute sums", "re-associate sums")),
+)
+"""Sets of axioms whose rules the page lists, after the sets in EXCLUDED about products alone."""
+
+
+@cache
+def found_as_markdown() -> str:
+    """The rules that `lrp-axioms search` finds for sets of axioms."""
+    sets = [x for x in EXCLUDED if x <= SEARCHED[kinds.PRODUCT].keys()]
+    excluded = [(kinds.PRODUCT, 2, sorted(x, key=AXIOMS.index)) for x in sets]
+    lines = ["| axioms | operation | degree | rules |", "| --- | --- | --: | --- |"]
+    for operation, degree, axioms in (*excluded, *FOUND):
+        found = words.in_table(search(Template(operation, degree), axioms, seconds=600))
+        name = "sum" if operation == kinds.ADD else operation
+        lines.append(f"| {', '.join(axioms)} | {name} | {degree} | {found} |")
+    return "\n".join(lines)
+
+
+PARTS = {
+    "axioms": as_markdown,
+    "excluded": excluded_as_markdown,
+    "largest": largest_as_markdown,
+    "found": lambda _: found_as_markdown(),
+    "witnesses": witnesses_as_markdown,
+}
+
+
+def filled(page: str, cells: Cells) -> str:
+    """``page`` with what ``cells`` say between its markers; ValueError for a page without them."""
+    for name, part in PARTS.items():
+        start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+        if not 0 <= page.find(start) < page.find(end):
+            raise ValueError(f"no {start.strip()} before {end.strip()}; add both lines to the page")
+        before, _, rest = page.partition(start)
+        page = before + start + part(cells) + end + rest.partition(end)[2]
+    return page
+
+
+if __name__ == "__main__":
+    found = table(SCOREBOARD.read_text("utf-8"))
+    PAGE.write_text(filled(PAGE.read_text("utf-8"), found), "utf-8")
+    print(PAGE)

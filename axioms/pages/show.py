@@ -1,0 +1,295 @@
+"""One theorem as a page: notation, statements, why they hold or fail, and the rule's derivation."""
+
+import ast
+import itertools
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sympy as sp
+
+from axioms.derivations.derive import Derivation
+from axioms.derivations.operations import of_theorem
+from axioms.evidence.prove import ROOT, THEOREMS, Verdict, prove
+from axioms.evidence.rocq import kernel
+from axioms.pages.arguments import Argument, Line, argument
+from axioms.pages.notation import ENTRY, Notation, notation
+from axioms.pages.origins import Tracer
+
+WIDTH = 80
+FEW = 3  # entries of a matrix that are all named
+HEADS = {"proved": "Theorem", "refuted": "Counterexample to"}
+TEXT = "=", "!="
+FACTS = {"complex": "arbitrary"}
+"""What is said in place of an assumption."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What is known about the statements of one number, or about one of them."""
+
+    label: str  # such as 10 or 10b
+    verdicts: tuple[Verdict, ...]
+    derivations: dict[str, Derivation]  # by name of the rule
+    arguments: Mapping[str, Argument] = field(default_factory=dict)  # by the test of a verdict
+
+    def argument(self, verdict: Verdict) -> Argument:
+        """Why a statement holds or fails; empty where its test did not run."""
+        return self.arguments.get(verdict.test, Argument())
+
+
+def page(label: str) -> Page:
+    """Decides the statements of theorem ``label`` now, by running their files alone.
+
+    "10" is the whole theorem with its derivations, "10b" its second statement alone.
+    Raises ValueError that names what there is if there is no such theorem or statement.
+    """
+    split = re.fullmatch(r"(\d+)([a-z]*)", label)
+    if not split:
+        raise ValueError(f"{label!r} is no theorem; pass a number, such as 10, or 10b of it")
+    number, letters = int(split[1]), split[2]
+    files = {path: _numbers(path) for path in sorted(THEOREMS.glob("test_*.py"))}
+    chosen = [path for path, numbers in files.items() if number in numbers]
+    if not chosen:
+        known = _ranges(set().union(*files.values()))
+        raise ValueError(f"there is no theorem {number}; the numbers are {known}")
+    tracer = Tracer(only=number)
+    verdicts = tuple(v for v in prove(*chosen, plugins=[tracer]) if v.number == number)
+    found = {
+        v.test: argument(tracer.runs.get(v.test, []), refuted=v.verdict == "refuted")
+        for v in verdicts
+    }
+    if not letters:
+        rules = of_theorem(number)
+        return Page(label=str(number), verdicts=verdicts, derivations=rules, arguments=found)
+    only = tuple(verdict for verdict in verdicts if verdict.label == f"{number}{letters}")
+    if not only:
+        known = ", ".join(verdict.label for verdict in verdicts)
+        raise ValueError(f"there is no statement {label}; those of theorem {number} are {known}")
+    found = {verdict.test: found[verdict.test] for verdict in only}
+    return Page(label=only[0].label, verdicts=only, derivations={}, arguments=found)
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """1, 2, 3 and 7 as "1-3 and 7"."""
+    runs: list[list[int]] = []
+    for n in sorted(numbers):
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    *first, last = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _numbers(path: Path) -> set[int]:
+    """The theorem numbers in a test file, read without running it."""
+    decorators = (
+        decorator
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+    )
+    return {
+        ast.literal_eval(decorator.args[0])
+        for decorator in decorators
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith(".theorem")
+    }
+
+
+# What a page says, in plain words
+
+
+MEANS = {
+    "R": "R_x is the relevance that x receives, and R what arrives at an output, or R_j at output "
+    "j.",
+    "LOO": "LOO is Leave-One-Out.",
+    "IG": "IG is Integrated Gradients from zero.",
+    "Shapley": "Shapley is the Shapley value, absent inputs being zero.",
+    "M": "M is mask relevance.",
+}
+"""Sentences about what is written for an entry, by the beginning of its name."""
+
+
+FORMS = "R(1)_x", "R_x<-j"
+"""How the relevance of x in network 1 is written, and the message from output j."""
+
+
+def notation_of(page: Page, forms: tuple[str, str] = FORMS) -> list[str]:
+    """Paragraphs of the files that a page is from, and what its symbols are, in these ``forms``."""
+    numbered, message = forms
+    names = {
+        name.text.removeprefix("lim ")
+        for argument in page.arguments.values()
+        for word, name in argument.notation.names.items()
+        if word.startswith("entry")
+    }
+    heads = {re.split(r"[_(]", name)[0] for name in names}
+    found = [text for key, text in MEANS.items() if key in heads]
+    if any("<-" in name for name in names):
+        found.append(f"{message} is the part of R_x that comes from output j.")
+    if any("(" in name for name in names):
+        found.append(f"{numbered} is that of network (1).")
+    if any(re.fullmatch(r"e\d+", str(x)) for x in _symbols(page)):
+        found.append("e_i is the exponential of logit i, exp(z_i).")
+    equations = "Equations are those of the paper When LRP Diverges from Leave-One-Out in "
+    equations += "Transformers; epsilon is their stabiliser, and s_j, where it occurs, a sign."
+    return [*settings(page), " ".join([*found, equations])]
+
+
+def _symbols(page: Page) -> set[sp.Symbol]:
+    assumed = (argument.assumed.values() for argument in page.arguments.values())
+    return {x for groups in assumed for several in groups for x in several}
+
+
+def settings(page: Page) -> list[str]:
+    """What the files of a page say before they list their statements, by paragraph."""
+    files = dict.fromkeys(verdict.test.partition("::")[0] for verdict in page.verdicts)
+    return [part for file in files if (ROOT / file).is_file() for part in _setting(ROOT / file)]
+
+
+def _setting(path: Path) -> list[str]:
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    before = text.partition("Main statements")[0].partition("\n")[2]
+    return [part for part in re.split(r"\n\s*\n", before.strip("\n")) if part.strip()]
+
+
+def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
+    """What is assumed of which symbols, written by ``write``; of many entries two are shown."""
+    groups = []
+    for fact, symbols in argument.assumed.items():
+        bases: dict[str, list[str]] = {}
+        for symbol in symbols:
+            entry = ENTRY.fullmatch(str(symbol))
+            bases.setdefault(entry["base"] if entry else str(symbol), []).append(write(symbol))
+        shown = [
+            text
+            for texts in bases.values()
+            for text in (texts if len(texts) <= FEW else [texts[0], "...", texts[-1]])
+        ]
+        is_are = "is" if len(symbols) == 1 else "are"
+        groups.append(f"{', '.join(shown)} {is_are} {FACTS.get(fact, fact)}")
+    return "; ".join(groups) + "." if groups else ""
+
+
+def proof_of(verdict: Verdict, argument: Argument) -> str:
+    """The sentences of a proof or a witness before its numbered lines."""
+    if verdict.error or verdict.verdict == "refuted":
+        return "" if verdict.error else _sentence(verdict.witness)
+    how = _sentence(verdict.method or "multiply out both sides")
+    return f"{how} {argument.decides(verdict.identities)}"
+
+
+def _sentence(text: str) -> str:
+    """The text with a capital, if it begins with a word, and a full stop."""
+    word = re.match(r"[a-z]{2,}\b", text)
+    return f"{text[0].upper() if word else text[:1]}{text[1:]}."
+
+
+def checked(verdict: Verdict, argument: Argument) -> str:
+    """Where a statement is decided, and what ran."""
+    path, _, test = verdict.test.partition("::")
+    ran = f"; it ran {verdict.ran}" if verdict.ran else ""
+    more = f", and has {argument.more} more such formulas" if argument.more else ""
+    return f"{test} in {path}{ran}{more}. {kernel(verdict.statement)}".rstrip()
+
+
+def points_of(argument: Argument) -> str:
+    """The points at which lines are apart, as a sentence: one for all lines, or one for each."""
+    points = [line.point for line in argument.lines if line.point]
+    values = {x: value for point in points for x, value in point.items()}
+    if any(values[x] != value for point in points for x, value in point.items()):
+        found = "; and ".join(_where(point, argument.notation) for point in points)
+    else:
+        found = _where(values, argument.notation)
+    return f"This is so at {found}." if found else ""
+
+
+def _where(point: Mapping[sp.Symbol, sp.Expr], written: Notation) -> str:
+    return ", ".join(f"{written.of(x).text} = {value}" for x, value in point.items())
+
+
+def parts(
+    verdict: Verdict, argument: Argument, write: Callable[[sp.Symbol], str]
+) -> dict[str, str]:
+    """What stands between a statement and its numbered lines, by its label."""
+    found = argument.notation.words("; ".join(argument.networks))
+    return {
+        "Scope": verdict.scope and _sentence(verdict.scope),
+        "Given": verdict.given and _sentence(verdict.given),
+        "Assumptions": assumptions(argument, write),
+        "Network" if "y = " in found else "Rule": f"{found}." if found else "",
+        "Witness" if verdict.verdict == "refuted" else "Proof": proof_of(verdict, argument),
+    }
+
+
+def line_of(line: Line, write: Callable[[sp.Basic], str], signs: tuple[str, str]) -> str:
+    """An equality, or such as R_x = 6 != 12 = LOO_x."""
+    equal, apart = signs
+    if not line.values:
+        return f"{write(line.relation.lhs)} {equal} {write(line.relation.rhs)}"
+    sides = zip(line.relation.args, line.values, strict=True)
+    one, other = (list(dict.fromkeys(map(write, pair))) for pair in sides)
+    return f" {apart} ".join((f" {equal} ".join(one), f" {equal} ".join(reversed(other))))
+
+
+# Plain text
+
+
+def text(page: Page) -> str:
+    """The page in at most 80 columns."""
+    kinds = {verdict.verdict for verdict in page.verdicts}
+    head = HEADS.get(kinds.pop(), "Theorem") if len(kinds) == 1 else "Theorem"
+    lines, number = [f"{head} {page.label}", "", "Notation"], itertools.count(1)
+    for part in notation_of(page):
+        kept = part.startswith("    ")
+        lines += part.splitlines() if kept else _wrapped(part, indent=2, hang=2)
+    for verdict in page.verdicts:
+        lines += ["", f"{HEADS.get(verdict.verdict, 'Statement')} {verdict.label}"]
+        lines += _statement(verdict, page.argument(verdict), number)
+    for name, derivation in page.derivations.items():
+        lines += ["", f'Derivation of the rule "{derivation.operation.rule}" ({name})']
+        written = derived(derivation)
+        for n, step in enumerate(derivation.steps, start=1):
+            lines += _wrapped(f"{n}. {written.words(step.text)}", indent=2, hang=5)
+            for formula in step.formulas:
+                lines += _wrapped(written.text(formula), indent=7, hang=11)
+    return "\n".join(lines) + "\n"
+
+
+def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> Iterator[str]:
+    written = argument.notation
+    yield from _wrapped(f"[{verdict.verdict}] {verdict.statement}", indent=2, hang=4)
+    for label, found in parts(verdict, argument, lambda x: written.of(x).text).items():
+        yield from _wrapped(f"{label}: {found}", indent=2, hang=4) if found else ()
+    for line in argument.lines:
+        shown = f"({next(number)}) {line_of(line, written.text, TEXT)}{_limit(line)}"
+        yield from _wrapped(shown, indent=4, hang=8)
+    yield from _wrapped(points_of(argument), indent=2, hang=4)
+    for n, line in enumerate(argument.formulas):
+        found = written.text(line.relation) + _limit(line)
+        yield from _wrapped(f"{'and' if n else 'where'} {found}", indent=4, hang=8)
+    yield from _wrapped(f"Checked by {checked(verdict, argument)}", indent=2, hang=4)
+    yield from _wrapped(f"Error: {verdict.error}", indent=2, hang=4) if verdict.error else ()
+
+
+def _limit(line: Line) -> str:
+    return " as epsilon -> 0" if line.limit else ""
+
+
+def derived(derivation: Derivation) -> Notation:
+    """The names of the symbols of a derivation, with matrices as the paper writes them."""
+    formulas = (formula for step in derivation.steps for formula in step.formulas)
+    return notation({x for formula in formulas for x in formula.free_symbols}, capitals=True)
+
+
+def _wrapped(line: str, *, indent: int, hang: int) -> list[str]:
+    return textwrap.wrap(
+        line,
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * hang,
+        break_on_hyphens=False,
+    )

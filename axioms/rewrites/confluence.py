@@ -1,0 +1,196 @@
+"""What two canonized graphs have in common: the same up to order and to how fixed numbers came.
+
+A part is fixed if no input reaches it: weights, biases, scales, constants, and what is made of
+them.  No rule sees more of a fixed part than its value, none sees the order of factors and terms,
+and a sum sees of all its fixed terms only their total.  So graphs that are ``alike`` have the same
+relevance at every epsilon.  Theorems 64 and 65 decide which rewrites leave them so.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import TypeAlias
+
+import sympy as sp
+
+from axioms import kinds
+from axioms.decide.denotation import KEPT, same_value
+from axioms.graph import CONSTANT, INPUT, Node, topological
+from axioms.rules.propagate import LeafValues, evaluate
+
+Skeleton: TypeAlias = tuple[object, ...]
+"""Operations as nested tuples, operands of products and sums sorted, fixed parts as matrices."""
+FIXED = "fixed"
+Split: TypeAlias = tuple[object, list[sp.ImmutableMatrix]]
+"""A skeleton without its matrices, and these."""
+Map: TypeAlias = dict[object, sp.Matrix]  # by what enters, and the fixed term
+
+ALIKE = (
+    *("commute products", "commute sums", "re-associate products", "re-associate sums"),
+    *("fold linear", "split linear", "fold batch norm", "multiply by one", "add zero"),
+    *("insert identity layer", "permute heads", "factorize attention"),
+)
+"""Rewrites after which graphs canonize alike: every explanation is the same, at every epsilon."""
+BESIDE = ("duplicate neuron", "permute neurons", "permute channels of Q and K")
+"""Rewrites that become one of the canonized graph, which changes no explanation, or nothing."""
+IN_THE_LIMIT = ("distribute linear", "rescale Q and K", "centre before LayerNorm")
+"""The same as epsilon -> 0, where of sums and layers only the map counts that they make up."""
+OF_HEADS = (
+    *("change channels of Q and K", "change channels of V and O", "drop bias of K"),
+    *("move bias of V", "split head", "duplicate keys"),
+)
+"""The same as epsilon -> 0 for attention, whose readout passes sums and layers of values on."""
+
+
+def skeleton(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
+    """What rules see of a graph, from the value of each node, whose inputs may be all 0."""
+    found: dict[Node, Skeleton] = {}
+    for node in topological(root):
+        if node.op == INPUT:
+            found[node] = (INPUT, node.name)
+        elif node.op != CONSTANT and any(x in found for x in node.args):
+            found[node] = _operation(node, values, found)
+    return found.get(root) or _number(values[root])
+
+
+def regions(
+    root: Node, values: Mapping[Node, sp.Matrix], *, through_heads: bool = False
+) -> Skeleton:
+    """As ``skeleton``, but of sums and layers only their map: a matrix for each node that enters.
+
+    As epsilon -> 0 they pass relevance value times g on to it as its value times g W', by its
+    matrix W (theorem 61), in however many steps.  ``through_heads`` goes on through readouts:
+    A (y W + 1 b) is (A y) W + 1 b, since the rows of a softmax add up to 1.
+    """
+    found: dict[Node, Skeleton] = {}
+    maps: dict[Node, Map] = {}
+    for node in topological(root):
+        live = [x for x in node.args if x in maps]
+        unit = sp.eye(values[node].cols)
+        if node.op == INPUT:
+            maps[node] = {(INPUT, node.name): unit}
+        elif not live or node.op == CONSTANT:
+            continue
+        elif node.op == kinds.LINEAR:
+            x, weight, *bias = node.args
+            maps[node] = {key: w * values[weight] for key, w in maps[x].items()}
+            for row in bias:
+                _add(maps[node], {FIXED: sp.ones(values[x].rows, 1) * values[row]})
+        elif node.op == kinds.ADD:
+            maps[node] = {}
+            for term in node.args:
+                _add(maps[node], maps.get(term) or {FIXED: values[term]})
+        elif through_heads and node.op == kinds.READOUT and node.args[0].op == kinds.SOFTMAX:
+            maps[node] = _read(node, values, found, maps.get(node.args[1]))
+        else:
+            maps[node] = {_operation(node, values, found): unit}
+        parts = ((key, _multiplied_out(w)) for key, w in maps[node].items())
+        found[node] = _sorted((key, w) for key, w in parts if not w.is_zero_matrix)
+    return found.get(root) or _number(values[root])
+
+
+def _add(one: Map, other: Map) -> None:
+    for key, matrix in other.items():
+        one[key] = one[key] + matrix if key in one else matrix
+
+
+def _read(
+    node: Node,
+    values: Mapping[Node, sp.Matrix],
+    found: Mapping[Node, Skeleton],
+    entering: Map | None,
+) -> Map:
+    """The map of a readout: what enters its values, read; a row that all tokens share as it is."""
+    weights, read = node.args
+    of = node.op, found.get(weights) or _number(values[weights])
+    entering = entering or {FIXED: values[read]}
+    every: Map = {(*of, key): w for key, w in entering.items()}
+    if FIXED in entering:
+        row = entering[FIXED][0, :]
+        every[*of, FIXED] = entering[FIXED] - sp.ones(values[read].rows, 1) * row
+        every[FIXED] = sp.ones(values[weights].rows, 1) * row
+    return every
+
+
+def _operation(
+    node: Node, values: Mapping[Node, sp.Matrix], found: Mapping[Node, Skeleton]
+) -> Skeleton:
+    """A node by its kind, attributes and operands, of which those in ``found`` are not fixed."""
+    if node.op not in (kinds.PRODUCT, kinds.ADD):
+        operands = (found.get(x) or _number(values[x]) for x in node.args)
+        return node.op, *sorted(node.attributes.items()), *operands
+    fixed = [values[x] for x in node.args if x not in found]
+    live = _sorted(found[x] for x in node.args if x in found)
+    return node.op, *_together(node.op, fixed), *live
+
+
+def _number(value: sp.Matrix) -> Skeleton:
+    return (_multiplied_out(value),)
+
+
+def _multiplied_out(value: sp.Matrix) -> sp.ImmutableMatrix:
+    return sp.ImmutableMatrix(*value.shape, list(map(_expanded, value)))
+
+
+_expanded = lru_cache(KEPT)(sp.expand)
+_written = lru_cache(KEPT)(str)
+
+
+def _sorted(parts: Iterable[Skeleton]) -> Skeleton:
+    return tuple(sorted(parts, key=_order))
+
+
+def _order(part: object) -> str:
+    """What a part is sorted by: its operations and matrices in words."""
+    if isinstance(part, tuple):
+        return f"({', '.join(map(_order, part))})"
+    return _written(part) if isinstance(part, sp.ImmutableMatrix) else repr(part)
+
+
+def _together(op: str, fixed: Sequence[sp.Matrix]) -> list[Skeleton]:
+    """Fixed terms as their sum; fixed factors as how many they are, and their product."""
+    if not fixed:
+        return []
+    total = fixed[0]
+    for value in fixed[1:]:
+        total = total + value if op == kinds.ADD else total.multiply_elementwise(value)
+    return [(len(fixed) if op == kinds.PRODUCT else FIXED, *_number(total))]
+
+
+def _split(part: object) -> Split:
+    """A skeleton with a mark for each matrix in it, and the matrices."""
+    if isinstance(part, sp.ImmutableMatrix):
+        return part.shape, [part]
+    if not isinstance(part, tuple):
+        return part, []
+    pairs = [_split(inner) for inner in part]
+    return tuple(left for left, _ in pairs), [m for _, right in pairs for m in right]
+
+
+def alike(
+    one: Node, other: Node, point: LeafValues, *, by: Callable[..., Skeleton] = skeleton
+) -> bool:
+    """Whether two graphs are the same up to the order of factors and terms, and to fixed parts.
+
+    ``point`` has a matrix for each leaf, of different symbols for those that no input is.  What
+    is left of a graph ``by`` ``regions`` is less: all that counts as epsilon -> 0.
+    """
+    return any_alike([one], [other], point, by=by)
+
+
+def any_alike(
+    some: Sequence[Node],
+    others: Sequence[Node],
+    point: LeafValues,
+    *,
+    by: Callable[..., Skeleton] = skeleton,
+) -> bool:
+    """Whether one of ``some`` graphs is ``alike`` one of the ``others``; each is swept once."""
+    parts = cache(lambda root: _split(by(root, evaluate(root, point))))
+    return any(_equal(parts(one), parts(other)) for other in others for one in some)
+
+
+def _equal(one: Split, other: Split) -> bool:
+    (left, fixed), (right, others) = one, other
+    return left == right and all(
+        same_value(sp.Matrix(a), sp.Matrix(b)) for a, b in zip(fixed, others, strict=True)
+    )

@@ -1,0 +1,84 @@
+"""Attributions that depend on the function alone, exactly, by substitution and integration."""
+
+import itertools
+from collections.abc import Collection
+from math import factorial
+from typing import TypeAlias
+
+import sympy as sp
+
+from axioms.decide.identity import Point
+from axioms.decide.records import noted
+
+Effects: TypeAlias = dict[sp.Symbol, sp.Expr]  # what each symbol of a point is given
+
+
+@noted
+def leave_one_out(f: sp.Expr, point: Point) -> Effects:
+    """LOO_i = f(x) - f(x with x_i = 0), for every symbol of ``point``  (paper, Sec. 2.1)."""
+    value = f.subs(point, simultaneous=True)
+    return {x: value - f.subs({**point, x: 0}, simultaneous=True) for x in point}
+
+
+@noted
+def leave_key_out(exp_z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
+    """O - O_without_i of one attention row, for every key i, by a softmax over the others.
+
+    exp_z[0, i] are the exponentials of its logits, v[i, p] the values; the result is [i, p].
+    Raises ValueError for a single key: without it no attention is left.
+    """
+    n = v.rows
+    if n < 2:
+        raise ValueError(f"{n} key: leaving it out leaves no attention; pass at least 2 keys")
+
+    def readout(keys: list[int]) -> sp.Matrix:
+        e = exp_z[:, keys]
+        return e * v[keys, :] / sum(e)
+
+    everything = list(range(n))
+    rows = [readout(everything) - readout([k for k in everything if k != i]) for i in everything]
+    return sp.Matrix.vstack(*rows)
+
+
+@noted
+def mask_relevance(exp_z: sp.Matrix, v: sp.Matrix, c: sp.Matrix) -> sp.Matrix:
+    """A_i / (1 - A_i) <v_i - O, c> of one attention row, for every key i: relevance of its mask.
+
+    exp_z and v are as in ``leave_key_out``, and c[p, 0] is the gradient of the logit at the
+    row's output O; the result is [i, 0].
+    """
+    a = exp_z / sum(exp_z)
+    o = a * v
+    return sp.Matrix([a[i] / (1 - a[i]) * ((v[i, :] - o) * c)[0] for i in range(v.rows)])
+
+
+@noted
+def shapley(f: sp.Expr, point: Point) -> Effects:
+    """Shapley value of every symbol of ``point``, absent symbols being zero; 2**n evaluations."""
+    n = len(point)
+
+    def worth(present: Collection[sp.Symbol]) -> sp.Expr:
+        at = {x: value if x in present else 0 for x, value in point.items()}
+        return f.subs(at, simultaneous=True)
+
+    def value(x: sp.Symbol) -> sp.Expr:
+        others = [y for y in point if y != x]
+        return sum(
+            sp.Rational(factorial(size) * factorial(n - size - 1), factorial(n))
+            * (worth({x, *coalition}) - worth(coalition))
+            for size in range(n)
+            for coalition in itertools.combinations(others, size)
+        )
+
+    return {x: value(x) for x in point}
+
+
+@noted
+def integrated_gradients(f: sp.Expr, point: Point) -> Effects:
+    """Integrated Gradients of every symbol of ``point`` from the zero baseline  (App. A)."""
+    t = sp.Dummy("t", positive=True)
+    path = {x: t * value for x, value in point.items()}
+    return {
+        x: value * sp.integrate(sp.expand(sp.diff(f, x).subs(path, simultaneous=True)), (t, 0, 1))
+        for x, value in point.items()
+    }

@@ -1,0 +1,187 @@
+"""Propagation rules of LayerNorm and RMSNorm in message form, row by row.
+
+Conventions as in ``axioms.rules.messages``.  ``deviation`` and ``rms`` may name the sizes that
+rows are divided by, one symbol per row, where roots would keep values from being rational.
+"""
+
+from collections.abc import Sequence
+
+import sympy as sp
+from sympy import Matrix
+
+from axioms.decide.identity import Number
+from axioms.decide.records import noted
+from axioms.rules.messages import Messages, epsilon, linear_map, shares, through
+
+
+def deviations(x: Matrix, *, norm_eps: Number) -> list[sp.Expr]:
+    """sqrt(var(x) + norm_eps) of every row, with the variance over d channels."""
+    rows = [x[n, :] for n in range(x.rows)]
+    means = [sum(row) / sp.Integer(x.cols) for row in rows]
+    variances = [
+        sum((v - m) ** 2 for v in row) / sp.Integer(x.cols)
+        for row, m in zip(rows, means, strict=True)
+    ]
+    return [sp.sqrt(variance + norm_eps) for variance in variances]
+
+
+def centring(weight: Matrix, deviation: sp.Expr) -> Matrix:
+    """The linear map x -> weight * (x - mean(x)) / deviation, as a matrix acting on rows."""
+    d = weight.cols
+    return Matrix(d, d, lambda i, k: (int(i == k) - sp.Rational(1, d)) * weight[k] / deviation)
+
+
+@noted
+def layer_norm(
+    x: Matrix,
+    weight: Matrix,
+    bias: Matrix,
+    *,
+    norm_eps: Number,
+    deviation: Sequence[sp.Expr] | None = None,
+) -> Matrix:
+    """LayerNorm of every row; ``deviation`` may name the standard deviations by symbols."""
+    deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
+    rows = [linear_map(x[n, :], centring(weight, s), bias) for n, s in enumerate(deviation)]
+    return Matrix.vstack(*rows)
+
+
+def _by_row(
+    x: Matrix,
+    maps: Sequence[Matrix],
+    relevance: Matrix,
+    *,
+    eps: Number,
+    sign: Matrix | None,
+    bias: Matrix | None = None,
+) -> Messages:
+    """Eq. 1 through a linear map of its own for every row."""
+    rows = [
+        epsilon(
+            x[n, :],
+            linear,
+            relevance[n, :],
+            eps=eps,
+            bias=bias,
+            sign=None if sign is None else sign[n, :],
+        )[0]
+        for n, linear in enumerate(maps)
+    ]
+    return (Matrix.vstack(*rows),)
+
+
+@noted
+def held_deviation(
+    x: Matrix,
+    weight: Matrix,
+    bias: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    norm_eps: Number = 0,
+    deviation: Sequence[sp.Expr] | None = None,
+    sign: Matrix | None = None,
+) -> Messages:
+    """LayerNorm as the linear map it is at its standard deviation, then Eq. 1.
+
+    The bias of the norm absorbs its share.
+    """
+    deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
+    maps = [centring(weight, s) for s in deviation]
+    return _by_row(x, maps, relevance, eps=eps, sign=sign, bias=bias)
+
+
+def root_mean_squares(x: Matrix, *, norm_eps: Number) -> list[sp.Expr]:
+    """sqrt(mean(x^2) + norm_eps) of every row."""
+    squares = [sum(v**2 for v in x[n, :]) / sp.Integer(x.cols) for n in range(x.rows)]
+    return [sp.sqrt(square + norm_eps) for square in squares]
+
+
+def _divided(weight: Matrix, size: sp.Expr) -> Matrix:
+    """The linear map x -> weight * x / size, as a matrix acting on rows."""
+    return sp.diag(*(w / size for w in weight))
+
+
+@noted
+def rms_norm(
+    x: Matrix, weight: Matrix, *, norm_eps: Number, rms: Sequence[sp.Expr] | None = None
+) -> Matrix:
+    """RMSNorm of every row; ``rms`` may name the root mean squares by symbols."""
+    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
+    return Matrix.vstack(*[x[n, :] * _divided(weight, s) for n, s in enumerate(rms)])
+
+
+@noted
+def held_root_mean_square(
+    x: Matrix,
+    weight: Matrix,
+    relevance: Matrix,
+    *,
+    eps: Number,
+    norm_eps: Number = 0,
+    rms: Sequence[sp.Expr] | None = None,
+    sign: Matrix | None = None,
+) -> Messages:
+    """RMSNorm as the linear map it is at its root mean square, then Eq. 1.
+
+    Only the stabiliser absorbs: channel k gets R_k z_k / (z_k + eps s_k).
+    """
+    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
+    maps = [_divided(weight, s) for s in rms]
+    return _by_row(x, maps, relevance, eps=eps, sign=sign)
+
+
+@noted
+def layer_norm_jacobian(x: Matrix, weight: Matrix, deviation: sp.Expr) -> Matrix:
+    """dy[k] / dx[i] of LayerNorm at one row ``x``, the deviation moving along with x."""
+    d, mean = x.cols, sum(x) / sp.Integer(x.cols)
+
+    def slope(i: int, k: int) -> sp.Expr:
+        through_deviation = (x[i] - mean) * (x[k] - mean) / (d * deviation**2)
+        return (int(i == k) - sp.Rational(1, d) - through_deviation) * weight[k] / deviation
+
+    return Matrix(d, d, slope)
+
+
+@noted
+def layer_norm_gradient(
+    x: Matrix,
+    weight: Matrix,
+    bias: Matrix,
+    relevance: Matrix,
+    *,
+    norm_eps: Number = 0,
+    deviation: Sequence[sp.Expr] | None = None,
+) -> Messages:
+    """Gradient x input through LayerNorm: R[i <- k] = x_i dy_k/dx_i R_k / y_k."""
+    deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
+    y = layer_norm(x, weight, bias, norm_eps=norm_eps, deviation=deviation)
+    share = shares(relevance, y, eps=0)
+    rows = [
+        through(x[n, :], layer_norm_jacobian(x[n, :], weight, s), share[n, :])
+        for n, s in enumerate(deviation)
+    ]
+    return (Matrix.vstack(*rows),)
+
+
+@noted
+def rms_norm_gradient(
+    x: Matrix,
+    weight: Matrix,
+    relevance: Matrix,
+    *,
+    norm_eps: Number = 0,
+    rms: Sequence[sp.Expr] | None = None,
+) -> Messages:
+    """Gradient x input through RMSNorm: R[i <- k] = x_i dz_k/dx_i R_k / z_k."""
+    rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
+    share = shares(relevance, rms_norm(x, weight, norm_eps=norm_eps, rms=rms), eps=0)
+
+    def slopes(row: Matrix, s: sp.Expr) -> Matrix:
+        def slope(i: int, k: int) -> sp.Expr:
+            return (int(i == k) - row[i] * row[k] / (row.cols * s**2)) * weight[k] / s
+
+        return Matrix(row.cols, row.cols, slope)
+
+    rows = [through(x[n, :], slopes(x[n, :], s), share[n, :]) for n, s in enumerate(rms)]
+    return (Matrix.vstack(*rows),)

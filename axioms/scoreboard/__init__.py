@@ -1,0 +1,1 @@
+"""Attribution methods compared by rewrites and axioms, with witnesses."""

@@ -1,0 +1,126 @@
+"""Three local rules that conserve, each of which gives up other axioms (theorem 67).
+
+All three treat sums and linear layers by Eq. 1, hold the attention weights constant, and give all
+relevance of a matrix product to its first factor.  They differ in how the factors of a product
+share relevance.  A norm and a softmax pass on what the same rules pass on through the operations
+that they are made of.
+"""
+
+from collections.abc import Callable, Sequence
+
+import sympy as sp
+from sympy import Matrix
+
+from axioms import kinds
+from axioms.composites import CP_LRP, Composite
+from axioms.decide.denotation import as_rational, canonical, named
+from axioms.decide.identity import is_rational_function
+from axioms.decide.records import noted
+from axioms.graph import Node, leaf, parameter
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rules import messages as rules
+from axioms.rules.propagate import MessageFunction, Options, explain
+from axioms.scoreboard.rule_sets import RuleSet
+
+Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # what each factor of a product gets of 1
+
+CONSERVING = Composite("conserving", {**CP_LRP.rules, kinds.SCORES: kinds.BILINEAR_EPSILON})
+"""CP-LRP, with halves for scores that no softmax follows; ``_sharing`` replaces other rules."""
+
+
+@noted
+def to_the_first(factors: Sequence[sp.Expr]) -> list[sp.Expr]:
+    """All of R to the first factor."""
+    return [sp.S.One, *[sp.S.Zero] * (len(factors) - 1)]
+
+
+@noted
+def by_logarithms(factors: Sequence[sp.Expr]) -> list[sp.Expr]:
+    """R log|x| / log|z| to every factor x of z; ZeroDivisionError where x = 0 or |z| = 1."""
+    logs = [logarithm(x) for x in factors]
+    total = sp.Add(*logs)
+    if total == 0:
+        raise ZeroDivisionError("log|z| is 0 at |z| = 1, where it can share nothing out")
+    first, *others = (canonical(part / total) for part in logs)
+    if len(others) == 1 and any(not is_rational_function(x) for x in factors):
+        # with a root inside, a name for the share keeps the algebra small
+        first = named("share", as_rational(first)) if first.free_symbols else first
+        return [first, 1 - first]
+    return [first, *others]
+
+
+@noted
+def equally(factors: Sequence[sp.Expr]) -> list[sp.Expr]:
+    """R/n to each of n factors."""
+    return [sp.Rational(1, len(factors))] * len(factors)
+
+
+def logarithm(value: sp.Expr) -> sp.Expr:
+    """log|value| as a sum over primes and irreducible polynomials, of which each is a symbol."""
+    if value == 0:
+        raise ZeroDivisionError("0 has no logarithm")
+    if not value.free_symbols:
+        return sp.expand_log(sp.log(abs(value)), force=True)
+    above, below = map(_of_polynomial, sp.fraction(canonical(as_rational(value))))
+    return above - below
+
+
+def _of_polynomial(polynomial: sp.Expr) -> sp.Expr:
+    number, factors = sp.factor_list(polynomial)
+    logs = (n * min(named("log", f), named("log", -f), key=str) for f, n in factors)
+    return sp.Add(logarithm(number), *logs)
+
+
+def _product(parts: Parts) -> MessageFunction:
+    """A product, entry by entry."""
+
+    def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
+        shared = [parts(factors) for factors in zip(*xs, strict=True)]
+        return [
+            Matrix(*r.shape, [part[k] * e for part, e in zip(shared, r, strict=True)])
+            for k in range(len(xs))
+        ]
+
+    return messages
+
+
+def _first_matrix(
+    node: Node, xs: Sequence[Matrix], r: Matrix, options: Options
+) -> Sequence[Matrix]:
+    """All of R to the first of two matrices, as if the other one were a linear layer's."""
+    whole, _ = rules.bilinear_epsilon(xs[0], xs[1], 2 * r, **options)
+    return [whole, sp.zeros(*xs[1].shape)]
+
+
+def _taken_apart(rewrite: str, instead: dict[str, MessageFunction]) -> MessageFunction:
+    """What the same rules pass on through the operations that one operation is made of."""
+
+    def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
+        names = [f"operand {n}" for n in range(len(xs))]
+        x, *parameters = names
+        alone = Node(
+            node.op, (leaf(x), *map(parameter, parameters)), attributes=dict(node.attributes)
+        )
+        (graph,) = REWRITES[rewrite](alone)
+        point = dict(zip(names, xs, strict=True))
+        return [
+            explain(graph, point, CONSERVING, eps=options["eps"], relevance=r, instead=instead)[x]
+        ]
+
+    return messages
+
+
+def _sharing(name: str, parts: Parts) -> RuleSet:
+    instead = {kinds.PRODUCT: _product(parts), kinds.BILINEAR: _first_matrix}
+    whole = {
+        kinds.SOFTMAX: _taken_apart("decompose softmax", instead),
+        kinds.LAYER_NORM: _taken_apart("decompose LayerNorm", instead),
+    }
+    return RuleSet(name=name, composite=CONSERVING, instead=instead | whole)
+
+
+FIRST = _sharing("first factor takes all", to_the_first)
+BY_LOGARITHMS = _sharing("shares by logarithms", by_logarithms)
+EQUAL = _sharing("equal shares", equally)
+AXIOM_RULES = (FIRST, BY_LOGARITHMS, EQUAL)
+"""Each obeys whatever is compatible with what it obeys; see ``axiom_table``."""

@@ -1,0 +1,194 @@
+"""Points at which two implementations of one function are explained differently, and in words.
+
+In the limit eps -> 0 a point where eps = 0 is 0/0 counts with the limit that it has, and a
+disagreement only if it is there at nearby points too.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import sympy as sp
+
+from axioms.decide.denotation import denoted, same_value
+from axioms.decide.identity import Number, apart
+from axioms.graph import Node, topological
+from axioms.rewrites.attention import CHANGES, EVERY_REWRITE, of_any_change
+from axioms.rewrites.points import LeafMatrices, moved, points
+from axioms.rewrites.rewrites import Rewrite, rescale_scores
+from axioms.rewrites.templates import Template
+from axioms.rules.propagate import Explanation
+from axioms.scoreboard.rule_sets import RuleSet
+
+NEAR_0 = sp.Symbol("epsilon_near_0", positive=True)  # smaller than every number
+
+
+def search(
+    rule_set: RuleSet,
+    rewrite: str,
+    template: Template,
+    eps: Number,
+    *,
+    tried: int,
+    skipped: int = 0,
+    one_hot: bool = False,
+) -> str:
+    """The first small integer point at which a rewritten template is explained differently.
+
+    Least shapes come before generic ones, and points in order of the sum of their absolute
+    values plus the number of negative ones.  Relevance starts at the value of the root, or with
+    ``one_hot`` at 1 in its first entry alone.  Returns '' if none of the first ``tried`` points of
+    either shape, after those ``skipped``, separates the explanations; points where one of them is
+    undefined count as tried.
+    """
+    root = template.root
+    chosen = (itertools.islice(s, skipped, tried) for s in searched_points(template))
+    for point in itertools.chain(*chosen):
+        relevance = _first_entry(denoted(root, point).shape) if one_hot else None
+        if witness := disagreement(rule_set, rewrite, root, point, eps, relevance):
+            return witness
+    return ""
+
+
+def rewritten(rewrite: str, root: Node, *, symbolic: bool = False) -> list[Node]:
+    """All graphs that are one step away; ``symbolic`` rewrites stand for a family of them.
+
+    Raises ValueError if there is none: what is said of all of them would hold of nothing.
+    """
+    if rewrite == "rescale Q and K" and symbolic:  # by any factor, not only by 2
+        found = rescale_scores(root, factor=sp.Symbol("c", positive=True))
+    elif rewrite in CHANGES and symbolic:
+        found = of_any_change(rewrite, root)
+    else:
+        found = _made_by(EVERY_REWRITE[rewrite], root)
+    if not found:
+        raise ValueError(f"{rewrite!r} rewrites nothing in {root}; pass a graph where it applies")
+    return found
+
+
+@lru_cache(maxsize=100)  # a search asks for the same at every point
+def _made_by(rewrite: Rewrite, root: Node) -> list[Node]:
+    return rewrite(root)
+
+
+def disagreement(
+    rule_set: RuleSet,
+    rewrite: str,
+    root: Node,
+    point: LeafMatrices,
+    eps: Number,
+    relevance: sp.Matrix | None = None,
+    *,
+    nearby: bool = True,
+) -> str:
+    """How a rewritten graph is explained differently at a point, in words; '' if none is.
+
+    In the limit also ``nearby``, where all leaves are moved a little, or it shows nothing of almost
+    all points.
+    """
+
+    def separated(other: Node, point: LeafMatrices) -> tuple[Explanation, Explanation] | None:
+        before, after = (
+            explained(rule_set, graph, point, eps, relevance) for graph in (root, other)
+        )
+        if before is None or after is None or not any(differ(before[x], after[x]) for x in before):
+            return None
+        return before, after
+
+    for other in rewritten(rewrite, root):
+        found = separated(other, point)
+        if found and (eps != 0 or not nearby or separated(other, moved(point))):
+            given = {} if relevance is None else {"R": relevance}
+            return describe(root, other, {**point, **given}, *found)
+    return ""
+
+
+def searched_points(template: Template) -> list[Iterator[LeafMatrices]]:
+    """Points in the least shapes, and in the generic ones if these differ."""
+    used = {node.name for node in topological(template.root) if not node.args}
+    sizes = (template.least_shapes(), template.generic)
+    shapes = [{x: size[x] for x in size if x in used} for size in sizes]
+    return [points(s) for s in (shapes[1:] if shapes[0] == shapes[1] else shapes)]
+
+
+def _first_entry(shape: tuple[int, int]) -> sp.Matrix:
+    return sp.Matrix(*shape, lambda n, i: int(n == i == 0))
+
+
+def explained(
+    rule_set: RuleSet,
+    graph: Node,
+    point: LeafMatrices,
+    eps: Number,
+    relevance: sp.Matrix | None = None,
+) -> Explanation | None:
+    """What the rule set says of a graph; None where it is undefined (0/0 or a pole)."""
+
+    def at(eps: Number, point: LeafMatrices = point) -> Explanation:
+        found = rule_set.explain(graph, point, eps=eps, relevance=relevance)
+        if not all(value.is_finite for r in found.values() for value in r):
+            raise ZeroDivisionError(f"{graph} has a pole")
+        return found
+
+    try:
+        return at(eps)
+    except ZeroDivisionError:
+        return in_limit(at, point) if eps == 0 else None
+
+
+def in_limit(at: Callable[..., Explanation], point: LeafMatrices) -> Explanation | None:
+    """The limit of the matrices ``at(eps)`` as eps -> 0 where eps = 0 is 0/0.
+
+    None if it is infinite, and if ``at(0, nearby)`` is defined: 0/0 by accident, at few points.
+    """
+    try:
+        at(0, moved(point))
+    except ZeroDivisionError:
+        try:
+            return {x: r.applyfunc(limit) for x, r in at(NEAR_0).items()}
+        except ZeroDivisionError:
+            return None
+    return None
+
+
+def limit(value: sp.Expr) -> sp.Expr:
+    """Returns the limit of a number as NEAR_0 -> 0; raises ZeroDivisionError if it is infinite."""
+    above, below = (side.subs(NEAR_0, 0) for side in sp.fraction(sp.cancel(value)))
+    if below == 0:
+        raise ZeroDivisionError(f"{value} has no limit")
+    return above / below
+
+
+def differ(one: sp.Matrix, other: sp.Matrix) -> bool:
+    """Whether two matrices of numbers differ for certain."""
+    return any(itertools.starmap(_differs, zip(one, other, strict=True)))
+
+
+def _differs(one: sp.Expr, other: sp.Expr) -> bool:
+    """As ``apart``; exponentials that cancel by name need no digits, which take seconds."""
+    gap = one - other
+    named = not gap.is_Rational and not gap.has(sp.CRootOf)  # roots of polynomials have no names
+    return not (named and same_value(one, other)) and apart(one, other)
+
+
+def written(matrix: sp.Matrix) -> str:
+    """Rows of rational numbers, of others the first digits; one entry stands alone."""
+    entries = [str(e if e.is_Rational else sp.N(e, 4)) for e in matrix]
+    if len(entries) == 1:
+        return entries[0]
+    rows = matrix.rows
+    width = len(entries) // rows
+    lines = [" ".join(entries[k * width : (k + 1) * width]) for k in range(rows)]
+    return "[" + "; ".join(lines) + "]"
+
+
+def _explanation(found: Explanation) -> str:
+    return ", ".join(f"{name} {written(r)}" for name, r in found.items())
+
+
+def describe(
+    root: Node, other: Node, point: LeafMatrices, before: Explanation, after: Explanation
+) -> str:
+    """A witness in words: point, both graphs, both explanations."""
+    at = ", ".join(f"{name} = {written(value)}" for name, value in point.items())
+    return f"{at}: `{root}` gives {_explanation(before)}; `{other}` gives {_explanation(after)}"
