@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from numeric.generation.result import Generation
     from numeric.layer_mixes import sweep
     from numeric.planning import plan
-    from numeric.result import Attribution
+    from numeric.results.result import Attribution
 
 _HOME = {
-    "Attribution": "numeric.result",
+    "Attribution": "numeric.results.result",
     "attribute": "numeric.attribution",
     "attribute_each": "numeric.attribution",
     "Audit": "numeric.auditing.audit",

@@ -12,19 +12,19 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
-from numeric.batches import Batch, made
-from numeric.fast import packed, scope
-from numeric.fast.blocks import outside
-from numeric.fast.propagation import Propagation
-from numeric.inputs import prepare
+from numeric.engine import packed, scope
+from numeric.engine.blocks import outside
+from numeric.engine.propagation import Propagation
 from numeric.methods import amplification
 from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
-from numeric.models import Modules, check_code, own_failures
-from numeric.readout import Found, Readout
-from numeric.result import Attribution
+from numeric.models.batches import Batch, made
+from numeric.models.checks import Modules, check_code, own_failures
+from numeric.models.inputs import prepare
+from numeric.models.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
+from numeric.results.result import Attribution
 from numeric.spelling import NAME, did_you_mean
 from numeric.targets import Label, Target
-from numeric.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
+from numeric.targets.readout import Found, Readout
 
 
 def attribute(
@@ -154,7 +154,7 @@ def explained(
 ) -> list[Attribution]:
     """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
 
-    ``modules`` is an argument of ``numeric.inputs.prepare``, ``tokenizer`` of ``Readout.of``;
+    ``modules`` is an argument of ``inputs.prepare``, ``tokenizer`` of ``Readout.of``;
     ``composite`` has the rules of ``run``, unless ``run`` is a partial that has them.
     """
     composite = composite or getattr(run, "keywords", {}).get("composite")

@@ -19,20 +19,20 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from axioms.composites import Composite
-from numeric import heads
 from numeric.attribution import composite_of, explained
-from numeric.batches import Batch
-from numeric.chosen import PREDICTED, Rows
-from numeric.fast.rules import wide
-from numeric.fast.scope import check_stabiliser
-from numeric.heads import CLASSES, NEXT
-from numeric.inputs import known_tokens
+from numeric.engine.rules import wide
+from numeric.engine.scope import check_stabiliser
 from numeric.methods.lrp import check_share, lrp
-from numeric.models import check_model
-from numeric.readout import Found, Readout, Run
-from numeric.result import Attribution
-from numeric.stock.patches import is_altered
+from numeric.models import heads
+from numeric.models.batches import Batch
+from numeric.models.checks import check_model
+from numeric.models.heads import CLASSES, NEXT
+from numeric.models.inputs import known_tokens
+from numeric.models.patches import is_altered
+from numeric.results.result import Attribution
 from numeric.targets import Label, Target
+from numeric.targets.chosen import PREDICTED, Rows
+from numeric.targets.readout import Found, Readout, Run
 
 Graph = Callable[..., tuple[Tensor, Tensor]]
 """Relevance and logits, from the tensors of a batch and the target."""

@@ -24,19 +24,19 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from axioms import kinds
 from axioms.composites import Composite, Operation
 from numeric.attribution import composite_of
-from numeric.batches import Batch
-from numeric.chosen import Rows
-from numeric.fast import at_output, attention, packed, scope
-from numeric.fast.blocks import outside
-from numeric.fast.propagation import Propagation
-from numeric.fast.rules import wide
-from numeric.inputs import prepare
+from numeric.engine import at_output, attention, packed, scope
+from numeric.engine.blocks import outside
+from numeric.engine.propagation import Propagation
+from numeric.engine.rules import wide
 from numeric.methods import amplification
-from numeric.models import own_failures
-from numeric.readout import Readout
-from numeric.stock import families, patches
-from numeric.stock.places import LAYER, check_overrides
+from numeric.models import families, patches
+from numeric.models.batches import Batch
+from numeric.models.checks import own_failures
+from numeric.models.inputs import prepare
+from numeric.models.places import LAYER, check_overrides
 from numeric.targets import Label, Target
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no one truth value

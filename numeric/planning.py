@@ -13,16 +13,16 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.composites import Composite, Operation, UnassignedOperation
 from numeric.attribution import composite_of
-from numeric.fast import packed
-from numeric.fast.at_output import KNOWN
-from numeric.fast.blocks import outside
-from numeric.fast.calls import call_of
-from numeric.fast.marks import Chain, Key
-from numeric.fast.propagation import Propagation
-from numeric.inputs import prepare
-from numeric.models import own_failures
-from numeric.operations import ATTENTION, FUNCTION, ROLES
-from numeric.stock.places import LAYER, Places
+from numeric.engine import packed
+from numeric.engine.at_output import KNOWN
+from numeric.engine.blocks import outside
+from numeric.engine.calls import call_of
+from numeric.engine.marks import Chain, Key
+from numeric.engine.operations import ATTENTION, FUNCTION, ROLES
+from numeric.engine.propagation import Propagation
+from numeric.models.checks import own_failures
+from numeric.models.inputs import prepare
+from numeric.models.places import LAYER, Places
 
 MOST = 20  # lines of a summary
 UNKNOWN = "unknown"  # kind of a function that is in no table

@@ -44,7 +44,7 @@ def picture(figure) -> None:
 
 def sentences(tokens: Sequence[str], relevance: Mapping[str, Sequence[float]]) -> None:
     """One sentence coloured by several methods; what speaks against the class is underlined."""
-    from numeric.render import LEGEND, colours
+    from numeric.results.render import LEGEND, colours
 
     lines = []
     for method, values in relevance.items():

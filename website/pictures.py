@@ -15,7 +15,8 @@ from benchmarks.experiments.judges import compare
 from benchmarks.experiments.record import Request
 from benchmarks.experiments.reproduce import reproduce
 from benchmarks.sources import data, models
-from numeric import attribute, render
+from numeric import attribute
+from numeric.results import render
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 RUN = Path("results/pictures")

@@ -126,7 +126,7 @@ def text_inputs(classifier, texts):
         raise ValueError(f"{len(texts)} texts: pass one, in quotes if it has spaces")
     else:
         (text,) = texts or (TEXT,)
-    from numeric.texts import check_special, tokenized
+    from numeric.models.texts import check_special, tokenized
 
     check_special(classifier.tokenizer, [text])
     inputs = tokenized(classifier.tokenizer, [text], return_tensors="pt")

@@ -125,7 +125,7 @@ def explain(
     with mendable():
         with loading("the model"):
             from benchmarks.sources import models
-            from numeric.stock.places import numbered_layers
+            from numeric.models.places import numbered_layers
 
             models.check_device(device)
             with hint_to_quote(words):
@@ -141,7 +141,7 @@ def explain(
             found = each(texts, one, called)
     wrote = [html]
     if html:  # before anything is printed, which a reader may stop
-        from numeric import views
+        from numeric.results import views
 
         with mendable(f"--html {html}"):
             page = views.page([one.section for one in found], found[0].attribution)

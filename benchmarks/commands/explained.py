@@ -12,10 +12,10 @@ from axioms.composites import UnassignedOperation
 from benchmarks.commands.output import LINES, first_lines, note
 from benchmarks.errors import UnavailableError
 from benchmarks.sources.faults import some
-from numeric import pictures, render, views
-from numeric.layer_maps import layer_maps, terminal
-from numeric.result import Attribution
-from numeric.stock.facts import facts_of
+from numeric.models.facts import facts_of
+from numeric.results import pictures, render, views
+from numeric.results.layer_maps import layer_maps, terminal
+from numeric.results.result import Attribution
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
@@ -101,8 +101,8 @@ def explained(
     of their ``columns``.
     """
     from numeric import explain
+    from numeric.models.texts import tokenized
     from numeric.targets import span, terms
-    from numeric.texts import tokenized
 
     (ids,) = tokenized(loaded.tokenizer, [text])["input_ids"]
     tokens = loaded.tokenizer.convert_ids_to_tokens(ids)
@@ -196,7 +196,7 @@ def unknown(tokenizer, text: str) -> list[str]:
         return []
     if not tokenizer.is_fast:
         return [x for x in tokenizer.tokenize(text) if _id(tokenizer, x) == tokenizer.unk_token_id]
-    from numeric.texts import tokenized
+    from numeric.models.texts import tokenized
 
     read = tokenized(tokenizer, text, return_offsets_mapping=True)
     places = zip(read["input_ids"], read["offset_mapping"], strict=True)

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.commands.output import note, noting
 from benchmarks.sources.faults import some
-from numeric import heads
-from numeric.naming import label_numbers, resolve_names, single_token, text_ids
+from numeric.models import heads
 from numeric.targets import Target, answer, logit
+from numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
 
 
 def wanted(loaded, name: str | None, column: int | None, tokens: Sequence[str]):

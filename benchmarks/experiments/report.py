@@ -17,7 +17,7 @@ from benchmarks.experiments.result import Result, read
 from benchmarks.names import EXPERIMENTS
 from benchmarks.running import folders
 from benchmarks.running.provenance import provenance
-from numeric.render import fixed
+from numeric.results.render import fixed
 from numeric.spelling import printable
 
 log = logging.getLogger(__name__)

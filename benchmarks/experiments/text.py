@@ -27,14 +27,14 @@ from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
 from benchmarks.sources.tokens import Read
 from numeric import Attribution, attribute
-from numeric.batches import Batch
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
-from numeric.inputs import positions, prepare, read_tokens
 from numeric.layer_mixes import sweep
 from numeric.methods.amplification import AmplifiedRelevance
-from numeric.stock import families
-from numeric.stock.facts import facts_of
+from numeric.models import families
+from numeric.models.batches import Batch
+from numeric.models.facts import facts_of
+from numeric.models.inputs import positions, prepare, read_tokens
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried

@@ -31,9 +31,9 @@ from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources import digests, sizes
 from benchmarks.sources.faults import some
 from benchmarks.sources.pins import PINS
-from numeric import heads
+from numeric.models import heads
+from numeric.models.texts import is_panic
 from numeric.spelling import closest, did_you_mean
-from numeric.texts import is_panic
 
 ASSETS = Path(__file__).parents[1] / "assets"
 EMBEDDED = {"embedded": ASSETS / "bert12-sst2", "embedded-lm": ASSETS / "lm-causes"}

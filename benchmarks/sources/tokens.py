@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 from benchmarks.sources.data import Texts
 from benchmarks.sources.faults import some
-from numeric.texts import is_doubled, tokenized
+from numeric.models.texts import is_doubled, tokenized
 
 Tokens = dict[str, list[int]]  # of one text, by the names of a tokenizer, special_tokens_mask too
 

@@ -14,8 +14,8 @@ from transformers import BertConfig, BertForSequenceClassification
 from benchmarks.running.timing import alternate, peak_memory, random_text
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
-from numeric.inputs import prepare
 from numeric.methods import memory_budget
+from numeric.models.inputs import prepare
 
 TEXTS = {
     "1 text of 32 tokens": [32],

@@ -10,7 +10,7 @@ from torch.nn import functional
 from axioms import kinds
 from axioms.graph import Node, Origin
 from numeric.auditing.maps import Map
-from numeric.fast.marks import Chain
+from numeric.engine.marks import Chain
 
 if TYPE_CHECKING:
     from numeric.auditing.recorder import Recorder

@@ -20,19 +20,19 @@ from numeric.auditing.capture import Capture, capture
 from numeric.auditing.functions import WORD
 from numeric.auditing.holding import hold
 from numeric.auditing.meanings import LOGARITHM, OF_LEAVES
-from numeric.batches import Batch
-from numeric.chosen import Chosen, Rows
-from numeric.fast import scope
-from numeric.fast.blocks import outside
-from numeric.fast.entries import of_tokens
-from numeric.inputs import prepare
+from numeric.engine import scope
+from numeric.engine.blocks import outside
+from numeric.engine.entries import of_tokens
 from numeric.methods.amplification import amplified
 from numeric.methods.lrp import read
-from numeric.readout import Readout
+from numeric.models.batches import Batch
+from numeric.models.inputs import prepare
+from numeric.models.places import check_overrides
+from numeric.models.scans import scans
 from numeric.reference import evaluate
-from numeric.stock.places import check_overrides
-from numeric.stock.scans import scans
 from numeric.targets import Label, Target
+from numeric.targets.chosen import Chosen, Rows
+from numeric.targets.readout import Readout
 
 ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 

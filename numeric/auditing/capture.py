@@ -12,13 +12,13 @@ from transformers import PreTrainedModel
 from axioms.graph import LEAVES, Node, topological
 from numeric.auditing.functions import TYPE
 from numeric.auditing.recorder import Recorder
-from numeric.batches import Batch
-from numeric.chosen import Rows
-from numeric.fast import packed
-from numeric.fast.blocks import outside
-from numeric.fast.entries import Entry
-from numeric.models import own_failures
-from numeric.readout import Readout
+from numeric.engine import packed
+from numeric.engine.blocks import outside
+from numeric.engine.entries import Entry
+from numeric.models.batches import Batch
+from numeric.models.checks import own_failures
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,10 +10,10 @@ from torch.utils._pytree import tree_unflatten
 
 from axioms import kinds
 from axioms.graph import Node
-from numeric import operations as does
 from numeric.auditing.maps import Map
-from numeric.fast.handlers import is_mask
-from numeric.fast.marks import PRODUCT, is_number, mark, reached
+from numeric.engine import operations as does
+from numeric.engine.handlers import is_mask
+from numeric.engine.marks import PRODUCT, is_number, mark, reached
 
 if TYPE_CHECKING:
     from numeric.auditing.recorder import Recorder, Running

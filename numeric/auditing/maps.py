@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from numeric.fast.calls import call_of
-from numeric.operations import CAST
+from numeric.engine.calls import call_of
+from numeric.engine.operations import CAST
 
 
 class _Wide(TorchFunctionMode):

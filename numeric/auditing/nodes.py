@@ -9,7 +9,6 @@ from torch import Tensor
 
 from axioms import kinds
 from axioms.graph import MOVE, Node, Origin
-from numeric import operations as does
 from numeric.auditing.functions import (
     POSITION,
     TYPE,
@@ -21,10 +20,11 @@ from numeric.auditing.functions import (
     taken_of,
 )
 from numeric.auditing.maps import Map
-from numeric.fast.at_output import cancels
-from numeric.fast.handlers import is_mask
-from numeric.fast.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
-from numeric.fast.norms import ARGUMENTS
+from numeric.engine import operations as does
+from numeric.engine.at_output import cancels
+from numeric.engine.handlers import is_mask
+from numeric.engine.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, reached
+from numeric.engine.norms import ARGUMENTS
 
 if TYPE_CHECKING:
     from numeric.auditing.recorder import Recorder, Running

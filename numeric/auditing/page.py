@@ -9,11 +9,11 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from numeric import render
 from numeric.auditing.flow import flow
 from numeric.auditing.meanings import MEANINGS
 from numeric.auditing.rounding import accounts, balance, by_kind, signed
 from numeric.auditing.terminal import span
+from numeric.results import render
 
 TEMPLATES = Environment(
     autoescape=True,

@@ -19,9 +19,9 @@ from numeric.auditing.activations import activation
 from numeric.auditing.functions import FIXED, WORD
 from numeric.auditing.maps import Map
 from numeric.auditing.nodes import ORIGIN
-from numeric.fast.calls import Call, Use
-from numeric.fast.entries import Entries, Entry
-from numeric.fast.marks import (
+from numeric.engine.calls import Call, Use
+from numeric.engine.entries import Entries, Entry
+from numeric.engine.marks import (
     HELD,
     PRODUCT,
     Args,
@@ -32,9 +32,9 @@ from numeric.fast.marks import (
     mark,
     reached,
 )
-from numeric.fast.propagation import Propagation
-from numeric.operations import EMBEDDING
-from numeric.stock.places import LAYER
+from numeric.engine.operations import EMBEDDING
+from numeric.engine.propagation import Propagation
+from numeric.models.places import LAYER
 
 NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.batches import Batch
 from numeric.methods.masking import masked_logits
-from numeric.readout import Readout
+from numeric.models.batches import Batch
 from numeric.targets import Label, Target
+from numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,14 +17,14 @@ from numeric.evaluation.asked import Asked, Measured
 from numeric.evaluation.correlation import kendall, pearson
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.soft import SOFT, soft
-from numeric.inputs import prepare
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
-from numeric.models import own_failures
-from numeric.naming import resolve_names
-from numeric.readout import Readout
+from numeric.models.checks import own_failures
+from numeric.models.inputs import prepare
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target
+from numeric.targets.naming import resolve_names
+from numeric.targets.readout import Readout
 
 MOST = 2**16  # limit of tokens, subsets and samples: each takes a copy of a text
 Map = Tensor | ArrayLike

@@ -19,14 +19,14 @@ from transformers import PreTrainedModel
 
 from axioms.composites import GRADIENT_X_INPUT, Composite
 from numeric.attribution import composite_of
-from numeric.batches import Batch
-from numeric.fast import scope
-from numeric.fast.blocks import outside
-from numeric.inputs import prepare
-from numeric.readout import Readout
-from numeric.stock.patches import twin
-from numeric.stock.places import numbered_layers
+from numeric.engine import scope
+from numeric.engine.blocks import outside
+from numeric.models.batches import Batch
+from numeric.models.inputs import prepare
+from numeric.models.patches import twin
+from numeric.models.places import numbered_layers
 from numeric.targets import Label, Target
+from numeric.targets.readout import Readout
 
 RESIDUAL, ATTENTION, MLP = PLACES = ("residual stream", "attention output", "MLP output")
 PARTS = (

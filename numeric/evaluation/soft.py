@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numeric.chosen import Chosen, Rows
 from numeric.evaluation.asked import Asked, Measured
 from numeric.methods import memory_budget
 from numeric.methods.paths import Path, straight_path
+from numeric.targets.chosen import Chosen, Rows
 
 SOFT = ("soft sufficiency", "soft comprehensiveness")
 

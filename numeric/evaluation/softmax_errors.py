@@ -28,17 +28,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from numeric import heads
-from numeric.batches import Batch
-from numeric.chosen import Rows
+from numeric.engine.blocks import Block, outside
 from numeric.evaluation.correlation import pearson
-from numeric.fast.blocks import Block, outside
-from numeric.inputs import prepare
-from numeric.readout import Readout
-from numeric.stock import families
-from numeric.stock.patches import attention_implementation, twin
-from numeric.stock.places import Places
+from numeric.models import families, heads
+from numeric.models.batches import Batch
+from numeric.models.inputs import prepare
+from numeric.models.patches import attention_implementation, twin
+from numeric.models.places import Places
 from numeric.targets import Label, Target
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,15 +11,15 @@ from transformers import GenerationMixin, PreTrainedModel, PreTrainedTokenizerBa
 
 from axioms.composites import Composite
 from numeric.attribution import attribute_each, explained
-from numeric.batches import DECODER, SOUND, Batch
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces
-from numeric.inputs import check_ids, positions
-from numeric.readout import Found, Readout
+from numeric.models.batches import DECODER, SOUND, Batch
+from numeric.models.facts import facts_of
+from numeric.models.inputs import check_ids, positions
+from numeric.models.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
 from numeric.spelling import text_fault
-from numeric.stock.facts import facts_of
 from numeric.targets import Target, log_probability, logit
-from numeric.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
+from numeric.targets.readout import Found, Readout
 
 SCALES = {"logit": logit, "log-probability": log_probability}
 

@@ -11,8 +11,8 @@ import torch
 from rich.console import RenderableType
 from torch import Tensor
 
-from numeric import stored
 from numeric.generation.words import units
+from numeric.results import stored
 from numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual")

@@ -10,10 +10,10 @@ from rich.console import RenderableType
 from rich.text import Text
 from torch import Tensor
 
-from numeric import pictures, render
 from numeric.generation.result import Generation
 from numeric.generation.words import UNITS
-from numeric.layer_maps import Cell, LayerMap, tables
+from numeric.results import pictures, render
+from numeric.results.layer_maps import Cell, LayerMap, tables
 from numeric.spelling import printable
 
 LEGEND = "Red speaks for what was written; blue, underlined, against it."

@@ -12,14 +12,14 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
-from numeric import operations as does
-from numeric.batches import Batch
-from numeric.fast import packed
-from numeric.fast.calls import Use
-from numeric.fast.marks import MARK, carries, exchanged, is_curved
-from numeric.fast.propagation import Propagation
+from numeric.engine import operations as does
+from numeric.engine import packed
+from numeric.engine.calls import Use
+from numeric.engine.marks import MARK, carries, exchanged, is_curved
+from numeric.engine.propagation import Propagation
 from numeric.methods.lrp import lrp
-from numeric.readout import Readout
+from numeric.models.batches import Batch
+from numeric.targets.readout import Readout
 
 NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
 BESIDE_LOGIT = 20  # allowed: sum of |relevance| over |logit|

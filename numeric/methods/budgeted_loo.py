@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.batches import Batch
 from numeric.methods.loo import losses
 from numeric.methods.mask_relevance import mask_relevance
 from numeric.methods.memory_budget import AUTO
-from numeric.readout import Found, Readout
+from numeric.models.batches import Batch
+from numeric.targets.readout import Found, Readout
 
 FIRST = 4  # tokens that are left out before an error is estimated
 SURE = 2  # root mean squares, within which about 95 % of normal errors are

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from axioms.composites import Composite
-from numeric.fast.marks import Chain, carries, mark, marked
-from numeric.fast.propagation import Propagation
-from numeric.stock import patches
-from numeric.stock.places import numbered_layers
+from numeric.engine.marks import Chain, carries, mark, marked
+from numeric.engine.propagation import Propagation
+from numeric.models import patches
+from numeric.models.places import numbered_layers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

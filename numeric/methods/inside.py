@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from numeric.fast.marks import PRODUCT, Chain, Cut, carries, mark, marked
-from numeric.fast.rules import wide
-from numeric.stock.patches import is_of_transformers, twin
+from numeric.engine.marks import PRODUCT, Chain, Cut, carries, mark, marked
+from numeric.engine.rules import wide
+from numeric.models.patches import is_of_transformers, twin
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -11,13 +11,13 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.batches import Batch
-from numeric.chosen import Chosen
-from numeric.fast import packed
-from numeric.fast.rules import wide
+from numeric.engine import packed
+from numeric.engine.rules import wide
 from numeric.methods import memory_budget
 from numeric.methods.paths import Path, straight_path
-from numeric.readout import Found, Readout
+from numeric.models.batches import Batch
+from numeric.targets.chosen import Chosen
+from numeric.targets.readout import Found, Readout
 
 BASELINES = ("zero", "pad")
 DOUBLINGS = 3  # of the number of nodes, at most

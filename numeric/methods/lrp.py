@@ -8,14 +8,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.composites import Composite
-from numeric.batches import Batch
-from numeric.fast import packed, scope
-from numeric.fast.entries import of_tokens
-from numeric.fast.propagation import Propagation
+from numeric.engine import packed, scope
+from numeric.engine.entries import of_tokens
+from numeric.engine.propagation import Propagation
 from numeric.methods import positions as position_shares
 from numeric.methods.checkpointing import Checkpointed
 from numeric.methods.inside import Inside
-from numeric.readout import Found, Readout
+from numeric.models.batches import Batch
+from numeric.targets.readout import Found, Readout
 
 SHARES = ("embedding", "word")
 

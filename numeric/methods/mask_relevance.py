@@ -11,16 +11,16 @@ from transformers import PreTrainedModel
 
 from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, Composite
-from numeric.batches import Batch
-from numeric.chosen import Rows
-from numeric.fast import packed, scope
-from numeric.fast.attended import Attended, Damping, rows_read
-from numeric.fast.propagation import Propagation
-from numeric.heads import CLASSES
+from numeric.engine import packed, scope
+from numeric.engine.attended import Attended, Damping, rows_read
+from numeric.engine.propagation import Propagation
 from numeric.methods import meetings
 from numeric.methods.lrp import check_gradient
-from numeric.readout import Found, Readout
-from numeric.stock.identity import code_of_stock
+from numeric.models.batches import Batch
+from numeric.models.heads import CLASSES
+from numeric.models.identity import code_of_stock
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Found, Readout
 
 HELD = {kinds.LAYER_NORM: kinds.HELD_DEVIATION, kinds.RMS_NORM: kinds.HELD_DEVIATION}
 GRADIENTS = {

@@ -7,10 +7,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric import heads
-from numeric.batches import DECODER, DECODER_MASK, Batch
-from numeric.chosen import Rows
-from numeric.inputs import known_tokens
 from numeric.methods import memory_budget, prefix
 from numeric.methods.removals import check, check_effect, check_something_is_left, replacement
 from numeric.methods.shared import (
@@ -22,9 +18,12 @@ from numeric.methods.shared import (
     reuse,
     whole,
 )
-from numeric.readout import Readout
-from numeric.stock import families
-from numeric.stock.facts import facts_of
+from numeric.models import families, heads
+from numeric.models.batches import DECODER, DECODER_MASK, Batch
+from numeric.models.facts import facts_of
+from numeric.models.inputs import known_tokens
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Readout
 
 At = Callable[[Tensor, Tensor], None]
 """Says which columns of which examples run next, as ``reuse`` gives it."""

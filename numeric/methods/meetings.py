@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.batches import Batch
-from numeric.fast.attended import Attended
-from numeric.fast.entries import Entry, of_tokens
-from numeric.stock.facts import facts_of
-from numeric.stock.identity import Code
+from numeric.engine.attended import Attended
+from numeric.engine.entries import Entry, of_tokens
+from numeric.models.batches import Batch
+from numeric.models.facts import facts_of
+from numeric.models.identity import Code
 
 KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
 """Code and places of attention of stock models whose tokens meet in attention alone.

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from numeric.heads import MASKED, NEXT, kind
-from numeric.stock.facts import facts_of
+from numeric.models.facts import facts_of
+from numeric.models.heads import MASKED, NEXT, kind
 
 AUTO = "auto"
 ON_CPU = 1 << 26

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from numeric.batches import DECODER, Batch, first_map
-from numeric.chosen import Rows
-from numeric.inputs import known_tokens
 from numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
-from numeric.readout import Readout
-from numeric.stock import families
-from numeric.stock.facts import facts_of
+from numeric.models import families
+from numeric.models.batches import DECODER, Batch, first_map
+from numeric.models.facts import facts_of
+from numeric.models.inputs import known_tokens
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,13 +5,13 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from numeric import heads
-from numeric.batches import Batch
-from numeric.chosen import Rows
 from numeric.methods.shared import OF_OTHER_CODE, Copies, first_keys
-from numeric.readout import Readout
-from numeric.stock.facts import facts_of
-from numeric.stock.identity import is_stock
+from numeric.models import heads
+from numeric.models.batches import Batch
+from numeric.models.facts import facts_of
+from numeric.models.identity import is_stock
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Readout
 
 ON_CPU, ELSEWHERE = 128, 8192
 """Tokens of which fewer at a time take hardly less time; that of GPUs is assumed, not measured."""

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from numeric.batches import DECODER_MASK, PIXELS, Batch
 from numeric.methods.shared import Copies, Whole
-from numeric.models import mask_problems
-from numeric.readout import Readout
-from numeric.stock import families
-from numeric.stock.facts import facts_of
+from numeric.models import families
+from numeric.models.batches import DECODER_MASK, PIXELS, Batch
+from numeric.models.checks import mask_problems
+from numeric.models.facts import facts_of
+from numeric.targets.readout import Readout
 
 REMOVALS = ("attention-mask", "deletion")
 """How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from numeric.batches import Batch, first_map
-from numeric.chosen import Chosen
-from numeric.fast.blocks import Block
-from numeric.heads import ANSWER, CLASSES
-from numeric.inputs import read_tokens
-from numeric.readout import Found, Readout
-from numeric.stock.facts import facts_of
-from numeric.stock.patches import attention_implementation, twin
-from numeric.stock.places import Places
+from numeric.engine.blocks import Block
+from numeric.models.batches import Batch, first_map
+from numeric.models.facts import facts_of
+from numeric.models.heads import ANSWER, CLASSES
+from numeric.models.inputs import read_tokens
+from numeric.models.patches import attention_implementation, twin
+from numeric.models.places import Places
+from numeric.targets.chosen import Chosen
+from numeric.targets.readout import Found, Readout
 
 VARIANTS = ("paper", "abnar-zuidema")
 

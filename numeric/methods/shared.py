@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
-from numeric.batches import Batch
-from numeric.chosen import Rows
-from numeric.inputs import known_tokens
-from numeric.readout import Readout
-from numeric.stock import families
-from numeric.stock.identity import is_stock
-from numeric.stock.patches import set_attribute, twin
+from numeric.models import families
+from numeric.models.batches import Batch
+from numeric.models.identity import is_stock
+from numeric.models.inputs import known_tokens
+from numeric.models.patches import set_attribute, twin
+from numeric.targets.chosen import Rows
+from numeric.targets.readout import Readout
 
 Copies = dict[str, Tensor]
 """What each of many copies runs and sees, by name: (copy,) or (copy, token)."""

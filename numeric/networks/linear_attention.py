@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from numeric.fast import rules
+from numeric.engine import rules
 
 Rule = Callable[[Tensor], Tensor]
 """What acts at the output of an operation."""

@@ -11,9 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 import numeric
 from axioms.composites import Composite
 from numeric.attribution import resolve
-from numeric.heads import CLASSES, kind
-from numeric.readout import read
+from numeric.models.heads import CLASSES, kind
 from numeric.targets import Target, log_probability, logit
+from numeric.targets.readout import read
 from numeric.tools import needed
 
 with needed("captum"):

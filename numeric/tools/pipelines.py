@@ -12,7 +12,7 @@ from axioms.composites import Composite
 from numeric.attribution import attribute_each
 from numeric.generation.explaining import explain_generation
 from numeric.generation.result import Generation
-from numeric.result import Attribution
+from numeric.results.result import Attribution
 from numeric.targets import Label, Target, logit
 
 Result = dict[str, Any]

@@ -7,7 +7,7 @@ from transformers import PreTrainedModel
 
 from axioms.composites import Composite
 from numeric.attribution import propagation
-from numeric.fast.rules import wide
+from numeric.engine.rules import wide
 
 
 class FromEmbeddings(nn.Module):

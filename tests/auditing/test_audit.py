@@ -17,7 +17,7 @@ from axioms.composites import (
 from numeric import attribute, audit
 from numeric.auditing import ledger
 from numeric.auditing.capture import capture
-from numeric.inputs import prepare
+from numeric.models.inputs import prepare
 from numeric.reference import dispatch, mapped
 from tests.support import cases
 from tests.support.audits import audit_of, eager, with_graph

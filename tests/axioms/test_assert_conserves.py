@@ -8,7 +8,7 @@ import torch
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric import assert_conserves
 from numeric.auditing.capture import capture
-from numeric.inputs import prepare
+from numeric.models.inputs import prepare
 from tests.support import cases
 
 ALL = ("bias", "LayerNorm beta", "Taylor term")

@@ -15,7 +15,7 @@ from axioms.causes import BIAS
 from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
 from numeric import attribute, targets
 from numeric.auditing.audit import Audit, audit
-from numeric.stock.facts import facts_of
+from numeric.models.facts import facts_of
 from tests.census.build import (
     ANSWERS,
     CAUSAL,

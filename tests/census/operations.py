@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from axioms.kinds import RULES
-from numeric.fast.refusals import REASONS
-from numeric.operations import TABLE, Case, Role
+from numeric.engine.operations import TABLE, Case, Role
+from numeric.engine.refusals import REASONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 HEAD = """\
 # Operations
 
 While a model runs, every torch function that an activation reaches is looked up by its name in
-`numeric/operations.py`, from which `python -m tests.census.operations` makes this
+`numeric/engine/operations.py`, from which `python -m tests.census.operations` makes this
 page: what each does to relevance, and why. `x + y`, `torch.add`, `Tensor.add` and `add_` have one
 name. What is not here and meets an activation is refused; there is no default rule.
 

@@ -7,7 +7,7 @@ import torch
 
 from axioms.composites import CP_LRP
 from numeric import attribute, audit, compiled, sweep
-from numeric.fast.marks import Chain
+from numeric.engine.marks import Chain
 from numeric.methods import amplification
 from numeric.methods.amplification import AmplifiedRelevance
 from numeric.methods.catalogue import WITH_RULES

@@ -7,8 +7,8 @@ from torch import nn
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
-from numeric.fast import attention, value_only
-from numeric.fast.propagation import Propagation
+from numeric.engine import attention, value_only
+from numeric.engine.propagation import Propagation
 from numeric.methods import amplification
 from tests.support import cases
 

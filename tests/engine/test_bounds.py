@@ -12,7 +12,7 @@ resource.setrlimit(resource.RLIMIT_DATA, (4 * 2**30,) * 2)
 from numeric import attribute
 from numeric.evaluation import perturbation
 from numeric.evaluation.faithfulness import evaluate
-from numeric.inputs import prepare
+from numeric.models.inputs import prepare
 from numeric.targets import logit, span
 from tests.support import cases
 model, batch = cases.tiny_bert(), cases.tiny_batch()

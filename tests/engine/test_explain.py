@@ -15,9 +15,10 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM
 
 from benchmarks.sources import models
-from numeric import Attribution, attribute, explain, pictures
+from numeric import Attribution, attribute, explain
 from numeric.generation.result import Generation
-from numeric.render import colours
+from numeric.results import pictures
+from numeric.results.render import colours
 from numeric.spelling import printable
 from numeric.targets import logit
 from tests.support import cases

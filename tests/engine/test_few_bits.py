@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.running.timing import peak_memory
 from numeric import attribute, plan, propagation
-from numeric.fast import packed
+from numeric.engine import packed
 from tests.support import cases
 from tests.support.traces import assert_same, snapshot
 from tests.support.uses import BY_RULES, USES, assert_alike, put, relevance

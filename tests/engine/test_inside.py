@@ -9,7 +9,7 @@ from torch import nn
 from axioms.composites import ATTNLRP, CP_LRP
 from axioms.graph import MOVE
 from numeric import attribute, audit, propagation
-from numeric.stock.places import numbered_layers
+from numeric.models.places import numbered_layers
 from tests.census.build import CAUSAL, IMAGES, build, inputs
 from tests.census.measure import conditions, without_shifts
 from tests.layers.test_fast_matches_reference import rows

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from numeric import attribute
-from numeric.models import check_model
-from numeric.stock import families
+from numeric.models import families
+from numeric.models.checks import check_model
 from tests.census.build import CAUSAL, MASKED, TAGS, build
 from tests.census.build import inputs as made
 from tests.census.measure import conditions

@@ -7,8 +7,8 @@ import torch
 
 from numeric import attribute
 from numeric.attribution import Attribution
-from numeric.layer_maps import layer_maps, short
-from numeric.stock.places import numbered_layers
+from numeric.models.places import numbered_layers
+from numeric.results.layer_maps import layer_maps, short
 from tests.census.build import build
 from tests.support import cases, program
 

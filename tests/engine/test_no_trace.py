@@ -13,9 +13,9 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
 from numeric.attribution import METHODS
-from numeric.fast import scope
-from numeric.fast.calls import call_of, foreign
-from numeric.stock import patches
+from numeric.engine import scope
+from numeric.engine.calls import call_of, foreign
+from numeric.models import patches
 from tests.census.build import build
 from tests.support import cases
 from tests.support.traces import assert_same, contains, refused, snapshot, watch

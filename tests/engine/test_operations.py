@@ -12,8 +12,8 @@ import axioms
 from axioms.composites import UnassignedOperation
 from axioms.kinds import RULES
 from numeric import attribute, audit
-from numeric.fast.refusals import REASONS
-from numeric.operations import ROLES, TABLE
+from numeric.engine.operations import ROLES, TABLE
+from numeric.engine.refusals import REASONS
 from tests.census import build
 from tests.census import operations as page_of
 from tests.census.measure import audited

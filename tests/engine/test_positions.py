@@ -12,7 +12,7 @@ import torch
 
 from axioms.composites import ATTNLRP, Composite
 from numeric import attribute
-from numeric.fast import scope
+from numeric.engine import scope
 from numeric.methods import positions
 from numeric.reference import rules
 from tests.census.build import CAUSAL, build, inputs

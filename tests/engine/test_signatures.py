@@ -7,7 +7,7 @@ code has been read, the digest that the failure prints takes the place of the ol
 import pytest
 
 from numeric.auditing.capture import capture
-from numeric.inputs import prepare
+from numeric.models.inputs import prepare
 from tests.support import cases
 
 SIGNATURES = {

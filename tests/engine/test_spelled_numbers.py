@@ -10,8 +10,8 @@ from axioms import kinds
 from axioms.causes import BIAS
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric import audit
-from numeric.fast import marks
-from numeric.fast.propagation import Propagation
+from numeric.engine import marks
+from numeric.engine.propagation import Propagation
 from tests.census.measure import audited
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then

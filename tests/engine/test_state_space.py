@@ -13,10 +13,10 @@ from transformers.models.mamba import modeling_mamba as stock
 from axioms.composites import CP_LRP, UnassignedOperation
 from axioms.neighbours import MAMBA_LRP
 from numeric import attribute, audit
-from numeric.operations import SCAN as ROLE
-from numeric.operations import TABLE
+from numeric.engine.operations import SCAN as ROLE
+from numeric.engine.operations import TABLE
+from numeric.models import scans
 from numeric.planning import plan
-from numeric.stock import scans
 from tests.census.build import CAUSAL, build, inputs
 from tests.census.measure import COLUMNS, conditions, measure
 from tests.support.cases import close

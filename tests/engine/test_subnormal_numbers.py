@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from axioms.composites import ATTNLRP
-from numeric.fast import rules
-from numeric.fast.propagation import Propagation
+from numeric.engine import rules
+from numeric.engine.propagation import Propagation
 from tests.support import cases
 from tests.support.traces import contains, refused
 

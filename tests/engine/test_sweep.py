@@ -11,7 +11,7 @@ from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from benchmarks.experiments import rows, text
 from numeric import attribute
 from numeric import layer_mixes as sweep
-from numeric.fast import scope
+from numeric.engine import scope
 from numeric.methods import amplification
 from tests.support import cases, one_by_one
 from tests.support.traces import assert_same, contains, snapshot, watch

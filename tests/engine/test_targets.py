@@ -5,8 +5,8 @@ import torch
 
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from numeric import attribute, attribute_each, audit, propagation
-from numeric.readout import read
 from numeric.targets import answer, log_probability, logit, span
+from numeric.targets.readout import read
 from tests.census.build import build, inputs
 from tests.census.measure import conditions, without_shifts
 from tests.support import cases

@@ -19,8 +19,8 @@ from numeric import attribute, audit, compiled, sweep
 from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
-from numeric.inputs import prepare
-from numeric.stock.patches import OF_TRANSFORMERS
+from numeric.models.inputs import prepare
+from numeric.models.patches import OF_TRANSFORMERS
 from tests.support import cases
 from tests.support.traces import assert_same, registries, snapshot, watch
 

@@ -85,7 +85,7 @@ def test_removals_are_those_of_the_stock_model_with_that_mask(tiny, batch, maps,
 
 def test_curves_are_the_means_of_table_2(tiny, batch, maps):
     from numeric.evaluation.perturbation import perturbation_curves
-    from numeric.inputs import prepare
+    from numeric.models.inputs import prepare
 
     a = attribute(tiny, batch, "cp-lrp")
     ((morf, lerf),) = perturbation_curves(tiny, prepare(tiny, batch), [a.relevance], a.target)

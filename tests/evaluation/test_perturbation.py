@@ -7,7 +7,7 @@ import torch
 from numeric import attribute
 from numeric.evaluation import perturbation
 from numeric.evaluation.perturbation import Curve, perturbation_curve, perturbation_curves
-from numeric.inputs import prepare
+from numeric.models.inputs import prepare
 from tests.support import cases
 
 ORDERS = ("morf", "lerf")

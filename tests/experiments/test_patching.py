@@ -18,8 +18,8 @@ from benchmarks.experiments.patching.pairs import OPPOSITE, of_prompts, of_texts
 from benchmarks.experiments.patching.train import RATES, network, train
 from benchmarks.sources import data, digests, models
 from numeric.evaluation.patching import ATTENTION, MLP, PLACES, RESIDUAL, Patched
-from numeric.readout import read
 from numeric.targets import logit
+from numeric.targets.readout import read
 
 TEXTS = ("A good film.", "Nothing of this kind.", "It was a dull, dull evening.")
 

@@ -9,7 +9,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, bypass_softmax
 from numeric import attribute
 from numeric.attribution import METHODS
-from numeric.fast import scope
+from numeric.engine import scope
 from tests.census.build import CAUSAL, build, inputs
 from tests.census.measure import conditions
 from tests.support import cases

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from axioms import kinds
-from numeric.fast import rules as fast
+from numeric.engine import rules as fast
 from tests.support.agreement import (
     AT_ZERO,
     CASES,

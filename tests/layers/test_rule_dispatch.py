@@ -9,8 +9,8 @@ from axioms.composites import ATTNLRP, Composite, UnassignedOperation
 from axioms.graph import INPUT, Node
 from axioms.rules import propagate
 from numeric import compiled
-from numeric.fast import at_output, attention
-from numeric.fast.propagation import Propagation
+from numeric.engine import at_output, attention
+from numeric.engine.propagation import Propagation
 from numeric.layer_mixes import sweep
 from numeric.reference import dispatch, evaluate
 from tests.oracles import bert_relevance

@@ -8,9 +8,9 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curve
-from numeric.inputs import prepare
 from numeric.methods import loo, masking, removals
 from numeric.methods.shared import whole
+from numeric.models.inputs import prepare
 from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import contains, refused, watch

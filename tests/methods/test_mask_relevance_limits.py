@@ -11,8 +11,8 @@ from transformers import BertConfig, PreTrainedModel
 from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
 from benchmarks.running.timing import peak_memory, random_text
 from numeric import attribute, attribute_each
-from numeric.fast import attended, scope
-from numeric.fast.attended import Fused
+from numeric.engine import attended, scope
+from numeric.engine.attended import Fused
 from numeric.targets import logit, span
 from tests.census.build import CAUSAL, IMAGES, build, inputs
 from tests.census.measure import conditions

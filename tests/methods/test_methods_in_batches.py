@@ -9,8 +9,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from benchmarks.running.timing import peak_memory
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
-from numeric.inputs import prepare
 from numeric.methods.paths import Path
+from numeric.models.inputs import prepare
 from tests.support import cases
 from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
 from tests.support.traces import assert_same, contains, refused, snapshot, watch

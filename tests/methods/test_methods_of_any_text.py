@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from numeric import attribute
-from numeric.inputs import prepare
 from numeric.methods.memory_budget import bytes_of_a_copy
-from numeric.stock import families
+from numeric.models import families
+from numeric.models.inputs import prepare
 from numeric.targets import logit
 from tests.census.build import build, inputs
 from tests.census.measure import conditions

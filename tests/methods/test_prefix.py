@@ -5,10 +5,10 @@ import torch
 
 from numeric import attribute
 from numeric.attribution import attribute_each
-from numeric.inputs import prepare
 from numeric.methods import prefix
-from numeric.readout import Readout
+from numeric.models.inputs import prepare
 from numeric.targets import log_probability, logit, span
+from numeric.targets.readout import Readout
 from tests.census.build import CAUSAL, build, inputs
 from tests.census.measure import conditions
 from tests.support.cases import close

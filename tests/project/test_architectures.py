@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from numeric import attribute
-from numeric.inputs import positions
-from numeric.stock.facts import NO_END
+from numeric.models.facts import NO_END
+from numeric.models.inputs import positions
 from tests.census import measure, page
 from tests.census.build import (
     TASKS,

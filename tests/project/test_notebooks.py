@@ -28,7 +28,7 @@ from benchmarks.experiments.causes.language import TASKS
 from benchmarks.experiments.table1 import mnist
 from benchmarks.experiments.table2 import HINGES
 from benchmarks.sources import data, models
-from numeric.render import LEGEND
+from numeric.results.render import LEGEND
 from paper_notebooks import build
 
 ROOT = Path(__file__).resolve().parents[2]

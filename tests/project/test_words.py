@@ -25,8 +25,8 @@ from numeric import (
 from numeric.evaluation.patching import patching
 from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.methods.catalogue import METHODS, WITH_RULES
-from numeric.readout import read
 from numeric.targets import Label, Target, logit
+from numeric.targets.readout import read
 from numeric.tools import pipelines
 from tests.support import cases
 

@@ -20,7 +20,7 @@ from benchmarks.experiments import report
 from benchmarks.experiments.result import Result
 from benchmarks.running import blocks, manifest, runner
 from benchmarks.sources import models
-from numeric import stored
+from numeric.results import stored
 from paper_notebooks import build
 from tests.support import bad_folders, folders
 from tests.support.failing import Disk

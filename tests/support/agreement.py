@@ -19,9 +19,9 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.rules import messages as symbolic
 from axioms.rules import norms as symbolic_norms
-from numeric.fast import norms
-from numeric.fast import rules as fast
-from numeric.fast.propagation import Propagation
+from numeric.engine import norms
+from numeric.engine import rules as fast
+from numeric.engine.propagation import Propagation
 from numeric.reference import rules as reference
 
 EPS = 0.25

@@ -5,7 +5,7 @@ from unittest import mock
 from axioms.composites import ATTNLRP
 from numeric import audit
 from numeric.auditing.capture import capture
-from numeric.inputs import prepare
+from numeric.models.inputs import prepare
 from tests.support import cases
 
 

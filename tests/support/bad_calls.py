@@ -13,8 +13,8 @@ from transformers import BertForTokenClassification, BertModel
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation, bypass_softmax
-from numeric.heads import NoLogits
 from numeric.methods.catalogue import METHODS
+from numeric.models.heads import NoLogits
 from tests.support import cases
 from tests.support.changes import (
     ACT,
@@ -56,7 +56,7 @@ NAMES = f"the methods are {', '.join(METHODS)}"
 AT_LEAST = ": pass a whole number of...at least 1"
 IG = "integrated-gradients"
 NO_RULE = "BertForSequenceClassification calls functions that have no propagation rule:"
-TABLE = "numeric/operations.py"
+TABLE = "numeric/engine/operations.py"
 NORMS = (
     "bert.embeddings", LAYER(0) + ".attention.output", LAYER(0) + ".output",
     LAYER(1) + ".attention.output", LAYER(1) + ".output",
@@ -277,5 +277,5 @@ for function in (torch.log_softmax, torch.prod, torch.logsumexp):
 for before in (functional.gelu, torch.clone):
     for path in (LAYER(1) + ACT, "classifier"):
         changes = given("attnlrp"), on(then(before), path), on(then(Own.apply), path)
-        says = f"{NO_RULE}\nOwnBackward, code that torch does not show\nnumeric/operations.py"
+        says = f"{NO_RULE}\nOwnBackward, code that torch does not show\nnumeric/engine/operations.py"
         CALLS[f"hidden behind {before.__name__} in {path}"] = changes, says, UnassignedOperation

@@ -117,7 +117,7 @@ FAMILIES = {
         ),
     ),
 }  # fmt: skip
-"""Classes and sizes of every family of ``numeric.stock.families``, smallest that is general."""
+"""Classes and sizes of every family of ``numeric.models.families``, smallest that is general."""
 
 
 ALL = list(FAMILIES)

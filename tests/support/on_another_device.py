@@ -25,9 +25,9 @@ from numeric import attribute, attribute_each, audit, compiled, explain_generati
 from numeric.attribution import METHODS
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.softmax_errors import softmax_errors
-from numeric.inputs import prepare
 from numeric.methods import prefix
-from numeric.stock.places import numbered_layers
+from numeric.models.inputs import prepare
+from numeric.models.places import numbered_layers
 from numeric.targets import answer, log_probability, logit, span
 from tests.support import cases
 from tests.support.cases import DECODERS

@@ -11,7 +11,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from numeric import attribute
-from numeric.stock.patches import OF_TRANSFORMERS
+from numeric.models.patches import OF_TRANSFORMERS
 
 
 def state(model):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from numeric.fast import rules
+from numeric.engine import rules
 from numeric.networks.linear_attention import FACTORIZATIONS
 
 

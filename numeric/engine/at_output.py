@@ -1,0 +1,80 @@
+"""The rules that act on what an operation gives: which function for which kind and rule."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from axioms import kinds
+from numeric.engine import norms, rules
+from numeric.engine.marks import WEIGHTS, marked
+
+AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
+"""(output, stabiliser, bias) -> the output, whose gradient is that of the rule."""
+
+
+def _unchanged(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
+    return z
+
+
+def _epsilon(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
+    return rules.epsilon(z, eps=eps)
+
+
+def cancels(fixed: Tensor | float, z: Tensor) -> bool:
+    """Whether the term ``fixed`` of the sum ``z`` may have been computed to cancel another one."""
+    return isinstance(fixed, Tensor) and fixed.shape == z.shape
+
+
+def _sum(z: Tensor, eps: float, fixed: Tensor | None) -> Tensor:
+    """A fixed term may cancel an activation, as straight-through estimators do.
+
+    That 0 has no relevance to share, and in the limit of a small stabiliser the activation gets
+    none; the gradient alone would give it some, and the fixed term as much of the other sign.
+    """
+    if eps or fixed is None or not cancels(fixed, z):
+        return rules.epsilon(z, eps=eps)
+    return rules.scale(z, z.detach() != 0)
+
+
+def _bilinear(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
+    return rules.bilinear_epsilon(z, eps=eps)
+
+
+def _cut(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
+    return z.detach()
+
+
+def _cut_scores(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
+    return marked(z.detach(), WEIGHTS)  # what comes of it is still attention weights
+
+
+AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
+    (kinds.LINEAR, kinds.EPSILON): _epsilon,
+    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
+        z, eps=eps, bias=bias
+    ),
+    (kinds.LINEAR, kinds.GRADIENT): _unchanged,
+    (kinds.ADD, kinds.EPSILON): _sum,
+    (kinds.ADD, kinds.GRADIENT): _unchanged,
+    (kinds.SCORES, kinds.BILINEAR_EPSILON): _bilinear,
+    (kinds.SCORES, kinds.CONSTANT): _cut_scores,
+    (kinds.SCORES, kinds.GRADIENT): _unchanged,
+    (kinds.SOFTMAX, kinds.TAYLOR): _unchanged,  # Eq. 5 is the plain gradient
+    (kinds.SOFTMAX, kinds.CONSTANT): _cut,
+    (kinds.SOFTMAX, kinds.GRADIENT): _unchanged,
+    (kinds.READOUT, kinds.BILINEAR_EPSILON): _bilinear,
+    (kinds.READOUT, kinds.VALUE_ONLY): _epsilon,  # of weights that are cut off
+    (kinds.READOUT, kinds.GRADIENT): _unchanged,
+    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): _bilinear,
+    (kinds.BILINEAR, kinds.GRADIENT): _unchanged,
+    (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda z, eps, bias: rules.scale(z, 0.5),
+    (kinds.PRODUCT, kinds.GRADIENT): _unchanged,
+}
+"""By kind and rule, of operations whose rule acts on their output."""
+KNOWN = {
+    *AT_OUTPUT,
+    *norms.RULES,
+    *norms.WHERE_HELD,
+    *((kinds.ACTIVATION, rule) for rule in kinds.RULES[kinds.ACTIVATION]),
+}
+"""Every kind and rule that is implemented."""

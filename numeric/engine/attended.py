@@ -1,0 +1,161 @@
+"""What one forward pass attends to: every softmax, so that its weights can be had afterwards.
+
+A fused kernel keeps no weights; they are computed again from its queries and keys, a few rows at a
+time.  Gradients are asked for at edges of the graph, because code may write into a tensor.  Another
+pass can run with lower scores.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from numeric.engine import rules, value_only
+from numeric.engine.marks import Args, Kwargs
+
+ON_CPU = 1 << 20
+"""Attention weights at once, so few that caches hold them.
+
+16 times as many took 1.8 times as long for a text of 2,000 tokens.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Damping:
+    """What is added to the scores of some calls.
+
+    added: (batch, token, token), for the first keys; all others stay as they are
+    calls: which softmaxes and fused calls of the pass, counted from 0
+    """
+
+    added: Tensor
+    calls: frozenset[int]
+
+    def of(self, call: int, keys: int) -> Tensor | None:
+        """(batch, token, key), or None where nothing is added."""
+        if call not in self.calls:
+            return None
+        return torch.nn.functional.pad(self.added, (0, keys - self.added.shape[-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """A call of a fused kernel; queries, keys and values are (batch, head, token, channel).
+
+    asked: the output, whose gradient ``effects`` needs
+    """
+
+    asked: GradientEdge | None
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    given: Kwargs
+    place: str
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """That of the weights."""
+        return (*self.query.shape[:3], self.key.shape[2])
+
+    @property
+    def readouts(self) -> list[GradientEdge]:
+        return [self.asked] if self.asked else []
+
+    def without_graph(self) -> "Fused":
+        """The same, with nothing of its pass but what gives the weights."""
+        return replace(self, asked=None)
+
+    def shape(self, batch: int) -> tuple[int, ...] | None:
+        """(batch, head, row, key), or None for weights of another form."""
+        return self.size if len(self.query) == batch else None
+
+    def weights(self, batch: int) -> Iterator[tuple[slice, Tensor]]:
+        """Weights of some rows at a time, (batch, head, row, key), and which rows they are."""
+        query, key = rules.wide(self.query), self._of_each_head(self.key)
+        scaling = self.given.get("scale") or query.shape[-1] ** -0.5
+        heads, count, keys = *query.shape[1:3], key.shape[2]
+        at_once = ON_CPU if query.device.type == "cpu" else value_only.AT_ONCE
+        step = max(1, at_once // (batch * heads * keys))
+        for first in range(0, count, step):
+            part = slice(first, min(first + step, count))
+            mask = self._mask(part, keys)
+            yield part, value_only.weights(query[:, :, part], key, mask, scaling)
+
+    def effects(self, c: Tensor, batch: int, rows: slice) -> Tensor:
+        """<G_i, v_j>, the gradient of the logit by the weights; ``c`` is that by the output."""
+        return rules.wide(c)[:, :, rows] @ self._of_each_head(self.value).mT
+
+    def _of_each_head(self, x: Tensor) -> Tensor:
+        groups = self.query.shape[1] // x.shape[1]
+        return rules.wide(x).repeat_interleave(groups, dim=1)
+
+    def _mask(self, rows: slice, keys: int) -> Tensor | None:
+        mask = self.mask
+        if self.given.get("is_causal"):  # which goes with no mask
+            ones = torch.ones(rows.stop - rows.start, keys, dtype=torch.bool)
+            return ones.to(self.query.device).tril(rows.start)
+        if mask is None:
+            return None
+        own = mask[..., rows, :] if mask.ndim > 1 and mask.shape[-2] > 1 else mask
+        return own if own.dtype == torch.bool else rules.wide(own)
+
+
+@dataclass(frozen=True, eq=False)
+class Explicit:
+    """A softmax that a model calls itself.
+
+    asked: what it gave, whose gradient ``effects`` needs
+    last: whether it is taken over the last axis
+    readouts: products of its weights and values; none if it is no attention
+    """
+
+    asked: GradientEdge | None
+    values: Tensor
+    last: bool
+    place: str
+    readouts: list[GradientEdge] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, out: Tensor, args: Args, kwargs: Kwargs, place: str) -> "Explicit":
+        axis: Any = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        asked = get_gradient_edge(out.requires_grad_())  # rules may have cut it off
+        return cls(asked, out.detach(), axis in (-1, out.ndim - 1), place)
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    def without_graph(self) -> "Explicit":
+        """The same, with nothing of its pass but the weights."""
+        return replace(self, asked=None, readouts=[])
+
+    def shape(self, batch: int) -> tuple[int, ...] | None:
+        """(batch, head, row, key), or None for weights of another form."""
+        first, *between, row, key = self.size if len(self.size) > 2 else (0, 0, 0)
+        fits = first == batch if between else first and first % batch == 0
+        heads = first // batch * math.prod(between)
+        return (batch, heads, row, key) if fits and self.last else None
+
+    def weights(self, batch: int) -> Iterator[tuple[slice, Tensor]]:
+        """All weights, (batch, head, row, key)."""
+        yield slice(0, self.size[-2]), self._by_head(self.values, batch)
+
+    def effects(self, c: Tensor, batch: int, rows: slice) -> Tensor:
+        """The gradient of the logit by the weights, which is ``c``."""
+        return self._by_head(c, batch)
+
+    def _by_head(self, x: Tensor, batch: int) -> Tensor:
+        return rules.wide(x).reshape(batch, -1, *self.size[-2:])
+
+
+Attended = Fused | Explicit
+
+
+def rows_read(c: Tensor, batch: int) -> Tensor:
+    """The rows a logit depends on, (batch, row), from its gradient ``c``, (..., row, x)."""
+    return c.reshape(batch, -1, *c.shape[-2:]).ne(0).any(dim=3).any(dim=1)

@@ -1,0 +1,153 @@
+"""Which torch function a call is, whatever it is spelled as, and code that torch does not show."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.nn import functional
+
+from numeric.engine.marks import Args, Function, Kwargs, Tensors, reached
+from numeric.engine.operations import GRADIENT, MOVE, NOTHING, ROLES
+from numeric.engine.refusals import UNSEEN
+
+SPECIAL = re.compile(r"__(?:[ir]?)([a-z]+)__")  # of operators: + calls __add__, __radd__, __iadd__
+INSTEAD = {
+    "torch.utils.checkpoint": "; pass use_reentrant=False to the checkpoint",
+    "bitsandbytes.autograd._functions": "; call model.dequantize().eval() first",
+    "transformers.models.bloom.modeling_bloom": "; call attribute(), which shows it",
+}
+"""By module of an autograd function: what to do about it."""
+OF_TORCH = os.path.dirname(str(torch.__file__)) + os.sep
+SEEN = "_lrp_axioms_seen"  # the attribute of a tensor that a torch function gave
+
+
+@dataclass(frozen=True)
+class Call:
+    """One torch function by its plain name, and what it does.
+
+    instead: the same function without writing to an argument, of one that does
+    writes: whether others may hold that argument, so that it must be written to; x += y may not
+    """
+
+    name: str
+    role: str | None
+    instead: Function | None = None
+    writes: bool = False
+
+
+class Use(NamedTuple):
+    """One call of a torch function under the rules.
+
+    func: the function, or the same one that writes to no argument
+    carrying: those of ``args`` and ``kwargs`` that relevance comes to
+    """
+
+    call: Call
+    func: Function
+    args: Args
+    kwargs: Kwargs
+    carrying: Tensors
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    def other(self, x: Tensor) -> Any:
+        """The other one of the first two arguments."""
+        return self.args[1] if self.args[0] is x else self.args[0]
+
+
+Called = Callable[[Call, Function, Args, Kwargs], Any]
+"""Calls a function under the rules."""
+
+CALLS: dict[Function, Call] = {}
+
+
+def call_of(func: Function) -> Call:
+    """What a torch function is, whichever of its spellings was called."""
+    if func in CALLS:
+        return CALLS[func]
+    file = getattr(getattr(func, "__code__", None), "co_filename", OF_TORCH)
+    if not file.startswith(OF_TORCH):  # whatever name it has, such as one copied by functools.wraps
+        return Call(f"{func.__name__} of {file}, in place of a function of torch", None)
+    return CALLS.setdefault(func, _call(func))
+
+
+def _call(func: Any) -> Call:
+    name = func.__name__
+    if name == "__get__":  # of an attribute, most of which are sizes and the like
+        name = func.__self__.__name__
+        role = ROLES.get(name)
+        return Call(name, role if role in (MOVE, GRADIENT) else NOTHING)
+    if name in ROLES:
+        return Call(name, ROLES[name])
+    if operator := SPECIAL.fullmatch(name):
+        short = name.strip("_")
+        name = short if short in ROLES else operator[1]
+        instead = getattr(Tensor, name, None) if name != short and short[0] == "i" else None
+        return Call(name, ROLES.get(name), instead)
+    if name.endswith("_") and name[:-1] in ROLES:
+        short = name[:-1]
+        owner = next(x for x in (Tensor, torch, functional) if hasattr(x, short))
+        return Call(short, ROLES[short], getattr(owner, short), writes=True)
+    return Call(name, None)
+
+
+def foreign(backward: type) -> tuple[str, ...]:
+    """The name of an autograd function that is not of these rules, and what to do about it."""
+    if not issubclass(backward, BackwardCFunction):
+        return ()
+    own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
+    return () if own.startswith("numeric.") else (backward.__name__, INSTEAD.get(own, ""))
+
+
+def checkpoints() -> bool:
+    """Whether what is saved for the way back is dropped there, to be computed again."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
+    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
+
+
+def scripts() -> bool:
+    """Whether there are functions of TorchScript, which no function mode sees."""
+    functions: Any = torch.jit._state._python_cu.get_functions  # whose stub forgets the list
+    return bool(functions())
+
+
+class Watch:
+    """Looks at activations that come from none of the torch functions that were seen.
+
+    What was made before the block began may come from anywhere.
+    """
+
+    def __init__(self) -> None:
+        self.began = torch._C._autograd._get_sequence_nr()
+
+    def is_unseen(self, x: Tensor) -> bool:
+        known = (y.is_leaf or hasattr(y, SEEN) for y in (x, x._base) if y is not None)
+        own = x.is_leaf or foreign(type(x.grad_fn))
+        if own or any(known) or x.grad_fn is None:
+            return False
+        return x.grad_fn._sequence_nr() >= self.began
+
+    def note(self, out: object) -> None:
+        for x in reached(out if isinstance(out, tuple) else (out,)):
+            setattr(x if x._base is None else x._base, SEEN, True)
+            setattr(x, SEEN, True)
+
+    def around(self, called: Called, refuse: Callable[[str], object]) -> Called:
+        """``called``, after which all that it gave is known; all else is refused."""
+
+        def watched(call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
+            for x in filter(self.is_unseen, reached((*args, *kwargs.values()))):
+                refuse(UNSEEN)
+                self.note(x)  # once
+            out = called(call, func, args, kwargs)
+            self.note(args[0] if call.name == "setitem" else out)
+            return out
+
+        return watched

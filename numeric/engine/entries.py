@@ -1,0 +1,273 @@
+"""Where words and pixels enter a model, and what is added to them before anything else happens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from axioms import kinds
+from numeric.engine import rules
+from numeric.engine.calls import Call, Use
+from numeric.engine.marks import (
+    TOKEN_TYPE,
+    exchanged,
+    is_number,
+    mark,
+    marked,
+)
+from numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from numeric.engine.handlers import Handler
+    from numeric.engine.propagation import Propagation
+
+PIXELS = "pixel_values"
+
+
+@dataclass(eq=False)
+class Entry:
+    """What one lookup of words, or one map of pixels, brings into the model.
+
+    leaf: of the autograd graph   embedding: word + position + type, as far as they are added up
+    word, token_type: the parts of the embedding that these contribute
+    eps: the stabiliser at that sum
+    """
+
+    ids: Tensor | None
+    leaf: Tensor
+    embedding: Tensor
+    word: Tensor
+    token_type: Tensor | None = None
+    eps: float = 0.0
+
+    def whole(self) -> dict[str, Tensor]:
+        """The embedding in float32 or wider."""
+        return {"embedding": rules.wide(self.embedding.detach())}
+
+    def parts(self) -> dict[str, Tensor]:
+        """What adds up to the embedding, less the share of the stabiliser at that sum.
+
+        Position is all that is neither word nor token type.  In float32 or wider.
+        """
+        whole = rules.wide(self.embedding.detach())
+        kept = whole / rules.stabilize(whole, self.eps) if self.eps else 1
+        known = {"word": rules.wide(self.word) * kept}
+        if self.token_type is not None:
+            known["token type"] = rules.wide(self.token_type) * kept
+        return known | {"position": whole * kept - sum(known.values())}
+
+    def is_of(self, text: Tensor) -> bool:
+        """Whether this looks up just the tokens of ``text``."""
+        return self.ids is not None and _is_same(self.ids, text)
+
+    def in_text(self, x: Tensor, text: Tensor) -> Tensor:
+        """``x``, (*shape of ids, channel), by the tokens of ``text``: (batch, token, channel).
+
+        Decoders look a text up that is shifted right by one.  Their first token is no token of the
+        text, and its relevance counts as lost, as that of what a model puts around the text.
+        Raises ValueError for other ids.
+        """
+        ids = self.ids
+        if ids is None:
+            raise ValueError(f"pixels are no tokens of a text, {tuple(text.shape)}")
+        if _is_same(ids, text):
+            return x
+        if ids.T.equal(text):
+            return x.transpose(0, 1)
+        if ids.numel() == text.numel() and ids.flatten().equal(text.flatten()):
+            return x.reshape(*text.shape, -1)
+        tokens = text.shape[1]
+        for columns in (slice(tokens), slice(-tokens, None)):
+            if ids.ndim == 2 and ids[:, columns].equal(text):
+                return x[:, columns]
+        if ids.shape == text.shape and ids[:, 1:].equal(text[:, :-1]):
+            return torch.cat([x[:, 1:], torch.zeros_like(x[:, :1])], dim=1)
+        raise ValueError(
+            f"ids {tuple(ids.shape)} that are looked up are neither those of the text, "
+            f"{tuple(text.shape)}, nor these shifted right by one: whose relevance is whose is not "
+            "known; explain a model that reads its text as it is"
+        )
+
+
+def _is_same(ids: Tensor, text: Tensor) -> bool:
+    """Whether both are the same numbers; of a plain view that is known without a look at them."""
+    whole = ids.shape == text.shape and ids.stride() == text.stride()
+    return ids is text or (whole and ids._base is text) or ids.equal(text)
+
+
+def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor]) -> Tensor:
+    """What is known at every lookup, by the tokens of ``texts``, which stand side by side.
+
+    What is known at several lookups of one token stands side by side in the channels.  An image's
+    map stays as it is.
+    """
+    found = list(zip(entries, of_entries, strict=True))
+    if not texts:
+        return torch.cat([x for _, x in found], dim=-1)
+    if len(texts) == 1:
+        return torch.cat([entry.in_text(x, *texts) for entry, x in found], dim=-1)
+    return _of_both(found, *texts)
+
+
+def _of_both(found: Sequence[tuple[Entry, Tensor]], source: Tensor, written: Tensor) -> Tensor:
+    """The same of what an encoder looks up, and then a decoder.
+
+    Raises ValueError for any other lookups than one of each.
+    """
+    texts = source, written
+    if len(found) != 2 or not all(
+        entry.is_of(x) for (entry, _), x in zip(found, texts, strict=True)
+    ):
+        shapes = [x.ids.shape for x, _ in found if x.ids is not None]
+        listed = ", ".join(str(tuple(shape)) for shape in shapes)
+        raise ValueError(
+            f"lookups of ids {listed}, where one of input_ids {tuple(source.shape)} is expected "
+            f"and then one of decoder_input_ids {tuple(written.shape)}: whose relevance is whose "
+            "is not known; explain a model that looks its texts up as they are"
+        )
+    return torch.cat([x for _, x in found], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Rising:
+    """A tensor between the lookup of an entry and the sum of embeddings, or a piece of it."""
+
+    tensor: Tensor
+    entry: Entry
+    word: Tensor
+    token_type: Tensor | None
+
+
+class Entries:
+    """The entries of one forward pass.
+
+    Embeddings are followed while they are only moved, scaled and added to constants; the sum that
+    comes out is where relevance is read.  ``typed``: token types are told from positions.
+    """
+
+    def __init__(self, model: "PreTrainedModel", *, typed: bool) -> None:
+        self.of = type(model).__name__
+        self.pixels = getattr(model, "main_input_name", "") == PIXELS
+        self.words = None if self.pixels else _words(model)
+        self.types = _types(model) if typed else ()
+        self.first: Tensor | None = None  # weights of the first map of pixels
+        self.all: list[Entry] = []
+        self.rising: dict[int, Rising] = {}
+
+    @property
+    def found(self) -> list[Entry]:
+        """Where words or pixels enter; ValueError if that is nowhere."""
+        if not self.all:
+            raise ValueError(
+                f"{self.of} looks no words up in its input embeddings, whose relevance is asked "
+                "for; explain a model that does"
+            )
+        return self.all
+
+    @property
+    def only(self) -> Entry:
+        """Where words enter; ValueError if there is no such place, or several."""
+        if len(self.found) != 1:
+            raise ValueError(
+                f"{self.of} looks words up {len(self.all)} times, where one lookup of its input "
+                "embeddings is expected; explain a model that reads its text once, or call "
+                "attribute() for each composite"
+            )
+        return self.all[0]
+
+    def begin(self, call: Call, out: Tensor, x: Tensor, *rest: Any, **named: Any) -> Tensor:
+        """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""
+        weight = rest[0] if rest else named.get("weight")
+        if self.pixels and self.first is None:
+            if not x.is_floating_point() or x.ndim < 3:
+                return out  # of weights, which some models standardise
+            self.first = weight
+        # Asked for anew, because weights that are offloaded are others in every pass.
+        elif weight is not (self.first if self.pixels else getattr(self.words, "weight", None)):
+            typed = any(weight is table.weight for table in self.types)
+            return marked(out, TOKEN_TYPE) if typed else out
+        leaf = out.requires_grad_()
+        embedding = leaf.clone()  # which code in place may change
+        entry = Entry(None if self.pixels else x, leaf, embedding, leaf.detach())
+        self.all.append(entry)
+        self._follow(embedding, entry, entry.word, None)
+        return embedding
+
+    def rise(self, engine: "Propagation", handler: "Handler", use: Use) -> Any:
+        """What ``handler`` does; an entry grows by it, or has ended."""
+        call, func, args, kwargs, carrying = use
+        found = [each for y in carrying if (each := self.rising.get(id(y)))]
+        joins = len(found) < len(carrying)  # what is no part of an embedding
+        entries = {each.entry for each in found}
+        if len(found) == 2 and len(entries) == 2 and call.role == ADD:
+            first, second = found
+            self._end(second.entry)  # token types that are looked up among words
+            self.all.remove(second.entry)
+            args = first.tensor, marked(second.tensor.detach(), TOKEN_TYPE)
+            use = use._replace(args=args)
+            found, entries = [first], {first.entry}
+        moves = call.role in (MOVE, CAST)
+        if joins or len(entries) != 1 or (len(found) > 1 and not moves):
+            for entry in entries:
+                self._end(entry)
+            return handler(engine, use)
+        (entry,), (each, *_) = entries, found
+        x, word, token_type = each.tensor, each.word, each.token_type
+        constants = [y for y in args if y is not x]
+        scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
+        if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
+            out = func(*(y.detach() if isinstance(y, Tensor) and y is not x else y for y in args))
+            entry.eps = engine.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
+            if mark(constants[0]) == TOKEN_TYPE:
+                token_type = constants[0].detach().expand_as(out)
+        elif moves or scales:
+            out = handler(engine, use)
+            if not isinstance(out, Tensor):
+                self._end(entry)
+                if call.name == "setitem" and args[0] is entry.embedding:
+                    entry.word = _put(word, *args[1:])
+                return out
+            marked(out, None)  # functions of it begin here, where relevance is read
+            if call.role == CAST:
+                return self._follow(out, entry, word, token_type)
+            with torch.no_grad():
+                word = func(*exchanged(args, {id(r.tensor): r.word for r in found}), **kwargs)
+                if token_type is not None:
+                    types = {id(r.tensor): r.token_type for r in found}
+                    token_type = func(*exchanged(args, types), **kwargs)
+        else:
+            self._end(entry)
+            return handler(engine, use)
+        # What is only moved is read where it was; a token that is put before patches counts.
+        if not moves or (entry.ids is None and out.numel() > entry.embedding.numel()):
+            entry.embedding, entry.word, entry.token_type = out, word, token_type
+        return self._follow(out, entry, word, token_type)
+
+    def _follow(self, out: Tensor, entry: Entry, word: Tensor, token_type: Tensor | None) -> Tensor:
+        self.rising[id(out)] = Rising(out, entry, word, token_type)
+        return out
+
+    def _end(self, entry: Entry) -> None:
+        self.rising = {key: each for key, each in self.rising.items() if each.entry is not entry}
+
+
+def _put(word: Tensor, where: Any, value: Any) -> Tensor:
+    """``word`` with what the model writes over some tokens, such as those that end an image."""
+    word = word.clone()
+    word[where] = value.detach() if isinstance(value, Tensor) else value
+    return word
+
+
+def _words(model: "PreTrainedModel") -> nn.Module | None:
+    try:
+        return model.get_input_embeddings()
+    except (AttributeError, NotImplementedError):  # of models that have no such thing
+        return None
+
+
+def _types(model: nn.Module) -> list[nn.Module]:
+    return [m for path, m in model.named_modules() if path.endswith("token_type_embeddings")]

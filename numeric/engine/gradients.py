@@ -1,0 +1,57 @@
+"""Gradients that code asks for under the rules, at tensors whose rule may wait for a use."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from numeric.engine.marks import PRODUCT, Args, Function, Kwargs, mark
+
+if TYPE_CHECKING:
+    from numeric.engine.propagation import Propagation
+
+
+def differentiate(engine: "Propagation", func: Function, args: Args, kwargs: Kwargs) -> Any:
+    """``func`` of tensors as they stand in the graph: the rules that waited for a use act now."""
+    asked: Args
+    first, *others = args
+    if func in STARTS:
+        first, asked = _each(engine.end, first), (*others, kwargs.get("inputs"))
+    else:
+        asked = args if func in LISTENS else ()
+    if any(mark(x) == PRODUCT for x in tensors(asked)):
+        raise ValueError(
+            f"{func.__name__} at a product of two activations, {engine.places.describe()}: its "
+            "relevance is decided where it is used; ask at a tensor that is computed from it"
+        )
+    settle = lambda x: x if mark(x) == PRODUCT else engine.settle(x)
+    named = {key: _each(settle, x) for key, x in kwargs.items()}
+    if func is Tensor.register_hook:
+        others, named = [_only_looks(hook) for hook in (*others, *named.values())], {}
+    return func(*(_each(settle, x) for x in (first, *others)), **named)
+
+
+def _only_looks(hook: Callable[[Tensor], object]) -> Callable[[Tensor], None]:
+    def look(c: Tensor) -> None:
+        if hook(c) is not None:
+            raise ValueError(
+                f"the hook {getattr(hook, '__qualname__', hook)} of a tensor changes the gradient, "
+                "in whose place relevance goes back; let it return None, or leave it out"
+            )
+
+    return look
+
+
+STARTS = {torch.autograd.grad, torch.autograd.backward, Tensor.backward}
+LISTENS = {Tensor.retain_grad, Tensor.register_hook}
+
+
+def _each(function: Callable[[Any], Any], x: Any) -> Any:
+    return type(x)(map(function, x)) if type(x) in (list, tuple) else function(x)
+
+
+def tensors(args: Iterable[Any]) -> Iterator[Any]:
+    """Arguments, and those within lists."""
+    for x in args:
+        yield from x if type(x) in (list, tuple) else (x,)

@@ -1,0 +1,117 @@
+"""LayerNorm as one operation, and other norms spelled out so that their parts are looked up."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from axioms import kinds
+from numeric.engine import rules
+from numeric.engine.calls import Use
+from numeric.engine.refusals import OF_THE_BATCH
+
+if TYPE_CHECKING:
+    from numeric.engine.propagation import Propagation
+
+ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
+OF_BATCHES = (
+    "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"
+)  # fmt: skip
+
+RULES: dict[tuple[str, str], Callable[..., Tensor]] = {
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): rules.held_layer_norm,
+    (kinds.LAYER_NORM, kinds.IDENTITY): lambda *given, eps: rules.identity(
+        lambda x: functional.layer_norm(x, *given[1:]), given[0], slope_at_zero=torch.inf
+    ),
+    (kinds.LAYER_NORM, kinds.GRADIENT): lambda *given, eps: functional.layer_norm(*given),
+}
+"""By kind and rule: (x, shape, weight, bias, eps of the norm, stabiliser) -> y."""
+WHERE_HELD = {(kinds.RMS_NORM, kinds.HELD_DEVIATION), (kinds.RMS_NORM, kinds.GRADIENT)}
+"""Kinds and rules that act where the deviation is computed."""
+
+
+def layer_norm(engine: "Propagation", use: Use) -> Tensor:
+    given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
+    x = engine.settle(given["input"])
+    weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
+    shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
+    rule = RULES[kinds.LAYER_NORM, engine.rule(kinds.LAYER_NORM)]
+    return rule(x, shape, weight, bias, norm_eps, eps=engine.eps)
+
+
+def batch_norm(engine: "Propagation", use: Use) -> Tensor:
+    """With its running statistics, a linear map of each channel.
+
+    It is computed as one, because PyTorch 2.13 gets the gradient of its own function wrong: on a
+    CPU, for a batch of one whose cotangent is not contiguous.
+    """
+    given = dict(zip(OF_BATCHES, use.args, strict=False)) | use.kwargs
+    if given.get("training"):
+        engine.refuse(OF_THE_BATCH, use.name)
+    x, mean, variance = engine.settle(given["input"]), given["running_mean"], given["running_var"]
+    along = (-1, *[1] * (x.ndim - 2))
+    scale = torch.rsqrt(variance + given.get("eps", 1e-5))
+    weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    scale, shift = scale.reshape(along), shift.reshape(along)
+    return engine.apply(kinds.LINEAR, x * scale + shift, shift)
+
+
+def _constant(x: Tensor | None, beside: Tensor) -> Tensor | None:
+    """Without a gradient, and in float64 if the activation beside it is."""
+    if x is None or x.dtype == beside.dtype:
+        return x if x is None else x.detach()
+    return x.detach().to(torch.promote_types(x.dtype, beside.dtype))
+
+
+def spelled_rms_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    axes = tuple(range(-len(normalized_shape), 0))
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    y = x * torch.rsqrt(x.pow(2).mean(axes, keepdim=True) + eps)
+    return y if weight is None else y * weight
+
+
+def spelled_normalize(
+    x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: None = None
+) -> Tensor:
+    length: Tensor = x.norm(p, dim, keepdim=True)
+    return x / length.clamp_min(eps)
+
+
+def spelled_group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    grouped = x.reshape(len(x), num_groups, -1)
+    centred = grouped - grouped.mean(-1, keepdim=True)
+    y = centred * torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + eps)
+    y, along = y.reshape(x.shape), (-1, *[1] * (x.ndim - 2))
+    y = y if weight is None else y * weight.reshape(along)
+    return y if bias is None else y + bias.reshape(along)
+
+
+def spelled_instance_norm(
+    x: Tensor,
+    mean: Tensor | None = None,
+    variance: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    **given: Any,
+) -> Tensor:
+    eps = given.get("eps", 1e-5)
+    if given.get("use_input_stats", True):
+        return spelled_group_norm(x, x.shape[1], weight, bias, eps)
+    mean, variance = given.get("running_mean", mean), given.get("running_var", variance)
+    y: Tensor = functional.batch_norm(x, mean, variance, weight, bias, eps=eps)
+    return y

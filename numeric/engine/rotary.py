@@ -1,0 +1,76 @@
+"""Where models turn queries and keys by position, and the half of their relevance that it keeps.
+
+q' = q cos + rot(q) sin: Eq. 1 on the sum hands R_q' to its two terms, and each splits its part in
+half between q and the layer's (cos, sin).  Over the channels of a head q . c_q = q' . c_q' for
+cotangents c, because a rotation is linear, so that both halves can be read at q.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from axioms import kinds
+from axioms.composites import Composite
+from numeric.engine.marks import COSINE
+
+if TYPE_CHECKING:
+    from numeric.engine.propagation import Propagation
+
+
+class Turned:
+    """The queries and keys that one forward pass turns, (batch, head, token, channel), by layer."""
+
+    def __init__(self) -> None:
+        self.by_layer: dict[int | None, list[Tensor]] = {}
+        self.unsplit: dict[str, None] = {}  # modules at which products do not split relevance
+
+    def note(self, engine: "Propagation", x: Tensor, factor: str) -> None:
+        """``x`` is multiplied by cosines or sines."""
+        (place, *_) = engine.places.operations(kinds.PRODUCT)
+        rule = engine.composite.rule(kinds.PRODUCT, layer=place.layer, module=place.module)
+        if rule != kinds.EQUAL_SPLIT:
+            self.unsplit[place.module] = None
+        if factor == COSINE:
+            self.by_layer.setdefault(place.layer, []).append(x)
+
+    def check(self, composite: Composite) -> None:
+        """Raises ValueError that lists the modules at which products do not split relevance."""
+        if self.unsplit:
+            raise ValueError(
+                f"composite {composite.name!r} does not split products at "
+                f"{', '.join(self.unsplit)}, where rotary position needs it; pass rules with "
+                f"{kinds.PRODUCT!r}: {kinds.EQUAL_SPLIT!r}, or positions=None"
+            )
+
+    def tensors(self) -> list[Tensor]:
+        return [x for _, xs in self._in_order() for x in xs]
+
+    def _in_order(self) -> list[tuple[int | None, list[Tensor]]]:
+        """By layer; what is outside of the layers comes first."""
+        return sorted(self.by_layer.items(), key=lambda item: -1 if item[0] is None else item[0])
+
+    def relevance(self, cotangents: Iterable[Tensor | None]) -> Tensor | None:
+        """Of each layer's (cos, sin) by channel of q and k: (batch, layer, token, channel).
+
+        ``cotangents`` of ``tensors()``, None for those that carry no relevance.
+        Raises ValueError where keys of several tokens are merged, as in DeepSeek V4.
+        """
+        if not self.by_layer:
+            return None
+        lengths = sorted({x.shape[-2] for x in self.tensors()})
+        if len(lengths) > 1:
+            raise ValueError(
+                f"queries and keys of {' and '.join(map(str, lengths))} positions are turned, some "
+                "of which stand for several tokens; pass positions=None"
+            )
+        cotangents, layers = iter(cotangents), []
+        for _, turned in self._in_order():
+            parts = []
+            for x in turned:
+                c = next(cotangents)
+                r = torch.zeros_like(x) if c is None else x.detach() * c
+                parts.append(r.transpose(1, 2).flatten(2))
+            layers.append(torch.cat(parts, dim=-1))
+        return torch.stack(layers, dim=1)

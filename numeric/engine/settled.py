@@ -1,0 +1,68 @@
+"""A torch function, run on arguments whose rules have acted."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from axioms import kinds
+from numeric.engine.calls import Use
+from numeric.engine.marks import (
+    PLAIN,
+    Args,
+    Kwargs,
+    carries,
+    exchanged,
+    is_parameter,
+    mark,
+)
+
+if TYPE_CHECKING:
+    from numeric.engine.propagation import Propagation
+
+
+def run(engine: "Propagation", use: Use, kind: str = kinds.BILINEAR) -> Any:
+    """What a function gives of settled arguments, and parameters that nobody asks about."""
+    _, func, args, kwargs, _ = use
+    ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
+    if not kwargs:
+        return func(*ready)
+    return func(*ready, **{key: _ready(engine, x, kind) for key, x in kwargs.items()})
+
+
+def _ready(engine: "Propagation", x: Any, kind: str) -> Any:
+    if isinstance(x, Tensor):
+        if x.requires_grad and is_parameter(x):
+            return x.detach()
+        return x if mark(x) is None else engine.settle(x, kind)
+    if type(x) in (list, tuple):
+        return type(x)(_ready(engine, y, kind) for y in x)
+    return x
+
+
+def run_in_one_format(engine: "Propagation", use: Use) -> Any:
+    """``run`` of what takes one format: beside activations in float64 constants are widened."""
+    if use.carrying[0].dtype == torch.float64:
+        named = {key: _widened(x) for key, x in use.kwargs.items()}
+        use = use._replace(args=[_widened(x) for x in use.args], kwargs=named)
+    return run(engine, use)
+
+
+def _widened(x: Any) -> Any:
+    if type(x) in (list, tuple):
+        return type(x)(map(_widened, x))
+    narrowed = type(x) is Tensor and x.dtype == torch.float32 and not carries(x)
+    return x.detach().double() if narrowed else x
+
+
+def without(
+    fixed: set[int], args: Args, kwargs: Kwargs, carrying: list[Tensor]
+) -> tuple[Args, Kwargs, list[Tensor]]:
+    """The arguments with the tensors that ``fixed`` has by identity held, and what still carries.
+
+    The recurrence of a state space model is linear where what it selects by is held (theorem 72).
+    """
+    held = {id(x): x.detach() for x in carrying if id(x) in fixed}
+    named = exchanged(tuple(kwargs.values()), held)
+    carrying = [x for x in carrying if id(x) not in held]
+    return exchanged(args, held), dict(zip(kwargs, named, strict=True)), carrying

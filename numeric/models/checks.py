@@ -1,0 +1,147 @@
+"""The model that a user passes in, checked before anything runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import _global_backward_hooks, _global_backward_pre_hooks
+from transformers import PreTrainedModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+from axioms.composites import UnassignedOperation
+from numeric.engine.blocks import outside
+from numeric.models import patches
+from numeric.models.batches import Batch
+from numeric.models.facts import config_problems, facts_of
+
+Modules = list[tuple[str, nn.Module]]  # each with its path
+
+
+def check_model(model: nn.Module) -> Modules:
+    """The modules of ``model`` with their paths, for ``prepare`` to look at instead of a search.
+
+    Raises ValueError that lists all for which ``prepare`` refuses the model.
+    """
+    modules = modules_of(model)
+    problems = list(model_problems(model, modules))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return modules
+
+
+def check_code(model: nn.Module) -> None:
+    """Raises ValueError unless the code of ``model`` can be seen and is the same at every run."""
+    check_is_model(model)
+    if problems := list(_code_problems(modules_of(model))):
+        raise ValueError("\n".join(problems))
+
+
+def modules_of(model: object) -> Modules:
+    """What ``named_modules()`` gives, in a third of its time."""
+    found: dict[nn.Module, str] = {}
+    waiting = [("", model)] if isinstance(model, nn.Module) else []
+    while waiting:
+        path, module = waiting.pop()
+        if module not in found:
+            found[module] = path
+            start = path and path + "."
+            inside = reversed(module._modules.items())
+            waiting += [(start + name, child) for name, child in inside if child is not None]
+    return [(path, module) for module, path in found.items()]
+
+
+def model_problems(model: object, modules: Modules) -> Iterator[str]:
+    """What is wrong with a model, all of whose modules are ``modules``."""
+    if not isinstance(model, PreTrainedModel):
+        yield _no_model(model)
+        return
+    yield from config_problems(model)
+    yield from _code_problems(modules)
+    named = getattr(model.config, "return_dict", True)
+    if named is not True:
+        said = f"config.return_dict={named}: the model returns logits without a name"
+        yield f"{said}; set model.config.return_dict = True"
+    parameters = patches.own_parameters([m for _, m in modules])
+    if [x for x in parameters if x.is_inference()]:
+        yield "model was made in inference mode and has no gradients; load it outside of that"
+
+
+def check_is_model(model: object) -> None:
+    """Raises ValueError unless ``model`` is a Transformers model, not a module around one."""
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(_no_model(model))
+
+
+def _no_model(model: Any) -> str:
+    said = f"model is a {type(model).__name__}; pass "
+    inside = next((p for p, m in modules_of(model) if isinstance(m, PreTrainedModel)), None)
+    if inside is None:
+        return said + "a Transformers model"
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        return said + "a model without prompts of PEFT: its base model is another function"
+    if hasattr(model, "get_base_model"):  # a model of PEFT
+        return said + "model.get_base_model(); adapters such as LoRA stay in it"
+    known = all(part.isidentifier() for part in inside.split("."))
+    place = f"model.{inside}" if known else f"model.get_submodule({inside!r})"
+    return said + f"the Transformers model in it, {place}"
+
+
+def _code_problems(modules: Modules) -> Iterator[str]:
+    training = [path or "(root)" for path, m in modules if m.training]
+    if training:
+        yield (
+            f"train mode: {len(training)} modules, first {training[0]}: dropout would make "
+            "relevance random; call model.eval() first"
+        )
+    compiled = [path or "(root)" for path, m in modules if m._compiled_call_impl]
+    if compiled:
+        yield (
+            f"compiled: {len(compiled)} modules, first {compiled[0]}: compiled code may run past "
+            "the propagation rules; pass the model as it was before model.compile()"
+        )
+    scripted = [path or "(root)" for path, m in modules if isinstance(m, torch.jit.ScriptModule)]
+    if scripted:
+        yield (
+            f"TorchScript: {len(scripted)} modules, first {scripted[0]}: its code runs past the "
+            "propagation rules; pass the model as it was before torch.jit"
+        )
+    hooked = [path or "(root)" for path, m in modules if m._backward_hooks or m._backward_pre_hooks]
+    hooked += ["(all modules)"] * bool(_global_backward_hooks or _global_backward_pre_hooks)
+    if hooked:
+        yield (
+            f"backward hooks on {len(hooked)} modules, {', '.join(hooked)}: relevance goes back in "
+            "place of gradients, and is no more what such a hook expects; remove them for the call "
+            "(handle.remove())"
+        )
+
+
+@contextmanager
+def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
+    """Raises ValueError for an error that the model also raises without rules."""
+    try:
+        yield
+    except (ValueError, UnassignedOperation, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        try:
+            with outside(), torch.no_grad():
+                model(**batch.arguments())
+        except Exception as own:  # the code of a model raises any type
+            raise ValueError(
+                f"{type(model).__name__} itself fails on this input ({type(own).__name__}: {own}); "
+                "check its config and the input, or pass a model that runs"
+            ) from error
+        raise
+
+
+def mask_problems(model: PreTrainedModel) -> Iterator[str]:
+    """What is wrong where Transformers drops the attention mask, silently."""
+    name = facts_of(model).attention
+    if name not in ALL_MASK_ATTENTION_FUNCTIONS:
+        yield (
+            f"attention {name!r} has no mask function, without which Transformers drops "
+            f"attention_mask; call transformers.AttentionMaskInterface.register({name!r}, f), "
+            "with f such as transformers.masking_utils.eager_mask"
+        )

@@ -1,0 +1,90 @@
+"""What the head of a model gives: one row of logits per text, or one per token."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from inspect import signature
+
+import torch
+from torch import Tensor, nn
+from transformers.models.auto import modeling_auto
+from transformers.utils.generic import ModelOutput
+
+from numeric.models import families
+
+CLASSES, NEXT, MASKED, TAGS, ANSWER = "classes", "next token", "masked token", "tags", "answer"
+
+TABLES = {
+    MASKED: (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, "ForMaskedLM"),
+    TAGS: (modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES, "ForTokenClassification"),
+    ANSWER: (modeling_auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES, "ForQuestionAnswering"),
+}
+"""By kind of head the table of Transformers that lists its classes, and how their names end."""
+
+ENDS = {"start": 0, "end": 1}
+"""Rows of a head that finds an answer: at which token it starts, and at which it ends."""
+
+
+class NoLogits(ValueError):
+    """A model gives nothing that can be explained."""
+
+
+def kind(model: nn.Module, *, decodes: bool = False) -> str:
+    """The kind of head, by the class of ``model`` or one that it is derived from.
+
+    ``decodes``: the batch has what a decoder has written, whose next token is predicted.
+    """
+    if decodes or families.is_causal(model):
+        return NEXT
+    return _named(frozenset(cls.__name__ for cls in type(model).__mro__))
+
+
+def kind_of(classes: Iterable[str]) -> str:
+    """The kind of head of a model whose class has one of these names."""
+    names = frozenset(classes)
+    return NEXT if names & families.CAUSAL else _named(names)
+
+
+@lru_cache(maxsize=256)
+def _named(names: frozenset[str]) -> str:
+    for found, (table, ending) in TABLES.items():
+        if not names.isdisjoint(table.values()) or any(x.endswith(ending) for x in names):
+            return found
+    return CLASSES
+
+
+def run(model: nn.Module, inputs: Mapping[str, object], rows: Tensor | None, *, of: str) -> Tensor:
+    """What ``read`` gives of one forward pass, of ``rows`` alone where every token has one.
+
+    Language models that can leave the other rows out do.
+    """
+    if keeps_rows(model):
+        return read(model, model(**inputs, logits_to_keep=rows), of=of)
+    logits = read(model, model(**inputs), of=of)
+    return logits if rows is None else logits[:, rows]
+
+
+def keeps_rows(model: nn.Module) -> bool:
+    """Whether a language model computes the logits of those rows alone that are asked for."""
+    return kind(model) == NEXT and "logits_to_keep" in signature(model.forward).parameters
+
+
+def read(model: nn.Module, output: ModelOutput, *, of: str) -> Tensor:
+    """The logits of a kind of head: (batch, row, class), or (batch, class) of one row per text.
+
+    The rows of an answer are its ends, and its classes the tokens of the text.
+    Raises NoLogits for a model that gives other logits, or none.
+    """
+    if of == ANSWER:
+        return torch.stack([_of(model, output, f"{end}_logits", 2) for end in ENDS], dim=1)
+    return _of(model, output, "logits", 2 if of == CLASSES else 3)
+
+
+def _of(model: nn.Module, output: ModelOutput, name: str, axes: int) -> Tensor:
+    found = getattr(output, name, None)
+    if isinstance(found, Tensor) and found.ndim == axes:
+        return found
+    gives = f"{name} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else "no " + name
+    raise NoLogits(
+        f"{type(model).__name__} gives {', '.join(output)}, and {gives}; what can be explained are "
+        "classifiers of texts, tokens and images, question answering, and language models"
+    )

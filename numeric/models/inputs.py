@@ -1,0 +1,238 @@
+"""The inputs that a user passes in, checked once, before anything runs."""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from numeric.models import batches, families, heads
+from numeric.models.batches import DECODER, KEYS, PIXELS, Batch, made
+from numeric.models.checks import Modules, mask_problems, model_problems, modules_of
+from numeric.models.facts import NO_END, ModelFacts, facts_of
+from numeric.targets import problems as target_problems
+
+
+def prepare(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    *,
+    targets: Sequence[object] = (),
+    modules: Modules | None = None,
+) -> Batch:
+    """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
+
+    Refuses a model in train mode, missing or unknown keys, wrong shapes, ids outside the
+    vocabulary, more tokens than the model has positions, examples without tokens, a mask over
+    the token that the model reads, and ``targets`` that are none for any model.  ``modules`` are
+    those of the model, if they are known from ``check_model``.
+    """
+    modules = modules_of(model) if modules is None else modules
+    structure = STRUCTURE.get(getattr(model, "main_input_name", ""), _structure_problems)
+    problems = [*model_problems(model, modules), *structure(model, inputs)]
+    if not problems:
+        batch = made(model, inputs)
+        problems = [] if batch.input_ids is None else list(_value_problems(model, batch, modules))
+        problems += _written_problems(model, batch)
+        problems += target_problems(targets, len(batch.attention_mask))
+    if problems:
+        raise ValueError("\n".join(problems))
+    if batch.input_ids is not None:
+        _warn_of_shifts(model, batch, modules)
+    return batch
+
+
+def _warn_of_shifts(model: PreTrainedModel, batch: Batch, modules: Modules) -> None:
+    """Warns the caller of ``attribute`` of padding on the left that moves a text to other places.
+
+    The model's own logits are explained, which then are not those of the text alone.
+    """
+    moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
+    if moved and families.counts_columns(model, [module for _, module in modules]):
+        warnings.warn(
+            f"attention_mask hides the first column of examples {moved}, as padding on the left "
+            f"does, and {type(model).__name__} numbers positions from that column on: its logits, "
+            "which are explained, are not those of the text alone; pad on the right "
+            '(tokenizer.padding_side = "right"), or pass one text at a time',
+            stacklevel=6,
+        )
+
+
+def check_ids(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
+    """Raises ValueError for too many ids, and for ids outside the vocabulary of ``model``."""
+    ids = inputs.get("input_ids")
+    if ids is not None and (problems := [*_text_problems(ids, facts_of(model), positions(model))]):
+        raise ValueError("\n".join(problems))
+
+
+def read_tokens(model: PreTrainedModel, batch: Batch) -> Tensor | None:
+    """The token of every example whose row the model reads its logits from: (batch,).
+
+    None of classifiers without a record in ``numeric.models.families``.
+    """
+    reads, mask = families.reads(model), batch.attention_mask
+    if batch.decoder_input_ids is not None or families.is_causal(model):
+        return last(batch.predicting[1] == 1)
+    if reads == families.FIRST:
+        return mask.new_zeros(len(mask), dtype=torch.int64)
+    if reads is None:
+        return None
+    pad = facts_of(model).padding_id
+    return last(torch.ones_like(mask) if pad is None else batch.ids != pad)
+
+
+def known_tokens(model: PreTrainedModel, batch: Batch) -> Tensor:
+    """The same of a model that is known to read one token of every example."""
+    found = read_tokens(model, batch)
+    if found is None:
+        raise ValueError(f"which token a {type(model).__name__} reads is not known")
+    return found
+
+
+def last(present: Tensor) -> Tensor:
+    """The last column of every row in which there is something."""
+    return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
+
+
+def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iterator[str]:
+    if not isinstance(inputs, Mapping):
+        yield (
+            f"inputs is a {type(inputs).__name__}; pass the tokenizer's batch, such as "
+            'tokenizer(["a fine film"], padding=True, return_tensors="pt")'
+        )
+        return
+    keys = (*KEYS, DECODER) if _has_decoder(model) else KEYS
+    unknown = [key for key in inputs if key not in keys]
+    if unknown:
+        yield f"inputs has {', '.join(map(repr, unknown))}; it may have {', '.join(keys)}"
+    ids = inputs.get("input_ids")
+    if ids is None:
+        yield "inputs has no input_ids; pass the tokenizer's batch"
+    for key, value in inputs.items():
+        if key in keys and value is not None:
+            yield from _tensor_problems(key, value, ids)
+
+
+def _has_decoder(model: PreTrainedModel) -> bool:
+    """Whether a model reads a text, and what a decoder has written of another one."""
+    # The type of the model is not checked yet, so that ``facts_of`` may fail.
+    two = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return bool(two) and DECODER in signature(model.forward).parameters
+
+
+def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
+    if not isinstance(value, Tensor):
+        yield f'{key} is a {type(value).__name__}; call the tokenizer with return_tensors="pt"'
+    elif problem := batches.odd_tensor(key, value):
+        yield problem
+    elif key != "attention_mask" and value.dtype not in (torch.int64, torch.int32):
+        yield f"{key} has dtype {value.dtype}; pass int64"
+    elif value.ndim != 2:
+        yield f"{key} has shape {tuple(value.shape)}; it must be (batch, token)"
+    elif key == DECODER and isinstance(ids, Tensor) and value.shape[0] != ids.shape[0]:
+        yield f"{key} has {len(value)} examples, and input_ids {len(ids)}"
+    elif key != DECODER and isinstance(ids, Tensor) and value.shape != ids.shape:
+        yield f"{key} has shape {tuple(value.shape)} but input_ids {tuple(ids.shape)}"
+
+
+def _value_problems(model: PreTrainedModel, batch: Batch, modules: Modules) -> Iterator[str]:
+    facts = facts_of(model)
+    yield from _text_problems(batch.ids, facts, _positions(model, modules))
+    if batch.token_type_ids is not None and facts.token_types is None:
+        yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
+    elif batch.token_type_ids is not None:
+        yield from _range_problems("token type", batch.token_type_ids, facts.token_types or 0)
+    odd = batch.attention_mask[(batch.attention_mask != 0) & (batch.attention_mask != 1)]
+    if len(odd):
+        yield f"attention_mask has the value {odd[0].item()}; it must be 0 or 1"
+    absent = batch.attention_mask != 1
+    if absent.any():
+        yield from mask_problems(model)
+    empty = absent.all(dim=1).nonzero()[:, 0].tolist()
+    if empty:
+        yield f"empty text: no token in examples {empty}; leave them out of the batch"
+    if not len(batch.ids):
+        yield "empty batch: input_ids has no examples; pass at least one text"
+    if families.reads(model) == families.LAST:
+        yield from _last_token_problems(model, batch, empty)
+    headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
+    if headless and families.reads(model) == families.FIRST:
+        yield (
+            f"first token masked out in examples {headless}, although the model reads its logits "
+            'there; pad on the right (tokenizer.padding_side = "right")'
+        )
+
+
+def _text_problems(ids: Tensor, facts: ModelFacts, most: int) -> Iterator[str]:
+    tokens = ids.shape[1]
+    if tokens > most:
+        yield (
+            f"text of {tokens} tokens is longer than the model's {most} positions; "
+            "split or shorten it, or call attribute with tokenizer(text, truncation=True)"
+        )
+    yield from _range_problems("token id", ids, facts.words)
+
+
+def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
+    """What is wrong with what a decoder has written so far."""
+    written = batch.decoder_input_ids
+    if written is None:
+        if _has_decoder(model) and model.can_generate() and heads.kind(model) == heads.CLASSES:
+            yield (
+                f"a {type(model).__name__} reads one text and writes another: pass {DECODER}, what "
+                "it has written so far, or call numeric.explain_generation"
+            )
+        return
+    facts = facts_of(model)
+    yield from _range_problems("token id", written, facts.words)
+    most = facts.written if facts.written < NO_END else positions(model)
+    if not 0 < written.shape[1] <= most:
+        yield f"{DECODER} has {written.shape[1]} tokens; pass 1, with which it starts, to {most}"
+
+
+STRUCTURE = {PIXELS: batches.image_problems, batches.SOUND: batches.sound_problems}
+"""By the main input of a model, where that is no text."""
+
+
+def positions(model: PreTrainedModel) -> int:
+    """The longest text that the model has positions for: rotation has no end."""
+    return _positions(model, modules_of(model))
+
+
+def _positions(model: PreTrainedModel, modules: Modules) -> int:
+    most = facts_of(model).positions
+    if most == NO_END:
+        return most
+    padding = families.padding_position([module for _, module in modules])
+    return most if padding is None else most - (padding + 1)  # no token has these positions
+
+
+def _last_token_problems(model: PreTrainedModel, batch: Batch, empty: list[int]) -> Iterator[str]:
+    pad = facts_of(model).padding_id
+    if pad is None and len(batch.ids) > 1:
+        yield (
+            f"batch of {len(batch.ids)} texts, but the config has pad_token_id=None, by "
+            "which the model finds the last token of each; set model.config.pad_token_id to the "
+            "tokenizer's, or pass one text at a time"
+        )
+        return
+    read = batch.attention_mask.gather(1, known_tokens(model, batch)[:, None])[:, 0]
+    hidden = [row for row in (read != 1).nonzero()[:, 0].tolist() if row not in empty]
+    if hidden:
+        yield (
+            f"examples {hidden}: the model reads the last token whose id is not pad_token_id="
+            f"{pad}, and attention_mask hides it; pad with that id"
+        )
+
+
+def _range_problems(name: str, ids: Tensor, size: int) -> Iterator[str]:
+    wrong = ((ids < 0) | (ids >= size)).nonzero().tolist()
+    if wrong:
+        example, token = wrong[0]
+        yield (
+            f"{name} out of range at {len(wrong)} places, first {ids[example, token].item()} at "
+            f"example {example}, token {token}; the model has 0 to {size - 1}: is this the "
+            "model's own tokenizer?"
+        )

@@ -1,0 +1,1 @@
+"""Results of attribution methods: data, files, pages and pictures."""

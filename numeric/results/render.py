@@ -1,0 +1,247 @@
+"""Tokens coloured by relevance: red speaks for the explained class, blue against it.
+
+What speaks against it is also underlined, for eyes and printers without colour.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from hashlib import sha256
+from importlib.metadata import version
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment
+from rich.table import Table
+from rich.text import Text
+
+from numeric.spelling import printable
+
+if TYPE_CHECKING:
+    from numeric.results.layer_maps import LayerMap
+    from numeric.results.result import Attribution
+
+COLOURS = """\
+:root { color-scheme: light dark; --ink: #1b1b1f; --paper: #fff; --dim: #5c5c66; --line: #ccc;
+  --for: 214 40 40; --against: 40 90 220; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #eee; --paper: #17171a; --dim: #a5a5b0; --line: #444;
+    --for: 235 70 70; --against: 90 140 255; }
+}"""
+"""The colours of all pages, light and dark: letters, paper, lines, and relevance of each sign."""
+
+SOURCE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{{ policy }}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ title }}</title>
+<style>
+{{ colours | safe }}
+body { font: 18px/2 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 50rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+.token { padding: .15rem .25rem; border-radius: .2rem; white-space: pre-wrap; }
+.against { text-decoration: underline; }
+small, table { font-size: .8rem; color: var(--dim); line-height: 1.5; display: block; }
+th, td { padding: 0 1rem 0 0; text-align: left; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; }
+.layers { border-spacing: 1px; }
+.layers td, .layers th { padding: 0 .2rem; white-space: nowrap; }
+.layers td { color: var(--ink); }
+.layers tr > :first-child { position: sticky; left: 0; background: var(--paper); }
+.layers tr:last-child { font-weight: bold; }
+</style></head>
+<body>
+<h1 style="font-size:1.1rem">{{ title }}</h1>
+{% for s in sections %}{% if sections|length > 1 %}
+<h2 style="font-size:1rem">{{ loop.index }}. {{ s.title }}</h2>
+{% endif %}<p>{% for t in s.cells() %}<span class="token{{ t.sign }}" title="{{ t.value }}"
+style="background:{{ t.background }}">{{ t.token }}</span> {% endfor %}</p>
+<p><small>{{ s.legend }}<br>{{ s.caption }}</small></p>
+<table><tr><th>token</th><th class="number">relevance</th></tr>
+{% for t in s.cells() %}<tr><td>{{ t.token }}</td><td class="number">{{ t.value }}</td></tr>
+{% endfor %}</table>
+{% for m in s.maps %}<h2 style="font-size:1rem">Layers of {{ m.where }}</h2>
+<div class="wide"><table class="layers"><tr><th></th>
+{% for name in m.columns %}<th class="number">{{ name }}</th>{% endfor %}</tr>
+{% for token, cells in m.rows() %}<tr><th>{{ token }}</th>
+{% for c in cells %}<td class="number {{ c.sign }}" title="{{ c.value }}"
+style="background:{{ c.shade }}">{{ c.shown }}</td>
+{% endfor %}</tr>
+{% endfor %}</table></div>
+{% endfor %}{% if s.maps %}<p><small>{{ layers }}</small></p>{% endif %}
+{% endfor %}{% if made %}<p><small>{{ made }}</small></p>
+{% endif %}</body></html>
+"""
+PAGE = Environment(autoescape=True).from_string(SOURCE)
+
+
+CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
+    """<div style="line-height:2;max-width:60rem">
+{% for s in samples %}
+<div><strong>{{ method }}</strong> {{ s.about }}<br>
+{% for t in s.tokens %}
+<span title="{{ t.value }}" style="padding:.15em .25em;border-radius:.2em;white-space:pre;\
+background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
+{% endfor %}
+</div>
+{% endfor %}
+<small style="opacity:.8">{{ legend }}{{ more }}</small></div>"""
+)
+"""A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
+
+
+NOTHING = "'none'"
+SPEED = ("batch_size", "memory")  # options that change nothing else
+LEGEND = "Red speaks for the class; blue, underlined, against it."
+LAYERS = "In logits, after each layer; each column has its own scale; emb: embeddings."
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One text with the relevance of its tokens, as pages, pictures and terminals show it.
+
+    caption: what the relevance adds up to
+    legend: what the colours say
+    maps: its relevance in the layers of the model
+    """
+
+    tokens: Sequence[str]
+    relevance: Sequence[float]
+    title: str
+    caption: str
+    legend: str = LEGEND
+    maps: Sequence["LayerMap"] = ()
+
+    def cells(self) -> Iterator[dict[str, str]]:
+        """What a page shows of every token."""
+        colour = colours(self.relevance)
+        for token, value, rgb in zip(self.tokens, self.relevance, colour, strict=True):
+            sign = " against" if value < 0 else ""
+            shown = {"value": f"{value:+z.4f}", "background": shade(rgb), "sign": sign}
+            yield {"token": token} | shown
+
+    def terminal(self) -> tuple[Text, Text, Text, Table, Text]:
+        """The title, the coloured text, its legend, the numbers, and the caption, for rich."""
+        words, legend, table = terminal(self.tokens, self.relevance, self.legend)
+        return Text(printable(self.title), style="bold"), words, legend, table, Text(self.caption)
+
+
+def legend(explained: str) -> str:
+    """What the colours say where a tag, a token or a target is ``explained``, or a class."""
+    return LEGEND.replace("class", explained)
+
+
+def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
+    """An RGB background per token: white at 0, full red or blue at the largest magnitude."""
+    values = np.asarray(relevance, dtype=float)
+    top = np.abs(values).max(initial=0.0)
+    fade = 255 - np.round(180 * (np.abs(values) / (top or 1.0))).astype(int)
+    return [
+        (255, f, f) if v >= 0 else (f, f, 255) for v, f in zip(values, fade.tolist(), strict=True)
+    ]
+
+
+def shade(rgb: tuple[int, int, int]) -> str:
+    """One of ``colours`` for a page, whose paper is light or dark."""
+    name = "against" if rgb[0] < 255 else "for"
+    return f"rgb(var(--{name}) / {(255 - min(rgb)) / 255:.2f})"
+
+
+def terminal(
+    tokens: Sequence[str], relevance: Sequence[float], legend: str = LEGEND
+) -> tuple[Text, Text, Table]:
+    """The sentence with coloured backgrounds, its legend, and a table of the numbers, for rich."""
+    words = []
+    table = _table("token", "relevance")
+    shown = map(printable, tokens)
+    for token, value, (r, g, b) in zip(shown, relevance, colours(relevance), strict=True):
+        against = "underline " if value < 0 else ""
+        words.append(Text(token, style=f"{against}black on rgb({r},{g},{b})"))
+        table.add_row(Text(token), f"{value:+z.4f}")
+    return Text(" ").join(words), Text(legend, style="dim"), table
+
+
+def largest(tokens: Sequence[str], relevance: Sequence[float], count: int) -> Table:
+    """The ``count`` tokens with most relevance by size, in their order and with their columns."""
+    table = _table("column", "token", "largest relevance")
+    order = sorted(range(len(tokens)), key=lambda n: -abs(relevance[n]))
+    for n in sorted(order[:count]):
+        table.add_row(str(n), Text(tokens[n]), f"{relevance[n]:+z.4f}")
+    return table
+
+
+def _table(*headers: str) -> Table:
+    table = Table(*headers, box=None, header_style="bold", pad_edge=False)
+    table.columns[-1].justify = "right"
+    return table
+
+
+def html(sections: Sequence[Section], *, title: str, made: str) -> str:
+    """A self-contained page of texts; everything in it is escaped.
+
+    ``made`` is its last line: of what, and with what.
+    """
+    words = {"title": title, "made": made, "layers": LAYERS} | fixed(SOURCE)
+    return printable(PAGE.render(sections=sections, **words))
+
+
+def fixed(source: str) -> dict[str, str]:
+    """Colours and Content-Security-Policy of a template, which allows only its styles and scripts.
+
+    A ``<style>`` or ``<script>`` in ``source`` may use no variable but the colours.
+    """
+
+    def hashes(tag: str) -> str:
+        parts = re.findall(rf"<{tag}>(.*?)</{tag}>", source, re.DOTALL)
+        texts = (part.replace("{{ colours | safe }}", COLOURS).encode() for part in parts)
+        return " ".join(f"'sha256-{b64encode(sha256(x).digest()).decode()}'" for x in texts)
+
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src-attr 'unsafe-inline'; style-src-elem {hashes('style')}; "
+        f"script-src {hashes('script') or NOTHING}"
+    )
+    return {"colours": COLOURS, "policy": policy}
+
+
+def made(model: str, method: str, options: Mapping[str, Any]) -> str:
+    """The last line of a page or picture: the model, the method, the version and the date."""
+    told = {name: x for name, x in options.items() if name not in SPEED and x is not False}
+    plain = [f"{name} {x}" for name, x in told.items() if isinstance(x, str | int | float)]
+    what = f"Model {model}; method {method}" if model else f"Method {method}"
+    more = f" ({', '.join(plain)})" if plain else ""
+    program = f"lrp-axioms {version('lrp-axioms')}"
+    return printable(f"{what}{more}; made by {program} on {date.today().isoformat()}.")
+
+
+def heat_maps(a: "Attribution", most: int) -> str:
+    """The ``most`` first examples for a notebook; a token without a name is its position."""
+    numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
+    samples = [
+        {
+            "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
+            "tokens": _shaded(a.lines(n)),
+        }
+        for n, (target, logit, residual) in enumerate(islice(numbers, most))
+    ]
+    left = max(0, len(a.relevance) - most)
+    more = f" {left} more samples are not shown." if left else ""
+    facts = {"method": a.method, "samples": samples, "legend": legend("target"), "more": more}
+    return printable(CELLS.render(facts))
+
+
+def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
+    """Transparent colours, so that letters keep the colour that the page gives them."""
+    top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
+    for position, token, value in lines:
+        hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
+        yield {
+            "token": position if token is None else token,
+            "value": f"{value:+z.4f}",
+            "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
+            "line": line,
+        }

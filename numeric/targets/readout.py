@@ -1,0 +1,173 @@
+"""Where on the output of a model the number stands that is explained, and how it is read."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.generic import ModelOutput
+
+from numeric.models import heads
+from numeric.models.batches import Batch
+from numeric.models.heads import ANSWER, CLASSES, MASKED, NEXT, TAGS
+from numeric.models.inputs import prepare
+from numeric.models.texts import check_tokenizer
+from numeric.spelling import listed
+from numeric.targets import Label, Target
+from numeric.targets.chosen import PREDICTED, Chosen, Rows, placed
+
+LEGAL = {
+    CLASSES: "None (the predicted class), a class, logit(class) or log_probability(class)",
+    NEXT: "None, a token that follows the last one, logit(token, at=column), "
+    "log_probability(token, at=column) or span(first, end)",
+    MASKED: "None, a token at the mask, logit(token, at=column) or log_probability(token, "
+    "at=column)",
+    TAGS: "logit(tag, at=column) or log_probability(tag, at=column)",
+    ANSWER: 'None (the predicted ends), answer(first, last), logit(token, of="start") or '
+    'logit(token, of="end")',
+}
+
+
+class Found(NamedTuple):
+    """What a method finds of one target.
+
+    relevance: (batch, token)   target: as ``Chosen.target``   logit: (batch,) what is explained
+    """
+
+    relevance: Tensor
+    target: Tensor
+    logit: Tensor
+    details: dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """What one forward pass of a batch is asked for; one ``Chosen`` per target.
+
+    Raises ValueError that lists all that these targets ask for and the model does not have.
+    """
+
+    head: str
+    name: str
+    targets: list[Chosen]
+
+    @classmethod
+    def of(
+        cls,
+        model: PreTrainedModel,
+        batch: Batch,
+        targets: Sequence[Label | Target],
+        *,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> "Readout":
+        """``tokenizer`` gives the mask token, and ids of tokens that are named by text."""
+        decodes = batch.decoder_input_ids is not None
+        head = heads.kind(model, decodes=decodes)
+        if tokenizer is not None:
+            check_tokenizer(tokenizer)
+        faults: list[str] = []
+        chosen = [placed(model, head, batch, target, faults, tokenizer) for target in targets]
+        if faults:
+            raise ValueError(
+                f"{listed(dict.fromkeys(faults))}\na target of this {type(model).__name__} is "
+                f"{LEGAL[head]}, and sums and differences of these (numeric.targets)"
+            )
+        return cls(head, type(model).__name__, chosen)
+
+    def run(
+        self,
+        model: PreTrainedModel,
+        inputs: Mapping[str, object],
+        example: Tensor | None = None,
+        *,
+        settle: Callable[[Tensor], Tensor] = lambda x: x,
+    ) -> Rows:
+        """One forward pass of copies of ``example``; of tokens only the rows that are read.
+
+        ``settle`` is what rules do to logits that are read.
+        """
+        columns = None if self.head in (CLASSES, ANSWER) else self.columns(example)
+        logits = settle(heads.run(model, inputs, columns, of=self.head))
+        return Rows(logits[:, None] if self.head == CLASSES else logits, columns)
+
+    def columns(self, example: Tensor | None = None) -> Tensor:
+        """The columns whose rows are read, by some target of some ``example``, in order."""
+        found: Tensor = (self.rows if example is None else self.rows[example]).unique()
+        return found
+
+    @property
+    def rows(self) -> Tensor:
+        """The columns whose rows are read of every example, by all targets: (batch, term)."""
+        return torch.cat([each.row for each in self.targets], dim=1)
+
+    def to(self, device: torch.device) -> "Readout":
+        """The same for ``rows`` on another device."""
+        return replace(self, targets=[each.to(device) for each in self.targets])
+
+    def choose(self, rows: Rows) -> "Readout":
+        """The same with the predicted labels in place, ``rows`` being those of the whole batch.
+
+        Raises ValueError for non-finite logits and for labels that the head does not have.
+        """
+        found = [each.read(rows).detach() for each in self.targets]
+        real: list[bool | Tensor] = [
+            True if each.present is None else each.present[:, None] for each in self.targets
+        ]
+        for logits, among in zip(found, real, strict=True):
+            self._check_finite(logits, ~logits.isfinite() & among)
+        chosen = []
+        for each, logits in zip(self.targets, found, strict=True):
+            predicted = each.label == PREDICTED
+            chosen.append(replace(each, label=logits.argmax(2).where(predicted, each.label)))
+        self._check_labels(chosen, rows.logits.shape[2])
+        return replace(self, targets=chosen)
+
+    def _check_finite(self, logits: Tensor, broken: Tensor) -> None:
+        examples = broken.flatten(1).any(dim=1).nonzero()[:, 0].tolist()
+        if examples:
+            worst = logits[broken]
+            raise ValueError(
+                f"non-finite logits in examples {examples}: {worst[:8].tolist()}; check the "
+                "weights, or load the model in float32"
+            )
+
+    def _check_labels(self, chosen: Sequence[Chosen], size: int) -> None:
+        """On a GPU an index out of range ends the process."""
+        labels = [each.label for each in chosen]
+        wrong = [x[(x < 0) | (x >= size)] for x in labels]
+        if self.head == ANSWER and not any(map(len, wrong)):
+            pairs = zip(labels, (each.present for each in chosen), strict=True)
+            wrong = [x[~present.gather(1, x)] for x, present in pairs if present is not None]
+        if found := torch.cat(wrong).unique().tolist():
+            raise ValueError(
+                f"target {found} out of range; the model has {NOUNS[self.head]} 0 to {size - 1}"
+            )
+
+
+Run = Callable[[PreTrainedModel, Batch, Readout], Iterable[Found]]
+"""A method whose options are bound: one ``Found`` for every target of the readout."""
+
+NOUNS = {
+    CLASSES: "classes", NEXT: "tokens", MASKED: "tokens", TAGS: "tags",
+    ANSWER: "the tokens of each text, of columns",
+}  # fmt: skip
+
+
+def read(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    output: ModelOutput,
+    target: Label | Target = None,
+) -> Tensor:
+    """The explained number of every example, (batch,), from a model's ``output`` on ``inputs``.
+
+    For code of yours that runs the model, such as a block of ``propagation``, inside of which it is
+    to be called.  ``inputs`` and ``target`` as in ``attribute``, which also says what is raised.
+    """
+    readout = Readout.of(model, prepare(model, inputs, targets=[target]), [target])
+    logits = heads.read(model, output, of=readout.head)
+    rows = Rows(logits[:, None] if readout.head == CLASSES else logits, None)
+    (chosen,) = readout.choose(rows).targets
+    return chosen.of(rows)
