@@ -2,10 +2,11 @@
 
 Trusts Python, its standard library, and the arithmetic and rules below.  The reader judges whether
 graphs, formulas and assumptions are those of a statement, and whether ``index.json`` lacks one.
-``sign[p]`` is 1 or -1, ``exp[t]`` is positive, and a "function" has the value that it is given.
+``sign[p]`` is 1 or -1, ``exp[t]`` is e^t, and a "function" has the value that it is given.
 """
 
 import json
+import re
 import sys
 from collections import Counter
 from fractions import Fraction
@@ -16,6 +17,7 @@ from pathlib import Path
 # fmt: off
 MAKES = {"proved": "equal", "refuted": "apart"}  # what a verdict cannot do without
 BYTES, FILES, STEPS = 8 * 2**20, 1000, 4 * 10**7  # limits of a file, a folder and a certificate
+NAME = re.compile(r"[^\W\d]\w*'*|sign\[([^][]|\[[^][]*\])*\]", re.ASCII)  # of no product or sum
 FACTS = {"": lambda x: True, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0}
 
 class Value:  # a number times powers of polynomials, each a set of (symbols, coefficient)
@@ -29,11 +31,11 @@ class Value:  # a number times powers of polynomials, each a set of (symbols, co
     def __pow__(self, n):
         Value.divisors.update(self.powers if n < 0 else ())
         return Value(spend(self.number, power=n) ** n, {p: n * k for p, k in self.powers.items()})
-    def sign(self):  # 1 or -1, and 1 of 0; times a symbol for each factor of either sign
-        sure = {p for p in self.powers if all(a > 0 and positive(s) for t, a in p for s in t)}
-        Value.divisors.update(p for p, n in self.powers.items() if not n % 2 and p not in sure)
-        odd = [f"sign[{text(p)}]" for p, n in self.powers.items() if n % 2 and p not in sure]
-        return times(Value(1 if self.number >= 0 else -1), *map(symbol, odd))
+    def sign(self):  # 1 or -1, and 1 of 0: so -1 is taken out of it where it is not 0
+        free = {p: n % 2 or 2 * (n > 0) for p, n in self.powers.items() if not sure(p)}
+        Value.divisors.update(free if self.number < 0 else ())
+        name = f"sign[{text(polynomial(free, 1))}]"
+        return times(Value((-1) ** (self.number < 0)), *map(symbol, [name] * (1 in free.values())))
 
 def need(holds, why):
     if not holds:
@@ -47,8 +49,7 @@ def spend(x, steps=0, power=1):
 def total(*values):  # the sum over their common denominator, times their common factors
     spend(0, len(values) * sum(len(v.powers) for v in values))
     common = {p: min(v.powers.get(p, 0) for v in values) for v in values for p in v.powers}
-    rest = lambda v: (Counter(v.powers) - Counter(common)).elements()
-    parts = [reduce(expanded, rest(v), [((), v.number)]) for v in values]
+    parts = [polynomial(Counter(v.powers) - Counter(common), v.number) for v in values]
     found = expanded([((), 1)], chain(*parts))
     first = found[0][1] if found else 0
     every = reduce(Counter.__and__, [Counter(t) for t, _ in found] or [Counter()])
@@ -62,14 +63,21 @@ def expanded(p, q):  # the product of two sums of terms, where the square of a s
         found[term] = spend(found[term] + a * b, len(term))
     return [(term, a) for term, a in sorted(found.items()) if a]
 
+def exponential(z):  # a power of a symbol for each term of a polynomial; exp[] is e
+    terms = polynomial(z.powers, z.number)
+    whole = all(n > 0 for n in z.powers.values()) and all(a.denominator == 1 for _, a in terms)
+    need(whole, "the exponential of a fraction")
+    return times(*(symbol(f"exp[{'*'.join(t)}]") ** int(a) for t, a in terms))
+
+polynomial = lambda powers, a: reduce(expanded, Counter(powers).elements(), [((), a)])
 times = lambda *xs: reduce(Value.__mul__, xs, Value(1))
 minus = lambda x, y: total(x, Value(-1) * y)
 symbol = lambda name: Value(1, {frozenset({((name,), 1)}): 1})
 number = lambda e: type(e) is str and e.isascii() and e.strip("-").replace("/", "").isdigit()
-sure = lambda sign: need(not sign.powers, "a sign is undecided") or sign.number
-exp = lambda term: f"exp[{'*'.join(term)}]"
+known = lambda sign: need(not sign.powers, "a sign is undecided") or sign.number
 positive = lambda s: s[:4] == "exp[" or Value.facts.get(s) == "positive"
-text = lambda polynomial: " + ".join("*".join([str(a), *t]) for t, a in sorted(polynomial))
+sure = lambda p: all(a > 0 and positive(s) for t, a in p for s in t)  # that it is positive
+text = lambda p: " + ".join("*".join([str(a), *t]) for t, a in sorted(p))
 once = lambda pairs: dict(zip(dict(pairs), (x for _, x in pairs), strict=True))  # no key twice
 read = lambda path: json.loads(path.read_text(), parse_float=str, object_pairs_hook=once)
 place = lambda xs, n: xs[n if type(n) is int and n >= 0 else f"{n} is no place"]
@@ -78,21 +86,22 @@ each = lambda f, *a: [[f(*xs) for xs in zip(*rows, strict=True)] for rows in zip
 through = lambda a, b: [[total(*each(times, [x], [y])[0]) for y in turned(b)] for x in a]
 scaled = lambda c, a: each(lambda x: c * x, a)
 around = lambda xs, k, s: reduce(through, [*map(turned, xs[:k][::-1]), s, *map(turned, xs[:k:-1])])
-FORMULAS = {"+": total, "*": times, "abs": lambda x: x * x.sign()}
+factors = lambda x: [Value(x.number), *(Value(1, {p: n}) for p, n in x.powers.items())]
+size = lambda x: times(x, *map(Value.sign, factors(x)))
+FORMULAS = {"+": total, "*": times, "abs": size, "exp": exponential}
 FORWARD = {  # of matrices, which are lists of rows; m has what else a node is given
     "transpose": lambda m, x: turned(x),
     "linear": lambda m, x, w, *b: each(total, through(x, w), *(bias * len(x) for bias in b)),
     "add": lambda m, *xs: each(total, *xs),
     "product": lambda m, *xs: each(times, *xs),
     "bilinear": lambda m, *xs: scaled(m["scale"], reduce(through, xs)),
-    "softmax": lambda m, z: [[x * total(*row) ** -1 for x in row] for row in m["exp"]],
-    "relu": lambda m, x: each(lambda z: z if sure(z.sign()) > 0 else Value(0), x),
+    "softmax": lambda m, z: [[x * total(*row) ** -1 for x in row] for row in each(exponential, z)],
+    "relu": lambda m, x: each(lambda z: z if known(z.sign()) > 0 else Value(0), x),
     **dict.fromkeys(["input", "parameter", "function"], lambda m, *xs: m["value"])}
-RULES = {  # that an operation may have
-    "input": "none", "parameter": "none", "transpose": "transpose", "product": "equal-split",
-    "linear": "epsilon epsilon-without-bias gradient", "add": "epsilon gradient",
-    "bilinear": "bilinear-epsilon value-only gradient constant", "softmax": "taylor constant",
-    "relu": "identity", "function": "identity"}
+RULES = {"input": "none", "parameter": "none", "relu": "identity", "function": "identity",
+         "linear": "epsilon epsilon-without-bias gradient", "add": "epsilon gradient",
+         "bilinear": "bilinear-epsilon value-only gradient constant", "transpose": "transpose",
+         "softmax": "taylor constant", "product": "equal-split"}  # that an operation may have
 
 def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an operation receives
     if rule in ("none", "constant", "transpose"):
@@ -113,9 +122,8 @@ def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an op
     return [scaled(Value(0), x) if k in held else part(k, x) for k, x in enumerate(xs)]
 
 class Run:  # evaluates formulas and graphs of one run of a test; at: the value of each symbol
-    def __init__(self, data, at, free=None):
-        self.data, self.at, self.free = data, at, free or self
-        self.made, self.swept = cache(self.make), cache(self.sweep)
+    def __init__(self, data, at):
+        self.data, self.at, self.made, self.swept = data, at, cache(self.make), cache(self.sweep)
     def value(self, e):  # of a matrix, a place of `shared`, a number or a symbol
         if type(e) in (list, int):
             return self.made(e) if type(e) is int else [self.value(x) for x in e]
@@ -127,12 +135,6 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
         need(not all(map(number, xs[:1] if op == "^" else xs)), f"{op} of numbers alone")
         need(op != "^" or type(xs[1]) is int, f"the power {xs[-1]}")
         return self.value(xs[0]) ** xs[1] if op == "^" else FORMULAS[op](*map(self.value, xs))
-    def exponential(self, z):  # a power of a symbol for each term of a polynomial
-        terms = reduce(expanded, Counter(z.powers).elements(), [((), z.number)])
-        whole = all(n > 0 for n in z.powers.values()) and all(a.denominator == 1 for _, a in terms)
-        need(whole, "the exponential of a fraction")
-        return times(*(self.at.get(exp(t), symbol(exp(t))) ** int(a) for t, a in terms))
-
     def sweep(self, graph):  # values and relevance of the nodes, the last of which is the root
         values, nodes = [], []
         for op, rule, args, more in place(self.data["graphs"], graph):
@@ -140,14 +142,10 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
             spend(0, len(str(more)) + 50 * sum(map(len, xs)))
             need(rule in RULES[op].split(), f"{op} has no rule {rule!r}")
             eps = more.get("eps", "0")
-            need(type(eps) is str and sure(self.value(eps).sign()) > 0, f"epsilon is {eps}")
-            if op == "softmax":
-                zs = xs[0] if self.free is self else self.free.swept(graph)[0][args[0]]
-                m["exp"] = each(self.exponential, zs)
+            need(type(eps) is str and known(self.value(eps).sign()) > 0, f"epsilon is {eps}")
             values.append(FORWARD[op](m, *xs))
             nodes.append((args, op, rule, m, xs, values[-1]))
-        found = [scaled(Value(0), z) for z in values]
-        found[-1] = m.get("relevance", values[-1])
+        found = [*(scaled(Value(0), z) for z in values[:-1]), m.get("relevance", values[-1])]
         for n, (args, *node) in reversed([*enumerate(nodes)]):
             for a, part in zip(args, messages(*node, found[n]), strict=False):
                 found[a] = each(total, found[a], part)
@@ -155,15 +153,17 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
 
 def decided(run):  # what is not 0 in a run; ValueError if a decision is false, or decides nothing
     Value.facts, Value.divisors = run["symbols"], set()
+    odd = [s for s, fact in Value.facts.items() if not (FACTS[fact] and NAME.fullmatch(s))]
+    need(not odd, f"symbols need other names: {odd}")
     free = Run(run, {s: symbol(s) for s in Value.facts})
     for kind, sides, at in run["decisions"]:
         need(sides[0] != sides[1] and not all(map(number, sides)), f"{sides} decide nothing")
         point = {s: free.value(x) for s, x in at.items()}
-        fits = lambda s, x: FACTS["positive" if positive(s) else Value.facts[s]](x.number)
-        fit = all(not x.powers and s[:5] != "sign[" and fits(s, x) for s, x in point.items())
-        need(fit, f"what is assumed rules out the point {at}")
-        gap = minus(*map((Run(run, free.at | point, free) if at else free).value, sides))
-        holds = {"equal": not (at or gap.number), "apart": gap.number and not gap.powers}[kind]
+        fits = lambda s, x: not x.powers and "[" not in s and FACTS[Value.facts[s]](x.number)
+        need(all(map(fits, point, point.values())), f"what is assumed rules out the point {at}")
+        gap = minus(*map((Run(run, free.at | point) if at else free).value, sides))
+        left = {s for p in gap.powers for t, _ in p for s in t} - {"exp[]"}  # e is transcendental
+        holds = {"equal": not (at or gap.number), "apart": gap.number and not left}[kind]
         need(holds, f"{sides} are not {kind}: one minus the other is {gap.number} {[*gap.powers]}")
     return sorted(map(text, Value.divisors))
 

@@ -6,7 +6,7 @@ graphs where rules ran (``axioms.evidence.references``), and are formulas elsewh
 
 import json
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def _run(
     writer = Writer(references, known=scratch.known, names=scratch.names)
     check.Value.facts = writer.facts
     final = Writer(references, verifies=False, known=writer.known, names=writer.names)
-    decisions = [_at_a_point(decision) for decision in decisions]
+    decisions = [_at_a_point(decision, writer.known) for decision in decisions]
     plain = [(d.left, d.right) for d in decisions]
     sides = [(d.left, d.right) for d in again] + plain[len(again) :]
     rows = []
@@ -63,8 +63,9 @@ def _run(
         chosen = one if _agree(writer, one, other, decision) else other
         pair = [final.formula(side) for side in chosen]
         kind = "apart" if decision.kind == DIFFER_AT else "equal"
-        if all(map(check.number, pair)) or pair[0] == pair[1]:
-            continue  # it says nothing
+        says = decision.verdict or decision.kind == DIFFER_AT
+        if not says or all(map(check.number, pair)) or pair[0] == pair[1]:
+            continue
         if (row := [kind, pair, final.point(decision)]) not in rows:
             rows.append(row)
     data = {
@@ -79,11 +80,15 @@ def _run(
         return data | {"nonzero": check.decided(data)}
 
 
-def _at_a_point(decision: Decision) -> Decision:
-    """Turns a general inequality into a difference at a point of prime numbers."""
-    if decision.kind == DIFFER_AT or decision.verdict:
+def _at_a_point(decision: Decision, known: Container[sp.Symbol]) -> Decision:
+    """Turns a general inequality into a difference at a point of prime numbers.
+
+    Names of functions may hide that both sides are equal, so an inequality of them stays as it is.
+    """
+    symbols = [x for x in decision.symbols if x not in known]
+    if decision.kind == DIFFER_AT or decision.verdict or any("[" in str(x) for x in symbols):
         return decision
-    point = {x: sp.Integer(sp.prime(k + 5)) for k, x in enumerate(decision.symbols)}
+    point = {x: sp.Integer(sp.prime(k + 5)) for k, x in enumerate(symbols)}
     return replace(decision, kind=DIFFER_AT, point=point)
 
 
@@ -99,8 +104,7 @@ def _agree(writer: Writer, one: Sides, other: Sides, decision: Decision) -> bool
         if decision.signs:
             return True  # for all cases at once, of which ``other`` is one
         at = Symbols((x, check.Value(y)) for x, y in writer.point(decision).items())
-        free = writer.free
-        run = check.Run(vars(writer), at, free) if decision.kind == DIFFER_AT else free
+        run = check.Run(vars(writer), at) if decision.kind == DIFFER_AT else writer.free
         with _within(MOST):
             gaps = [check.minus(run.value(a), run.value(b)).number for a, b in pairs]
     except (ArithmeticError, LookupError, ValueError):  # a symbol without a value, say

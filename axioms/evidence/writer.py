@@ -1,6 +1,7 @@
 """Writes formulas and graphs of SymPy as data, with the signs and exponentials of the checker."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -70,11 +71,21 @@ class Writer:
         value = self.known[symbol]
         factors: list[Data] = [] if value.number == 1 else [str(value.number)]
         for (((name,), _),), n in value.powers.items():
-            self.facts.setdefault(name, "")
-            factors.append(name if n == 1 else self._place(["^", name, n]))
+            factor = self._exponential(name) if name.startswith("exp[") else name
+            if factor == name:
+                self.facts.setdefault(name, "")
+            factors.append(factor if n == 1 else self._place(["^", factor, n]))
         if len(factors) > 1:
             return self._place(["*", *factors])
         return factors[0] if factors else "1"
+
+    def _exponential(self, name: str) -> int:
+        exponent: list[Data] = _exponent(name)
+        if exponent == [""]:
+            raise Uncertified("it has e, which is no formula of symbols")
+        for symbol in [x for x, own in self.names.items() if own in exponent]:
+            self.name(symbol)
+        return self._place(["exp", self._place(["*", *exponent]) if exponent[1:] else exponent[0]])
 
     def value(self, e: sp.Expr) -> Any:
         """The value that the checker computes for a formula."""
@@ -83,7 +94,7 @@ class Writer:
     def name(self, symbol: sp.Symbol) -> str:
         """The name of a symbol, which no other one has, whatever is assumed of it."""
         if symbol not in self.names:
-            name = str(symbol)
+            name = re.sub(r"\W+", "_", str(symbol), flags=re.ASCII).strip("_")
             while name in self.names.values():
                 name += "'"
             self.names[symbol] = name
@@ -145,7 +156,7 @@ class Writer:
                 yield from zip(more["sign"], (x.sign() for row in y for x in row), strict=True)
             if "exp" not in more:
                 continue
-            exponentials = check.each(self.free.exponential, values[args[0]])
+            exponentials = check.each(check.exponential, values[args[0]])
             for row, own in zip(more["exp"].tolist(), exponentials, strict=True):
                 known = [n for n, e in enumerate(row) if not self._unknown(as_rational(e))]
                 # a softmax is the same for every multiple of a row
@@ -168,19 +179,27 @@ class Writer:
             for term in sp.Add.make_args(sp.expand(canonical(e.args[0]))):
                 multiple, rest = term.as_coeff_Mul()
                 part = rest if multiple.is_Integer else term
-                self.known[named("exp", part)] = self.free.exponential(self.value(part))
+                self.known[named("exp", part)] = check.exponential(self.value(part))
         elif len(unknown := self._unknown(e)) == 1 and (e / unknown[0]).is_constant(*unknown):
             self.known[unknown[0]] = own * self.value(e / unknown[0]) ** -1
 
     def point(self, decision: Decision) -> dict[str, str]:
-        """The point of a decision, by the names of those symbols that occur in formulas."""
-        names = self.names | {x: self.formula(x) for x in self.known.keys() & decision.point.keys()}
-        found = {names[x]: value for x, value in decision.point.items() if x in names}
-        return {
-            name: str(value)
-            for name, value in found.items()
-            if name in self.facts and not name.startswith("sign[")
-        }
+        """The point of a decision, by name; exponents are 0 where their exponential is 1."""
+        found: dict[str, str] = {}
+        for x, value in decision.point.items():
+            if x not in self.known:
+                found |= {self.names[x]: str(value)} if x in self.names else {}
+                continue
+            exponents = [s for (((name,), _),) in self.known[x].powers for s in _exponent(name)]
+            if exponents and value != 1:
+                raise Uncertified(f"a point has an exponential of {exponents} that is {value}")
+            found = dict.fromkeys(exponents, "0") | found
+        return {name: value for name, value in found.items() if name in self.facts}
+
+
+def _exponent(name: str) -> list[str]:
+    """The factors in the exponent of an exponential; none of another symbol."""
+    return name[4:-1].split("*") if name.startswith("exp[") else []
 
 
 def _substituted(step: Step, changed: Mapping[sp.Symbol, sp.Expr]) -> Step:

@@ -39,8 +39,8 @@ def test_rescaled_queries_and_keys_keep_their_relevance():
 
 @pytest.mark.theorem(
     17,
-    "A projection with weights c W passes on, by Eq. 1 at epsilon, what the projection with "
-    "weights W passes on at epsilon/|c|: the same as epsilon -> 0.",
+    "A projection with weights c W, no output of which is 0, passes on, by Eq. 1 at epsilon, what "
+    "the projection with weights W passes on at epsilon/|c|: the same as epsilon -> 0.",
     "proved",
     given=["smaller > 0: epsilon/|c|"],
     scope="2 inputs and 2 outputs; either sign",

@@ -118,7 +118,7 @@ def rows(operands, op, rule, count):
     return [leaf, *([op, rule, [0] * operands, {"eps": "0"}] for _ in range(count))]
 
 
-def deciding(*sides, kind="equal", shared=(), graphs=(), symbols=("x", "y"), at=None):
+def deciding(*sides, kind="equal", shared=(), graphs=(), symbols=("x", "y"), at=None, nonzero=()):
     """Replaces the proof by one decision, which is all that its run has."""
     run = {
         "run": "",
@@ -126,7 +126,7 @@ def deciding(*sides, kind="equal", shared=(), graphs=(), symbols=("x", "y"), at=
         "graphs": list(graphs),
         "shared": list(shared),
         "decisions": [[kind, list(sides), at or {}]],
-        "nonzero": [],
+        "nonzero": list(nonzero),
     }
     return put(run, *PROOF)
 
@@ -153,11 +153,36 @@ FIRST_GRAPH = (*PROOF, "graphs", 0)
 INDEX, NONZERO = "the index has", "what is not 0 is not"
 STEPS = f"more than {check.STEPS} steps"
 EQUAL, APART, NOTHING = "are not equal", "are not apart", "decide nothing"
+NAMES = "symbols need other names"
 SHAPES, LISTED, NO_RULE = "zip() argument", "it does not list every", "has no rule"
 NO_PLACE = "list indices must be integers"
 
 TURNED = [put("refuted", *path, "verdict") for path in (["6a"], ["index", "statements", 0])]
 SOFTMAX = [leaf("x", "x"), ["softmax", "taylor", [0], {}]]
+FIRST_OF = ["value", 0, 1, 0, 0]
+
+
+def of_softmax(*scores):
+    return [leaf(*scores), ["softmax", "taylor", [0], {}]]
+
+
+def of_sum(*terms):
+    """A sum of two terms, where the relevance y arrives, by the epsilon rule."""
+    return [*map(leaf, terms), ["add", "epsilon", [0, 1], {"eps": "1", "relevance": [["y"]]}]]
+
+
+def like_a_sum(name, *terms):
+    """Claims that a symbol has the sign of the sum that it is named after."""
+    sizes = [["+", *terms], ["abs", 0], ["abs", name], ["*", 1, name], ["*", 2, 0]]
+    return deciding(3, 4, symbols=(name, *terms), shared=sizes)
+
+
+def negated(nonzero):
+    """Claims that (y, x - y) and (-y, y - x) get one relevance, which is false at x = 0."""
+    minus = [["*", "-1", "y"], ["*", "-1", "x"], ["+", "x", 0], ["+", "y", 1]]
+    shared = [*minus, *(["relevance", k, 0, 0, 0] for k in range(2))]
+    return deciding(4, 5, shared=shared, graphs=[of_sum("y", 2), of_sum(0, 3)], nonzero=nonzero)
+
 
 CHANGES = {  # what is changed -> how, and why it is rejected
     # what is decided
@@ -308,21 +333,78 @@ CHANGES = {  # what is changed -> how, and why it is rejected
         ),
         APART,
     ),
-    "an exponential is free of its score": (
+    "a point sets an exponential": (
         deciding(
             0,
-            "1/2",
+            1,
             kind="apart",
-            symbols=("x", "exp[x]"),
-            shared=[["value", 0, 1, 0, 0]],
-            graphs=[SOFTMAX],
-            at={"exp[x]": "2"},
+            shared=[FIRST_OF, ["*", "y", "1/2"]],
+            graphs=[of_softmax("x", "0")],
+            at={"x": "0", "exp[x]": "7", "y": "1"},
+            nonzero=["1 + 1*exp[x]"],
         ),
+        "rules out the point",
+    ),
+    "an exponential is a symbol": (
+        deciding(
+            "exp[x]", "y", kind="apart", symbols=("x", "y", "exp[x]"), at={"x": "0", "y": "2"}
+        ),
+        NAMES,
+    ),
+    "the exponential of 0 is not 1": (
+        deciding(0, "1", kind="apart", shared=[["exp", "x"]], at={"x": "0"}),
         APART,
     ),
-    "an exponential is below 0": (
-        deciding("exp[x]", "1", kind="apart", symbols=("exp[x]",), at={"exp[x]": "-1"}),
-        "rules out the point",
+    "an exponential is free of its exponent": (
+        deciding(0, "y", kind="apart", shared=[["exp", "x"]], at={"y": "2"}),
+        APART,
+    ),
+    "an exponential is a root": (
+        deciding(0, "y", kind="apart", shared=[["exp", "x"]], at={"x": "1/2", "y": "2"}),
+        "the exponential of a fraction",
+    ),
+    "a symbol has the name of a product": (
+        deciding(
+            1,
+            2,
+            symbols=("x", "y", "x*y"),
+            shared=[["*", "x", "y"], FIRST_OF, ["value", 1, 1, 0, 0]],
+            graphs=[of_softmax(0, "0"), of_softmax("x*y", "0")],
+            nonzero=["1 + 1*exp[x*y]"],
+        ),
+        NAMES,
+    ),
+    "a symbol has the name of a sum": (
+        like_a_sum("x + 1*y", "x", "y"),
+        NAMES,
+    ),
+    "a sign has the name of two": (
+        like_a_sum("sign[1*x] + 1*sign[1*y]", "sign[1*x]", "sign[1*y]"),
+        NAMES,
+    ),
+    "a sign has no end": (
+        deciding(1, "x", symbols=("x", "sign["), shared=[["*", "sign[", "sign["], ["*", 0, "x"]]),
+        NAMES,
+    ),
+    "a sum that may be 0 is negated": (negated(["1*sign[1*x] + 1*x"]), NONZERO),
+    "the sign of a product that may be 0 is one of its factors": (
+        deciding(
+            2,
+            6,
+            symbols=("x", "y", "sign[1*x]", "sign[1*y]"),
+            shared=[
+                ["*", "x", "y"],
+                ["+", 0, "-1"],
+                ["relevance", 0, 0, 0, 0],
+                ["*", "sign[1*x]", "sign[1*y]"],
+                ["+", 0, 3],
+                ["^", 4, -1],
+                ["*", "y", 5],
+            ],
+            nonzero=["1*sign[1*x]*sign[1*y] + 1*x*y"],
+            graphs=[of_sum("1", 1)],
+        ),
+        EQUAL,
     ),
     "a point gives a sign": (
         deciding("sign[1*x]", "1", kind="apart", symbols=("x", "sign[1*x]"), at={"sign[1*x]": "3"}),
@@ -465,6 +547,12 @@ CHANGES = {  # what is changed -> how, and why it is rejected
         LISTED,
     ),
 }
+
+
+def test_the_negation_of_a_sum_that_is_not_0_is_confirmed(good, tmp_path):
+    folder = shutil.copytree(good, tmp_path / "changed")
+    negated(["1*sign[1*x] + 1*x", "1*x"])(folder)
+    assert check.check(folder)[0] == []
 
 
 def test_the_page_says_how_many_changes_are_rejected():

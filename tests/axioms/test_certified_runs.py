@@ -142,3 +142,40 @@ def test_rules_that_differ_on_one_side_alone_are_noticed(theorems, tmp_path):
         verdicts = certify(theorems, folder=tmp_path)
     assert "are not equal" in verdicts[0].error
     assert "finds other relevance" in verdicts[1].error
+
+
+POINTS = """
+import pytest
+import sympy as sp
+from axioms.algebra.decide import differ_at, generic, identical
+from axioms.algebra.denotation import as_rational
+from axioms.algebra.rules import softmax
+
+Z, E = generic("z", 1, 2), generic("e", 1, 2, positive=True)
+
+@pytest.mark.theorem(1, "The first key gets nothing.", "refuted")
+def test_equal_scores():
+    assert differ_at(softmax(Z, exp_z=E)[0], 0, {E[0]: 1, E[1]: 1})
+
+@pytest.mark.theorem(2, "The first key gets a half.", "refuted")
+def test_scores_without_numbers():
+    assert differ_at(softmax(Z, exp_z=E)[0], sp.Rational(1, 2), {E[0]: 2, E[1]: 1})
+
+@pytest.mark.theorem(3, "Both keys get all.", "proved")
+def test_names_of_functions():
+    assert not identical(as_rational(sp.log(6)), as_rational(sp.log(2) + sp.log(3)))  # by name
+    assert identical(sum(softmax(Z, exp_z=E)), 1)
+"""
+
+
+def test_a_point_has_the_exponentials_of_its_exponents(tmp_path):
+    (tmp_path / "test_points.py").write_text(POINTS, "utf-8")
+    folder = tmp_path / "certificates"
+    certify(tmp_path / "test_points.py", folder=folder)
+    assert read(folder, "index")["not certified"] == {
+        "2": "a point has an exponential of ['z00'] that is 2"
+    }
+    assert check.check(folder)[0] == []
+    rows = [read(folder, label)["runs"][0]["decisions"] for label in "13"]
+    found = [[(kind, at) for kind, _, at in decisions] for decisions in rows]
+    assert found == [[("apart", {"z00": "0", "z01": "0"})], [("equal", {})]]

@@ -116,7 +116,8 @@ class Numbers:
         first, *rest = [self.value(x) for x in (xs[:1] if op == "^" else xs)]
         if op == "^":
             return first ** xs[1]
-        return {"+": sum, "*": prod, "abs": lambda x: abs(x[0])}[op]([first, *rest])
+        of_one = {"abs": abs, "exp": exp}
+        return of_one[op](first) if op in of_one else {"+": sum, "*": prod}[op]([first, *rest])
 
     def sweep(self, graph):
         if graph not in self.swept:

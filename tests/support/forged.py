@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from axioms import check
 
-OPERATIONS = ("+", "*", "^", "abs", "value", "relevance")
+OPERATIONS = ("+", "*", "^", "abs", "exp", "value", "relevance")
 NUMBERS = ("0", "1", "-1", "2", "1/2")
 
 
