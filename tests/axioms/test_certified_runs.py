@@ -147,9 +147,9 @@ def test_rules_that_differ_on_one_side_alone_are_noticed(theorems, tmp_path):
 POINTS = """
 import pytest
 import sympy as sp
-from axioms.algebra.decide import differ_at, generic, identical
-from axioms.algebra.denotation import as_rational
-from axioms.algebra.rules import softmax
+from axioms.decide.identity import differ_at, generic, identical
+from axioms.decide.denotation import as_rational
+from axioms.rules.messages import softmax
 
 Z, E = generic("z", 1, 2), generic("e", 1, 2, positive=True)
 

@@ -277,5 +277,5 @@ for function in (torch.log_softmax, torch.prod, torch.logsumexp):
 for before in (functional.gelu, torch.clone):
     for path in (LAYER(1) + ACT, "classifier"):
         changes = given("attnlrp"), on(then(before), path), on(then(Own.apply), path)
-        says = f"{NO_RULE}\nOwnBackward, code that torch does not show\nnumeric/engine/operations.py"
+        says = f"{NO_RULE}\nOwnBackward, code that torch does not show\n{TABLE}"
         CALLS[f"hidden behind {before.__name__} in {path}"] = changes, says, UnassignedOperation
