@@ -121,9 +121,10 @@ def pages(_: object) -> Iterator[tuple]:
     yield "OPERATIONS.md", sha(operations.page())
     yield "EXPLAIN.md, methods", sha(table())
     yield "LITERATURE.md", sha(literature.table(literature.published()))
-    for board in (scoreboard.scoreboard, scoreboard.on_attention, scoreboard.on_units):
-        yield f"SCOREBOARD.md, {board.__name__}", sha(markdown.as_markdown(board()))
-        yield f"SCOREBOARD.md, {board.__name__}, witnesses", sha(markdown.witnesses(board()))
+    boards = scoreboard.scoreboard(), scoreboard.on_attention(), scoreboard.on_units()
+    for name, cells in zip(("scoreboard", "on_attention", "on_units"), boards, strict=True):
+        yield f"SCOREBOARD.md, {name}", sha(markdown.as_markdown(cells))
+        yield f"SCOREBOARD.md, {name}, witnesses", sha(markdown.witnesses(cells))
     cells = axiom_table.table(markdown.PAGE.read_text("utf-8"))
     yield from ((f"AXIOMS.md, {x}", sha(made(cells))) for x, made in axiom_table.PARTS.items())
 
