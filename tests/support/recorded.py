@@ -23,17 +23,20 @@ from typer.testing import CliRunner
 
 import numeric
 from axioms import check, kinds
-from axioms.algebra import ledger, propagate
-from axioms.invariance import axiom_table, markdown, scoreboard
-from axioms.own_rules import literature
-from axioms.proofs import catalogue, certificates, counts, latex, meanings, show
-from benchmarks.architectures import build, measure, operations, page
+from axioms.evidence import certificates, counts
+from axioms.pages import axioms as axiom_table
+from axioms.pages import latex, literature, meanings, show
+from axioms.pages import scoreboard as markdown
+from axioms.pages import theorems as catalogue
+from axioms.rules import ledger, propagate
+from axioms.scoreboard import scoreboard
 from benchmarks.cli import app
 from numeric.auditing.ledger import LEMMAS
-from numeric.fast import at_output, norms
+from numeric.engine import at_output, norms
 from numeric.methods.catalogue import METHODS, table
 from numeric.reference import dispatch, mapped
 from numeric.targets import log_probability
+from tests.census import build, measure, operations, page
 from tests.support import all_commands
 from website import theorems as site
 
