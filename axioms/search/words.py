@@ -1,4 +1,4 @@
-"""Rules and answers of the search as a person reads them."""
+"""Prints rules and answers of the search in words."""
 
 import sympy as sp
 
@@ -19,7 +19,7 @@ NAMED = {
 
 
 def by_shares(rule: Rule) -> dict[tuple[sp.Expr, sp.Expr], list[str]]:
-    """The signs of x and y where each pair of shares holds."""
+    """Pairs of shares, each with the signs of x and y where it holds."""
     found: dict[tuple[sp.Expr, sp.Expr], list[str]] = {}
     for (x, y), shares in rule.items():
         where = f"x {'>' if x > 0 else '<'} 0, y {'>' if y > 0 else '<'} 0"
@@ -42,44 +42,45 @@ def numbers(found: Found) -> list[str]:
     return [f"{rest} = {-number}" for number, rest in (x.as_coeff_Add() for x in found.numbers)]
 
 
+def family(found: Found) -> str:
+    """A family of rules in one line."""
+    return f"x gets a*R, y gets b*R, for any numbers a and b with {' and '.join(numbers(found))}"
+
+
 def answer(found: Found, seconds: float) -> str:
-    """The decision of z3 in a sentence; how many seconds it had is said where there is none."""
-    count = len(found.rules)
+    """The decision of z3 in a sentence; ``seconds`` is the time that it had."""
+    count, obeys = len(found.rules), "rule of the template obeys the axioms"
     if found.numbers:
-        return (
-            "The rules of the template: x gets a*R, y gets b*R, for any numbers with "
-            f"{' and '.join(numbers(found))}. z3 proves that there is no other rule."
-        )
+        return f"The rules: {family(found)}. z3 proves that no other {obeys}."
     if found.ends == UNDECIDED:
-        more = "more rules" if count else "any rules"
+        rules = "more rules" if count else "rules"
         return (
-            f"undecided within {seconds:g} seconds: whether there are {more}; --limit gives z3 "
-            "more time"
+            f"Undecided after {seconds:g} s: the template may have {rules} that obey the axioms. "
+            "Pass a larger --limit."
         )
     if found.ends == MORE:
-        return "There are more rules; these are the first that z3 finds."
+        return "z3 found these rules first; the template has more that obey the axioms."
     if count == 0:
-        return "No rule of the template obeys them, even at positive inputs alone: z3 proves it."
-    which = "this rule" if count == 1 else f"these {count} rules"
-    return f"z3 proves that no rule of the template obeys them but {which}."
+        return f"z3 proves that no {obeys}, even at positive inputs alone."
+    return f"z3 proves that no {f'{obeys} but these {count}' if count > 1 else f'other {obeys}'}."
 
 
 def scope(template: Template) -> str:
-    """All that the answer is about."""
+    """The template and the inputs that the answer is about."""
     return (
-        f"Template: of the relevance R of {OPERATIONS[template.operation]}, x gets R*P1/Q and y "
-        f"gets R*P2/Q. P1, P2 and Q are homogeneous polynomials of degree {template.degree} in x, "
-        "y, |x| and |y|. In no quadrant is Q the polynomial 0, and where Q is 0 a rule has no "
-        "shares. Axioms are asked at almost all real inputs that they speak of. Nothing is decided "
-        "of rules of any other form."
+        f"Template: {OPERATIONS[template.operation]} has relevance R, x gets R*P1/Q and y gets "
+        f"R*P2/Q. P1, P2 and Q are homogeneous polynomials of degree {template.degree} in x, y, "
+        "|x| and |y|, with real coefficients. For each sign of x and y, Q is a polynomial other "
+        "than 0; where Q has the value 0, x and y get no shares. Axioms must hold at almost all "
+        "real inputs that they speak of. Rules of other forms are not decided."
     )
 
 
 def in_table(found: Found) -> str:
-    """The answer in a cell of a table."""
+    """The answer as a cell of a table in Markdown."""
     rules = ["; ".join(lines(rule)) for rule in found.rules] or ["none"]
     if found.numbers:
-        rules = [f"x gets a*R, y gets b*R, for any numbers with {' and '.join(numbers(found))}"]
+        rules = [family(found)]
     elif found.ends != ALL:
         rules.append(found.ends)
     return "<br>".join(rules).replace("*", "\\*")

@@ -1,4 +1,4 @@
-"""``lrp-axioms search``: every rule of a template that obeys some axioms, or that there is none."""
+"""``lrp-axioms search``: finds every rule of a template that obeys some axioms."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from benchmarks.commands.console import check_names, mendable, problems
 from benchmarks.commands.output import answer, completing, present
 
 OPERATIONS = ("product", "sum")
-SHORT = 3  # rules that fit a screen with all that is said of them
+SHORT = 3  # rules, of up to four lines each, that fit a screen beside the answer
 
 
 def search(
@@ -18,18 +18,19 @@ def search(
     ],
     axioms: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of docs/AXIOMS.md, also several with commas between them."),
+        typer.Argument(help="Names in docs/AXIOMS.md, with commas; pass none to list them."),
     ] = None,
     *,
     degree: Annotated[
-        int, typer.Option(min=0, max=3, help="Of the polynomials that shares are fractions of.")
+        int, typer.Option(min=0, max=3, help="Degree of P1, P2, Q in shares P1/Q and P2/Q.")
     ] = 1,
     limit: Annotated[
-        int, typer.Option(min=1, max=10**6, help="Seconds; what z3 has not decided is undecided.")
+        int, typer.Option(min=1, max=10**6, help="Seconds until z3 leaves it undecided.")
     ] = 60,
 ):
     """Find every rule of a template that obeys some axioms, or prove that there is none."""
-    names = [x.strip() for each in axioms or () for x in each.split(",") if x.strip()]
+    given = (x.strip() for each in axioms or () for x in each.split(","))
+    names = [x for x in dict.fromkeys(given) if x]
     with mendable():
         check_names("OPERATION", [operation], OPERATIONS)
         from axioms import kinds
@@ -40,7 +41,7 @@ def search(
         )
         known = templates.AXIOMS[template.operation]
         if not names:
-            raise ValueError(f"AXIOMS: pass some of {', '.join(known)}")
+            raise ValueError(f"AXIOMS: pass one or more of {', '.join(known)}")
         check_names("AXIOMS", names, known)
         with problems.status("searching"):
             found = solve.search(template, names, seconds=limit)
@@ -54,7 +55,8 @@ def search(
         ],
     )  # fmt: skip
     head = Text(f"{words.OPERATIONS[template.operation]}: {', '.join(names)}", style="bold")
-    rules = [Text("- " + "\n  ".join(words.lines(rule))) for rule in found.rules]
-    left = [Text(f"- ... and {len(rules) - SHORT} more, which are not shown here")]
+    listed = [] if found.numbers else found.rules  # the answer has them all
+    rules = [Text("- " + "\n  ".join(words.lines(rule))) for rule in listed]
+    left = [Text(f"- ... and {len(rules) - SHORT} more")]
     tail = [Text(said), Text(""), Text(scope, style="dim")]
     present([head, *rules, *tail], [head, *rules[:SHORT], *left, *tail])

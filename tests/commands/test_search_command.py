@@ -16,14 +16,21 @@ NAMES = {name: sp.Symbol(name, real=True) for name in "xy"}
     ("call", "says"),
     [
         (["product", "conservation, leave-one-out of products"],
-         "No rule of the template obeys them, even at positive inputs alone: z3 proves it."),
+         "z3 proves that no rule of the template obeys the axioms, even at positive inputs alone."),
         (["product", "conservation", "freedom of units", "commute products"],
          "- x gets R/2, y gets R/2: equal shares\n"
-         "z3 proves that no rule of the template obeys them but this rule.\n"),
+         "z3 proves that no other rule of the template obeys the axioms.\n"),
         (["product", "conservation, distribute products"],
-         "x gets a*R, y gets b*R, for any numbers with a + b = 1. z3 proves"),
-        (["product", "conservation, commute products"], "There are more rules"),
-        (["product", "symmetry", "--degree", 3, "--limit", 1], "undecided within 1 seconds"),
+         "x·y: conservation, distribute products\n"  # and no list of some of them
+         "The rules: x gets a*R, y gets b*R, for any numbers a and b with a + b = 1. "
+         "z3 proves that no other rule of the template obeys the axioms."),
+        (["product", "conservation, commute products"], "the template has more"),
+        (["product", "conservation, re-associate products, conservation"],
+         "x·y: conservation, re-associate products\n- x gets 0, y gets R: the last takes all\n"
+         "- x gets R, y gets 0: the first takes all\n"
+         "z3 proves that no rule of the template obeys the axioms but these 2."),
+        (["product", "symmetry", "--degree", 3, "--limit", 1],
+         "Undecided after 1 s: the template may have"),
         (["sum", "conservation, commute sums, re-associate sums"],
          "- x gets R*x/(x + y), y gets R*y/(x + y): as Eq. 1 shares a sum"),
         (["product", "re-associate products"],
@@ -37,7 +44,7 @@ def test_an_answer_is_never_wider_than_its_template(run, call, says):
     assert one_line(says) in one_line(out)
     degree = call[-3] if "--degree" in call else 1
     assert f"homogeneous polynomials of degree {degree} in x" in one_line(out)
-    assert "Nothing is decided of rules of any other form." in one_line(out)
+    assert "Rules of other forms are not decided." in one_line(out)
 
 
 def test_data_has_the_rules_that_are_printed(run):
