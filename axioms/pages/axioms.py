@@ -1,8 +1,8 @@
-"""Every axiom and every method: which obeys which, and which sets of axioms can be had together.
+"""Compares every method with every axiom, and lists sets of axioms that exclude each other.
 
 ``python -m axioms.pages.axioms`` writes docs/AXIOMS.md.  Verdicts about rewrites of the
-methods of docs/SCOREBOARD.md are read there, where a test compares them with what is computed; all
-others are computed here, as epsilon -> 0.
+methods of docs/SCOREBOARD.md are read there, where a test compares them with a computation; all
+other verdicts are computed here, as epsilon -> 0.
 """
 
 import itertools
@@ -54,13 +54,15 @@ ONE_SHARE = {
     (ORDER, ONE): "one share c for all products has c = 1/2 and c = 1 (theorem 67)",
     (SYMMETRY,): "one share c for all products has c = 1/2 and c^2 + c = 1 (theorem 67)",
 }
-"""What excludes each other if the share of a local rule that conserves is one number, and why."""
-TO_THE_LEFT = "the left factor gets all, and of equal factors half (theorem 67)"
+"""Axioms that a local rule cannot obey if it conserves with one share for all products, and why."""
+TO_THE_LEFT = "the left factor gets all, and equal factors get half each (theorem 67)"
 EXCLUDED: Mapping[Axioms, str] = {
     frozenset({CONSERVATION, LOO_OF_PRODUCTS}): "the parts of n factors sum to n (theorem 63)",
-    frozenset({CONSERVATION, LOO_OF_ATTENTION}): "of equal values any key can go (theorem 63)",
+    frozenset(
+        {CONSERVATION, LOO_OF_ATTENTION}
+    ): "without one of the keys with equal values, the output stays (theorem 63)",
     frozenset({LOCALITY, LOO_OF_ATTENTION, "duplicate keys"}): (
-        "a copy that stays takes over what the other had (theorem 67)"
+        "without a copy of a key, the other copy takes over (theorem 67)"
     ),
     **{
         frozenset({CONSERVATION, LOCALITY, same, *others}): why
@@ -76,14 +78,14 @@ EXCLUDED: Mapping[Axioms, str] = {
 
 
 def no_rewrites() -> Cells:
-    """The axioms that are no rewrites, for every method."""
+    """Verdicts on axioms that are no rewrites, for every method."""
     rules = {x.name: by_rules(x) for x in (*RULE_SETS, *AXIOM_RULES) if x.composite}
     methods = rules | FUNCTIONALS
     return {(axiom, x): decide_axiom(axiom, methods[x]) for axiom in NO_REWRITES for x in METHODS}
 
 
 def computed_rewrites() -> Cells:
-    """The rewrites that the scoreboard has not: of the new rules, and of whole heads."""
+    """Verdicts on rewrites that the scoreboard lacks: of the new rules, and of whole heads."""
     known = {x.name for x in ON_ATTENTION}
     others = tuple(x for x in RULE_SETS if x.name not in known)
     limit, whole = (LIMIT,), {"first": AT_EXPONENTIALS, "attacks": 0}
@@ -98,7 +100,7 @@ def computed_rewrites() -> Cells:
 
 
 def from_scoreboard(page: str) -> Cells:
-    """The first mark of every cell of the scoreboard's tables, which is that of epsilon -> 0."""
+    """The first mark of every cell of the scoreboard's tables, which is about epsilon -> 0."""
     marks = {mark: verdict for verdict, mark in SHORT.items()}
     found: dict[tuple[str, str], Decided] = {}
     for name in ("scoreboard", "attention scoreboard"):
@@ -147,9 +149,9 @@ def _names(axioms: Iterable[str]) -> str:
 
 
 def excluded_as_markdown(cells: Cells) -> str:
-    """The smallest sets that no method of the table obeys, with what excludes them.
+    """The smallest sets that no method of the table obeys, each with a reason.
 
-    Raises ValueError for a set without a theorem: it is not had, and nothing says why.
+    Raises ValueError for a set without a theorem.
     """
     found = smallest_not_had(obeyed(cells).values(), frozenset(AXIOMS))
     if unknown := sorted(_names(axioms) for axioms in found - set(EXCLUDED)):
@@ -220,7 +222,7 @@ PARTS = {
 
 
 def filled(page: str, cells: Cells) -> str:
-    """``page`` with what ``cells`` say between its markers; ValueError for a page without them."""
+    """``page`` with ``cells`` between its markers; ValueError for a page without markers."""
     for name, part in PARTS.items():
         start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
         if not 0 <= page.find(start) < page.find(end):
