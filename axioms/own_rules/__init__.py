@@ -1,4 +1,4 @@
-"""A propagation rule of one's own, and what holds for it."""
+"""States and judges propagation rules of one's own."""
 
 from axioms.decide.signs import sign
 from axioms.own_rules.rules import rule

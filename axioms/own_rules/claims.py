@@ -14,12 +14,12 @@ from axioms.own_rules.settings import Setting
 from axioms.own_rules.uniform import SEEN, uniform
 from axioms.verdict import IN_LIMIT, PROVED
 
-MORE = range(4, 11)  # inputs, at which a random point is tried of a rule that is not uniform
+MORE = range(4, 11)  # numbers of inputs at which a rule that is not uniform is tried
 ANY = f"any number of inputs, if the formula goes on as for 1 to {SEEN[-1]}"
 FEW = "1, 2 and 3 inputs"
-LONGEST = 100  # characters of a formula that is shown
+LONGEST = 100  # characters of a formula in a reason
 X, Y, SLOPE = sp.symbols("x y slope", real=True)
-ACTIVATIONS = {  # which of them a claim may be restricted to, where it does not hold of every one
+ACTIVATIONS = {  # classes for which conservation is tried if it fails for all activations
     "activations with the sign of their input, where f(x) != 0": sp.Gt(X * Y, 0),
     "activations with f(x) = x f'(x), such as ReLU": sp.Eq(Y, X * SLOPE),
 }
@@ -27,7 +27,7 @@ NO_BIAS = {sp.Symbol("b", real=True): sp.Integer(0)}
 
 
 def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
-    """Decides a claim, and says for which numbers of inputs."""
+    """Decides a claim, and names the numbers of inputs that the answer is about."""
     found = answer([Setting(claim, rule, count) for count in rule.operation.counts])
     if not rule.operation.lists or found.status not in (PROVED, IN_LIMIT):
         return found, ""
@@ -47,7 +47,7 @@ def decide(claim: Claim, rule: Rule) -> tuple[Answer, str]:
 
 
 def lost(rule: Rule) -> str:
-    """Names what absorbs relevance, and how much; '' if all relevance arrives."""
+    """Names the absorber of relevance, and the amount; '' if all relevance arrives."""
     last, claim = rule.operation.counts[-1], claims(rule.kind)[CONSERVES]
     setting = Setting(claim, rule, last)
     general = uniform(claim, rule) if rule.operation.lists else None

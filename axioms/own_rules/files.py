@@ -1,4 +1,4 @@
-"""The rules of a Python file, which is run with the rights of whoever judges it."""
+"""Loads the rules of a Python file, and runs the file with the rights of the user."""
 
 import importlib.util
 from importlib.machinery import ModuleSpec

@@ -1,8 +1,8 @@
-"""A user's rule is one formula: what it returns for symbols holds for numbers.
+"""Checks that a user's rule is one formula, for symbols and for numbers.
 
-A proof reads the formula that a rule returns for symbols.  A rule that looks at its operands, as
-`if z == 0` does, hides another formula from the proof, because no symbol equals a number.  So
-comparing symbols is refused, and the formula is tried at numbers.
+A proof reads the formula that a rule returns for symbols.  A rule with `if z == 0` hides another
+formula from the proof, because no symbol equals a number.  So comparisons of symbols are refused,
+and the formula is tried at numbers.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from axioms.decide.signs import UNDEFINED
 from axioms.own_rules.operations import OPERATIONS
 from axioms.own_rules.rules import Nested, Rule, RuleError, flat, for_symbols, replaced, symbols
 
-TRIED = 10  # points of each sort
+TRIED = 10  # points of each kind
 AXIOMS = Path(__file__).parents[1]
 OURS = tuple(f"{place}{os.sep}" for place in (Path(sp.__file__).parent, AXIOMS))
-"""Where the code lies that may compare symbols: a name is given to any file."""
-ASKED = {  # of a symbol, by a comparison
+"""Folders whose code may compare symbols; names of modules would prove nothing."""
+ASKED = {  # methods that compare, and words for the comparison
     "__eq__": "{} == {}",
     "__ne__": "{} != {}",
     "__round__": "{} rounded",
@@ -39,21 +39,21 @@ ASKED = {  # of a symbol, by a comparison
     **dict.fromkeys(("__str__", "__repr__", "__format__"), "{} as text"),
 }
 COMPARED = (sp.Expr, Relational, sp.Number, sp.Rational, sp.Integer, sp.Float, sp.NumberSymbol)
-"""Classes that compare in their own way: in 77 == x the number asks."""
+"""Classes with comparisons of their own: 77 == x calls the number."""
 PREDICATE = Predicate.__call__
 NEXT = (
-    "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and keep "
-    "nothing in mind"
+    "a rule must be one formula: branch by sign(x), abs, sympy.Max or sympy.Piecewise, and store "
+    "nothing between calls"
 )
 
 
 def check_one_formula(rule: Rule) -> tuple[str, bool]:
-    """A point of an open set where SymPy cancelled x / x and the rule is 0/0; whether it is at any.
+    """A point of an open set where the rule is 0/0 and its formula not, by x / x; and if any is so.
 
-    Raises RuleError for a rule that compares symbols, is another formula at numbers, or always 0/0.
+    Raises RuleError for a rule that compares symbols, differs at numbers, or is always 0/0.
     """
     defined, has_gap, is_open = False, False, False
-    seen: list[Values] = []  # where there are gaps, and nothing is 0 by accident
+    seen: list[Values] = []  # gaps, not at operands that are 0 by accident
     for count in rule.operation.counts:
         given, _ = for_symbols(rule, count)
         with _comparisons_refused(rule):
@@ -63,8 +63,8 @@ def check_one_formula(rule: Rule) -> tuple[str, bool]:
             found = flat(rule.formula(*arguments))
             if not all(map(_agree, found, expected)):
                 raise RuleError(
-                    f"{rule.place}: {rule.name} returns {found} at {_said(at)}, but what "
-                    f"it returns for symbols is {expected} there; {NEXT}"
+                    f"{rule.place}: {rule.name} returns {found} at {_said(at)}, but its formula "
+                    f"for symbols is {expected} there; {NEXT}"
                 )
             if any(map(_is_gap, found, expected)):
                 has_gap = True
@@ -73,8 +73,8 @@ def check_one_formula(rule: Rule) -> tuple[str, bool]:
             defined = defined or (generic and not any(v.has(*UNDEFINED) for v in found))
     if not defined:
         raise RuleError(
-            f"{rule.place}: {rule.name} returns {found} at {_said(at)}, which is undefined, as at "
-            "every point tried; look for a divisor that is always 0"
+            f"{rule.place}: {rule.name} returned {found} and is undefined at every point tried; "
+            "look for a divisor that is always 0"
         )
     return _said(seen[0]) if is_open else "", has_gap
 
@@ -85,7 +85,7 @@ def _said(at: Values) -> str:
 
 @cache
 def _tried(kind: str, count: int) -> list[tuple[bool, Values, list[Nested]]]:
-    """Whether a point is generic, its values, and the arguments of a rule there."""
+    """Points: if it is generic, its values, and the arguments of a rule there."""
     given = symbols(kind, count)
     tried = []
     for generic, values in _points(len(flat(given))):
@@ -102,7 +102,7 @@ def _expected(rule: Rule, count: int) -> list[list[sp.Expr]]:
 
 
 def _with_output(kind: str, given: Sequence[Nested], at: Values) -> Values:
-    """The point where an output is what its operation computes; attention is any with sum 1."""
+    """The point with the output that its operation computes, and attention weights of sum 1."""
     operation, arguments = OPERATIONS[kind], dict(zip(OPERATIONS[kind].names, given, strict=True))
     if operation.attends:
         sizes = [1 + abs(at[x]) for x in arguments["a"]]
@@ -115,13 +115,13 @@ def _with_output(kind: str, given: Sequence[Nested], at: Values) -> Values:
 
 
 def _points(count: int) -> Iterator[tuple[bool, list[sp.Rational]]]:
-    """Whether a point is generic, and its values: small and equal ones, then any fractions."""
+    """Points: if it is generic, and its values. Small and equal values first, then fractions."""
     chance = random.Random(0)
     small = [[sp.Integer(v)] * (count - 1) for v in (-1, 0, 1, 2)]
     small += [[sp.Integer(chance.randint(-2, 3)) for _ in range(count - 1)] for _ in range(TRIED)]
     for values in small:
         yield False, [*values, sp.Rational(1, 4)]
-    parts = [sp.Integer(sp.prime(170 + k)) for k in range(count)]  # so that no two are alike
+    parts = [sp.Integer(sp.prime(170 + k)) for k in range(count)]  # no two are alike
     for _ in range(TRIED):
         scale, eps = chance.choice(((10, sp.Rational(1, 10**6)), (10**9, sp.Integer(10**6))))
         sizes = [scale * chance.randint(1, 1008) / p for p in parts[1:]]
@@ -129,7 +129,7 @@ def _points(count: int) -> Iterator[tuple[bool, list[sp.Rational]]]:
 
 
 def _agree(found: sp.Expr, expected: sp.Expr) -> bool:
-    """Whether two numbers are equal, or one is 0/0, which x / x is at 0 and not for symbols."""
+    """Whether two numbers are equal, or one is 0/0: x / x is 0/0 at 0, and 1 for symbols."""
     return any(value.has(*UNDEFINED) for value in (found, expected)) or bool(found == expected)
 
 
@@ -139,9 +139,9 @@ def _is_gap(found: sp.Expr, expected: sp.Expr) -> bool:
 
 @contextlib.contextmanager
 def _comparisons_refused(rule: Rule) -> Iterator[None]:
-    """In here, whatever tells symbols from numbers raises, unless SymPy or we ask.
+    """Refuses comparisons of symbols by the rule; SymPy and this package may compare.
 
-    Once more at the end, if the rule itself has caught that.
+    Raises again at the end, if the rule itself has caught the error.
     """
     refused_here: list[str] = []
 
@@ -150,7 +150,7 @@ def _comparisons_refused(rule: Rule) -> Iterator[None]:
             return
         if any(getattr(x, "free_symbols", None) for x in (one, *other)):
             asked_for = text.format(one, *other)
-            refused_here.append(f"cannot determine truth value of {asked_for}")  # as of x < y
+            refused_here.append(f"cannot determine truth value of {asked_for}")  # SymPy's words
             raise TypeError(refused_here[-1])
 
     def refused(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
-"""A user's rule as a message function of the sweep, so that any graph can be explained with it.
+"""Makes a message function of a user's rule, for the sweep over any graph.
 
-The rule sees one output at a time: its operands, value and relevance.  Sums over outputs are ours.
+The rule sees one output: its operands, value and relevance.  This module adds up outputs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,17 +22,17 @@ from axioms.rules.propagate import FORWARD, Explanation, Options, evaluate, expl
 from axioms.scoreboard.rule_sets import RuleSet
 from axioms.scoreboard.witness import NEAR_0, limit
 
-AtOutput: TypeAlias = Callable[..., Any]  # a user's rule, of all its arguments but epsilon
-Rows: TypeAlias = list[list[Any]]  # of a matrix
+AtOutput: TypeAlias = Callable[..., Any]  # a user's rule without its argument epsilon
+Rows: TypeAlias = list[list[Any]]  # the rows of a matrix
 T = sp.Dummy("t", real=True)
 
 
 def symbolic(
     own: Rule, root: Node, point: LeafMatrices, relevance: Matrix
 ) -> tuple[Explanation, list[sp.Expr]]:
-    """Relevance of every input of a graph by AttnLRP with ``own`` in it, as it is at every eps.
+    """Relevance of every input of a graph by AttnLRP with ``own`` in it, for a symbol eps.
 
-    And all that the rule divides by: it may cancel in a graph, as Max(a, 0) + Max(0, 0) does.
+    Also returns the divisors of the rule: a divisor such as Max(a, 0) + Max(0, 0) may cancel.
     """
     divisors: list[sp.Expr] = []
     signs = {
@@ -45,10 +45,10 @@ def symbolic(
 
 
 def rule_set(own: Rule) -> RuleSet:
-    """AttnLRP with ``own`` in place of its rule, at points of numbers.
+    """AttnLRP with ``own`` in place of one rule, at numbers.
 
-    Messages raise ZeroDivisionError where they are undefined.  At eps = 0 they are the limits of
-    each message, and the rule itself never meets eps = 0.
+    An undefined message raises ZeroDivisionError.  At eps = 0 each message is its limit, and the
+    rule is not called with eps = 0.
     """
     return RuleSet(name=own.name, composite=ATTNLRP, instead=_instead(own))
 
@@ -59,7 +59,7 @@ def _instead(
     def messages(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> list[Matrix]:
         eps = options["eps"]
         matrices = (*xs, FORWARD[node.op](node, *xs), r)
-        checked = Matrix if eps == EPS else _defined  # of symbols, the solver asks
+        checked = Matrix if eps == EPS else _defined  # the solver looks at symbols
         *rows, y, r_rows = (checked(matrix).tolist() for matrix in matrices)
 
         def at(*operands: Any) -> Any:
@@ -97,13 +97,13 @@ def _by_entry(own: AtOutput, *matrices: Rows) -> Rows:
 
 
 def _pairs(own: AtOutput, node: Node, xs: Sequence[Rows], y: Rows, r: Rows) -> list[Rows]:
-    """Entry by entry; the messages to the first operand, then those to the second."""
+    """Messages entry by entry: to the first operand, and to the second operand."""
     found = _by_entry(own, *xs, y, r)
     return [[[pair[k] for pair in row] for row in found] for k in (0, 1)]
 
 
 def _by_output(own: AtOutput, a: Rows, v: Rows, o: Rows, r: Rows, *bias: Rows) -> list[list[Any]]:
-    """The messages from every output of a matrix product, in its row and column."""
+    """Messages from every output of a matrix product, by row and column of the output."""
     columns = list(enumerate(_turned(v)))
     return [
         [own(row, column, *(b[0][p] for b in bias), o[j][p], r[j][p]) for p, column in columns]
@@ -124,7 +124,7 @@ def _matrix_product(own: AtOutput, node: Node, xs: Sequence[Rows], o: Rows, r: R
 
 
 def _scores(own: AtOutput, node: Node, xs: Sequence[Rows], z: Rows, r: Rows) -> list[Rows]:
-    """A product of Q, scaled, with the transpose of K."""
+    """Messages of the product of Q, scaled, with the transpose of K."""
     q, k = xs
     scaled = [[node.attributes.get("scale", 1) * x for x in row] for row in q]
     to_q, to_k = _matrix_product(own, node, [scaled, _turned(k)], z, r)
@@ -156,4 +156,4 @@ MESSAGES: dict[str, Callable[[AtOutput, Node, Sequence[Rows], Rows, Rows], list[
     kinds.SOFTMAX: _softmax,
     kinds.ACTIVATION: _activation,
 }
-"""Operation -> relevance of its operands, from rule, node, values of operands and node, R."""
+"""Operation -> messages to its operands, from rule, node, operands, output and relevance."""

@@ -1,10 +1,10 @@
-"""Verdicts on the rules of a file, one line of JSON each, for a process that may end this one.
+"""Judges the rules of a file and prints lines of JSON, for a process that may end this one.
 
 ``python -m axioms.own_rules.one_by_one FILE RULE VERDICT`` begins at a verdict of a rule, both
-counted from 0.  What the file prints goes to standard error.  The lines are lists: ["ready"] before
-the file is run; of each rule ["rule", number, {name, kind, place}], before each verdict ["next",
-number, of how many, claim], then ["found", {claim, status, scope, witness, reason}], and ["end"];
-or ["error", text], which counts for the whole rule; and ["done"].
+counted from 0.  The output of the file goes to standard error.  Lines are lists: ["ready"] before
+the file is run; ["rule", number, {name, kind, place}] for each rule; for each verdict ["next",
+number, count, claim] and ["found", {claim, status, scope, witness, reason}]; ["end"] after a rule,
+or ["error", text] about the whole rule; and ["done"].
 """
 
 import json
@@ -25,7 +25,7 @@ Send = Callable[..., None]
 
 
 def judge_file(path: Path, first: int, skipped: int, send: Send) -> None:
-    """Sends the lines about every rule from the ``first`` one on, of which some are ``skipped``."""
+    """Sends lines on the rules from the ``first`` one on, whose first verdicts are ``skipped``."""
     send("ready")
     try:
         rules = load(path)
@@ -56,7 +56,7 @@ def _judge(rule: Rule, skipped: int, send: Send) -> None:
 
 
 def _verdict(claim: str, decided: Callable[[], Verdict]) -> Verdict:
-    """The verdict; undecided where deciding it fails, so that all others are told."""
+    """The verdict; undecided if an error stops it, and the other verdicts go on."""
     try:
         return decided()
     except RuleError:
@@ -67,13 +67,13 @@ def _verdict(claim: str, decided: Callable[[], Verdict]) -> Verdict:
 
 
 def _end_with_parent(stdin: int) -> None:
-    while os.read(stdin, 1):  # which it holds open
+    while os.read(stdin, 1):  # the parent holds it open
         pass
     os._exit(1)
 
 
 def main(path: str, first: str, skipped: str) -> None:
-    """Lines go to what was standard output, and the file has no standard input."""
+    """Prints lines to the standard output of the process; the file has no standard input."""
     lines, stdin, nothing = os.fdopen(os.dup(1), "w"), os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(2, 1)
     os.dup2(nothing, 0)

@@ -1,4 +1,4 @@
-"""Operations that a rule can be for: the arguments of a rule, its messages, and the output."""
+"""Lists the operations that have rules: arguments, messages and output of each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ import sympy as sp
 
 from axioms import kinds
 
-COUNTS = (1, 2, 3)  # of inputs, for which claims about lists are decided
+COUNTS = (1, 2, 3)  # numbers of inputs for which claims about lists are decided
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One kind of operation as its rules see it; each name is a letter but ``slope`` and ``eps``.
+    """One kind of operation; its arguments are letters, and ``slope`` and ``eps``.
 
     to: the arguments that receive messages
     lists: the arguments with one entry per input
-    computed: the output, the last argument before R, from the arguments before it; None if it may
-        be any number
-    attends: whether ``a`` is attention, positive with the sum 1
+    computed: the function of operands that gives the output, the last argument before R; None if
+        the output may be any number
+    attends: whether ``a`` is attention: positive numbers of sum 1
     """
 
     arguments: str
@@ -35,12 +35,12 @@ class Operation:
 
     @property
     def counts(self) -> tuple[int | None, ...]:
-        """The numbers of inputs for which claims are decided; None for two operands, or one."""
+        """The numbers of inputs for which claims are decided; None for a kind without lists."""
         return COUNTS if self.lists else (None,)
 
     @property
     def output(self) -> tuple[str, list[str]]:
-        """The output, if it is computed, and its operands."""
+        """The names of the output and its operands; empty if the output is not computed."""
         *operands, output, _, _ = self.names
         return (output, operands) if self.computed else ("", [])
 
@@ -64,5 +64,5 @@ OPERATIONS = {
     kinds.SOFTMAX: Operation(arguments="z, a, R, eps", to="z", lists="zaR", attends=True),
     kinds.ACTIVATION: Operation(arguments="x, y, slope, R, eps", to="x"),
 }
-"""By kind; "bilinear" is every matrix product, "scores" Q K' alone and "readout" A V alone."""
+"""Operations by kind; "bilinear" is every matrix product, "scores" is Q K' and "readout" A V."""
 MATRIX_PRODUCTS = (kinds.BILINEAR, kinds.SCORES, kinds.READOUT)

@@ -1,8 +1,8 @@
 """Claims about a rule beside the rewrites: conservation, linearity and symmetries.
 
-A claim compares what a rule returns for operands with what it returns for changed ones, the
-output being the same.  It is data, so that it can be decided of lists of operands, of one operand
-that stands for any number of them, and at points.
+A claim compares the messages of a rule before and after a change of the operands that keeps the
+output.  A claim is data: it is decided for lists of operands, for one operand in the place of any
+number of operands, and at points.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,23 +14,23 @@ import sympy as sp
 from axioms import kinds
 from axioms.own_rules.rules import Nested, flat
 
-Given: TypeAlias = Mapping[str, Nested]  # the arguments of a rule by name, and S and c
+Given: TypeAlias = Mapping[str, Nested]  # the arguments of a rule, S and c, by name
 Change: TypeAlias = Callable[[Given], dict[sp.Symbol, sp.Expr]]
 OTHER, FACTOR = "S", sp.Symbol("c", positive=True)  # a second relevance, and a positive number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """Changes of the operands, and the two lists that are equal if the claim holds.
+    """Changes of the operands, and two lists that are equal if the claim holds.
 
-    ``sides`` is given the setting, whose operands and sums they are of, and the messages after
-    every change.
+    ``sides`` makes the lists from the setting and the messages after each change; the setting
+    gives the total relevance.
     """
 
     changes: tuple[Change, ...]
     sides: Callable[..., tuple[list[Any], list[Any]]]
-    needs: str = ""  # of S and c, what the changes put in
-    is_order: bool = False  # holds of what is a formula of each input and of sums over all
+    needs: str = ""  # S or c, if the changes use it
+    is_order: bool = False  # holds for every formula of an input and of sums over all inputs
 
 
 def _same(given: Given) -> dict[sp.Symbol, sp.Expr]:
@@ -53,7 +53,7 @@ def _in_order(by: Callable[[list[Any]], list[Any]]) -> Change:
     return change
 
 
-ORDERS: tuple[Callable[[list[Any]], list[Any]], ...] = (  # together they make every order
+ORDERS: tuple[Callable[[list[Any]], list[Any]], ...] = (  # every order is made of these two
     lambda found: found[::-1],
     lambda found: found[1:] + found[:1],
 )
@@ -117,7 +117,7 @@ SYMMETRIES: dict[str, dict[str, Claim]] = {
         ),
     },
 }
-"""By kind: what no rewrite of ``axioms.rewrites.rewrites`` asks of a rule."""
+"""Claims by kind that no rewrite of ``axioms.rewrites.rewrites`` implies."""
 
 
 def claims(kind: str) -> dict[str, Claim]:

@@ -1,4 +1,4 @@
-"""A propagation rule of one's own, in a few lines of Python, and what holds for it.
+"""Marks a function of a few lines as a propagation rule of one's own.
 
     from axioms.own_rules import rule, sign
 
@@ -7,8 +7,8 @@
         share = R / (2 * z + eps * sign(z))
         return x * y * share, x * y * share
 
-A rule states the messages from one output, R, to its operands, in exact arithmetic; sums over
-outputs are ours.
+A rule states the messages from one output of relevance R to its operands, in exact arithmetic.
+The project adds up the messages from several outputs.
 """
 
 import inspect
@@ -31,13 +31,13 @@ from axioms.scoreboard.witness import NEAR_0
 
 Nested: TypeAlias = "sp.Expr | list[Nested]"  # a number, or a list with an entry per input
 Shape: TypeAlias = int | tuple[int | None, ...] | None
-"""How many messages, how many in each of several groups, or None for one that is no list."""
+"""The number of messages, the numbers in several groups, or None for one message, no list."""
 
 ALLOWED = "+ - * / and powers, sign, abs and SymPy's Max, Min and Piecewise"
 
 
 class RuleError(ValueError):
-    """A rule that cannot be judged: the message names its file and line, and the next step."""
+    """A rule that cannot be judged; the message names file, line and next step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,11 @@ class Rule:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operations that it is for; "bilinear" stands for every matrix product."""
+        """The kinds of operations that the rule explains; "bilinear" is every matrix product."""
         return MATRIX_PRODUCTS if self.kind == kinds.BILINEAR else (self.kind,)
 
     def __call__(self, *arguments: Nested) -> Nested:
-        """Its messages at numbers, as it returns them, or of symbols by its formula."""
+        """The messages: at numbers from the function, for symbols from its formula."""
         if set().union(*(a.free_symbols for a in flat(arguments))) <= {NEAR_0}:
             return changed(self.formula(*arguments), resolved)
         given, messages = for_symbols(self, count_of(arguments[0]))
@@ -78,7 +78,7 @@ class Rule:
         return [x.base.xreplace(at) for x in found if x.exp.is_negative]
 
     def formula(self, *arguments: Nested) -> Nested:
-        """Its messages as it returns them; RuleError says what is wrong with them."""
+        """The messages that the function returns; RuleError names a wrong message."""
         known = set().union(*(a.free_symbols for a in flat(arguments)))
         try:
             found = self.function(*(list(a) if isinstance(a, list) else a for a in arguments))
@@ -96,7 +96,7 @@ class Rule:
 def raised(
     error: BaseException, file: str, by: str = "", otherwise: str = "mend the line"
 ) -> RuleError:
-    """An error in a user's code, with the last line of the file that was run."""
+    """An error in a user's code, at the last line of the user's file that ran."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     place = f"{file}:{lines[-1]}" if lines else file
@@ -107,7 +107,7 @@ def raised(
 def for_symbols(rule: Rule, count: int | None) -> tuple[list[Nested], Nested]:
     """Symbols for the arguments of a rule, lists of ``count``, and its messages for them.
 
-    A rule is asked once: no verdict rests on the names of symbols or on what it keeps in mind.
+    A rule is called once: verdicts do not depend on names of symbols, or on earlier calls.
     """
     given = symbols(rule.kind, count)
     return given, rule.formula(*given)
@@ -169,7 +169,7 @@ def rule(kind: str) -> Callable[[FunctionType], Rule]:
 
 
 def _takes(function: FunctionType, arguments: list[str]) -> bool:
-    """Whether it can be called with these; it may name them otherwise, but not exchange names."""
+    """Whether a function takes these arguments, under any names that do not exchange them."""
     try:
         bound = inspect.signature(function).bind(*arguments).arguments
     except TypeError:
@@ -178,11 +178,11 @@ def _takes(function: FunctionType, arguments: list[str]) -> bool:
 
 
 class _Malformed(Exception):
-    """What is wrong with the value that a rule returned."""
+    """A fault of the value that a rule returned."""
 
 
 def _shape(operation: Operation, count: int | None) -> Shape:
-    """How the messages must be nested: a number of expressions, or a tuple of such numbers."""
+    """The shape of messages: a number of expressions, a tuple of such numbers, or None."""
     each = count if operation.to[0] in operation.lists else None
     groups = len(operation.to)
     if groups == 1:
@@ -252,7 +252,7 @@ def _expression(found: object, known: set[sp.Symbol]) -> sp.Expr:
 
 
 def _is_real_of_reals(part: sp.Basic) -> bool:
-    """Whether no digits are asked for: those of 0/0 in exponentials take seconds."""
+    """Whether a part is real if its parts are; digits of 0/0 in exponentials take seconds."""
     power = part.is_Pow and part.exp.is_Integer
     return bool(power or part.is_Add or part.is_Mul or part.is_Rational or part.func is sp.exp)
 

@@ -58,9 +58,7 @@ ONE_SHARE = {
 TO_THE_LEFT = "the left factor gets all, and equal factors get half each (theorem 67)"
 EXCLUDED: Mapping[Axioms, str] = {
     frozenset({CONSERVATION, LOO_OF_PRODUCTS}): "the parts of n factors sum to n (theorem 63)",
-    frozenset(
-        {CONSERVATION, LOO_OF_ATTENTION}
-    ): "without one of the keys with equal values, the output stays (theorem 63)",
+    frozenset({CONSERVATION, LOO_OF_ATTENTION}): "with equal values any key can go (theorem 63)",
     frozenset({LOCALITY, LOO_OF_ATTENTION, "duplicate keys"}): (
         "without a copy of a key, the other copy takes over (theorem 67)"
     ),

@@ -1,1 +1,1 @@
-"""Every propagation rule of a template that obeys some axioms."""
+"""Searches a template for every propagation rule that obeys some axioms."""

@@ -1,6 +1,6 @@
-"""Confirms that a rule obeys axioms, at points, on graphs that docs/AXIOMS.md is computed on.
+"""Confirms at points that a rule obeys axioms, on graphs of docs/AXIOMS.md.
 
-Nothing of the search is used: the rule propagates through a graph and its rewrites.
+The rule propagates through a graph and its rewrites; no code of the search is used.
 """
 
 import random
@@ -32,7 +32,7 @@ from axioms.scoreboard.axiom_cells import (
 )
 
 Rule: TypeAlias = Mapping[tuple[int, int], tuple[sp.Expr, sp.Expr]]
-"""By the signs of x and y: their shares of the relevance."""
+"""The shares of x and y by the signs of x and y."""
 X, Y = sp.symbols("x y", real=True)
 EQ_1 = Composite("found", {kinds.PRODUCT: kinds.EQUAL_SPLIT, kinds.ADD: kinds.EPSILON})
 GRAPHS: Mapping[str, Sequence[Node]] = {
@@ -45,11 +45,11 @@ GRAPHS: Mapping[str, Sequence[Node]] = {
     "re-associate sums": [(X0 + X1) + X2, X0 + (X1 + X2)],
     "add zero": [X0],
 }
-"""By rewrite: graphs that have something to rewrite."""
+"""Graphs that each rewrite changes."""
 
 
 class Unconfirmed(AssertionError):
-    """A rule that does not obey the axioms that it was found for."""
+    """A rule that breaks an axiom of its search."""
 
 
 def confirm(operation: str, rule: Rule, axioms: Iterable[str]) -> None:
@@ -58,7 +58,7 @@ def confirm(operation: str, rule: Rule, axioms: Iterable[str]) -> None:
     for signs in product((1, -1), repeat=len(NAMES)):
         sizes = [sp.Rational(chance.randint(1, 10**6), 1009) for _ in NAMES]
         at = {x: sign * size for x, sign, size in zip(NAMES, signs, sizes, strict=True)}
-        for axiom in axioms:  # locality holds of all that propagates here
+        for axiom in axioms:  # every rule that propagates here is local
             for of, found, asked in _claims(operation, method, axiom, at):
                 if not _equal(found, asked):
                     raise Unconfirmed(f"{axiom}: {of} at {at}: {found} is not {asked}: {rule}")

@@ -1,8 +1,8 @@
 """Finds every propagation rule of a template that obeys some axioms, or proves that none does.
 
 z3 decides over the reals whether the polynomial equations of the axioms have a solution with other
-shares than the rules found so far.  Rules without |x| and |y| come first.  They have few unknown
-coefficients, they are all rules for positive inputs, and every other rule extends one of them.
+shares than the rules found so far.  Rules without |x| and |y| come first: they have few unknown
+coefficients, and for positive inputs every rule is one of them.
 """
 
 import time
@@ -20,11 +20,11 @@ from axioms.search.confirm import Rule, confirm
 from axioms.search.templates import AXIOMS, QUADRANTS, Axiom, Part, Signs, Template
 
 LISTED = 8
-"""How many rules are listed where there are more."""
+"""Number of rules in an incomplete list."""
 SECONDS = 60
 ALL, MORE, UNDECIDED = "all", "more", "undecided"
 ALONE: Mapping[str, Sequence[Signs]] = {PRODUCT: [(1, 1)], ADD: [(1, 1), (-1, -1)]}
-"""Quadrants that an operation does not leave, where every rule is one without |x| and |y|."""
+"""Quadrants closed under an operation; in each, a rule is a rule without |x| and |y|."""
 Parts: TypeAlias = Mapping[Signs, Part]
 
 
@@ -32,9 +32,9 @@ Parts: TypeAlias = Mapping[Signs, Part]
 class Found:
     """Rules of a template that obey some axioms, no two with the same shares.
 
-    ends: ALL where z3 proves that there is no other rule, MORE where it knows one more, UNDECIDED
-    numbers: what two numbers a and b obey if and only if a R to x and b R to y is a rule, where z3
-        proves that all rules are like this and there are more than listed
+    ends: ALL if z3 proves that there is no other rule, MORE if z3 has one more, else UNDECIDED
+    numbers: equations of a and b if z3 proves that the rules are a R to x and b R to y for all
+        numbers that obey them, and more than the list; else []
     """
 
     rules: list[Rule]
@@ -49,11 +49,11 @@ class _Undecided(Exception):
 def search(
     template: Template, axioms: Iterable[str], *, listed: int = LISTED, seconds: float = SECONDS
 ) -> Found:
-    """The rules of ``template`` that obey ``axioms``, each confirmed without the template.
+    """Finds the rules of ``template`` that obey ``axioms``, and confirms each at points.
 
     axioms: keys of ``AXIOMS`` for the operation
-    listed: how many rules are enough where there are more
-    seconds: time for all that z3 decides
+    listed: number of rules in an incomplete list
+    seconds: time of z3 for the whole search
     """
     names, until = list(dict.fromkeys(axioms)), time.monotonic() + seconds
     asked = [AXIOMS[template.operation][name] for name in names]
@@ -77,7 +77,7 @@ def search(
 
 
 def _first(solutions: Iterator[Parts], count: int) -> tuple[list[Parts], str]:
-    """The first solutions, and whether they are all."""
+    """The first ``count`` solutions, and ALL, MORE or UNDECIDED."""
     found: list[Parts] = []
     try:
         for each in solutions:
@@ -93,7 +93,7 @@ def _first(solutions: Iterator[Parts], count: int) -> tuple[list[Parts], str]:
 class _System:
     """Conditions on the unknown coefficients: equations, and divisors that are not 0.
 
-    A divisor is the set of its coefficients, of which one at least is not 0.
+    A divisor is the set of its coefficients; at least one of them is not 0.
     """
 
     template: Template
@@ -118,10 +118,10 @@ class _System:
     ) -> Iterator[Parts]:
         """One rule after another with shares that are ``fixed`` in some quadrants, and not known.
 
-        facts: what else the coefficients obey
+        facts: further conditions on the coefficients
 
-        Shares stay if P1, P2 and Q are multiplied by one number, so that the first coefficient of
-        Q that is not 0 is 1: one case for each that it may be.
+        Shares do not change if P1, P2 and Q are multiplied by one number.  So the first coefficient
+        of Q other than 0 may be taken as 1, and each coefficient of Q is the first in one case.
         """
         part, names = self.template.part, [z3.Real(str(c)) for c in self.template.unknowns]
         facts = [*facts, *(_in_z3(e, names) == 0 for e in sorted(self.equations, key=str))]
@@ -140,12 +140,12 @@ class _System:
                 facts.append(self._other(names, found))
 
     def _other(self, names: Sequence[Any], parts: Parts) -> Any:
-        """The condition that some share is another one than in ``parts``."""
+        """The condition that some share differs from ``parts``."""
         of = self.template.part
         return z3.Or([x != 0 for s in QUADRANTS for x in _differences(of(names, s), parts[s])])
 
     def _model(self, facts: Sequence[Any]) -> Any:
-        """Real numbers that obey ``facts``; None where z3 proves that there are none."""
+        """Real numbers that obey ``facts``; None if z3 proves that there are none."""
         solver = z3.Then("simplify", "propagate-values", "solve-eqs", "qfnra-nlsat").solver()
         left = 1000 * (self.until - time.monotonic())
         solver.set("timeout", int(max(1, min(left, 2**31))))  # milliseconds
@@ -157,7 +157,7 @@ class _System:
 
 
 def _numbers(system: _System, axioms: Sequence[Axiom]) -> list[sp.Expr]:
-    """What shares obey that are the same numbers at all inputs; [] where that is not proved."""
+    """Equations of shares that do not depend on inputs; [] unless z3 proves that no share does."""
     size, names = len(system.template.monomials), [*map(str, system.template.unknowns)]
     first, second, below = (z3.Reals(names[k * size : (k + 1) * size]) for k in range(3))
     depends = [
@@ -176,7 +176,7 @@ def _numbers(system: _System, axioms: Sequence[Axiom]) -> list[sp.Expr]:
 
 
 def _differences(one: Part, other: Part) -> list[Any]:
-    """The coefficients of P Q' - P' Q for both shares, which are equal where all of these are 0."""
+    """The coefficients of P Q' - P' Q for both shares; all are 0 where the shares are equal."""
     terms: dict[tuple[int, int], list[Any]] = {}
     for which in (0, 1):
         for m, n in product(range(len(one[2])), repeat=2):

@@ -1,10 +1,10 @@
-"""Propagation rules with unknown coefficients, and the equations that each axiom asks of them.
+"""States axioms as equations in the unknown coefficients of a propagation rule.
 
-A rule of a product or a sum of two inputs gives them the shares P1 / Q and P2 / Q of the relevance
-R.  P1, P2 and Q are homogeneous polynomials in x and y; with ``signs`` their coefficients may be
-others for negative x or y, as of polynomials in x, y, |x| and |y|.  An axiom is an identity of
-shares at almost all inputs.  On every open cell of signs both sides are rational functions of the
-inputs, so that the axiom is a set of polynomial equations in the unknown coefficients.
+A rule for x y, or x + y, gives x the share P1 / Q of the relevance R, and y the share P2 / Q.  P1,
+P2 and Q are homogeneous polynomials in x and y.  With ``signs`` they are polynomials in x, y, |x|
+and |y|: negative x or y may have other coefficients.  An axiom is an identity of shares at almost
+all inputs.  On every open cell of signs both sides are rational functions of the inputs, and the
+axiom is a set of polynomial equations in the unknown coefficients.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,7 @@ class Template:
 
     @cached_property
     def monomials(self) -> list[tuple[int, int, int, int]]:
-        """Powers of x and y, each with the sign of its base where the coefficient holds, or 0."""
+        """Powers of x and y, and the signs of x and y where the coefficient counts; 0: any."""
         of: Callable[[int], tuple[int, ...]] = lambda n: (1, -1) if self.signs and n else (0,)
         return [
             (n, self.degree - n, *which)
@@ -106,7 +106,7 @@ class Template:
         )
 
     def coefficients(self, x: PolyElement) -> frozenset[PolyElement]:
-        """Polynomials in the unknowns that are the coefficients of ``x`` as one in the leaves."""
+        """The coefficients of ``x`` as a polynomial in the leaves: polynomials in the unknowns."""
         count = len(self.unknowns)
         found: dict[tuple[int, ...], dict[tuple[int, ...], Any]] = {}
         for powers, c in x.iterterms():
@@ -148,7 +148,7 @@ def _commutes(t: Template, x: Value, y: Value, *_: Value) -> Iterator[Identity]:
 def _reassociates(
     t: Template, x: Value, y: Value, z: Value, left: Value, right: Value
 ) -> Iterator[Identity]:
-    """(x y) z against x (y z); ``left`` is the first pair's result, ``right`` the last pair's."""
+    """(x y) z against x (y z); ``left`` is the result of x y, ``right`` the result of y z."""
     outer = t.share(0, left, z), t.share(1, x, right)
     yield outer[0] * t.share(0, x, y), t.share(0, x, right)
     yield outer[0] * t.share(1, x, y), outer[1] * t.share(0, y, z)
@@ -164,7 +164,7 @@ def _knows_no_units(
 
 
 def _passes_neutral(t: Template, x: Value, *_: Value) -> Iterator[Identity]:
-    """x gets all of x 1, and of x + 0."""
+    """x gets all relevance of x 1, and of x + 0."""
     number = 1 if t.operation == PRODUCT else 0
     yield t.share(0, x, Value(t.ring(number), number)), t.constant(1)
 
@@ -186,7 +186,7 @@ def _is_symmetric(t: Template, x: Value, *_: Value) -> Iterator[Identity]:
 def _distributes(
     t: Template, x: Value, y: Value, w: Value, z: Value, *_: Value
 ) -> Iterator[Identity]:
-    """(x + y) w against x w + y w, and w (x + y), with sums that share relevance by Eq. 1."""
+    """(x + y) w against x w + y w, and w (x + y) against w x + w y; sums share by Eq. 1."""
     of = [Share(v.of, z.of) for v in (x, y)]
     yield t.share(0, z, w), t.share(0, x, w)
     yield t.share(1, z, w), t.share(1, x, w) * of[0] + t.share(1, y, w) * of[1]
@@ -207,7 +207,7 @@ class Axiom:
     joined_by: str = PRODUCT
 
     def cells(self, template: Template) -> Iterator[list[Value]]:
-        """Leaves and results on every open cell of signs; sums of two signs have either sign."""
+        """Leaves and results on every open cell of signs; x + y may have the sign of x or of y."""
         for signs in product((1, -1), repeat=LEAVES):
             leaves = [Value(x, sign) for x, sign in zip(template.leaves, signs, strict=True)]
             pairs = [(leaves[m], leaves[n]) for m, n in self.pairs]
@@ -227,7 +227,7 @@ class Axiom:
 AXIOMS = {
     PRODUCT: {
         "conservation": Axiom(_conserves),
-        "locality": Axiom(lambda *_: iter(())),  # as every rule of a template
+        "locality": Axiom(lambda *_: iter(())),  # every rule of a template is local
         "symmetry": Axiom(_is_symmetric),
         "freedom of units": Axiom(_knows_no_units, [(0, 2), (1, 2)]),
         "leave-one-out of products": Axiom(_leaves_out),
@@ -244,4 +244,4 @@ AXIOMS = {
         "add zero": Axiom(_passes_neutral),
     },
 }
-"""By operation, and by name in docs/AXIOMS.md."""
+"""Axioms by operation, and by name in docs/AXIOMS.md."""

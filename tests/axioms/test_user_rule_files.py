@@ -126,19 +126,19 @@ BAD = {
         ":2: mine returned",
         "relevance is real",
     ),
-    "nothing defined": (PRODUCT + "R / 0, R", ":2: mine returns", "which is undefined"),
+    "nothing defined": (PRODUCT + "R / 0, R", ":2: mine returned [zoo", "is undefined at"),
     "a rule without end": (PRODUCT + "mine(x, y, z, R, eps)", ":4: mine raised Rec", "mend the"),
     "an exit": ("import sys\nsys.exit(0)\n", ":3: SystemExit: 0", "by itself"),
     "an exit in a rule": (PRODUCT + "exit(0)", ":4: mine raised SystemExit", "mend the line"),
     "0/0 everywhere, in other words for symbols": (
         PRODUCT + "R * (z - x * y) / (z - x * y), 0",
-        ":2: mine returns [nan",
+        ":2: mine returned [nan",
         "every point tried; look for a divisor that is always 0",
     ),
     "0/0 everywhere": (
         '@rule("softmax")\ndef f(z, a, R, eps):\n'
         "    return [r * (sum(a) - 1) / (sum(a) ** 2 - 1) for r in R]",
-        ":2: f returns [nan, nan, nan]",
+        ":2: f returned [nan, nan, nan] and",
         "every point tried; look for a divisor that is always 0",
     ),
     "groups for a sum": (
