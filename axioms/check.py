@@ -1,7 +1,7 @@
 """Checks certificates of the theorems by arithmetic of its own: ``python axioms/check.py DIR``.
 
 Trusts Python, its standard library, and the arithmetic and rules below.  The reader judges whether
-graphs, formulas and assumptions are those of a statement, and whether ``index.json`` lacks one.
+graphs, formulas and assumptions fit a statement, and whether ``index.json`` lacks a statement.
 ``sign[p]`` is 1 or -1, ``exp[t]`` is e^t, and a "function" has the value that it is given.
 """
 
@@ -15,7 +15,7 @@ from itertools import chain, product
 from pathlib import Path
 
 # fmt: off
-MAKES = {"proved": "equal", "refuted": "apart"}  # what a verdict cannot do without
+MAKES = {"proved": "equal", "refuted": "apart"}  # the decision that a verdict needs
 BYTES, FILES, STEPS = 8 * 2**20, 1000, 4 * 10**7  # limits of a file, a folder and a certificate
 NAME = re.compile(r"[^\W\d]\w*'*|sign\[([^][]|\[[^][]*\])*\]", re.ASCII)  # of no product or sum
 FACTS = {"": lambda x: True, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0}
@@ -101,9 +101,9 @@ FORWARD = {  # of matrices, which are lists of rows; m has what else a node is g
 RULES = {"input": "none", "parameter": "none", "relu": "identity", "function": "identity",
          "linear": "epsilon epsilon-without-bias gradient", "add": "epsilon gradient",
          "bilinear": "bilinear-epsilon value-only gradient constant", "transpose": "transpose",
-         "softmax": "taylor constant", "product": "equal-split"}  # that an operation may have
+         "softmax": "taylor constant", "product": "equal-split"}  # rules of each operation
 
-def messages(op, rule, m, xs, z, r):  # the relevance that each operand of an operation receives
+def messages(op, rule, m, xs, z, r):  # the relevance of each operand
     if rule in ("none", "constant", "transpose"):
         return [turned(r)] if rule == "transpose" else []
     if rule in ("identity", "equal-split"):
@@ -151,7 +151,7 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
                 found[a] = each(total, found[a], part)
         return values, found
 
-def decided(run):  # what is not 0 in a run; ValueError if a decision is false, or decides nothing
+def decided(run):  # polynomials that are not 0 in a run; ValueError if a decision is false, or decides nothing
     Value.facts, Value.divisors = run["symbols"], set()
     odd = [s for s, fact in Value.facts.items() if not (FACTS[fact] and NAME.fullmatch(s))]
     need(not odd, f"symbols need other names: {odd}")
@@ -160,7 +160,7 @@ def decided(run):  # what is not 0 in a run; ValueError if a decision is false, 
         need(sides[0] != sides[1] and not all(map(number, sides)), f"{sides} decide nothing")
         point = {s: free.value(x) for s, x in at.items()}
         fits = lambda s, x: not x.powers and "[" not in s and FACTS[Value.facts[s]](x.number)
-        need(all(map(fits, point, point.values())), f"what is assumed rules out the point {at}")
+        need(all(map(fits, point, point.values())), f"the point {at} breaks an assumption")
         gap = minus(*map((Run(run, free.at | point) if at else free).value, sides))
         left = {s for p in gap.powers for t, _ in p for s in t} - {"exp[]"}  # e is transcendental
         holds = {"equal": not (at or gap.number), "apart": gap.number and not left}[kind]
@@ -184,10 +184,10 @@ def check(folder):
         try:
             certificate, Value.steps = read(Path(folder, f"{entry['label']}.json")), 0
             for run in (runs := certificate.pop("runs")):
-                need(run["nonzero"] == decided(run), "what is not 0 is not what its formulas need")
+                need(run["nonzero"] == decided(run), "`nonzero` is not the list of its formulas")
             need(certificate == entry, f"the index has {entry}, and the certificate {certificate}")
             kinds = {kind for run in runs for kind, *_ in run["decisions"]}
-            need(MAKES[entry["verdict"]] in kinds, f"{kinds} make no {entry['verdict']}")
+            need(MAKES[entry["verdict"]] in kinds, f"{kinds} do not make it {entry['verdict']}")
             found.update([entry["verdict"], "graphs" if all(r["graphs"] for r in runs) else ""])
         except Exception as error:
             errors.append(f"{entry['label']}: {type(error).__name__}: {error}")
@@ -195,6 +195,6 @@ def check(folder):
     return errors, told + f"{found['graphs']} rebuilt from graphs; not certified: {left or 'none'}"
 
 if __name__ == "__main__":
-    wrong, said = check(sys.argv[1])  # of which a terminal may obey no letter
+    wrong, said = check(sys.argv[1])  # a terminal obeys control characters
     print("\n".join("".join(x if x.isprintable() else "\ufffd" for x in y) for y in [*wrong, said]))
     sys.exit(bool(wrong))

@@ -1,4 +1,4 @@
-"""One question about a rule in both regimes of epsilon: proved, refuted by a witness, or open."""
+"""Answers a question about a rule at every epsilon and in the limit: proved, refuted or open."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,13 +24,13 @@ from axioms.decide.reals import EPS
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
 
 QUARTER = sp.Rational(1, 4)  # the stabiliser at which small witnesses are looked for
-FEW = 8  # small points that are tried where the solver knows of no difference
+FEW = 8  # small points to try if the solver knows of no difference
 
 
 class Tested(Part):
-    """A case of a question, such as so many inputs, or one graph, that is also tried at points."""
+    """A case of a question, such as one number of inputs or one graph, with points to try."""
 
-    first: ClassVar[int] = 0  # of the small points, before the solver's
+    first: ClassVar[int] = 0  # number of small points to try before the point of the solver
 
     @abstractmethod
     def points(self) -> Iterator[Any]:
@@ -38,25 +38,25 @@ class Tested(Part):
 
     @abstractmethod
     def at(self, values: Values) -> Any:
-        """A point from the values of symbols, some of which may be missing."""
+        """A point from the values of symbols; values may be missing."""
 
     @abstractmethod
     def witness(
         self, point: Any, eps: sp.Expr, *, undefined: bool = False, nearby: bool = True
     ) -> str:
-        """How it fails at a point, in words, as the rule itself says; '' if it does not.
+        """The failure of the rule itself at a point, in words; '' if it does not fail.
 
-        By a difference, in a limit also ``nearby``; or by being ``undefined`` at both.
+        A failure is a difference, in a limit also ``nearby``, or is ``undefined`` at both points.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The status of a claim, where it holds, and the reason for any gap."""
+    """The status of a claim, its scope, and the reason for any gap."""
 
     status: str
-    divisors: tuple[sp.Expr, ...] = ()  # the sides are equal where these are not 0
-    is_almost: bool = False  # and but on a thin set that is not named
+    divisors: tuple[sp.Expr, ...] = ()  # the sides are equal where no divisor is 0
+    is_almost: bool = False  # except on a further thin set
     witness: str = ""
     reason: str = ""
 
@@ -87,14 +87,14 @@ def answer(parts: Sequence[Tested]) -> Answer:
             reason=reason,
         )
     if at_quarter:
-        known = any(found.status == DIFFERENT for _, found in limit)  # where something jumps
+        known = any(found.status == DIFFERENT for _, found in limit)  # a sign may jump in the limit
         said = "" if known else f"undecided as eps -> 0: {_why(limit)}"
         return Answer(status=REFUTED, witness=at_quarter, reason=said)
     return Answer(status=UNDECIDED, reason=f"{why}, and no witness was found")
 
 
 def tried_further(found: Answer, points: Iterable[tuple[Tested, Any]]) -> Answer:
-    """The answer to a claim that is proved, refuted where it fails at one of the points."""
+    """The answer, or a refutation if the claim fails at one of the points."""
     eps = QUARTER if found.status == PROVED else sp.Integer(0)
     said = (part.witness(point, eps) for part, point in points)
     return next((Answer(status=REFUTED, witness=x) for x in said if x), found)
@@ -133,7 +133,7 @@ def _why(asked: Asked) -> str:
 
 
 def _witness(asked: Asked, eps: sp.Expr) -> str:
-    """A small point where the rule itself fails, or the solver's; '' if none is found."""
+    """The failure of the rule itself at a small point, or at the solver's; '' if none is found."""
     for part, found in _left(asked):
         undefined = found.status in (UNDEFINED, DIFFERENT)
         at = found.point or {}

@@ -1,8 +1,8 @@
-"""Whether expressions of real symbols are equal everywhere, as z3 decides it.
+"""Decides with z3 whether expressions of real symbols are equal everywhere.
 
 "unsat" of the opposite is a proof, a model is a point where they differ, and "unknown" is open.
-A side that divides by 0 on an open set is undefined there, which is no less than a difference; on a
-thinner set it is said where the sides are equal.
+A side that divides by 0 on an open set is undefined there, and counts as different; divisors that
+are 0 on a thinner set are listed.
 """
 
 from abc import ABC, abstractmethod
@@ -25,18 +25,18 @@ Values: TypeAlias = dict[sp.Symbol, sp.Expr]
 
 
 class Part(ABC):
-    """Pairs of expressions that are said to be equal."""
+    """Pairs of expressions that a claim equates."""
 
     @abstractmethod
     def pairs(self) -> Pairs:
         """The pairs of expressions that must be equal."""
 
     def messages(self) -> Sequence[sp.Expr]:
-        """Expressions beside the pairs that must be defined; divisors may cancel in pairs."""
+        """Further expressions that must be defined, because divisors may cancel in pairs."""
         return ()
 
     def divisors(self) -> Sequence[sp.Expr]:
-        """Divisors that have cancelled in all of these expressions."""
+        """Divisors that have cancelled in all pairs and messages."""
         return ()
 
     def facts(self) -> Sequence[sp.Basic]:
@@ -57,23 +57,23 @@ class Part(ABC):
 
 
 def solved(value: sp.Expr, facts: Sequence[sp.Basic]) -> sp.Expr:
-    """An expression without the symbols that facts such as z = x y give by others."""
+    """An expression without the symbols that facts such as z = x y define."""
     given = {}
     for fact in facts:
         if isinstance(fact, sp.Eq):
             *others, symbol = sorted(sp.Add.make_args(fact.lhs), key=str)
             given[symbol] = fact.rhs - sp.Add(*others)
-    for _ in given:  # of which one may hold another
+    for _ in given:  # one may hold another
         value = value.xreplace(given)
     return value
 
 
 EQUAL, DIFFERENT, UNDEFINED, OPEN = "equal", "different", "undefined", "open"
 QUICK, LONG = 30_000, 1_000_000
-"""Steps of z3 in which most is decided, and before it gives up: about a second."""
+"""Steps of z3: enough for most decisions; and until z3 gives up, about a second."""
 POINTS = ((1,), (1, 2), (2, 3, 5, 7, 11, 13, 17, 19), (1, -1, 1, 1, -1))  # in turn, for all symbols
-LARGEST = 30_000  # terms of an identity, at most, that would be there if it did not cancel
-CELLS = 200  # cells and thin sets in them that are looked at
+LARGEST = 30_000  # terms of an identity before anything cancels
+CELLS = 200  # cells, and thin sets in them, before the search gives up
 
 
 class Undecided(ArithmeticError):
@@ -82,9 +82,9 @@ class Undecided(ArithmeticError):
 
 @dataclass(frozen=True)
 class Found:
-    """The decision on some pairs, with a point for it, and divisors that may be 0.
+    """The decision on some pairs, with a point of difference, and divisors that may be 0.
 
-    is_almost: whether the sides are equal but on a thin set that ``divisors`` do not name
+    is_almost: whether the sides may differ on a thin set that ``divisors`` do not name
     """
 
     status: str
@@ -95,15 +95,15 @@ class Found:
 
 
 def at_every_eps(part: Part) -> Found:
-    """Whether pairs are equal wherever both are defined, for every value of their symbols."""
+    """Decides whether pairs are equal wherever both are defined, at every eps > 0."""
     return _decided(part, {})
 
 
 def at_zero_eps(part: Part) -> Found:
     """Decides pairs at epsilon = 0, which is the limit wherever no divisor is 0 there.
 
-    A sign that depends on epsilon may jump where its argument is 0 at epsilon = 0: such points
-    count as those where something is divided by 0.
+    A sign that depends on epsilon may jump where its argument is 0 at epsilon = 0: such a point
+    counts as a division by 0.
     """
     return _decided(part, {EPS: sp.Integer(0)})
 
@@ -135,7 +135,7 @@ def _decided(part: Part, at: Values) -> Found:
 def _at_zero(
     reals: Reals, terms: list[tuple[Any, Any]], known: list[Fact], jumps: dict[sp.Basic, Fact]
 ) -> tuple[Reals, list[tuple[Any, Any]], list[Fact], dict[sp.Basic, Fact]]:
-    """All of it at epsilon = 0, where it is no fact that epsilon is positive."""
+    """Terms, facts and jumps at epsilon = 0, without the fact that epsilon is positive."""
     eps, zero = reals.symbols[EPS], z3.RealVal(0)
 
     def put(term: Any) -> Any:
@@ -151,7 +151,7 @@ def _at_zero(
 
 
 def _at_points(asked: list[Fact], apart: Fact, reals: Reals) -> Any:
-    """A model where the symbols are small numbers; most pairs that differ do so there."""
+    """A model of small numbers; most pairs that differ have one."""
     for row in POINTS:
         at = zip(reals.symbols.values(), cycle(row), strict=False)
         found, model = _model([*asked, apart, *(term == value for term, value in at)], QUICK)
@@ -181,7 +181,7 @@ def _is_opaque(part: sp.Expr) -> bool:
 
 
 def _named(part: sp.Expr) -> sp.Expr:
-    """A symbol for a function; a positive number in front of the argument of a size stays one."""
+    """A symbol for a function; a positive factor in a size stays in front."""
     arguments = [sp.expand(x) if isinstance(x, sp.Expr) else x for x in part.args]
     if not isinstance(part, sp.Abs | Sign):
         return sp.Symbol(f"{part.func}{arguments}", real=True)
@@ -213,7 +213,7 @@ def _where_defined(
 
 
 def _is_stabilised(divisor: sp.Expr) -> bool:
-    """Whether it is a multiple of z + k eps sign(z), or else a positive number, which is not 0."""
+    """Whether a divisor is never 0: a positive number, or a multiple of z + k eps sign(z)."""
     if divisor.is_positive:
         return True
     for sign in divisor.atoms(Sign):
@@ -227,7 +227,7 @@ def _is_stabilised(divisor: sp.Expr) -> bool:
 
 
 def _is_thin(divisor: sp.Expr) -> bool:
-    """Whether it is a rational function that is not 0 at some point, and so at almost all."""
+    """Whether a divisor is a rational function that is not 0 at almost all points."""
     if not is_rational_function(divisor) or divisor.has(*NO_NUMBER):
         return False
     at = {x: sp.prime(k + 20) for k, x in enumerate(sorted(divisor.free_symbols, key=str))}
@@ -236,7 +236,7 @@ def _is_thin(divisor: sp.Expr) -> bool:
 
 
 def _possible(facts: Iterable[Fact]) -> bool:
-    """Whether facts hold together somewhere; Undecided where the solver gives up."""
+    """Whether facts hold together at some point; Undecided if the solver gives up."""
     found = solver(facts, LONG, by_cases=True).check()
     if found == z3.unknown:
         raise Undecided("the solver gave up on where something is divided by 0")
@@ -247,8 +247,8 @@ def _open_model(reals: Reals, known: list[Fact], zeros: list[Fact]) -> Any:
     """A point of an open set on which one of ``zeros`` holds, or None.
 
     The signs of all atoms cut the space into cells, in which every expression is a rational
-    function.  Such a function is 0 in a whole cell, or in a thin part of it only.  So a point where
-    something is 0 shows its cell, and the solver says whether it is 0 everywhere in it.
+    function.  A rational function is 0 in a whole cell, or only in a thin part.  So a point with a
+    zero names a cell, and the solver decides whether the zero fills the cell.
     """
     atoms = list(reals.atoms.values())
     search = solver([*known, z3.Or(zeros)], LONG, by_cases=True)
@@ -272,7 +272,7 @@ def _open_model(reals: Reals, known: list[Fact], zeros: list[Fact]) -> Any:
 
 
 def _cell(atoms: list[Any], known: list[Fact], model: Any) -> tuple[list[Fact], Fact | None]:
-    """The signs of atoms at a point; and, if one of them is 0 only there, that it is not 0."""
+    """The signs of atoms at a point; and for an atom that is 0 only on a thin set, atom != 0."""
     cell: list[Fact] = []
     for atom in atoms:
         if z3.is_true(model.eval(atom > 0, model_completion=True)):

@@ -1,7 +1,7 @@
-"""Limits eps -> 0 where eps = 0 is 0/0 on an open set, such as z+ without positive parts.
+"""Decides limits eps -> 0 where eps = 0 is 0/0 on an open set, such as z+ without positive parts.
 
-The space is cut into the cells in which all signs are those of every small enough eps > 0.  In a
-cell a side is a rational function, whose limit is read off in lowest terms.
+Signs for every small enough eps > 0 cut the space into cells.  In a cell a side is a rational
+function, and its lowest terms show the limit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ Conditions: TypeAlias = tuple[sp.Basic, ...]  # relations that hold in a cell
 
 
 def in_cells(part: Part) -> Found:
-    """Whether pairs have the same limit in every cell; thin sets between cells are left out."""
+    """Whether pairs have one limit in every cell; thin sets between cells are left out."""
     facts = tuple(part.facts())
     gaps = [_by_signs(solved(one - other, facts)) for one, other in part.pairs()]
     messages = [*gaps, *(_by_signs(solved(x, facts)) for x in part.messages())]
@@ -46,7 +46,7 @@ def in_cells(part: Part) -> Found:
 def _cells(
     found: Sequence[sp.Expr], conditions: Conditions
 ) -> Iterator[tuple[Conditions, list[sp.Expr]]]:
-    """The relations of every open cell, and what expressions are in it."""
+    """Every open cell: its relations, and the expressions without signs in it."""
     signs = {s for x in found for s in x.atoms(Sign) if not s.args[0].has(Sign)}
     if not signs:
         yield conditions, list(found)
@@ -63,7 +63,7 @@ def _cells(
 
 
 def _leading(argument: sp.Expr) -> sp.Expr:
-    """A polynomial of the sign that a rational function has at almost all points as eps -> 0."""
+    """A polynomial with the sign of a rational function at almost all points as eps -> 0."""
     sides = sp.fraction(_fraction(argument))
     return sp.prod(sp.Poly(side, EPS).EC() for side in sides)
 
@@ -90,5 +90,5 @@ def _point(conditions: Conditions) -> dict[sp.Symbol, sp.Expr] | None:
 
 
 def _by_signs(value: sp.Expr) -> sp.Expr:
-    """Sizes and maxima by signs."""
+    """An expression with signs in place of sizes and maxima."""
     return by_sizes(value).replace(sp.Abs, lambda z: z * Sign(z))

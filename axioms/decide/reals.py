@@ -1,13 +1,13 @@
-"""SymPy's expressions of real symbols as terms of z3, with all that they divide by.
+"""Translates SymPy's expressions of real symbols into terms of z3, and lists their divisors.
 
     reals = Reals()
     term = reals.term(x / (abs(x) + y))     # reals.divisors holds |x| + y
     solver.add(*reals.facts, *reals.defined(), term > 1)
 
-Signs, sizes, maxima, minima and cases are translated as they are, ties included.  An exponential is
-a positive number, one for equal exponents; a square root is the number >= 0 with that square; any
-other function or irrational number is a number of which nothing is known.  So what z3 finds
-impossible is impossible, and a model that rests on such a number must be confirmed.
+Signs, sizes, maxima, minima and cases are translated exactly, ties included.  An exponential is a
+positive number, one number for equal exponents; a square root is a number >= 0 with the square; any
+other function or irrational number is an unknown number.  So facts that z3 finds impossible are
+impossible, and a model with such a number must be confirmed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ from axioms.decide.signs import UNDEFINED, Sign
 EPS = sp.Symbol("epsilon", positive=True)  # the stabiliser
 Term: TypeAlias = Any  # a real number of z3, which has no types
 Fact: TypeAlias = Any  # true or false, in z3
-LONGEST = 5_000  # milliseconds: arithmetic with roots of polynomials counts as no step
+LONGEST = 5_000  # milliseconds: z3 counts no steps in arithmetic with roots of polynomials
 RELATIONS = {
     sp.Gt: lambda a, b: a > b,
     sp.Ge: lambda a, b: a >= b,
@@ -45,7 +45,7 @@ JUNCTIONS = {
 
 @dataclass(frozen=True)
 class Divisor:
-    """The divisors of an expression; ``guard`` is the condition of the case around a division."""
+    """One divisor of an expression; ``guard`` is the condition of the case around the division."""
 
     expression: sp.Expr
     term: Term
@@ -59,26 +59,26 @@ class Divisor:
 
 @dataclass
 class Reals:
-    """Terms of expressions, with what they rest on."""
+    """Terms of expressions, with the facts, divisors and symbols that they need."""
 
     divisors: list[Divisor] = field(default_factory=list)
     atoms: dict[sp.Basic, Term] = field(default_factory=dict)
-    """Expressions whose signs decide signs, sizes, maxima and cases; the innermost come first."""
+    """Arguments of signs, sizes, maxima and cases; the innermost come first."""
     facts: list[Fact] = field(default_factory=list)
     symbols: dict[sp.Symbol, Term] = field(default_factory=dict)
-    is_exact: bool = True  # nothing but symbols and what z3 knows of real numbers
+    is_exact: bool = True  # no exponential or other function, and no number unknown to z3
     _terms: dict[tuple[sp.Basic, Fact], Term] = field(default_factory=dict)
     _guards: list[Fact] = field(default_factory=list)
 
     def term(self, expression: sp.Expr) -> Term:
-        """The real number that an expression is; it is made once where no case is around it."""
+        """The term of an expression, made once for each case around it."""
         key = expression, tuple(self._guards)
         if key not in self._terms:
             self._terms[key] = self._made(expression)
         return self._terms[key]
 
     def fact(self, relation: sp.Basic) -> Fact:
-        """A relation of real numbers, or several that are joined."""
+        """The fact that a relation, or a combination of relations, holds."""
         if relation in (sp.true, sp.false):
             return z3.BoolVal(relation == sp.true)
         if type(relation) in JUNCTIONS:
@@ -145,7 +145,7 @@ class Reals:
         return z3.If(gap >= 0, *((so_far, term) if isinstance(part, sp.Max) else (term, so_far)))
 
     def _cases(self, cases: list[sp.Tuple]) -> Term:
-        """The value in the first case that holds; where none does, the number is undefined."""
+        """The value in the first case that holds; undefined where no case holds."""
         if not cases:
             return self._undefined()
         (value, case), *rest = cases
@@ -216,9 +216,9 @@ def number(value: Any) -> sp.Expr:
 
 
 def solver(facts: Iterable[Fact], effort: int, *, by_cases: bool = False) -> Any:
-    """A solver that knows the facts, and gives up after some steps: "unknown".
+    """A solver that knows the facts, and answers "unknown" after ``effort`` steps.
 
-    ``by_cases`` is for many cases of short polynomials, the other one for few cases of long ones.
+    ``by_cases`` suits many cases of short polynomials; otherwise few cases of long polynomials.
     """
     found = z3.Solver() if by_cases else z3.Tactic("qfnra-nlsat").solver()
     found.set("rlimit", effort)

@@ -1,4 +1,4 @@
-"""Signs of symbols, and what sizes, maxima and cases become at a small enough eps > 0."""
+"""Signs of symbols; sizes, maxima and cases without branches at a small enough eps > 0."""
 
 from functools import reduce
 
@@ -21,7 +21,7 @@ class Sign(sp.Function):  # type: ignore[misc]  # SymPy has no types
 
     @classmethod
     def eval(cls, z: sp.Expr) -> sp.Expr | None:
-        """A number where the sign is known; a positive number in front of the rest is dropped."""
+        """A number where the sign is known; a positive factor is dropped."""
         found = _sign(z)
         if found is not None:
             return found
@@ -51,7 +51,7 @@ def _sign(z: sp.Expr) -> sp.Expr | None:
 
 
 def _lowest(z: sp.Expr) -> sp.Expr:
-    """A number with the sign that ``z`` has at every small enough eps > 0; nan if it has none."""
+    """A number with the sign of ``z`` at every small enough eps > 0; nan if there is none."""
     try:
         sides = sp.fraction(sp.cancel(resolved(z)))
         return sp.prod(sp.Poly(side, NEAR_0).EC() for side in sides)
@@ -74,7 +74,7 @@ def _resolve(part: sp.Expr) -> sp.Expr:
 
 
 def _holds(case: sp.Basic) -> bool:
-    """Whether a case is the one at every small enough eps > 0."""
+    """Whether a case holds at every small enough eps > 0."""
     if not isinstance(case, sp.core.relational.Relational):
         return bool(case.func(*(sp.sympify(_holds(x)) for x in case.args)) if case.args else case)
     gap = _lowest(case.lhs - case.rhs)
@@ -82,7 +82,7 @@ def _holds(case: sp.Basic) -> bool:
 
 
 def by_sizes(value: sp.Expr) -> sp.Expr:
-    """An expression with maxima and minima by sizes, of which equal ones are found equal."""
+    """An expression with sizes in place of maxima and minima, as equal ones then cancel."""
 
     def extreme(part: sp.Expr) -> sp.Expr:
         up = 1 if isinstance(part, sp.Max) else -1

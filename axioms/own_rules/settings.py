@@ -1,4 +1,4 @@
-"""A claim about a rule for a number of inputs: as symbols, and at points by the rule itself."""
+"""States a claim about a rule for a number of inputs, in symbols and at points."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ RELATIONS = (sp.Lt, sp.Eq, sp.Gt)
 
 @dataclass(frozen=True)
 class Setting(Tested):
-    """A claim about a rule at so many inputs; ``fixed`` gives numbers for some of its operands."""
+    """A claim about a rule for ``count`` inputs; ``fixed`` has the numbers of some operands."""
 
     claim: Claim
     rule: Rule
     count: int | None
     fixed: Values = field(default_factory=dict)
-    assumed: tuple[sp.Basic, ...] = ()  # what else holds of the operands
+    assumed: tuple[sp.Basic, ...] = ()  # further facts about the operands
     first: ClassVar[int] = 30
 
     @cached_property
@@ -80,7 +80,7 @@ class Setting(Tested):
 
     @property
     def relevance(self) -> sp.Expr:
-        """All of it."""
+        """The total relevance of the output."""
         return self.total(flat(self.given["R"]))
 
     @staticmethod
@@ -90,7 +90,7 @@ class Setting(Tested):
 
     @cached_property
     def shown(self) -> dict[str, Nested]:
-        """The operands that a point sets, by name; the output and attention follow from them."""
+        """The operands that a point sets, by name; the output and attention follow."""
         follow = "a" if self.rule.kind == kinds.SOFTMAX else self.rule.operation.output[0]
         hidden = {follow, *"Sc"} - set(self.claim.needs)
         return {x: of for x, of in {**self.given, "c": FACTOR}.items() if x not in hidden}
@@ -101,24 +101,24 @@ class Setting(Tested):
         return [x for x in flat(list(self.shown.values())) if x not in self.fixed]
 
     def points(self) -> Iterator[Values]:
-        """Small integers for the free symbols; weights are as large as these say."""
+        """Small integers for the free symbols; attention weights are proportional to them."""
         for found in islice(points.points({"v": (1, len(self.free))}), TRIED):
             yield self.at(dict(zip(self.free, flat(found["v"]), strict=True)))
 
     def random_point(self) -> Values:
-        """Larger integers."""
+        """A point of larger integers."""
         found = points.many_inputs(self.count or 0, ("v", (1, len(self.free))))
         return self.at(dict(zip(self.free, flat(found["v"]), strict=True)))
 
     def at(self, values: Values) -> Values:
-        """A point with what follows: weights have the sum 1, and a factor is positive."""
+        """A point with weights of sum 1, a positive factor, and the output."""
         found = {x: values.get(x, sp.Integer(1)) for x in self.free}
         found |= {FACTOR: abs(found[FACTOR])} if FACTOR in found else {}
         found |= {**self.fixed, **self._weights(found)}
         return {**found, **{x: value.xreplace(found) for x, value in self.output.items()}}
 
     def _near(self, at: Values) -> Values:
-        """A point nearby at which nothing cancels by accident."""
+        """A point nearby where nothing cancels by accident."""
         row = sp.Matrix([[at[x] or sp.Rational(1, 1000) for x in self.free]])
         return self.at(dict(zip(self.free, points.moved({"v": row})["v"], strict=True)))
 
@@ -133,7 +133,7 @@ class Setting(Tested):
         return {x: size / sum(sizes) for x, size in zip(a, sizes, strict=True)}
 
     def sides(self, at: Values, eps: sp.Expr) -> list[sp.Matrix] | None:
-        """Both sides at a point, by the rule itself, or their limits; None if undefined."""
+        """Both sides at a point from the rule itself, or their limits; None if undefined."""
         operands = [self.given[name] for name in self.rule.operation.names[:-1]]
         found = [
             self.rule(*replaced(replaced(operands, change(self.given)), at), eps or NEAR_0)
@@ -150,7 +150,7 @@ class Setting(Tested):
     def witness(
         self, at: Values, eps: sp.Expr, *, undefined: bool = False, nearby: bool = True
     ) -> str:
-        """How the claim fails at a point, in words; '' if it does not."""
+        """The failure of the claim at a point, in words; '' if it holds there."""
         found = self.sides(at, eps)
         if found is None:
             undefined = undefined and self.sides(self._near(at), eps) is None

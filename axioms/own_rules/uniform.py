@@ -1,11 +1,11 @@
-"""Claims for every number of inputs, with all of them but one as one operand.
+"""States claims for every number of inputs, with one operand in the place of all inputs.
 
 A rule is uniform if one formula gives each message from its own input, the number n of inputs and
-sums over all inputs.  The formula is compared with the rule at SEEN numbers of inputs.  Beyond them
-it is assumed to go on, because code in Python may count its inputs.
+sums over all inputs.  The formula is compared with the rule for SEEN numbers of inputs.  For larger
+numbers it is assumed to go on, because code in Python may count its inputs.
 
-The sum of such a formula over all inputs is a sum of monomials of one input, each times a factor
-that all inputs share.  Each sum of a monomial is a symbol with three facts: the operation fixes it
+The sum of such a formula over all inputs consists of monomials of one input, each times a factor
+that all inputs share.  The sum of a monomial is a symbol with three facts: the operation may fix it
 (sum x w = z - b), a sum of nonnegative terms is nonnegative, and a sum of sizes is at least the
 size of the sum.  A proof for these symbols therefore holds for any number of inputs.  The form
 alone shows that the order of inputs does not matter.
@@ -24,8 +24,8 @@ from axioms.own_rules.properties import OTHER, Claim
 from axioms.own_rules.rules import Nested, Rule, flat, for_symbols
 
 SEEN = range(1, 11)  # numbers of inputs
-READ = 7  # inputs, from which the formula is read: a prime that is in no formula by chance
-N = sp.Symbol("n", positive=True)  # inputs
+READ = 7  # inputs for which the formula is read: a prime that is in few formulas by chance
+N = sp.Symbol("n", positive=True)  # number of inputs
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Uniform(Part):
 
     rule: Rule
     claim: Claim
-    formulas: tuple[sp.Expr, ...]  # to one input, from each factor of a matrix product
-    sums: dict[sp.Symbol, sp.Expr]  # and what of one input is added
+    formulas: tuple[sp.Expr, ...]  # messages to one input, one for each factor of a matrix product
+    sums: dict[sp.Symbol, sp.Expr]  # and the term of one input
     named: dict[sp.Expr, sp.Symbol] = field(default_factory=dict)  # sums of monomials
 
     @cached_property
     def given(self) -> dict[str, Nested]:
-        """The arguments of the rule by name, one input in the place of a list."""
+        """The arguments of the rule by name, with one input in the place of a list."""
         arguments, _ = for_symbols(self.rule, 1)
         one = (flat(x)[0] for x in arguments)
         found = dict(zip(self.rule.operation.names[:-1], one, strict=False))
@@ -53,7 +53,7 @@ class Uniform(Part):
         return {x for name, x in self.given.items() if name in lists}
 
     def pairs(self) -> Pairs:
-        """The pairs that the claim equates, for one input, n and sums over all inputs."""
+        """The pairs that the claim equates, in one input, n and sums over all inputs."""
         return list(zip(*self.claim.sides(self, *self._changed), strict=True))
 
     def messages(self) -> list[sp.Expr]:
@@ -110,14 +110,14 @@ class Uniform(Part):
 
 
 def uniform(claim: Claim, rule: Rule) -> Uniform | None:
-    """The claim for any number of inputs; None if the rule is not seen to be one formula."""
+    """The claim for any number of inputs; None if no formula of the rule is found."""
     found = read(rule)
     return Uniform(rule, claim, *found) if found else None
 
 
 @cache
 def read(rule: Rule) -> tuple[tuple[sp.Expr, ...], dict[sp.Symbol, sp.Expr]] | None:
-    """Messages to one input, and the sums in them, as ``Uniform`` has them."""
+    """Messages to one input, and the sums in them, for ``Uniform``; None if there is no formula."""
     given, messages = for_symbols(rule, READ)
     groups = messages if isinstance(messages[0], list) else [messages]
     swaps = [_swap(given, 0, k) for k in range(READ)]
@@ -141,7 +141,7 @@ def _swap(given: list[Nested], one: int, other: int) -> Values:
 def _collected(
     value: sp.Expr, swaps: list[Values], sums: dict[sp.Expr, sp.Symbol]
 ) -> sp.Expr | None:
-    """A message to input 0 in which every sum over all inputs is a symbol; None if more is left."""
+    """A message to input 0 with symbols for sums over all inputs; None if other inputs remain."""
     others = {x for swap in swaps[1:] for x in swap} - set(swaps[1])  # of inputs 2 and on
     others |= {swaps[1][x] for x in swaps[1] if x in swaps[2]}  # of input 1
     if not value.free_symbols & others:
@@ -162,7 +162,7 @@ def _collected(
 
 
 def _counting(value: sp.Expr) -> sp.Expr:
-    """With n for the number READ in its factors."""
+    """An expression with n in place of the number READ."""
     powers = {x: sp.multiplicity(READ, x) for x in value.atoms(sp.Rational) if x != 0}
     return value.xreplace({x: x * (N / READ) ** power for x, power in powers.items() if power})
 
@@ -170,7 +170,7 @@ def _counting(value: sp.Expr) -> sp.Expr:
 def _is_seen(
     rule: Rule, formulas: tuple[sp.Expr, ...], terms: dict[sp.Symbol, sp.Expr], count: int
 ) -> bool:
-    """Whether the rule returns for so many inputs what its formula says."""
+    """Whether the rule and its formula agree for ``count`` inputs."""
     given, messages = for_symbols(rule, count)
     groups = messages if isinstance(messages[0], list) else [messages]
     first = for_symbols(rule, 1)[0]

@@ -1,7 +1,7 @@
-"""Verdicts on a user's rule: what it conserves, and which rewrites it does not notice.
+"""Judges a user's rule: its conservation, its symmetries and the rewrites that it survives.
 
-The rule takes the place of AttnLRP's for its kind.  Every rewrite of the scoreboard in which an
-operation of that kind carries relevance is then decided on the templates of the scoreboard.
+The rule takes the place of AttnLRP's rule for its kind.  Each rewrite of the scoreboard in which an
+operation of the kind carries relevance is decided on the templates of the scoreboard.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,14 +41,14 @@ AT_WITNESS, SAME_IF = "at the witness", "the same if you "
 
 
 def judge(rule: Rule) -> list[Verdict]:
-    """Everything that is decided about a rule; RuleError if the rule cannot be judged."""
+    """All verdicts on a rule; RuleError if the rule cannot be judged."""
     found = [decided() for decided in decisions(rule).values()]
     check_one_formula(rule)  # still: it may have counted its calls
     return found
 
 
 def decisions(rule: Rule) -> dict[str, Callable[[], Verdict]]:
-    """Everything to decide about a rule, by name: its claims, conservation first, then rewrites.
+    """Decisions about a rule, by name: its claims, conservation first, then rewrites.
 
     Raises RuleError for a rule that cannot be judged.
     """
@@ -58,7 +58,7 @@ def decisions(rule: Rule) -> dict[str, Callable[[], Verdict]]:
 
 
 def _with_gaps(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
-    """The verdict on a rule that is 0/0 where its formula is not."""
+    """The verdict on a rule that may be 0/0 where its formula is defined."""
     if gap:
         claim = f"{SAME_IF}{name}" if name in REWRITES else name
         return Verdict(claim, REFUTED, AT_WITNESS, f"{gap}: undefined (0/0 or a pole)")
@@ -74,7 +74,7 @@ def _with_gaps(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
 
 
 def verdict(rule: Rule, name: str) -> Verdict:
-    """Decides a claim or a rewrite, by its name, from the formula of the rule."""
+    """Decides a claim or a rewrite by name, from the formula of the rule."""
     if name in REWRITES:
         return _of_rewrite(rule, name)
     found, inputs = claims.decide(claims_of(rule.kind)[name], rule)
@@ -112,7 +112,7 @@ def _verdict(claim: str, found: Answer, inputs: str, where: str) -> Verdict:
 
 @dataclass(frozen=True)
 class OfGraphs(Tested):
-    """A graph that a rewrite changes, and all that it is changed to: they are to agree."""
+    """A graph and its rewritten graphs; the claim is that their explanations agree."""
 
     rule: Rule
     rewrite: str
@@ -140,19 +140,19 @@ class OfGraphs(Tested):
         return pairs, list(dict.fromkeys(x for _, divisors in found for x in divisors))
 
     def pairs(self) -> Pairs:
-        """Relevance by either graph."""
+        """The relevance from the graph, and from each rewritten graph."""
         return self._pairs[0]
 
     def divisors(self) -> Sequence[sp.Expr]:
-        """The divisors of the rule in either graph."""
+        """The divisors of the rule in all graphs."""
         return self._pairs[1]
 
     def points(self) -> Iterator[LeafMatrices]:
-        """Small points in the least shapes, then in those of the proof."""
+        """Small points in the smallest shapes, then in the shapes of the proof."""
         return chain(*(islice(found, TRIED) for found in searched_points(self.template)))
 
     def at(self, values: Values) -> LeafMatrices:
-        """A point from the values of symbols; those that are missing are 1."""
+        """A point from the values of symbols; missing values are 1."""
         used = {node.name for node in topological(self.template.root) if not node.args}
         leaves = {name: found for name, found in self._symbols.items() if name in used}
         matrices = {**leaves, RELEVANCE: self._relevance}
@@ -162,7 +162,7 @@ class OfGraphs(Tested):
     def witness(
         self, point: LeafMatrices, eps: sp.Expr, *, undefined: bool = False, nearby: bool = True
     ) -> str:
-        """How the graphs are explained differently at a point, or one of them not at all."""
+        """A point where explanations of the graphs differ, or one is undefined; '' if none."""
         own, root = rule_set(self.rule), self.template.root
         leaves = {name: found for name, found in point.items() if name != RELEVANCE}
         r = point.get(RELEVANCE)
@@ -177,7 +177,7 @@ class OfGraphs(Tested):
 
 
 def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, LeafMatrices]]:
-    """A random point for each of more numbers of inputs than the proof has."""
+    """A random point for each larger number of inputs than the proof has."""
     for count, template in product(claims.MORE, TEMPLATES[rewrite]):
         widths = {
             name: (count if rows > 1 else 1, count if columns > 1 else 1)
@@ -203,7 +203,7 @@ def rewrites_of(operations: tuple[str, ...]) -> list[str]:
 
 @cache
 def inputs_in(rewrite: str, operations: tuple[str, ...]) -> set[int]:
-    """How many inputs these operations have where the lemma of a rewrite is decided."""
+    """The numbers of inputs that these operations have in the templates of a rewrite."""
     found = (evaluate(graph, template.symbols()) for template, graph in _graphs(rewrite))
     return {
         values[node.args[0]].cols for values in found for node in values if node.op in operations

@@ -150,7 +150,7 @@ PROOF, REFUTATION = ("6a", "runs", 0), ("6d", "runs", 0)
 FIRST, LAYER, POINT = ((*PROOF, "decisions", 0), (*PROOF, "graphs", 0, 3),
                        (*REFUTATION, "decisions", 0))  # fmt: skip
 FIRST_GRAPH = (*PROOF, "graphs", 0)
-INDEX, NONZERO = "the index has", "what is not 0 is not"
+INDEX, NONZERO = "the index has", "`nonzero` is not"
 STEPS = f"more than {check.STEPS} steps"
 EQUAL, APART, NOTHING = "are not equal", "are not apart", "decide nothing"
 NAMES = "symbols need other names"
@@ -205,7 +205,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
         put(lambda row: [*row, [[1, 1]]], *FIRST),
         "too many values to unpack",
     ),
-    "the runs are left out": (put([], "6a", "runs"), "make no proved"),
+    "the runs are left out": (put([], "6a", "runs"), "do not make it proved"),
     # graphs
     "a rule is exchanged": (put("epsilon-without-bias", *LAYER, 1), EQUAL),
     "a rule is exchanged for one of another operation": (put("equal-split", *LAYER, 1), NO_RULE),
@@ -343,7 +343,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
             at={"x": "0", "exp[x]": "7", "y": "1"},
             nonzero=["1 + 1*exp[x]"],
         ),
-        "rules out the point",
+        "breaks an assumption",
     ),
     "an exponential is a symbol": (
         deciding(
@@ -408,7 +408,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     ),
     "a point gives a sign": (
         deciding("sign[1*x]", "1", kind="apart", symbols=("x", "sign[1*x]"), at={"sign[1*x]": "3"}),
-        "rules out the point",
+        "breaks an assumption",
     ),
     "the square of a sign is any number": (
         deciding(0, "x", shared=[["*", "sign[1*x]", "sign[1*x]"]], symbols=("x", "sign[1*x]")),
@@ -457,11 +457,11 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     "a symbol is not known to be positive": (put("", *PROOF, "symbols", "epsilon"), "undecided"),
     "an assumption is none": (put("large", *REFUTATION, "symbols", "x00"), "KeyError: 'large'"),
     # points
-    "a point makes both sides equal": (put("0", *POINT, 2, "epsilon"), "rules out the point"),
-    "a point is ruled out": (put("-1", *POINT, 2, "x00"), "rules out the point"),
+    "a point makes both sides equal": (put("0", *POINT, 2, "epsilon"), "breaks an assumption"),
+    "a point is ruled out": (put("-1", *POINT, 2, "x00"), "breaks an assumption"),
     "a point is written in decimals": (put(0.25, *POINT, 2, "epsilon"), "KeyError: '0.25'"),
     "a point is true": (put(lambda x: x == "1", *POINT, 2, "x00"), "KeyError: True"),
-    "a point is a symbol": (put("x01", *POINT, 2, "x00"), "rules out the point"),
+    "a point is a symbol": (put("x01", *POINT, 2, "x00"), "breaks an assumption"),
     "a point lacks a symbol": (drop(*POINT, 2, "x00"), APART),
     "a point has another symbol": (put("1", *POINT, 2, "y"), "KeyError: 'y'"),
     "an identity is one at a point": (put({"x00": "1"}, *FIRST, 2), EQUAL),
@@ -471,7 +471,7 @@ CHANGES = {  # what is changed -> how, and why it is rejected
     "a verdict is turned": (put("refuted", "6a", "verdict"), INDEX),
     "a verdict is turned in the index too": (
         lambda folder: [turn(folder) for turn in TURNED],
-        "make no refuted",
+        "do not make it refuted",
     ),
     "a verdict is no verdict": (put("certain", "index", "statements", 0, "verdict"), INDEX),
     "a statement is another one": (put("All is well.", "6a", "statement"), INDEX),
