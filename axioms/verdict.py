@@ -5,20 +5,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 PROVED, IN_LIMIT, REFUTED, UNDECIDED = "proved", "proved as eps -> 0", "refuted", "undecided"
+SAME_IF = "the same if you "  # before the name of a rewrite
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim or rewrite, and what is established of one rule under it."""
+    """The verdict on one rule and one claim, or one rewrite."""
 
     claim: str
     status: str  # PROVED, IN_LIMIT, REFUTED or UNDECIDED
-    scope: str  # for which activations and numbers of inputs, and where
-    witness: str = ""  # a point where it fails: of a refutation, or at an eps > 0
+    scope: str  # activations, numbers of inputs, and operands
+    witness: str = ""  # a point where the claim fails, in a refutation or at an eps > 0
     reason: str = ""  # what absorbs relevance, or why it is undecided
 
     def text(self) -> str:
-        """Status, claim and scope, and below them what was found."""
+        """Status, claim and scope, and below them reason and witness."""
         scope = f", {self.scope}" if self.scope else ""
         found = _wrapped(f"[{self.status}] {self.claim}{scope}", "  ")
         witness = self.witness
@@ -54,7 +55,8 @@ class Judged:
         lines = [", ".join(f"{n} {status}" for status, n in counts.most_common())]
         for status in (REFUTED, UNDECIDED):
             if said := "; ".join(x.claim for x in self.verdicts if x.status == status):
-                lines.append(f"{status}: {said}")
+                claims, same, rewrites = said.partition(SAME_IF)
+                lines.append(f"{status}: {claims}{same}{rewrites.replace(f'; {SAME_IF}', ', ')}")
         return lines
 
 

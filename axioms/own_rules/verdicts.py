@@ -32,12 +32,12 @@ from axioms.rewrites.rewrites import REWRITES
 from axioms.rewrites.templates import TEMPLATES, Template
 from axioms.rules.propagate import evaluate
 from axioms.scoreboard.witness import disagreement, explained, rewritten, searched_points, written
-from axioms.verdict import IN_LIMIT, PROVED, REFUTED, Verdict
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
 
 TRIED = 30  # small points in shapes of a template
 FIRST = 3  # points at which a rule with gaps is tried
 RELEVANCE = "R"
-AT_WITNESS, SAME_IF = "at the witness", "the same if you "
+AT_WITNESS = "at the witness"
 
 
 def judge(rule: Rule) -> list[Verdict]:

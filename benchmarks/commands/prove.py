@@ -86,7 +86,8 @@ def _prove_one(rules: Path | None, show: str | None, *, latex: bool, limit: int)
                     console.out("\n" * bool(every) + rule.text(), highlight=False, end="")
                 else:
                     lines = (first_lines(Text(x), 4) for x in rule.summary())
-                    present([Text(rule.heading, style="bold"), *lines])
+                    heading = Text("\n" * bool(every) + rule.heading, style="bold")
+                    present([heading, *lines])
                 every.append(asdict(rule))
         finally:  # an error about some rules takes no verdicts from others
             if every:
