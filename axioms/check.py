@@ -151,7 +151,7 @@ class Run:  # evaluates formulas and graphs of one run of a test; at: the value 
                 found[a] = each(total, found[a], part)
         return values, found
 
-def decided(run):  # polynomials that are not 0 in a run; ValueError if a decision is false, or decides nothing
+def decided(run):  # polynomials that are not 0 in a run; ValueError for a wrong decision
     Value.facts, Value.divisors = run["symbols"], set()
     odd = [s for s, fact in Value.facts.items() if not (FACTS[fact] and NAME.fullmatch(s))]
     need(not odd, f"symbols need other names: {odd}")

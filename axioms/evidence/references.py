@@ -112,7 +112,7 @@ def _instead(references: References, name: str, given: Mapping[str, Any], found:
             steps, at = sweep(**given)
             functions = references.add(steps)
             return found | {n: functions("relevance", k, found[n]) for n, k in at.items()}
-        if module == "rules" and function in RULES:
+        if module == "messages" and function in RULES:
             steps = RULES[function](**{"eps": 0, **given})
             functions = references.add(steps)
             if isinstance(found, sp.MatrixBase):
