@@ -89,7 +89,7 @@ class Origins:
             words = "" if "f" not in given else f" of {_product(given['f'])}"
             k = self._network(EFFECTS[name] + (words or _for(_operands(given))))
             return self._effects(EFFECTS[name], k, found)
-        if module in ("rules", "norms") and function in EQUATIONS:
+        if module in ("messages", "norms") and function in EQUATIONS:
             operands = _operands(given)
             k = self._network(EQUATIONS[function] + _for(operands))
             if isinstance(found, Matrix):

@@ -135,7 +135,7 @@ class Decided:
         """Relevance of the terms of a sum, each as a formula and as what stands for it."""
         given = {"operands": [sp.Matrix([[x]]) for x in xs], "relevance": sp.Matrix([[R]])}
         found = add(**given, eps=EPS)
-        named = self.origins.instead("rules.add", given, found)
+        named = self.origins.instead("messages.add", given, found)
         return [(part[0], name[0]) for part, name in zip(found, named, strict=True)]
 
     def equal(self, left, right, *, signs=(), verdict=True):

@@ -77,7 +77,7 @@ def test_a_theorem_is_one_row_with_what_its_test_recorded(theorems):
     assert second.test == f"{path.as_posix()}::test_shares_add_up"
     assert (first.identities, first.points) == (0, "R = 6: 3 versus 6")
     assert (second.identities, second.points) == (2, "")
-    assert first.ran == second.ran == "rules.equal_split"
+    assert first.ran == second.ran == "messages.equal_split"
 
 
 NOTED_FIRST = """
