@@ -138,7 +138,7 @@ CORE = {
     "methods": "attnlrp",
     "vocabulary embedded-lm": "anna",
     "prove rule.py": "proved",
-    "search product conservation": "There are more rules",
+    "search product conservation": "x gets 0, y gets R",
 }
 
 
