@@ -4,7 +4,7 @@ Every expression that is compared lives in a field of rational functions: ``sign
 into cases, ``exp(z)`` is a positive symbol, and a square root is a symbol of its own.  There a
 difference multiplied out is 0 or not, so a check is a proof or a disproof, not a heuristic.
 
-What is decided is written down, as ``axioms.decide.decisions`` says, in the record that is open.
+Each decision is written into the open record, as ``axioms.decide.decisions`` says.
 """
 
 import itertools

@@ -49,7 +49,7 @@ EQUATIONS = {
     "rms_norm_gradient": "gradient times input of RMSNorm",
     "activation_gradient": "gradient times input of an activation",
 }  # fmt: skip
-"""What the functions of ``axioms.rules``, in ``messages`` and ``norms``, are called on a page."""
+"""Names on a page of the functions in ``axioms.rules.messages`` and ``axioms.rules.norms``."""
 
 
 @dataclass(frozen=True, kw_only=True)
