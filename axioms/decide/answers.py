@@ -68,7 +68,8 @@ def answer(parts: Sequence[Tested]) -> Answer:
     """Decides parts at every eps > 0, and in the limit where that fails."""
     finite = _asked(parts, at_every_eps)
     if not _left(finite):
-        return Answer(status=PROVED, divisors=_divisors(finite))
+        almost = any(found.is_almost for _, found in finite)
+        return Answer(status=PROVED, divisors=_divisors(finite), is_almost=almost)
     limit = _asked(parts, at_zero_eps)
     if found := _witness(limit, sp.Integer(0)):
         return Answer(status=REFUTED, witness=found)

@@ -216,6 +216,8 @@ def test_rules_have_the_properties_that_they_have(kind, word, known, source):
             "R * x / (x + eps * sign(x)) * (Max(y, 0) + eps) / (Max(y, 0) + eps + eps**2), 0",
             "almost everywhere",
         ),
+        ("R + eps * Max(x, eps), 0", "almost everywhere"),
+        ("Piecewise((R, x > 0), (R, x < 0)), 0", "almost everywhere"),
         ("R * (x - y) / (x - y), 0", "for all operands, where the rule itself is not 0/0"),
         ("R * x * y / z, 0", "where z != 0"),
     ],
