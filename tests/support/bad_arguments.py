@@ -124,7 +124,7 @@ COMMANDS = {
     # search
     "search": "Missing argument 'operation'",
     "search quotient symmetry": "OPERATION quotient: pass product, sum",
-    "search sum": "AXIOMS: pass some of conservation, commute sums, re-associate sums, add zero",
+    "search sum": "AXIOMS: pass one or more of conservation, commute sums, re-associate sums",
     "search sum symmetry 'add one'": "AXIOMS symmetry, add one: pass conservation, commute sums",
     "search sum conservation --degree 4": "--degree",
     # check
