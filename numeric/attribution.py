@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from numeric.engine.blocks import outside
 from numeric.engine.propagation import Propagation
 from numeric.methods import amplification
 from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
-from numeric.models.batches import Batch, made
+from numeric.models.batches import Batch
 from numeric.models.checks import Modules, check_code, own_failures
 from numeric.models.inputs import prepare
 from numeric.models.texts import check_order, check_special, checked_texts, tokenized, warn_beyond
@@ -81,16 +81,14 @@ def attribute_each(
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
-    found = explained(model, inputs, targets, *resolve(method, options), tokenizer=tokenizer)
-    names = None if tokenizer is None else _tokens(model, tokenizer, inputs)
-    return [replace(each, tokens=names) for each in found]
+    return explained(model, inputs, targets, *resolve(method, options), tokenizer=tokenizer)
 
 
-def _tokens(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, inputs: Mapping[str, Tensor]
-) -> tuple[tuple[str | None, ...], ...]:
-    """The name of every token of every text, None at padding."""
-    batch = made(model, inputs)
+Tokens: TypeAlias = tuple[tuple[str | None, ...], ...]  # of every text, None at padding
+
+
+def _tokens(batch: Batch, tokenizer: PreTrainedTokenizerBase) -> Tokens:
+    """The names of all tokens."""
     if not batch.texts:
         raise ValueError("tokenizer names the tokens of texts, and inputs has none; leave it out")
 
@@ -127,15 +125,14 @@ def explain(
     check_order(model, tokenizer)
     texts = checked_texts(texts)
     check_special(tokenizer, texts)
-    if len({len(ids) for ids in tokenized(tokenizer, texts)["input_ids"]}) == 1:
-        inputs = tokenizer(texts, return_tensors="pt")
-    elif tokenizer.pad_token is None:
+    pads = tokenizer.pad_token is not None
+    inputs = tokenized(tokenizer, texts, padding=pads, padding_side="right")
+    if len({len(ids) for ids in inputs["input_ids"]}) > 1:
         raise ValueError(
             f"{len(texts)} texts of different lengths need padding, and the tokenizer has no "
             "pad_token; set tokenizer.pad_token = tokenizer.eos_token, or pass one text at a time"
         )
-    else:
-        inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
+    inputs = inputs.convert_to_tensors("pt")
     warn_beyond(model, inputs["input_ids"].shape[1])
     return attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
 
@@ -161,20 +158,27 @@ def explained(
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=targets, modules=modules)
         readout = Readout.of(model, batch, targets, tokenizer=tokenizer)
+        tokens = None if tokenizer is None else _tokens(batch, tokenizer)
         with torch.autocast(batch.device.type, enabled=False):
             with own_failures(model, batch):
-                found = [_checked(model, batch, name, used, x) for x in run(model, batch, readout)]
+                of_targets = run(model, batch, readout)
+                found = [_checked(model, batch, name, used, x, tokens) for x in of_targets]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
                 one: Readout = replace(readout, targets=[target])
                 options = {key: used[key] for key in ("epsilon", "share") if key in used}
                 amplification.warn(
-                    model, batch, one, composite, each.relevance, each.logit, depth=5, **options
+                    model, batch, one, composite, each.relevance, each.logit, **options
                 )
             return found
 
 
 def _checked(
-    model: PreTrainedModel, batch: Batch, name: str, used: dict[str, Any], found: Found
+    model: PreTrainedModel,
+    batch: Batch,
+    name: str,
+    used: dict[str, Any],
+    found: Found,
+    tokens: Tokens | None,
 ) -> Attribution:
     relevance, chosen, logit, details = found
     if not relevance.isfinite().all():
@@ -185,7 +189,7 @@ def _checked(
     inside: Any = details.pop("inside", {})  # which is no tensor, but has some
     model_name = type(model).__name__
     return Attribution(
-        relevance, chosen, logit, residual, name, used, details, inside, model=model_name
+        relevance, chosen, logit, residual, name, used, details, inside, tokens, model_name
     )
 
 

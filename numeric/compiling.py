@@ -26,8 +26,8 @@ from numeric.methods.lrp import check_share, lrp
 from numeric.models import heads
 from numeric.models.batches import Batch
 from numeric.models.checks import check_model
+from numeric.models.facts import ModelFacts, facts_of
 from numeric.models.heads import CLASSES, NEXT
-from numeric.models.inputs import known_tokens
 from numeric.models.patches import is_altered
 from numeric.results.result import Attribution
 from numeric.targets import Label, Target
@@ -96,7 +96,7 @@ def compiled(
     run = partial(lrp, composite=composite, **used)
     graphs = None if disable else _Graphs(run, options)
     ended: list[bool] = []
-    head = heads.kind(model)
+    head = facts_of(model).head
 
     def explain(inputs: Mapping[str, Tensor], target: Label | Target = None) -> Attribution:
         if not disable and (isinstance(target, Target) or head not in (CLASSES, NEXT)):
@@ -134,26 +134,30 @@ class _Graphs:
         """``lrp`` by a graph, which takes the class as an input, -1 being the predicted one."""
         mask = batch.attention_mask
         label = readout.targets[0].label[:, 0]
-        inputs = {key: x for key, x in vars(batch).items() if x is not None}
+        inputs = {key: x for key, x in vars(batch).items() if isinstance(x, Tensor)}
         inputs["target"] = torch.where(label == PREDICTED, -1, label)
         kind = _Whole if (mask == 1).all() else Batch
         with self.turn, torch.no_grad():
             if not self.found:  # refuses what has no rule; then slopes at zero are known
                 list(self.plain(model, batch, readout))
-            relevance, logits = self._graph(model, kind, inputs)(*inputs.values())
+            relevance, logits = self._graph(model, kind, batch.facts, inputs)(*inputs.values())
         rows = Rows(logits, None)
         (chosen,) = _one_row(readout).choose(rows).targets
         yield Found(relevance, chosen.target, chosen.of(rows), {})
 
     def _graph(
-        self, model: PreTrainedModel, kind: type[Batch], inputs: Mapping[str, Tensor]
+        self,
+        model: PreTrainedModel,
+        kind: type[Batch],
+        facts: ModelFacts,
+        inputs: Mapping[str, Tensor],
     ) -> Graph:
         tensors = list(inputs.values())
         found = self.found.setdefault((kind, *inputs), [])
         for serves, graph in found:
             if serves(tensors):
                 return graph
-        both_ways = partial(self._both_ways, model, kind, list(inputs))
+        both_ways = partial(self._both_ways, model, partial(kind, facts=facts), list(inputs))
         trace = make_fx(both_ways, tracing_mode=self.mode, _allow_non_fake_inputs=True)
         try:
             traced = trace(*tensors)
@@ -166,7 +170,11 @@ class _Graphs:
         return found[-1][1]
 
     def _both_ways(
-        self, model: PreTrainedModel, kind: type[Batch], names: Sequence[str], *tensors: Tensor
+        self,
+        model: PreTrainedModel,
+        kind: Callable[..., Batch],
+        names: Sequence[str],
+        *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         inputs = dict(zip(names, tensors, strict=True))
         target = inputs.pop("target")
@@ -190,11 +198,11 @@ class _Traced:
         *,
         settle: Callable[[Tensor], Tensor],
     ) -> Rows:
-        head = heads.kind(model)
+        head = self.batch.facts.head
         logits = settle(heads.read(model, model(**inputs), of=head))
         if head == NEXT:
             example = torch.arange(len(logits), device=logits.device)
-            logits = logits[example, known_tokens(model, self.batch)]
+            logits = logits[example, self.batch.known_read]
         return Rows(logits, None)
 
     def choose(self, rows: Rows) -> "_Traced":

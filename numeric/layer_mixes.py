@@ -106,7 +106,7 @@ def sweep(
     with outside(), torch.inference_mode(mode=False), off:
         known = amplification.sizes(model, batch, readout)
         for composite, r, explained in zip(composites, relevance, logit, strict=True):
-            amplification.warn(model, batch, readout, composite, r, explained, known=known, depth=3)
+            amplification.warn(model, batch, readout, composite, r, explained, known=known)
     (chosen,) = readout.targets
     return Sweep(relevance, chosen.target, logit, logit - relevance.sum(dim=2))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.commands.output import note, noting
 from benchmarks.sources.faults import some
-from numeric.models import heads
+from numeric.models.facts import facts_of
 from numeric.targets import Target, answer, logit
 from numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
 
@@ -24,7 +24,7 @@ def wanted(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
     given = None if name is None else _number(loaded, name)
     with noting():
         found = resolve_names(
-            loaded.model, heads.kind(loaded.model), given, _tokenizer(loaded), faults
+            loaded.model, facts_of(loaded.model).head, given, _tokenizer(loaded), faults
         )
     if faults:
         raise ValueError("\n".join(faults))

@@ -34,7 +34,7 @@ from numeric.methods.amplification import AmplifiedRelevance
 from numeric.models import families
 from numeric.models.batches import Batch
 from numeric.models.facts import facts_of
-from numeric.models.inputs import positions, prepare, read_tokens
+from numeric.models.inputs import prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried
@@ -169,8 +169,9 @@ def shards(classifier: Classifier, data: Texts) -> list[list[int]]:
     model = classifier.model
     lengths = [len(each["input_ids"]) for each in read(classifier, data).tokens]
     texts, tokens = SHARD
-    unpadded = families.reads(model) == families.LAST
-    if unpadded and facts_of(model).padding_id is None:
+    facts = facts_of(model)
+    unpadded = facts.reads == families.LAST
+    if unpadded and facts.padding_id is None:
         texts = 1
     found: list[list[int]] = []
     for n in sorted(range(len(lengths)), key=lengths.__getitem__):
@@ -190,9 +191,9 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     with torch.inference_mode():
         logits = model(**batch.arguments()).logits
     if logits.ndim == 3:  # of the token that follows each one
-        logits = logits[torch.arange(len(logits)), read_tokens(model, batch)]
+        logits = logits[torch.arange(len(logits)), batch.read]
     target = logits.argmax(dim=1)
-    variants = row.composites(facts_of(model).layers)
+    variants = row.composites(batch.facts.layers)
     if row.sweep:
         found = _explain_mixes(model, batch, target, [v.method for v in variants.values()])
     else:
@@ -293,4 +294,5 @@ def in_batch(classifier, data, shard):
 
 def limit(model):
     """Tokens of the longest text: rotation has no end, but the lengths of training had."""
-    return min(positions(model), facts_of(model).made_for)
+    facts = facts_of(model)
+    return min(facts.positions, facts.made_for)

@@ -32,6 +32,7 @@ from benchmarks.sources import digests, sizes
 from benchmarks.sources.faults import some
 from benchmarks.sources.pins import PINS
 from numeric.models import heads
+from numeric.models.facts import facts_of
 from numeric.models.texts import is_panic
 from numeric.spelling import closest, did_you_mean
 
@@ -53,7 +54,7 @@ class Classifier:
     @property
     def explains(self) -> str:
         """What a target is, such as a class, or the next token of a language model."""
-        return HEADS[heads.kind(self.model)][0]
+        return HEADS[facts_of(self.model).head][0]
 
     def label(self, target: int) -> str:
         if self.explains.endswith("token"):

@@ -15,7 +15,7 @@ from numeric.generation.result import Generation
 from numeric.generation.words import pieces
 from numeric.models.batches import DECODER, SOUND, Batch
 from numeric.models.facts import facts_of
-from numeric.models.inputs import check_ids, positions
+from numeric.models.inputs import check_ids
 from numeric.models.texts import CHAT, check_order, ids_once, is_chat, tokenized, warn_beyond
 from numeric.spelling import text_fault
 from numeric.targets import Target, log_probability, logit
@@ -176,7 +176,7 @@ def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> lis
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
     if "input_ids" in read and not facts_of(model).two:
-        count = min(count, positions(model) + 1 - read["input_ids"].shape[1])
+        count = min(count, facts_of(model).positions + 1 - read["input_ids"].shape[1])
     if "input_ids" in read:
         read["attention_mask"] = torch.ones_like(read["input_ids"])
     # Not what a class makes of it, such as Whisper, which adds tokens that it did not choose.

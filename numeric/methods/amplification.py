@@ -1,6 +1,5 @@
 """Finds relevance that is far larger than the logit, and the operation that amplifies it most."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -20,6 +19,7 @@ from numeric.engine.propagation import Propagation
 from numeric.methods.lrp import lrp
 from numeric.models.batches import Batch
 from numeric.targets.readout import Readout
+from numeric.warning import warn_caller
 
 NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
 BESIDE_LOGIT = 20  # allowed: sum of |relevance| over |logit|
@@ -40,10 +40,10 @@ class AmplifiedRelevance(UserWarning):
     """Warns that sizes of relevance add up to many times the logit and gradient x input."""
 
 
-def warn(*given: Any, depth: int, **options: Any) -> None:
-    """Warns the caller ``depth`` calls above once, for all rows that ``amplified`` finds."""
+def warn(*given: Any, **options: Any) -> None:
+    """Warns once, for all rows that ``amplified`` finds."""
     if said := amplified(*given, **options):
-        warnings.warn(said, AmplifiedRelevance, stacklevel=depth)
+        warn_caller(said, AmplifiedRelevance)
 
 
 def amplified(

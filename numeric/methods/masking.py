@@ -21,7 +21,6 @@ from numeric.methods.shared import (
 from numeric.models import families, heads
 from numeric.models.batches import DECODER, DECODER_MASK, Batch
 from numeric.models.facts import facts_of
-from numeric.models.inputs import known_tokens
 from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
 
@@ -157,7 +156,7 @@ def _parts(
     """Copies that run together: all of them end at one column if their ends matter."""
     lengths, start = plan["runs"], plan["start"]
     cached = start + lengths if reads is None else start
-    rows = len(readout.columns()) if heads.keeps_rows(model) else None
+    rows = len(readout.columns()) if heads.keeps_rows(model, readout.head) else None
     least = prefix.least(limits["device"]) if reads is None else 1
     need = memory_budget.bytes_of_a_copy(
         model, lengths, keys=start + lengths, kept=cached, rows=rows
@@ -180,8 +179,8 @@ def _plan(
     """
     tokens = batch.ids.shape[1]
     columns = torch.arange(tokens, device=keep.device)
-    read = known_tokens(model, batch)[example]
-    causal = families.reads(model) == families.LAST
+    read = batch.known_read[example]
+    causal = batch.facts.reads == families.LAST
     present = (batch.attention_mask == 1)[example]
     seen, ids = keep & present, batch.ids[example]
     changed = present & ~keep
@@ -198,7 +197,7 @@ def _plan(
             start = torch.where(changed, columns, tokens).amin(dim=1).minimum(read)
             query &= columns >= start[:, None]
     query = query.scatter(1, read[:, None], True)  # noqa: FBT003
-    known = families.position_ids(model, batch.ids)
+    known = batch.position_ids
     positions = columns.expand(len(ids), -1) if known is None else known[example]
     if removal == "deletion":
         positions = positions - (changed & (columns != read[:, None])).cumsum(dim=1)

@@ -9,7 +9,6 @@ from transformers import PreTrainedModel
 from numeric.engine.attended import Attended
 from numeric.engine.entries import Entry, of_tokens
 from numeric.models.batches import Batch
-from numeric.models.facts import facts_of
 from numeric.models.identity import Code
 
 KNOWN: dict[tuple[Code | None, tuple[str, ...]], None] = {}
@@ -25,7 +24,7 @@ def check_text(model: PreTrainedModel, batch: Batch) -> None:
     name = type(model).__name__
     if batch.input_ids is None:
         raise ValueError(f"{name} reads no text, and has no mask of tokens; {INSTEAD}")
-    if facts_of(model).two:
+    if batch.facts.two:
         raise ValueError(f"{name} attends to two texts, in an encoder and a decoder; {INSTEAD}")
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from numeric.models.facts import facts_of
-from numeric.models.heads import MASKED, NEXT, kind
+from numeric.models.heads import MASKED, NEXT
 
 AUTO = "auto"
 ON_CPU = 1 << 26
@@ -61,11 +61,12 @@ def bytes_of_a_copy(
     spelled out, three sets of them; beside it the stream, queries, keys, values and the cache.
     """
     width, inner, heads = _sizes(model)
-    layers = _size(facts_of(model).text, "num_hidden_layers")
+    facts = facts_of(model)
+    layers = _size(facts.text, "num_hidden_layers")
     scores = 3 * heads * tokens * keys
     held = tokens * (3 * inner + 8 * width) + scores + 2 * width * (layers * kept + 2 * keys)
-    if kind(model) in (NEXT, MASKED):  # logits come after the layers
-        words = _size(facts_of(model).text, "vocab_size")
+    if facts.head in (NEXT, MASKED):  # logits come after the layers
+        words = _size(facts.text, "vocab_size")
         held = held.maximum(2 * words * (tokens if rows is None else torch.full_like(tokens, rows)))
     return held * model.dtype.itemsize
 

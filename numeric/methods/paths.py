@@ -11,8 +11,6 @@ from transformers import PreTrainedModel
 from numeric.methods.shared import OF_OTHER_CODE, Whole, reuse, whole
 from numeric.models import families
 from numeric.models.batches import DECODER, Batch, first_map
-from numeric.models.facts import facts_of
-from numeric.models.inputs import known_tokens
 from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
 
@@ -107,7 +105,7 @@ def _path(kept: Whole, batch: Batch, baseline: str, readout: Readout) -> Path:
     rest = batch.arguments()
     ids = rest.pop("input_ids")
     written = rest.pop(DECODER, None)
-    own = families.position_ids(model, ids) if reads else None  # which the model counts by ids
+    own = batch.position_ids if reads else None  # which the model counts by ids
     if own is not None:
         rest["position_ids"] = own
     elif reads == families.LAST:  # the first columns may be left out
@@ -146,16 +144,16 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
             f"quantised weights in {len(kernels)} modules, first {kernels[0]}: the kernels of some "
             'have no gradient to integrate, and say nothing; pass another method, such as "loo"'
         )
-    if facts_of(model).two and batch.decoder_input_ids is None:
+    if batch.facts.two and batch.decoder_input_ids is None:
         raise ValueError(_without(model, "it reads its text in an encoder and in a decoder"))
     if not _takes_embeddings(model) or first_map(model) is None:
         raise ValueError(
             _without(model, "it has no argument inputs_embeds, or nothing to put there")
         )
-    if families.reads(model) != families.LAST:
+    if batch.facts.reads != families.LAST:
         return
     last = batch.ids.shape[1] - 1
-    others = (known_tokens(model, batch) != last).nonzero()[:, 0].tolist()
+    others = (batch.known_read != last).nonzero()[:, 0].tolist()
     if others:
         raise ValueError(
             f"examples {others} are padded on the right, where {name} reads its logits once "

@@ -5,7 +5,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.methods.shared import Copies, Whole
-from numeric.models import families
 from numeric.models.batches import DECODER_MASK, PIXELS, Batch
 from numeric.models.checks import mask_problems
 from numeric.models.facts import facts_of
@@ -45,7 +44,7 @@ def check(model: PreTrainedModel, removal: str | int) -> None:
             f"attention {facts.attention!r} drops the rows of masked tokens, also the row that "
             'the model reads; call model.set_attn_implementation("sdpa")'
         )
-    for problem in () if token else mask_problems(model):
+    for problem in () if token else mask_problems(facts):
         raise ValueError(problem)
 
 
@@ -89,7 +88,7 @@ def replacement(model: PreTrainedModel, batch: Batch, removal: str | int) -> int
     Raises ValueError where removal may move the row that is read, or what stands there.
     """
     name = type(model).__name__
-    by_column = families.is_causal(model) or batch.decoder_input_ids is not None
+    by_column = batch.facts.is_causal or batch.decoder_input_ids is not None
     if not isinstance(removal, int):
         raise ValueError(
             f'removal="{removal}": it is not known of a {name} which token its logits are read '
@@ -97,7 +96,7 @@ def replacement(model: PreTrainedModel, batch: Batch, removal: str | int) -> int
         )
     if by_column:
         return removal
-    facts = facts_of(model)
+    facts = batch.facts
     if facts.two or removal == facts.padding_id:
         what = "the end of text" if facts.two else "padding"
         raise ValueError(

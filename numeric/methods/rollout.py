@@ -10,9 +10,7 @@ from transformers import PreTrainedModel
 
 from numeric.engine.blocks import Block
 from numeric.models.batches import Batch, first_map
-from numeric.models.facts import facts_of
 from numeric.models.heads import ANSWER, CLASSES
-from numeric.models.inputs import read_tokens
 from numeric.models.patches import attention_implementation, twin
 from numeric.models.places import Places
 from numeric.targets.chosen import Chosen
@@ -37,7 +35,7 @@ def attention_rollout(
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
     model = twin(model)
     attention_implementation(model.modules(), "eager")
-    known = read_tokens(model, batch) if readout.head == CLASSES else None
+    known = batch.read if readout.head == CLASSES else None
     by_gradient = readout.head == CLASSES and known is None
     states: list[Tensor] = []
     with torch.set_grad_enabled(by_gradient):
@@ -104,7 +102,7 @@ def _attentions(model: PreTrainedModel, found: list[Tensor], batch: Batch) -> li
         sums = x.sum(dim=-1).mT[real.expand(x.shape[0], x.shape[2])]
         return torch.allclose(sums, sums.new_ones(()), atol=1e-2)
 
-    two = facts_of(model).two
+    two = batch.facts.two
     if two or not found or not all(map(fits, found)):
         shapes = dict.fromkeys(str(tuple(x.shape)) for x in found)
         had = ["those of an encoder and a decoder"] if two else list(shapes)

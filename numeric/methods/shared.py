@@ -11,7 +11,6 @@ from transformers import DynamicCache, PreTrainedModel
 from numeric.models import families
 from numeric.models.batches import Batch
 from numeric.models.identity import is_stock
-from numeric.models.inputs import known_tokens
 from numeric.models.patches import set_attribute, twin
 from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
@@ -71,7 +70,7 @@ def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) 
     A witness runs with the batch if the model is of a known family.  With rotary positions
     ``BY_LENGTH`` there are no shortcuts, because copies of other widths get other positions.
     """
-    reads = families.reads(model) if batch.input_ids is not None else None
+    reads = batch.facts.reads if batch.input_ids is not None else None
     turned = repr(getattr(model.config.get_text_config(), "rope_parameters", None))
     by_length = any(kind in turned for kind in BY_LENGTH)
     if reads is not None and not by_length and is_stock(model):
@@ -128,7 +127,7 @@ def _every_second(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]
     present = batch.attention_mask == 1
     example = present.sum(dim=1).argmax()[None]
     number = present[example].cumsum(dim=1)
-    read = number[0, known_tokens(model, batch)[example]]
+    read = number[0, batch.known_read[example]]
     return example, present[example] & (((number - read) % 2 == 0) | (number == 1))
 
 

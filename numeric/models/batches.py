@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from numeric.models.facts import ModelFacts
+from numeric.models.families import FIRST
+
 KEYS = ("input_ids", "attention_mask", "token_type_ids")
 DECODER = "decoder_input_ids"
 DECODER_MASK = "decoder_attention_mask"
@@ -24,6 +27,7 @@ class Batch:
     """
 
     attention_mask: Tensor  # 1 at tokens, 0 at padding
+    facts: ModelFacts  # about the model
     input_ids: Tensor | None = None
     token_type_ids: Tensor | None = None  # the model's own default
     pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
@@ -32,7 +36,9 @@ class Batch:
 
     def arguments(self) -> dict[str, Tensor]:
         unmasked = ("attention_mask",) * (self.input_ids is None)
-        return {key: x for key, x in vars(self).items() if x is not None and key not in unmasked}
+        return {
+            key: x for key, x in vars(self).items() if isinstance(x, Tensor) and key not in unmasked
+        }
 
     @property
     def device(self) -> torch.device:
@@ -64,8 +70,44 @@ class Batch:
             return self.input_ids, self.attention_mask
         return self.decoder_input_ids, torch.ones_like(self.decoder_input_ids)
 
+    @property
+    def read(self) -> Tensor | None:
+        """The token of every example whose row the model reads its logits from: (batch,).
 
-def made(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Batch:
+        None of classifiers without a record in ``numeric.models.families``.
+        """
+        if self.decoder_input_ids is not None or self.facts.is_causal:
+            return last(self.predicting[1] == 1)
+        if self.facts.reads is None:
+            return None
+        if self.facts.reads == FIRST:
+            return self.attention_mask.new_zeros(len(self.attention_mask), dtype=torch.int64)
+        pad = self.facts.padding_id
+        return last(torch.ones_like(self.attention_mask) if pad is None else self.ids != pad)
+
+    @property
+    def known_read(self) -> Tensor:
+        """``read`` of a model that is known to read one token of every example."""
+        if (found := self.read) is None:
+            raise ValueError("which token the model reads is not known")
+        return found
+
+    @property
+    def position_ids(self) -> Tensor | None:
+        """Positions that the model gives to ``ids``, or None if they are 0, 1, 2, ..."""
+        padding = self.facts.padding_position
+        if padding is None:
+            return None
+        words = self.ids != padding
+        return padding + words.cumsum(dim=1) * words
+
+
+def last(present: Tensor) -> Tensor:
+    """The last column of every row in which there is something."""
+    return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
+
+
+def made(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: ModelFacts) -> Batch:
     """``inputs`` without structural problems as a Batch, on the device of ``model``."""
     # Copies, because what was made in inference mode cannot be saved for a backward pass.
     given = {key: _to(model, x).clone() for key, x in inputs.items() if x is not None}
@@ -75,7 +117,7 @@ def made(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Batch:
         first, *_ = given.values()
         size = len(first), int(PIXELS in given)
         mask = torch.ones(size, dtype=torch.int64, device=first.device)
-    return Batch(**{"attention_mask": mask} | given)
+    return Batch(facts=facts, **{"attention_mask": mask} | given)
 
 
 def _to(model: PreTrainedModel, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from axioms.composites import UnassignedOperation
 from numeric.engine.blocks import outside
 from numeric.models import patches
 from numeric.models.batches import Batch
-from numeric.models.facts import config_problems, facts_of
+from numeric.models.facts import ModelFacts, config_problems
 
 Modules = list[tuple[str, nn.Module]]  # each with its path
 
@@ -136,9 +136,9 @@ def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
         raise
 
 
-def mask_problems(model: PreTrainedModel) -> Iterator[str]:
-    """What is wrong where Transformers drops the attention mask, silently."""
-    name = facts_of(model).attention
+def mask_problems(facts: ModelFacts) -> Iterator[str]:
+    """The problem of attention for which Transformers drops the attention mask, silently."""
+    name = facts.attention
     if name not in ALL_MASK_ATTENTION_FUNCTIONS:
         yield (
             f"attention {name!r} has no mask function, without which Transformers drops "

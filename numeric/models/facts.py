@@ -1,11 +1,14 @@
-"""Reads the limits and sizes for texts from the configuration of a model, into one record."""
+"""Reads all that is known of a model before it runs, into one record."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from torch import nn
 from transformers import PreTrainedConfig
+
+from numeric.models import families, heads
 
 NO_END = 1 << 62
 """Stands for no limit of tokens or ids."""
@@ -13,17 +16,24 @@ WRITTEN = ("max_target_positions", "max_decoder_position_embeddings")
 POSITIONS = (
     "max_position_embeddings", "max_encoder_position_embeddings", "max_seq_len", *WRITTEN,
 )  # fmt: skip
+TABLES = ("position_embeddings", "embed_positions", "wpe", "positions_embed")
+"""The names of tables of absolute positions in Transformers."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModelFacts:
-    """Facts about a model, read from its configuration.
+    """Facts about a model, from its class, its configuration and its modules.
 
+    head: the kind of logits that it gives
+    reads: the token whose row the head reads, FIRST or LAST; None if no record says it
+    is_causal: whether the logits of every token predict the next token, given a text alone
+    padding_position: the position of padding, from which tokens are counted on; None: from 0
+    counts_columns: whether a table of positions is read by the number of the column
     text: the part of the configuration about texts
     two: whether an encoder reads one text and a decoder writes another
     rotary: whether positions are rotations, which have no limit
     made_for: tokens of the longest text that the model was made for
-    positions: entries of the table of positions
+    positions: tokens of the longest text that it has positions for
     written: tokens of the longest text for which the decoder has positions
     words, token_types: sizes of the vocabularies; ``token_types`` is None if there are none
     padding_id: id of the padding token
@@ -31,6 +41,11 @@ class ModelFacts:
     attention: name of the implementation of attention
     """
 
+    head: str
+    reads: str | None
+    is_causal: bool
+    padding_position: int | None
+    counts_columns: bool
     text: PreTrainedConfig
     two: bool
     rotary: bool
@@ -44,20 +59,33 @@ class ModelFacts:
     attention: str
 
 
-def facts_of(model: nn.Module) -> ModelFacts:
-    """Reads the facts about a model; raises ValueError if the text part is no configuration."""
+def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
+    """Reads the facts about a model; raises ValueError if the text part is no configuration.
+
+    ``modules`` are all of the model, if they are known.
+    """
     for problem in config_problems(model):
         raise ValueError(problem)
     config: Any = model.config
     text = config.get_text_config()
+    modules = modules or [*model.modules()]
+    two = bool(getattr(config, "is_encoder_decoder", False))
     rotary = bool(getattr(text, "rope_parameters", None))
     made_for = _first(text, POSITIONS)
+    padding = _padding_position(modules)
+    limited = made_for < NO_END and not rotary
+    is_causal = families.is_causal(type(model).__name__, two=two)
     return ModelFacts(
+        head=heads.NEXT if is_causal else heads.kind(type(model)),
+        reads=families.reads(type(model)),
+        is_causal=is_causal,
+        padding_position=padding,
+        counts_columns=not rotary and _counts_columns(modules),
         text=text,
-        two=bool(getattr(config, "is_encoder_decoder", False)),
+        two=two,
         rotary=rotary,
         made_for=made_for,
-        positions=NO_END if rotary else made_for,
+        positions=made_for - (0 if padding is None else padding + 1) if limited else NO_END,
         written=_first(text, WRITTEN),
         words=_first(text, ("vocab_size",)),
         token_types=getattr(text, "type_vocab_size", None),
@@ -82,3 +110,21 @@ def _first(config: PreTrainedConfig, names: tuple[str, ...]) -> int:
     """The first value above 0 of ``names``, else NO_END; XLNet has -1 positions for no limit."""
     found = (getattr(config, name, None) for name in names)
     return next((x for x in found if type(x) is int and x > 0), NO_END)
+
+
+def _padding_position(modules: Iterable[nn.Module]) -> int | None:
+    tables = [module._modules.get("position_embeddings") for module in modules]  # a fast look
+    found = [getattr(table, "padding_idx", None) for table in tables if table is not None]
+    return next((number for number in found if number is not None), None)
+
+
+def _counts_columns(modules: Iterable[nn.Module]) -> bool:
+    """Whether a table of absolute positions is read by the number of the column, padding or not.
+
+    Others count from the id that stands for padding, or take the mask, from which they count.
+    """
+    named = [(name, x) for module in modules for name, x in module._modules.items()]
+    tables = [x for name, x in named if name in TABLES and x is not None]
+    asks = any("attention_mask" in signature(x.forward).parameters for x in tables)
+    counts = all(getattr(x, "padding_idx", None) is None for x in tables)
+    return bool(tables) and not asks and counts

@@ -5,14 +5,10 @@ known here makes Leave-One-Out, Integrated Gradients and sweeps cheaper.  Classe
 exactly, because a subclass may compute something else.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from inspect import signature
 
-from torch import Tensor, nn
+from torch import nn
 from transformers.models.auto import modeling_auto
-
-from numeric.models.facts import facts_of
 
 FIRST, LAST = "first", "last"
 
@@ -94,46 +90,12 @@ def projections(module: nn.Module) -> tuple[str, ...] | None:
     return ATTENTION.get(name(type(module)))
 
 
-def reads(model: nn.Module) -> str | None:
+def reads(cls: type) -> str | None:
     """FIRST, LAST, or None where no record says which token the head reads."""
-    family = FAMILIES.get(name(type(model)))
+    family = FAMILIES.get(name(cls))
     return family.reads if family else None
 
 
-def is_causal(model: nn.Module) -> bool:
-    """Whether the logits of every token predict the next token, given a text alone."""
-    name = type(model).__name__
-    return name in CAUSAL or (name in IMAGE_TEXT and not facts_of(model).two)
-
-
-def padding_position(modules: Iterable[nn.Module]) -> int | None:
-    """The position that stands for padding, from which tokens are counted on; None: from 0."""
-    tables = [module._modules.get("position_embeddings") for module in modules]  # a fast look
-    found = [getattr(table, "padding_idx", None) for table in tables if table is not None]
-    return next((number for number in found if number is not None), None)
-
-
-TABLES = ("position_embeddings", "embed_positions", "wpe", "positions_embed")
-"""How modules of Transformers call their tables of absolute positions."""
-
-
-def counts_columns(model: nn.Module, modules: Sequence[nn.Module]) -> bool:
-    """Whether a table of absolute positions is read by the number of the column, padding or not.
-
-    Others count from the id that stands for padding, or take the mask, from which they count.
-    """
-    named = [(name, x) for module in modules for name, x in module._modules.items()]
-    tables = [x for name, x in named if name in TABLES and x is not None]
-    if not tables or facts_of(model).rotary:
-        return False
-    asks = any("attention_mask" in signature(x.forward).parameters for x in tables)
-    return not asks and all(getattr(x, "padding_idx", None) is None for x in tables)
-
-
-def position_ids(model: nn.Module, input_ids: Tensor) -> Tensor | None:
-    """Positions that the model gives to ``input_ids``, or None if they are 0, 1, 2, ..."""
-    padding = padding_position(model.modules())
-    if padding is None:
-        return None
-    words = input_ids != padding
-    return padding + words.cumsum(dim=1) * words
+def is_causal(class_name: str, *, two: bool) -> bool:
+    """Whether logits predict the next token; ``two``: a decoder may write another text."""
+    return class_name in CAUSAL or (class_name in IMAGE_TEXT and not two)

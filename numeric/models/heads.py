@@ -28,14 +28,9 @@ class NoLogits(ValueError):
     """A model gives nothing that can be explained."""
 
 
-def kind(model: nn.Module, *, decodes: bool = False) -> str:
-    """The kind of head, by the class of ``model`` or one that it is derived from.
-
-    ``decodes``: the batch has what a decoder has written, whose next token is predicted.
-    """
-    if decodes or families.is_causal(model):
-        return NEXT
-    return _named(frozenset(cls.__name__ for cls in type(model).__mro__))
+def kind(cls: type) -> str:
+    """The kind of head of a class that is no causal language model, by its name or a base's."""
+    return _named(frozenset(base.__name__ for base in cls.__mro__))
 
 
 def kind_of(classes: Iterable[str]) -> str:
@@ -53,19 +48,19 @@ def _named(names: frozenset[str]) -> str:
 
 
 def run(model: nn.Module, inputs: Mapping[str, object], rows: Tensor | None, *, of: str) -> Tensor:
-    """What ``read`` gives of one forward pass, of ``rows`` alone where every token has one.
+    """Reads the logits of one forward pass, of ``rows`` alone where every token has a row.
 
-    Language models that can leave the other rows out do.
+    Language models that can leave out the other rows do so.
     """
-    if keeps_rows(model):
+    if keeps_rows(model, of):
         return read(model, model(**inputs, logits_to_keep=rows), of=of)
     logits = read(model, model(**inputs), of=of)
     return logits if rows is None else logits[:, rows]
 
 
-def keeps_rows(model: nn.Module) -> bool:
-    """Whether a language model computes the logits of those rows alone that are asked for."""
-    return kind(model) == NEXT and "logits_to_keep" in signature(model.forward).parameters
+def keeps_rows(model: nn.Module, head: str) -> bool:
+    """Whether a language model computes the logits of the wanted rows alone."""
+    return head == NEXT and "logits_to_keep" in signature(model.forward).parameters
 
 
 def read(model: nn.Module, output: ModelOutput, *, of: str) -> Tensor:

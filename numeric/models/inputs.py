@@ -1,6 +1,5 @@
 """The inputs that a user passes in, checked once, before anything runs."""
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 
@@ -13,6 +12,7 @@ from numeric.models.batches import DECODER, KEYS, PIXELS, Batch, made
 from numeric.models.checks import Modules, mask_problems, model_problems, modules_of
 from numeric.models.facts import NO_END, ModelFacts, facts_of
 from numeric.targets import problems as target_problems
+from numeric.warning import warn_caller
 
 
 def prepare(
@@ -33,67 +33,37 @@ def prepare(
     structure = STRUCTURE.get(getattr(model, "main_input_name", ""), _structure_problems)
     problems = [*model_problems(model, modules), *structure(model, inputs)]
     if not problems:
-        batch = made(model, inputs)
-        problems = [] if batch.input_ids is None else list(_value_problems(model, batch, modules))
+        batch = made(model, inputs, facts_of(model, [module for _, module in modules]))
+        problems = [] if batch.input_ids is None else list(_value_problems(model, batch))
         problems += _written_problems(model, batch)
         problems += target_problems(targets, len(batch.attention_mask))
     if problems:
         raise ValueError("\n".join(problems))
     if batch.input_ids is not None:
-        _warn_of_shifts(model, batch, modules)
+        _warn_of_shifts(model, batch)
     return batch
 
 
-def _warn_of_shifts(model: PreTrainedModel, batch: Batch, modules: Modules) -> None:
-    """Warns the caller of ``attribute`` of padding on the left that moves a text to other places.
+def _warn_of_shifts(model: PreTrainedModel, batch: Batch) -> None:
+    """Warns of padding on the left that moves a text to other places.
 
     The model's own logits are explained, which then are not those of the text alone.
     """
     moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
-    if moved and families.counts_columns(model, [module for _, module in modules]):
-        warnings.warn(
+    if moved and batch.facts.counts_columns:
+        warn_caller(
             f"attention_mask hides the first column of examples {moved}, as padding on the left "
             f"does, and {type(model).__name__} numbers positions from that column on: its logits, "
             "which are explained, are not those of the text alone; pad on the right "
-            '(tokenizer.padding_side = "right"), or pass one text at a time',
-            stacklevel=6,
+            '(tokenizer.padding_side = "right"), or pass one text at a time'
         )
 
 
 def check_ids(model: PreTrainedModel, inputs: Mapping[str, Tensor]) -> None:
     """Raises ValueError for too many ids, and for ids outside the vocabulary of ``model``."""
     ids = inputs.get("input_ids")
-    if ids is not None and (problems := [*_text_problems(ids, facts_of(model), positions(model))]):
+    if ids is not None and (problems := [*_text_problems(ids, facts_of(model))]):
         raise ValueError("\n".join(problems))
-
-
-def read_tokens(model: PreTrainedModel, batch: Batch) -> Tensor | None:
-    """The token of every example whose row the model reads its logits from: (batch,).
-
-    None of classifiers without a record in ``numeric.models.families``.
-    """
-    reads, mask = families.reads(model), batch.attention_mask
-    if batch.decoder_input_ids is not None or families.is_causal(model):
-        return last(batch.predicting[1] == 1)
-    if reads == families.FIRST:
-        return mask.new_zeros(len(mask), dtype=torch.int64)
-    if reads is None:
-        return None
-    pad = facts_of(model).padding_id
-    return last(torch.ones_like(mask) if pad is None else batch.ids != pad)
-
-
-def known_tokens(model: PreTrainedModel, batch: Batch) -> Tensor:
-    """The same of a model that is known to read one token of every example."""
-    found = read_tokens(model, batch)
-    if found is None:
-        raise ValueError(f"which token a {type(model).__name__} reads is not known")
-    return found
-
-
-def last(present: Tensor) -> Tensor:
-    """The last column of every row in which there is something."""
-    return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
 
 
 def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iterator[str]:
@@ -137,9 +107,9 @@ def _tensor_problems(key: str, value: object, ids: object) -> Iterator[str]:
         yield f"{key} has shape {tuple(value.shape)} but input_ids {tuple(ids.shape)}"
 
 
-def _value_problems(model: PreTrainedModel, batch: Batch, modules: Modules) -> Iterator[str]:
-    facts = facts_of(model)
-    yield from _text_problems(batch.ids, facts, _positions(model, modules))
+def _value_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
+    facts = batch.facts
+    yield from _text_problems(batch.ids, facts)
     if batch.token_type_ids is not None and facts.token_types is None:
         yield f"{type(model).__name__} has no token types; leave token_type_ids out of the inputs"
     elif batch.token_type_ids is not None:
@@ -149,27 +119,27 @@ def _value_problems(model: PreTrainedModel, batch: Batch, modules: Modules) -> I
         yield f"attention_mask has the value {odd[0].item()}; it must be 0 or 1"
     absent = batch.attention_mask != 1
     if absent.any():
-        yield from mask_problems(model)
+        yield from mask_problems(facts)
     empty = absent.all(dim=1).nonzero()[:, 0].tolist()
     if empty:
         yield f"empty text: no token in examples {empty}; leave them out of the batch"
     if not len(batch.ids):
         yield "empty batch: input_ids has no examples; pass at least one text"
-    if families.reads(model) == families.LAST:
-        yield from _last_token_problems(model, batch, empty)
+    if facts.reads == families.LAST:
+        yield from _last_token_problems(batch, empty)
     headless = [row for row in range(len(absent)) if row not in empty and absent[row, 0]]
-    if headless and families.reads(model) == families.FIRST:
+    if headless and facts.reads == families.FIRST:
         yield (
             f"first token masked out in examples {headless}, although the model reads its logits "
             'there; pad on the right (tokenizer.padding_side = "right")'
         )
 
 
-def _text_problems(ids: Tensor, facts: ModelFacts, most: int) -> Iterator[str]:
+def _text_problems(ids: Tensor, facts: ModelFacts) -> Iterator[str]:
     tokens = ids.shape[1]
-    if tokens > most:
+    if tokens > facts.positions:
         yield (
-            f"text of {tokens} tokens is longer than the model's {most} positions; "
+            f"text of {tokens} tokens is longer than the model's {facts.positions} positions; "
             "split or shorten it, or call attribute with tokenizer(text, truncation=True)"
         )
     yield from _range_problems("token id", ids, facts.words)
@@ -177,17 +147,16 @@ def _text_problems(ids: Tensor, facts: ModelFacts, most: int) -> Iterator[str]:
 
 def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
     """What is wrong with what a decoder has written so far."""
-    written = batch.decoder_input_ids
+    written, facts = batch.decoder_input_ids, batch.facts
     if written is None:
-        if _has_decoder(model) and model.can_generate() and heads.kind(model) == heads.CLASSES:
+        if _has_decoder(model) and model.can_generate() and facts.head == heads.CLASSES:
             yield (
                 f"a {type(model).__name__} reads one text and writes another: pass {DECODER}, what "
                 "it has written so far, or call numeric.explain_generation"
             )
         return
-    facts = facts_of(model)
     yield from _range_problems("token id", written, facts.words)
-    most = facts.written if facts.written < NO_END else positions(model)
+    most = facts.written if facts.written < NO_END else facts.positions
     if not 0 < written.shape[1] <= most:
         yield f"{DECODER} has {written.shape[1]} tokens; pass 1, with which it starts, to {most}"
 
@@ -196,21 +165,8 @@ STRUCTURE = {PIXELS: batches.image_problems, batches.SOUND: batches.sound_proble
 """By the main input of a model, where that is no text."""
 
 
-def positions(model: PreTrainedModel) -> int:
-    """The longest text that the model has positions for: rotation has no end."""
-    return _positions(model, modules_of(model))
-
-
-def _positions(model: PreTrainedModel, modules: Modules) -> int:
-    most = facts_of(model).positions
-    if most == NO_END:
-        return most
-    padding = families.padding_position([module for _, module in modules])
-    return most if padding is None else most - (padding + 1)  # no token has these positions
-
-
-def _last_token_problems(model: PreTrainedModel, batch: Batch, empty: list[int]) -> Iterator[str]:
-    pad = facts_of(model).padding_id
+def _last_token_problems(batch: Batch, empty: list[int]) -> Iterator[str]:
+    pad = batch.facts.padding_id
     if pad is None and len(batch.ids) > 1:
         yield (
             f"batch of {len(batch.ids)} texts, but the config has pad_token_id=None, by "
@@ -218,7 +174,7 @@ def _last_token_problems(model: PreTrainedModel, batch: Batch, empty: list[int])
             "tokenizer's, or pass one text at a time"
         )
         return
-    read = batch.attention_mask.gather(1, known_tokens(model, batch)[:, None])[:, 0]
+    read = batch.attention_mask.gather(1, batch.known_read[:, None])[:, 0]
     hidden = [row for row in (read != 1).nonzero()[:, 0].tolist() if row not in empty]
     if hidden:
         yield (

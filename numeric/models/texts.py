@@ -1,7 +1,6 @@
 """Checks the texts and the tokenizer that a user passes, before a text is tokenized."""
 
 import reprlib
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from os import PathLike
@@ -13,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from numeric.models.checks import check_is_model
 from numeric.models.facts import facts_of
 from numeric.spelling import text_fault
+from numeric.warning import warn_caller
 
 CHAT = "tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)"
 IDS = 'attribute(model, {"input_ids": ids}), with ids as a tensor (batch, token)'
@@ -162,11 +162,11 @@ def is_panic(error: BaseException) -> bool:
 
 
 def warn_beyond(model: PreTrainedModel, tokens: int) -> None:
-    """Warns the caller's caller of a text that is longer than those a rotary model was made for.
+    """Warns of a text that is longer than those a rotary model was made for.
 
     Rotation has no end, so that the model reads it, but it may have learned nothing of such texts.
     """
     facts = facts_of(model)
     if facts.rotary and tokens > facts.made_for:
         said = f"the text has {tokens} tokens, and the model was made for {facts.made_for}"
-        warnings.warn(said, stacklevel=3)
+        warn_caller(said)

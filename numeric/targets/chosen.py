@@ -10,9 +10,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from numeric.engine.rules import wide
 from numeric.models import heads
-from numeric.models.batches import Batch
+from numeric.models.batches import Batch, last
 from numeric.models.heads import ANSWER, CLASSES, NEXT, TAGS
-from numeric.models.inputs import last
 from numeric.targets import OWN, Label, Target, Term, answer, logit, terms
 from numeric.targets.naming import resolve_names
 

@@ -1,6 +1,5 @@
 """Finds the numbers of labels by name: classes and tags in the config, tokens by their text."""
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +8,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from numeric.models.heads import ANSWER, CLASSES, TAGS
 from numeric.spelling import did_you_mean
 from numeric.targets import Label, Target, names, terms
+from numeric.warning import warn_caller
 
 NOUNS = {CLASSES: "class", TAGS: "tag"}
 SHOWN = 10  # labels or tokens that an error lists
@@ -77,7 +77,7 @@ def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
     if found := single_token(tokenizer, name):
         if (behind := single_token(tokenizer, f" {name}")) not in ([], found):
             said = f"target={name!r} is token {found[0]}; after a space it is {behind[0]}"
-            warnings.warn(said, stacklevel=2)
+            warn_caller(said)
         return found[0]
     parts, unknown = text_ids(tokenizer, name), tokenizer.unk_token_id
     if not parts or unknown in parts:

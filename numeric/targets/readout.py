@@ -64,7 +64,7 @@ class Readout:
     ) -> "Readout":
         """``tokenizer`` gives the mask token, and ids of tokens that are named by text."""
         decodes = batch.decoder_input_ids is not None
-        head = heads.kind(model, decodes=decodes)
+        head = heads.NEXT if decodes else batch.facts.head
         if tokenizer is not None:
             check_tokenizer(tokenizer)
         faults: list[str] = []

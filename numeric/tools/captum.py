@@ -11,7 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 import numeric
 from axioms.composites import Composite
 from numeric.attribution import resolve
-from numeric.models.heads import CLASSES, kind
+from numeric.models.facts import facts_of
+from numeric.models.heads import CLASSES
 from numeric.targets import Target, log_probability, logit
 from numeric.targets.readout import read
 from numeric.tools import needed
@@ -131,7 +132,7 @@ def records(
     and the convergence score is minus the residual, both in logits.  ``true`` are the true classes.
     Raises ValueError for other models than classifiers of whole texts, and for sums of classes.
     """
-    if kind(model) != CLASSES or model.config.num_labels == 1 or "input_ids" not in inputs:
+    if facts_of(model).head != CLASSES or model.config.num_labels == 1 or "input_ids" not in inputs:
         raise ValueError(f"{type(model).__name__}: pass a classifier of whole texts")
     if found.target.ndim != 1:
         raise ValueError("the explanation is of a sum; pass that of one class of each text")

@@ -5,9 +5,11 @@ import importlib
 import pytest
 import torch
 
-from numeric import attribute
+from numeric import attribute, attribute_each, compiled, plan, sweep
 from numeric.models import families
 from numeric.models.checks import check_model
+from numeric.models.facts import facts_of
+from numeric.models.inputs import prepare
 from tests.census.build import CAUSAL, MASKED, TAGS, build
 from tests.census.build import inputs as made
 from tests.census.measure import conditions
@@ -17,12 +19,12 @@ from tests.support.cases import SINGLE, close
 
 def test_positions_that_are_counted_from_padding_are_found_at_any_depth():
     model, inputs = cases.family("roberta")
-    ids = inputs["input_ids"]
+    found = prepare(model, inputs).position_ids
+    assert (found != torch.arange(found.shape[1])).any()
     within = torch.nn.ModuleDict({"classifier": model})
-    found = families.position_ids(within, ids)
-    assert found.equal(families.position_ids(model, ids))
-    assert (found != torch.arange(ids.shape[1])).any()
-    assert families.position_ids(cases.family("bert")[0], ids) is None
+    known = facts_of(model, [*within.modules()]).padding_position
+    assert known == facts_of(model).padding_position is not None
+    assert prepare(*cases.family("bert")).position_ids is None
 
 
 POSITIONED = [
@@ -46,7 +48,7 @@ def test_a_model_is_known_to_number_columns_where_padding_on_the_left_changes_it
         alone = model(text).logits
         changes = model(moved, attention_mask=mask).logits[:, 3:] - alone
     change = (changes.abs().max() / alone.abs().max()).item()
-    counts = families.counts_columns(model, [*model.modules()])
+    counts = facts_of(model).counts_columns
     assert change > 0.1 if counts else change < 1e-10
 
 
@@ -63,6 +65,30 @@ def test_who_pads_such_a_model_on_the_left_is_warned_and_gets_what_it_computes(n
         assert warning.filename == __file__
         for part in ("examples [0, 1]", "GPT2ForSequenceClassification", 'padding_side = "right"'):
             assert part in str(warning.message)
+
+
+def in_a_block(model, inputs):
+    with compiled(model, disable=True) as explain:
+        return explain(inputs)
+
+
+ENTRIES = {
+    "attribute": attribute,
+    "attribute_each": lambda *given: attribute_each(*given, targets=[0, 1]),
+    "a block of compiled": in_a_block,
+    "sweep": lambda *given: sweep(*given, ["attnlrp"]),
+    "plan": plan,
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_every_entry_blames_the_line_of_its_caller(entry):
+    model, inputs = cases.family("gpt2")
+    inputs = {key: x[:1].roll(2, 1) for key, x in inputs.items()}
+    inputs["attention_mask"][:, :2] = 0
+    with pytest.warns(UserWarning, match="hides the first column") as found:
+        ENTRIES[entry](model, inputs)
+    assert {warning.filename for warning in found} == {__file__}
 
 
 @pytest.mark.parametrize("name", cases.ALL)
@@ -82,5 +108,6 @@ def test_what_is_known_is_known_of_a_class_of_transformers(name):
 def test_a_subclass_is_not_what_it_is_made_from():
     model, _ = cases.family("bert")
     mine = type("BertForSequenceClassification", (type(model),), {"__module__": "mine"})
-    assert families.reads(model) == families.FIRST
+    assert families.reads(type(model)) == families.FIRST
+    assert families.reads(mine) is None
     assert families.name(mine) == ""

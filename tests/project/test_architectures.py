@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from numeric import attribute
-from numeric.models.facts import NO_END
-from numeric.models.inputs import positions
+from numeric.models.facts import NO_END, facts_of
 from tests.census import measure, page
 from tests.census.build import (
     TASKS,
@@ -172,7 +171,7 @@ LIMITS = {
 def test_a_text_may_have_as_many_tokens_as_a_model_has_positions_and_no_more(item):
     with measure.conditions():
         model = build(*item)
-        most = positions(model)
+        most = facts_of(model).positions
         assert most == LIMITS[item]
         text = lambda count: {"input_ids": torch.tensor([[20] * (count - 1) + [END]])}
         found = attribute(model, text(min(most, 99)))
