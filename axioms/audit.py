@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from axioms import kinds
-from axioms.assignment import assigned
-from axioms.causes import BIAS, STABILISER
-from axioms.composites import Composite
+from axioms.composites import BIAS, STABILISER, Composite, assigned
 from axioms.graph import INPUT, PARAMETER, Node, topological
 from axioms.rewrites.places import APPLIES, BILINEAR, Applies, is_kind, operands, over
 from axioms.rules.ledger import absorbing

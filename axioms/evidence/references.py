@@ -16,7 +16,7 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.assignment import assigned
+from axioms.composites import assigned
 from axioms.decide import identity as decide
 from axioms.decide.decisions import Decision
 from axioms.decide.records import Instead, recording, replacing

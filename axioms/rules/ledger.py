@@ -22,9 +22,15 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.assignment import Assignment, assigned
-from axioms.causes import BIAS, CONSTANT, DEGREE, STABILISER, TAYLOR
-from axioms.composites import Composite
+from axioms.composites import (
+    BIAS,
+    CONSTANT,
+    DEGREE,
+    STABILISER,
+    TAYLOR,
+    Composite,
+    assigned,
+)
 from axioms.decide.identity import Number
 from axioms.decide.records import noted
 from axioms.graph import MOVES, Node, topological
@@ -174,7 +180,7 @@ def _lemma(node: Node, rule: str) -> dict[str, Amount]:
     return {c: amount for c, amount in causes.items() if c != BIAS or len(node.args) == 3}
 
 
-def _ruled(order: list[Node], composite: Composite) -> Assignment:
+def _ruled(order: list[Node], composite: Composite) -> dict[Node, str]:
     """Rule of every operation that hands relevance on, all of them with a lemma."""
     rules = assigned(order, composite)
     orphans = [

@@ -12,8 +12,7 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.assignment import assigned
-from axioms.composites import Composite
+from axioms.composites import Composite, assigned
 from axioms.decide.identity import Number, lowest_terms
 from axioms.decide.records import noted
 from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological

@@ -7,11 +7,10 @@ from typing import TypeAlias
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, Composite
+from axioms.composites import ATTNLRP, CP_LRP, DEPASS, MAMBA_LRP, RELP, Composite
 from axioms.decide.denotation import as_rational, canonical, named
 from axioms.decide.identity import Number
 from axioms.graph import Node
-from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 from axioms.rewrites.canonizers import Canonizer, canonize
 from axioms.rules import messages as rules
 from axioms.rules.masks import by_masks

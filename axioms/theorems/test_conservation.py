@@ -16,8 +16,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import BIAS, CONSTANT, TAYLOR
-from axioms.composites import Composite
+from axioms.composites import BIAS, CONSTANT, TAYLOR, Composite
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
 from axioms.rules.ledger import LEMMAS, PASSED_BY, ledger

@@ -22,8 +22,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import DEGREE
-from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.composites import ATTNLRP, DEGREE, GRADIENT_X_INPUT
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter

@@ -13,8 +13,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import STABILISER
-from axioms.composites import ATTNLRP
+from axioms.composites import ATTNLRP, STABILISER
 from axioms.decide.identity import differ_at, generic, identical, limit, where
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
 from axioms.rules.ledger import causes, ledger, unknown_messages

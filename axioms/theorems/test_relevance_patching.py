@@ -2,7 +2,7 @@
 
 Both predict the effect of replacing activations x by x' by <c, x - x'>.  Attribution patching takes
 the gradient as c (Nanda, 2023), and RelP (Jafari et al., 2025, arXiv 2508.21258) relevance per unit
-R/x by the rules of CP-LRP.  ``axioms.neighbours.RELP`` is that composite.  Norms and products of
+R/x by the rules of CP-LRP.  ``axioms.composites.RELP`` is that composite.  Norms and products of
 two are theorems 57 and 58; this is what is left.
 
 Main statements
@@ -23,11 +23,10 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, Composite
+from axioms.composites import GRADIENT_X_INPUT, RELP, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
 from axioms.graph import Node, leaf, parameter
-from axioms.neighbours import RELP
 from axioms.rules.ledger import LEMMAS, ledger
 from axioms.rules.messages import activation_gradient, identity
 from axioms.rules.propagate import ACTIVATIONS, evaluate, explain

@@ -8,9 +8,8 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
+from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, MAMBA_LRP, RELP
 from axioms.graph import Node, leaf, parameter
-from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.rewrites.canonizers import canonize, merge

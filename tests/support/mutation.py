@@ -180,8 +180,8 @@ PAGES = ("tests/axioms/test_whole_pages.py", "tests/axioms/test_pages.py")
 DERIVED = ("tests/axioms/test_derive.py", "tests/axioms/test_roots.py")
 DECIDING = {
     "axioms/check.py": ("tests/axioms/test_certificates.py",),
-    "axioms/neighbours.py": (
-        "tests/axioms/test_scoreboard.py",
+    "axioms/composites.py": (
+        *("tests/axioms/test_composites.py", "tests/axioms/test_scoreboard.py"),
         "axioms/theorems/test_state_space.py",
     ),
     "axioms/decide/identity.py": (
