@@ -38,6 +38,7 @@ MODULES = {
             "axioms.pages.meanings",
         ],
         "Rewrites": [
+            "axioms.rewrites.rewrite",
             "axioms.rewrites.rewrites",
             "axioms.rewrites.canonizers",
             "axioms.scoreboard.rule_sets",

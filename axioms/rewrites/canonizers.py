@@ -13,7 +13,7 @@ from typing import TypeAlias
 from axioms import kinds
 from axioms.graph import CONSTANT, Node, constant, rebuild
 from axioms.rewrites.channels import in_rows, is_fixed, repeated_row
-from axioms.rewrites.rewrites import fold_linear_at
+from axioms.rewrites.layers import fold_linear_at
 
 Canonizer: TypeAlias = Callable[[Node], Node]
 
@@ -160,6 +160,6 @@ def fold_layers(root: Node) -> Node:
 def canonize(root: Node) -> Node:
     """All canonizers: chains come before layers, which take what stands beside them in any order.
 
-    No rewrite of ``confluence.ALIKE`` changes the result (theorem 64).
+    No rewrite of ``rewrites.ALIKE`` changes the result (theorem 64).
     """
     return fold_layers(merge(root))

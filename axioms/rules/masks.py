@@ -12,7 +12,7 @@ from axioms.decide.denotation import denoted
 from axioms.decide.identity import generic
 from axioms.graph import Node, leaf, topological
 from axioms.rewrites.channels import copies_of
-from axioms.rewrites.rewrites import exchanged
+from axioms.rewrites.rewrite import exchanged
 from axioms.rules.leave_one_out import mask_relevance
 from axioms.rules.propagate import Explanation, LeafValues, evaluate
 

@@ -17,7 +17,7 @@ from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
 from axioms.decide.denotation import same_value
 from axioms.decide.identity import apart, generic
 from axioms.graph import Node, leaf, parameter, topological
-from axioms.rewrites.rewrites import bracketings
+from axioms.rewrites.products import bracketings
 from axioms.rules.leave_one_out import (
     Effects,
     integrated_gradients,

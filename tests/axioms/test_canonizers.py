@@ -15,7 +15,8 @@ from axioms.decide.identity import generic
 from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter, rebuild, topological
 from axioms.rewrites.canonizers import canonize, merge_products
 from axioms.rewrites.channels import copied_rows, copies_of, in_rows, repeated_row
-from axioms.rewrites.rewrites import REWRITES, bracketings
+from axioms.rewrites.products import bracketings
+from axioms.rewrites.rewrites import REWRITES
 from axioms.rules.propagate import evaluate, explain
 from axioms.scoreboard.scoreboard import FINITE, LIMIT
 from tests.support.random_graphs import graphs, linear, picked, points, relu

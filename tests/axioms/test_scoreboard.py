@@ -11,11 +11,9 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, MAMBA_LRP, RELP
 from axioms.graph import Node, leaf, parameter
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
-from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.rewrites.canonizers import canonize, merge
-from axioms.rewrites.points import points, random_point
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rewrites.templates import TEMPLATES
+from axioms.rewrites.points import points, random_point, symbols
+from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
 from axioms.rules import messages as rules
 from axioms.rules.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
 from axioms.rules.masks import by_masks
@@ -126,9 +124,9 @@ def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, chan
 
 
 def test_mask_relevance_takes_copies_of_a_key_for_one_and_needs_attention():
-    (template,) = EVERY_TEMPLATE["duplicate keys"]
+    (template,) = EVERY_REWRITE["duplicate keys"].templates
     (copied,) = EVERY_REWRITE["duplicate keys"](template.root)
-    assert by_masks(copied, template.symbols())["masks"].shape == (1, 2)
+    assert by_masks(copied, symbols(template))["masks"].shape == (1, 2)
     cell = decide(MASK_RELEVANCE, "fold linear", LIMIT)
     assert cell.verdict == NOT_APPLICABLE
 
@@ -220,7 +218,7 @@ POLYNOMIAL = (
 @pytest.mark.parametrize("rewrite", POLYNOMIAL)
 def test_functionals_of_the_function_agree_when_they_are_computed(rewrite):
     """What the last three columns infer from the equality of functions, computed outright."""
-    template = TEMPLATES[rewrite][0]
+    template = REWRITES[rewrite].templates[0]
     point = next(points(template.least_shapes()))
     point = {x: value.applyfunc(lambda v: v + 1) for x, value in point.items()}
     inputs = {x: sp.Symbol(x) for x in ("x", "y", "a", "b", "c", "q", "k", "v") if x in point}

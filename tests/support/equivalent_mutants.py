@@ -92,7 +92,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "1 -> 0 in message.shape[n] != 1",
     ): "a sum over an axis of one entry changes nothing",
     (
-        "axioms/rewrites/rewrites.py",
+        "axioms/rewrites/products.py",
         "_factor",
         "0 -> 1 in node.args[0].args",
     ): "the common factor is that of every term, of the second as well as of the first",

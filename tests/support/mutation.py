@@ -209,7 +209,9 @@ DECIDING = {
     "axioms/rewrites/confluence.py": CONFLUENT,
     "axioms/rules/masks.py": ("tests/axioms/test_scoreboard.py",),
     "axioms/theorems/overlaps.py": CONFLUENT,
-    "axioms/rewrites/rewrites.py": (*LAWS, *COMPLETE),
+    "axioms/rewrites/products.py": (*LAWS, *COMPLETE),
+    "axioms/rewrites/layers.py": (*LAWS, *COMPLETE),
+    "axioms/rewrites/rewrite.py": (*LAWS, *COMPLETE),
     "axioms/rewrites/canonizers.py": (
         *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),
         *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),

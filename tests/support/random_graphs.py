@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from axioms import kinds
 from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, leaf, parameter, rebuild, topological
-from axioms.rewrites.templates import TEMPLATES
+from axioms.rewrites.rewrites import REWRITES
 
 W, B = parameter("w"), parameter("b")
 
@@ -47,7 +47,7 @@ def shape(node):
 @st.composite
 def graphs(draw, rewrite, *, entries):
     """A graph in which the rewrite applies, and a point with such entries."""
-    root = draw(st.sampled_from(TEMPLATES[rewrite])).root
+    root = draw(st.sampled_from(REWRITES[rewrite].templates)).root
     inner = {node.name: draw(inputs) for node in topological(root) if node.op == INPUT}
     graph = rebuild(root, lambda node: inner[node.name] if node.op == INPUT else node)
     graph = draw(st.sampled_from(AROUND))(graph, draw(leaves))
