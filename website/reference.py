@@ -22,8 +22,12 @@ MODULES = {
         "Deciding real numbers": ["axioms.decide.reals", "axioms.decide.equality"],
         "Rules and their kinds": [
             "axioms.kinds",
-            "axioms.rules.messages",
+            "axioms.rules.rule",
+            "axioms.rules.linear",
+            "axioms.rules.products",
+            "axioms.rules.attention",
             "axioms.rules.norms",
+            "axioms.rules.activations",
             "axioms.composites",
         ],
         "Graphs and propagation": [

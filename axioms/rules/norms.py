@@ -1,6 +1,6 @@
 """Propagation rules of LayerNorm and RMSNorm in message form, row by row.
 
-Conventions as in ``axioms.rules.messages``.  ``deviation`` and ``rms`` may name the sizes that
+Conventions as in ``axioms.rules.rule``.  ``deviation`` and ``rms`` may name the sizes that
 rows are divided by, one symbol per row, where roots would keep values from being rational.
 """
 
@@ -9,9 +9,26 @@ from collections.abc import Sequence
 import sympy as sp
 from sympy import Matrix
 
+from axioms import kinds
+from axioms.composites import BIAS, DEGREE, STABILISER
 from axioms.decide.identity import Number
 from axioms.decide.records import noted
-from axioms.rules.messages import Messages, epsilon, linear_map, shares, through
+from axioms.graph import Node
+from axioms.rules.activations import identity
+from axioms.rules.linear import (
+    EQ_1,
+    by_bias_in_the_limit,
+    by_stabiliser,
+    epsilon,
+    linear_map,
+    through,
+)
+from axioms.rules.rule import Messages, Rule, Visit, formula, shares
+
+
+def eps_of(node: Node) -> Number:
+    """The number that a norm adds under its root."""
+    return node.attributes.get("norm_eps", 0)
 
 
 def deviations(x: Matrix, *, norm_eps: Number) -> list[sp.Expr]:
@@ -70,7 +87,7 @@ def _by_row(
     return (Matrix.vstack(*rows),)
 
 
-@noted
+@formula("LayerNorm with its deviation held, by Eq. 1")
 def held_deviation(
     x: Matrix,
     weight: Matrix,
@@ -111,7 +128,7 @@ def rms_norm(
     return Matrix.vstack(*[x[n, :] * _divided(weight, s) for n, s in enumerate(rms)])
 
 
-@noted
+@formula("RMSNorm with its root mean square held, by Eq. 1")
 def held_root_mean_square(
     x: Matrix,
     weight: Matrix,
@@ -143,7 +160,7 @@ def layer_norm_jacobian(x: Matrix, weight: Matrix, deviation: sp.Expr) -> Matrix
     return Matrix(d, d, slope)
 
 
-@noted
+@formula("gradient times input of LayerNorm")
 def layer_norm_gradient(
     x: Matrix,
     weight: Matrix,
@@ -164,7 +181,7 @@ def layer_norm_gradient(
     return (Matrix.vstack(*rows),)
 
 
-@noted
+@formula("gradient times input of RMSNorm")
 def rms_norm_gradient(
     x: Matrix,
     weight: Matrix,
@@ -185,3 +202,34 @@ def rms_norm_gradient(
 
     rows = [through(x[n, :], slopes(x[n, :], s), share[n, :]) for n, s in enumerate(rms)]
     return (Matrix.vstack(*rows),)
+
+
+def _by_deviation(visit: Visit) -> Matrix:
+    """What is lost as the deviation moves along: all but norm-epsilon's part of its square."""
+    (x, _, *bias), y, r = visit.xs, visit.z, visit.r
+    sizes_of = deviations if visit.node.op == kinds.LAYER_NORM else root_mean_squares
+    h = eps_of(visit.node)
+    sizes = sizes_of(x, norm_eps=h)
+    shift = Matrix.vstack(*bias * y.rows) if bias else 0 * y
+    return Matrix(
+        *r.shape, lambda n, k: r[n, k] * (1 - shift[n, k] / y[n, k]) * (1 - h / sizes[n] ** 2)
+    )
+
+
+RULES = (
+    Rule(kinds.LAYER_NORM, kinds.HELD_DEVIATION,
+         lambda n, xs, r, opt: held_deviation(
+             xs[0], xs[1], xs[2], r, norm_eps=eps_of(n), **opt), EQ_1),
+    Rule(kinds.LAYER_NORM, kinds.IDENTITY, lambda n, xs, r, opt: identity(r), {}),
+    Rule(kinds.LAYER_NORM, kinds.GRADIENT,
+         lambda n, xs, r, opt: layer_norm_gradient(
+             xs[0], xs[1], xs[2], r, norm_eps=eps_of(n)),
+         {BIAS: by_bias_in_the_limit, DEGREE: _by_deviation}),
+    Rule(kinds.RMS_NORM, kinds.HELD_DEVIATION,
+         lambda n, xs, r, opt: held_root_mean_square(
+             xs[0], xs[1], r, norm_eps=eps_of(n), **opt),
+         {STABILISER: by_stabiliser}),
+    Rule(kinds.RMS_NORM, kinds.GRADIENT,
+         lambda n, xs, r, opt: rms_norm_gradient(xs[0], xs[1], r, norm_eps=eps_of(n)),
+         {DEGREE: _by_deviation}),
+)  # fmt: skip

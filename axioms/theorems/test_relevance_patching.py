@@ -27,9 +27,9 @@ from axioms.composites import GRADIENT_X_INPUT, RELP, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
 from axioms.graph import Node, leaf, parameter
-from axioms.rules.ledger import LEMMAS, ledger
-from axioms.rules.messages import activation_gradient, identity
-from axioms.rules.propagate import ACTIVATIONS, evaluate, explain
+from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
+from axioms.rules.ledger import ledger
+from axioms.rules.propagate import RULES, evaluate, explain
 from axioms.theorems.test_conservation import one_operation
 from axioms.theorems.test_conservation import same as same_logits
 
@@ -198,7 +198,7 @@ def test_gradient_x_change_misses_the_higher_orders_of_a_product():
         assert identical(missed.subs(zeros), (1 - n) * denoted(root, clean)[0])
 
 
-OF_GRADIENT = [kind for kind, rule in LEMMAS if rule == kinds.GRADIENT]
+OF_GRADIENT = [kind for kind, rule in RULES if rule == kinds.GRADIENT]
 
 
 @pytest.mark.theorem(

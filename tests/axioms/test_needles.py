@@ -23,7 +23,7 @@ from axioms.rules.leave_one_out import (
     mask_relevance,
     shapley,
 )
-from axioms.rules.propagate import MESSAGES
+from axioms.rules.propagate import RULES
 from axioms.scoreboard.rule_sets import RULE_SETS, RuleSet
 from axioms.scoreboard.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, decide, lemma
 from axioms.scoreboard.witness import search
@@ -179,7 +179,7 @@ def test_one_rewritten_graph_that_is_another_function_is_no_proof(where):
 @pytest.mark.parametrize("biased", [False, True])
 def test_a_lemma_of_every_template_is_needed(biased):
     """A rule that is wrong only with a bias, or only without, and only for symbols."""
-    right = MESSAGES[kinds.LINEAR, kinds.EPSILON]
+    right = RULES[kinds.LINEAR, kinds.EPSILON].messages
 
     def message(node, xs, r, options):
         wrong = (len(xs) == 3) == biased and xs[0].free_symbols

@@ -26,7 +26,8 @@ from axioms.graph import (
 from axioms.rewrites.points import symbols
 from axioms.rewrites.rewrite import exchanged
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
-from axioms.rules.propagate import ACTIVATIONS, FILLS
+from axioms.rules.activations import ACTIVATIONS
+from axioms.rules.propagate import FILLS
 from axioms.scoreboard.witness import rewritten
 
 BIASES = ("", ", b")

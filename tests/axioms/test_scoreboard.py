@@ -14,8 +14,9 @@ from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled,
 from axioms.rewrites.canonizers import canonize, merge
 from axioms.rewrites.points import points, random_point, symbols
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
-from axioms.rules import messages as rules
 from axioms.rules.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
+from axioms.rules.linear import add, add_by_size, epsilon
+from axioms.rules.linear import z_plus as z_plus_rule
 from axioms.rules.masks import by_masks
 from axioms.rules.propagate import evaluate
 from axioms.scoreboard.rule_sets import (
@@ -173,14 +174,14 @@ def first_takes_all(node, xs, r, options):
 
 def weighted_by_square(node, xs, r, options):
     squares = [x.multiply_elementwise(x) for x in xs]
-    return rules.add(squares, r, eps=0)
+    return add(squares, r, eps=0)
 
 
 def unseen_at_its_value(node, xs, r, options):
     """Eq. 1 and something else, which is 0 where relevance is the value of the sum."""
     z = xs[0] + xs[1]
     gap = (r[0] * z[-1] - r[-1] * z[0]) * sp.ones(*z.shape)
-    first, second = rules.add(xs, r, eps=0)
+    first, second = add(xs, r, eps=0)
     return [first + gap, second - gap]
 
 
@@ -192,7 +193,7 @@ WRONG = {  # a rule that no rewrite of this name leaves alone
     "a layer passes on half": (
         "insert identity layer",
         kinds.LINEAR,
-        lambda node, xs, r, options: (rules.epsilon(*xs[:2], r, eps=0)[0] / 2,),
+        lambda node, xs, r, options: (epsilon(*xs[:2], r, eps=0)[0] / 2,),
     ),
 }
 
@@ -242,10 +243,10 @@ def test_the_symbolic_splits_are_the_rules_at_numbers(seed):
     terms = [at[name] for name in "xyu"]
     for split, size in ((absolute_split, abs), (positive_split, lambda v: sp.Max(v, 0))):
         found = split(None, terms, r, {"eps": eps})
-        assert tuple(found) == tuple(rules.add_by_size(terms, r, eps=eps, size=size))
+        assert tuple(found) == tuple(add_by_size(terms, r, eps=eps, size=size))
     for b in (None, bias):
         (found,) = z_plus(None, [x, w, *([] if b is None else [b])], r, {"eps": eps})
-        rows = [rules.z_plus(x[n, :], w, r[n, :], eps=eps, bias=b)[0] for n in range(3)]
+        rows = [z_plus_rule(x[n, :], w, r[n, :], eps=eps, bias=b)[0] for n in range(3)]
         assert found == sp.Matrix.vstack(*rows)
 
 

@@ -1,6 +1,6 @@
 """Mutants that compute the same as the original, and why; no test can notice them."""
 
-SYMBOLIC = "axioms/rules/messages.py"
+SYMBOLIC = "axioms/rules/linear.py"
 REFERENCE = "numeric/reference/rules.py"
 BERT = "tests/oracles/bert.py"
 BERT_RELEVANCE = "tests/oracles/bert_relevance.py"
@@ -18,7 +18,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "v * sign_of(v) -> v / sign_of(v)",
     ): "dividing by +1 or -1 is multiplying by it",
     (
-        SYMBOLIC,
+        "axioms/rules/rule.py",
         "stabilize",
         "eps * (sign_of(z) if sign is None else sign) -> "
         "eps / (sign_of(z) if sign is None else sign)",

@@ -99,6 +99,10 @@ def tests(*files: str) -> Callable[[], None]:
     return run
 
 
+FORMULAS = [
+    f"axioms/rules/{name}.py"
+    for name in ("rule", "linear", "products", "attention", "norms", "activations")
+]
 MESSAGES = (
     agreement,
     test_evaluate.check_all,
@@ -106,8 +110,7 @@ MESSAGES = (
     test_given_signs.check_all,
 )
 FAST = {
-    "axioms/rules/messages.py": MESSAGES,
-    "axioms/rules/norms.py": MESSAGES,
+    **dict.fromkeys(FORMULAS, MESSAGES),
     "numeric/reference/rules.py": (agreement, test_evaluate.check_all),
     "numeric/reference/dispatch.py": (test_evaluate.check_all,),
     "tests/oracles/bert.py": (model,),
@@ -123,6 +126,7 @@ SYMBOLIC = (
     "tests/axioms/test_given_signs.py",
     "tests/axioms/test_symbolic_rules.py",
     "tests/axioms/test_symbolic_sweep.py",
+    "tests/axioms/test_symbolic_ledger.py",
     "tests/axioms/test_derive.py",
     "tests/axioms/test_roots.py",
     "axioms/theorems",
@@ -132,8 +136,7 @@ BERT = (
     "tests/reference/test_reference_records.py",
 )
 SLOW = {
-    "axioms/rules/messages.py": SYMBOLIC,
-    "axioms/rules/norms.py": SYMBOLIC,
+    **dict.fromkeys(FORMULAS, SYMBOLIC),
     "numeric/reference/rules.py": (
         "tests/reference/test_reference_rules.py",
         "tests/reference/test_reference.py",
