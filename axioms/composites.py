@@ -122,9 +122,7 @@ class Composite:
 
 
 def assigned(
-    order: list[graph.Node],
-    composite: Composite,
-    known: Collection[tuple[str, str]] | None = None,
+    order: list[graph.Node], composite: Composite, known: Collection[tuple[str, str]] | None = None
 ) -> dict[graph.Node, str]:
     """Rule of every node that depends on an input, or one error that lists those without.
 

@@ -7,17 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from axioms import kinds
-from axioms.graph import (
-    TRANSPOSE,
-    Node,
-    attend,
-    constant,
-    leaf,
-    linear,
-    parameter,
-    readout,
-    scores,
-)
+from axioms.graph import TRANSPOSE, Node, attend, constant, leaf, linear, parameter, readout, scores
 from axioms.rewrites.channels import copied_rows, in_rows, scaled, with_outputs
 from axioms.rewrites.places import BILINEAR, is_kind, operands, over
 from axioms.rewrites.products import reassociate

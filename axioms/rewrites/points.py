@@ -112,9 +112,7 @@ def points(shapes: Shapes) -> Iterator[Point]:
 
 
 @lru_cache(maxsize=KEPT)
-def _listed(
-    shapes: tuple[tuple[str, tuple[int, int]], ...],
-) -> tuple[list[Point], Iterator[Point]]:
+def _listed(shapes: tuple[tuple[str, tuple[int, int]], ...]) -> tuple[list[Point], Iterator[Point]]:
     """The points that were made, and those to come: every search begins with the same ones."""
     return [], _points(dict(shapes))
 

@@ -12,12 +12,12 @@ from axioms.decide.records import noted
 from axioms.graph import Node
 from axioms.rules.linear import by_stabiliser
 from axioms.rules.products import bilinear
-from axioms.rules.rule import Amount, Messages, Options, Rule, Visit, formula, shares
+from axioms.rules.rule import Amount, Messages, Options, Rule, Signs, Visit, formula, shares
 
 
 @formula("the value-only rule")
 def value_only(
-    a: Matrix, v: Matrix, relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+    a: Matrix, v: Matrix, relevance: Matrix, *, eps: Number, sign: Signs = None
 ) -> Messages:
     """CP-LRP's readout ``o = a v``: ``a`` is held constant, ``v`` gets all by Eq. 1."""
     _, r_v = bilinear(a, v, shares(relevance, a * v, eps=eps, sign=sign))

@@ -9,10 +9,10 @@ from sympy import Matrix
 from axioms import kinds
 from axioms.composites import BIAS, STABILISER
 from axioms.decide.identity import Number
-from axioms.rules.rule import Amount, Messages, Rule, Visit, formula, shares, sign_of
+from axioms.rules.rule import Amount, Messages, Row, Rule, Signs, Visit, formula, shares, sign_of
 
 
-def linear_map(x: Matrix, w: Matrix, bias: Matrix | None = None) -> Matrix:
+def linear_map(x: Matrix, w: Matrix, bias: Row = None) -> Matrix:
     """z[n, j] = sum_i x[n, i] w[i, j] + bias[j]."""
     z = x * w
     return z if bias is None else z + Matrix.vstack(*[bias] * x.rows)
@@ -29,13 +29,7 @@ def through(x: Matrix, w: Matrix, share: Matrix) -> Matrix:
 
 @formula("Eq. 1")
 def epsilon(
-    x: Matrix,
-    w: Matrix,
-    relevance: Matrix,
-    *,
-    eps: Number,
-    bias: Matrix | None = None,
-    sign: Matrix | None = None,
+    x: Matrix, w: Matrix, relevance: Matrix, *, eps: Number, bias: Row = None, sign: Signs = None
 ) -> Messages:
     """Eq. 1 with the bias in the denominator, which absorbs R_j b_j / (z_j + eps s_j)."""
     return (through(x, w, shares(relevance, linear_map(x, w, bias), eps=eps, sign=sign)),)
@@ -43,19 +37,13 @@ def epsilon(
 
 @formula("Eq. 1, without the bias in the denominator")
 def epsilon_without_bias(
-    x: Matrix,
-    w: Matrix,
-    relevance: Matrix,
-    *,
-    eps: Number,
-    bias: Matrix | None = None,
-    sign: Matrix | None = None,
+    x: Matrix, w: Matrix, relevance: Matrix, *, eps: Number, bias: Row = None, sign: Signs = None
 ) -> Messages:
     """Eq. 1 with z = x W in the denominator: the inputs share what the bias contributed too."""
     return epsilon(x, w, relevance, eps=eps, sign=sign)
 
 
-def contributions(x: Matrix, w: Matrix, bias: Matrix | None = None) -> Matrix:
+def contributions(x: Matrix, w: Matrix, bias: Row = None) -> Matrix:
     """What every input, and last the bias, adds to each output of a layer of one token."""
     parts = Matrix(x.cols, w.cols, lambda i, j: x[i] * w[i, j])
     return parts if bias is None else parts.col_join(bias)
@@ -67,7 +55,7 @@ def positive_part(c: sp.Expr) -> sp.Expr:
 
 
 def _shared(
-    parts: Matrix, inputs: int, relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+    parts: Matrix, inputs: int, relevance: Matrix, *, eps: Number, sign: Signs = None
 ) -> Matrix:
     """R[i] = sum_j parts[i, j] R_j / (z_j + eps s_j) with z_j the sum of all of ``parts[:, j]``."""
     share = shares(relevance, sp.ones(1, parts.rows) * parts, eps=eps, sign=sign)
@@ -81,7 +69,7 @@ def z_plus(
     relevance: Matrix,
     *,
     eps: Number,
-    bias: Matrix | None = None,
+    bias: Row = None,
     part: Callable[[sp.Expr], sp.Expr] = positive_part,
 ) -> Messages:
     """Eq. 1 over the positive contributions alone, the bias among them, for one token.
@@ -100,8 +88,8 @@ def gamma(
     *,
     eps: Number,
     strength: Number,
-    bias: Matrix | None = None,
-    sign: Matrix | None = None,
+    bias: Row = None,
+    sign: Signs = None,
 ) -> Messages:
     """Eq. 1 with ``strength`` times its positive part added to every contribution, for one token.
 
@@ -121,7 +109,7 @@ def alpha_beta(
     eps: Number,
     alpha: Number,
     beta: Number,
-    bias: Matrix | None = None,
+    bias: Row = None,
 ) -> Messages:
     """alpha times Eq. 1 on the positive contributions less beta times on the negative ones.
 
@@ -135,7 +123,7 @@ def alpha_beta(
 
 @formula("Eq. 1 for a sum")
 def add(
-    operands: Sequence[Matrix], relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+    operands: Sequence[Matrix], relevance: Matrix, *, eps: Number, sign: Signs = None
 ) -> Messages:
     """Eq. 1 on a sum: every operand gets R x / (z + eps s), entry by entry."""
     share = shares(relevance, sum(operands[1:], operands[0]), eps=eps, sign=sign)
@@ -157,7 +145,7 @@ def add_by_size(
     return add([x.applyfunc(size) for x in operands], relevance, eps=eps)
 
 
-def _bias(operands: Sequence[Matrix]) -> Matrix | None:
+def _bias(operands: Sequence[Matrix]) -> Row:
     return operands[2] if len(operands) == 3 else None
 
 

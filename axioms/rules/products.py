@@ -9,7 +9,7 @@ from axioms import kinds
 from axioms.composites import DEGREE, STABILISER
 from axioms.decide.identity import Number
 from axioms.graph import Node
-from axioms.rules.rule import Amount, Messages, Options, Rule, Visit, formula, shares
+from axioms.rules.rule import Amount, Messages, Options, Rule, Signs, Visit, formula, shares
 
 
 def scale(node: Node) -> Number:
@@ -30,13 +30,7 @@ def bilinear(a: Matrix, b: Matrix, share: Matrix) -> Messages:
 
 @formula("Eqs. 3 and 4")
 def bilinear_epsilon(
-    a: Matrix,
-    b: Matrix,
-    relevance: Matrix,
-    *,
-    eps: Number,
-    scale: Number = 1,
-    sign: Matrix | None = None,
+    a: Matrix, b: Matrix, relevance: Matrix, *, eps: Number, scale: Number = 1, sign: Signs = None
 ) -> Messages:
     """Eq. 3 for ``o = a b`` and Eq. 4 for ``z = scale a b``: stabilised after the scaling.
 
@@ -48,7 +42,7 @@ def bilinear_epsilon(
 
 @formula("Eq. 3 for several factors")
 def chain_epsilon(
-    factors: Sequence[Matrix], relevance: Matrix, *, eps: Number, sign: Matrix | None = None
+    factors: Sequence[Matrix], relevance: Matrix, *, eps: Number, sign: Signs = None
 ) -> Messages:
     """Eq. 3 for a product ``o`` of n matrices as one operation: n o + eps s in the denominator.
 

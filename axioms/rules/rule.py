@@ -23,13 +23,15 @@ from axioms.graph import Node
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 Messages: TypeAlias = tuple[Matrix, ...]  # the relevance of every operand that receives some
+Row: TypeAlias = Matrix | None  # a bias, where there is one
+Signs: TypeAlias = Matrix | None  # of every output, where its value does not tell it
 
 
 class Options(TypedDict):
     """The stabiliser, and the sign of every output where the value does not tell it."""
 
     eps: Number
-    sign: NotRequired[Matrix | None]
+    sign: NotRequired[Signs]
 
 
 MessageFunction: TypeAlias = Callable[[Node, Sequence[Matrix], Matrix, Options], Sequence[Matrix]]
@@ -87,9 +89,7 @@ EQUATIONS: dict[str, str] = {}
 """Names on a page of the functions that are a ``formula``."""
 
 
-def formula(
-    words: str,
-) -> Callable[[Callable[Arguments, Found]], Callable[Arguments, Found]]:
+def formula(words: str) -> Callable[[Callable[Arguments, Found]], Callable[Arguments, Found]]:
     """A decorator of a rule's formula, which is noted where it runs, and called so on pages."""
 
     def named(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:
@@ -124,7 +124,7 @@ def stabilize(z: Number, *, eps: Number, sign: Number | None = None) -> sp.Expr:
     return denominator
 
 
-def shares(relevance: Matrix, z: Matrix, *, eps: Number, sign: Matrix | None = None) -> Matrix:
+def shares(relevance: Matrix, z: Matrix, *, eps: Number, sign: Signs = None) -> Matrix:
     """R_j / (z_j + eps * sign(z_j)) for every output j: relevance per unit of contribution.
 
     In lowest terms, since one division here is far cheaper than a sum of fractions later.

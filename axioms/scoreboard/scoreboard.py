@@ -27,13 +27,7 @@ from axioms.rewrites.points import Point, random_point, symbols
 from axioms.rewrites.rewrite import Canonized, Template, exchanged
 from axioms.rewrites.rewrites import ATTENTION, EVERY_REWRITE, REWRITES, UNITS
 from axioms.scoreboard.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
-from axioms.scoreboard.witness import (
-    disagreement,
-    explained,
-    rewritten,
-    search,
-    searched_points,
-)
+from axioms.scoreboard.witness import disagreement, explained, rewritten, search, searched_points
 
 PROVED, ON_TEMPLATES, REFUTED = "proved", "holds on the templates", "refuted"
 NOT_APPLICABLE, OPEN = "not applicable", "open"
@@ -191,12 +185,7 @@ def _established(
 
 
 def lemma(
-    rule_set: RuleSet,
-    rewrite: str,
-    template: Template,
-    eps: Number,
-    *,
-    same: Decision = same_value,
+    rule_set: RuleSet, rewrite: str, template: Template, eps: Number, *, same: Decision = same_value
 ) -> bool:
     """Whether every rewritten template gets the same relevance for generic leaves and relevance.
 

@@ -8,7 +8,7 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP
-from axioms.graph import INPUT, Node, constant, leaf, parameter, rebuild, topological
+from axioms.graph import INPUT, Node, constant, leaf, linear, parameter, rebuild, topological
 from axioms.rewrites import canonizers
 from axioms.rewrites.canonizers import LAYERING, MERGING, canonize
 from axioms.rewrites.channels import in_rows
@@ -16,7 +16,7 @@ from axioms.rewrites.confluence import alike, regions, skeleton
 from axioms.rewrites.rewrites import ALIKE, EVERY_REWRITE, REWRITES
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems.overlaps import LEFT, SYMBOLS, critical_pairs
-from tests.support.random_graphs import linear, relu
+from tests.support.random_graphs import relu
 
 X, W, U, B, S = leaf("x"), *map(parameter, ("w", "u", "v", "s"))
 NUMBERS = {

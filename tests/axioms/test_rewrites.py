@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from axioms import kinds
 from axioms.decide.denotation import same_function
 from axioms.decide.identity import generic
-from axioms.graph import Node, constant, leaf, topological
+from axioms.graph import Node, constant, leaf, linear, topological
 from axioms.rewrites.canonizers import canonize
 from axioms.rewrites.points import symbols
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
 from axioms.scoreboard.witness import rewritten
-from tests.support.random_graphs import graphs, linear
+from tests.support.random_graphs import graphs
 
 
 def picture(root):

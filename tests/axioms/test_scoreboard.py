@@ -9,7 +9,7 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, MAMBA_LRP, RELP
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, leaf, linear, parameter
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.rewrites.canonizers import canonize, merge
 from axioms.rewrites.points import points, random_point, symbols
@@ -43,7 +43,6 @@ from axioms.scoreboard.scoreboard import (
 )
 from axioms.scoreboard.witness import differ
 from axioms.theorems.test_axioms_of_methods import AXIOMS, METHODS, axioms_of
-from tests.support.random_graphs import linear
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
 
