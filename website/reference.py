@@ -33,7 +33,7 @@ MODULES = {
         "Graphs and propagation": [
             "axioms.graph",
             "axioms.rules.propagate",
-            "axioms.rules.leave_one_out",
+            "axioms.rules.effects",
         ],
         "Deciding statements": [
             "axioms.decide.identity",

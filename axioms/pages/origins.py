@@ -29,11 +29,11 @@ OPERANDS = ("x", "w", "weight", "bias", "a", "b", "v", "z", "factors", "operands
 LONG = 120  # characters of the formula of a network
 
 EFFECTS = {
-    "leave_one_out.leave_one_out": "LOO",
-    "leave_one_out.leave_key_out": "LOO",
-    "leave_one_out.shapley": "Shapley",
-    "leave_one_out.integrated_gradients": "IG",
-    "leave_one_out.mask_relevance": "M",
+    "effects.leave_one_out": "LOO",
+    "effects.leave_key_out": "LOO",
+    "effects.shapley": "Shapley",
+    "effects.integrated_gradients": "IG",
+    "effects.mask_relevance": "M",
 }
 """What is written for an entry of what these functions return."""
 

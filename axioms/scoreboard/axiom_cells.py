@@ -18,7 +18,7 @@ from axioms.decide.denotation import same_value
 from axioms.decide.identity import apart, generic
 from axioms.graph import Node, leaf, parameter, topological
 from axioms.rewrites.products import bracketings
-from axioms.rules.leave_one_out import (
+from axioms.rules.effects import (
     Effects,
     integrated_gradients,
     leave_key_out,

@@ -12,9 +12,9 @@ from axioms.decide.denotation import as_rational, canonical, named
 from axioms.decide.identity import Number
 from axioms.graph import Node
 from axioms.rewrites.canonizers import Canonizer, canonize
+from axioms.rules.effects import by_masks
 from axioms.rules.linear import add_by_size
 from axioms.rules.linear import z_plus as z_plus_rule
-from axioms.rules.masks import by_masks
 from axioms.rules.products import equal_split
 from axioms.rules.propagate import Explanation, LeafValues, evaluate, explain
 from axioms.rules.rule import MessageFunction, Messages, Options

@@ -22,7 +22,7 @@ import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
 from axioms.rules.attention import softmax, taylor, value_only
-from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.effects import leave_key_out
 from axioms.rules.products import bilinear_epsilon
 
 N = 3

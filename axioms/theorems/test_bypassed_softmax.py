@@ -20,7 +20,7 @@ import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
 from axioms.rules.attention import softmax, taylor, value_only
-from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.effects import leave_key_out
 from axioms.rules.linear import add
 from axioms.rules.norms import held_deviation, layer_norm
 from axioms.rules.products import bilinear_epsilon

@@ -16,7 +16,7 @@ from axioms.decide.denotation import same_value
 from axioms.decide.identity import identical
 from axioms.rewrites.points import points
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
-from axioms.rules.leave_one_out import (
+from axioms.rules.effects import (
     integrated_gradients,
     leave_key_out,
     leave_one_out,

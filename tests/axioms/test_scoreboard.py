@@ -14,10 +14,9 @@ from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled,
 from axioms.rewrites.canonizers import canonize, merge
 from axioms.rewrites.points import points, random_point, symbols
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
-from axioms.rules.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
+from axioms.rules.effects import by_masks, integrated_gradients, leave_key_out, leave_one_out
 from axioms.rules.linear import add, add_by_size, epsilon
 from axioms.rules.linear import z_plus as z_plus_rule
-from axioms.rules.masks import by_masks
 from axioms.rules.propagate import evaluate
 from axioms.scoreboard.rule_sets import (
     MASK_RELEVANCE,

@@ -10,7 +10,7 @@ import pytest
 import sympy as sp
 
 from axioms.rules import norms
-from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.effects import leave_key_out
 from axioms.rules.linear import alpha_beta, gamma, z_plus
 from axioms.rules.products import bilinear_epsilon, chain_epsilon
 

@@ -13,7 +13,7 @@ from axioms.decide.identity import differ_at, identical, where
 from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules.activations import ACTIVATIONS
-from axioms.rules.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
 from axioms.rules.propagate import FORWARD, RULES, evaluate, explain, propagate
 from axioms.rules.rule import stabilize
 

@@ -22,7 +22,7 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases
-from axioms.rules.leave_one_out import (
+from axioms.rules.effects import (
     integrated_gradients,
     leave_one_out,
     mask_relevance,
@@ -157,7 +157,7 @@ Theorem 90b
     and LOO_x2 = w2*x2
     and R_x1 = w1*x1*(w1*x1 + w2*x2)/(epsilon + w1*x1 + w2*x2)
   Checked by test_layer in FILE; it ran linear.epsilon,
-    leave_one_out.leave_one_out.
+    effects.leave_one_out.
 
 Theorem 91
 
@@ -228,8 +228,8 @@ Counterexample to 92a
     and LOO_x = x*y
     and IG_x = x*y/2
   Checked by test_effects in FILE; it ran
-    leave_one_out.shapley, leave_one_out.leave_one_out,
-    leave_one_out.integrated_gradients.
+    effects.shapley, effects.leave_one_out,
+    effects.integrated_gradients.
 
 Theorem 92b
   [proved] A part of a part is a part.
@@ -253,7 +253,7 @@ Counterexample to 92c
     and M_2 = e2*(-e1*v1/(e1 + e2) - e2*v2/(e1 + e2) + v2)/((e1 + e2)*(-e2/(e1 +
         e2) + 1))
   Checked by test_masks in FILE; it ran
-    leave_one_out.mask_relevance.
+    effects.mask_relevance.
 """
 
 
