@@ -1,7 +1,6 @@
 """Rules of linear layers and sums: Eq. 1 and its variants."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import sympy as sp
 from sympy import Matrix
@@ -9,7 +8,19 @@ from sympy import Matrix
 from axioms import kinds
 from axioms.composites import BIAS, STABILISER
 from axioms.decide.identity import Number
-from axioms.rules.rule import Amount, Messages, Row, Rule, Signs, Visit, formula, shares, sign_of
+from axioms.rules.rule import (
+    Amount,
+    Messages,
+    Row,
+    Rule,
+    Signs,
+    Visit,
+    formula,
+    part_of,
+    pushed,
+    shares,
+    sign_of,
+)
 
 
 def linear_map(x: Matrix, w: Matrix, bias: Row = None) -> Matrix:
@@ -151,23 +162,24 @@ def _bias(operands: Sequence[Matrix]) -> Row:
 
 def by_stabiliser(visit: Visit) -> Matrix:
     """R p / (z + p) with p = epsilon sign(z)."""
-    return visit.share(visit.pushed, visit.z + visit.pushed)
+    p = pushed(visit)
+    return part_of(visit.r, p, visit.z + p)
 
 
 def _by_stabiliser_without_bias(visit: Visit) -> Matrix:
     x, w, *_ = visit.xs
-    return by_stabiliser(replace(visit, z=x * w))
+    return by_stabiliser(visit._replace(z=x * w))
 
 
 def by_bias(visit: Visit) -> Matrix:
     """R b / (z + p)."""
     b = Matrix.vstack(*[visit.xs[2]] * visit.z.rows)
-    return visit.share(b, visit.z + visit.pushed)
+    return part_of(visit.r, b, visit.z + pushed(visit))
 
 
 def by_bias_in_the_limit(visit: Visit) -> Matrix:
     """R b / z."""
-    return by_bias(replace(visit, options={"eps": 0}))
+    return by_bias(visit._replace(options={"eps": 0}))
 
 
 EQ_1: Mapping[str, Amount] = {BIAS: by_bias, STABILISER: by_stabiliser}

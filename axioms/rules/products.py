@@ -9,7 +9,18 @@ from axioms import kinds
 from axioms.composites import DEGREE, STABILISER
 from axioms.decide.identity import Number
 from axioms.graph import Node
-from axioms.rules.rule import Amount, Messages, Options, Rule, Signs, Visit, formula, shares
+from axioms.rules.rule import (
+    Amount,
+    Messages,
+    Options,
+    Rule,
+    Signs,
+    Visit,
+    formula,
+    part_of,
+    pushed,
+    shares,
+)
 
 
 def scale(node: Node) -> Number:
@@ -85,7 +96,8 @@ def wholes(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Mes
 
 def _by_stabiliser(visit: Visit) -> Matrix:
     """R p / (n z + p) with p = epsilon sign(z), for n factors."""
-    return visit.share(visit.pushed, len(visit.xs) * visit.z + visit.pushed)
+    p = pushed(visit)
+    return part_of(visit.r, p, len(visit.xs) * visit.z + p)
 
 
 def _by_factors(visit: Visit) -> Matrix:

@@ -11,7 +11,7 @@ the output, for callers who split cases; without it the sign must be decidable.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NotRequired, ParamSpec, TypeAlias, TypedDict, TypeVar
+from typing import NamedTuple, NotRequired, ParamSpec, TypeAlias, TypedDict, TypeVar
 
 import sympy as sp
 from sympy import Matrix
@@ -40,8 +40,7 @@ MessageFunction: TypeAlias = Callable[[Node, Sequence[Matrix], Matrix, Options],
 Rules without a stabiliser ignore the options."""
 
 
-@dataclass(frozen=True)
-class Visit:
+class Visit(NamedTuple):
     """An operation in a sweep: values of its operands and its own, its relevance, the options."""
 
     node: Node
@@ -49,21 +48,6 @@ class Visit:
     z: Matrix
     r: Matrix
     options: Options
-
-    @property
-    def pushed(self) -> Matrix:
-        """epsilon sign(z), entry by entry."""
-        eps, sign = self.options["eps"], self.options.get("sign")
-
-        def push(j: int, p: int) -> sp.Expr:
-            s = None if sign is None else sign[j, p]
-            return stabilize(self.z[j, p], eps=eps, sign=s) - self.z[j, p]
-
-        return Matrix(*self.z.shape, push)
-
-    def share(self, part: Matrix, whole: Matrix) -> Matrix:
-        """R part / whole, entry by entry."""
-        return Matrix(*self.r.shape, lambda j, p: self.r[j, p] * part[j, p] / whole[j, p])
 
 
 Amount: TypeAlias = Callable[[Visit], Matrix]  # what is absorbed per output entry
@@ -140,3 +124,19 @@ def shares(relevance: Matrix, z: Matrix, *, eps: Number, sign: Signs = None) -> 
 def nothing(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Messages:
     """No relevance to any operand."""
     return tuple(sp.zeros(*x.shape) for x in xs)
+
+
+def pushed(visit: Visit) -> Matrix:
+    """epsilon sign(z), entry by entry."""
+    z, eps, sign = visit.z, visit.options["eps"], visit.options.get("sign")
+
+    def push(j: int, p: int) -> sp.Expr:
+        s = None if sign is None else sign[j, p]
+        return stabilize(z[j, p], eps=eps, sign=s) - z[j, p]
+
+    return Matrix(*z.shape, push)
+
+
+def part_of(r: Matrix, part: Matrix, whole: Matrix) -> Matrix:
+    """R part / whole, entry by entry."""
+    return Matrix(*r.shape, lambda j, p: r[j, p] * part[j, p] / whole[j, p])

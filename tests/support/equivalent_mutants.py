@@ -24,6 +24,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "eps / (sign_of(z) if sign is None else sign)",
     ): "dividing by +1 or -1 is multiplying by it",
     (
+        "axioms/rules/rule.py",
+        "Rule",
+        "dataclass(frozen=True) -> dataclass()",
+    ): "nothing writes into a record",
+    (
         SYMBOLIC,
         "positive_part",
         "sign_of(c) > 0 -> sign_of(c) >= 0",

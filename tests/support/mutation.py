@@ -127,6 +127,7 @@ SYMBOLIC = (
     "tests/axioms/test_symbolic_rules.py",
     "tests/axioms/test_symbolic_sweep.py",
     "tests/axioms/test_symbolic_ledger.py",
+    "tests/axioms/test_rewrites.py",
     "tests/axioms/test_derive.py",
     "tests/axioms/test_roots.py",
     "axioms/theorems",
