@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from axioms import kinds
-from axioms.assignment import assigned
-from axioms.causes import BIAS, STABILISER
-from axioms.composites import Composite
+from axioms.composites import BIAS, STABILISER, Composite, assigned
 from axioms.graph import INPUT, PARAMETER, Node, topological
-from axioms.rewrites.places import APPLIES, BILINEAR, Applies, is_kind, operands, over
+from axioms.rewrites.places import BILINEAR, Applies, is_kind, operands, over
+from axioms.rewrites.rewrites import REWRITES
 from axioms.rules.ledger import absorbing
 from axioms.scoreboard import scoreboard
 from axioms.scoreboard.rule_sets import RuleSet
@@ -133,8 +132,10 @@ def _counted(count: int, noun: str) -> str:
 def _invariance(root: Node, composite: Composite, eps: float) -> Iterator[Verdict]:
     order = topological(root)
     carrying = assigned(order, composite)
-    for name, applies in APPLIES.items():
-        involved = {node: found for node in carrying if (found := applies(node))}
+    for name, rewrite in REWRITES.items():
+        if not rewrite.applies:
+            continue
+        involved = {node: found for node in carrying if (found := rewrite.applies(node))}
         for (table, is_one), sites in _by_rules(involved, composite).items():
             inside = "" if len(sites) == len(involved) else " at these operations"
             statement = f"invariant under: {name}{inside}"

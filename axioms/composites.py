@@ -1,10 +1,21 @@
-"""Which propagation rule handles which operation, in which layer."""
+"""Composites: the propagation rule of each operation, the methods that are one, what absorbs.
+
+A composite says nothing of how a method names its tokens or layers.  Kinds for which a paper gives
+no rule are left out, so that its composite refuses a model that has them.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from axioms import kinds
+from axioms import graph, kinds
 from axioms.kinds import RULES
+
+# Causes: what absorbs relevance in a ledger, symbolic or numeric.
+BIAS = "bias"  # of a linear layer, LayerNorm's beta, a fixed term of a sum
+STABILISER = "stabiliser"  # epsilon in the denominator of Eqs. 1, 3 and 4
+TAYLOR = "Taylor term"  # what Eq. 5 does not conserve at a softmax
+CONSTANT = "constant"  # a rule that holds its operands constant
+DEGREE = "degree"  # a plain gradient counts an output once per factor, and by its slopes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +121,31 @@ class Composite:
         return head + body + tail
 
 
+def assigned(
+    order: list[graph.Node], composite: Composite, known: Collection[tuple[str, str]] | None = None
+) -> dict[graph.Node, str]:
+    """Rule of every node that depends on an input, or one error that lists those without.
+
+    ``known`` as in ``Composite.assign``.
+    """
+    carrying: set[graph.Node] = set()
+    for node in order:
+        if node.op == graph.CONSTANT:
+            continue  # it knows the shape of its operand, not its value
+        if node.op == graph.INPUT or not carrying.isdisjoint(node.args):
+            carrying.add(node)
+    ruled = [x for x in order if x in carrying and x.op not in (graph.INPUT, *graph.MOVES)]
+    operations = [
+        Operation(
+            kind=node.op,
+            module=node.origin.module if node.origin else node.name,
+            layer=node.attributes.get("layer"),
+        )
+        for node in ruled
+    ]
+    return dict(zip(ruled, composite.assign(operations, known=known), strict=True))
+
+
 ATTNLRP = Composite(
     "attnlrp",
     {
@@ -139,6 +175,45 @@ CP_LRP = Composite("cp-lrp", {**ATTNLRP.rules, **BYPASS})
 
 GRADIENT_X_INPUT = Composite("gradient-x-input", dict.fromkeys(RULES, kinds.GRADIENT))
 """No rule at all: the plain gradient, as a composite, to mix and to compare with."""
+
+RELP = Composite("relp", CP_LRP.rules)
+"""RelP (Jafari et al., 2025, arXiv 2508.21258): its coefficients are R/x of these rules.
+
+Attention weights, deviations of norms and the ratios of activations are held, and a gate takes
+half.  Theorem 73.
+"""
+
+MAMBA_LRP = Composite(
+    "mamba-lrp",
+    {
+        kinds.LINEAR: kinds.EPSILON,
+        kinds.ADD: kinds.EPSILON,
+        kinds.READOUT: kinds.VALUE_ONLY,
+        kinds.PRODUCT: kinds.EQUAL_SPLIT,
+        kinds.ACTIVATION: kinds.IDENTITY,
+        kinds.RMS_NORM: kinds.HELD_DEVIATION,
+    },
+)
+"""MambaLRP (Jafari et al., 2024, arXiv 2406.07592, Sec. 4): SiLU, selective SSM and gate.
+
+A readout is a product by what the model selects: A h, B x and C h, with A, B and C held.
+Theorem 72.
+"""
+
+DEPASS = Composite(
+    "depass",
+    {
+        kinds.LINEAR: kinds.EPSILON,
+        kinds.ADD: kinds.EPSILON,
+        **BYPASS,
+        kinds.ACTIVATION: kinds.IDENTITY,
+        kinds.LAYER_NORM: ATTNLRP.rules[kinds.LAYER_NORM],
+        kinds.RMS_NORM: ATTNLRP.rules[kinds.RMS_NORM],
+    },
+)
+"""DePass (Hong et al., 2025, arXiv 2510.18462), where a neuron is shared by contribution
+and biases are a component of their own.  It has no rule for products.  Theorem 73.
+"""
 
 
 def bypass_softmax(layers: Iterable[int]) -> Composite:

@@ -22,14 +22,18 @@ MODULES = {
         "Deciding real numbers": ["axioms.decide.reals", "axioms.decide.equality"],
         "Rules and their kinds": [
             "axioms.kinds",
-            "axioms.rules.messages",
+            "axioms.rules.rule",
+            "axioms.rules.linear",
+            "axioms.rules.products",
+            "axioms.rules.attention",
             "axioms.rules.norms",
+            "axioms.rules.activations",
             "axioms.composites",
         ],
         "Graphs and propagation": [
             "axioms.graph",
             "axioms.rules.propagate",
-            "axioms.rules.leave_one_out",
+            "axioms.rules.effects",
         ],
         "Deciding statements": [
             "axioms.decide.identity",
@@ -38,6 +42,7 @@ MODULES = {
             "axioms.pages.meanings",
         ],
         "Rewrites": [
+            "axioms.rewrites.rewrite",
             "axioms.rewrites.rewrites",
             "axioms.rewrites.canonizers",
             "axioms.scoreboard.rule_sets",

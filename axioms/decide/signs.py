@@ -7,7 +7,7 @@ from sympy.printing.str import StrPrinter
 
 from axioms.decide.denotation import same_value
 from axioms.decide.identity import Number, sign_of_number
-from axioms.rules.messages import sign_of
+from axioms.rules.rule import sign_of
 from axioms.scoreboard.witness import NEAR_0
 
 UNDEFINED = (sp.zoo, sp.nan, sp.oo)

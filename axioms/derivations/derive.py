@@ -12,7 +12,7 @@ at the softmax (Eq. 5) and by the sum at products (Eqs. 3 and 4).  With the othe
 would be a different rule, so no single choice gives both.
 
 ``axioms.derivations.operations`` lists the operations, and ``axioms.derivations.roots`` derives
-what is expanded around another point.  Nothing is taken from ``axioms.rules.messages``: the forward
+what is expanded around another point.  Nothing is taken from ``axioms.rules``: the forward
 operations are written out again, and tests prove that the last formula of every derivation is the
 message there.
 """
@@ -41,7 +41,7 @@ class Step:
 class Operation:
     """A forward operation over generic symbols, and the choices that its rule rests on."""
 
-    rule: str  # as axioms.kinds or axioms.rules.messages call it
+    rule: str  # as axioms.kinds or a formula of axioms.rules call it
     operands: Mapping[str, Matrix]  # expanded in these; all other symbols are held constant
     outputs: Matrix
     denominator: str  # OUTPUT or SUM

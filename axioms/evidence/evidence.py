@@ -133,7 +133,7 @@ def _evaluated(record: Record) -> list[str]:
 def _needs_to_run(record: Record) -> None:
     if not record.ran:
         raise ValueError(
-            "nothing of the project ran: decide about what axioms.rules.messages, "
+            "nothing of the project ran: decide about what axioms.rules.linear, "
             "axioms.rules.propagate or another module of axioms computes"
         )
 

@@ -16,12 +16,12 @@ import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.assignment import assigned
+from axioms.composites import assigned
 from axioms.decide import identity as decide
 from axioms.decide.decisions import Decision
 from axioms.decide.records import Instead, recording, replacing
 from axioms.graph import INPUT, PARAMETER, TRANSPOSE, Node, topological
-from axioms.rules.propagate import MESSAGES, evaluate
+from axioms.rules import propagate
 
 More: TypeAlias = dict[str, Any]  # matrices by name, and "eps" and "scale"
 Step: TypeAlias = tuple[str, str, list[int], More]  # operation, rule, operands, more
@@ -106,13 +106,13 @@ def repeated(
 
 
 def _instead(references: References, name: str, given: Mapping[str, Any], found: Any) -> Any:
-    module, _, function = name.partition(".")
+    function = name.rpartition(".")[2]
     try:
         if name == "propagate.propagate":
             steps, at = sweep(**given)
             functions = references.add(steps)
             return found | {n: functions("relevance", k, found[n]) for n, k in at.items()}
-        if module == "messages" and function in RULES:
+        if function in RULES:
             steps = RULES[function](**{"eps": 0, **given})
             functions = references.add(steps)
             if isinstance(found, sp.MatrixBase):
@@ -130,9 +130,9 @@ def sweep(
     if options.get("instead"):
         raise NoGraph("a rule that is given as a function")
     order = topological(root)
-    rules = assigned(order, composite, MESSAGES)
+    rules = assigned(order, composite, propagate.RULES)
     with recording():
-        values = evaluate(root, point)
+        values = propagate.evaluate(root, point)
     eps, signs = options.get("eps", 0), options.get("signs") or {}
     steps: list[Step] = []
     at: dict[Node, int] = {}

@@ -18,7 +18,8 @@ from axioms.decide.signs import UNDEFINED, Sign
 from axioms.graph import Node
 from axioms.own_rules.rules import Rule
 from axioms.rewrites.points import LeafMatrices
-from axioms.rules.propagate import FORWARD, Explanation, Options, evaluate, explain
+from axioms.rules.propagate import FORWARD, Explanation, evaluate, explain
+from axioms.rules.rule import Options
 from axioms.scoreboard.rule_sets import RuleSet
 from axioms.scoreboard.witness import NEAR_0, limit
 

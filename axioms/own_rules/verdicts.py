@@ -27,9 +27,9 @@ from axioms.own_rules.properties import claims as claims_of
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.uniform import read
 from axioms.rewrites.channels import is_fixed
-from axioms.rewrites.points import LeafMatrices, many_inputs, moved
+from axioms.rewrites.points import LeafMatrices, many_inputs, moved, symbols
+from axioms.rewrites.rewrite import Template
 from axioms.rewrites.rewrites import REWRITES
-from axioms.rewrites.templates import TEMPLATES, Template
 from axioms.rules.propagate import evaluate
 from axioms.scoreboard.witness import disagreement, explained, rewritten, searched_points, written
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, SAME_IF, Verdict
@@ -65,7 +65,7 @@ def _with_gaps(rule: Rule, name: str, gap: str, *, has_gaps: bool) -> Verdict:
     found = verdict(rule, name)
     if not has_gaps or found.status not in (PROVED, IN_LIMIT):
         return found
-    for template in TEMPLATES.get(name, []):
+    for template in REWRITES[name].templates if name in REWRITES else ():
         part = OfGraphs(rule, name, template)
         for point in islice(part.points(), FIRST):
             if said := part.witness(point, QUARTER, undefined=True):
@@ -90,7 +90,7 @@ def verdict(rule: Rule, name: str) -> Verdict:
 
 
 def _of_rewrite(rule: Rule, name: str) -> Verdict:
-    found = answer([OfGraphs(rule, name, template) for template in TEMPLATES[name]])
+    found = answer([OfGraphs(rule, name, template) for template in REWRITES[name].templates])
     counts = sorted(inputs_in(name, rule.kinds)) if rule.operation.lists else []
     if found.status in (PROVED, IN_LIMIT) and counts and read(rule) is None:
         found = tried_further(found, _with_more_inputs(rule, name))
@@ -120,7 +120,7 @@ class OfGraphs(Tested):
 
     @cached_property
     def _symbols(self) -> LeafMatrices:
-        return self.template.symbols()
+        return symbols(self.template)
 
     @cached_property
     def _relevance(self) -> sp.Matrix:
@@ -178,7 +178,7 @@ class OfGraphs(Tested):
 
 def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, LeafMatrices]]:
     """A random point for each larger number of inputs than the proof has."""
-    for count, template in product(claims.MORE, TEMPLATES[rewrite]):
+    for count, template in product(claims.MORE, REWRITES[rewrite].templates):
         widths = {
             name: (count if rows > 1 else 1, count if columns > 1 else 1)
             for name, (rows, columns) in template.generic.items()
@@ -188,7 +188,8 @@ def _with_more_inputs(rule: Rule, rewrite: str) -> Iterator[tuple[OfGraphs, Leaf
 
 def _graphs(rewrite: str) -> Iterator[tuple[Template, Node]]:
     """The graphs on which a rewrite is decided."""
-    return ((t, g) for t in TEMPLATES[rewrite] for g in (t.root, *REWRITES[rewrite](t.root)))
+    step = REWRITES[rewrite]
+    return ((t, g) for t in step.templates for g in (t.root, *step(t.root)))
 
 
 @cache
@@ -204,7 +205,7 @@ def rewrites_of(operations: tuple[str, ...]) -> list[str]:
 @cache
 def inputs_in(rewrite: str, operations: tuple[str, ...]) -> set[int]:
     """The numbers of inputs that these operations have in the templates of a rewrite."""
-    found = (evaluate(graph, template.symbols()) for template, graph in _graphs(rewrite))
+    found = (evaluate(graph, symbols(template)) for template, graph in _graphs(rewrite))
     return {
         values[node.args[0]].cols for values in found for node in values if node.op in operations
     }

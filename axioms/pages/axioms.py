@@ -13,8 +13,7 @@ from typing import TypeAlias
 from axioms import kinds
 from axioms.pages.scoreboard import PAGE as SCOREBOARD
 from axioms.pages.scoreboard import SHORT
-from axioms.rewrites.attention import ATTENTION
-from axioms.rewrites.rewrites import REWRITES
+from axioms.rewrites.rewrites import ATTENTION, REWRITES
 from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
 from axioms.scoreboard.axiom_cells import (
     CONSERVATION,

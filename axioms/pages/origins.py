@@ -23,33 +23,19 @@ from axioms.evidence.references import repeated
 from axioms.graph import TRANSPOSE, Node, topological
 from axioms.pages.notation import ENTRY
 from axioms.rules.propagate import LeafValues
+from axioms.rules.rule import EQUATIONS
 
 OPERANDS = ("x", "w", "weight", "bias", "a", "b", "v", "z", "factors", "operands")
 LONG = 120  # characters of the formula of a network
 
 EFFECTS = {
-    "leave_one_out.leave_one_out": "LOO",
-    "leave_one_out.leave_key_out": "LOO",
-    "leave_one_out.shapley": "Shapley",
-    "leave_one_out.integrated_gradients": "IG",
-    "leave_one_out.mask_relevance": "M",
+    "effects.leave_one_out": "LOO",
+    "effects.leave_key_out": "LOO",
+    "effects.shapley": "Shapley",
+    "effects.integrated_gradients": "IG",
+    "effects.mask_relevance": "M",
 }
 """What is written for an entry of what these functions return."""
-
-EQUATIONS = {
-    "epsilon": "Eq. 1", "epsilon_without_bias": "Eq. 1, without the bias in the denominator",
-    "add": "Eq. 1 for a sum", "add_by_size": "shares by absolute value",
-    "bilinear_epsilon": "Eqs. 3 and 4", "chain_epsilon": "Eq. 3 for several factors",
-    "value_only": "the value-only rule", "taylor": "Eq. 5",
-    "equal_split": "the equal split", "identity": "the identity rule", "z_plus": "the z+ rule",
-    "gamma": "the gamma rule", "alpha_beta": "the alpha-beta rule",
-    "held_deviation": "LayerNorm with its deviation held, by Eq. 1",
-    "held_root_mean_square": "RMSNorm with its root mean square held, by Eq. 1",
-    "layer_norm_gradient": "gradient times input of LayerNorm",
-    "rms_norm_gradient": "gradient times input of RMSNorm",
-    "activation_gradient": "gradient times input of an activation",
-}  # fmt: skip
-"""Names on a page of the functions in ``axioms.rules.messages`` and ``axioms.rules.norms``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +67,7 @@ class Origins:
 
     def instead(self, name: str, given: Mapping[str, Any], found: Any) -> Any:
         """What a function of the project returns in the run."""
-        module, _, function = name.partition(".")
+        function = name.rpartition(".")[2]
         if name == "propagate.propagate":
             k = self._network(_sweep(**given))
             return {n: self._matrix("R", written(n), k, matrix) for n, matrix in found.items()}
@@ -89,7 +75,7 @@ class Origins:
             words = "" if "f" not in given else f" of {_product(given['f'])}"
             k = self._network(EFFECTS[name] + (words or _for(_operands(given))))
             return self._effects(EFFECTS[name], k, found)
-        if module in ("messages", "norms") and function in EQUATIONS:
+        if function in EQUATIONS:
             operands = _operands(given)
             k = self._network(EQUATIONS[function] + _for(operands))
             if isinstance(found, Matrix):

@@ -1,69 +1,84 @@
 """Rewrites of softmax attention; all but the last keep the attention weights of every head."""
 
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from typing import TypeAlias
 
-import sympy as sp
-
 from axioms import kinds
-from axioms.decide.identity import generic
-from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter
-from axioms.rewrites.channels import copied_rows, in_rows
-from axioms.rewrites.rewrites import REWRITES, Alternatives, Rewrite, everywhere
-from axioms.rewrites.templates import TEMPLATES, Template
-from axioms.rewrites.units import OF_UNITS, UNITS
+from axioms.graph import TRANSPOSE, Node, attend, constant, leaf, linear, parameter, readout, scores
+from axioms.rewrites.channels import copied_rows, in_rows, scaled, with_outputs
+from axioms.rewrites.places import BILINEAR, is_kind, operands, over
+from axioms.rewrites.products import reassociate
+from axioms.rewrites.rewrite import (
+    ANY_CHANGE,
+    ANY_FACTOR,
+    OF_ATTENTION,
+    Alternatives,
+    Canonized,
+    Family,
+    Rewrite,
+    Template,
+)
+from axioms.rewrites.units import decompose_softmax
 
 Fill: TypeAlias = Callable[[Node], Node]  # a square matrix, for the channels of a node
-Change: TypeAlias = tuple[Fill, Fill]  # an invertible change of channels, and its inverse
-
-
-def _linear(*operands: Node) -> Node:
-    return Node(kinds.LINEAR, operands)
-
-
-def _attend(scores: Node, values: Node) -> Node:
-    return Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), values))
 
 
 def _is_head(node: Node) -> bool:
     return node.op == kinds.READOUT and node.args[0].op == kinds.SOFTMAX
 
 
-def _changed(projection: Node, matrix: Fill) -> Node:
-    """A linear layer with its outputs, weights and bias, times a matrix."""
-    x, *parameters = projection.args
-    return replace(projection, args=(x, *(w @ matrix(w) for w in parameters)))
-
-
-def _change_queries_and_keys(change: Change) -> Alternatives:
-    """The scores of Q M and K M^-T."""
-    forth, back = change
+def _projections(
+    change_query: Callable[[Node], Node], change_key: Callable[[Node], Node]
+) -> Alternatives:
+    """Scores of two projections whose weights and biases are changed, each on its own side."""
 
     def changed(node: Node) -> Iterator[Node]:
         if node.op == kinds.SCORES and all(x.op == kinds.LINEAR for x in node.args):
-            query, key = node.args
-            turned = _changed(key, lambda w: Node(TRANSPOSE, (back(w),)))
-            yield replace(node, args=(_changed(query, forth), turned))
+            changes = zip(node.args, (change_query, change_key), strict=True)
+            yield replace(node, args=tuple(with_outputs(x, change) for x, change in changes))
 
     return changed
 
 
-def _change_values_and_output(change: Change) -> Alternatives:
+def _rescale(factor: object, inverse: object) -> Alternatives:
+    return _projections(scaled(factor), scaled(inverse))
+
+
+def _reverse_channels(weight: Node) -> Node:
+    return weight @ constant("reversal", weight)
+
+
+def _change_queries_and_keys(forth: Fill, back: Fill) -> Alternatives:
+    """The scores of Q M and K M^-T."""
+    return _projections(lambda w: w @ forth(w), lambda w: w @ Node(TRANSPOSE, (back(w),)))
+
+
+def _change_values_and_output(forth: Fill, back: Fill) -> Alternatives:
     """(A (V M)) (M^-1 W_O)."""
-    forth, back = change
 
     def changed(node: Node) -> Iterator[Node]:
         if node.op == kinds.LINEAR and _is_head(node.args[0]):
             head, w, *bias = node.args
             weights, values = head.args
             if values.op == kinds.LINEAR:
-                head = replace(head, args=(weights, _changed(values, forth)))
+                head = replace(head, args=(weights, with_outputs(values, lambda w: w @ forth(w))))
                 yield replace(node, args=(head, back(values.args[1]) @ w, *bias))
 
     return changed
+
+
+SUMS: tuple[Fill, Fill] = (partial(constant, "running sums"), partial(constant, "differences"))
+
+
+def _any_change(step: Callable[[Fill, Fill], Alternatives]) -> Family:
+    def changed(matrix: object, inverse: object) -> Alternatives:
+        fills = [partial(constant, "identity", factor=m) for m in (matrix, inverse)]
+        return step(*fills)
+
+    return ANY_CHANGE, changed
 
 
 def _drop_bias_of_keys(node: Node) -> Iterator[Node]:
@@ -71,8 +86,8 @@ def _drop_bias_of_keys(node: Node) -> Iterator[Node]:
     if node.op == kinds.SOFTMAX and node.args[0].op == kinds.SCORES:
         query, key = node.args[0].args
         if key.op == kinds.LINEAR and len(key.args) == 3:
-            scores = replace(node.args[0], args=(query, replace(key, args=key.args[:2])))
-            yield replace(node, args=(scores,))
+            without = replace(node.args[0], args=(query, replace(key, args=key.args[:2])))
+            yield replace(node, args=(without,))
 
 
 def _move_bias_of_values(node: Node) -> Iterator[Node]:
@@ -92,97 +107,92 @@ def _split_head(node: Node) -> Iterator[Node]:
         yield replace(values, args=tuple(heads))
 
 
+def _permute_heads(node: Node) -> Iterator[Node]:
+    """The sum over heads of O_h W_h, in the opposite order."""
+    if node.op == kinds.ADD and all(
+        x.op == kinds.LINEAR and x.args[0].op == kinds.READOUT for x in node.args
+    ):
+        yield replace(node, args=node.args[::-1])
+
+
 def _duplicate_keys(node: Node) -> Iterator[Node]:
     """Every key twice, each time with half of its weight."""
     if _is_head(node) and node.args[0].args[0].op == kinds.SCORES:
-        (scores,) = node.args[0].args
-        query, key = scores.args
-        yield _attend(replace(scores, args=(query, copied_rows(key))), copied_rows(node.args[1]))
+        (logits,) = node.args[0].args
+        query, key = logits.args
+        yield attend(replace(logits, args=(query, copied_rows(key))), copied_rows(node.args[1]))
 
 
-SUMS: Change = (lambda x: constant("running sums", x), lambda x: constant("differences", x))
-CHANGES: dict[str, Callable[[Change], Alternatives]] = {
-    "change channels of Q and K": _change_queries_and_keys,
-    "change channels of V and O": _change_values_and_output,
-}
-OF_ATTENTION: dict[str, Rewrite] = {
-    name: partial(everywhere, alternatives)
-    for name, alternatives in {
-        **{name: change(SUMS) for name, change in CHANGES.items()},
-        "drop bias of K": _drop_bias_of_keys,
-        "move bias of V": _move_bias_of_values,
-        "split head": _split_head,
-        "duplicate keys": _duplicate_keys,
-    }.items()
-}
-OF_ATTENTION |= {
-    "permute attention heads": REWRITES["permute heads"],
-    "decompose softmax of attention": REWRITES["decompose softmax"],
-}
-"""Rewrites by name, as ``REWRITES``; the last two are two of those, applied to whole heads."""
-EVERY_REWRITE = REWRITES | OF_ATTENTION | OF_UNITS
+def _two_projections(node: Node) -> list[Node]:
+    found = operands(node)
+    whole = is_kind(node, kinds.SCORES) and all(is_kind(x, kinds.LINEAR) for x in found)
+    return [node, *found] if whole else []
 
 
-def of_any_change(rewrite: str, root: Node) -> list[Node]:
-    """One of ``CHANGES`` by a generic matrix of 2 channels, standing for every invertible one."""
-    m = generic("change", 2, 2)
-
-    def fill(matrix: sp.Matrix) -> Fill:
-        return lambda x: constant("identity", x, factor=matrix)
-
-    return everywhere(CHANGES[rewrite]((fill(m), fill(m.inv()))), root)
+def _chain(node: Node) -> list[Node]:
+    """A matrix product over another one."""
+    return next(filter(None, (over(kind, *BILINEAR)(node) for kind in BILINEAR)), [])
 
 
-x, y, z, v, u = map(leaf, "xyzvu")
-wq, wk, wv, wo, d = map(parameter, ("wq", "wk", "wv", "wo", "d"))
-HEAD = {"z": (1, 2), "v": (2, 1), "w": (1, 1)}
+x, y, z, q, k, v, u = map(leaf, "xyzqkvu")
+wq, wk, wv, wo, d, e = map(parameter, ("wq", "wk", "wv", "wo", "d", "e"))
+QK = {"x": (1, 2), "y": (1, 2), "wq": (2, 2), "wk": (2, 2), "d": (1, 2), "e": (1, 2)}
+CHAIN = {"q": (2, 2), "k": (2, 2), "v": (2, 1)}
+PROJECTED = scores(linear(x, wq), linear(y, wk))
+WITH_BIASES = scores(linear(x, wq, d), linear(y, wk, e))
+# Shapes of attention have two keys: leaving one out of one leaves nothing.
 ROW, KEYS = {"z": (1, 2)}, {"x": (1, 1), "y": (2, 1), "v": (2, 1)}
 
 
-def _scores(query: Node, key: Node) -> Node:
-    return Node(kinds.SCORES, (query, key))
+HEADS = {"a1": (1, 2), "a2": (1, 2), "v1": (2, 2), "v2": (2, 2), "w1": (2, 1), "w2": (2, 1)}
+HEAD = {"z": (1, 2), "v": (2, 1), "w": (1, 1)}
 
 
-def _head(number: str) -> Node:
-    names = (name + number for name in "zvw")
-    scores, values, w = next(names), next(names), next(names)
-    return _linear(_attend(leaf(scores), leaf(values)), parameter(w))
+def _heads(head: Callable[[Node, Node], Node], weights: str) -> Node:
+    """The sum of two heads, each with a layer behind it."""
+    one, other = (
+        linear(head(leaf(f"{weights}{n}"), leaf(f"v{n}")), parameter(f"w{n}")) for n in (1, 2)
+    )
+    return one + other
 
 
-ATTENTION: dict[str, list[Template]] = {
-    "change channels of Q and K": [
-        Template(
-            root=_attend(_scores(_linear(x, wq), _linear(y, wk)), v),
-            generic=KEYS | {"wq": (1, 2), "wk": (1, 2)},
-        )
-    ],
-    "change channels of V and O": [
-        Template(
-            root=_linear(_attend(z, _linear(y, wv)), wo),
-            generic=ROW | {"y": (2, 1), "wv": (1, 2), "wo": (2, 1)},
-        )
-    ],
-    "drop bias of K": [
-        Template(
-            root=_attend(_scores(x, _linear(y, wk, d)), v),
-            generic=KEYS | {"y": (2, 2), "wk": (2, 1), "d": (1, 1)},
-        )
-    ],
-    "move bias of V": [
-        Template(
-            root=_attend(z, _linear(y, wv, d)),
-            generic=ROW | {"y": (2, 2), "wv": (2, 1), "d": (1, 1)},
-        )
-    ],
-    "split head": [Template(root=_attend(z, v + u), generic=ROW | {"v": (2, 1), "u": (2, 1)})],
-    "permute attention heads": [
-        Template(
-            root=_head("1") + _head("2"),
-            generic={f"{name}{n}": shape for n in (1, 2) for name, shape in HEAD.items()},
-        )
-    ],
-    "decompose softmax of attention": [Template(root=_attend(z, v), generic=ROW | {"v": (2, 1)})],
-    "duplicate keys": [Template(root=_attend(_scores(x, y), v), generic=KEYS)],
-}
-"""Where each applies, in shapes with two keys: leaving one out of one leaves nothing."""
-EVERY_TEMPLATE: Mapping[str, list[Template]] = ChainMap(TEMPLATES, ATTENTION, UNITS)
+REWRITES = (
+    Rewrite("rescale Q and K", _rescale(2, Fraction(1, 2)),
+            [Template(g, QK, dict.fromkeys(QK, (1, 1))) for g in (PROJECTED, WITH_BIASES)],
+            canonized=Canonized.IN_THE_LIMIT, applies=_two_projections,
+            family=(ANY_FACTOR, _rescale)),
+    Rewrite("permute channels of Q and K", _projections(_reverse_channels, _reverse_channels),
+            [Template(PROJECTED, QK)], canonized=Canonized.BESIDE, applies=_two_projections),
+    Rewrite("permute heads", _permute_heads,
+            [Template(_heads(readout, "a"), HEADS, dict.fromkeys(HEADS, (1, 1)))],
+            canonized=Canonized.ALIKE, applies=over(kinds.LINEAR, kinds.READOUT)),
+    Rewrite("factorize attention", reassociate(kinds.BILINEAR),
+            [Template((q @ Node(TRANSPOSE, (k,))) @ v, CHAIN, dict.fromkeys(CHAIN, (1, 1)))],
+            canonized=Canonized.ALIKE, applies=_chain),
+    Rewrite("change channels of Q and K", _change_queries_and_keys(*SUMS),
+            [Template(attend(PROJECTED, v), KEYS | {"wq": (1, 2), "wk": (1, 2)})],
+            board=OF_ATTENTION, canonized=Canonized.OF_HEADS,
+            family=_any_change(_change_queries_and_keys)),
+    Rewrite("change channels of V and O", _change_values_and_output(*SUMS),
+            [Template(linear(attend(z, linear(y, wv)), wo),
+                      ROW | {"y": (2, 1), "wv": (1, 2), "wo": (2, 1)})],
+            board=OF_ATTENTION, canonized=Canonized.OF_HEADS,
+            family=_any_change(_change_values_and_output)),
+    Rewrite("drop bias of K", _drop_bias_of_keys,
+            [Template(attend(scores(x, linear(y, wk, d)), v),
+                      KEYS | {"y": (2, 2), "wk": (2, 1), "d": (1, 1)})],
+            board=OF_ATTENTION, canonized=Canonized.OF_HEADS),
+    Rewrite("move bias of V", _move_bias_of_values,
+            [Template(attend(z, linear(y, wv, d)), ROW | {"y": (2, 2), "wv": (2, 1), "d": (1, 1)})],
+            board=OF_ATTENTION, canonized=Canonized.OF_HEADS),
+    Rewrite("split head", _split_head,
+            [Template(attend(z, v + u), ROW | {"v": (2, 1), "u": (2, 1)})],
+            board=OF_ATTENTION, canonized=Canonized.OF_HEADS),
+    Rewrite("permute attention heads", _permute_heads,
+            [Template(_heads(attend, "z"), {f"{x}{n}": HEAD[x] for n in (1, 2) for x in HEAD})],
+            board=OF_ATTENTION, canonized=Canonized.ALIKE),
+    Rewrite("decompose softmax of attention", decompose_softmax,
+            [Template(attend(z, v), ROW | {"v": (2, 1)})], board=OF_ATTENTION),
+    Rewrite("duplicate keys", _duplicate_keys, [Template(attend(scores(x, y), v), KEYS)],
+            board=OF_ATTENTION, canonized=Canonized.OF_HEADS),
+)  # fmt: skip

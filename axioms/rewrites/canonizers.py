@@ -13,7 +13,7 @@ from typing import TypeAlias
 from axioms import kinds
 from axioms.graph import CONSTANT, Node, constant, rebuild
 from axioms.rewrites.channels import in_rows, is_fixed, repeated_row
-from axioms.rewrites.rewrites import fold_linear_at
+from axioms.rewrites.layers import fold_linear_at
 
 Canonizer: TypeAlias = Callable[[Node], Node]
 
@@ -43,6 +43,7 @@ def _is(node: Node, fill: str) -> bool:
 
 
 def _drop(node: Node) -> Node:
+    """Without factors 1, terms 0 and identity matrices that were inserted as constants."""
     if node.op == kinds.LINEAR and len(node.args) == 2 and _is(node.args[1], "identity"):
         return node.args[0]
     if node.op not in NEUTRAL:
@@ -102,22 +103,12 @@ def merge_products(root: Node) -> Node:
     return rebuild(root, lambda node: _flatten(node, (kinds.PRODUCT,)))
 
 
-def merge_sums(root: Node) -> Node:
-    """Every chain of sums as one sum of n terms, in the same order."""
-    return rebuild(root, lambda node: _flatten(node, (kinds.ADD,)))
-
-
 def merge_attention(root: Node) -> Node:
     """Every chain of matrix products as one: (QK')V and Q(K'V) become the trilinear QK'V.
 
     Its rule gives each of n matrices R/n as epsilon -> 0: q/3 + k/3 + v/3.
     """
     return rebuild(root, lambda node: _flatten(node, (kinds.BILINEAR,)))
-
-
-def fold_linear(root: Node) -> Node:
-    """Every linear layer of a linear layer as one layer with the product of their weights."""
-    return rebuild(root, _fold_linear)
 
 
 def fold_batch_norm(root: Node) -> Node:
@@ -128,11 +119,6 @@ def fold_batch_norm(root: Node) -> Node:
     any.
     """
     return _folded(root, (_fold_scale, _gather_shifts))
-
-
-def drop_identities(root: Node) -> Node:
-    """The graph without factors 1, terms 0 and identity matrices inserted as constants."""
-    return rebuild(root, _drop)
 
 
 MERGING: tuple[Canonizer, ...] = (_flatten, _drop)
@@ -160,6 +146,6 @@ def fold_layers(root: Node) -> Node:
 def canonize(root: Node) -> Node:
     """All canonizers: chains come before layers, which take what stands beside them in any order.
 
-    No rewrite of ``confluence.ALIKE`` changes the result (theorem 64).
+    No rewrite of ``rewrites.ALIKE`` changes the result (theorem 64).
     """
     return fold_layers(merge(root))

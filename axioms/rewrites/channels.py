@@ -1,5 +1,6 @@
-"""What is repeated: a scale or shift of the model for every token, a token for every copy."""
+"""Rows repeated for every token, copies of tokens, and changes of a layer's output channels."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from axioms import kinds
@@ -38,6 +39,17 @@ def is_fixed(node: Node) -> bool:
 def batch_norm(x: Node, scale: Node, shift: Node) -> Node:
     """BatchNorm at inference: a fixed scale and shift per channel, entry by entry."""
     return x * in_rows(scale, x) + in_rows(shift, x)
+
+
+def with_outputs(layer: Node, change: Callable[[Node], Node]) -> Node:
+    """A linear layer with a change of its outputs, made to its weights and its bias."""
+    x, *parameters = layer.args
+    return replace(layer, args=(x, *map(change, parameters)))
+
+
+def scaled(factor: object) -> Callable[[Node], Node]:
+    """Multiplies every entry by a number."""
+    return lambda w: w * constant("ones", w, factor=factor, name=str(factor))
 
 
 def copied_rows(node: Node) -> Node:

@@ -24,22 +24,6 @@ Split: TypeAlias = tuple[object, list[sp.ImmutableMatrix]]
 """A skeleton without its matrices, and these."""
 Map: TypeAlias = dict[object, sp.Matrix]  # by what enters, and the fixed term
 
-ALIKE = (
-    *("commute products", "commute sums", "re-associate products", "re-associate sums"),
-    *("fold linear", "split linear", "fold batch norm", "multiply by one", "add zero"),
-    *("insert identity layer", "permute heads", "factorize attention"),
-)
-"""Rewrites after which graphs canonize alike: every explanation is the same, at every epsilon."""
-BESIDE = ("duplicate neuron", "permute neurons", "permute channels of Q and K")
-"""Rewrites that become one of the canonized graph, which changes no explanation, or nothing."""
-IN_THE_LIMIT = ("distribute linear", "rescale Q and K", "centre before LayerNorm")
-"""The same as epsilon -> 0, where of sums and layers only the map counts that they make up."""
-OF_HEADS = (
-    *("change channels of Q and K", "change channels of V and O", "drop bias of K"),
-    *("move bias of V", "split head", "duplicate keys"),
-)
-"""The same as epsilon -> 0 for attention, whose readout passes sums and layers of values on."""
-
 
 def skeleton(root: Node, values: Mapping[Node, sp.Matrix]) -> Skeleton:
     """What rules see of a graph, from the value of each node, whose inputs may be all 0."""

@@ -20,7 +20,7 @@ def through(node: Node) -> Node:
 
 
 def operands(node: Node) -> list[Node]:
-    """Those that relevance can reach, through moves."""
+    """The operands that relevance can reach, through moves."""
     return [through(x) for x in node.args if x.op != PARAMETER]
 
 
@@ -39,52 +39,6 @@ def over(kind: str, *below: str) -> Applies:
     return involved
 
 
-def _several(kind: str) -> Applies:
+def several(kind: str) -> Applies:
+    """A node of ``kind`` with more than one operand."""
     return lambda node: [node] if node.op == kind and len(operands(node)) > 1 else []
-
-
-def _all_linear(node: Node) -> list[Node]:
-    found = operands(node)
-    whole = is_kind(node, kinds.SCORES) and all(is_kind(x, kinds.LINEAR) for x in found)
-    return [node, *found] if whole else []
-
-
-def _hidden_layer(node: Node) -> list[Node]:
-    inner = [x for x in operands(node) if x.op == kinds.ACTIVATION]
-    found = [(x, y) for x in inner for y in operands(x) if is_kind(y, kinds.LINEAR)]
-    return (
-        [node, *(x for pair in found for x in pair)]
-        if is_kind(node, kinds.LINEAR) and found
-        else []
-    )
-
-
-def _gelu(node: Node) -> list[Node]:
-    is_gelu = node.op == kinds.ACTIVATION and node.attributes.get("function") == "gelu"
-    return [node] if is_gelu else []
-
-
-CHAINS = [over(kind, *BILINEAR) for kind in BILINEAR]
-APPLIES: dict[str, Applies] = {
-    "commute products": _several(kinds.PRODUCT),
-    "commute sums": _several(kinds.ADD),
-    "re-associate products": over(kinds.PRODUCT, kinds.PRODUCT),
-    "re-associate sums": over(kinds.ADD, kinds.ADD),
-    "distribute products": over(kinds.PRODUCT, kinds.ADD),
-    "distribute linear": over(kinds.LINEAR, kinds.ADD),
-    "fold linear": over(kinds.LINEAR, kinds.LINEAR),
-    "split linear": over(kinds.LINEAR),
-    "insert identity layer": over(kinds.LINEAR),
-    "multiply by one": over(kinds.LINEAR),
-    "duplicate neuron": _hidden_layer,
-    "permute neurons": _hidden_layer,
-    "rescale Q and K": _all_linear,
-    "permute channels of Q and K": _all_linear,
-    "permute heads": over(kinds.LINEAR, kinds.READOUT),
-    "factorize attention": lambda node: next(filter(None, (f(node) for f in CHAINS)), []),
-    "centre before LayerNorm": over(kinds.LAYER_NORM),
-    "decompose LayerNorm": over(kinds.LAYER_NORM),
-    "decompose GELU": _gelu,
-    "decompose softmax": over(kinds.SOFTMAX),
-}
-"""By rewrite of ``axioms.rewrites.rewrites``: where it applies."""

@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 
 import sympy as sp
 
-Shapes: TypeAlias = Mapping[str, tuple[int, int]]  # by the name of the leaf
+from axioms.decide.identity import generic
+from axioms.rewrites.rewrite import Shapes, Template
+
 LeafMatrices: TypeAlias = Mapping[str, sp.Matrix]  # a point: the value of every leaf
 Rows: TypeAlias = list[list[Any]]  # of a matrix; at a point these are ints and Fractions
 
@@ -49,6 +51,11 @@ class Point(Mapping[str, sp.Matrix]):
                 for name, rows in self.rows.items()
             }
         )
+
+
+def symbols(template: Template) -> LeafMatrices:
+    """A point of different real symbols in the generic shapes."""
+    return {name: generic(name, *shape) for name, shape in template.generic.items()}
 
 
 @cache
@@ -105,9 +112,7 @@ def points(shapes: Shapes) -> Iterator[Point]:
 
 
 @lru_cache(maxsize=KEPT)
-def _listed(
-    shapes: tuple[tuple[str, tuple[int, int]], ...],
-) -> tuple[list[Point], Iterator[Point]]:
+def _listed(shapes: tuple[tuple[str, tuple[int, int]], ...]) -> tuple[list[Point], Iterator[Point]]:
     """The points that were made, and those to come: every search begins with the same ones."""
     return [], _points(dict(shapes))
 

@@ -1,17 +1,30 @@
 """Propagation rules of LayerNorm and RMSNorm in message form, row by row.
 
-Conventions as in ``axioms.rules.messages``.  ``deviation`` and ``rms`` may name the sizes that
+Conventions as in ``axioms.rules.rule``.  ``deviation`` and ``rms`` may name the sizes that
 rows are divided by, one symbol per row, where roots would keep values from being rational.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import sympy as sp
 from sympy import Matrix
 
+from axioms import kinds
+from axioms.composites import BIAS, DEGREE, STABILISER
 from axioms.decide.identity import Number
 from axioms.decide.records import noted
-from axioms.rules.messages import Messages, epsilon, linear_map, shares, through
+from axioms.graph import Node
+from axioms.rules import linear
+from axioms.rules.activations import identity
+from axioms.rules.rule import Messages, Row, Rule, Signs, Visit, formula, shares
+
+Sizes: TypeAlias = Sequence[sp.Expr] | None  # what rows are divided by, computed where it is None
+
+
+def eps_of(node: Node) -> Number:
+    """The number that a norm adds under its root."""
+    return node.attributes.get("norm_eps", 0)
 
 
 def deviations(x: Matrix, *, norm_eps: Number) -> list[sp.Expr]:
@@ -33,44 +46,27 @@ def centring(weight: Matrix, deviation: sp.Expr) -> Matrix:
 
 @noted
 def layer_norm(
-    x: Matrix,
-    weight: Matrix,
-    bias: Matrix,
-    *,
-    norm_eps: Number,
-    deviation: Sequence[sp.Expr] | None = None,
+    x: Matrix, weight: Matrix, bias: Matrix, *, norm_eps: Number, deviation: Sizes = None
 ) -> Matrix:
     """LayerNorm of every row; ``deviation`` may name the standard deviations by symbols."""
     deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
-    rows = [linear_map(x[n, :], centring(weight, s), bias) for n, s in enumerate(deviation)]
+    rows = [linear.linear_map(x[n, :], centring(weight, s), bias) for n, s in enumerate(deviation)]
     return Matrix.vstack(*rows)
 
 
 def _by_row(
-    x: Matrix,
-    maps: Sequence[Matrix],
-    relevance: Matrix,
-    *,
-    eps: Number,
-    sign: Matrix | None,
-    bias: Matrix | None = None,
+    x: Matrix, maps: list[Matrix], relevance: Matrix, *, eps: Number, sign: Signs, bias: Row = None
 ) -> Messages:
     """Eq. 1 through a linear map of its own for every row."""
-    rows = [
-        epsilon(
-            x[n, :],
-            linear,
-            relevance[n, :],
-            eps=eps,
-            bias=bias,
-            sign=None if sign is None else sign[n, :],
-        )[0]
-        for n, linear in enumerate(maps)
-    ]
-    return (Matrix.vstack(*rows),)
+
+    def row(n: int) -> Matrix:
+        s = None if sign is None else sign[n, :]
+        return linear.epsilon(x[n, :], maps[n], relevance[n, :], eps=eps, bias=bias, sign=s)[0]
+
+    return (Matrix.vstack(*map(row, range(len(maps)))),)
 
 
-@noted
+@formula("LayerNorm with its deviation held, by Eq. 1")
 def held_deviation(
     x: Matrix,
     weight: Matrix,
@@ -79,8 +75,8 @@ def held_deviation(
     *,
     eps: Number,
     norm_eps: Number = 0,
-    deviation: Sequence[sp.Expr] | None = None,
-    sign: Matrix | None = None,
+    deviation: Sizes = None,
+    sign: Signs = None,
 ) -> Messages:
     """LayerNorm as the linear map it is at its standard deviation, then Eq. 1.
 
@@ -103,15 +99,13 @@ def _divided(weight: Matrix, size: sp.Expr) -> Matrix:
 
 
 @noted
-def rms_norm(
-    x: Matrix, weight: Matrix, *, norm_eps: Number, rms: Sequence[sp.Expr] | None = None
-) -> Matrix:
+def rms_norm(x: Matrix, weight: Matrix, *, norm_eps: Number, rms: Sizes = None) -> Matrix:
     """RMSNorm of every row; ``rms`` may name the root mean squares by symbols."""
     rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
     return Matrix.vstack(*[x[n, :] * _divided(weight, s) for n, s in enumerate(rms)])
 
 
-@noted
+@formula("RMSNorm with its root mean square held, by Eq. 1")
 def held_root_mean_square(
     x: Matrix,
     weight: Matrix,
@@ -119,8 +113,8 @@ def held_root_mean_square(
     *,
     eps: Number,
     norm_eps: Number = 0,
-    rms: Sequence[sp.Expr] | None = None,
-    sign: Matrix | None = None,
+    rms: Sizes = None,
+    sign: Signs = None,
 ) -> Messages:
     """RMSNorm as the linear map it is at its root mean square, then Eq. 1.
 
@@ -143,7 +137,7 @@ def layer_norm_jacobian(x: Matrix, weight: Matrix, deviation: sp.Expr) -> Matrix
     return Matrix(d, d, slope)
 
 
-@noted
+@formula("gradient times input of LayerNorm")
 def layer_norm_gradient(
     x: Matrix,
     weight: Matrix,
@@ -151,27 +145,22 @@ def layer_norm_gradient(
     relevance: Matrix,
     *,
     norm_eps: Number = 0,
-    deviation: Sequence[sp.Expr] | None = None,
+    deviation: Sizes = None,
 ) -> Messages:
     """Gradient x input through LayerNorm: R[i <- k] = x_i dy_k/dx_i R_k / y_k."""
     deviation = deviations(x, norm_eps=norm_eps) if deviation is None else deviation
     y = layer_norm(x, weight, bias, norm_eps=norm_eps, deviation=deviation)
     share = shares(relevance, y, eps=0)
     rows = [
-        through(x[n, :], layer_norm_jacobian(x[n, :], weight, s), share[n, :])
+        linear.through(x[n, :], layer_norm_jacobian(x[n, :], weight, s), share[n, :])
         for n, s in enumerate(deviation)
     ]
     return (Matrix.vstack(*rows),)
 
 
-@noted
+@formula("gradient times input of RMSNorm")
 def rms_norm_gradient(
-    x: Matrix,
-    weight: Matrix,
-    relevance: Matrix,
-    *,
-    norm_eps: Number = 0,
-    rms: Sequence[sp.Expr] | None = None,
+    x: Matrix, weight: Matrix, relevance: Matrix, *, norm_eps: Number = 0, rms: Sizes = None
 ) -> Messages:
     """Gradient x input through RMSNorm: R[i <- k] = x_i dz_k/dx_i R_k / z_k."""
     rms = root_mean_squares(x, norm_eps=norm_eps) if rms is None else rms
@@ -183,5 +172,34 @@ def rms_norm_gradient(
 
         return Matrix(row.cols, row.cols, slope)
 
-    rows = [through(x[n, :], slopes(x[n, :], s), share[n, :]) for n, s in enumerate(rms)]
+    rows = [linear.through(x[n, :], slopes(x[n, :], s), share[n, :]) for n, s in enumerate(rms)]
     return (Matrix.vstack(*rows),)
+
+
+def _by_deviation(visit: Visit) -> Matrix:
+    """What is lost as the deviation moves along: all but norm-epsilon's part of its square."""
+    (x, _, *bias), y, r = visit.xs, visit.z, visit.r
+    sizes_of = deviations if visit.node.op == kinds.LAYER_NORM else root_mean_squares
+    h = eps_of(visit.node)
+    sizes = sizes_of(x, norm_eps=h)
+    shift = Matrix.vstack(*bias * y.rows) if bias else 0 * y
+    return Matrix(
+        *r.shape, lambda n, k: r[n, k] * (1 - shift[n, k] / y[n, k]) * (1 - h / sizes[n] ** 2)
+    )
+
+
+RULES = (
+    Rule(kinds.LAYER_NORM, kinds.HELD_DEVIATION,
+         lambda n, xs, r, opt: held_deviation(xs[0], xs[1], xs[2], r, norm_eps=eps_of(n), **opt),
+         linear.EQ_1),
+    Rule(kinds.LAYER_NORM, kinds.IDENTITY, lambda n, xs, r, opt: identity(r), {}),
+    Rule(kinds.LAYER_NORM, kinds.GRADIENT,
+         lambda n, xs, r, opt: layer_norm_gradient(xs[0], xs[1], xs[2], r, norm_eps=eps_of(n)),
+         {BIAS: linear.by_bias_in_the_limit, DEGREE: _by_deviation}),
+    Rule(kinds.RMS_NORM, kinds.HELD_DEVIATION,
+         lambda n, xs, r, opt: held_root_mean_square(xs[0], xs[1], r, norm_eps=eps_of(n), **opt),
+         {STABILISER: linear.by_stabiliser}),
+    Rule(kinds.RMS_NORM, kinds.GRADIENT,
+         lambda n, xs, r, opt: rms_norm_gradient(xs[0], xs[1], r, norm_eps=eps_of(n)),
+         {DEGREE: _by_deviation}),
+)  # fmt: skip

@@ -6,35 +6,21 @@ Every value is a matrix; a number or a symbol stands for a 1 x 1 matrix.
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import matmul
-from typing import NotRequired, TypeAlias, TypedDict, Unpack
+from typing import TypeAlias, TypedDict, Unpack
 
 import sympy as sp
 from sympy import Matrix
 
 from axioms import kinds
-from axioms.assignment import assigned
-from axioms.composites import Composite
+from axioms.composites import Composite, assigned
 from axioms.decide.identity import Number, lowest_terms
 from axioms.decide.records import noted
 from axioms.graph import CONSTANT, INPUT, LEAVES, TRANSPOSE, Node, topological
-from axioms.rules import messages as rules
-from axioms.rules import norms
+from axioms.rules import activations, attention, linear, norms, products
+from axioms.rules.rule import MessageFunction, Options, Rule
 
 LeafValues: TypeAlias = Mapping[str, Matrix | Number]  # by the name of the leaf
 Explanation: TypeAlias = dict[str, Matrix | sp.Expr]  # relevance by the name of the input
-
-
-class Options(TypedDict):
-    """The stabiliser, and the sign of every output where the value does not tell it."""
-
-    eps: Number
-    sign: NotRequired[Matrix | None]
-
-
-MessageFunction: TypeAlias = Callable[[Node, Sequence[Matrix], Matrix, Options], Sequence[Matrix]]
-"""Relevance of the operands, from a node, their values, its relevance, and the options.
-
-Rules without a stabiliser ignore the options."""
 
 
 class Sweep(TypedDict, total=False):
@@ -46,19 +32,15 @@ class Sweep(TypedDict, total=False):
     instead: Mapping[str, MessageFunction] | None
 
 
-ACTIVATIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {
-    "relu": lambda x: sp.Max(x, 0),
-    "tanh": sp.tanh,
-    "silu": lambda x: x / (1 + sp.exp(-x)),
-    "gelu": lambda x: x * (1 + sp.erf(x / sp.sqrt(2))) / 2,
-    "soft cap": lambda x: 2 * sp.tanh(x / 2),  # of Gemma 2, at the smallest whole cap but 1
-    # the parts that SiLU, GELU, softmax and LayerNorm are made of
-    "sigmoid": lambda x: 1 / (1 + sp.exp(-x)),
-    "phi": lambda x: (1 + sp.erf(x / sp.sqrt(2))) / 2,
-    "exp": sp.exp,
-    "reciprocal": lambda x: 1 / x,
-    "reciprocal root": lambda x: 1 / sp.sqrt(x),
+_RECORDS = {
+    (rule.kind, rule.name): rule
+    for file in (linear, products, attention, norms, activations)
+    for rule in file.RULES
 }
+RULES: dict[tuple[str, str], Rule] = {
+    (kind, name): _RECORDS[kind, name] for kind, names in kinds.RULES.items() for name in names
+}
+"""By kind and rule, in the order of ``axioms.kinds``."""
 
 
 def _repeated(n: int) -> Matrix:
@@ -92,6 +74,10 @@ FILLS: dict[str, Callable[[int, int], Matrix]] = {
 }
 
 
+def _constant(x: Matrix, fill: str, factor: Number = 1) -> Matrix:
+    return sp.sympify(factor) * FILLS[fill](*x.shape)
+
+
 def _product(operands: Sequence[Matrix]) -> Matrix:
     value = operands[0]
     for operand in operands[1:]:
@@ -99,110 +85,20 @@ def _product(operands: Sequence[Matrix]) -> Matrix:
     return value
 
 
-def _scale(node: Node) -> Number:
-    return node.attributes.get("scale", 1)
-
-
-def _norm_eps(node: Node) -> Number:
-    return node.attributes.get("norm_eps", 0)
-
-
-def _factor(node: Node) -> Number:
-    return node.attributes.get("factor", 1)
-
-
-def _function(node: Node) -> Callable[[sp.Expr], sp.Expr]:
-    return ACTIVATIONS[node.attributes["function"]]
-
-
 # kind -> value of a node, from the node and the values of its operands
 FORWARD: dict[str, Callable[..., Matrix]] = {
     TRANSPOSE: lambda node, x: x.T,
-    CONSTANT: lambda node, x: sp.sympify(_factor(node)) * FILLS[node.attributes["fill"]](*x.shape),
-    kinds.LINEAR: lambda node, x, w, b=None: rules.linear_map(x, w, b),
+    CONSTANT: lambda node, x: _constant(x, **node.attributes),
+    kinds.LINEAR: lambda node, x, w, b=None: linear.linear_map(x, w, b),
     kinds.ADD: lambda node, *xs: sum(xs[1:], xs[0]),
-    kinds.SCORES: lambda node, q, k: _scale(node) * q * k.T,
-    kinds.SOFTMAX: lambda node, z: rules.softmax(z),
+    kinds.SCORES: lambda node, q, k: products.scale(node) * q * k.T,
+    kinds.SOFTMAX: lambda node, z: attention.softmax(z),
     kinds.READOUT: lambda node, a, v: a * v,
     kinds.BILINEAR: lambda node, *xs: reduce(matmul, xs),
     kinds.PRODUCT: lambda node, *xs: _product(xs),
-    kinds.LAYER_NORM: lambda node, x, w, b: norms.layer_norm(x, w, b, norm_eps=_norm_eps(node)),
-    kinds.RMS_NORM: lambda node, x, w: norms.rms_norm(x, w, norm_eps=_norm_eps(node)),
-    kinds.ACTIVATION: lambda node, x: x.applyfunc(_function(node)),
-}
-
-
-def _bias(operands: Sequence[Matrix]) -> Matrix | None:
-    return operands[2] if len(operands) == 3 else None
-
-
-def _halves(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
-    """Eqs. 3 and 4; the scores transpose their second factor and scale.
-
-    A merged product of n matrices stabilises n o and gives one n-th to each of them.
-    """
-    if len(xs) > 2:
-        return rules.chain_epsilon(xs, r, **options)
-    if node.op != kinds.SCORES:
-        return rules.bilinear_epsilon(xs[0], xs[1], r, **options)
-    r_q, r_k = rules.bilinear_epsilon(xs[0], xs[1].T, r, scale=_scale(node), **options)
-    return r_q, r_k.T
-
-
-def _whole(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
-    """Gradient x input through a product of n: what Eqs. 3 and 4 divide by n as eps -> 0."""
-    return [len(xs) * part for part in _halves(node, xs, r, {"eps": 0})]
-
-
-def _nothing(node: Node, xs: Sequence[Matrix], r: Matrix, options: Options) -> Sequence[Matrix]:
-    return [sp.zeros(*x.shape) for x in xs]
-
-
-# (kind, rule) -> message function
-MESSAGES: dict[tuple[str, str], MessageFunction] = {
-    (kinds.LINEAR, kinds.EPSILON): lambda n, xs, r, opt: rules.epsilon(
-        xs[0], xs[1], r, bias=_bias(xs), **opt
-    ),
-    (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda n, xs, r, opt: rules.epsilon_without_bias(
-        xs[0], xs[1], r, **opt
-    ),
-    (kinds.LINEAR, kinds.GRADIENT): lambda n, xs, r, opt: rules.epsilon(
-        xs[0], xs[1], r, bias=_bias(xs), eps=0
-    ),
-    (kinds.ADD, kinds.EPSILON): lambda n, xs, r, opt: rules.add(xs, r, **opt),
-    (kinds.ADD, kinds.GRADIENT): lambda n, xs, r, opt: rules.add(xs, r, eps=0),
-    (kinds.SCORES, kinds.BILINEAR_EPSILON): _halves,
-    (kinds.SCORES, kinds.GRADIENT): _whole,
-    (kinds.SCORES, kinds.CONSTANT): _nothing,
-    (kinds.SOFTMAX, kinds.TAYLOR): lambda n, xs, r, opt: rules.taylor(xs[0], r),
-    (kinds.SOFTMAX, kinds.GRADIENT): lambda n, xs, r, opt: rules.taylor(xs[0], r),
-    (kinds.SOFTMAX, kinds.CONSTANT): _nothing,
-    (kinds.READOUT, kinds.BILINEAR_EPSILON): _halves,
-    (kinds.READOUT, kinds.VALUE_ONLY): lambda n, xs, r, opt: rules.value_only(
-        xs[0], xs[1], r, **opt
-    ),
-    (kinds.READOUT, kinds.GRADIENT): _whole,
-    (kinds.BILINEAR, kinds.BILINEAR_EPSILON): _halves,
-    (kinds.BILINEAR, kinds.GRADIENT): _whole,
-    (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda n, xs, r, opt: rules.equal_split(len(xs), r),
-    (kinds.PRODUCT, kinds.GRADIENT): lambda n, xs, r, opt: [r] * len(xs),
-    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: norms.held_deviation(
-        xs[0], xs[1], xs[2], r, norm_eps=_norm_eps(n), **opt
-    ),
-    (kinds.LAYER_NORM, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),
-    (kinds.LAYER_NORM, kinds.GRADIENT): lambda n, xs, r, opt: norms.layer_norm_gradient(
-        xs[0], xs[1], xs[2], r, norm_eps=_norm_eps(n)
-    ),
-    (kinds.RMS_NORM, kinds.HELD_DEVIATION): lambda n, xs, r, opt: norms.held_root_mean_square(
-        xs[0], xs[1], r, norm_eps=_norm_eps(n), **opt
-    ),
-    (kinds.RMS_NORM, kinds.GRADIENT): lambda n, xs, r, opt: norms.rms_norm_gradient(
-        xs[0], xs[1], r, norm_eps=_norm_eps(n)
-    ),
-    (kinds.ACTIVATION, kinds.IDENTITY): lambda n, xs, r, opt: rules.identity(r),
-    (kinds.ACTIVATION, kinds.GRADIENT): lambda n, xs, r, opt: rules.activation_gradient(
-        xs[0], _function(n), r
-    ),
+    kinds.LAYER_NORM: lambda node, x, w, b: norms.layer_norm(x, w, b, norm_eps=norms.eps_of(node)),
+    kinds.RMS_NORM: lambda node, x, w: norms.rms_norm(x, w, norm_eps=norms.eps_of(node)),
+    kinds.ACTIVATION: lambda node, x: x.applyfunc(activations.function_of(node)),
 }
 
 
@@ -252,13 +148,13 @@ def propagate(
 
     ``relevance`` starts at the root and is its value unless given; ``signs`` gives the sign of
     a node's value where ``eps > 0`` and the value is symbolic.  Rational
-    relevance is in lowest terms.  ``instead`` gives a message function, as those of ``MESSAGES``,
-    to be used for a kind of operation in place of the composite's rule.
+    relevance is in lowest terms.  ``instead`` gives a message function, as rules have
+    them, to be used for a kind of operation in place of the composite's rule.
     Raises UnassignedOperation that lists every operation for which
     ``composite`` has no rule.
     """
     order = topological(root)
-    rules = assigned(order, composite, MESSAGES)
+    rules = assigned(order, composite, RULES)
     values = evaluate(root, point)
     received = {node: sp.zeros(*values[node].shape) for node in order}
     received[root] = values[root] if relevance is None else _as_matrix(relevance)
@@ -270,7 +166,7 @@ def propagate(
             messages: Sequence[Matrix] = [received[node].T]
         elif node in rules:
             options: Options = {"eps": eps, "sign": (signs or {}).get(node)}
-            rule = (instead or {}).get(node.op) or MESSAGES[node.op, rules[node]]
+            rule = (instead or {}).get(node.op) or RULES[node.op, rules[node]].messages
             messages = rule(node, [values[arg] for arg in node.args], received[node], options)
         else:
             continue

@@ -7,7 +7,7 @@ prove it; one point refutes it.
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import sympy as sp
@@ -17,17 +17,18 @@ from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
 from axioms.decide.denotation import same_value
 from axioms.decide.identity import apart, generic
 from axioms.graph import Node, leaf, parameter, topological
-from axioms.rewrites.rewrites import bracketings
-from axioms.rules.leave_one_out import (
+from axioms.rewrites.products import bracketings
+from axioms.rules.effects import (
     Effects,
     integrated_gradients,
     leave_key_out,
     leave_one_out,
     mask_relevance,
 )
-from axioms.rules.propagate import evaluate, explain
+from axioms.rules.propagate import evaluate
 from axioms.scoreboard.rule_sets import RuleSet
 from axioms.scoreboard.scoreboard import NOT_APPLICABLE, OPEN, PROVED, REFUTED
+from axioms.scoreboard.witness import written
 
 CONSERVATION, LOCALITY, SYMMETRY, UNITS = (
     "conservation",
@@ -80,10 +81,6 @@ def by_rules(rule_set: RuleSet) -> Method:
     return Method(name=rule_set.name, of_graph=of_graph, of_keys=of_keys)
 
 
-def by_gradient(root: Node, at: Values) -> Relevances:
-    return dict(explain(root, at, GRADIENT_X_INPUT))
-
-
 def _of_function(method: Callable[[sp.Expr, Effects], Effects]) -> Callable[..., Relevances]:
     """A functional of the function that a graph of numbers computes."""
 
@@ -94,11 +91,6 @@ def _of_function(method: Callable[[sp.Expr, Effects], Effects]) -> Callable[...,
         return {name: found[symbol] for name, symbol in symbols.items()}
 
     return of_graph
-
-
-def _gradient_of_keys(z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
-    found = explain(ROW, {"z": z, "v": v}, GRADIENT_X_INPUT)
-    return found["z"].T + found["v"]
 
 
 def _integrated_over_keys(z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
@@ -117,10 +109,11 @@ def _masks(z: sp.Matrix, v: sp.Matrix) -> sp.Matrix:
     return mask_relevance(z.applyfunc(sp.exp), v, sp.ones(1, 1))
 
 
+BY_GRADIENT = by_rules(RuleSet(name="gradient x input", composite=GRADIENT_X_INPUT))
 FUNCTIONALS: dict[str, Method] = {
     method.name: method
     for method in (
-        Method(name="gradient x input", of_graph=by_gradient, of_keys=_gradient_of_keys),
+        BY_GRADIENT,
         Method(
             name="Integrated Gradients",
             of_graph=_of_function(integrated_gradients),
@@ -129,7 +122,7 @@ FUNCTIONALS: dict[str, Method] = {
         Method(
             name="leave-one-out", of_graph=_of_function(leave_one_out), of_keys=_effects_of_keys
         ),
-        Method(name="mask relevance", of_graph=by_gradient, of_keys=_masks),
+        replace(BY_GRADIENT, name="mask relevance", of_keys=_masks),
     )
 }
 """Methods that are no rules; mask relevance is that of keys, and gradient x input elsewhere."""
@@ -248,15 +241,11 @@ def decide_axiom(axiom: str, method: Method) -> Decided:
         for of, found, asked in claims(method, AT, (Z_AT, V_AT)):
             is_number = not (found - asked).free_symbols
             if is_number and apart(found, asked):
-                words = f"{of}: {written(found)} where {written(asked)} is asked for"
+                was, wanted = (written(sp.Matrix([x])) for x in (found, asked))
+                words = f"{of}: {was} where {wanted} is asked for"
                 return Decided(verdict=REFUTED, witness=words)
         claimed = list(claims(method, GENERIC, (Z, V)))
         proved = claimed and all(same_value(found, asked) for _, found, asked in claimed)
     except UnassignedOperation:
         return Decided(verdict=NOT_APPLICABLE)
     return Decided(verdict=PROVED if proved else OPEN)
-
-
-def written(value: sp.Expr) -> str:
-    """A rational number, or the first digits of another one."""
-    return str(value if value.is_Rational else sp.N(value, 4))

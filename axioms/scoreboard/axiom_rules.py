@@ -18,8 +18,9 @@ from axioms.decide.identity import is_rational_function
 from axioms.decide.records import noted
 from axioms.graph import Node, leaf, parameter
 from axioms.rewrites.rewrites import REWRITES
-from axioms.rules import messages as rules
-from axioms.rules.propagate import MessageFunction, Options, explain
+from axioms.rules.products import bilinear_epsilon
+from axioms.rules.propagate import explain
+from axioms.rules.rule import MessageFunction, Options
 from axioms.scoreboard.rule_sets import RuleSet
 
 Parts = Callable[[Sequence[sp.Expr]], list[sp.Expr]]  # what each factor of a product gets of 1
@@ -88,7 +89,7 @@ def _first_matrix(
     node: Node, xs: Sequence[Matrix], r: Matrix, options: Options
 ) -> Sequence[Matrix]:
     """All of R to the first of two matrices, as if the other one were a linear layer's."""
-    whole, _ = rules.bilinear_epsilon(xs[0], xs[1], 2 * r, **options)
+    whole, _ = bilinear_epsilon(xs[0], xs[1], 2 * r, **options)
     return [whole, sp.zeros(*xs[1].shape)]
 
 

@@ -7,22 +7,17 @@ from typing import TypeAlias
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, Composite
+from axioms.composites import ATTNLRP, CP_LRP, DEPASS, MAMBA_LRP, RELP, Composite
 from axioms.decide.denotation import as_rational, canonical, named
 from axioms.decide.identity import Number
 from axioms.graph import Node
-from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 from axioms.rewrites.canonizers import Canonizer, canonize
-from axioms.rules import messages as rules
-from axioms.rules.masks import by_masks
-from axioms.rules.propagate import (
-    Explanation,
-    LeafValues,
-    MessageFunction,
-    Options,
-    evaluate,
-    explain,
-)
+from axioms.rules.effects import by_masks
+from axioms.rules.linear import add_by_size
+from axioms.rules.linear import z_plus as z_plus_rule
+from axioms.rules.products import equal_split
+from axioms.rules.propagate import Explanation, LeafValues, evaluate, explain
+from axioms.rules.rule import MessageFunction, Messages, Options
 
 Formula: TypeAlias = Callable[[Node, LeafValues, sp.Matrix | None], Explanation]
 """A graph, its leaves and the gradient at its root -> an explanation without any rule."""
@@ -111,22 +106,18 @@ def _positive(value: sp.Expr) -> sp.Expr:
     return content * _at_least_0("positive", primitive, nonnegative=True)
 
 
-# Rules of axioms.rules.messages, with symbols for what the sign of a value decides.
+# Rules of axioms.rules, with symbols for what the sign of a value decides.
 
 
-def absolute_split(
-    node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options
-) -> rules.Messages:
+def absolute_split(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) -> Messages:
     """A sum passes R |x| / sum |x| to each operand x."""
-    return rules.add_by_size(xs, r, eps=options["eps"], size=_absolute)
+    return add_by_size(xs, r, eps=options["eps"], size=_absolute)
 
 
-def positive_split(
-    node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options
-) -> rules.Messages:
+def positive_split(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) -> Messages:
     """The z+ rule on a sum: in proportion to the positive operands."""
     _nonempty(xs, options)
-    return rules.add_by_size(xs, r, eps=options["eps"], size=_positive)
+    return add_by_size(xs, r, eps=options["eps"], size=_positive)
 
 
 def _nonempty(xs: Sequence[sp.Matrix], options: Options) -> None:
@@ -135,21 +126,19 @@ def _nonempty(xs: Sequence[sp.Matrix], options: Options) -> None:
         raise ZeroDivisionError("0/0 where no operand is positive; take the limit eps -> 0")
 
 
-def z_plus(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) -> rules.Messages:
+def z_plus(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) -> Messages:
     """The z+ rule of a linear layer, token by token."""
     _nonempty(xs, options)
     x, w, *bias = xs
 
     def row(n: int) -> sp.Matrix:
         b = bias[0] if bias else None
-        return rules.z_plus(x[n, :], w, r[n, :], eps=options["eps"], bias=b, part=_positive)[0]
+        return z_plus_rule(x[n, :], w, r[n, :], eps=options["eps"], bias=b, part=_positive)[0]
 
     return (sp.Matrix.vstack(*map(row, range(x.rows))),)
 
 
-def gate_held(
-    node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options
-) -> rules.Messages:
+def gate_held(node: Node, xs: Sequence[sp.Matrix], r: sp.Matrix, options: Options) -> Messages:
     """All of a gated unit to its signal: a factor that is an activation's output is held.
 
     Where all factors are, or none is, equal shares.  Arras et al., 2017 (arXiv 1706.07206).
@@ -157,7 +146,7 @@ def gate_held(
     signals = [x.op != kinds.ACTIVATION for x in node.args]
     if not any(signals):
         signals = [True] * len(xs)
-    (share, *_) = rules.equal_split(sum(signals), r)
+    (share, *_) = equal_split(sum(signals), r)
     return tuple(share if signal else 0 * r for signal in signals)
 
 

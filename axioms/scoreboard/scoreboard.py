@@ -22,21 +22,12 @@ from axioms.composites import UnassignedOperation
 from axioms.decide.denotation import denoted, same_function, same_value
 from axioms.decide.identity import Number, Sides, generic
 from axioms.graph import INPUT, Node, leaf, parameter, topological
-from axioms.rewrites.attention import ATTENTION, EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.rewrites.channels import in_rows
-from axioms.rewrites.confluence import ALIKE, BESIDE, IN_THE_LIMIT, OF_HEADS
-from axioms.rewrites.points import Point, random_point
-from axioms.rewrites.rewrites import REWRITES, exchanged
-from axioms.rewrites.templates import Template
-from axioms.rewrites.units import UNITS
+from axioms.rewrites.points import Point, random_point, symbols
+from axioms.rewrites.rewrite import Canonized, Template, exchanged
+from axioms.rewrites.rewrites import ATTENTION, EVERY_REWRITE, REWRITES, UNITS
 from axioms.scoreboard.rule_sets import ON_ATTENTION, ON_UNITS, RULE_SETS, RuleSet
-from axioms.scoreboard.witness import (
-    disagreement,
-    explained,
-    rewritten,
-    search,
-    searched_points,
-)
+from axioms.scoreboard.witness import disagreement, explained, rewritten, search, searched_points
 
 PROVED, ON_TEMPLATES, REFUTED = "proved", "holds on the templates", "refuted"
 NOT_APPLICABLE, OPEN = "not applicable", "open"
@@ -51,10 +42,10 @@ AT_EXPONENTIALS = 3  # points per graph where numbers are compared by their digi
 ATTACKS = 2  # random points in wider shapes at which what a lemma proves is tried
 Decision: TypeAlias = Callable[[Sides, Sides], bool]  # whether two sides are equal
 COVERED: dict[tuple[str, str], int] = {
-    **{(rewrite, eps): 64 for rewrite in ALIKE for eps in STABILISERS},
-    **{(rewrite, eps): 65 for rewrite in BESIDE for eps in STABILISERS},
-    **{(rewrite, LIMIT): 65 for rewrite in (*IN_THE_LIMIT, *OF_HEADS)},
-    ("permute attention heads", LIMIT): 64,  # which is "permute heads", of whole heads
+    (name, eps): 64 if rewrite.canonized is Canonized.ALIKE else 65
+    for name, rewrite in EVERY_REWRITE.items()
+    for eps in STABILISERS
+    if rewrite.canonized and (eps == LIMIT or rewrite.canonized.at_every_epsilon)
 }
 """By rewrite and regime: the theorem that proves it for canonized graphs of a stated class."""
 
@@ -109,8 +100,8 @@ def _rules_in_use(rule_set: RuleSet, rewrite: str) -> tuple[object, ...]:
         return (rule_set.formula,)
     if rule_set.prepare:
         return (rule_set.name,)
-    roots = [template.root for template in EVERY_TEMPLATE[rewrite]]
-    graphs = [graph for root in roots for graph in (root, *EVERY_REWRITE[rewrite](root))]
+    step = EVERY_REWRITE[rewrite]
+    graphs = [graph for t in step.templates for graph in (t.root, *step(t.root))]
     operations = sorted({node.op for graph in graphs for node in topological(graph)})
     return tuple((rule_set.composite.rule(op), rule_set.instead.get(op)) for op in operations)
 
@@ -135,7 +126,7 @@ def decide(
     lemma, ``points_tried`` after it failed, and ``attacks`` in wider shapes after it held.
     """
     cell = Cell(rule_set=rule_set.name, rewrite=rewrite, eps=eps, verdict=OPEN)
-    templates = searched = EVERY_TEMPLATE[rewrite]
+    templates = searched = EVERY_REWRITE[rewrite].templates
     if not rule_set.composite and not rule_set.formula:  # of the function, which is preserved
         kept = all(_preserved(rewrite, template) for template in templates)
         return replace(cell, verdict=PROVED if kept else OPEN)
@@ -171,7 +162,7 @@ def decide(
 
 
 def _preserved(rewrite: str, template: Template) -> bool:
-    point = template.symbols()
+    point = symbols(template)
     return all(
         same_function(template.root, other, point)
         for other in rewritten(rewrite, template.root, symbolic=True)
@@ -194,18 +185,13 @@ def _established(
 
 
 def lemma(
-    rule_set: RuleSet,
-    rewrite: str,
-    template: Template,
-    eps: Number,
-    *,
-    same: Decision = same_value,
+    rule_set: RuleSet, rewrite: str, template: Template, eps: Number, *, same: Decision = same_value
 ) -> bool:
     """Whether every rewritten template gets the same relevance for generic leaves and relevance.
 
     Functions, signs and absolute values are symbols, so True is a proof and False is not.
     """
-    point = template.symbols()
+    point = symbols(template)
     r = generic("R", *denoted(template.root, point).shape)
     others = rewritten(rewrite, template.root, symbolic=True)
     before = rule_set.explain(template.root, point, eps=eps, relevance=r)
@@ -238,7 +224,7 @@ def in_contexts(template: Template) -> Iterator[Template]:
     yield template
     inputs = [node for node in topological(template.root) if node.op == INPUT]
     z, u, f = (_unused(name, template) for name in "zuf")
-    outer = denoted(template.root, template.symbols()).shape
+    outer = denoted(template.root, symbols(template)).shape
     for root in (template.root * leaf(z), template.root + leaf(z)):
         yield Template(root=root, generic={**template.generic, z: outer})
     for x in inputs:
@@ -259,7 +245,7 @@ def _unused(name: str, template: Template) -> str:
 def attack(rule_set: RuleSet, rewrite: str, eps: str, *, tries: int, seed: int = 0) -> str:
     """A witness among random points of the templates in wider shapes; '' if there is none."""
     chance = random.Random(seed)
-    for template in EVERY_TEMPLATE[rewrite] * tries:
+    for template in EVERY_REWRITE[rewrite].templates * tries:
         point = random_point(chance, template.wider_shapes())
         stabiliser = STABILISERS[eps][1]
         if witness := disagreement(rule_set, rewrite, template.root, point, stabiliser):

@@ -11,12 +11,11 @@ from functools import lru_cache
 import sympy as sp
 
 from axioms.decide.denotation import denoted, same_value
-from axioms.decide.identity import Number, apart
+from axioms.decide.identity import Number, apart, generic
 from axioms.graph import Node, topological
-from axioms.rewrites.attention import CHANGES, EVERY_REWRITE, of_any_change
 from axioms.rewrites.points import LeafMatrices, moved, points
-from axioms.rewrites.rewrites import Rewrite, rescale_scores
-from axioms.rewrites.templates import Template
+from axioms.rewrites.rewrite import ANY_FACTOR, Rewrite, Template, everywhere
+from axioms.rewrites.rewrites import EVERY_REWRITE
 from axioms.rules.propagate import Explanation
 from axioms.scoreboard.rule_sets import RuleSet
 
@@ -55,15 +54,22 @@ def rewritten(rewrite: str, root: Node, *, symbolic: bool = False) -> list[Node]
 
     Raises ValueError if there is none: what is said of all of them would hold of nothing.
     """
-    if rewrite == "rescale Q and K" and symbolic:  # by any factor, not only by 2
-        found = rescale_scores(root, factor=sp.Symbol("c", positive=True))
-    elif rewrite in CHANGES and symbolic:
-        found = of_any_change(rewrite, root)
-    else:
-        found = _made_by(EVERY_REWRITE[rewrite], root)
-    if not found:
+    step = EVERY_REWRITE[rewrite]
+    if not (found := of_family(step, root) if symbolic else _made_by(step, root)):
         raise ValueError(f"{rewrite!r} rewrites nothing in {root}; pass a graph where it applies")
     return found
+
+
+def of_family(rewrite: Rewrite, root: Node) -> list[Node]:
+    """All graphs that are one step away, for any factor or change of channels in the step."""
+    if rewrite.family is None:
+        return _made_by(rewrite, root)
+    kind, step = rewrite.family
+    if kind == ANY_FACTOR:
+        c = sp.Symbol("c", positive=True)
+        return everywhere(step(c, 1 / c), root)
+    m = generic("change", 2, 2)
+    return everywhere(step(m, m.inv()), root)
 
 
 @lru_cache(maxsize=100)  # a search asks for the same at every point

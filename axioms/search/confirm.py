@@ -14,7 +14,8 @@ from axioms import kinds
 from axioms.composites import Composite
 from axioms.graph import Node
 from axioms.rewrites.rewrites import REWRITES
-from axioms.rules.propagate import Options, explain
+from axioms.rules.propagate import explain
+from axioms.rules.rule import Options
 from axioms.scoreboard.axiom_cells import (
     AXIOMS,
     CONSERVATION,

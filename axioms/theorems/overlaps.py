@@ -116,7 +116,7 @@ LEFT: dict[str, Node] = {
         (_linear(Node(kinds.READOUT, (a, a)), v), _linear(Node(kinds.READOUT, (b, b)), v)),
     ),
 }
-"""Left sides of the rewrites of ``confluence.ALIKE``, the name of a rewrite before the comma."""
+"""Left sides of the rewrites of ``rewrites.ALIKE``, the name of a rewrite before the comma."""
 
 
 def critical_pairs(

@@ -22,8 +22,8 @@ from axioms.composites import Composite
 from axioms.decide.identity import differ_at, identical, limit, sign_cases
 from axioms.graph import leaf, topological
 from axioms.rewrites.canonizers import merge_products
-from axioms.rewrites.rewrites import bracketings
-from axioms.rules.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.rewrites.products import bracketings
+from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
 from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)

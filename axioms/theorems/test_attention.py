@@ -16,8 +16,8 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import Node, leaf
-from axioms.rules.leave_one_out import leave_key_out
-from axioms.rules.messages import softmax, taylor, value_only
+from axioms.rules.attention import softmax, taylor, value_only
+from axioms.rules.effects import leave_key_out
 from axioms.rules.propagate import evaluate, explain
 
 N = 3

@@ -27,7 +27,7 @@ from axioms.graph import Node, leaf, parameter
 from axioms.pages.axioms import EXCLUDED
 from axioms.rewrites.channels import batch_norm
 from axioms.rewrites.rewrites import REWRITES
-from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.effects import leave_key_out
 from axioms.rules.propagate import explain
 from axioms.scoreboard.axiom_cells import AXIOMS as NO_REWRITES
 from axioms.scoreboard.axiom_cells import FUNCTIONALS, by_rules, decide_axiom

@@ -23,8 +23,9 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.decide.identity import generic, identical
-from axioms.rules.leave_one_out import leave_key_out, leave_one_out, mask_relevance
-from axioms.rules.messages import bilinear_epsilon, softmax, taylor, value_only
+from axioms.rules.attention import softmax, taylor, value_only
+from axioms.rules.effects import leave_key_out, leave_one_out, mask_relevance
+from axioms.rules.products import bilinear_epsilon
 from axioms.theorems.test_product_rules import (
     LEFT,
     RIGHT,

@@ -9,7 +9,8 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.rules.messages import epsilon, epsilon_without_bias, identity, linear_map, z_plus
+from axioms.rules.activations import identity
+from axioms.rules.linear import epsilon, epsilon_without_bias, linear_map, z_plus
 from axioms.theorems.test_linear_folding import B1, R1, W1, R, X, two_layers
 
 GAMMA, BETA, MEAN = (generic(name, 1, 2) for name in ("g", "h", "m"))

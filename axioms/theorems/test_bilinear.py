@@ -19,7 +19,8 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, value_at, where
 from axioms.graph import LEAVES, TRANSPOSE, Node, leaf, parameter
-from axioms.rules.messages import bilinear_epsilon, value_only
+from axioms.rules.attention import value_only
+from axioms.rules.products import bilinear_epsilon
 from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)

@@ -19,9 +19,11 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.rules.leave_one_out import leave_key_out
-from axioms.rules.messages import add, bilinear_epsilon, softmax, taylor, value_only
+from axioms.rules.attention import softmax, taylor, value_only
+from axioms.rules.effects import leave_key_out
+from axioms.rules.linear import add
 from axioms.rules.norms import held_deviation, layer_norm
+from axioms.rules.products import bilinear_epsilon
 
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)

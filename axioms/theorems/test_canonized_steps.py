@@ -33,13 +33,12 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.graph import Node, leaf, parameter
-from axioms.rewrites.attention import ATTENTION, CHANGES, EVERY_REWRITE, of_any_change
 from axioms.rewrites.canonizers import canonize
-from axioms.rewrites.confluence import BESIDE, IN_THE_LIMIT, OF_HEADS, any_alike, regions
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rewrites.templates import TEMPLATES
+from axioms.rewrites.confluence import any_alike, regions
+from axioms.rewrites.rewrites import BESIDE, EVERY_REWRITE, IN_THE_LIMIT, OF_HEADS, REWRITES
 from axioms.scoreboard.rule_sets import RULE_SETS
 from axioms.scoreboard.scoreboard import lemma
+from axioms.scoreboard.witness import of_family
 from axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
 
 EPS = sp.Symbol("epsilon", positive=True)
@@ -109,8 +108,7 @@ def one_step_apart(name, one, other):
 
 def steps(name, root):
     """A graph, and all that are one step away: of a change of channels by any matrix."""
-    changed = of_any_change if name in CHANGES else lambda name, root: EVERY_REWRITE[name](root)
-    return (root, *changed(name, root))
+    return (root, *of_family(EVERY_REWRITE[name], root))
 
 
 def same_heads(name, one, other):
@@ -129,7 +127,7 @@ def decided(name, record_property):
     for left, right in pairs:
         assert one_step_apart(name, canonize(left), canonize(right)), (str(left), str(right))
     for eps in (0,) if name in IN_THE_LIMIT else (0, EPS):
-        assert all(lemma(PLAIN, name, template, eps) for template in TEMPLATES[name])
+        assert all(lemma(PLAIN, name, template, eps) for template in REWRITES[name].templates)
     record_property("method", f"{len(pairs)} critical pairs over generic weights, and the step")
 
 
@@ -176,5 +174,5 @@ def test_steps_of_heads_that_canonization_keeps_change_no_limit(name, record_pro
     assert pairs
     for left, right in pairs:
         assert same_heads(name, canonize(left), canonize(right)), (str(left), str(right))
-    assert all(lemma(PLAIN, name, template, 0) for template in ATTENTION[name])
+    assert all(lemma(PLAIN, name, template, 0) for template in EVERY_REWRITE[name].templates)
     record_property("method", f"{len(pairs)} critical pairs over generic weights, and the step")

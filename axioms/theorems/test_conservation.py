@@ -16,13 +16,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import BIAS, CONSTANT, TAYLOR
-from axioms.composites import Composite
+from axioms.composites import BIAS, CONSTANT, TAYLOR, Composite
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
-from axioms.rules.ledger import LEMMAS, PASSED_BY, ledger
-from axioms.rules.messages import alpha_beta, epsilon
-from axioms.rules.propagate import evaluate
+from axioms.rules.ledger import ledger
+from axioms.rules.linear import alpha_beta, epsilon
+from axioms.rules.propagate import RULES, evaluate
 
 R = sp.Symbol("R", real=True)
 
@@ -134,7 +133,7 @@ def check_lemma(kind, rule, n):
             if rule != kinds.GRADIENT:  # whose lemmas are theorem 73
                 assert same(amount, stated(kind, rule, cause, (root, point), j, signs[root][j]))
         for place, x in enumerate(root.args):
-            assert place not in PASSED_BY.get((kind, rule), ()) or books.kept[x] == 0
+            assert place not in RULES[kind, rule].passes_by or books.kept[x] == 0
 
 
 def check_lemmas(keys):
@@ -150,10 +149,10 @@ BY_EQ_1 = [
     (kinds.RMS_NORM, kinds.HELD_DEVIATION),
     (kinds.READOUT, kinds.VALUE_ONLY),
 ]
-OF_PRODUCTS = [(kind, rule) for kind, rule in LEMMAS if rule in PRODUCT_RULES]
+OF_PRODUCTS = [(kind, rule) for kind, rule in RULES if rule in PRODUCT_RULES]
 OTHERS = [
     (kind, rule)
-    for kind, rule in LEMMAS
+    for kind, rule in RULES
     if rule != kinds.GRADIENT and (kind, rule) not in (*BY_EQ_1, *OF_PRODUCTS)
 ]
 

@@ -16,8 +16,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import BIAS, STABILISER, TAYLOR
-from axioms.composites import ATTNLRP, CP_LRP
+from axioms.composites import ATTNLRP, BIAS, CP_LRP, STABILISER, TAYLOR
 from axioms.decide.identity import identical, lowest_terms
 from axioms.graph import Node, leaf, parameter
 from axioms.rules.ledger import causes, ledger

@@ -1,6 +1,6 @@
 """DePass: carrying components forwards with attention, norms and activations held.
 
-``axioms.theorems.decomposed`` does it; the composite DEPASS of ``axioms.neighbours`` is what it is
+``axioms.theorems.decomposed`` does it; the composite DEPASS of ``axioms.composites`` is what it is
 as relevance (Hong et al., 2025, arXiv 2510.18462).
 
 Main statements
@@ -16,11 +16,10 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import Composite
+from axioms.composites import DEPASS, RELP, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
-from axioms.neighbours import DEPASS, RELP
 from axioms.rules.propagate import explain
 from axioms.theorems.decomposed import BIASES, by_softmax, decomposed
 

@@ -29,7 +29,7 @@ from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.decide.denotation import same_value
 from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
-from axioms.rules.messages import softmax
+from axioms.rules.attention import softmax
 from axioms.rules.propagate import evaluate, explain
 
 X, Y, Z, W, B = leaf("x"), leaf("y"), leaf("z"), parameter("w"), parameter("b")

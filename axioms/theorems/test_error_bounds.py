@@ -27,8 +27,10 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import generic, identical
-from axioms.rules.messages import add, bilinear_epsilon, value_only
+from axioms.rules.attention import value_only
+from axioms.rules.linear import add
 from axioms.rules.norms import layer_norm
+from axioms.rules.products import bilinear_epsilon
 from axioms.theorems.test_bypassed_softmax import missed
 
 

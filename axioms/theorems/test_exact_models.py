@@ -25,7 +25,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, identical, value_at
 from axioms.graph import Node, leaf, parameter
-from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.effects import leave_key_out
 from axioms.rules.propagate import evaluate, explain
 
 S, B, C = sp.symbols("s b c", real=True)

@@ -22,14 +22,15 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import DEGREE
-from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
+from axioms.composites import ATTNLRP, DEGREE, GRADIENT_X_INPUT
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
+from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
+from axioms.rules.attention import taylor
 from axioms.rules.ledger import ledger
-from axioms.rules.messages import activation_gradient, add, identity, taylor
-from axioms.rules.propagate import ACTIVATIONS, explain
+from axioms.rules.linear import add
+from axioms.rules.propagate import explain
 
 A, B = sp.symbols("a b", real=True)
 R, C = sp.Symbol("R", real=True), sp.Symbol("c", positive=True)

@@ -13,7 +13,7 @@ from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, identical
 from axioms.graph import Node, leaf, parameter
 from axioms.rewrites.canonizers import merge_products
-from axioms.rules.leave_one_out import integrated_gradients
+from axioms.rules.effects import integrated_gradients
 from axioms.rules.propagate import evaluate, explain
 
 NAMES = ("x1", "x2", "x3", "x4")

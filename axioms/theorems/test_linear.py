@@ -13,8 +13,8 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, where
-from axioms.rules.leave_one_out import leave_one_out
-from axioms.rules.messages import add, epsilon, epsilon_without_bias, linear_map
+from axioms.rules.effects import leave_one_out
+from axioms.rules.linear import add, epsilon, epsilon_without_bias, linear_map
 
 EPS = sp.Symbol("epsilon", positive=True)
 X, W, B, R = generic("x", 1, 2), generic("w", 2, 2), generic("b", 1, 2), generic("r", 1, 2)

@@ -21,15 +21,9 @@ from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, generic, identical, limit, where
 from axioms.graph import leaf, topological
 from axioms.rewrites.canonizers import merge_products
-from axioms.rules.messages import (
-    add,
-    add_by_size,
-    epsilon,
-    epsilon_without_bias,
-    linear_map,
-    sign_of,
-)
+from axioms.rules.linear import add, add_by_size, epsilon, epsilon_without_bias, linear_map
 from axioms.rules.propagate import evaluate, explain
+from axioms.rules.rule import sign_of
 
 EPS = sp.Symbol("epsilon", positive=True)
 X, W1, W2 = generic("x", 1, 2), generic("v", 2, 2), generic("w", 2, 2)

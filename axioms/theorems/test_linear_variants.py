@@ -20,8 +20,8 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, identical, limit, where
-from axioms.rules.leave_one_out import leave_one_out
-from axioms.rules.messages import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
+from axioms.rules.effects import leave_one_out
+from axioms.rules.linear import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
 
 EPS, STRENGTH = sp.symbols("epsilon gamma", positive=True)
 ALPHA, BETA = sp.symbols("alpha beta", real=True)

@@ -19,8 +19,8 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.rules.leave_one_out import leave_key_out, mask_relevance
-from axioms.rules.messages import value_only
+from axioms.rules.attention import value_only
+from axioms.rules.effects import leave_key_out, mask_relevance
 
 N, P = 3, 2  # keys and channels
 E, V = generic("e", 1, N, positive=True), generic("v", N, P)

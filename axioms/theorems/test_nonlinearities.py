@@ -17,8 +17,11 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, Composite
 from axioms.decide.identity import differ_at, identical
 from axioms.graph import Node, leaf, parameter
-from axioms.rules.messages import add, equal_split, identity, sign_of
+from axioms.rules.activations import identity
+from axioms.rules.linear import add
+from axioms.rules.products import equal_split
 from axioms.rules.propagate import evaluate, explain
+from axioms.rules.rule import sign_of
 
 EPS = sp.Symbol("epsilon", positive=True)
 R, PHI = sp.Symbol("R", real=True), sp.Symbol("Phi", positive=True)

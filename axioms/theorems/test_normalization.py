@@ -11,7 +11,8 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, limit, where
-from axioms.rules.messages import epsilon, identity
+from axioms.rules.activations import identity
+from axioms.rules.linear import epsilon
 from axioms.rules.norms import (
     held_deviation,
     held_root_mean_square,

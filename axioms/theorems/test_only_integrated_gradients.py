@@ -35,7 +35,7 @@ import sympy as sp
 from axioms.composites import GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, identical, value_at
 from axioms.graph import leaf
-from axioms.rules.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
 from axioms.rules.propagate import explain
 
 X = sp.symbols("x1:4", real=True)
@@ -144,7 +144,7 @@ def of_monomials(share):
 
 
 def by(method):
-    """An attribution of axioms.rules.leave_one_out."""
+    """An attribution of axioms.rules.effects."""
 
     def attribution(polynomial, x):
         inputs = sp.symbols(f"input1:{len(x) + 1}", positive=True)

@@ -23,7 +23,6 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.rules.messages import equal_split
 from axioms.rules.norms import (
     held_deviation,
     held_root_mean_square,
@@ -32,6 +31,7 @@ from axioms.rules.norms import (
     rms_norm,
     rms_norm_gradient,
 )
+from axioms.rules.products import equal_split
 
 WIDTH = 3
 S, T = sp.symbols("S T", positive=True)  # the deviations of both runs

@@ -22,8 +22,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import STABILISER, TAYLOR
-from axioms.composites import ATTNLRP, CP_LRP
+from axioms.composites import ATTNLRP, CP_LRP, STABILISER, TAYLOR
 from axioms.decide.denotation import denoted
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter

@@ -13,12 +13,12 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import STABILISER
-from axioms.composites import ATTNLRP
+from axioms.composites import ATTNLRP, STABILISER
 from axioms.decide.identity import differ_at, generic, identical, limit, where
 from axioms.graph import LEAVES, Node, leaf, parameter, topological
+from axioms.rules.attention import taylor
 from axioms.rules.ledger import causes, ledger, unknown_messages
-from axioms.rules.messages import add, taylor
+from axioms.rules.linear import add
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems import positional
 from axioms.theorems.positional import FAMILIES, POSITION

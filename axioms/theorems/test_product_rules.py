@@ -24,7 +24,7 @@ from axioms.composites import Composite
 from axioms.decide.identity import differ_at, identical
 from axioms.graph import leaf, topological
 from axioms.rewrites.canonizers import merge_products
-from axioms.rewrites.rewrites import bracketings
+from axioms.rewrites.products import bracketings
 from axioms.rules.propagate import explain
 
 R = sp.Symbol("R", real=True)

@@ -2,7 +2,7 @@
 
 Both predict the effect of replacing activations x by x' by <c, x - x'>.  Attribution patching takes
 the gradient as c (Nanda, 2023), and RelP (Jafari et al., 2025, arXiv 2508.21258) relevance per unit
-R/x by the rules of CP-LRP.  ``axioms.neighbours.RELP`` is that composite.  Norms and products of
+R/x by the rules of CP-LRP.  ``axioms.composites.RELP`` is that composite.  Norms and products of
 two are theorems 57 and 58; this is what is left.
 
 Main statements
@@ -23,14 +23,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import GRADIENT_X_INPUT, Composite
+from axioms.composites import GRADIENT_X_INPUT, RELP, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
 from axioms.graph import Node, leaf, parameter
-from axioms.neighbours import RELP
-from axioms.rules.ledger import LEMMAS, ledger
-from axioms.rules.messages import activation_gradient, identity
-from axioms.rules.propagate import ACTIVATIONS, evaluate, explain
+from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
+from axioms.rules.ledger import ledger
+from axioms.rules.propagate import RULES, evaluate, explain
 from axioms.theorems.test_conservation import one_operation
 from axioms.theorems.test_conservation import same as same_logits
 
@@ -199,7 +198,7 @@ def test_gradient_x_change_misses_the_higher_orders_of_a_product():
         assert identical(missed.subs(zeros), (1 - n) * denoted(root, clean)[0])
 
 
-OF_GRADIENT = [kind for kind, rule in LEMMAS if rule == kinds.GRADIENT]
+OF_GRADIENT = [kind for kind, rule in RULES if rule == kinds.GRADIENT]
 
 
 @pytest.mark.theorem(

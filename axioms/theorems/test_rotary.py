@@ -15,7 +15,8 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import generic, identical, limit, sign_cases
-from axioms.rules.messages import add, bilinear_epsilon, epsilon, equal_split
+from axioms.rules.linear import add, epsilon
+from axioms.rules.products import bilinear_epsilon, equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
 COS, SIN = sp.symbols("cos sin", real=True)

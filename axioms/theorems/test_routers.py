@@ -23,14 +23,13 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import CONSTANT, STABILISER, TAYLOR
-from axioms.composites import ATTNLRP, CP_LRP
+from axioms.composites import ATTNLRP, CONSTANT, CP_LRP, RELP, STABILISER, TAYLOR
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, where
 from axioms.graph import Node, leaf, parameter
-from axioms.neighbours import RELP
+from axioms.rules.attention import softmax, taylor
 from axioms.rules.ledger import ledger
-from axioms.rules.messages import bilinear_epsilon, softmax, taylor
+from axioms.rules.products import bilinear_epsilon
 from axioms.rules.propagate import explain
 
 N = 3

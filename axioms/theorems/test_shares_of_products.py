@@ -27,7 +27,7 @@ from axioms.composites import ATTNLRP
 from axioms.decide.identity import identical
 from axioms.graph import Node, leaf, parameter
 from axioms.rewrites.canonizers import merge_products
-from axioms.rules.leave_one_out import integrated_gradients, shapley
+from axioms.rules.effects import integrated_gradients, shapley
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, found, named
 

@@ -22,12 +22,10 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.causes import STABILISER
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, MAMBA_LRP, STABILISER
 from axioms.decide.denotation import denoted
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, leaf, parameter
-from axioms.neighbours import MAMBA_LRP
 from axioms.rules.ledger import causes, ledger
 from axioms.rules.propagate import explain
 

@@ -15,7 +15,8 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, limit, where
-from axioms.rules.messages import add, bilinear_epsilon, epsilon
+from axioms.rules.linear import add, epsilon
+from axioms.rules.products import bilinear_epsilon
 
 EPS, SIZE = sp.symbols("epsilon size", positive=True)
 X, W, R = generic("x", 1, 2), generic("w", 2, 2), generic("r", 1, 2)

@@ -14,7 +14,7 @@ from axioms.composites import ATTNLRP
 from axioms.decide.identity import generic, identical, limit
 from axioms.graph import TRANSPOSE, Node, leaf, parameter
 from axioms.rewrites.canonizers import merge_attention
-from axioms.rules.messages import chain_epsilon
+from axioms.rules.products import chain_epsilon
 from axioms.rules.propagate import evaluate, explain
 
 EPS = sp.Symbol("epsilon", positive=True)

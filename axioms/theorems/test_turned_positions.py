@@ -13,7 +13,8 @@ import sympy as sp
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import generic, identical
 from axioms.graph import leaf
-from axioms.rules.messages import add, bilinear_epsilon, equal_split
+from axioms.rules.linear import add
+from axioms.rules.products import bilinear_epsilon, equal_split
 from axioms.rules.propagate import explain
 from axioms.theorems import positional
 from axioms.theorems.test_positions import arriving, symbols

@@ -21,8 +21,8 @@ from axioms.composites import Composite
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import leaf, topological
 from axioms.rewrites.canonizers import merge_products
-from axioms.rewrites.rewrites import bracketings
-from axioms.rules.messages import add_by_size
+from axioms.rewrites.products import bracketings
+from axioms.rules.linear import add_by_size
 from axioms.rules.propagate import explain
 
 CONSERVATION, SYMMETRY, INVARIANCE = AXIOMS = (

@@ -18,7 +18,9 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, identical
 from axioms.graph import Node, leaf, parameter
-from axioms.rules.messages import add, epsilon, equal_split, identity
+from axioms.rules.activations import identity
+from axioms.rules.linear import add, epsilon
+from axioms.rules.products import equal_split
 from axioms.rules.propagate import explain
 
 F, AT_ZERO, R, C = sp.symbols("f f0 R c", real=True)

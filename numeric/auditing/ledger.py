@@ -11,9 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from axioms import kinds
-from axioms.assignment import assigned
-from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
-from axioms.composites import Composite
+from axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR, Composite, assigned
 from axioms.graph import INPUT, PARAMETER, Node
 from numeric.reference import evaluate, mapped
 from numeric.reference.rules import share, stabilize

@@ -1,6 +1,6 @@
 """What each cause of a residual is, in a few words for those who read an audit."""
 
-from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
+from axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
 from numeric.auditing.functions import FIXED, POSITION, TYPE
 from numeric.auditing.ledger import NUMERICAL
 

@@ -9,8 +9,7 @@ from functools import reduce
 import numpy as np
 
 from axioms import kinds
-from axioms.assignment import assigned
-from axioms.composites import Composite
+from axioms.composites import Composite, assigned
 from axioms.graph import INPUT, LEAVES, MOVE, Node
 from numeric.reference import mapped, rules
 from numeric.reference.dispatch import RULES

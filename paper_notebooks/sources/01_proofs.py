@@ -21,7 +21,7 @@ from axioms.graph import leaf
 from axioms.pages import scoreboard as markdown
 from axioms.pages import show
 from axioms.rewrites.canonizers import canonize
-from axioms.rules.leave_one_out import leave_one_out
+from axioms.rules.effects import leave_one_out
 from axioms.rules.propagate import evaluate, explain
 from axioms.scoreboard import scoreboard
 from paper_notebooks import output, settings

@@ -5,8 +5,8 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP
-from axioms.rewrites.templates import TEMPLATES
-from axioms.rules import messages as rules
+from axioms.rewrites.rewrites import REWRITES
+from axioms.rules.linear import add
 from axioms.scoreboard import scoreboard
 from axioms.scoreboard.rule_sets import RULE_SETS, RuleSet
 from axioms.scoreboard.scoreboard import LIMIT, REFUTED, attack, decide
@@ -27,7 +27,7 @@ def published(rewrite):
     return list(found.values())
 
 
-@pytest.mark.parametrize("rewrite", TEMPLATES)
+@pytest.mark.parametrize("rewrite", REWRITES)
 def test_no_random_point_in_wider_shapes_refutes_a_check_mark(rewrite):
     for rule_set, eps in published(rewrite):
         assert not attack(rule_set, rewrite, eps, tries=4), (rule_set.name, eps)
@@ -57,7 +57,7 @@ def test_an_attack_refutes_what_is_false(rule_set, rewrite):
 
 
 def test_a_sum_that_cancels_by_accident_refutes_no_limit():
-    (template,) = TEMPLATES["re-associate sums"]
+    (template,) = REWRITES["re-associate sums"].templates
     point = {name: sp.Matrix([[value]]) for name, value in {"a": 1, "b": -1, "c": 1}.items()}
     given = (BY_NAME["AttnLRP"], "re-associate sums", template.root, point)
     assert not disagreement(*given, 0)
@@ -66,7 +66,7 @@ def test_a_sum_that_cancels_by_accident_refutes_no_limit():
 
 def first_of_equals(node, xs, r, options):
     """Eq. 1, but where both terms are equal the first takes all: a thin set."""
-    return [r, 0 * r] if xs[0] == xs[1] else rules.add(xs, r, eps=options["eps"])
+    return [r, 0 * r] if xs[0] == xs[1] else add(xs, r, eps=options["eps"])
 
 
 def with_a_pole(node, xs, r, options):
@@ -74,7 +74,7 @@ def with_a_pole(node, xs, r, options):
 
 
 def test_a_difference_at_a_point_alone_refutes_no_limit_and_one_pole_leaves_all_undefined():
-    (template,) = TEMPLATES["commute sums"]
+    (template,) = REWRITES["commute sums"].templates
     point = {name: sp.ones(1, 1) for name in "ab"}
     alone, pole = (
         RuleSet(name=message.__name__, composite=ATTNLRP, instead={kinds.ADD: message})

@@ -14,7 +14,8 @@ THEOREMS = """
 import pytest
 import sympy as sp
 from axioms.decide.identity import differ_at, generic, identical, sign_cases
-from axioms.rules.messages import add, equal_split
+from axioms.rules.linear import add
+from axioms.rules.products import equal_split
 
 EPS = sp.Symbol("epsilon", positive=True)
 
@@ -149,7 +150,7 @@ import pytest
 import sympy as sp
 from axioms.decide.identity import differ_at, generic, identical
 from axioms.decide.denotation import as_rational
-from axioms.rules.messages import softmax
+from axioms.rules.attention import softmax
 
 Z, E = generic("z", 1, 2), generic("e", 1, 2, positive=True)
 

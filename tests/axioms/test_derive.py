@@ -12,8 +12,13 @@ from axioms import kinds
 from axioms.decide.identity import differ_at, identical
 from axioms.derivations.derive import EPS, OUTPUT, SUM, contributions, derive
 from axioms.derivations.operations import OPERATIONS, of_theorem
-from axioms.rules import messages as rules
 from axioms.rules import norms
+from axioms.rules.activations import identity
+from axioms.rules.attention import softmax as softmax_rule
+from axioms.rules.attention import taylor
+from axioms.rules.attention import value_only as value_only_rule
+from axioms.rules.linear import add, epsilon, epsilon_without_bias
+from axioms.rules.products import bilinear_epsilon, chain_epsilon, equal_split
 
 
 def stabilised(d):
@@ -32,7 +37,7 @@ def symbols(name, like):
 def scores(d):
     q, k = factors(d)
     scale = sp.Symbol("scale", positive=True)
-    r_q, r_k = rules.bilinear_epsilon(q, k.T, d.relevance, scale=scale, **stabilised(d))
+    r_q, r_k = bilinear_epsilon(q, k.T, d.relevance, scale=scale, **stabilised(d))
     return r_q, r_k.T
 
 
@@ -49,13 +54,13 @@ def linear(rule):
 def value_only(d):
     (v,) = factors(d)
     a = symbols("a", sp.zeros(d.relevance.rows, v.rows))
-    return rules.value_only(a, v, d.relevance, **stabilised(d))[1:]
+    return value_only_rule(a, v, d.relevance, **stabilised(d))[1:]
 
 
 def softmax(d):
     (z,) = factors(d)
     e = z.applyfunc(lambda x: d.operation.names[sp.exp(x)])
-    return rules.taylor(z, d.relevance, exp_z=e)
+    return taylor(z, d.relevance, exp_z=e)
 
 
 def batch_norm(d):
@@ -64,12 +69,12 @@ def batch_norm(d):
     w, b = symbols("w", sp.zeros(x.cols, r.cols)), symbols("b", r)
     scale, shift = symbols("g", r), symbols("t", r)
     bias = b.multiply_elementwise(scale) + shift
-    return rules.epsilon(x, w * sp.diag(*scale), r, bias=bias, **stabilised(d))
+    return epsilon(x, w * sp.diag(*scale), r, bias=bias, **stabilised(d))
 
 
 def merged_attention(d):
     q, k, v = factors(d)
-    r_q, r_k, r_v = rules.chain_epsilon((q, k.T, v), d.relevance, **stabilised(d))
+    r_q, r_k, r_v = chain_epsilon((q, k.T, v), d.relevance, **stabilised(d))
     return r_q, r_k.T, r_v
 
 
@@ -91,19 +96,19 @@ def state_space(d):
     """The value-only rule of one readout by the row (A, B), of the column of h and x."""
     h, x = factors(d)
     both = symbols("a", sp.zeros(h.rows, h.rows)).row_join(symbols("b", h))
-    _, received = rules.value_only(both, h.col_join(x), d.relevance, **stabilised(d))
+    _, received = value_only_rule(both, h.col_join(x), d.relevance, **stabilised(d))
     return received[: h.rows, :], received[h.rows :, :]
 
 
-# name: (the text of axioms.rules.messages on the same symbols, arguments for a larger shape)
+# name: (the formula of axioms.rules on the same symbols, arguments for a larger shape)
 TEXTS = {
-    "product": (lambda d: rules.equal_split(len(factors(d)), d.relevance), (4,)),
-    "linear": (linear(rules.epsilon), (3, 2)),
-    "linear without bias": (linear(rules.epsilon_without_bias), (3, 2)),
+    "product": (lambda d: equal_split(len(factors(d)), d.relevance), (4,)),
+    "linear": (linear(epsilon), (3, 2)),
+    "linear without bias": (linear(epsilon_without_bias), (3, 2)),
     "linear, then BatchNorm": (batch_norm, (3, 2)),
-    "add": (lambda d: rules.add(list(factors(d)), d.relevance, **stabilised(d)), (3,)),
+    "add": (lambda d: add(list(factors(d)), d.relevance, **stabilised(d)), (3,)),
     "readout": (
-        lambda d: rules.bilinear_epsilon(*factors(d), d.relevance, **stabilised(d)),
+        lambda d: bilinear_epsilon(*factors(d), d.relevance, **stabilised(d)),
         (2, 3, 2),
     ),
     "scores": (scores, (2, 2, 3)),
@@ -113,7 +118,7 @@ TEXTS = {
     "LayerNorm, deviation held": (held, (3,)),
     "RMSNorm, root mean square held": (held_root, (3,)),
     "state space step": (state_space, (3,)),
-    "activation": (lambda d: rules.identity(d.relevance), ()),
+    "activation": (lambda d: identity(d.relevance), ()),
 }
 
 
@@ -201,7 +206,7 @@ DROPPED = {  # how the words on it begin -> output 0 of what is dropped
 
 def softmax_residual(d):
     (z,) = factors(d)
-    a = rules.softmax(z, exp_z=z.applyfunc(lambda x: d.operation.names[sp.exp(x)]))
+    a = softmax_rule(z, exp_z=z.applyfunc(lambda x: d.operation.names[sp.exp(x)]))
     return a[0] * (1 - z[0] + (a * z.T)[0])
 
 

@@ -13,14 +13,14 @@ from axioms.graph import INPUT, LEAVES, leaf, topological
 from axioms.kinds import RULES
 from axioms.own_rules.messages import MESSAGES
 from axioms.own_rules.verdicts import rewrites_of
-from axioms.rewrites.points import moved, points, random_point
-from axioms.rewrites.rewrites import REWRITES, bracketings
-from axioms.rewrites.templates import TEMPLATES
+from axioms.rewrites.points import moved, points, random_point, symbols
+from axioms.rewrites.products import bracketings
+from axioms.rewrites.rewrites import REWRITES
 from axioms.rules.propagate import evaluate
 from axioms.scoreboard.scoreboard import in_contexts
 from axioms.scoreboard.witness import searched_points
 
-ALL = [(name, template) for name, found in TEMPLATES.items() for template in found]
+ALL = [(name, template) for name, rewrite in REWRITES.items() for template in rewrite.templates]
 of_all = pytest.mark.parametrize(("name", "template"), ALL, ids=lambda x: str(x)[:20])
 
 
@@ -95,7 +95,7 @@ def test_a_template_is_searched_in_its_least_shapes_and_in_the_generic_ones(name
 @of_all
 def test_the_contexts_of_a_search_are_a_product_a_sum_fed_products_and_a_scale(name, template):
     """By their values: V, V z and V + z, V at x u for every input x, and V f by channel."""
-    at = template.symbols()
+    at = symbols(template)
     value = denoted(template.root, at)
     inputs = [node.name for node in topological(template.root) if node.op == INPUT]
     z, f = generic("z", *value.shape), generic("f", 1, value.cols)
@@ -107,7 +107,7 @@ def test_the_contexts_of_a_search_are_a_product_a_sum_fed_products_and_a_scale(n
     expected.append(value * sp.diag(*f))
     contexts = list(in_contexts(template))
     for context, wanted in zip(contexts, expected, strict=True):
-        assert same_value(denoted(context.root, context.symbols()), wanted)
+        assert same_value(denoted(context.root, symbols(context)), wanted)
         used = {node.name for node in topological(context.root) if node.op in LEAVES}
         assert all(used == set(next(found)) for found in searched_points(context))
 
@@ -115,7 +115,7 @@ def test_the_contexts_of_a_search_are_a_product_a_sum_fed_products_and_a_scale(n
 def test_a_rule_is_judged_by_every_rewrite_in_which_its_operation_depends_on_an_input():
     expected = {kind: set() for kind in RULES}
     for name, template in ALL:
-        point = template.symbols()
+        point = symbols(template)
         inputs = {
             s
             for node in topological(template.root)

@@ -4,7 +4,7 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import LARGE, identical, is_large, limit
-from axioms.rules.messages import z_plus
+from axioms.rules.linear import z_plus
 
 EPS, P, N = sp.symbols("epsilon p n", positive=True)
 

@@ -1,6 +1,7 @@
 """One wrong case among many is found: what decides looks at every case, entry, input and point."""
 
 import itertools
+from dataclasses import replace
 from math import prod
 from unittest import mock
 
@@ -13,24 +14,23 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.denotation import same_value
 from axioms.decide.identity import identical
-from axioms.rewrites.attention import EVERY_REWRITE
 from axioms.rewrites.points import points
-from axioms.rewrites.templates import TEMPLATES
-from axioms.rules.leave_one_out import (
+from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
+from axioms.rules.effects import (
     integrated_gradients,
     leave_key_out,
     leave_one_out,
     mask_relevance,
     shapley,
 )
-from axioms.rules.propagate import MESSAGES
+from axioms.rules.propagate import RULES
 from axioms.scoreboard.rule_sets import RULE_SETS, RuleSet
 from axioms.scoreboard.scoreboard import FINITE, FIRST, LIMIT, OPEN, PROVED, REFUTED, decide, lemma
 from axioms.scoreboard.witness import search
 
 X, Y, Z = sp.symbols("x y z", real=True)
 PRODUCTS = "commute products"
-(TEMPLATE,) = TEMPLATES[PRODUCTS]
+(TEMPLATE,) = REWRITES[PRODUCTS].templates
 
 
 def test_what_is_0_at_every_small_number_is_not_0():
@@ -133,16 +133,21 @@ def test_a_lemma_is_over_every_relevance(name):
     assert decide(BLIND[name], PRODUCTS, LIMIT, points_tried=FIRST).verdict == REFUTED
 
 
+def rewriting(name, step):
+    """The rewrite of this name with another step."""
+    return mock.patch.dict(EVERY_REWRITE, {name: replace(EVERY_REWRITE[name], step=step)})
+
+
 @pytest.mark.parametrize(("rewrite", "inputs"), [(PRODUCTS, 2), ("re-associate sums", 3)])
 def test_a_lemma_is_over_every_input_and_every_rewritten_graph(rewrite, inputs):
-    (template,) = TEMPLATES[rewrite]
+    (template,) = REWRITES[rewrite].templates
     graphs, asked = EVERY_REWRITE[rewrite](template.root) * 3, []
 
     def all_but(wrong):
         asked.clear()
         return lambda one, other: asked.append((one, other)) or len(asked) != wrong
 
-    with mock.patch.dict(EVERY_REWRITE, {rewrite: lambda root: graphs}):
+    with rewriting(rewrite, lambda node: graphs if node is template.root else []):
         assert lemma(RULE_SETS[0], rewrite, template, 0, same=all_but(0))
         assert len(asked) == inputs * len(graphs)
         for wrong in range(1, inputs * len(graphs) + 1):
@@ -151,7 +156,7 @@ def test_a_lemma_is_over_every_input_and_every_rewritten_graph(rewrite, inputs):
 
 def test_nothing_is_proved_of_no_graph_and_of_no_entry():
     with (
-        mock.patch.dict(EVERY_REWRITE, {PRODUCTS: lambda root: []}),
+        rewriting(PRODUCTS, lambda node: []),
         pytest.raises(ValueError, match="'commute products' rewrites nothing in a·b"),
     ):
         decide(RULE_SETS[0], PRODUCTS, LIMIT)
@@ -163,18 +168,18 @@ def test_one_rewritten_graph_that_is_another_function_is_no_proof(where):
     functional = RULE_SETS[-1]
     assert decide(functional, PRODUCTS, LIMIT).verdict == PROVED
 
-    def wrong(root):
-        a, b = root.args
-        return [b * a, a * a][:: 1 - 2 * where]
+    def wrong(node):
+        a, b = node.args or (None, None)
+        return [b * a, a * a][:: 1 - 2 * where] if a else []
 
-    with mock.patch.dict(EVERY_REWRITE, {PRODUCTS: wrong}):
+    with rewriting(PRODUCTS, wrong):
         assert decide(functional, PRODUCTS, LIMIT).verdict == OPEN
 
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_a_lemma_of_every_template_is_needed(biased):
     """A rule that is wrong only with a bias, or only without, and only for symbols."""
-    right = MESSAGES[kinds.LINEAR, kinds.EPSILON]
+    right = RULES[kinds.LINEAR, kinds.EPSILON].messages
 
     def message(node, xs, r, options):
         wrong = (len(xs) == 3) == biased and xs[0].free_symbols

@@ -18,7 +18,7 @@ from axioms.pages.latex import latex
 from axioms.pages.notation import notation
 from axioms.pages.origins import Origins, Run
 from axioms.pages.show import TEXT, line_of, page, text
-from axioms.rules.messages import add
+from axioms.rules.linear import add
 
 shown_page = cache(page)
 in_text = cache(lambda label: " ".join(text(shown_page(label)).split()))
@@ -135,7 +135,7 @@ class Decided:
         """Relevance of the terms of a sum, each as a formula and as what stands for it."""
         given = {"operands": [sp.Matrix([[x]]) for x in xs], "relevance": sp.Matrix([[R]])}
         found = add(**given, eps=EPS)
-        named = self.origins.instead("messages.add", given, found)
+        named = self.origins.instead("linear.add", given, found)
         return [(part[0], name[0]) for part, name in zip(found, named, strict=True)]
 
     def equal(self, left, right, *, signs=(), verdict=True):

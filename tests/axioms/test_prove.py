@@ -19,7 +19,7 @@ HEAD = """
 import pytest
 import sympy as sp
 from axioms.decide.identity import differ_at, identical, sign_cases
-from axioms.rules.messages import equal_split
+from axioms.rules.products import equal_split
 
 R, X = sp.symbols("R x", positive=True)
 """
@@ -77,7 +77,7 @@ def test_a_theorem_is_one_row_with_what_its_test_recorded(theorems):
     assert second.test == f"{path.as_posix()}::test_shares_add_up"
     assert (first.identities, first.points) == (0, "R = 6: 3 versus 6")
     assert (second.identities, second.points) == (2, "")
-    assert first.ran == second.ran == "messages.equal_split"
+    assert first.ran == second.ran == "products.equal_split"
 
 
 NOTED_FIRST = """

@@ -3,7 +3,6 @@
 import ast
 import itertools
 import re
-from collections import ChainMap
 from dataclasses import replace
 from functools import cache
 
@@ -24,11 +23,12 @@ from axioms.graph import (
     rebuild,
     topological,
 )
-from axioms.rewrites.attention import EVERY_TEMPLATE, OF_ATTENTION
-from axioms.rewrites.rewrites import REWRITES, exchanged, rescale_scores
-from axioms.rewrites.templates import TEMPLATES
-from axioms.rewrites.units import OF_UNITS
-from axioms.rules.propagate import ACTIVATIONS, FILLS
+from axioms.rewrites.points import symbols
+from axioms.rewrites.rewrite import exchanged
+from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
+from axioms.rules.activations import ACTIVATIONS
+from axioms.rules.propagate import FILLS
+from axioms.scoreboard.witness import rewritten
 
 BIASES = ("", ", b")
 TWO_LAYERS = [(a, b) for a in ("", ", a") for b in BIASES]
@@ -179,7 +179,6 @@ LAWS["permute attention heads"] = LAWS["permute heads"]
 LAWS["decompose softmax of attention"] = LAWS["decompose softmax"]
 """By rewrite: what becomes what; a single letter stands for any graph, one that is repeated for
 one leaf, and alone for what is computed.  h is the norm-epsilon of a norm."""
-STEPS, APPLIES = ChainMap(REWRITES, OF_UNITS, OF_ATTENTION), EVERY_TEMPLATE  # as they are now
 
 INFIX = {"Mult": kinds.PRODUCT, "Add": kinds.ADD, "MatMult": kinds.BILINEAR, "Div": "over"}
 
@@ -254,7 +253,7 @@ def unshared(node):
 def check(name, graph):
     laws = [tuple(map(parsed, law)) for law in LAWS[name]]
     graph = unshared(graph)
-    found = sorted(map(repr, map(tree, STEPS[name](graph))))
+    found = sorted(map(repr, map(tree, EVERY_REWRITE[name](graph))))
     assert found == sorted(map(repr, steps(laws, tree(graph)))), f"{name} of {graph}"
     return len(found)
 
@@ -287,7 +286,7 @@ def padded(root):
     return rebuild(root, lambda x: replace(x, attributes=more) if "norm_eps" in x.attributes else x)
 
 
-GRAPHS = [template.root for some in APPLIES.values() for template in some]
+GRAPHS = [template.root for rewrite in EVERY_REWRITE.values() for template in rewrite.templates]
 
 
 def put_into(outer, inner):
@@ -328,9 +327,9 @@ def test_every_case_of_a_law_is_rewritten_and_nothing_that_is_only_like_it(name)
                 check(name, exchanged(case, node, near))
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", EVERY_REWRITE)
 def test_a_rewrite_is_its_law_in_a_template_around_others_and_inside_them(name):
-    for template in APPLIES[name]:
+    for template in EVERY_REWRITE[name].templates:
         assert check(name, template.root)
         assert check(name, padded(template.root))
         for other in GRAPHS:
@@ -355,11 +354,11 @@ def test_neighbours_commute_in_one_operation_of_n(op, n):
 
 
 def test_a_factor_of_queries_is_divided_out_of_keys():
-    for template in TEMPLATES["rescale Q and K"]:
-        (other,) = rescale_scores(template.root, factor=sp.Symbol("c", positive=True))
+    for template in REWRITES["rescale Q and K"].templates:
+        (other,) = rewritten("rescale Q and K", template.root, symbolic=True)
         factors = [n.attributes["factor"] for n in topological(other) if n.op == CONSTANT]
         assert set(factors) == {sp.Symbol("c", positive=True), 1 / sp.Symbol("c", positive=True)}
-        assert same_function(template.root, other, template.symbols())
+        assert same_function(template.root, other, symbols(template))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])

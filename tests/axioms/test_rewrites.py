@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from axioms import kinds
 from axioms.decide.denotation import same_function
 from axioms.decide.identity import generic
-from axioms.graph import Node, constant, leaf, topological
-from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
+from axioms.graph import Node, constant, leaf, linear, topological
 from axioms.rewrites.canonizers import canonize
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rewrites.templates import TEMPLATES
+from axioms.rewrites.points import symbols
+from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
 from axioms.scoreboard.witness import rewritten
-from tests.support.random_graphs import graphs, linear
+from tests.support.random_graphs import graphs
 
 
 def picture(root):
@@ -42,10 +41,10 @@ def test_a_rewrite_and_the_canonizers_preserve_the_value_of_random_graphs(name):
 
 @pytest.mark.parametrize("name", EVERY_REWRITE)
 def test_every_rewrite_preserves_the_function_of_its_templates_for_all_inputs(name):
-    for template in EVERY_TEMPLATE[name]:
+    for template in EVERY_REWRITE[name].templates:
         found = rewritten(name, template.root) + rewritten(name, template.root, symbolic=True)
         assert found
-        assert all(same_function(template.root, other, template.symbols()) for other in found)
+        assert all(same_function(template.root, other, symbols(template)) for other in found)
 
 
 X = Node(kinds.ADD, tuple(leaf(f"x{k}") for k in range(3)))
@@ -86,10 +85,10 @@ def test_a_rewrite_of_a_sum_takes_all_of_its_terms(name):
 )
 @pytest.mark.parametrize("attributes", [{}, {"norm_eps": 0}, {"norm_eps": sp.Rational(5, 2)}])
 def test_a_rewrite_of_a_norm_keeps_its_epsilon_which_is_0_unless_given(name, attributes):
-    (template,) = EVERY_TEMPLATE[name]
+    (template,) = EVERY_REWRITE[name].templates
     norm = replace(template.root, attributes=attributes)
     (other,) = EVERY_REWRITE[name](norm)
-    assert same_function(norm, other, template.symbols())
+    assert same_function(norm, other, symbols(template))
 
 
 def test_one_graph_comes_back_per_place():
@@ -120,5 +119,5 @@ WRONG = {  # rewrite -> what it must not make of the last operation of its templ
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_rewrite_is_found_out(name):
-    template = TEMPLATES[name][-1]
-    assert not same_function(template.root, WRONG[name](template.root), template.symbols())
+    template = REWRITES[name].templates[-1]
+    assert not same_function(template.root, WRONG[name](template.root), symbols(template))

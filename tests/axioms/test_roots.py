@@ -9,7 +9,10 @@ from sympy import Matrix
 from axioms.decide.identity import identical
 from axioms.derivations.derive import EPS
 from axioms.derivations.roots import ALPHA, BETA, GAMMA, ROOTS, on_a_line
-from axioms.rules import messages as rules
+from axioms.rules.linear import add_by_size, epsilon
+from axioms.rules.linear import alpha_beta as alpha_beta_rule
+from axioms.rules.linear import gamma as gamma_rule
+from axioms.rules.linear import z_plus as z_plus_rule
 
 
 def layer(d):
@@ -23,26 +26,26 @@ def layer(d):
 
 def z_plus(d):
     args, options = layer(d)
-    return rules.z_plus(*args, **options)
+    return z_plus_rule(*args, **options)
 
 
 def gamma(d):
     args, options = layer(d)
-    return rules.gamma(*args, strength=GAMMA, sign=d.signs, **options)
+    return gamma_rule(*args, strength=GAMMA, sign=d.signs, **options)
 
 
 def alpha_beta(d):
     args, options = layer(d)
-    return rules.alpha_beta(*args, alpha=ALPHA, beta=BETA, **options)
+    return alpha_beta_rule(*args, alpha=ALPHA, beta=BETA, **options)
 
 
 def split_by_size(d):
     (x,) = d.operation.operands.values()
-    parts = rules.add_by_size([Matrix([[v]]) for v in x], d.relevance, eps=EPS)
+    parts = add_by_size([Matrix([[v]]) for v in x], d.relevance, eps=EPS)
     return (Matrix.hstack(*parts),)
 
 
-# name: (the text of axioms.rules.messages on the same symbols, arguments for a larger shape)
+# name: (the formula of axioms.rules on the same symbols, arguments for a larger shape)
 TEXTS = {
     "z+ of a linear layer": (z_plus, {"inputs": 4, "outputs": 2, "bias": True}),
     "gamma rule of a linear layer": (gamma, {"inputs": 4, "outputs": 2, "bias": True}),
@@ -146,6 +149,6 @@ def test_eq_1_is_the_line_through_0():
         direction="",
         signs=Matrix([[sp.Symbol("s")]]),
     )
-    (r,) = rules.epsilon(Matrix([x]), Matrix(w), line.relevance, eps=EPS, sign=line.signs)
+    (r,) = epsilon(Matrix([x]), Matrix(w), line.relevance, eps=EPS, sign=line.signs)
     assert identical(line.messages[0], r)
     assert said(line)["t"] == 1

@@ -8,18 +8,15 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
-from axioms.graph import Node, leaf, parameter
-from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
+from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, MAMBA_LRP, RELP
+from axioms.graph import Node, leaf, linear, parameter
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
-from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.rewrites.canonizers import canonize, merge
-from axioms.rewrites.points import points, random_point
-from axioms.rewrites.rewrites import REWRITES
-from axioms.rewrites.templates import TEMPLATES
-from axioms.rules import messages as rules
-from axioms.rules.leave_one_out import integrated_gradients, leave_key_out, leave_one_out
-from axioms.rules.masks import by_masks
+from axioms.rewrites.points import points, random_point, symbols
+from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
+from axioms.rules.effects import by_masks, integrated_gradients, leave_key_out, leave_one_out
+from axioms.rules.linear import add, add_by_size, epsilon
+from axioms.rules.linear import z_plus as z_plus_rule
 from axioms.rules.propagate import evaluate
 from axioms.scoreboard.rule_sets import (
     MASK_RELEVANCE,
@@ -45,7 +42,6 @@ from axioms.scoreboard.scoreboard import (
 )
 from axioms.scoreboard.witness import differ
 from axioms.theorems.test_axioms_of_methods import AXIOMS, METHODS, axioms_of
-from tests.support.random_graphs import linear
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
 
@@ -127,9 +123,9 @@ def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, chan
 
 
 def test_mask_relevance_takes_copies_of_a_key_for_one_and_needs_attention():
-    (template,) = EVERY_TEMPLATE["duplicate keys"]
+    (template,) = EVERY_REWRITE["duplicate keys"].templates
     (copied,) = EVERY_REWRITE["duplicate keys"](template.root)
-    assert by_masks(copied, template.symbols())["masks"].shape == (1, 2)
+    assert by_masks(copied, symbols(template))["masks"].shape == (1, 2)
     cell = decide(MASK_RELEVANCE, "fold linear", LIMIT)
     assert cell.verdict == NOT_APPLICABLE
 
@@ -176,14 +172,14 @@ def first_takes_all(node, xs, r, options):
 
 def weighted_by_square(node, xs, r, options):
     squares = [x.multiply_elementwise(x) for x in xs]
-    return rules.add(squares, r, eps=0)
+    return add(squares, r, eps=0)
 
 
 def unseen_at_its_value(node, xs, r, options):
     """Eq. 1 and something else, which is 0 where relevance is the value of the sum."""
     z = xs[0] + xs[1]
     gap = (r[0] * z[-1] - r[-1] * z[0]) * sp.ones(*z.shape)
-    first, second = rules.add(xs, r, eps=0)
+    first, second = add(xs, r, eps=0)
     return [first + gap, second - gap]
 
 
@@ -195,7 +191,7 @@ WRONG = {  # a rule that no rewrite of this name leaves alone
     "a layer passes on half": (
         "insert identity layer",
         kinds.LINEAR,
-        lambda node, xs, r, options: (rules.epsilon(*xs[:2], r, eps=0)[0] / 2,),
+        lambda node, xs, r, options: (epsilon(*xs[:2], r, eps=0)[0] / 2,),
     ),
 }
 
@@ -221,7 +217,7 @@ POLYNOMIAL = (
 @pytest.mark.parametrize("rewrite", POLYNOMIAL)
 def test_functionals_of_the_function_agree_when_they_are_computed(rewrite):
     """What the last three columns infer from the equality of functions, computed outright."""
-    template = TEMPLATES[rewrite][0]
+    template = REWRITES[rewrite].templates[0]
     point = next(points(template.least_shapes()))
     point = {x: value.applyfunc(lambda v: v + 1) for x, value in point.items()}
     inputs = {x: sp.Symbol(x) for x in ("x", "y", "a", "b", "c", "q", "k", "v") if x in point}
@@ -245,10 +241,10 @@ def test_the_symbolic_splits_are_the_rules_at_numbers(seed):
     terms = [at[name] for name in "xyu"]
     for split, size in ((absolute_split, abs), (positive_split, lambda v: sp.Max(v, 0))):
         found = split(None, terms, r, {"eps": eps})
-        assert tuple(found) == tuple(rules.add_by_size(terms, r, eps=eps, size=size))
+        assert tuple(found) == tuple(add_by_size(terms, r, eps=eps, size=size))
     for b in (None, bias):
         (found,) = z_plus(None, [x, w, *([] if b is None else [b])], r, {"eps": eps})
-        rows = [rules.z_plus(x[n, :], w, r[n, :], eps=eps, bias=b)[0] for n in range(3)]
+        rows = [z_plus_rule(x[n, :], w, r[n, :], eps=eps, bias=b)[0] for n in range(3)]
         assert found == sp.Matrix.vstack(*rows)
 
 

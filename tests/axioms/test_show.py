@@ -29,7 +29,7 @@ TRICKY = Verdict(
     method="",
     identities=2,
     points="x_1 = 1/2: 3 versus -4",
-    ran="messages.add_by_size, propagate.propagate",
+    ran="linear.add_by_size, propagate.propagate",
     seconds=0.1,
     test="axioms/theorems/test_x.py::test_of_a_name_that_is_too_long_for_one_line_" + "a" * 60,
     error="",

@@ -9,9 +9,10 @@ from fractions import Fraction
 import pytest
 import sympy as sp
 
-from axioms.rules import messages as rules
 from axioms.rules import norms
-from axioms.rules.leave_one_out import leave_key_out
+from axioms.rules.effects import leave_key_out
+from axioms.rules.linear import alpha_beta, gamma, z_plus
+from axioms.rules.products import bilinear_epsilon, chain_epsilon
 
 EPS = Fraction(1, 4)
 X = [2, -1, 3]
@@ -78,12 +79,12 @@ LAYER = {
 
 
 CASES = {  # name: (the rule, the same by loops)
-    "z_plus": (lambda: rules.z_plus(**LAYER)[0], lambda: linear_messages(positive)),
+    "z_plus": (lambda: z_plus(**LAYER)[0], lambda: linear_messages(positive)),
     "gamma": (
-        lambda: rules.gamma(**LAYER, strength=sp.Rational(1, 2))[0],
+        lambda: gamma(**LAYER, strength=sp.Rational(1, 2))[0],
         lambda: linear_messages(lambda c: c + positive(c) / Fraction(2)),
     ),
-    "alpha_beta": (lambda: rules.alpha_beta(**LAYER, alpha=2, beta=1)[0], alpha_beta_messages),
+    "alpha_beta": (lambda: alpha_beta(**LAYER, alpha=2, beta=1)[0], alpha_beta_messages),
     "leave_key_out": (
         lambda: leave_key_out(matrix([EXP_Z]), matrix(V)), leave_key_out_messages,
     ),
@@ -99,22 +100,22 @@ def test_a_rule_is_its_equation_entry_by_entry(name):
 def test_a_product_of_two_matrices_is_eq_3():
     a, b, r = (sp.Matrix(value) for value in ([[1, 2]], [[3], [-1]], [[5]]))
     eps = sp.Rational(1, 4)
-    assert rules.chain_epsilon((a, b), r, eps=eps) == rules.bilinear_epsilon(a, b, r, eps=eps)
+    assert chain_epsilon((a, b), r, eps=eps) == bilinear_epsilon(a, b, r, eps=eps)
 
 
 REFUSED = {
     "an undecided sign": (
-        lambda: rules.z_plus(sp.Matrix([[sp.Symbol("x")]]), sp.eye(1), sp.eye(1), eps=1),
+        lambda: z_plus(sp.Matrix([[sp.Symbol("x")]]), sp.eye(1), sp.eye(1), eps=1),
         ValueError,
         "undecided",
     ),
     "no positive contribution at eps = 0": (
-        lambda: rules.z_plus(-sp.eye(1), sp.eye(1), sp.eye(1), eps=0),
+        lambda: z_plus(-sp.eye(1), sp.eye(1), sp.eye(1), eps=0),
         ZeroDivisionError,
         "eps > 0",
     ),
     "a negative stabiliser": (
-        lambda: rules.gamma(sp.eye(1), sp.eye(1), sp.eye(1), eps=-1, strength=1),
+        lambda: gamma(sp.eye(1), sp.eye(1), sp.eye(1), eps=-1, strength=1),
         ValueError,
         "must be >= 0",
     ),

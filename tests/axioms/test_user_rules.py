@@ -24,7 +24,7 @@ from axioms.own_rules.settings import Setting
 from axioms.own_rules.uniform import N, uniform
 from axioms.own_rules.verdicts import OfGraphs, decisions, rewrites_of, verdict
 from axioms.rewrites.points import random_point
-from axioms.rewrites.templates import TEMPLATES
+from axioms.rewrites.rewrites import REWRITES
 from axioms.scoreboard import scoreboard
 from axioms.scoreboard.rule_sets import RuleSet, absolute_split, z_plus
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
@@ -339,7 +339,7 @@ def test_signs_in_the_limit_are_those_of_every_small_enough_eps():
 def test_every_rewrite_is_compared_for_symbols_of_every_template():
     """A graph is equal to itself, differs from another, and is 0/0 where its rule is."""
     statuses = {
-        (own, name): {at_every_eps(OfGraphs(own, name, t)).status for t in TEMPLATES[name]}
+        (own, name): {at_every_eps(OfGraphs(own, name, t)).status for t in REWRITES[name].templates}
         for own, name in (
             (halves, "commute products"),
             (halves, "multiply by one"),

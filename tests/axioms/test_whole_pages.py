@@ -22,14 +22,16 @@ import pytest
 import sympy as sp
 
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases
-from axioms.rules.leave_one_out import (
+from axioms.rules.effects import (
     integrated_gradients,
     leave_one_out,
     mask_relevance,
     shapley,
 )
 from axioms.rules.propagate import explain
-from axioms.rules.messages import add, bilinear_epsilon, epsilon, equal_split, taylor
+from axioms.rules.attention import taylor
+from axioms.rules.linear import add, epsilon
+from axioms.rules.products import bilinear_epsilon, equal_split
 from axioms.composites import ATTNLRP
 from axioms.graph import leaf
 
@@ -138,7 +140,7 @@ Counterexample to 90a
     and R(1)_c = x*y*z/2
     and R(2)_c = x*y*z/4
   Checked by test_brackets in FILE; it ran
-    propagate.propagate, propagate.evaluate, messages.equal_split.
+    propagate.propagate, propagate.evaluate, products.equal_split.
 
 Theorem 90b
   [proved] A layer gives Leave-One-Out as eps -> 0.
@@ -154,8 +156,8 @@ Theorem 90b
     and R_x2 = w2*x2 as epsilon -> 0
     and LOO_x2 = w2*x2
     and R_x1 = w1*x1*(w1*x1 + w2*x2)/(epsilon + w1*x1 + w2*x2)
-  Checked by test_layer in FILE; it ran messages.epsilon,
-    leave_one_out.leave_one_out.
+  Checked by test_layer in FILE; it ran linear.epsilon,
+    effects.leave_one_out.
 
 Theorem 91
 
@@ -181,7 +183,7 @@ Theorem 91a
     and R_x2 = r*x2/(epsilon + x1 + x2 + x3 + x4 + x5)
     and R_x3 = r*x3/(epsilon + x1 + x2 + x3 + x4 + x5)
     and R_x4 = r*x4/(epsilon + x1 + x2 + x3 + x4 + x5)
-  Checked by test_sum in FILE; it ran messages.add.
+  Checked by test_sum in FILE; it ran linear.add.
 
 Theorem 91b
   [proved] Matrices get halves, and logits nothing of c e.
@@ -201,7 +203,7 @@ Theorem 91b
     and R_b2 = a12*b2*R1/(2*a11*b1 + 2*a12*b2) + a22*b2*R2/(2*a21*b1 + 2*a22*b2)
     and R_z = z*(c*e1 - e1*(c*e1 + c*e2)/(e1 + e2))
   Checked by test_matrices in FILE; it ran
-    messages.bilinear_epsilon, messages.taylor, messages.softmax.
+    products.bilinear_epsilon, attention.taylor, attention.softmax.
 
 Theorem 92
 
@@ -226,8 +228,8 @@ Counterexample to 92a
     and LOO_x = x*y
     and IG_x = x*y/2
   Checked by test_effects in FILE; it ran
-    leave_one_out.shapley, leave_one_out.leave_one_out,
-    leave_one_out.integrated_gradients.
+    effects.shapley, effects.leave_one_out,
+    effects.integrated_gradients.
 
 Theorem 92b
   [proved] A part of a part is a part.
@@ -238,7 +240,7 @@ Theorem 92b
     where R(1)_x1 = R(2)_x1*x1/(x1 + x2 + x3)
     and R(1)_x2 = R(2)_x1*x2/(x1 + x2 + x3)
     and R(2)_x1 = r*x1/(x1 + x2 + x3)
-  Checked by test_parts in FILE; it ran messages.add.
+  Checked by test_parts in FILE; it ran linear.add.
 
 Counterexample to 92c
   [refuted] Masks have relevance.
@@ -251,7 +253,7 @@ Counterexample to 92c
     and M_2 = e2*(-e1*v1/(e1 + e2) - e2*v2/(e1 + e2) + v2)/((e1 + e2)*(-e2/(e1 +
         e2) + 1))
   Checked by test_masks in FILE; it ran
-    leave_one_out.mask_relevance.
+    effects.mask_relevance.
 """
 
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers.utils import logging
 
-from axioms.causes import BIAS
-from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
+from axioms.composites import ATTNLRP, BIAS, CP_LRP, UnassignedOperation
 from numeric import attribute, targets
 from numeric.auditing.audit import Audit, audit
 from numeric.models.facts import facts_of

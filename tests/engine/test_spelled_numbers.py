@@ -7,8 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from axioms import kinds
-from axioms.causes import BIAS
-from axioms.composites import ATTNLRP, CP_LRP
+from axioms.composites import ATTNLRP, BIAS, CP_LRP
 from numeric import audit
 from numeric.engine import marks
 from numeric.engine.propagation import Propagation

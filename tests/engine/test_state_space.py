@@ -10,8 +10,7 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.mamba import modeling_mamba as stock
 
-from axioms.composites import CP_LRP, UnassignedOperation
-from axioms.neighbours import MAMBA_LRP
+from axioms.composites import CP_LRP, MAMBA_LRP, UnassignedOperation
 from numeric import attribute, audit
 from numeric.engine.operations import SCAN as ROLE
 from numeric.engine.operations import TABLE

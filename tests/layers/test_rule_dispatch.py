@@ -19,7 +19,7 @@ from tests.support.traces import assert_same, contains, refused, snapshot
 
 LEGAL = {(kind, rule) for kind, rules in kinds.RULES.items() for rule in rules}
 IMPLEMENTATIONS = {
-    "messages": (propagate.MESSAGES, set()),
+    "messages": (propagate.RULES, set()),
     "einsums": (dispatch.RULES, {(kind, kinds.GRADIENT) for kind in kinds.RULES}),
     "modified gradients": (at_output.KNOWN, set()),
 }

@@ -43,7 +43,8 @@ THEOREM = """
 import pytest
 import sympy as sp
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.rules.messages import add, equal_split
+from axioms.rules.linear import add
+from axioms.rules.products import equal_split
 
 @pytest.mark.theorem(1, "A sum shares.", "refuted")
 def test_a_sum():
@@ -86,7 +87,9 @@ RULES = """
 import pytest
 import sympy as sp
 from axioms.decide.identity import differ_at, generic, identical, sign_cases
-from axioms.rules import messages as rules
+from axioms.rules.attention import taylor, value_only
+from axioms.rules.linear import epsilon
+from axioms.rules.products import bilinear_epsilon
 
 EPS = sp.Symbol("epsilon", positive=True)
 A, V, R = generic("a", 1, 2), generic("v", 2, 1), generic("r", 1, 1)
@@ -95,9 +98,9 @@ A, V, R = generic("a", 1, 2), generic("v", 2, 1), generic("r", 1, 1)
 def test_products():
     z = (A * V)[0]
     for s in sign_cases(1, 1):
-        one, other = rules.bilinear_epsilon(A, V, R, eps=EPS, sign=s)
-        (alone,) = rules.epsilon(A, V, R, eps=EPS, sign=s)
-        _, values = rules.value_only(A, V, R, eps=EPS, sign=s)
+        one, other = bilinear_epsilon(A, V, R, eps=EPS, sign=s)
+        (alone,) = epsilon(A, V, R, eps=EPS, sign=s)
+        _, values = value_only(A, V, R, eps=EPS, sign=s)
         assert identical(sum(one), R[0] * z / (2 * z + EPS * s[0]))
         assert identical(sum(other), sum(one))
         assert identical(sum(alone), R[0] * z / (z + EPS * s[0]))
@@ -107,7 +110,7 @@ def test_products():
 def test_softmax():
     z, r = generic("z", 1, 2), generic("r", 1, 2)
     e = generic("e", 1, 2, positive=True)
-    (found,) = rules.taylor(z, r, exp_z=e)
+    (found,) = taylor(z, r, exp_z=e)
     assert identical(found[0], z[0] * (r[0] - (r[0] + r[1]) * e[0] / (e[0] + e[1])))
     at = {z[0]: 1, z[1]: 1, r[0]: 1, r[1]: 3, e[0]: 1, e[1]: 1}
     assert differ_at(sum(found), sum(r), at)

@@ -14,7 +14,7 @@ SLOW = {"torch", "transformers", "scipy", "sklearn", "pandas", "datasets", "symp
         "pyarrow", "numpy", "pytest", "PIL", "jinja2", "scipy.stats"}  # fmt: skip
 # A model of Transformers needs these, which load SymPy and a part of SciPy for themselves.
 OF_A_MODEL = {"torch", "transformers", "scipy", "sympy", "numpy", "PIL", "jinja2"}
-UNUSED = {"axioms.rules.messages", "benchmarks.sources.data",
+UNUSED = {"axioms.rules", "benchmarks.sources.data",
           "benchmarks.experiments.reproduce", "benchmarks.experiments.text",
           "numeric.auditing", "numeric.compiling", "numeric.evaluation", "numeric.layer_mixes",
           "numeric.reference", "torchvision", "transformers.pipelines",

@@ -17,8 +17,12 @@ from torch import nn
 
 from axioms import kinds
 from axioms.composites import ATTNLRP
-from axioms.rules import messages as symbolic
 from axioms.rules import norms as symbolic_norms
+from axioms.rules.activations import identity as identity_rule
+from axioms.rules.attention import softmax, taylor, value_only
+from axioms.rules.linear import add as add_rule
+from axioms.rules.linear import epsilon, epsilon_without_bias, linear_map
+from axioms.rules.products import bilinear_epsilon, equal_split
 from numeric.engine import norms
 from numeric.engine import rules as fast
 from numeric.engine.propagation import Propagation
@@ -83,11 +87,11 @@ times = sp.Matrix.multiply_elementwise
 
 
 def exact_linear(rule, x, w, b, c):
-    return rule(x, w, times(c, symbolic.linear_map(x, w, b)), eps=E, bias=b)
+    return rule(x, w, times(c, linear_map(x, w, b)), eps=E, bias=b)
 
 
 def exact_sum(x, y, u, c):
-    return symbolic.add((x, y, u), times(c, x + y + u), eps=E)
+    return add_rule((x, y, u), times(c, x + y + u), eps=E)
 
 
 def exact_product(rule, a, b, c, scale=1):
@@ -96,12 +100,12 @@ def exact_product(rule, a, b, c, scale=1):
 
 
 def exact_scores(q, k, c):
-    r_q, r_k = exact_product(symbolic.bilinear_epsilon, q, k.T, c, sp.Rational(1, 2))
+    r_q, r_k = exact_product(bilinear_epsilon, q, k.T, c, sp.Rational(1, 2))
     return r_q, r_k.T
 
 
 def exact_softmax(z, c):
-    return symbolic.taylor(z, times(c, symbolic.softmax(z)))
+    return taylor(z, times(c, softmax(z)))
 
 
 def exact_layer_norm(rule, x, w, b, c):
@@ -182,7 +186,7 @@ def above_zero(add, identity, terms, c, eps):
 def exact_above_zero(x, c):
     rest, fixed = x.applyfunc(cubic), sp.ones(*x.shape) * AT_ZERO
     relevance = times(c, rest + fixed)
-    return above_zero(symbolic.add, symbolic.identity, (fixed, rest), relevance, E)
+    return above_zero(add_rule, identity_rule, (fixed, rest), relevance, E)
 
 
 def dense_above_zero(x, c):
@@ -201,13 +205,13 @@ NORM = (4, 4, 4, 4)
 CASES = {
     "linear": Case(
         LINEAR,
-        partial(exact_linear, symbolic.epsilon),
+        partial(exact_linear, epsilon),
         dense_linear,
         lambda x, w, b: fast.epsilon(x @ w + b, eps=EPS),
     ),
     "linear, bias not in the denominator": Case(
         LINEAR,
-        partial(exact_linear, symbolic.epsilon_without_bias),
+        partial(exact_linear, epsilon_without_bias),
         dense_linear_without_bias,
         lambda x, w, b: fast.epsilon(x @ w + b, eps=EPS, bias=b),
     ),
@@ -220,7 +224,7 @@ CASES = {
     ),
     "readout, Eq. 3": Case(
         PRODUCT,
-        partial(exact_product, symbolic.bilinear_epsilon),
+        partial(exact_product, bilinear_epsilon),
         lambda a, v, c: reference.bilinear_epsilon(a, v, c * (a @ v), eps=EPS),
         lambda a, v: fast.bilinear_epsilon(a @ v, eps=EPS),
         receivers=2,
@@ -234,7 +238,7 @@ CASES = {
     ),
     "value only": Case(
         PRODUCT,
-        partial(exact_product, symbolic.value_only),
+        partial(exact_product, value_only),
         lambda a, v, c: (0 * a, reference.value_only(a, v, c * (a @ v), eps=EPS)),
         lambda a, v: fast.epsilon(a.detach() @ v, eps=EPS),
         receivers=2,
@@ -253,7 +257,7 @@ CASES = {
     ),
     "LayerNorm, identity": Case(
         NORM,
-        partial(exact_layer_norm, lambda x, w, b, r, _: symbolic.identity(r)),
+        partial(exact_layer_norm, lambda x, w, b, r, _: identity_rule(r)),
         lambda x, w, b, c: [reference.identity_layer_norm(c * dense_norm(x, w, b))],
         partial(layer_norm, kinds.IDENTITY),
         nonzero=True,
@@ -266,7 +270,7 @@ CASES = {
     ),
     "activation": Case(
         (4, 4),
-        lambda x, c: symbolic.identity(times(c, x.applyfunc(cubic))),
+        lambda x, c: identity_rule(times(c, x.applyfunc(cubic))),
         lambda x, c: [reference.identity(c * cubic(x))],
         lambda x: fast.identity(cubic, x, slope_at_zero=-1.0),
     ),
@@ -275,7 +279,7 @@ CASES = {
     ),
     "product of three": Case(
         (4, 4, 4, 4),
-        lambda x, y, u, c: symbolic.equal_split(3, times(times(times(x, y), u), c)),
+        lambda x, y, u, c: equal_split(3, times(times(times(x, y), u), c)),
         lambda x, y, u, c: reference.equal_split((x, y, u), c * x * y * u),
         lambda x, y, u: fast.scale(x * y * u, 1 / 3),
         receivers=3,

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -168,4 +168,15 @@ def _exchanged(module, name, value, other):
         return mock.patch.dict(value, other, clear=True)
     if hasattr(value, "__code__"):
         return _code(value, other)
+    if isinstance(value, tuple) and any(map(is_dataclass, value)):
+        return _records(value, other)
     return mock.patch.object(module, name, other)
+
+
+@contextlib.contextmanager
+def _records(records, others) -> Iterator[None]:
+    """Records with the fields of others, wherever tables hold them."""
+    with contextlib.ExitStack() as stack:
+        for one, other in zip(records, others, strict=True):
+            stack.enter_context(mock.patch.dict(vars(one), vars(other)))
+        yield

@@ -99,6 +99,10 @@ def tests(*files: str) -> Callable[[], None]:
     return run
 
 
+FORMULAS = [
+    f"axioms/rules/{name}.py"
+    for name in ("rule", "linear", "products", "attention", "norms", "activations")
+]
 MESSAGES = (
     agreement,
     test_evaluate.check_all,
@@ -106,8 +110,7 @@ MESSAGES = (
     test_given_signs.check_all,
 )
 FAST = {
-    "axioms/rules/messages.py": MESSAGES,
-    "axioms/rules/norms.py": MESSAGES,
+    **dict.fromkeys(FORMULAS, MESSAGES),
     "numeric/reference/rules.py": (agreement, test_evaluate.check_all),
     "numeric/reference/dispatch.py": (test_evaluate.check_all,),
     "tests/oracles/bert.py": (model,),
@@ -123,6 +126,8 @@ SYMBOLIC = (
     "tests/axioms/test_given_signs.py",
     "tests/axioms/test_symbolic_rules.py",
     "tests/axioms/test_symbolic_sweep.py",
+    "tests/axioms/test_symbolic_ledger.py",
+    "tests/axioms/test_rewrites.py",
     "tests/axioms/test_derive.py",
     "tests/axioms/test_roots.py",
     "axioms/theorems",
@@ -132,8 +137,7 @@ BERT = (
     "tests/reference/test_reference_records.py",
 )
 SLOW = {
-    "axioms/rules/messages.py": SYMBOLIC,
-    "axioms/rules/norms.py": SYMBOLIC,
+    **dict.fromkeys(FORMULAS, SYMBOLIC),
     "numeric/reference/rules.py": (
         "tests/reference/test_reference_rules.py",
         "tests/reference/test_reference.py",
@@ -180,8 +184,8 @@ PAGES = ("tests/axioms/test_whole_pages.py", "tests/axioms/test_pages.py")
 DERIVED = ("tests/axioms/test_derive.py", "tests/axioms/test_roots.py")
 DECIDING = {
     "axioms/check.py": ("tests/axioms/test_certificates.py",),
-    "axioms/neighbours.py": (
-        "tests/axioms/test_scoreboard.py",
+    "axioms/composites.py": (
+        *("tests/axioms/test_composites.py", "tests/axioms/test_scoreboard.py"),
         "axioms/theorems/test_state_space.py",
     ),
     "axioms/decide/identity.py": (
@@ -193,7 +197,10 @@ DECIDING = {
         "axioms/theorems/test_decomposed_pass.py",
     ),
     "axioms/decide/denotation.py": (*COMPLETE, *LAWS, "axioms/theorems/test_canonizers.py"),
-    "axioms/rules/leave_one_out.py": (*COMPLETE, "axioms/theorems/test_attention_loo.py"),
+    "axioms/rules/effects.py": (
+        *(*COMPLETE, "axioms/theorems/test_attention_loo.py"),
+        "tests/axioms/test_scoreboard.py",
+    ),
     "axioms/rules/ledger.py": (*SWEEP, "axioms/theorems/test_relevance_patching.py"),
     "axioms/decide/polynomials.py": ("tests/axioms/test_polynomials.py",),
     "axioms/rules/propagate.py": (*SWEEP, *LAWS, "tests/axioms/test_gradient_messages.py"),
@@ -207,9 +214,10 @@ DECIDING = {
     "axioms/pages/axioms.py": TABLE,
     "axioms/rewrites/channels.py": (*LAWS, *CONFLUENT),
     "axioms/rewrites/confluence.py": CONFLUENT,
-    "axioms/rules/masks.py": ("tests/axioms/test_scoreboard.py",),
     "axioms/theorems/overlaps.py": CONFLUENT,
-    "axioms/rewrites/rewrites.py": (*LAWS, *COMPLETE),
+    "axioms/rewrites/products.py": (*LAWS, *COMPLETE),
+    "axioms/rewrites/layers.py": (*LAWS, *COMPLETE),
+    "axioms/rewrites/rewrite.py": (*LAWS, *COMPLETE),
     "axioms/rewrites/canonizers.py": (
         *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),
         *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),

@@ -8,7 +8,7 @@ HEAD = """
 import pytest
 from sympy import Symbol
 from axioms.decide.identity import differ_at, identical
-from axioms.rules.messages import equal_split
+from axioms.rules.products import equal_split
 
 R = Symbol("R")
 """

@@ -5,25 +5,30 @@ that what is drawn for one rewrite does not depend on which others there are.
 """
 
 import operator
+from functools import partial
 
 import sympy as sp
 from hypothesis import strategies as st
 
-from axioms import kinds
-from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, leaf, parameter, rebuild, topological
-from axioms.rewrites.templates import TEMPLATES
+from axioms.graph import (
+    INPUT,
+    LEAVES,
+    TRANSPOSE,
+    Node,
+    activation,
+    leaf,
+    linear,
+    parameter,
+    rebuild,
+    scores,
+    topological,
+)
+from axioms.rewrites.rewrites import REWRITES
 
 W, B = parameter("w"), parameter("b")
 
 
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
-
-
-def relu(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
-
-
+relu = partial(activation, "relu")
 ONE = (relu, lambda x: linear(x, W, B), lambda x: Node(TRANSPOSE, (x,)))
 TWO = (operator.mul, operator.add, operator.matmul)
 AROUND = (
@@ -31,7 +36,7 @@ AROUND = (
     lambda x, y: x * y,
     lambda x, y: y + x,
     lambda x, _: linear(x, W, B),
-    lambda x, y: Node(kinds.SCORES, (x, y)),
+    scores,
 )
 leaves = st.sampled_from([leaf("x"), leaf("y")])
 inputs = leaves | st.one_of(
@@ -47,7 +52,7 @@ def shape(node):
 @st.composite
 def graphs(draw, rewrite, *, entries):
     """A graph in which the rewrite applies, and a point with such entries."""
-    root = draw(st.sampled_from(TEMPLATES[rewrite])).root
+    root = draw(st.sampled_from(REWRITES[rewrite].templates)).root
     inner = {node.name: draw(inputs) for node in topological(root) if node.op == INPUT}
     graph = rebuild(root, lambda node: inner[node.name] if node.op == INPUT else node)
     graph = draw(st.sampled_from(AROUND))(graph, draw(leaves))
