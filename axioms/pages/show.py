@@ -1,18 +1,17 @@
 """One theorem as a page: notation, statements, why they hold or fail, and the rule's derivation."""
 
-import ast
 import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import sympy as sp
 
 from axioms.derivations.derive import Derivation
-from axioms.derivations.operations import of_theorem
-from axioms.evidence.prove import ROOT, THEOREMS, Verdict, prove
+from axioms.derivations.operations import derivations
+from axioms.evidence import statements
+from axioms.evidence.prove import Verdict, prove
 from axioms.evidence.rocq import kernel
 from axioms.pages.arguments import Argument, Line, argument
 from axioms.pages.notation import ENTRY, Notation, notation
@@ -50,7 +49,7 @@ def page(label: str) -> Page:
     if not split:
         raise ValueError(f"{label!r} is no theorem; pass a number, such as 10, or 10b of it")
     number, letters = int(split[1]), split[2]
-    files = {path: _numbers(path) for path in sorted(THEOREMS.glob("test_*.py"))}
+    files = {path: {x.number for x in statements.claims(path)} for path in statements.files()}
     chosen = [path for path, numbers in files.items() if number in numbers]
     if not chosen:
         known = _ranges(set().union(*files.values()))
@@ -62,7 +61,7 @@ def page(label: str) -> Page:
         for v in verdicts
     }
     if not letters:
-        rules = of_theorem(number)
+        rules = derivations(statements.table("DERIVATIONS").get(number, ()))
         return Page(label=str(number), verdicts=verdicts, derivations=rules, arguments=found)
     only = tuple(verdict for verdict in verdicts if verdict.label == f"{number}{letters}")
     if not only:
@@ -82,21 +81,6 @@ def _ranges(numbers: Iterable[int]) -> str:
             runs.append([n])
     *first, last = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _numbers(path: Path) -> set[int]:
-    """The theorem numbers in a test file, read without running it."""
-    decorators = (
-        decorator
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-        for decorator in node.decorator_list
-    )
-    return {
-        ast.literal_eval(decorator.args[0])
-        for decorator in decorators
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith(".theorem")
-    }
 
 
 # What a page says, in plain words
@@ -147,13 +131,8 @@ def _symbols(page: Page) -> set[sp.Symbol]:
 def settings(page: Page) -> list[str]:
     """What the files of a page say before they list their statements, by paragraph."""
     files = dict.fromkeys(verdict.test.partition("::")[0] for verdict in page.verdicts)
-    return [part for file in files if (ROOT / file).is_file() for part in _setting(ROOT / file)]
-
-
-def _setting(path: Path) -> list[str]:
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    before = text.partition("Main statements")[0].partition("\n")[2]
-    return [part for part in re.split(r"\n\s*\n", before.strip("\n")) if part.strip()]
+    paths = [statements.ROOT / file for file in files if (statements.ROOT / file).is_file()]
+    return [part for path in paths for part in statements.setting(path)]
 
 
 def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:

@@ -20,6 +20,18 @@ from axioms.rules.leave_one_out import leave_key_out
 from axioms.rules.messages import softmax, taylor, value_only
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {
+    10: ["Softmax and attention"],
+    20: ["Softmax and attention", "Leave-One-Out and patching"],
+}
+DERIVATIONS = {10: ["softmax"]}
+MEANINGS = {
+    10: "The softmax rule of Eq. 5 does not conserve relevance. It also reacts to a constant that "
+    "is added to all logits, although no attention weight does.",
+    20: "Leaving a key out also changes the weights of the others. This is why its effect is not "
+    "the share that CP-LRP gives it.",
+}
+
 N = 3
 Z, R = generic("z", 1, N), generic("r", 1, N)
 E = generic("e", 1, N, positive=True)  # exp(z): independent of z as far as rational functions go

@@ -24,6 +24,18 @@ from axioms.decide.identity import differ_at, generic, identical, value_at, wher
 from axioms.rules.leave_one_out import leave_key_out
 from axioms.rules.messages import bilinear_epsilon, softmax, taylor, value_only
 
+THEMES = {
+    18: ["Softmax and attention", "Leave-One-Out and patching"],
+    19: ["Softmax and attention"],
+}
+DERIVATIONS = {18: ["value only"], 19: ["softmax"]}
+MEANINGS = {
+    18: "CP-LRP gives relevance to keys that can be left out without any effect. No attribution "
+    "to keys both sums to the output and, like Leave-One-Out, ignores a shift of all values.",
+    19: "What AttnLRP gives an attention logit is the Leave-One-Out of its key times a factor "
+    "that can have either sign and any size.",
+}
+
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
 C, EXP_C = sp.Symbol("c", real=True), sp.Symbol("exp_c", positive=True)

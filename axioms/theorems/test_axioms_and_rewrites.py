@@ -37,6 +37,14 @@ from axioms.scoreboard.rule_sets import MASK_RELEVANCE, RULE_SETS
 from axioms.scoreboard.scoreboard import AT_EXPONENTIALS, FIRST, LIMIT, PROVED, decide
 from axioms.theorems.test_product_rules import named
 
+THEMES = {67: ["Characterisation"]}
+MEANINGS = {
+    67: "With every rewrite as an axiom of its own, 14 sets of axioms exclude each other, and all "
+    "other sets are obeyed by one of seven methods. A rule that works operation by operation, "
+    "conserves and treats factors alike cannot survive a product with a sum, or another unit, and "
+    "also another bracketing or a factor 1. The table is docs/AXIOMS.md.",
+}
+
 R = sp.Symbol("R", real=True)
 A, B, C = (leaf(name) for name in "abc")
 POINT = {name: sp.Symbol(name, real=True) for name in "abcwdst"}

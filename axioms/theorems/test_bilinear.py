@@ -22,6 +22,19 @@ from axioms.graph import LEAVES, TRANSPOSE, Node, leaf, parameter
 from axioms.rules.messages import bilinear_epsilon, value_only
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {
+    7: ["Products", "Softmax and attention"],
+    8: ["Products", "Linear layers, sums and activations"],
+}
+DERIVATIONS = {7: ["readout", "scores", "value only"]}
+MEANINGS = {
+    7: "As epsilon -> 0, AttnLRP gives each factor of a matrix product half of its relevance. "
+    "CP-LRP holds the attention weights constant and gives all of it to the values.",
+    8: "Through sums, linear maps without bias, ReLUs and products, relevance is as epsilon -> 0 "
+    "gradient x input, halved once for every product on the way. So the two factorizations of "
+    "linear attention have different explanations.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 D = sp.Symbol("sqrt_d", positive=True)  # the square root of the head size
 

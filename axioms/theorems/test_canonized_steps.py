@@ -42,6 +42,14 @@ from axioms.scoreboard.rule_sets import RULE_SETS
 from axioms.scoreboard.scoreboard import lemma
 from axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
 
+THEMES = {65: ["Implementation invariance", "Linear layers, sums and activations", "Norms"]}
+MEANINGS = {
+    65: "Canonized, graphs that differ by the order or number of neurons or channels have one "
+    "explanation too. As epsilon -> 0 so do graphs whose layers are distributed over sums, whose "
+    "Q and K are rescaled, whose input of LayerNorm is centred, or whose heads are written in "
+    "another way that keeps their weights.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 PLAIN = next(rule_set for rule_set in RULE_SETS if rule_set.name == "AttnLRP")
 A, B, C, W, U, D, E = (*map(leaf, "abc"), *map(parameter, "mnde"))

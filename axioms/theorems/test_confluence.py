@@ -61,6 +61,13 @@ from axioms.rewrites.rewrites import REWRITES, exchanged
 from axioms.rules.propagate import explain
 from axioms.theorems.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
 
+THEMES = {64: ["Implementation invariance"]}
+MEANINGS = {
+    64: "Canonized, all graphs whose layers have fixed weights and that differ only by brackets, "
+    "order, folded layers or BatchNorm, or by ones, zeros and identities put in, are one graph, "
+    "and so have one explanation.",
+}
+
 A, B, W, S, T = leaf("a"), leaf("b"), parameter("w"), parameter("s"), parameter("t")
 EPS = sp.Symbol("epsilon", positive=True)
 

@@ -32,6 +32,15 @@ from axioms.graph import LEAVES, Node, leaf, parameter, topological
 from axioms.rules.messages import softmax
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {61: ["Gradients"], 62: ["Gradients"]}
+MEANINGS = {
+    61: "LRP needs no message by message propagation: one backward pass through an implementation "
+    "that holds deviations, ratios of activations and all but one factor gives the same "
+    "relevance. Where a denominator is 0, the two differ.",
+    62: "A softmax that gives logits their share along a path from equal weights passes on what "
+    "differs from equal weights, and absorbs the rest.",
+}
+
 X, Y, Z, W, B = leaf("x"), leaf("y"), leaf("z"), parameter("w"), parameter("b")
 EPS, NORM_EPS = sp.symbols("epsilon h", positive=True)
 Held = Sequence[sp.Matrix]

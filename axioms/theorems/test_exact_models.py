@@ -28,6 +28,21 @@ from axioms.graph import Node, leaf, parameter
 from axioms.rules.leave_one_out import leave_key_out
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {
+    51: ["Models whose causes are known"],
+    52: ["Models whose causes are known"],
+    53: ["Models whose causes are known", "Softmax and attention"],
+}
+MEANINGS = {
+    51: "In a model that recalls a fact by one head, CP-LRP gives that fact the most relevance "
+    "wherever the head prefers it. A constant that changes no answer takes this away, and another "
+    "one makes AttnLRP miss the fact.",
+    52: "In induction by two sharp heads, the word that leads to the answer receives next to "
+    "nothing, although the answer depends on it.",
+    53: "A word that acts only by drawing attention to itself receives nothing from CP-LRP, and "
+    "from AttnLRP an amount that depends on its logit.",
+}
+
 S, B, C = sp.symbols("s b c", real=True)
 P, F = sp.symbols("exp_s exp_c", positive=True)
 LOGARITHMS = {S: sp.log(P), C: sp.log(F)}  # of which the exponentials are rational functions

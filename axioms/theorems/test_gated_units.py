@@ -31,6 +31,14 @@ from axioms.rules.ledger import ledger
 from axioms.rules.messages import activation_gradient, add, identity, taylor
 from axioms.rules.propagate import ACTIVATIONS, explain
 
+THEMES = {71: ["Conservation"]}
+DERIVATIONS = {71: ["product", "softmax", "activation"]}
+MEANINGS = {
+    71: "Half to a gate and half to its signal conserves for every gated unit. For bilinear and "
+    "ReLU gates it is half of gradient x input. A SiLU that is multiplied from the other side "
+    "takes more. A soft cap by the identity rule conserves, and bounds what a softmax absorbs.",
+}
+
 A, B = sp.symbols("a b", real=True)
 R, C = sp.Symbol("R", real=True), sp.Symbol("c", positive=True)
 SMOOTH = ("silu", "gelu", "sigmoid", "tanh")

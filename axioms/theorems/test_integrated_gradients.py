@@ -16,6 +16,12 @@ from axioms.rewrites.canonizers import merge_products
 from axioms.rules.leave_one_out import integrated_gradients
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {21: ["Gradients", "Implementation invariance"]}
+MEANINGS = {
+    21: "With merged products and as epsilon -> 0, relevance is Integrated Gradients for a sum of "
+    "products, but in general not for a product of sums.",
+}
+
 NAMES = ("x1", "x2", "x3", "x4")
 X = {name: sp.Symbol(name, real=True) for name in NAMES}
 

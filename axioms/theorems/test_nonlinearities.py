@@ -20,6 +20,18 @@ from axioms.graph import Node, leaf, parameter
 from axioms.rules.messages import add, equal_split, identity, sign_of
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {
+    14: ["Linear layers, sums and activations"],
+    15: ["Linear layers, sums and activations", "Implementation invariance"],
+}
+DERIVATIONS = {14: ["activation"]}
+MEANINGS = {
+    14: "GELU has several explanations, which depend on how its distribution function is written. "
+    "A constant that is spelled out can absorb relevance without bound.",
+    15: "In networks of ReLUs, relevance is gradient x input as epsilon -> 0, if biases are in "
+    "the denominators. Otherwise two networks for one function can have different explanations.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 R, PHI = sp.Symbol("R", real=True), sp.Symbol("Phi", positive=True)
 BIAS_LEFT_OUT = Composite(

@@ -30,6 +30,15 @@ from axioms.graph import Node, leaf, parameter
 from axioms.rules.ledger import ledger
 from axioms.rules.propagate import explain
 
+THEMES = {70: ["Position"]}
+DERIVATIONS = {70: ["product", "add", "scores", "softmax"]}
+MEANINGS = {
+    70: "Positional-aware LRP loses in one head with rotary position what AttnLRP loses at its "
+    "softmax, and nothing else. How much position receives depends on how a rotation is written "
+    "and on where an added table has its zero, and absolute values by layer add up to more than "
+    "the logit where a layer has negative relevance.",
+}
+
 G = sp.Symbol("g", real=True)  # relevance per unit of score
 POSITION = "position"
 

@@ -23,6 +23,20 @@ from axioms.rules.propagate import evaluate, explain
 from axioms.theorems import positional
 from axioms.theorems.positional import FAMILIES, POSITION
 
+THEMES = {
+    45: ["Position", "Conservation", "Softmax and attention"],
+    46: ["Softmax and attention", "Position"],
+    47: ["Softmax and attention", "Position"],
+}
+MEANINGS = {
+    45: "In nine encodings of position, content and position together receive everything that "
+    "arrives as epsilon -> 0, and only stabilisers absorb any of it.",
+    46: "A bias that changes no attention weight receives nothing in total as epsilon -> 0. The "
+    "sum of absolute values does not show this.",
+    47: "A table that is multiplied into the attention weights receives a quarter of the "
+    "relevance as epsilon -> 0, even if it holds ones and changes nothing.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 N = 3
 S, R = generic("s", 1, N), generic("r", 1, N)

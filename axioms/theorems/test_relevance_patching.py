@@ -34,6 +34,16 @@ from axioms.rules.propagate import ACTIVATIONS, evaluate, explain
 from axioms.theorems.test_conservation import one_operation
 from axioms.theorems.test_conservation import same as same_logits
 
+THEMES = {73: ["Softmax and attention", "Linear layers, sums and activations", "Norms"]}
+DERIVATIONS = {
+    73: ["value only", "LayerNorm, deviation held", "RMSNorm, root mean square held", "activation"],
+}
+MEANINGS = {
+    73: "RelP is CP-LRP per unit of activation, and DePass is CP-LRP carried forwards: exact "
+    "where a patch keeps what is held, and different from each other at gates. Gradient x input "
+    "counts a product once per factor, which a ledger by operation shows.",
+}
+
 R = sp.Symbol("R", real=True)
 S = sp.Symbol("S", positive=True)  # the root mean square of the row
 X, P = sp.symbols("x p", real=True)  # an activation in both runs

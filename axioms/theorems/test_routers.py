@@ -33,6 +33,17 @@ from axioms.rules.ledger import ledger
 from axioms.rules.messages import bilinear_epsilon, softmax, taylor
 from axioms.rules.propagate import explain
 
+THEMES = {74: ["Norms"]}
+DERIVATIONS = {
+    74: ["value only", "softmax", "LayerNorm, deviation held", "RMSNorm, root mean square held"],
+}
+MEANINGS = {
+    74: "As epsilon -> 0, a router of experts that is held passes on all relevance, and is "
+    "explained alike however its weights are computed. With halves its softmax absorbs relevance, "
+    "experts that were not chosen may receive some, and a router that changes nothing takes half. "
+    "RMSNorm with its root held survives rotations and folded weights.",
+}
+
 N = 3
 EPS, S = sp.symbols("epsilon S", positive=True)  # S: the root mean square of the row
 Z, EXPERTS, R = generic("z", 1, N), generic("v", N, 1), sp.Symbol("R", real=True)

@@ -31,6 +31,13 @@ from axioms.rules.leave_one_out import integrated_gradients, shapley
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, found, named
 
+THEMES = {69: ["Products", "Implementation invariance"]}
+MEANINGS = {
+    69: "A product rule that no bracket and no order changes shares powers by logarithms, and is "
+    "not defined for factors of 1. Where every input occurs once in each term, the merged split "
+    "is the only choice. Shares by degrees make it Integrated Gradients for more graphs.",
+}
+
 SHARE = named("S")
 POWER = sp.Symbol("x", real=True)
 HIGHEST = 6

@@ -31,6 +31,15 @@ from axioms.neighbours import MAMBA_LRP
 from axioms.rules.ledger import causes, ledger
 from axioms.rules.propagate import explain
 
+THEMES = {72: ["Conservation"]}
+DERIVATIONS = {72: ["product", "state space step", "activation"]}
+MEANINGS = {
+    72: "MambaLRP holds what a state space model selects, and passes on all relevance as epsilon "
+    "-> 0, with no residual. It agrees with the matrix of attention that the recurrence amounts "
+    "to. Halves at every product would discount tokens by their distance. A token that only "
+    "selects gets nothing.",
+}
+
 TOKENS, STATES = 3, 2
 EPS, G = sp.Symbol("epsilon", positive=True), sp.Symbol("g", real=True)
 

@@ -17,6 +17,13 @@ from axioms.rewrites.canonizers import merge_attention
 from axioms.rules.messages import chain_epsilon
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {9: ["Products", "Implementation invariance"]}
+DERIVATIONS = {9: ["merged attention"]}
+MEANINGS = {
+    9: "As one product of three factors, linear attention has one explanation, whichever of its "
+    "two factorizations is merged. It conserves as epsilon -> 0.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 WEIGHTS = ("W_q", "W_k", "W_v")
 SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v

@@ -21,6 +21,14 @@ from axioms.graph import Node, leaf, parameter
 from axioms.rules.messages import add, epsilon, equal_split, identity
 from axioms.rules.propagate import explain
 
+THEMES = {75: ["Linear layers, sums and activations"]}
+MEANINGS = {
+    75: "The value of a function at 0 is a fixed term, as a bias is. So numbers and tensors are "
+    "explained alike, all spellings of a sum or of a sigmoid get one relevance, and there is no "
+    "pole at 0. By the identity rule on a whole function that is not 0 at 0, relevance is "
+    "conserved, but multiplied without bound.",
+}
+
 F, AT_ZERO, R, C = sp.symbols("f f0 R c", real=True)
 A, K, X, SLOPE, SIZE = sp.symbols("a k x slope size", real=True)
 E = sp.Symbol("e", positive=True)  # exp(x)
