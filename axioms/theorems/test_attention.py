@@ -15,7 +15,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf
+from axioms.graph import Node, attend, leaf
 from axioms.rules.leave_one_out import leave_key_out
 from axioms.rules.messages import softmax, taylor, value_only
 from axioms.rules.propagate import evaluate, explain
@@ -86,8 +86,7 @@ def test_the_softmax_rule_does_not_conserve_relevance(record_property):
 )
 def test_an_attention_step_at_equal_logits_conserves_only_half(record_property):
     scores = Node(kinds.SCORES, (leaf("q"), leaf("k")))
-    weights = Node(kinds.SOFTMAX, (scores,))
-    output = Node(kinds.READOUT, (weights, leaf("v")))
+    output = attend(scores, leaf("v"))
     q, k, v = generic("q", 1, 1), generic("k", 1, 1), generic("v", 2, 1)
     equal = {"q": q, "k": sp.Matrix.vstack(k, k), "v": v}  # two keys with the same logit
     o = evaluate(output, equal)[output][0]

@@ -23,7 +23,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import Composite
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import leaf, linear, parameter
 from axioms.pages.axioms import EXCLUDED
 from axioms.rewrites.channels import batch_norm
 from axioms.rewrites.rewrites import REWRITES
@@ -158,7 +158,7 @@ def test_one_share_for_all_products_is_not_enough(record_property):
     scope="one input and one channel, unknown shares",
 )
 def test_folding_batch_norm_leaves_nothing_to_the_right_factor(record_property):
-    layer = Node(kinds.LINEAR, (A, parameter("w"), parameter("d")))
+    layer = linear(A, "w", "d")
     root = batch_norm(layer, parameter("s"), parameter("t"))
     rule = Composite("local", {**RULE.rules, kinds.BILINEAR: kinds.BILINEAR_EPSILON})
     x, w, d, s, t = (POINT[name] for name in "awdst")

@@ -18,7 +18,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, value_at, where
-from axioms.graph import LEAVES, TRANSPOSE, Node, leaf, parameter
+from axioms.graph import LEAVES, TRANSPOSE, Node, activation, leaf, linear, parameter, relu
 from axioms.rules.messages import bilinear_epsilon, value_only
 from axioms.rules.propagate import evaluate, explain
 
@@ -120,8 +120,8 @@ def test_the_value_only_readout_gives_everything_to_the_values():
 A, B = leaf("a"), leaf("b")
 OPERATIONS = {
     "sum": (A + B, 1),
-    "linear": (Node(kinds.LINEAR, (A, parameter("w"))), 1),
-    "relu": (Node(kinds.ACTIVATION, (A,), attributes={"function": "relu"}), 1),
+    "linear": (linear(A, "w"), 1),
+    "relu": (relu(A), 1),
     "matrix product": (A @ B, sp.Rational(1, 2)),
     "readout": (Node(kinds.READOUT, (A, B)), sp.Rational(1, 2)),
     "scores": (Node(kinds.SCORES, (A, B), attributes={"scale": 1 / D}), sp.Rational(1, 2)),
@@ -173,8 +173,8 @@ def over_paths(node, name, values):
 def graphs():
     """Paths of different numbers of products, shared operands, and a ReLU on one of two paths."""
     x, w, y = leaf("x"), parameter("w"), leaf("y")
-    scaled = Node(kinds.LINEAR, (x, w))
-    active = Node(kinds.ACTIVATION, (scaled,), attributes={"function": "relu"})
+    scaled = linear(x, w)
+    active = relu(scaled)
     shared = x * y + scaled
     return {
         "paths of 0, 1 and 2 products": (scaled + scaled @ y) + (x @ scaled) @ y,
@@ -216,7 +216,7 @@ def smooth():
     norm = Node(kinds.LAYER_NORM, (x, parameter("w"), parameter("b")), attributes={"norm_eps": 1})
     values = {"x": two, "w": sp.ones(1, 2), "b": sp.zeros(1, 2)}
     second = evaluate(norm, values)[norm].multiply_elementwise(sp.Matrix([[0, 1]]))
-    tanh = Node(kinds.ACTIVATION, (x,), attributes={"function": "tanh"})
+    tanh = activation("tanh", x)
     return {
         "tanh": (tanh, {"x": one}, sp.tanh(one), {one: 1}),
         "LayerNorm": (norm, values, second, where((two, [1, 3]))),
@@ -252,7 +252,7 @@ WEIGHTS = ("W_q", "W_k", "W_v")
 def linear_attention():
     """The two factorizations, as graphs over one input x."""
     x = leaf("x")
-    q, k, v = (Node(kinds.LINEAR, (x, parameter(name))) for name in WEIGHTS)
+    q, k, v = (linear(x, name) for name in WEIGHTS)
     k_t = Node(TRANSPOSE, (k,))
     return (q @ k_t) @ v, q @ (k_t @ v)
 

@@ -32,7 +32,7 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.rewrites.attention import ATTENTION, CHANGES, EVERY_REWRITE, of_any_change
 from axioms.rewrites.canonizers import canonize
 from axioms.rewrites.confluence import BESIDE, IN_THE_LIMIT, OF_HEADS, any_alike, regions
@@ -53,10 +53,6 @@ MEANINGS = {
 EPS = sp.Symbol("epsilon", positive=True)
 PLAIN = next(rule_set for rule_set in RULE_SETS if rule_set.name == "AttnLRP")
 A, B, C, W, U, D, E = (*map(leaf, "abc"), *map(parameter, "mnde"))
-
-
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
 
 
 def _active(x):
@@ -82,10 +78,6 @@ LEFT = {
     "rescale Q and K": SCORES,
     "centre before LayerNorm": [NORM],
 }
-
-
-def attend(scores, values):
-    return Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), values))
 
 
 def scores(queries, keys):

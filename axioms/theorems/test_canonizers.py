@@ -14,7 +14,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.denotation import same_function
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, leaf, linear, parameter
 from axioms.rewrites.canonizers import canonize, fold_batch_norm
 from axioms.rewrites.channels import batch_norm
 from axioms.rewrites.rewrites import REWRITES
@@ -32,10 +32,6 @@ MEANINGS = {
 
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True)
-
-
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
 
 
 def signs(root, at):

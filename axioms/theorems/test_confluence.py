@@ -46,7 +46,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import CONSTANT, Node, constant, leaf, parameter
+from axioms.graph import CONSTANT, Node, constant, leaf, linear, parameter
 from axioms.rewrites.canonizers import (
     LAYERING,
     MERGING,
@@ -70,10 +70,6 @@ MEANINGS = {
 
 A, B, W, S, T = leaf("a"), leaf("b"), parameter("w"), parameter("s"), parameter("t")
 EPS = sp.Symbol("epsilon", positive=True)
-
-
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
 
 
 def body(node, *, weights):

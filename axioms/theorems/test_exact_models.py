@@ -24,7 +24,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, identical, value_at
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.rules.leave_one_out import leave_key_out
 from axioms.rules.propagate import evaluate, explain
 
@@ -59,10 +59,8 @@ def recall(norm_eps=0):
         name: Node(kinds.RMS_NORM, (leaf(name), parameter("norm")), attributes=about)
         for name in ("facts", "question")
     }
-    linear = lambda name, of: Node(kinds.LINEAR, (normed[of], parameter(name)))
-    scores = Node(kinds.SCORES, (linear("query", "question"), linear("key", "facts")))
-    weights = Node(kinds.SOFTMAX, (scores,))
-    return Node(kinds.READOUT, (weights, linear("value", "facts")))
+    query, key = linear(normed["question"], "query"), linear(normed["facts"], "key")
+    return attend(Node(kinds.SCORES, (query, key)), linear(normed["facts"], "value"))
 
 
 def prompt(things, asked):
@@ -225,9 +223,8 @@ def induction(word):
     """
     listed = leaf("facts")
     before = Node(kinds.READOUT, (parameter("previous"), listed))
-    query = Node(kinds.LINEAR, (leaf("question"), parameter("query")))
-    weights = Node(kinds.SOFTMAX, (Node(kinds.SCORES, (query, before)),))
-    output = Node(kinds.READOUT, (weights, listed))
+    query = linear(leaf("question"), "query")
+    output = attend(Node(kinds.SCORES, (query, before)), listed)
     point = {
         "facts": sp.Matrix.vstack(CODES[0, :], word, CODES[2, :]),
         "question": CODES[1, :],
@@ -235,7 +232,7 @@ def induction(word):
         "query": sp.log(P) * sp.eye(3),
         "letter": CODES[2, :].T,
     }
-    return Node(kinds.LINEAR, (output, parameter("letter"))), point
+    return linear(output, "letter"), point
 
 
 LOST = sp.Rational(8, 3) * (E - 1) / (E + 2)  # of the logit of c without the b before it
@@ -272,7 +269,7 @@ def test_what_leads_to_an_answer_gets_next_to_nothing(record_property):
     scope="any number of keys, as one beside all others",
 )
 def test_a_word_that_draws_attention_gets_nothing_from_cp_lrp():
-    root = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf("scores"),)), leaf("values")))
+    root = attend(leaf("scores"), leaf("values"))
     v, exp_z = sp.Symbol("v", real=True), sp.Matrix([[F, P]])
     point = {"scores": exp_z.applyfunc(sp.log), "values": sp.Matrix([v, 0])}
     o, a = F * v / (F + P), P / (F + P)

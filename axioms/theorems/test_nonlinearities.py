@@ -16,7 +16,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite
 from axioms.decide.identity import differ_at, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import leaf, linear, relu
 from axioms.rules.messages import add, equal_split, identity, sign_of
 from axioms.rules.propagate import evaluate, explain
 
@@ -75,14 +75,6 @@ def test_gelu_has_three_explanations():
     assert identical(found, R * (1 - 1 / (4 * PHI)))
     bound = sp.Symbol("bound", positive=True)  # any: R_x is -bound R where Phi is small enough
     assert identical(found.subs(PHI, 1 / (4 * (1 + bound))), -bound * R)
-
-
-def linear(x, *parameters):
-    return Node(kinds.LINEAR, (x, *map(parameter, parameters)))
-
-
-def relu(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
 
 
 def maxima():

@@ -26,7 +26,7 @@ from axioms.causes import STABILISER, TAYLOR
 from axioms.composites import ATTNLRP, CP_LRP
 from axioms.decide.denotation import denoted
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear
 from axioms.rules.ledger import ledger
 from axioms.rules.propagate import explain
 
@@ -46,7 +46,7 @@ POSITION = "position"
 def turned(name, positions):
     """q cos + (a quarter turn of q) sin, with the cosine and sine of its own position as leaves."""
     x = leaf(name)
-    quarter = Node(kinds.LINEAR, (x, parameter("quarter turn")))
+    quarter = linear(x, "quarter turn")
     cos, sin = (leaf(f"{POSITION} {part} {positions}") for part in ("cos", "sin"))
     return x * cos + quarter * sin
 
@@ -112,7 +112,7 @@ def test_positions_receive_half_or_a_quarter_of_every_score():
 def head():
     """A query that is turned, over two keys."""
     pair = Node(kinds.SCORES, (turned("q", "m"), leaf("keys")))
-    return Node(kinds.READOUT, (Node(kinds.SOFTMAX, (pair,)), leaf("v")))
+    return attend(pair, leaf("v"))
 
 
 def at_head():

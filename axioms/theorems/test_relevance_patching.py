@@ -26,7 +26,7 @@ from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, activation, leaf, linear, parameter
 from axioms.neighbours import RELP
 from axioms.rules.ledger import LEMMAS, ledger
 from axioms.rules.messages import activation_gradient, identity
@@ -50,21 +50,13 @@ X, P = sp.symbols("x p", real=True)  # an activation in both runs
 ON = sp.Symbol("x", positive=True)  # where a ReLU is on
 
 
-def linear(x, *names):
-    return Node(kinds.LINEAR, (x, *map(parameter, names)))
-
-
-def active(x, function):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
-
-
 def gated_block(norm_eps):
     """A row of two channels, its RMSNorm, a head that reads it, and a gated MLP with a bias."""
     normed = Node(
         kinds.RMS_NORM, (leaf("x"), parameter("w")), attributes={"norm_eps": norm_eps}
     )  # fmt: skip
     read = Node(kinds.READOUT, (leaf("weights"), linear(normed, "v")))
-    unit = active(linear(normed, "gate"), "reciprocal") * linear(normed, "up")
+    unit = activation("reciprocal", linear(normed, "gate")) * linear(normed, "up")
     return read + linear(unit, "down", "shift")
 
 
@@ -136,7 +128,7 @@ def test_relp_misses_the_change_of_the_weights_of_attention():
     scope="four activations; ReLU on and off",
 )
 def test_relp_misses_the_change_of_the_ratio_of_an_activation():
-    unit = lambda function: active(leaf("x"), function)
+    unit = lambda function: activation(function, leaf("x"))
     for function in ("silu", "gelu", "tanh", "reciprocal"):
         y, patched = (denoted(unit(function), {"x": x})[0] for x in (X, P))
         found = explain(unit(function), {"x": X}, RELP)["x"]

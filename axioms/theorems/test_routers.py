@@ -27,7 +27,7 @@ from axioms.causes import CONSTANT, STABILISER, TAYLOR
 from axioms.composites import ATTNLRP, CP_LRP
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, activation, attend, leaf, linear, parameter
 from axioms.neighbours import RELP
 from axioms.rules.ledger import ledger
 from axioms.rules.messages import bilinear_epsilon, softmax, taylor
@@ -50,16 +50,12 @@ Z, EXPERTS, R = generic("z", 1, N), generic("v", N, 1), sp.Symbol("R", real=True
 E = generic("e", 1, N, positive=True)  # exponentials of the logits
 
 
-def linear(x, *names):
-    return Node(kinds.LINEAR, (x, *map(parameter, names)))
-
-
 def routed(weights):
     return Node(kinds.READOUT, (weights, leaf("experts")))
 
 
-BY_SOFTMAX = routed(Node(kinds.SOFTMAX, (leaf("z"),)))
-BY_SIGMOID = routed(Node(kinds.ACTIVATION, (leaf("z"),), attributes={"function": "sigmoid"}))
+BY_SOFTMAX = attend(leaf("z"), leaf("experts"))
+BY_SIGMOID = routed(activation("sigmoid", leaf("z")))
 AT = {"z": E.applyfunc(sp.log), "experts": EXPERTS}
 
 

@@ -25,7 +25,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, leaf, linear
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules.leave_one_out import integrated_gradients, shapley
 from axioms.rules.propagate import evaluate, explain
@@ -122,7 +122,7 @@ def merged_terms():
     terms = []
     for s, weight in WEIGHTS.items():
         product = sp.prod([leaves[i] for i in s[1:]], start=leaves[s[0]])
-        terms.append(Node(kinds.LINEAR, (merge_products(product), parameter(str(weight)))))
+        terms.append(linear(merge_products(product), str(weight)))
     return Node(kinds.ADD, tuple(terms))
 
 

@@ -9,10 +9,9 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import generic, identical, limit
-from axioms.graph import TRANSPOSE, Node, leaf, parameter
+from axioms.graph import TRANSPOSE, Node, leaf, linear
 from axioms.rewrites.canonizers import merge_attention
 from axioms.rules.messages import chain_epsilon
 from axioms.rules.propagate import evaluate, explain
@@ -32,7 +31,7 @@ SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, 
 def factorizations():
     """(QK')V and Q(K'V) over one input x."""
     x = leaf("x")
-    q, k, v = (Node(kinds.LINEAR, (x, parameter(name))) for name in WEIGHTS)
+    q, k, v = (linear(x, name) for name in WEIGHTS)
     k_t = Node(TRANSPOSE, (k,))
     return (q @ k_t) @ v, q @ (k_t @ v)
 

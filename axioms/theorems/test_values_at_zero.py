@@ -14,10 +14,9 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import leaf, parameter, relu
 from axioms.rules.messages import add, epsilon, equal_split, identity
 from axioms.rules.propagate import explain
 
@@ -70,7 +69,7 @@ def test_what_a_function_is_at_zero_absorbs_its_share_however_numbers_are_taken_
     in_steps = from_zero(F, AT_ZERO, scaled(F, K, beside(A, K * F, R)))
     assert identical(whole, in_steps)
     x = leaf("x")
-    graph = parameter("a") + Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
+    graph = parameter("a") + relu(x)
     at = {"x": sp.Symbol("x", positive=True), "a": A}
     assert identical(explain(graph, at, ATTNLRP, relevance=R)["x"], R * at["x"] / (at["x"] + A))
     record_property("method", "the sweep over a + relu")

@@ -14,7 +14,7 @@ from axioms.decide.identity import generic
 from axioms.decide.records import replacing
 from axioms.evidence.certificates import Writer
 from axioms.evidence.references import RULES, References, _instead
-from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter
+from axioms.graph import TRANSPOSE, Node, activation, constant, leaf, linear, parameter, relu
 from axioms.rules import messages as rules
 from axioms.rules.propagate import evaluate, propagate
 
@@ -76,15 +76,11 @@ def test_the_graph_of_a_rule_has_its_messages_in_every_shape(name):
     test()
 
 
-def relu(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
-
-
 X, Y, W, B = leaf("x"), leaf("y"), parameter("w"), parameter("b")
-LAYER = Node(kinds.LINEAR, (X, W, B))
+LAYER = linear(X, W, B)
 SCORES = Node(kinds.SCORES, (LAYER, Y), attributes={"scale": sp.Rational(1, 2)})
 WEIGHTS = Node(kinds.SOFTMAX, (leaf("z"),))
-SIGMOID = Node(kinds.ACTIVATION, (X,), attributes={"function": "sigmoid"})
+SIGMOID = activation("sigmoid", X)
 GRAPHS = {
     "attention": Node(kinds.READOUT, (WEIGHTS, Y), attributes={"layer": 1}),
     "scores": SCORES,

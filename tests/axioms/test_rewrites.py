@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from axioms import kinds
 from axioms.decide.denotation import same_function
 from axioms.decide.identity import generic
-from axioms.graph import Node, constant, leaf, topological
+from axioms.graph import Node, attend, constant, leaf, linear, topological
 from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
 from axioms.rewrites.canonizers import canonize
 from axioms.rewrites.rewrites import REWRITES
 from axioms.rewrites.templates import TEMPLATES
 from axioms.scoreboard.witness import rewritten
-from tests.support.random_graphs import graphs, linear
+from tests.support.random_graphs import graphs
 
 
 def picture(root):
@@ -57,7 +57,7 @@ SUMS = {  # of three terms, where templates have two
         replace(X, args=tuple(leaf("z0") * x for x in X.args)),
     ],
     "distribute a readout": [Node(kinds.READOUT, (leaf("z0"), X))],
-    "split head": [Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf("z0"),)), X))],
+    "split head": [attend(leaf("z0"), X)],
     "permute heads": [
         replace(
             X,

@@ -9,7 +9,7 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.neighbours import DEPASS, MAMBA_LRP, RELP
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.rewrites.attention import EVERY_REWRITE, EVERY_TEMPLATE
@@ -45,7 +45,6 @@ from axioms.scoreboard.scoreboard import (
 )
 from axioms.scoreboard.witness import differ
 from axioms.theorems.test_axioms_of_methods import AXIOMS, METHODS, axioms_of
-from tests.support.random_graphs import linear
 
 BY_NAME = {rule_set.name: rule_set for rule_set in RULE_SETS}
 
@@ -109,7 +108,7 @@ def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, chan
     gradient = sp.Matrix(random_point(chance, {"r": (rows, 2)})["r"])
     heads = [
         linear(
-            Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf(f"z{h}"),)), leaf(f"v{h}"))),
+            attend(leaf(f"z{h}"), leaf(f"v{h}")),
             parameter(f"w{h}"),
         )
         for h in range(3)

@@ -6,7 +6,7 @@ import pytest
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
-from axioms.graph import INPUT, Node
+from axioms.graph import INPUT, Node, relu
 from axioms.rules import propagate
 from numeric import compiled
 from numeric.engine import at_output, attention
@@ -120,7 +120,7 @@ def in_numpy(composite):
 def over_a_graph(run):
     """One activation, with operations of no other kind."""
     x = Node(INPUT, name="x")
-    y = Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
+    y = relu(x)
     return lambda composite: run(y, x, composite)
 
 

@@ -10,19 +10,21 @@ import sympy as sp
 from hypothesis import strategies as st
 
 from axioms import kinds
-from axioms.graph import INPUT, LEAVES, TRANSPOSE, Node, leaf, parameter, rebuild, topological
+from axioms.graph import (
+    INPUT,
+    LEAVES,
+    TRANSPOSE,
+    Node,
+    leaf,
+    linear,
+    parameter,
+    rebuild,
+    relu,
+    topological,
+)
 from axioms.rewrites.templates import TEMPLATES
 
 W, B = parameter("w"), parameter("b")
-
-
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
-
-
-def relu(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
-
 
 ONE = (relu, lambda x: linear(x, W, B), lambda x: Node(TRANSPOSE, (x,)))
 TWO = (operator.mul, operator.add, operator.matmul)
