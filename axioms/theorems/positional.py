@@ -6,10 +6,19 @@ reciprocal stands for any activation, all of which the identity rule treats alik
 keeps values rational.
 """
 
+from collections.abc import Mapping
+
+import sympy as sp
+
 from axioms import kinds
 from axioms.graph import TRANSPOSE, Node, activation, leaf, linear
 
 POSITION = "position"
+
+
+def total(found: Mapping[str, sp.Matrix], *, of_position: bool) -> sp.Expr:
+    """The signed sum over position leaves, or over the others."""
+    return sum(sum(r) for name, r in found.items() if name.startswith(POSITION) == of_position)
 
 
 def position(name: str) -> Node:

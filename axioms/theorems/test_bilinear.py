@@ -250,7 +250,7 @@ WEIGHTS = ("W_q", "W_k", "W_v")
 
 
 def linear_attention():
-    """The two factorizations, as graphs over one input x."""
+    """The two factorizations (QK')V and Q(K'V), as graphs over one input x."""
     x = leaf("x")
     q, k, v = (linear(x, name) for name in WEIGHTS)
     k_t = Node(TRANSPOSE, (k,))

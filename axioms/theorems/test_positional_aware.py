@@ -29,6 +29,7 @@ from axioms.decide.identity import differ_at, generic, identical
 from axioms.graph import Node, attend, leaf, linear
 from axioms.rules.ledger import ledger
 from axioms.rules.propagate import explain
+from axioms.theorems.positional import POSITION, total
 
 THEMES = {70: ["Position"]}
 DERIVATIONS = {70: ["product", "add", "scores", "softmax"]}
@@ -40,7 +41,6 @@ MEANINGS = {
 }
 
 G = sp.Symbol("g", real=True)  # relevance per unit of score
-POSITION = "position"
 
 
 def turned(name, positions):
@@ -74,10 +74,6 @@ def at_angles(m, n):
         point |= {f"{POSITION} cos {name}": cos * sp.ones(1, 2)}
         point |= {f"{POSITION} sin {name}": sin * sp.ones(1, 2)}
     return point
-
-
-def total(found, *, of_position):
-    return sum(sum(r) for name, r in found.items() if name.startswith(POSITION) == of_position)
 
 
 T, U = sp.symbols("t u", real=True)

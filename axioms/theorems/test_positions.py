@@ -21,7 +21,7 @@ from axioms.rules.ledger import causes, ledger, unknown_messages
 from axioms.rules.messages import add, taylor
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems import positional
-from axioms.theorems.positional import FAMILIES, POSITION
+from axioms.theorems.positional import FAMILIES, total
 
 THEMES = {
     45: ["Position", "Conservation", "Softmax and attention"],
@@ -57,11 +57,6 @@ def arriving(root, point):
     """Generic relevance: so much per unit of output, which keeps fractions small."""
     z = evaluate(root, point)[root]
     return z.multiply_elementwise(generic("g", *z.shape))
-
-
-def total(found, *, of_position):
-    """The signed sum over position leaves, or over the others."""
-    return sum(sum(r) for name, r in found.items() if name.startswith(POSITION) == of_position)
 
 
 @pytest.mark.theorem(

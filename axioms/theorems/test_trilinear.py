@@ -11,10 +11,10 @@ import sympy as sp
 
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import generic, identical, limit
-from axioms.graph import TRANSPOSE, Node, leaf, linear
 from axioms.rewrites.canonizers import merge_attention
 from axioms.rules.messages import chain_epsilon
 from axioms.rules.propagate import evaluate, explain
+from axioms.theorems.test_bilinear import SIZES, WEIGHTS, generic_point, linear_attention
 
 THEMES = {9: ["Products", "Implementation invariance"]}
 DERIVATIONS = {9: ["merged attention"]}
@@ -24,22 +24,6 @@ MEANINGS = {
 }
 
 EPS = sp.Symbol("epsilon", positive=True)
-WEIGHTS = ("W_q", "W_k", "W_v")
-SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
-
-
-def factorizations():
-    """(QK')V and Q(K'V) over one input x."""
-    x = leaf("x")
-    q, k, v = (linear(x, name) for name in WEIGHTS)
-    k_t = Node(TRANSPOSE, (k,))
-    return (q @ k_t) @ v, q @ (k_t @ v)
-
-
-def generic_point(tokens, width, out):
-    shapes = zip(WEIGHTS, "abc", (width, width, out), strict=True)
-    weights = {name: generic(letter, width, columns) for name, letter, columns in shapes}
-    return {"x": generic("x", tokens, width), **weights}
 
 
 def paths(at):
@@ -78,7 +62,7 @@ def test_the_merged_product_gives_each_matrix_the_same_known_share():
 )
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_merged_linear_attention_is_invariant_and_conserves(size, record_property):
-    at, originals = generic_point(*size), factorizations()
+    at, originals = generic_point(*size), linear_attention()
     qk_first, kv_first = map(merge_attention, originals)
     assert qk_first.args == kv_first.args  # the same three nodes in the same order
     value = evaluate(qk_first, at)[qk_first]
