@@ -18,9 +18,10 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, value_at, where
-from axioms.graph import LEAVES, TRANSPOSE, Node, activation, leaf, linear, parameter, relu
+from axioms.graph import LEAVES, Node, activation, leaf, linear, parameter, relu
 from axioms.rules.messages import bilinear_epsilon, value_only
 from axioms.rules.propagate import evaluate, explain
+from axioms.theorems.test_trilinear import SIZES, WEIGHTS, generic_point, linear_attention
 
 THEMES = {
     7: ["Products", "Softmax and attention"],
@@ -243,24 +244,6 @@ def test_neither_tanh_nor_layer_norm_passes_on_gradient_times_input(name, record
         "LayerNorm": "x1 of LayerNorm, output 2, at x = (1, 3), h = 1",
     }
     record_property("witness", f"{names[name]}: {numbers[0]} versus {numbers[1]}")
-
-
-SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
-WEIGHTS = ("W_q", "W_k", "W_v")
-
-
-def linear_attention():
-    """The two factorizations (QK')V and Q(K'V), as graphs over one input x."""
-    x = leaf("x")
-    q, k, v = (linear(x, name) for name in WEIGHTS)
-    k_t = Node(TRANSPOSE, (k,))
-    return (q @ k_t) @ v, q @ (k_t @ v)
-
-
-def generic_point(tokens, width, out):
-    shapes = zip(WEIGHTS, "abc", (width, width, out), strict=True)
-    weights = {name: generic(letter, width, columns) for name, letter, columns in shapes}
-    return {"x": generic("x", tokens, width), **weights}
 
 
 def through_each_projection(at):

@@ -11,10 +11,10 @@ import sympy as sp
 
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import generic, identical, limit
+from axioms.graph import TRANSPOSE, Node, leaf, linear
 from axioms.rewrites.canonizers import merge_attention
 from axioms.rules.messages import chain_epsilon
 from axioms.rules.propagate import evaluate, explain
-from axioms.theorems.test_bilinear import SIZES, WEIGHTS, generic_point, linear_attention
 
 THEMES = {9: ["Products", "Implementation invariance"]}
 DERIVATIONS = {9: ["merged attention"]}
@@ -24,6 +24,22 @@ MEANINGS = {
 }
 
 EPS = sp.Symbol("epsilon", positive=True)
+SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
+WEIGHTS = ("W_q", "W_k", "W_v")
+
+
+def linear_attention():
+    """The two factorizations (QK')V and Q(K'V), as graphs over one input x."""
+    x = leaf("x")
+    q, k, v = (linear(x, name) for name in WEIGHTS)
+    k_t = Node(TRANSPOSE, (k,))
+    return (q @ k_t) @ v, q @ (k_t @ v)
+
+
+def generic_point(tokens, width, out):
+    shapes = zip(WEIGHTS, "abc", (width, width, out), strict=True)
+    weights = {name: generic(letter, width, columns) for name, letter, columns in shapes}
+    return {"x": generic("x", tokens, width), **weights}
 
 
 def paths(at):
