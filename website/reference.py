@@ -39,7 +39,7 @@ MODULES = {
             "axioms.decide.identity",
             "axioms.evidence.prove",
             "axioms.pages.show",
-            "axioms.pages.meanings",
+            "axioms.evidence.statements",
         ],
         "Rewrites": [
             "axioms.rewrites.rewrite",

@@ -6,12 +6,12 @@ from html import escape
 
 from latex2mathml.converter import convert
 
-from axioms.derivations.operations import of_theorem
+from axioms.derivations.operations import derivations
 from axioms.evidence.prove import Verdict, prove
 from axioms.evidence.rocq import kernel
+from axioms.evidence.statements import table
 from axioms.pages import theorems as catalogue
 from axioms.pages.formulas import pieces
-from axioms.pages.meanings import MEANINGS
 from axioms.pages.show import derived
 
 
@@ -23,12 +23,14 @@ def decided() -> list[Verdict]:
 
 def page(verdicts: Sequence[Verdict]) -> str:
     """The catalogue as Markdown, with formulas, witnesses and derivations."""
+    meanings, rules = table("MEANINGS"), table("DERIVATIONS")
     lines = [catalogue.introduction(verdicts)]
     for name, section in catalogue.sections(verdicts).items():
         lines += [*catalogue.heading(name, section), ""]
         for number, statements in section.theorems.items():
-            lines += [f"### Theorem {number}", "", typeset(MEANINGS[number]), ""]
-            lines += [*map(statement, statements), *map(derivation, of_theorem(number).items())]
+            lines += [f"### Theorem {number}", "", typeset(meanings[number]), ""]
+            lines += map(statement, statements)
+            lines += map(derivation, derivations(rules.get(number, ())).items())
             lines += [f"`lrp-axioms prove --show {number}`", ""]
     return "\n".join(lines)
 

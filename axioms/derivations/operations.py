@@ -3,7 +3,7 @@
 Tests pass larger shapes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import sympy as sp
@@ -202,34 +202,25 @@ def state_space(states: int = 2) -> Operation:
     )
 
 
-OPERATIONS: dict[str, tuple[Callable[[], Operation], tuple[int, ...]]] = {
-    "product": (product, (1, 2, 3, 44, 70, 71, 72)),
-    "linear": (linear, (6, 25)),
-    "linear without bias": (linear_without_bias, (6,)),
-    "linear, then BatchNorm": (batch_norm, (42,)),
-    "add": (add, (6, 12, 25, 70)),
-    "readout": (readout, (7, 25)),
-    "scores": (scores, (7, 25, 70)),
-    "value only": (value_only, (7, 18, 25, 73, 74)),
-    "merged attention": (merged_attention, (9,)),
-    "softmax": (softmax, (10, 19, 25, 44, 70, 71, 74)),
-    "LayerNorm, deviation held": (held_deviation, (13, 25, 73, 74)),
-    "RMSNorm, root mean square held": (held_root_mean_square, (13, 73, 74)),
-    "state space step": (state_space, (72,)),
-    "activation": (activation, (14, 25, 71, 72, 73)),
+OPERATIONS: dict[str, Callable[[], Operation]] = {
+    "product": product,
+    "linear": linear,
+    "linear without bias": linear_without_bias,
+    "linear, then BatchNorm": batch_norm,
+    "add": add,
+    "readout": readout,
+    "scores": scores,
+    "value only": value_only,
+    "merged attention": merged_attention,
+    "softmax": softmax,
+    "LayerNorm, deviation held": held_deviation,
+    "RMSNorm, root mean square held": held_root_mean_square,
+    "state space step": state_space,
+    "activation": activation,
 }
-"""By name: the operation, and the numbers of the theorems about its rule."""
+"""By name: the operations whose rules are derived step by step."""
 
 
-def of_theorem(number: int) -> dict[str, Derivation]:
-    """The derivations of the rules that theorem ``number`` is about, by name.
-
-    None for theorems about whatever rules there are, such as 24.
-    """
-    derivations = {
-        name: derive(operation())
-        for name, (operation, numbers) in OPERATIONS.items()
-        if number in numbers
-    }
-    rules = {name: rule() for name, (rule, numbers) in ROOTS.items() if number in numbers}
-    return derivations | rules
+def derivations(names: Iterable[str]) -> dict[str, Derivation]:
+    """The derivations of rules by name: keys of OPERATIONS, or of ROOTS."""
+    return {x: derive(OPERATIONS[x]()) if x in OPERATIONS else ROOTS[x]() for x in names}

@@ -12,17 +12,17 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from math import prod
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 from axioms import schema
 from axioms.decide.decisions import IDENTICAL, Decision
+from axioms.decide.records import recording
+from axioms.evidence.statements import THEOREMS
 
-THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
 KEPT = Path(__file__).with_name("counts.json")
 Counts = dict[str, dict[str, int]]  # run -> name -> number
 COMMAND = "python -m axioms.evidence.counts"
@@ -93,22 +93,22 @@ def _gone(item: pytest.Item, kept: Iterable[str]) -> list[str]:
 
 def main(*names: str) -> None:
     """Runs all theorems, or those of some files by name, and writes what they decide."""
-    from axioms.evidence import evidence
-
     paths = [THEOREMS / name for name in names] or [THEOREMS]
     kept = schema.read(KEPT, Counts, "counts of theorems") if names else {}
     found = {name: n for name, n in kept.items() if name.partition("::")[0] not in names}
 
     class Counting:
-        def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-            if evidence.DECISIONS in item.stash:
-                decisions: list[Decision] = item.stash[evidence.DECISIONS]
-                found[key(item)] = counted(decisions)
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+            with recording() as record:
+                result = yield
+            if item.get_closest_marker("theorem"):
+                found[key(item)] = counted(record.decisions)
+            return result
 
     options = ["-q", "--noconftest", f"-c{os.devnull}", "--import-mode=importlib"]
-    with mock.patch.object(evidence, "hold"):
-        plugins = [evidence, Counting()]
-        status = pytest.main([*options, "-pno:cacheprovider", *map(str, paths)], plugins=plugins)
+    options += ["-pno:cacheprovider", *map(str, paths)]
+    status = pytest.main(options, plugins=[Counting()])
     if status != pytest.ExitCode.OK:
         sys.exit(f"theorems fail, and {KEPT.name} is left as it was")
     lines = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))

@@ -4,8 +4,8 @@ A pytest plugin, with one hook: both ``pytest axioms`` and ``lrp-axioms prove`` 
 """
 
 import re
-from collections.abc import Generator, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Generator
+from typing import TypeAlias
 
 import pytest
 
@@ -13,23 +13,14 @@ from axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
 from axioms.decide.identity import apart, value_at
 from axioms.decide.records import Depends, Record, disturbing, recording
 from axioms.evidence import scope as scopes
-from axioms.evidence.counts import THEOREMS, hold
+from axioms.evidence.counts import hold
+from axioms.evidence.statements import THEOREMS, Claim
 
 Properties: TypeAlias = list[tuple[str, object]]  # what a run of a test says of itself
 
 VERDICTS = ("proved", "refuted")
 DECISIONS = pytest.StashKey[list[Decision]]()  # of one run of a test
 COUNT, POINT, RAN = "identities", "point", "ran"  # properties that a run of a test is given
-
-
-class Claim(NamedTuple):
-    """Arguments of ``@pytest.mark.theorem``: a sentence, its verdict, its assumptions and scope."""
-
-    number: int
-    statement: str
-    verdict: str
-    given: Sequence[str] = ()  # what is assumed of symbols, such as "c > 0: the cap"
-    scope: str = ""  # the numbers of entries that are decided, and why it is so of others
 
 
 def claim(marker: pytest.Mark) -> Claim:

@@ -14,9 +14,8 @@ import pytest
 
 from axioms.decide.decisions import Decision
 from axioms.evidence import evidence
+from axioms.evidence.statements import ROOT, THEOREMS
 
-THEOREMS = Path(__file__).resolve().parents[1] / "theorems"
-ROOT = THEOREMS.parent.parent  # of the repository, or the folder the package is installed in
 NOT_ESTABLISHED = "not established"
 MARKER = "theorem(number, statement, verdict): a statement, 'proved' or 'refuted' by its test"
 

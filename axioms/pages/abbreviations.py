@@ -107,7 +107,6 @@ class Abbreviations:
 
 def _message(to: Name, output: Name) -> Name:
     """Such as R_{x <- 1}, from R_x and R_1."""
-    what, index = RELEVANCE.sub(r"\g<what>", to.latex), RELEVANCE.sub(r"\g<index>", to.latex)
     text = re.sub(r"^R(\(\d+\))?_?", "", output.text)
-    latex = RELEVANCE.sub(r"\g<index>", output.latex)
-    return Name(text=f"{to.text}<-{text}", latex=rf"{what}_{{{index}\leftarrow {latex}}}")
+    index = RELEVANCE.sub(r"\g<index>", output.latex)
+    return Name(text=f"{to.text}<-{text}", latex=rf"{to.latex[:-1]}\leftarrow {index}}}")

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TypeAlias
 
 from axioms import kinds
+from axioms.pages import markdown
 from axioms.pages.scoreboard import PAGE as SCOREBOARD
 from axioms.pages.scoreboard import SHORT
 from axioms.rewrites.rewrites import ATTENTION, REWRITES
@@ -30,12 +31,7 @@ from axioms.scoreboard.axiom_cells import (
 from axioms.scoreboard.axiom_rules import AXIOM_RULES
 from axioms.scoreboard.axiom_sets import Axioms, largest, smallest_not_had
 from axioms.scoreboard.rule_sets import MASK_RELEVANCE, ON_ATTENTION, RULE_SETS
-from axioms.scoreboard.scoreboard import (
-    AT_EXPONENTIALS,
-    LIMIT,
-    PROVED,
-    scoreboard,
-)
+from axioms.scoreboard.scoreboard import AT_EXPONENTIALS, LIMIT, PROVED, scoreboard
 from axioms.search import words
 from axioms.search.solve import search
 from axioms.search.templates import AXIOMS as SEARCHED
@@ -136,9 +132,8 @@ def obeyed(cells: Cells, axioms: Iterable[str] = AXIOMS) -> dict[str, Axioms]:
 
 def as_markdown(cells: Cells) -> str:
     """The table: a row per axiom, a column per method."""
-    lines = [["Axiom", *METHODS], ["---", *[":-:"] * len(METHODS)]]
-    lines += [[axiom, *(SHORT[cells[axiom, x].verdict] for x in METHODS)] for axiom in AXIOMS]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [[axiom, *(SHORT[cells[axiom, x].verdict] for x in METHODS)] for axiom in AXIOMS]
+    return markdown.table(["Axiom", *METHODS], rows)
 
 
 def _names(axioms: Iterable[str]) -> str:
@@ -160,21 +155,17 @@ def excluded_as_markdown(cells: Cells) -> str:
 def largest_as_markdown(cells: Cells) -> str:
     """The largest sets that some method obeys: the method, and what it gives up."""
     holds = obeyed(cells)
-    lines = [
-        f"- {method} gives up: {_names(frozenset(AXIOMS) - holds[method])}."
-        for method in METHODS
-        if holds[method] in largest(holds.values())
-    ]
-    return "\n".join(lines)
+    best = largest(holds.values())
+    given_up = {x: _names(frozenset(AXIOMS) - holds[x]) for x in METHODS if holds[x] in best}
+    return "\n".join(f"- {method} gives up: {axioms}." for method, axioms in given_up.items())
 
 
 def witnesses_as_markdown(cells: Cells) -> str:
     """Refutations that are not in docs/SCOREBOARD.md, one entry for all methods that share one."""
     shared: dict[tuple[str, str], list[str]] = {}
-    for axiom in AXIOMS:
-        for method in METHODS:
-            if witness := cells[axiom, method].witness:
-                shared.setdefault((axiom, witness), []).append(method)
+    for axiom, method in itertools.product(AXIOMS, METHODS):
+        if witness := cells[axiom, method].witness:
+            shared.setdefault((axiom, witness), []).append(method)
     lines = [f"- {axiom}; {'; '.join(who)}: {text}." for (axiom, text), who in shared.items()]
     return "\n".join(lines)
 
@@ -201,12 +192,13 @@ def found_as_markdown() -> str:
     """The rules that `lrp-axioms search` finds for sets of axioms."""
     sets = [x for x in EXCLUDED if x <= SEARCHED[kinds.PRODUCT].keys()]
     excluded = [(kinds.PRODUCT, 2, sorted(x, key=AXIOMS.index)) for x in sets]
-    lines = ["| axioms | operation | degree | rules |", "| --- | --- | --: | --- |"]
+    rows = []
     for operation, degree, axioms in (*excluded, *FOUND):
         found = words.in_table(search(Template(operation, degree), axioms, seconds=600))
         name = "sum" if operation == kinds.ADD else operation
-        lines.append(f"| {', '.join(axioms)} | {name} | {degree} | {found} |")
-    return "\n".join(lines)
+        rows.append([", ".join(axioms), name, str(degree), found])
+    head = ["axioms", "operation", "degree", "rules"]
+    return markdown.table(head, rows, ["---", "---", "--:", "---"])
 
 
 PARTS = {
@@ -219,14 +211,8 @@ PARTS = {
 
 
 def filled(page: str, cells: Cells) -> str:
-    """``page`` with ``cells`` between its markers; ValueError for a page without markers."""
-    for name, part in PARTS.items():
-        start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
-        if not 0 <= page.find(start) < page.find(end):
-            raise ValueError(f"no {start.strip()} before {end.strip()}; add both lines to the page")
-        before, _, rest = page.partition(start)
-        page = before + start + part(cells) + end + rest.partition(end)[2]
-    return page
+    """``page`` with all that is made of ``cells``."""
+    return markdown.fill(page, {name: part(cells) for name, part in PARTS.items()})
 
 
 if __name__ == "__main__":

@@ -5,21 +5,20 @@
 
 import runpy
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import sympy as sp
 
 from axioms import kinds
+from axioms.evidence.statements import ROOT
 from axioms.own_rules.claims import NO_BIAS
 from axioms.own_rules.properties import CONSERVES, claims
 from axioms.own_rules.rules import Rule
 from axioms.own_rules.settings import Setting
 from axioms.own_rules.verdicts import verdict
+from axioms.pages import markdown
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED, Verdict
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
-RULES, PAGE = DOCS / "literature_rules.py", DOCS / "LITERATURE.md"
-START, END = "<!-- table -->\n", "\n<!-- /table -->"
+RULES, PAGE = ROOT / "docs" / "literature_rules.py", ROOT / "docs" / "LITERATURE.md"
 CONFIRMED, OTHERWISE = "confirmed", "otherwise"
 
 
@@ -71,13 +70,15 @@ def _unconserved(rule: Rule) -> str:
 
 def table(rows: list[Published]) -> str:
     """A row for each property: rule, source, what is said, what is found."""
-    lines = [["Rule", "Source", "Claim", "Published", "Found", "Verdict"], ["---"] * 6]
+    lines = []
     for row in rows:
         source = " ".join((row.rule.function.__doc__ or "").split())
         claim = row.found.claim.replace("conserves relevance", "conserves")
         found = f"{row.found.status}: {row.witness}" if row.witness else _said(row.found)
-        lines.append([f"`{row.rule.name}`", source, claim, row.said, row.compared, found])
-    return "\n".join(f"| {' | '.join(x.replace('|', chr(92) + '|') for x in y)} |" for y in lines)
+        line = [f"`{row.rule.name}`", source, claim, row.said, row.compared, found]
+        lines.append([text.replace("|", r"\|") for text in line])
+    head = ["Rule", "Source", "Claim", "Published", "Found", "Verdict"]
+    return markdown.table(head, lines, ["---"] * len(head))
 
 
 def _said(found: Verdict) -> str:
@@ -92,12 +93,8 @@ def _said(found: Verdict) -> str:
 
 
 def filled(page: str, rows: list[Published]) -> str:
-    """The page with the table between its markers; ValueError for a page without them."""
-    before, start, rest = page.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"no line between {START.strip()} and {END.strip()}; add all three")
-    return before + START + table(rows) + END + after
+    """The page with the table of ``rows``."""
+    return markdown.fill(page, {"table": table(rows)})
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 ``python -m axioms.pages.scoreboard`` computes them and writes them into docs/SCOREBOARD.md.
 """
 
-from pathlib import Path
-
+from axioms.evidence.statements import ROOT
+from axioms.pages import markdown
 from axioms.scoreboard.scoreboard import (
     NOT_APPLICABLE,
     ON_TEMPLATES,
@@ -19,7 +19,7 @@ from axioms.scoreboard.scoreboard import (
 
 ATTENTION = "attention "  # the board of rewrites of softmax attention
 UNITS = "units "  # that of rewrites of gated units, norms and recurrences
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "SCOREBOARD.md"
+PAGE = ROOT / "docs" / "SCOREBOARD.md"
 
 SHORT = {PROVED: "✓", ON_TEMPLATES: "(✓)", REFUTED: "✗", NOT_APPLICABLE: "–", OPEN: "?"}
 
@@ -31,42 +31,31 @@ def as_markdown(cells: tuple[Cell, ...]) -> str:
         mark = SHORT[cell.verdict] + (f" ({cell.theorem})" if cell.theorem else "")
         found.setdefault((cell.rewrite, cell.rule_set), []).append(mark)
     columns = list(dict.fromkeys(cell.rule_set for cell in cells))
-    lines = [["Rewrite", *columns], ["---", *[":-:"] * len(columns)]]
-    for rewrite in dict.fromkeys(cell.rewrite for cell in cells):
-        marks = (dict.fromkeys(found[rewrite, column]) for column in columns)
-        lines.append([rewrite, *(" / ".join(mark) for mark in marks)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [
+        [rewrite, *(" / ".join(dict.fromkeys(found[rewrite, column])) for column in columns)]
+        for rewrite in dict.fromkeys(cell.rewrite for cell in cells)
+    ]
+    return markdown.table(["Rewrite", *columns], rows)
 
 
 def witnesses(cells: tuple[Cell, ...]) -> str:
     """The refutations as a list, one entry for all rule sets and regimes that share a witness."""
-    shared: dict[tuple[str, str], list[str]] = {}
+    shared: dict[str, dict[str, list[str]]] = {}
     for cell in cells:
         if cell.witness:
-            shared.setdefault((cell.rewrite, cell.witness), []).append(
-                f"{cell.rule_set}, {cell.eps}"
-            )
-    lines, last = [], None
-    for (rewrite, witness), who in shared.items():
-        lines += [] if rewrite == last else [f"\n### {rewrite[0].upper()}{rewrite[1:]}\n"]
-        lines += [f"- {'; '.join(who)}: {witness}."]
-        last = rewrite
+            who = shared.setdefault(cell.rewrite, {}).setdefault(cell.witness, [])
+            who.append(f"{cell.rule_set}, {cell.eps}")
+    lines = []
+    for rewrite, found in shared.items():
+        lines.append(f"\n### {rewrite[0].upper()}{rewrite[1:]}\n")
+        lines += [f"- {'; '.join(who)}: {witness}." for witness, who in found.items()]
     return "\n".join(lines).strip()
 
 
 def filled(page: str, cells: tuple[Cell, ...], *, of: str = "") -> str:
-    """``page`` with the table and the witnesses of ``cells`` between the markers ``of`` a board.
-
-    Raises ValueError for a page without these markers.
-    """
+    """``page`` with the table and the witnesses of the ``cells`` of a board."""
     parts = {f"{of}scoreboard": as_markdown(cells), f"{of}witnesses": witnesses(cells)}
-    for name, part in parts.items():
-        start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
-        if not 0 <= page.find(start) < page.find(end):
-            raise ValueError(f"no {start.strip()} before {end.strip()}; add both lines to the page")
-        before, _, rest = page.partition(start)
-        page = before + start + part + end + rest.partition(end)[2]
-    return page
+    return markdown.fill(page, parts)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
 """One theorem as a page: notation, statements, why they hold or fail, and the rule's derivation."""
 
-import ast
 import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import sympy as sp
 
 from axioms.derivations.derive import Derivation
-from axioms.derivations.operations import of_theorem
-from axioms.evidence.prove import ROOT, THEOREMS, Verdict, prove
+from axioms.derivations.operations import derivations
+from axioms.evidence import statements
+from axioms.evidence.prove import Verdict, prove
 from axioms.evidence.rocq import kernel
 from axioms.pages.arguments import Argument, Line, argument
 from axioms.pages.notation import ENTRY, Notation, notation
@@ -21,7 +20,6 @@ from axioms.pages.origins import Tracer
 WIDTH = 80
 FEW = 3  # entries of a matrix that are all named
 HEADS = {"proved": "Theorem", "refuted": "Counterexample to"}
-TEXT = "=", "!="
 FACTS = {"complex": "arbitrary"}
 """What is said in place of an assumption."""
 
@@ -50,26 +48,27 @@ def page(label: str) -> Page:
     if not split:
         raise ValueError(f"{label!r} is no theorem; pass a number, such as 10, or 10b of it")
     number, letters = int(split[1]), split[2]
-    files = {path: _numbers(path) for path in sorted(THEOREMS.glob("test_*.py"))}
+    files = {path: {x.number for x in statements.claims(path)} for path in statements.files()}
     chosen = [path for path, numbers in files.items() if number in numbers]
     if not chosen:
         known = _ranges(set().union(*files.values()))
         raise ValueError(f"there is no theorem {number}; the numbers are {known}")
     tracer = Tracer(only=number)
-    verdicts = tuple(v for v in prove(*chosen, plugins=[tracer]) if v.number == number)
-    found = {
-        v.test: argument(tracer.runs.get(v.test, []), refuted=v.verdict == "refuted")
-        for v in verdicts
-    }
-    if not letters:
-        rules = of_theorem(number)
-        return Page(label=str(number), verdicts=verdicts, derivations=rules, arguments=found)
-    only = tuple(verdict for verdict in verdicts if verdict.label == f"{number}{letters}")
-    if not only:
+    verdicts = [v for v in prove(*chosen, plugins=[tracer]) if v.number == number]
+    shown = tuple(v for v in verdicts if not letters or v.label == f"{number}{letters}")
+    if not shown:
         known = ", ".join(verdict.label for verdict in verdicts)
         raise ValueError(f"there is no statement {label}; those of theorem {number} are {known}")
-    found = {verdict.test: found[verdict.test] for verdict in only}
-    return Page(label=only[0].label, verdicts=only, derivations={}, arguments=found)
+    rules = () if letters else statements.table("DERIVATIONS").get(number, ())
+    found = {
+        v.test: argument(tracer.runs.get(v.test, []), refuted=v.verdict == "refuted") for v in shown
+    }
+    return Page(
+        label=f"{number}{letters}",
+        verdicts=shown,
+        derivations=derivations(rules),
+        arguments=found,
+    )
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -82,24 +81,6 @@ def _ranges(numbers: Iterable[int]) -> str:
             runs.append([n])
     *first, last = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _numbers(path: Path) -> set[int]:
-    """The theorem numbers in a test file, read without running it."""
-    decorators = (
-        decorator
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-        for decorator in node.decorator_list
-    )
-    return {
-        ast.literal_eval(decorator.args[0])
-        for decorator in decorators
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith(".theorem")
-    }
-
-
-# What a page says, in plain words
 
 
 MEANS = {
@@ -132,28 +113,15 @@ def notation_of(page: Page, forms: tuple[str, str] = FORMS) -> list[str]:
         found.append(f"{message} is the part of R_x that comes from output j.")
     if any("(" in name for name in names):
         found.append(f"{numbered} is that of network (1).")
-    if any(re.fullmatch(r"e\d+", str(x)) for x in _symbols(page)):
+    assumed = [x for y in page.arguments.values() for z in y.assumed.values() for x in z]
+    if any(re.fullmatch(r"e\d+", str(x)) for x in assumed):
         found.append("e_i is the exponential of logit i, exp(z_i).")
     equations = "Equations are those of the paper When LRP Diverges from Leave-One-Out in "
     equations += "Transformers; epsilon is their stabiliser, and s_j, where it occurs, a sign."
-    return [*settings(page), " ".join([*found, equations])]
-
-
-def _symbols(page: Page) -> set[sp.Symbol]:
-    assumed = (argument.assumed.values() for argument in page.arguments.values())
-    return {x for groups in assumed for several in groups for x in several}
-
-
-def settings(page: Page) -> list[str]:
-    """What the files of a page say before they list their statements, by paragraph."""
     files = dict.fromkeys(verdict.test.partition("::")[0] for verdict in page.verdicts)
-    return [part for file in files if (ROOT / file).is_file() for part in _setting(ROOT / file)]
-
-
-def _setting(path: Path) -> list[str]:
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    before = text.partition("Main statements")[0].partition("\n")[2]
-    return [part for part in re.split(r"\n\s*\n", before.strip("\n")) if part.strip()]
+    paths = [path for file in files if (path := statements.ROOT / file).is_file()]
+    settings = [part for path in paths for part in statements.setting(path)]
+    return [*settings, " ".join([*found, equations])]
 
 
 def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
@@ -164,22 +132,10 @@ def assumptions(argument: Argument, write: Callable[[sp.Symbol], str]) -> str:
         for symbol in symbols:
             entry = ENTRY.fullmatch(str(symbol))
             bases.setdefault(entry["base"] if entry else str(symbol), []).append(write(symbol))
-        shown = [
-            text
-            for texts in bases.values()
-            for text in (texts if len(texts) <= FEW else [texts[0], "...", texts[-1]])
-        ]
+        few = (x if len(x) <= FEW else [x[0], "...", x[-1]] for x in bases.values())
         is_are = "is" if len(symbols) == 1 else "are"
-        groups.append(f"{', '.join(shown)} {is_are} {FACTS.get(fact, fact)}")
+        groups.append(f"{', '.join(itertools.chain(*few))} {is_are} {FACTS.get(fact, fact)}")
     return "; ".join(groups) + "." if groups else ""
-
-
-def proof_of(verdict: Verdict, argument: Argument) -> str:
-    """The sentences of a proof or a witness before its numbered lines."""
-    if verdict.error or verdict.verdict == "refuted":
-        return "" if verdict.error else _sentence(verdict.witness)
-    how = _sentence(verdict.method or "multiply out both sides")
-    return f"{how} {argument.decides(verdict.identities)}"
 
 
 def _sentence(text: str) -> str:
@@ -216,26 +172,25 @@ def parts(
 ) -> dict[str, str]:
     """What stands between a statement and its numbered lines, by its label."""
     found = argument.notation.words("; ".join(argument.networks))
+    refuted = verdict.verdict == "refuted"
+    proof = _sentence(verdict.witness if refuted else verdict.method or "multiply out both sides")
+    proof += "" if refuted else f" {argument.decides(verdict.identities)}"
     return {
         "Scope": verdict.scope and _sentence(verdict.scope),
         "Given": verdict.given and _sentence(verdict.given),
         "Assumptions": assumptions(argument, write),
         "Network" if "y = " in found else "Rule": f"{found}." if found else "",
-        "Witness" if verdict.verdict == "refuted" else "Proof": proof_of(verdict, argument),
+        "Witness" if refuted else "Proof": "" if verdict.error else proof,
     }
 
 
-def line_of(line: Line, write: Callable[[sp.Basic], str], signs: tuple[str, str]) -> str:
+def line_of(line: Line, written: Notation) -> str:
     """An equality, or such as R_x = 6 != 12 = LOO_x."""
-    equal, apart = signs
     if not line.values:
-        return f"{write(line.relation.lhs)} {equal} {write(line.relation.rhs)}"
+        return written.text(line.relation)
     sides = zip(line.relation.args, line.values, strict=True)
-    one, other = (list(dict.fromkeys(map(write, pair))) for pair in sides)
-    return f" {apart} ".join((f" {equal} ".join(one), f" {equal} ".join(reversed(other))))
-
-
-# Plain text
+    one, other = (list(dict.fromkeys(map(written.text, pair))) for pair in sides)
+    return f"{' = '.join(one)} != {' = '.join(reversed(other))}"
 
 
 def text(page: Page) -> str:
@@ -265,7 +220,7 @@ def _statement(verdict: Verdict, argument: Argument, number: Iterator[int]) -> I
     for label, found in parts(verdict, argument, lambda x: written.of(x).text).items():
         yield from _wrapped(f"{label}: {found}", indent=2, hang=4) if found else ()
     for line in argument.lines:
-        shown = f"({next(number)}) {line_of(line, written.text, TEXT)}{_limit(line)}"
+        shown = f"({next(number)}) {line_of(line, written)}{_limit(line)}"
         yield from _wrapped(shown, indent=4, hang=8)
     yield from _wrapped(points_of(argument), indent=2, hang=4)
     for n, line in enumerate(argument.formulas):

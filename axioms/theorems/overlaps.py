@@ -21,6 +21,7 @@ from axioms.graph import (
     Node,
     constant,
     leaf,
+    linear,
     parameter,
     rebuild,
     topological,
@@ -42,10 +43,6 @@ SYMBOLS: LeafMatrices = {
 Given: TypeAlias = dict[tuple[str, str], Node]  # what stands for leaves, by their kind and name
 
 
-def _linear(*operands: Node) -> Node:
-    return Node(kinds.LINEAR, operands)
-
-
 def _number(fill: str) -> Node:
     return constant(fill, x)
 
@@ -59,13 +56,13 @@ LIVE: dict[str, Callable[[str], Node]] = {
     "product": lambda name: _two(name)[0] * _two(name)[1],
     "sum": lambda name: _two(name)[0] + _two(name)[1],
     "matrix product": lambda name: _two(name)[0] @ _two(name)[1],
-    "layer": lambda name: _linear(leaf(name), v),
-    "layer with bias": lambda name: _linear(leaf(name), v, r),
-    "identity layer": lambda name: _linear(_two(name)[0] * _two(name)[1], _number("identity")),
+    "layer": lambda name: linear(leaf(name), v),
+    "layer with bias": lambda name: linear(leaf(name), v, r),
+    "identity layer": lambda name: linear(_two(name)[0] * _two(name)[1], _number("identity")),
     "scaled": lambda name: leaf(name) * in_rows(q, x),
     "shifted": lambda name: leaf(name) + in_rows(q, x),
-    "scaled layer": lambda name: _linear(leaf(name), v) * in_rows(q, x),
-    "shifted layer": lambda name: _linear(leaf(name), v, r) + in_rows(q, x),
+    "scaled layer": lambda name: linear(leaf(name), v) * in_rows(q, x),
+    "shifted layer": lambda name: linear(leaf(name), v, r) + in_rows(q, x),
 }
 FIXED: dict[str, Callable[[str], Node]] = {
     "ones": lambda name: _number("ones"),
@@ -84,12 +81,12 @@ AROUND: dict[str, Callable[[Node], Node]] = {
     "a scale": lambda g: g * in_rows(q, x),
     "a sum": lambda g: g + z,
     "a shift": lambda g: in_rows(q, x) + g,
-    "a sum of layers": lambda g: g + _linear(z, v, r),
+    "a sum of layers": lambda g: g + linear(z, v, r),
     "a matrix product": lambda g: g @ z,
-    "a layer": lambda g: _linear(g, v, r),
-    "an identity layer": lambda g: _linear(g, _number("identity")) * z,
+    "a layer": lambda g: linear(g, v, r),
+    "an identity layer": lambda g: linear(g, _number("identity")) * z,
     "another operation": lambda g: Node(TRANSPOSE, (g,)),
-    OF_FIXED: lambda g: _linear(z, g),
+    OF_FIXED: lambda g: linear(z, g),
 }
 """Every kind of node that may stand above a graph, the last one above a fixed graph alone."""
 
@@ -103,17 +100,17 @@ LEFT: dict[str, Node] = {
     "multiply by one": a,
     "add zero": a,
     "insert identity layer": a,
-    "fold linear": _linear(_linear(a, w), u),
-    "fold linear, first bias": _linear(_linear(a, w, d), u),
-    "fold linear, last bias": _linear(_linear(a, w), u, e),
-    "fold linear, biases": _linear(_linear(a, w, d), u, e),
-    "split linear": _linear(a, w @ u),
-    "split linear, bias": _linear(a, w @ u, e),
-    "fold batch norm": batch_norm(_linear(a, w), s, t),
-    "fold batch norm, bias": batch_norm(_linear(a, w, d), s, t),
+    "fold linear": linear(linear(a, w), u),
+    "fold linear, first bias": linear(linear(a, w, d), u),
+    "fold linear, last bias": linear(linear(a, w), u, e),
+    "fold linear, biases": linear(linear(a, w, d), u, e),
+    "split linear": linear(a, w @ u),
+    "split linear, bias": linear(a, w @ u, e),
+    "fold batch norm": batch_norm(linear(a, w), s, t),
+    "fold batch norm, bias": batch_norm(linear(a, w, d), s, t),
     "permute heads": Node(
         kinds.ADD,
-        (_linear(Node(kinds.READOUT, (a, a)), v), _linear(Node(kinds.READOUT, (b, b)), v)),
+        (linear(Node(kinds.READOUT, (a, a)), v), linear(Node(kinds.READOUT, (b, b)), v)),
     ),
 }
 """Left sides of the rewrites of ``rewrites.ALIKE``, the name of a rewrite before the comma."""

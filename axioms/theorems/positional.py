@@ -6,26 +6,27 @@ reciprocal stands for any activation, all of which the identity rule treats alik
 keeps values rational.
 """
 
+from collections.abc import Mapping
+
+import sympy as sp
+
 from axioms import kinds
-from axioms.graph import TRANSPOSE, Node, leaf, parameter
+from axioms.graph import TRANSPOSE, Node, activation, leaf, linear
 
 POSITION = "position"
+
+
+def total(found: Mapping[str, sp.Matrix], *, of_position: bool) -> sp.Expr:
+    """The signed sum over position leaves, or over the others."""
+    return sum(sum(r) for name, r in found.items() if name.startswith(POSITION) == of_position)
 
 
 def position(name: str) -> Node:
     return leaf(f"{POSITION} {name}")
 
 
-def _linear(x: Node, name: str) -> Node:
-    return Node(kinds.LINEAR, (x, parameter(name)))
-
-
 def _scores(q: Node, k: Node) -> Node:
     return Node(kinds.SCORES, (q, k))
-
-
-def _activation(x: Node) -> Node:
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "reciprocal"})
 
 
 def absolute() -> Node:
@@ -34,19 +35,19 @@ def absolute() -> Node:
 
 def biased_logits() -> Node:
     """Scores + a map of the table: features one per distance, the distance itself, or waves."""
-    return _scores(leaf("q"), leaf("k")) + _linear(position("table"), "features")
+    return _scores(leaf("q"), leaf("k")) + linear(position("table"), "features")
 
 
 def multiplied_weights() -> Node:
-    return leaf("weights") * _linear(position("table"), "features")
+    return leaf("weights") * linear(position("table"), "features")
 
 
 def mapped_logits() -> Node:
     """S + f(S, B), f of two layers over score and bias of each pair, one key per row."""
     scores = Node(TRANSPOSE, (_scores(leaf("q"), leaf("k")),))
-    bias = Node(TRANSPOSE, (_linear(position("table"), "features"),))
-    hidden = _linear(scores, "inner S") + _linear(bias, "inner B")
-    return scores + _linear(_activation(hidden), "outer")
+    bias = Node(TRANSPOSE, (linear(position("table"), "features"),))
+    hidden = linear(scores, "inner S") + linear(bias, "inner B")
+    return scores + linear(activation("reciprocal", hidden), "outer")
 
 
 def chain(steps: int) -> Node:
@@ -60,7 +61,7 @@ def chain(steps: int) -> Node:
 def rotated(cos: Node, sin: Node) -> Node:
     """q cos + (a quarter turn of q) sin, then the scores of keys as they are."""
     q = leaf("q")
-    return _scores(q * cos + _linear(q, "quarter turn") * sin, leaf("k"))
+    return _scores(q * cos + linear(q, "quarter turn") * sin, leaf("k"))
 
 
 def rotary() -> Node:
@@ -69,8 +70,8 @@ def rotary() -> Node:
 
 def contextual_rotary() -> Node:
     """The angles are a map of steps that tokens give."""
-    angles = _linear(position("steps"), "sums")
-    return rotated(_activation(angles), _activation(angles))
+    angles = linear(position("steps"), "sums")
+    return rotated(activation("reciprocal", angles), activation("reciprocal", angles))
 
 
 FAMILIES = {

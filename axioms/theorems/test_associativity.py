@@ -26,6 +26,24 @@ from axioms.rewrites.products import bracketings
 from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {
+    1: ["Products", "Leave-One-Out and patching"],
+    2: ["Products"],
+    3: ["Products"],
+    4: ["Products", "Leave-One-Out and patching"],
+}
+DERIVATIONS = {1: ["product"], 2: ["product"], 3: ["product"]}
+MEANINGS = {
+    1: "A product has one explanation for every way to set its brackets. The function is the "
+    "same, and so is Leave-One-Out.",
+    2: "Every product of two halves relevance as epsilon -> 0: a factor below d products receives "
+    "R/2^d. Therefore each bracketing of up to 7 factors has an explanation of its own.",
+    3: "Nested products that are merged into one operation have one explanation: R/n for each of "
+    "n factors.",
+    4: "The equal split of a merged product is its Shapley value and its Integrated Gradients, "
+    "but not its Leave-One-Out.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True)
 EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})

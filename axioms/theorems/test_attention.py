@@ -15,10 +15,22 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf
+from axioms.graph import Node, attend, leaf
 from axioms.rules.attention import softmax, taylor, value_only
 from axioms.rules.effects import leave_key_out
 from axioms.rules.propagate import evaluate, explain
+
+THEMES = {
+    10: ["Softmax and attention"],
+    20: ["Softmax and attention", "Leave-One-Out and patching"],
+}
+DERIVATIONS = {10: ["softmax"]}
+MEANINGS = {
+    10: "The softmax rule of Eq. 5 does not conserve relevance. It also reacts to a constant that "
+    "is added to all logits, although no attention weight does.",
+    20: "Leaving a key out also changes the weights of the others. This is why its effect is not "
+    "the share that CP-LRP gives it.",
+}
 
 N = 3
 Z, R = generic("z", 1, N), generic("r", 1, N)
@@ -74,8 +86,7 @@ def test_the_softmax_rule_does_not_conserve_relevance(record_property):
 )
 def test_an_attention_step_at_equal_logits_conserves_only_half(record_property):
     scores = Node(kinds.SCORES, (leaf("q"), leaf("k")))
-    weights = Node(kinds.SOFTMAX, (scores,))
-    output = Node(kinds.READOUT, (weights, leaf("v")))
+    output = attend(scores, leaf("v"))
     q, k, v = generic("q", 1, 1), generic("k", 1, 1), generic("v", 2, 1)
     equal = {"q": q, "k": sp.Matrix.vstack(k, k), "v": v}  # two keys with the same logit
     o = evaluate(output, equal)[output][0]

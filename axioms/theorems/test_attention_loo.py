@@ -25,6 +25,18 @@ from axioms.rules.attention import softmax, taylor, value_only
 from axioms.rules.effects import leave_key_out
 from axioms.rules.products import bilinear_epsilon
 
+THEMES = {
+    18: ["Softmax and attention", "Leave-One-Out and patching"],
+    19: ["Softmax and attention"],
+}
+DERIVATIONS = {18: ["value only"], 19: ["softmax"]}
+MEANINGS = {
+    18: "CP-LRP gives relevance to keys that can be left out without any effect. No attribution "
+    "to keys both sums to the output and, like Leave-One-Out, ignores a shift of all values.",
+    19: "What AttnLRP gives an attention logit is the Leave-One-Out of its key times a factor "
+    "that can have either sign and any size.",
+}
+
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
 C, EXP_C = sp.Symbol("c", real=True), sp.Symbol("exp_c", positive=True)

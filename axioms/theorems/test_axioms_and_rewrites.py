@@ -23,7 +23,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import Composite
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import leaf, linear, parameter
 from axioms.pages.axioms import EXCLUDED
 from axioms.rewrites.channels import batch_norm
 from axioms.rewrites.rewrites import REWRITES
@@ -36,6 +36,14 @@ from axioms.scoreboard.axiom_sets import largest_without, smallest_not_had
 from axioms.scoreboard.rule_sets import MASK_RELEVANCE, RULE_SETS
 from axioms.scoreboard.scoreboard import AT_EXPONENTIALS, FIRST, LIMIT, PROVED, decide
 from axioms.theorems.test_product_rules import named
+
+THEMES = {67: ["Characterisation"]}
+MEANINGS = {
+    67: "With every rewrite as an axiom of its own, 14 sets of axioms exclude each other, and all "
+    "other sets are obeyed by one of seven methods. A rule that works operation by operation, "
+    "conserves and treats factors alike cannot survive a product with a sum, or another unit, and "
+    "also another bracketing or a factor 1. The table is docs/AXIOMS.md.",
+}
 
 R = sp.Symbol("R", real=True)
 A, B, C = (leaf(name) for name in "abc")
@@ -150,7 +158,7 @@ def test_one_share_for_all_products_is_not_enough(record_property):
     scope="one input and one channel, unknown shares",
 )
 def test_folding_batch_norm_leaves_nothing_to_the_right_factor(record_property):
-    layer = Node(kinds.LINEAR, (A, parameter("w"), parameter("d")))
+    layer = linear(A, "w", "d")
     root = batch_norm(layer, parameter("s"), parameter("t"))
     rule = Composite("local", {**RULE.rules, kinds.BILINEAR: kinds.BILINEAR_EPSILON})
     x, w, d, s, t = (POINT[name] for name in "awdst")

@@ -40,6 +40,13 @@ from axioms.theorems.test_product_rules import (
     tree,
 )
 
+THEMES = {63: ["Characterisation"]}
+MEANINGS = {
+    63: "On products of nonzero factors and on rows of softmax attention, an explanation can add "
+    "up to the output or agree with Leave-One-Out, and not both. The table in docs/FINDINGS.md "
+    "says which axioms each method obeys.",
+}
+
 CONSERVES, LOCAL = "conservation", "locality"
 SYMMETRIC = ("associativity", "commutativity", "freedom of units")
 LOO = {"product": "leave-one-out of products", "attention": "leave-one-out of attention"}

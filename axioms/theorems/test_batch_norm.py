@@ -13,6 +13,13 @@ from axioms.rules.activations import identity
 from axioms.rules.linear import epsilon, epsilon_without_bias, linear_map, z_plus
 from axioms.theorems.test_linear_folding import B1, R1, W1, R, X, two_layers
 
+THEMES = {16: ["Implementation invariance", "Linear layers, sums and activations"]}
+MEANINGS = {
+    16: "As epsilon -> 0, BatchNorm can be folded into the linear layer before it without a "
+    "change of the explanation, if both follow Eq. 1. It cannot if relevance is handed through "
+    "BatchNorm, or by the z+ rule.",
+}
+
 GAMMA, BETA, MEAN = (generic(name, 1, 2) for name in ("g", "h", "m"))
 SIGMA = generic("d", 1, 2)
 

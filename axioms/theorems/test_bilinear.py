@@ -18,10 +18,24 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, generic, identical, limit, sign_cases, value_at, where
-from axioms.graph import LEAVES, TRANSPOSE, Node, leaf, parameter
+from axioms.graph import LEAVES, Node, activation, leaf, linear, parameter, relu
 from axioms.rules.attention import value_only
 from axioms.rules.products import bilinear_epsilon
 from axioms.rules.propagate import evaluate, explain
+from axioms.theorems.test_trilinear import SIZES, WEIGHTS, generic_point, linear_attention
+
+THEMES = {
+    7: ["Products", "Softmax and attention"],
+    8: ["Products", "Linear layers, sums and activations"],
+}
+DERIVATIONS = {7: ["readout", "scores", "value only"]}
+MEANINGS = {
+    7: "As epsilon -> 0, AttnLRP gives each factor of a matrix product half of its relevance. "
+    "CP-LRP holds the attention weights constant and gives all of it to the values.",
+    8: "Through sums, linear maps without bias, ReLUs and products, relevance is as epsilon -> 0 "
+    "gradient x input, halved once for every product on the way. So the two factorizations of "
+    "linear attention have different explanations.",
+}
 
 EPS = sp.Symbol("epsilon", positive=True)
 D = sp.Symbol("sqrt_d", positive=True)  # the square root of the head size
@@ -108,8 +122,8 @@ def test_the_value_only_readout_gives_everything_to_the_values():
 A, B = leaf("a"), leaf("b")
 OPERATIONS = {
     "sum": (A + B, 1),
-    "linear": (Node(kinds.LINEAR, (A, parameter("w"))), 1),
-    "relu": (Node(kinds.ACTIVATION, (A,), attributes={"function": "relu"}), 1),
+    "linear": (linear(A, "w"), 1),
+    "relu": (relu(A), 1),
     "matrix product": (A @ B, sp.Rational(1, 2)),
     "readout": (Node(kinds.READOUT, (A, B)), sp.Rational(1, 2)),
     "scores": (Node(kinds.SCORES, (A, B), attributes={"scale": 1 / D}), sp.Rational(1, 2)),
@@ -161,8 +175,8 @@ def over_paths(node, name, values):
 def graphs():
     """Paths of different numbers of products, shared operands, and a ReLU on one of two paths."""
     x, w, y = leaf("x"), parameter("w"), leaf("y")
-    scaled = Node(kinds.LINEAR, (x, w))
-    active = Node(kinds.ACTIVATION, (scaled,), attributes={"function": "relu"})
+    scaled = linear(x, w)
+    active = relu(scaled)
     shared = x * y + scaled
     return {
         "paths of 0, 1 and 2 products": (scaled + scaled @ y) + (x @ scaled) @ y,
@@ -204,7 +218,7 @@ def smooth():
     norm = Node(kinds.LAYER_NORM, (x, parameter("w"), parameter("b")), attributes={"norm_eps": 1})
     values = {"x": two, "w": sp.ones(1, 2), "b": sp.zeros(1, 2)}
     second = evaluate(norm, values)[norm].multiply_elementwise(sp.Matrix([[0, 1]]))
-    tanh = Node(kinds.ACTIVATION, (x,), attributes={"function": "tanh"})
+    tanh = activation("tanh", x)
     return {
         "tanh": (tanh, {"x": one}, sp.tanh(one), {one: 1}),
         "LayerNorm": (norm, values, second, where((two, [1, 3]))),
@@ -231,24 +245,6 @@ def test_neither_tanh_nor_layer_norm_passes_on_gradient_times_input(name, record
         "LayerNorm": "x1 of LayerNorm, output 2, at x = (1, 3), h = 1",
     }
     record_property("witness", f"{names[name]}: {numbers[0]} versus {numbers[1]}")
-
-
-SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
-WEIGHTS = ("W_q", "W_k", "W_v")
-
-
-def linear_attention():
-    """The two factorizations, as graphs over one input x."""
-    x = leaf("x")
-    q, k, v = (Node(kinds.LINEAR, (x, parameter(name))) for name in WEIGHTS)
-    k_t = Node(TRANSPOSE, (k,))
-    return (q @ k_t) @ v, q @ (k_t @ v)
-
-
-def generic_point(tokens, width, out):
-    shapes = zip(WEIGHTS, "abc", (width, width, out), strict=True)
-    weights = {name: generic(letter, width, columns) for name, letter, columns in shapes}
-    return {"x": generic("x", tokens, width), **weights}
 
 
 def through_each_projection(at):

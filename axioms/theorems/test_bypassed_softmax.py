@@ -25,6 +25,14 @@ from axioms.rules.linear import add
 from axioms.rules.norms import held_deviation, layer_norm
 from axioms.rules.products import bilinear_epsilon
 
+THEMES = {59: ["Softmax and attention"]}
+MEANINGS = {
+    59: "What CP-LRP misses of Leave-One-Out at a key is its weight times the output without it. "
+    "Where attention is flat, both rank keys alike, as each is an affine map of the other with "
+    "correlation 1, though they differ and can have opposite signs; AttnLRP may rank keys the "
+    "other way round.",
+}
+
 N = 3
 Z, E, V = generic("z", 1, N), generic("e", 1, N, positive=True), generic("v", N, 1)
 ROWS = [(Z[:, :n], E[:, :n], V[:n, :]) for n in (2, N)]

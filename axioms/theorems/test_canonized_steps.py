@@ -32,22 +32,32 @@ import pytest
 import sympy as sp
 
 from axioms import kinds
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.rewrites.canonizers import canonize
 from axioms.rewrites.confluence import any_alike, regions
-from axioms.rewrites.rewrites import BESIDE, EVERY_REWRITE, IN_THE_LIMIT, OF_HEADS, REWRITES
+from axioms.rewrites.rewrites import (
+    BESIDE,
+    EVERY_REWRITE,
+    IN_THE_LIMIT,
+    OF_HEADS,
+    REWRITES,
+)
 from axioms.scoreboard.rule_sets import RULE_SETS
 from axioms.scoreboard.scoreboard import lemma
 from axioms.scoreboard.witness import of_family
 from axioms.theorems.overlaps import AROUND, SYMBOLS, critical_pairs
 
+THEMES = {65: ["Implementation invariance", "Linear layers, sums and activations", "Norms"]}
+MEANINGS = {
+    65: "Canonized, graphs that differ by the order or number of neurons or channels have one "
+    "explanation too. As epsilon -> 0 so do graphs whose layers are distributed over sums, whose "
+    "Q and K are rescaled, whose input of LayerNorm is centred, or whose heads are written in "
+    "another way that keeps their weights.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 PLAIN = next(rule_set for rule_set in RULE_SETS if rule_set.name == "AttnLRP")
 A, B, C, W, U, D, E = (*map(leaf, "abc"), *map(parameter, "mnde"))
-
-
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
 
 
 def _active(x):
@@ -73,10 +83,6 @@ LEFT = {
     "rescale Q and K": SCORES,
     "centre before LayerNorm": [NORM],
 }
-
-
-def attend(scores, values):
-    return Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), values))
 
 
 def scores(queries, keys):

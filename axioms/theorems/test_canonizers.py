@@ -14,18 +14,24 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.denotation import same_function
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, leaf, linear, parameter
 from axioms.rewrites.canonizers import canonize, fold_batch_norm
 from axioms.rewrites.channels import batch_norm
 from axioms.rewrites.rewrites import REWRITES
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {42: ["Implementation invariance"], 44: ["Implementation invariance"]}
+DERIVATIONS = {42: ["linear, then BatchNorm"], 44: ["product", "softmax"]}
+MEANINGS = {
+    42: "The canonizer gives BatchNorm after a linear layer the explanation of the folded layer. "
+    "A scale that is a factor of a product takes half.",
+    44: "Canonizers do not make all implementations of a function agree: distribution and a "
+    "softmax in parts still show. In the example of distribution it is the merging that tells "
+    "them apart.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 R = sp.Symbol("R", real=True)
-
-
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
 
 
 def signs(root, at):

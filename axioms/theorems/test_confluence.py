@@ -46,7 +46,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import CONSTANT, Node, constant, leaf, parameter
+from axioms.graph import CONSTANT, Node, constant, leaf, linear, parameter
 from axioms.rewrites.canonizers import (
     LAYERING,
     MERGING,
@@ -62,12 +62,15 @@ from axioms.rewrites.rewrites import ALIKE, REWRITES
 from axioms.rules.propagate import explain
 from axioms.theorems.overlaps import FIXED, LEFT, LIVE, OPERANDS, SYMBOLS, critical_pairs
 
+THEMES = {64: ["Implementation invariance"]}
+MEANINGS = {
+    64: "Canonized, all graphs whose layers have fixed weights and that differ only by brackets, "
+    "order, folded layers or BatchNorm, or by ones, zeros and identities put in, are one graph, "
+    "and so have one explanation.",
+}
+
 A, B, W, S, T = leaf("a"), leaf("b"), parameter("w"), parameter("s"), parameter("t")
 EPS = sp.Symbol("epsilon", positive=True)
-
-
-def linear(*operands):
-    return Node(kinds.LINEAR, operands)
 
 
 def body(node, *, weights):

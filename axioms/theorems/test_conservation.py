@@ -23,6 +23,26 @@ from axioms.rules.ledger import ledger
 from axioms.rules.linear import alpha_beta, epsilon
 from axioms.rules.propagate import RULES, evaluate
 
+THEMES = {24: ["Conservation"], 25: ["Conservation"]}
+DERIVATIONS = {
+    25: [
+        "linear",
+        "add",
+        "readout",
+        "scores",
+        "value only",
+        "softmax",
+        "LayerNorm, deviation held",
+        "activation",
+    ],
+}
+MEANINGS = {
+    24: "A network may conserve relevance although none of its operations does, as losses can "
+    "cancel.",
+    25: "It is known how much each operation of a BERT layer absorbs. Without biases and as "
+    "epsilon -> 0 only the softmax does, and CP-LRP, which passes it by, conserves exactly.",
+}
+
 R = sp.Symbol("R", real=True)
 
 

@@ -18,7 +18,7 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, BIAS, CP_LRP, STABILISER, TAYLOR
 from axioms.decide.identity import identical, lowest_terms
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear, parameter, relu
 from axioms.rules.ledger import causes, ledger
 from axioms.rules.propagate import evaluate
 
@@ -36,21 +36,21 @@ def bert(layers=1, heads=1, *, norm_eps=0):
     """
 
     def dense(name, x):
-        return Node(kinds.LINEAR, (x, parameter(f"{name} W"), parameter(f"{name} b")))
+        return linear(x, f"{name} W", f"{name} b")
 
     def norm(name, x):
         w, b = parameter(f"{name} W"), parameter(f"{name} b")
         return Node(kinds.LAYER_NORM, (x, w, b), attributes={"norm_eps": norm_eps})
 
     def head(x):
-        weights = Node(kinds.SOFTMAX, (Node(kinds.SCORES, (dense("q", x), dense("k", x))),))
-        return dense("out", Node(kinds.READOUT, (weights, dense("v", x))))
+        logits = Node(kinds.SCORES, (dense("q", x), dense("k", x)))
+        return dense("out", attend(logits, dense("v", x)))
 
     x = leaf("x")
     for _ in range(layers):
         attended = [head(x) for _ in range(heads)]
         middle = norm("norm1", reduce(operator.add, attended) + x)
-        active = Node(kinds.ACTIVATION, (dense("up", middle),), attributes={"function": "relu"})
+        active = relu(dense("up", middle))
         x = norm("norm2", dense("down", active) + middle)
     return x
 

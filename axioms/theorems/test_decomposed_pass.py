@@ -19,20 +19,12 @@ from axioms import kinds
 from axioms.composites import DEPASS, RELP, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, activation, attend, leaf, linear, parameter, relu
 from axioms.rules.propagate import explain
 from axioms.theorems.decomposed import BIASES, by_softmax, decomposed
 
 A, B = leaf("a"), leaf("b")
 ROOT = sp.Symbol("S", positive=True)  # the root mean square of the row
-
-
-def linear(x, *names):
-    return Node(kinds.LINEAR, (x, *map(parameter, names)))
-
-
-def active(x, function="reciprocal"):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
 
 
 def block():
@@ -43,13 +35,13 @@ def block():
 
 
 def mlp(x):
-    return linear(active(linear(x, "up", "bu")), "down", "bd")
+    return linear(activation("reciprocal", linear(x, "up", "bu")), "down", "bd")
 
 
 def head():
     """The same attention with the softmax that its weights come from."""
     scores = Node(kinds.SCORES, (A, B))
-    return A + Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), B))
+    return A + attend(scores, B)
 
 
 NAMES = ("v", "bv", "o", "bo", "up", "bu", "down", "bd")
@@ -134,7 +126,7 @@ def test_a_decomposed_norm_is_the_norm_with_its_deviation_held(op):
 
 def neuron(function="relu"):
     """One neuron that reads two leaves."""
-    return linear(active(linear(A, "wa") + linear(B, "wb"), function), "v")
+    return linear(activation(function, linear(A, "wa") + linear(B, "wb")), "v")
 
 
 P, Q = sp.symbols("p q", positive=True)  # what the leaves add to the neuron
@@ -185,7 +177,7 @@ def test_shares_by_a_softmax_depend_on_the_scale_of_a_neuron(record_property):
     "refuted",
 )
 def test_a_held_gate_and_half_a_gate_are_two_explanations(record_property):
-    gate = active(linear(A, "wa"), "relu")
+    gate = relu(linear(A, "wa"))
     held = Node(kinds.READOUT, (gate, B))
     at = {"a": P, "b": Q, "wa": 1}
     parts, halves = decomposed(held, at), explain(gate * B, at, RELP)

@@ -28,9 +28,18 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.decide.denotation import same_value
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import LEAVES, Node, leaf, parameter, topological
+from axioms.graph import LEAVES, Node, activation, attend, leaf, linear, parameter, topological
 from axioms.rules.attention import softmax
 from axioms.rules.propagate import evaluate, explain
+
+THEMES = {61: ["Gradients"], 62: ["Gradients"]}
+MEANINGS = {
+    61: "LRP needs no message by message propagation: one backward pass through an implementation "
+    "that holds deviations, ratios of activations and all but one factor gives the same "
+    "relevance. Where a denominator is 0, the two differ.",
+    62: "A softmax that gives logits their share along a path from equal weights passes on what "
+    "differs from equal weights, and absorbs the rest.",
+}
 
 X, Y, Z, W, B = leaf("x"), leaf("y"), leaf("z"), parameter("w"), parameter("b")
 EPS, NORM_EPS = sp.symbols("epsilon h", positive=True)
@@ -62,12 +71,11 @@ def _normed(x: sp.Matrix, held: sp.Matrix, *, centred: bool) -> sp.Matrix:
 
 _repeated = lambda row, x: sp.ones(x.rows, 1) * row  # a weight of a norm, for every token
 _norm = lambda op, *rest: Node(op, (X, W, *rest), attributes={"norm_eps": NORM_EPS})
-_active = lambda function: Node(kinds.ACTIVATION, (X,), attributes={"function": function})
 _identity = lambda xs, held, y: _entrywise(xs[0], y, held[0].applyfunc(lambda v: 1 / v))
 _scores = Node(kinds.SCORES, (X, Y), attributes={"scale": sp.Rational(1, 3)})
 _readout = Node(kinds.READOUT, (X, Y))
 OPERATIONS: dict[str, tuple[Node, Composite, Detached]] = {
-    "linear": (Node(kinds.LINEAR, (X, W, B)), ATTNLRP, lambda xs, held, y: xs[0] * xs[1] + xs[2]),
+    "linear": (linear(X, W, B), ATTNLRP, lambda xs, held, y: xs[0] * xs[1] + xs[2]),
     "sum": (Node(kinds.ADD, (X, Y, Z)), ATTNLRP, lambda xs, held, y: xs[0] + xs[1] + xs[2]),
     "product of 2": (X * Y, ATTNLRP, lambda xs, held, y: _one_free(_entrywise, xs, held)),
     "product of 3": (
@@ -88,7 +96,7 @@ OPERATIONS: dict[str, tuple[Node, Composite, Detached]] = {
     "softmax": (Node(kinds.SOFTMAX, (X,)), ATTNLRP, lambda xs, held, y: softmax(xs[0])),
     "readout": (_readout, ATTNLRP, lambda xs, held, y: _one_free(lambda a, v: a * v, xs, held)),
     "attention of CP-LRP": (
-        Node(kinds.READOUT, (Node(kinds.SOFTMAX, (_scores,)), Z)),
+        attend(_scores, Z),
         CP_LRP,
         lambda xs, held, y: softmax(held[0] * held[1].T / 3) * xs[2],
     ),
@@ -107,8 +115,8 @@ OPERATIONS: dict[str, tuple[Node, Composite, Detached]] = {
             _normed(xs[0], held[0], centred=False), _repeated(xs[1], xs[0])
         ),
     ),
-    "exponential": (_active("exp"), ATTNLRP, _identity),
-    "reciprocal": (_active("reciprocal"), ATTNLRP, _identity),
+    "exponential": (activation("exp", X), ATTNLRP, _identity),
+    "reciprocal": (activation("reciprocal", X), ATTNLRP, _identity),
 }
 """Each operation as a graph, the composite whose rule it takes, and its detached value."""
 
@@ -167,9 +175,9 @@ def test_every_rule_is_input_times_the_gradient_of_a_detached_operation(name, re
 def block() -> Node:
     """A product of three, a residual sum and attention, of which most operands are shared."""
     scores = Node(kinds.SCORES, (X, Y), attributes={"scale": 1})
-    read = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), Y))
-    stream = X + Node(kinds.LINEAR, (read, W, B))
-    return Node(kinds.PRODUCT, (stream, _active("reciprocal"), stream))
+    read = attend(scores, Y)
+    stream = X + linear(read, W, B)
+    return Node(kinds.PRODUCT, (stream, activation("reciprocal", X), stream))
 
 
 def detached_block(
@@ -240,7 +248,7 @@ def test_at_a_zero_denominator_the_gradient_goes_on_and_relevance_stops(record_p
 )
 def test_without_the_bias_the_inputs_get_more(record_property):
     x, w, b, g = (generic(name, 1, 1) for name in "xwbg")
-    graph = Node(kinds.LINEAR, (X, W, B))
+    graph = linear(X, W, B)
     rules = {**ATTNLRP.rules, kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}
     value = x * w + b
     point = {"x": x, "w": w, "b": b}

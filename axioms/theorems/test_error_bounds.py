@@ -33,6 +33,14 @@ from axioms.rules.norms import layer_norm
 from axioms.rules.products import bilinear_epsilon
 from axioms.theorems.test_bypassed_softmax import missed
 
+THEMES = {66: ["Softmax and attention", "Leave-One-Out and patching"]}
+MEANINGS = {
+    66: "What CP-LRP misses of Leave-One-Out is bounded by attention weights and by how much a "
+    "key changes the deviation behind it. Where nothing comes back through attention weights, as "
+    "at logits 0, what AttnLRP gives a token shrinks with depth, and to 2^-d of CP-LRP's "
+    "relevance after d layers for what takes all of them.",
+}
+
 
 @pytest.mark.theorem(
     66,

@@ -24,9 +24,24 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from axioms.decide.identity import differ_at, identical, value_at
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.rules.effects import leave_key_out
 from axioms.rules.propagate import evaluate, explain
+
+THEMES = {
+    51: ["Models whose causes are known"],
+    52: ["Models whose causes are known"],
+    53: ["Models whose causes are known", "Softmax and attention"],
+}
+MEANINGS = {
+    51: "In a model that recalls a fact by one head, CP-LRP gives that fact the most relevance "
+    "wherever the head prefers it. A constant that changes no answer takes this away, and another "
+    "one makes AttnLRP miss the fact.",
+    52: "In induction by two sharp heads, the word that leads to the answer receives next to "
+    "nothing, although the answer depends on it.",
+    53: "A word that acts only by drawing attention to itself receives nothing from CP-LRP, and "
+    "from AttnLRP an amount that depends on its logit.",
+}
 
 S, B, C = sp.symbols("s b c", real=True)
 P, F = sp.symbols("exp_s exp_c", positive=True)
@@ -44,10 +59,8 @@ def recall(norm_eps=0):
         name: Node(kinds.RMS_NORM, (leaf(name), parameter("norm")), attributes=about)
         for name in ("facts", "question")
     }
-    linear = lambda name, of: Node(kinds.LINEAR, (normed[of], parameter(name)))
-    scores = Node(kinds.SCORES, (linear("query", "question"), linear("key", "facts")))
-    weights = Node(kinds.SOFTMAX, (scores,))
-    return Node(kinds.READOUT, (weights, linear("value", "facts")))
+    query, key = linear(normed["question"], "query"), linear(normed["facts"], "key")
+    return attend(Node(kinds.SCORES, (query, key)), linear(normed["facts"], "value"))
 
 
 def prompt(things, asked):
@@ -210,9 +223,8 @@ def induction(word):
     """
     listed = leaf("facts")
     before = Node(kinds.READOUT, (parameter("previous"), listed))
-    query = Node(kinds.LINEAR, (leaf("question"), parameter("query")))
-    weights = Node(kinds.SOFTMAX, (Node(kinds.SCORES, (query, before)),))
-    output = Node(kinds.READOUT, (weights, listed))
+    query = linear(leaf("question"), "query")
+    output = attend(Node(kinds.SCORES, (query, before)), listed)
     point = {
         "facts": sp.Matrix.vstack(CODES[0, :], word, CODES[2, :]),
         "question": CODES[1, :],
@@ -220,7 +232,7 @@ def induction(word):
         "query": sp.log(P) * sp.eye(3),
         "letter": CODES[2, :].T,
     }
-    return Node(kinds.LINEAR, (output, parameter("letter"))), point
+    return linear(output, "letter"), point
 
 
 LOST = sp.Rational(8, 3) * (E - 1) / (E + 2)  # of the logit of c without the b before it
@@ -257,7 +269,7 @@ def test_what_leads_to_an_answer_gets_next_to_nothing(record_property):
     scope="any number of keys, as one beside all others",
 )
 def test_a_word_that_draws_attention_gets_nothing_from_cp_lrp():
-    root = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf("scores"),)), leaf("values")))
+    root = attend(leaf("scores"), leaf("values"))
     v, exp_z = sp.Symbol("v", real=True), sp.Matrix([[F, P]])
     point = {"scores": exp_z.applyfunc(sp.log), "values": sp.Matrix([v, 0])}
     o, a = F * v / (F + P), P / (F + P)

@@ -21,33 +21,32 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
 from axioms.composites import ATTNLRP, DEGREE, GRADIENT_X_INPUT
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import activation, leaf, linear, relu
 from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
 from axioms.rules.attention import taylor
 from axioms.rules.ledger import ledger
 from axioms.rules.linear import add
 from axioms.rules.propagate import explain
 
+THEMES = {71: ["Conservation"]}
+DERIVATIONS = {71: ["product", "softmax", "activation"]}
+MEANINGS = {
+    71: "Half to a gate and half to its signal conserves for every gated unit. For bilinear and "
+    "ReLU gates it is half of gradient x input. A SiLU that is multiplied from the other side "
+    "takes more. A soft cap by the identity rule conserves, and bounds what a softmax absorbs.",
+}
+
 A, B = sp.symbols("a b", real=True)
 R, C = sp.Symbol("R", real=True), sp.Symbol("c", positive=True)
 SMOOTH = ("silu", "gelu", "sigmoid", "tanh")
 
 
-def linear(x, name):
-    return Node(kinds.LINEAR, (x, parameter(name)))
-
-
-def active(x, function):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
-
-
 def unit(function):
     """g(a) b of two inputs."""
-    return active(leaf("a"), function) * leaf("b")
+    return activation(function, leaf("a")) * leaf("b")
 
 
 AT = {"a": A, "b": B}
@@ -98,7 +97,7 @@ def test_the_half_rule_of_a_homogeneous_gate_is_half_of_gradient_x_input(record_
     w[:, 1] = -w[:, 1]  # so that one gate is open and one is shut
     units = [
         (gated(lambda h: h), at_gated()),
-        (gated(lambda h: active(h, "relu")), at_gated(x=x, w=w, v=generic("v", 2, 2, **POSITIVE))),
+        (gated(relu), at_gated(x=x, w=w, v=generic("v", 2, 2, **POSITIVE))),
     ]
     for root, at in units:
         value = denoted(root, at)[0]
@@ -119,7 +118,7 @@ def test_the_half_rule_of_a_homogeneous_gate_is_half_of_gradient_x_input(record_
 )
 def test_the_half_rule_survives_scales_between_gate_and_signal():
     x, w, v = generic("x", 1, 2, **POSITIVE), generic("w", 2, 1, **POSITIVE), generic("v", 2, 1)
-    for middle in (lambda h: h, lambda h: active(h, "relu")):
+    for middle in (lambda h: h, relu):
         found = []
         for factor in (1, C):
             root = middle(linear(leaf("x"), "w")) * linear(leaf("x"), "v")
@@ -132,7 +131,7 @@ def test_the_half_rule_survives_scales_between_gate_and_signal():
 def spelled(*, gate_first):
     """a sigmoid(a) b, multiplied from the left or from the right."""
     a, b = leaf("a"), leaf("b")
-    sigmoid = active(a, "sigmoid")
+    sigmoid = activation("sigmoid", a)
     return (a * sigmoid) * b if gate_first else a * (sigmoid * b)
 
 
@@ -154,7 +153,7 @@ def test_a_silu_that_is_multiplied_from_the_other_side_gets_more(record_property
 
 def capped():
     """c tanh(s / c) in three steps."""
-    return linear(active(linear(leaf("s"), "1/c"), "tanh"), "c")
+    return linear(activation("tanh", linear(leaf("s"), "1/c")), "c")
 
 
 @pytest.mark.theorem(
@@ -218,7 +217,7 @@ def test_a_final_soft_cap_only_scales_an_explanation():
     at = {"x": x, "w": w}
     for rules in (ATTNLRP, GRADIENT_X_INPUT):
         plain = explain(logit, at, rules)["x"]
-        cap = explain(active(logit, "tanh"), at, rules)["x"]
+        cap = explain(activation("tanh", logit), at, rules)["x"]
         ratio = cap[0] / plain[0]
         assert same_value(cap[1], ratio * plain[1])
 

@@ -11,10 +11,16 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, leaf, linear
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules.effects import integrated_gradients
 from axioms.rules.propagate import evaluate, explain
+
+THEMES = {21: ["Gradients", "Implementation invariance"]}
+MEANINGS = {
+    21: "With merged products and as epsilon -> 0, relevance is Integrated Gradients for a sum of "
+    "products, but in general not for a product of sums.",
+}
 
 NAMES = ("x1", "x2", "x3", "x4")
 X = {name: sp.Symbol(name, real=True) for name in NAMES}
@@ -28,10 +34,7 @@ def polynomial():
     """c1 x1 + c2 x1 x2 + c3 x1^2 x3 + c4 x2 x3 x4, each term a weight on a merged product."""
     x1, x2, x3, x4 = map(leaf, NAMES)
     monomials = [x1, x1 * x2, (x1 * x1) * x3, (x2 * x3) * x4]
-    terms = [
-        Node(kinds.LINEAR, (merge_products(m), parameter(f"c{k}")))
-        for k, m in enumerate(monomials, start=1)
-    ]
+    terms = [linear(merge_products(m), f"c{k}") for k, m in enumerate(monomials, start=1)]
     return Node(kinds.ADD, tuple(terms))
 
 

@@ -21,6 +21,17 @@ from axioms.rules.norms import (
     layer_norm_jacobian,
 )
 
+THEMES = {13: ["Norms", "Conservation", "Gradients"], 23: ["Norms", "Conservation", "Gradients"]}
+DERIVATIONS = {13: ["LayerNorm, deviation held", "RMSNorm, root mean square held"]}
+MEANINGS = {
+    13: "With its deviation held, LayerNorm is a linear map: only its bias and the stabiliser "
+    "absorb relevance, and as epsilon -> 0 it can be written in several steps. The identity rule "
+    "conserves more, and depends on the steps.",
+    23: "LayerNorm hardly reacts to the scale of its input. Plain gradient x input therefore sums "
+    "to zero in front of it as norm-epsilon -> 0. Integrated Gradients of a linear readout stay "
+    "complete, but no step away from the baseline shows it.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 S = sp.Symbol("S", positive=True)  # sqrt(var(x) + norm-epsilon)
 WIDTH = 3

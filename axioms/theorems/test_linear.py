@@ -16,6 +16,13 @@ from axioms.decide.identity import differ_at, generic, identical, limit, sign_ca
 from axioms.rules.effects import leave_one_out
 from axioms.rules.linear import add, epsilon, epsilon_without_bias, linear_map
 
+THEMES = {6: ["Linear layers, sums and activations", "Conservation", "Leave-One-Out and patching"]}
+DERIVATIONS = {6: ["linear", "linear without bias", "add"]}
+MEANINGS = {
+    6: "For one linear output, Eq. 1 is Leave-One-Out as epsilon -> 0, if the bias is in the "
+    "denominator. What the inputs miss is exactly what bias and stabiliser absorb.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 X, W, B, R = generic("x", 1, 2), generic("w", 2, 2), generic("b", 1, 2), generic("r", 1, 2)
 S = generic("s", 1, 1)  # a sign, by a symbol: so in both cases

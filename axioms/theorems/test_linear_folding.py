@@ -25,6 +25,20 @@ from axioms.rules.linear import add, add_by_size, epsilon, epsilon_without_bias,
 from axioms.rules.propagate import evaluate, explain
 from axioms.rules.rule import sign_of
 
+THEMES = {
+    11: ["Implementation invariance", "Linear layers, sums and activations"],
+    12: ["Implementation invariance", "Linear layers, sums and activations"],
+}
+DERIVATIONS = {12: ["add", "sum split by absolute value"]}
+MEANINGS = {
+    11: "As epsilon -> 0, two linear layers can be folded into one without a change of the "
+    "explanation, if their biases are in the denominators. At finite epsilon the two layers "
+    "absorb more than the one.",
+    12: "As epsilon -> 0, sums can be nested and distributed over products without a change of "
+    "the explanation. Splitting a sum by absolute values loses the first, and merging products "
+    "the second.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 X, W1, W2 = generic("x", 1, 2), generic("v", 2, 2), generic("w", 2, 2)
 B1, B2, R = generic("a", 1, 2), generic("b", 1, 2), generic("r", 1, 2)

@@ -23,6 +23,25 @@ from axioms.decide.identity import differ_at, identical, limit, where
 from axioms.rules.effects import leave_one_out
 from axioms.rules.linear import alpha_beta, contributions, epsilon, gamma, linear_map, z_plus
 
+THEMES = {
+    26: ["Linear layers, sums and activations"],
+    27: ["Linear layers, sums and activations"],
+    28: ["Linear layers, sums and activations"],
+}
+DERIVATIONS = {
+    26: ["z+ of a linear layer"],
+    27: ["gamma rule of a linear layer"],
+    28: ["alpha-beta rule of a linear layer"],
+}
+MEANINGS = {
+    26: "The z+ rule looks at positive contributions alone. It is not Leave-One-Out, and it "
+    "depends on how linear layers are folded.",
+    27: "The gamma rule lies between Eq. 1 and z+. No gamma > 0 is independent of how linear "
+    "layers are folded.",
+    28: "The alpha-beta rule with alpha - beta = 1 and beta > 0 conserves as epsilon -> 0 only "
+    "where contributions of both signs exist, and no fixed alpha makes it Eq. 1.",
+}
+
 EPS, STRENGTH = sp.symbols("epsilon gamma", positive=True)
 ALPHA, BETA = sp.symbols("alpha beta", real=True)
 S = sp.Symbol("s", real=True)  # sign of a sum: what holds for every s holds in both cases

@@ -22,6 +22,21 @@ from axioms.decide.identity import differ_at, generic, identical, value_at, wher
 from axioms.rules.attention import value_only
 from axioms.rules.effects import leave_key_out, mask_relevance
 
+THEMES = {
+    54: ["Mask relevance", "Leave-One-Out and patching", "Gradients"],
+    55: ["Mask relevance", "Leave-One-Out and patching", "Gradients"],
+    56: ["Mask relevance", "Leave-One-Out and patching", "Gradients"],
+}
+MEANINGS = {
+    54: "Relevance of the attention mask is Leave-One-Out in one layer, and without its factors "
+    "the derivative by the mask in a stack. In one row it shares what theorem 18 says of "
+    "Leave-One-Out, and it does not conserve.",
+    55: "Across two layers it misses Leave-One-Out by little where the token itself is attended "
+    "to little, provided that the token's own row does not count.",
+    56: "CP-LRP can give a key the sign that Leave-One-Out does not have. Theorem 59 has the "
+    "difference.",
+}
+
 N, P = 3, 2  # keys and channels
 E, V = generic("e", 1, N, positive=True), generic("v", N, P)
 A, O = E / sum(E), E * V / sum(E)

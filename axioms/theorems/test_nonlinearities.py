@@ -16,12 +16,24 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite
 from axioms.decide.identity import differ_at, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import leaf, linear, relu
 from axioms.rules.activations import identity
 from axioms.rules.linear import add
 from axioms.rules.products import equal_split
 from axioms.rules.propagate import evaluate, explain
 from axioms.rules.rule import sign_of
+
+THEMES = {
+    14: ["Linear layers, sums and activations"],
+    15: ["Linear layers, sums and activations", "Implementation invariance"],
+}
+DERIVATIONS = {14: ["activation"]}
+MEANINGS = {
+    14: "GELU has several explanations, which depend on how its distribution function is written. "
+    "A constant that is spelled out can absorb relevance without bound.",
+    15: "In networks of ReLUs, relevance is gradient x input as epsilon -> 0, if biases are in "
+    "the denominators. Otherwise two networks for one function can have different explanations.",
+}
 
 EPS = sp.Symbol("epsilon", positive=True)
 R, PHI = sp.Symbol("R", real=True), sp.Symbol("Phi", positive=True)
@@ -66,14 +78,6 @@ def test_gelu_has_three_explanations():
     assert identical(found, R * (1 - 1 / (4 * PHI)))
     bound = sp.Symbol("bound", positive=True)  # any: R_x is -bound R where Phi is small enough
     assert identical(found.subs(PHI, 1 / (4 * (1 + bound))), -bound * R)
-
-
-def linear(x, *parameters):
-    return Node(kinds.LINEAR, (x, *map(parameter, parameters)))
-
-
-def relu(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
 
 
 def maxima():

@@ -38,6 +38,14 @@ from axioms.graph import leaf
 from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
 from axioms.rules.propagate import explain
 
+THEMES = {68: ["Gradients", "Characterisation"]}
+MEANINGS = {
+    68: "On polynomials, decided by machine for 3 inputs and degree 4 at most, Integrated "
+    "Gradients are the only attribution that is linear, complete, symmetric and free of units, if "
+    "an input gets the sum of what its uses get. Without the last axiom the Shapley value is "
+    "another one, and the straight path is not the only symmetric path, as is often said.",
+}
+
 X = sp.symbols("x1:4", real=True)
 T = sp.Symbol("t", positive=True)
 DEGREE = 4  # of the monomials that are checked one by one

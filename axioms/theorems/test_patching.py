@@ -33,6 +33,23 @@ from axioms.rules.norms import (
 )
 from axioms.rules.products import equal_split
 
+THEMES = {
+    57: ["Leave-One-Out and patching", "Linear layers, sums and activations", "Norms", "Gradients"],
+    58: [
+        "Products",
+        "Linear layers, sums and activations",
+        "Leave-One-Out and patching",
+        "Gradients",
+    ],
+}
+MEANINGS = {
+    57: "Replacing an activation before a norm has the effect that coefficients with the "
+    "deviation held predict if the patch keeps the deviation. Before an RMSNorm that has no "
+    "weights, the gradient sees a patch that only stretches, and the change of length and of "
+    "direction decides which of both is closer.",
+    58: "Equal split predicts the removal of both factors of a product.",
+}
+
 WIDTH = 3
 S, T = sp.symbols("S T", positive=True)  # the deviations of both runs
 X, PATCH, W, B, READ = (generic(name, 1, WIDTH) for name in ("x", "p", "w", "b", "r"))

@@ -25,18 +25,27 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, STABILISER, TAYLOR
 from axioms.decide.denotation import denoted
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, attend, leaf, linear
 from axioms.rules.ledger import ledger
 from axioms.rules.propagate import explain
+from axioms.theorems.positional import POSITION, total
+
+THEMES = {70: ["Position"]}
+DERIVATIONS = {70: ["product", "add", "scores", "softmax"]}
+MEANINGS = {
+    70: "Positional-aware LRP loses in one head with rotary position what AttnLRP loses at its "
+    "softmax, and nothing else. How much position receives depends on how a rotation is written "
+    "and on where an added table has its zero, and absolute values by layer add up to more than "
+    "the logit where a layer has negative relevance.",
+}
 
 G = sp.Symbol("g", real=True)  # relevance per unit of score
-POSITION = "position"
 
 
 def turned(name, positions):
     """q cos + (a quarter turn of q) sin, with the cosine and sine of its own position as leaves."""
     x = leaf(name)
-    quarter = Node(kinds.LINEAR, (x, parameter("quarter turn")))
+    quarter = linear(x, "quarter turn")
     cos, sin = (leaf(f"{POSITION} {part} {positions}") for part in ("cos", "sin"))
     return x * cos + quarter * sin
 
@@ -64,10 +73,6 @@ def at_angles(m, n):
         point |= {f"{POSITION} cos {name}": cos * sp.ones(1, 2)}
         point |= {f"{POSITION} sin {name}": sin * sp.ones(1, 2)}
     return point
-
-
-def total(found, *, of_position):
-    return sum(sum(r) for name, r in found.items() if name.startswith(POSITION) == of_position)
 
 
 T, U = sp.symbols("t u", real=True)
@@ -102,7 +107,7 @@ def test_positions_receive_half_or_a_quarter_of_every_score():
 def head():
     """A query that is turned, over two keys."""
     pair = Node(kinds.SCORES, (turned("q", "m"), leaf("keys")))
-    return Node(kinds.READOUT, (Node(kinds.SOFTMAX, (pair,)), leaf("v")))
+    return attend(pair, leaf("v"))
 
 
 def at_head():

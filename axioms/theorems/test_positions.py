@@ -21,7 +21,21 @@ from axioms.rules.ledger import causes, ledger, unknown_messages
 from axioms.rules.linear import add
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems import positional
-from axioms.theorems.positional import FAMILIES, POSITION
+from axioms.theorems.positional import FAMILIES, total
+
+THEMES = {
+    45: ["Position", "Conservation", "Softmax and attention"],
+    46: ["Softmax and attention", "Position"],
+    47: ["Softmax and attention", "Position"],
+}
+MEANINGS = {
+    45: "In nine encodings of position, content and position together receive everything that "
+    "arrives as epsilon -> 0, and only stabilisers absorb any of it.",
+    46: "A bias that changes no attention weight receives nothing in total as epsilon -> 0. The "
+    "sum of absolute values does not show this.",
+    47: "A table that is multiplied into the attention weights receives a quarter of the "
+    "relevance as epsilon -> 0, even if it holds ones and changes nothing.",
+}
 
 EPS = sp.Symbol("epsilon", positive=True)
 N = 3
@@ -43,11 +57,6 @@ def arriving(root, point):
     """Generic relevance: so much per unit of output, which keeps fractions small."""
     z = evaluate(root, point)[root]
     return z.multiply_elementwise(generic("g", *z.shape))
-
-
-def total(found, *, of_position):
-    """The signed sum over position leaves, or over the others."""
-    return sum(sum(r) for name, r in found.items() if name.startswith(POSITION) == of_position)
 
 
 @pytest.mark.theorem(

@@ -27,6 +27,13 @@ from axioms.rewrites.canonizers import merge_products
 from axioms.rewrites.products import bracketings
 from axioms.rules.propagate import explain
 
+THEMES = {60: ["Characterisation"]}
+MEANINGS = {
+    60: "A rule for products of two survives re-association only if its shares solve Sincov's "
+    "equation, as shares by logarithms do. With units, order, conservation and locality all "
+    "respected there is none: a rule designer has to give up one of five axioms.",
+}
+
 R = sp.Symbol("R", real=True)
 X = sp.symbols("x0:4", positive=True)
 EQUAL_SPLIT = Composite("equal split", {kinds.PRODUCT: kinds.EQUAL_SPLIT})

@@ -26,25 +26,27 @@ from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, RELP, Composite
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, value_at, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, activation, leaf, linear, parameter
 from axioms.rules.activations import ACTIVATIONS, activation_gradient, identity
 from axioms.rules.ledger import ledger
 from axioms.rules.propagate import RULES, evaluate, explain
 from axioms.theorems.test_conservation import one_operation
 from axioms.theorems.test_conservation import same as same_logits
 
+THEMES = {73: ["Softmax and attention", "Linear layers, sums and activations", "Norms"]}
+DERIVATIONS = {
+    73: ["value only", "LayerNorm, deviation held", "RMSNorm, root mean square held", "activation"],
+}
+MEANINGS = {
+    73: "RelP is CP-LRP per unit of activation, and DePass is CP-LRP carried forwards: exact "
+    "where a patch keeps what is held, and different from each other at gates. Gradient x input "
+    "counts a product once per factor, which a ledger by operation shows.",
+}
+
 R = sp.Symbol("R", real=True)
 S = sp.Symbol("S", positive=True)  # the root mean square of the row
 X, P = sp.symbols("x p", real=True)  # an activation in both runs
 ON = sp.Symbol("x", positive=True)  # where a ReLU is on
-
-
-def linear(x, *names):
-    return Node(kinds.LINEAR, (x, *map(parameter, names)))
-
-
-def active(x, function):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": function})
 
 
 def gated_block(norm_eps):
@@ -53,7 +55,7 @@ def gated_block(norm_eps):
         kinds.RMS_NORM, (leaf("x"), parameter("w")), attributes={"norm_eps": norm_eps}
     )  # fmt: skip
     read = Node(kinds.READOUT, (leaf("weights"), linear(normed, "v")))
-    unit = active(linear(normed, "gate"), "reciprocal") * linear(normed, "up")
+    unit = activation("reciprocal", linear(normed, "gate")) * linear(normed, "up")
     return read + linear(unit, "down", "shift")
 
 
@@ -125,7 +127,7 @@ def test_relp_misses_the_change_of_the_weights_of_attention():
     scope="four activations; ReLU on and off",
 )
 def test_relp_misses_the_change_of_the_ratio_of_an_activation():
-    unit = lambda function: active(leaf("x"), function)
+    unit = lambda function: activation(function, leaf("x"))
     for function in ("silu", "gelu", "tanh", "reciprocal"):
         y, patched = (denoted(unit(function), {"x": x})[0] for x in (X, P))
         found = explain(unit(function), {"x": X}, RELP)["x"]

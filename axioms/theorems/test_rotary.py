@@ -18,6 +18,13 @@ from axioms.decide.identity import generic, identical, limit, sign_cases
 from axioms.rules.linear import add, epsilon
 from axioms.rules.products import bilinear_epsilon, equal_split
 
+THEMES = {22: ["Position"]}
+MEANINGS = {
+    22: "A rotation that is held fixed passes all relevance on to the query as epsilon -> 0, and "
+    "the explanation depends on relative position alone. As a product, position receives half at "
+    "every angle, and absolute values of its shares add up to more where signs differ.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
 COS, SIN = sp.symbols("cos sin", real=True)
 Q, K, R = generic("q", 1, 2), generic("k", 1, 2), generic("r", 1, 2)

@@ -26,11 +26,22 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CONSTANT, CP_LRP, RELP, STABILISER, TAYLOR
 from axioms.decide.denotation import denoted, same_value
 from axioms.decide.identity import differ_at, generic, identical, where
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, activation, attend, leaf, linear, parameter
 from axioms.rules.attention import softmax, taylor
 from axioms.rules.ledger import ledger
 from axioms.rules.products import bilinear_epsilon
 from axioms.rules.propagate import explain
+
+THEMES = {74: ["Norms"]}
+DERIVATIONS = {
+    74: ["value only", "softmax", "LayerNorm, deviation held", "RMSNorm, root mean square held"],
+}
+MEANINGS = {
+    74: "As epsilon -> 0, a router of experts that is held passes on all relevance, and is "
+    "explained alike however its weights are computed. With halves its softmax absorbs relevance, "
+    "experts that were not chosen may receive some, and a router that changes nothing takes half. "
+    "RMSNorm with its root held survives rotations and folded weights.",
+}
 
 N = 3
 EPS, S = sp.symbols("epsilon S", positive=True)  # S: the root mean square of the row
@@ -38,16 +49,12 @@ Z, EXPERTS, R = generic("z", 1, N), generic("v", N, 1), sp.Symbol("R", real=True
 E = generic("e", 1, N, positive=True)  # exponentials of the logits
 
 
-def linear(x, *names):
-    return Node(kinds.LINEAR, (x, *map(parameter, names)))
-
-
 def routed(weights):
     return Node(kinds.READOUT, (weights, leaf("experts")))
 
 
-BY_SOFTMAX = routed(Node(kinds.SOFTMAX, (leaf("z"),)))
-BY_SIGMOID = routed(Node(kinds.ACTIVATION, (leaf("z"),), attributes={"function": "sigmoid"}))
+BY_SOFTMAX = attend(leaf("z"), leaf("experts"))
+BY_SIGMOID = routed(activation("sigmoid", leaf("z")))
 AT = {"z": E.applyfunc(sp.log), "experts": EXPERTS}
 
 

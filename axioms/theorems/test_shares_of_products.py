@@ -25,11 +25,18 @@ import sympy as sp
 from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, leaf, linear
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules.effects import integrated_gradients, shapley
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems.test_product_rules import LEFT, RIGHT, R, X, found, named
+
+THEMES = {69: ["Products", "Implementation invariance"]}
+MEANINGS = {
+    69: "A product rule that no bracket and no order changes shares powers by logarithms, and is "
+    "not defined for factors of 1. Where every input occurs once in each term, the merged split "
+    "is the only choice. Shares by degrees make it Integrated Gradients for more graphs.",
+}
 
 SHARE = named("S")
 POWER = sp.Symbol("x", real=True)
@@ -115,7 +122,7 @@ def merged_terms():
     terms = []
     for s, weight in WEIGHTS.items():
         product = sp.prod([leaves[i] for i in s[1:]], start=leaves[s[0]])
-        terms.append(Node(kinds.LINEAR, (merge_products(product), parameter(str(weight)))))
+        terms.append(linear(merge_products(product), str(weight)))
     return Node(kinds.ADD, tuple(terms))
 
 

@@ -25,9 +25,18 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, MAMBA_LRP, STABILISER
 from axioms.decide.denotation import denoted
 from axioms.decide.identity import differ_at, generic, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, activation, leaf, linear
 from axioms.rules.ledger import causes, ledger
 from axioms.rules.propagate import explain
+
+THEMES = {72: ["Conservation"]}
+DERIVATIONS = {72: ["product", "state space step", "activation"]}
+MEANINGS = {
+    72: "MambaLRP holds what a state space model selects, and passes on all relevance as epsilon "
+    "-> 0, with no residual. It agrees with the matrix of attention that the recurrence amounts "
+    "to. Halves at every product would discount tokens by their distance. A token that only "
+    "selects gets nothing.",
+}
 
 TOKENS, STATES = 3, 2
 EPS, G = sp.Symbol("epsilon", positive=True), sp.Symbol("g", real=True)
@@ -182,13 +191,9 @@ def test_under_the_half_rule_the_way_of_writing_shows(record_property):
 # A whole block: projections, a convolution, activations, selection, a skip D and a gate
 
 
-def _activation(x):
+def active(x):
     """The reciprocal stands for SiLU: the identity rule treats all activations alike."""
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "reciprocal"})
-
-
-def _linear(x, name):
-    return Node(kinds.LINEAR, (x, parameter(name)))
+    return activation("reciprocal", x)
 
 
 WEIGHTS = ("in", "gate", "now", "before", "A", "B", "C", "D", "out")
@@ -197,13 +202,13 @@ WEIGHTS = ("in", "gate", "now", "before", "A", "B", "C", "D", "out")
 def block():
     """The second of two tokens after a Mamba block of one channel and one state."""
     x = [leaf("x0"), leaf("x1")]
-    inner = [_linear(token, "in") for token in x]
-    v0 = _activation(_linear(inner[0], "now"))
-    v1 = _activation(_linear(inner[1], "now") + _linear(inner[0], "before"))
+    inner = [linear(token, "in") for token in x]
+    v0 = active(linear(inner[0], "now"))
+    v1 = active(linear(inner[1], "now") + linear(inner[0], "before"))
     v = [v0, v1]
-    a, b = [None, _activation(_linear(v1, "A"))], [_linear(token, "B") for token in v]
-    y = held(_linear(v1, "C"), states(a, b, v)[-1]) + _linear(v1, "D")
-    return _linear(y * _activation(_linear(x[1], "gate")), "out")
+    a, b = [None, active(linear(v1, "A"))], [linear(token, "B") for token in v]
+    y = held(linear(v1, "C"), states(a, b, v)[-1]) + linear(v1, "D")
+    return linear(y * active(linear(x[1], "gate")), "out")
 
 
 def detached(x0, x1, h0, h1, w):
@@ -248,8 +253,8 @@ def test_a_mamba_block_conserves_and_is_the_gradient_of_the_detached_block():
 def selective():
     """A held to be a leaf, and B and C linear in their token."""
     x = [leaf(f"x{t}") for t in range(2)]
-    a, b = [None, leaf("a")], [_linear(token, "B") for token in x]
-    return held(_linear(x[1], "C"), states(a, b, x)[-1])
+    a, b = [None, leaf("a")], [linear(token, "B") for token in x]
+    return held(linear(x[1], "C"), states(a, b, x)[-1])
 
 
 @pytest.mark.theorem(
@@ -275,7 +280,7 @@ def test_gradient_x_input_counts_the_selection():
 )
 def test_a_token_that_acts_by_selection_alone_receives_nothing(record_property):
     x, u = sp.symbols("x u", positive=True)
-    root = held(_linear(leaf("u"), "A"), held(leaf("b"), leaf("x")))
+    root = held(linear(leaf("u"), "A"), held(leaf("b"), leaf("x")))
     at = {"x": x, "u": u, "A": 1, "b": 1}
     found = explain(root, at, MAMBA_LRP)
     loo = denoted(root, at)[0] - denoted(root, {**at, "u": 0})[0]

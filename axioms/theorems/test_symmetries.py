@@ -18,6 +18,12 @@ from axioms.decide.identity import differ_at, generic, identical, limit, where
 from axioms.rules.linear import add, epsilon
 from axioms.rules.products import bilinear_epsilon
 
+THEMES = {17: ["Implementation invariance"]}
+MEANINGS = {
+    17: "Most changes of the weights that no output shows are not shown by relevance either, as "
+    "epsilon -> 0. At finite epsilon some of them are.",
+}
+
 EPS, SIZE = sp.symbols("epsilon size", positive=True)
 X, W, R = generic("x", 1, 2), generic("w", 2, 2), generic("r", 1, 2)
 S, T = generic("s", 1, 2), generic("t", 1, 2)  # signs, by one symbol each: so in every case

@@ -9,23 +9,29 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import generic, identical, limit
-from axioms.graph import TRANSPOSE, Node, leaf, parameter
+from axioms.graph import TRANSPOSE, Node, leaf, linear
 from axioms.rewrites.canonizers import merge_attention
 from axioms.rules.products import chain_epsilon
 from axioms.rules.propagate import evaluate, explain
 
+THEMES = {9: ["Products", "Implementation invariance"]}
+DERIVATIONS = {9: ["merged attention"]}
+MEANINGS = {
+    9: "As one product of three factors, linear attention has one explanation, whichever of its "
+    "two factorizations is merged. It conserves as epsilon -> 0.",
+}
+
 EPS = sp.Symbol("epsilon", positive=True)
-WEIGHTS = ("W_q", "W_k", "W_v")
 SIZES = [(2, 1, 1), (1, 2, 1)]  # tokens, channels of the input and of q and k, channels of v
+WEIGHTS = ("W_q", "W_k", "W_v")
 
 
-def factorizations():
-    """(QK')V and Q(K'V) over one input x."""
+def linear_attention():
+    """The two factorizations (QK')V and Q(K'V), as graphs over one input x."""
     x = leaf("x")
-    q, k, v = (Node(kinds.LINEAR, (x, parameter(name))) for name in WEIGHTS)
+    q, k, v = (linear(x, name) for name in WEIGHTS)
     k_t = Node(TRANSPOSE, (k,))
     return (q @ k_t) @ v, q @ (k_t @ v)
 
@@ -72,7 +78,7 @@ def test_the_merged_product_gives_each_matrix_the_same_known_share():
 )
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_merged_linear_attention_is_invariant_and_conserves(size, record_property):
-    at, originals = generic_point(*size), factorizations()
+    at, originals = generic_point(*size), linear_attention()
     qk_first, kv_first = map(merge_attention, originals)
     assert qk_first.args == kv_first.args  # the same three nodes in the same order
     value = evaluate(qk_first, at)[qk_first]

@@ -19,6 +19,15 @@ from axioms.rules.propagate import explain
 from axioms.theorems import positional
 from axioms.theorems.test_positions import arriving, symbols
 
+THEMES = {49: ["Position", "Softmax and attention"], 50: ["Position"]}
+MEANINGS = {
+    49: "A step that moves no key receives nothing when it is written as a sum, and most of the "
+    "relevance when a chain of such steps is written as matrix products.",
+    50: "Measured from angle 0, a rotation receives nothing where nothing is turned. As a product "
+    "it receives half at every angle (theorem 22), which says nothing about how much position "
+    "mattered.",
+}
+
 
 @pytest.mark.theorem(
     49,

@@ -25,6 +25,13 @@ from axioms.rewrites.products import bracketings
 from axioms.rules.linear import add_by_size
 from axioms.rules.propagate import explain
 
+THEMES = {5: ["Products", "Characterisation"]}
+MEANINGS = {
+    5: "Conservation, symmetry and implementation invariance force the equal split of a product, "
+    "and none of the three can be left out. They do so only for shares that do not depend on the "
+    "values of the factors.",
+}
+
 CONSERVATION, SYMMETRY, INVARIANCE = AXIOMS = (
     "conservation",
     "symmetry",

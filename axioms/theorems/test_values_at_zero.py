@@ -14,14 +14,21 @@ Main statements
 import pytest
 import sympy as sp
 
-from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.identity import differ_at, identical
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import leaf, parameter, relu
 from axioms.rules.activations import identity
 from axioms.rules.linear import add, epsilon
 from axioms.rules.products import equal_split
 from axioms.rules.propagate import explain
+
+THEMES = {75: ["Linear layers, sums and activations"]}
+MEANINGS = {
+    75: "The value of a function at 0 is a fixed term, as a bias is. So numbers and tensors are "
+    "explained alike, all spellings of a sum or of a sigmoid get one relevance, and there is no "
+    "pole at 0. By the identity rule on a whole function that is not 0 at 0, relevance is "
+    "conserved, but multiplied without bound.",
+}
 
 F, AT_ZERO, R, C = sp.symbols("f f0 R c", real=True)
 A, K, X, SLOPE, SIZE = sp.symbols("a k x slope size", real=True)
@@ -64,7 +71,7 @@ def test_what_a_function_is_at_zero_absorbs_its_share_however_numbers_are_taken_
     in_steps = from_zero(F, AT_ZERO, scaled(F, K, beside(A, K * F, R)))
     assert identical(whole, in_steps)
     x = leaf("x")
-    graph = parameter("a") + Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
+    graph = parameter("a") + relu(x)
     at = {"x": sp.Symbol("x", positive=True), "a": A}
     assert identical(explain(graph, at, ATTNLRP, relevance=R)["x"], R * at["x"] / (at["x"] + A))
     record_property("method", "the sweep over a + relu")

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from axioms.evidence.certificates import certify
-from axioms.evidence.prove import THEOREMS, numbered, prove
+from axioms.evidence.prove import numbered, prove
+from axioms.evidence.statements import THEOREMS
 from benchmarks.experiments.columns import value
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result

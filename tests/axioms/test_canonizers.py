@@ -12,14 +12,24 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.decide.denotation import denoted, same_function, same_value
 from axioms.decide.identity import generic
-from axioms.graph import TRANSPOSE, Node, constant, leaf, linear, parameter, rebuild, topological
+from axioms.graph import (
+    TRANSPOSE,
+    Node,
+    constant,
+    leaf,
+    linear,
+    parameter,
+    rebuild,
+    relu,
+    topological,
+)
 from axioms.rewrites.canonizers import canonize, merge_products
 from axioms.rewrites.channels import copied_rows, copies_of, in_rows, repeated_row
 from axioms.rewrites.products import bracketings
 from axioms.rewrites.rewrites import REWRITES
 from axioms.rules.propagate import evaluate, explain
 from axioms.scoreboard.scoreboard import FINITE, LIMIT
-from tests.support.random_graphs import graphs, picked, points, relu
+from tests.support.random_graphs import graphs, picked, points
 from tests.support.scoreboard import marks
 
 EPS = {LIMIT: sp.Integer(0), FINITE: sp.Rational(1, 4)}

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from axioms.pages.meanings import MEANINGS
+from axioms.evidence import statements
 from axioms.pages.theorems import PAGE, THEMES, marked, page, sections
-from tests.support.theorems import stated
+from tests.support.theorems import FILES, stated
 
 
 @pytest.fixture(scope="module")
@@ -24,34 +24,49 @@ def test_every_theorem_has_one_theme_and_no_theme_is_empty(verdicts):
     found = sections(verdicts)
     assert [*found] == [*THEMES]
     numbers = [number for section in found.values() for number in section.theorems]
-    assert sorted(numbers) == sorted(MEANINGS)
+    assert sorted(numbers) == sorted(statements.table("MEANINGS"))
     assert not [name for name, one in found.items() if set(one.see_also) & set(one.theorems)]
 
 
+NEW = """
+THEMES = {999: ["Position", "Norms"]}
+MEANINGS = {999: "A rotation."}
+@pytest.mark.theorem(999, "Rotary positions turn.", "refuted")
+def test_turns(): ...
+"""
+
+
+def test_a_new_theorem_is_one_file(verdicts, monkeypatch, tmp_path):
+    path = tmp_path / "test_new.py"
+    path.write_text(NEW, "utf-8")
+    monkeypatch.setattr(statements, "files", lambda: [*FILES, path])
+    (claim,) = statements.claims(path)
+    new = replace(verdicts[0], label="999", number=claim.number, statement=claim.statement)
+    norms, section = (
+        page([*verdicts, new]).partition(f"## {name}\n")[2].partition("\n## ")[0]
+        for name in ("Norms", "Position")
+    )
+    assert "[999](#theorem-999) of other sections." in norms
+    assert "### Theorem 999\n\nA rotation.\n\n- **999** refuted: Rotary positions turn." in section
+    assert "`lrp-axioms prove --show 999`" in section
+
+
 @pytest.mark.parametrize(
-    ("name", "numbers"),
+    ("old", "new", "said"),
     [
-        ("Products", {1, 2, 3, 7}),
-        ("Softmax and attention", {10, 18, 19, 20}),
-        ("Norms", {13, 23}),
-        ("Conservation", {24, 25}),
-        ("Mask relevance", {54, 55}),
-        ("Implementation invariance", {17, 42, 44}),
-        ("Characterisation", {60, 63}),
+        ('999: ["Position", "Norms"]', "", "theorem 999 has the theme ''; .* Position, "),
+        ("Norms", "norms", "theorem 999 has the theme 'norms'; .* Position, "),
+        ("999", "1", r"test_new\.py: THEMES of theorem 1 is in two files"),
     ],
 )
-def test_a_theme_has_the_theorems_that_a_reader_expects_there(verdicts, name, numbers):
-    assert numbers <= set(sections(verdicts)[name].theorems)
-
-
-def test_a_new_theorem_is_taken_up_under_what_it_says(verdicts, monkeypatch):
-    monkeypatch.setitem(MEANINGS, 999, "A rotation of positions by angles of any size.")
-    new = replace(verdicts[0], number=999, label="999", statement="Rotary positions turn.")
-    shown = page([*verdicts, new])
-    section = shown.partition("## Position\n")[2].partition("\n## ")[0]
-    assert "### Theorem 999" in section
-    assert "- **999** refuted: Rotary positions turn." in section
-    assert "`lrp-axioms prove --show 999`" in section
+def test_a_file_with_no_theme_or_another_one_is_refused(
+    old, new, said, verdicts, monkeypatch, tmp_path
+):
+    path = tmp_path / "test_new.py"
+    path.write_text(NEW.replace(old, new), "utf-8")
+    monkeypatch.setattr(statements, "files", lambda: [*FILES, path])
+    with pytest.raises(ValueError, match=said):
+        page([*verdicts, replace(verdicts[0], number=999)])
 
 
 def test_what_is_not_established_is_not_listed(verdicts):

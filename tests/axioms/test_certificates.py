@@ -13,7 +13,7 @@ import pytest
 
 from axioms import check
 from axioms.evidence.certificates import certify
-from axioms.evidence.prove import THEOREMS
+from axioms.evidence.statements import THEOREMS
 
 CHECKER = Path(check.__file__)
 

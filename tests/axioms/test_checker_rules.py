@@ -11,17 +11,16 @@ from axioms import kinds
 from axioms.check import Run, Value, decided
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.evidence.references import sweep
-from axioms.graph import TRANSPOSE, Node, leaf, parameter
+from axioms.graph import TRANSPOSE, Node, leaf, linear, parameter, relu
 from axioms.rules.propagate import evaluate, propagate
-from tests.support.random_graphs import relu
 
 X, Y = leaf("x"), leaf("y")
 W, B = parameter("w"), parameter("b")
 OUTSIDE = Composite("outside", {**ATTNLRP.rules, kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS})
 REGIMES = [*itertools.product((ATTNLRP, CP_LRP, OUTSIDE), (sp.Rational(1, 4), 0))]
 ONE = (
-    lambda x: Node(kinds.LINEAR, (x, W)),
-    lambda x: Node(kinds.LINEAR, (x, W, B)),
+    lambda x: linear(x, W),
+    lambda x: linear(x, W, B),
     lambda x: Node(TRANSPOSE, (x,)),
     relu,
 )

@@ -8,7 +8,18 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP
-from axioms.graph import INPUT, Node, constant, leaf, linear, parameter, rebuild, topological
+from axioms.graph import (
+    INPUT,
+    Node,
+    activation,
+    constant,
+    leaf,
+    linear,
+    parameter,
+    rebuild,
+    relu,
+    topological,
+)
 from axioms.rewrites import canonizers
 from axioms.rewrites.canonizers import LAYERING, MERGING, canonize
 from axioms.rewrites.channels import in_rows
@@ -16,7 +27,6 @@ from axioms.rewrites.confluence import alike, regions, skeleton
 from axioms.rewrites.rewrites import ALIKE, EVERY_REWRITE, REWRITES
 from axioms.rules.propagate import evaluate, explain
 from axioms.theorems.overlaps import LEFT, SYMBOLS, critical_pairs
-from tests.support.random_graphs import relu
 
 X, W, U, B, S = leaf("x"), *map(parameter, ("w", "u", "v", "s"))
 NUMBERS = {
@@ -69,7 +79,7 @@ def test_no_step_in_a_small_graph_changes_what_it_canonizes_to(n, leaves):
 
 
 Y = leaf("y")
-TANH = Node(kinds.ACTIVATION, (X,), attributes={"function": "tanh"})
+TANH = activation("tanh", X)
 AT = NUMBERS | {"x": sp.Matrix([[2, 3], [5, 7]]), "y": sp.Matrix([[11, 13], [17, 19]])}
 
 

@@ -10,17 +10,13 @@ from sympy import Rational
 from axioms import kinds
 from axioms.decide.denotation import denoted
 from axioms.decide.identity import apart
-from axioms.graph import Node, leaf, parameter
+from axioms.graph import Node, activation, leaf, linear, parameter
 from axioms.rewrites.points import random_point
 from axioms.theorems.decomposed import BIASES, FORWARD, by_contribution, by_softmax, decomposed
 
 A, B = leaf("a"), leaf("b")
-LAYER = Node(kinds.LINEAR, (A + B, parameter("w"), parameter("bias")))
+LAYER = linear(A + B, "w", "bias")
 AT = {"a": 2, "b": 1, "w": 3, "bias": -6}
-
-
-def active(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "reciprocal"})
 
 
 def test_a_layer_gives_every_leaf_its_part_and_the_biases_theirs():
@@ -39,7 +35,8 @@ def test_a_bias_is_spread_in_proportion():
 
 
 def test_a_neuron_is_shared_with_the_biases_among_others():
-    found = {name: part[0] for name, part in decomposed(active(LAYER), AT).items()}
+    root = activation("reciprocal", LAYER)
+    found = {name: part[0] for name, part in decomposed(root, AT).items()}
     ninth = Rational(1, 9)  # of the neuron, 1/3, by its input, 3
     assert found == {"a": 6 * ninth, "b": 3 * ninth, BIASES: -6 * ninth}
 

@@ -11,7 +11,9 @@ from sympy import Matrix, Rational
 from axioms import kinds
 from axioms.decide.identity import differ_at, identical
 from axioms.derivations.derive import EPS, OUTPUT, SUM, contributions, derive
-from axioms.derivations.operations import OPERATIONS, of_theorem
+from axioms.derivations.operations import OPERATIONS, derivations
+from axioms.derivations.roots import ROOTS
+from axioms.evidence.statements import table
 from axioms.rules import norms
 from axioms.rules.activations import identity
 from axioms.rules.attention import softmax as softmax_rule
@@ -131,24 +133,24 @@ def check(derivation, messages):
 
 @functools.cache
 def at_larger_shape(name):
-    return derive(OPERATIONS[name][0](*TEXTS[name][1]))
+    return derive(OPERATIONS[name](*TEXTS[name][1]))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_last_formula_is_the_message(name):
-    for derivation in (derive(OPERATIONS[name][0]()), at_larger_shape(name)):
+    for derivation in (derive(OPERATIONS[name]()), at_larger_shape(name)):
         check(derivation, TEXTS[name][0](derivation))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_derived_rule_is_a_rule_of_the_vocabulary(name):
     named = {rule for names in kinds.RULES.values() for rule in names}
-    assert OPERATIONS[name][0]().rule in named
+    assert OPERATIONS[name]().rule in named
 
 
 def test_the_other_denominator_gives_other_rules():
     """Divided by the output, each factor gets all of R; divided by the sum, softmax conserves."""
-    readout, softmax = (OPERATIONS[name][0] for name in ("readout", "softmax"))
+    readout, softmax = (OPERATIONS[name] for name in ("readout", "softmax"))
     halves, wholes = derive(readout()), derive(readout(), denominator=OUTPUT)
     divided = [next(x.text for x in d.steps if "Divide" in x.text) for d in (halves, wholes)]
     assert [SUM in text for text in divided] == [OUTPUT not in text for text in divided]
@@ -167,7 +169,7 @@ def test_the_other_denominator_gives_other_rules():
 
 
 def test_one_output_without_contributions_is_enough_to_say_nothing():
-    product = OPERATIONS["product"][0]()
+    product = OPERATIONS["product"]()
     both = replace(product, outputs=product.outputs.row_join(sp.Matrix([[symbol("w")]])))
     with pytest.raises(ValueError, match="says nothing"):
         derive(both)
@@ -176,7 +178,7 @@ def test_one_output_without_contributions_is_enough_to_say_nothing():
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_point_of_the_expansion_is_part_of_the_derivation(n):
     """Slopes at t x sum to n t^(n-1) y: n y where observed, y at t = 1/2 for n = 2 only."""
-    operation = OPERATIONS["product"][0](n)
+    operation = OPERATIONS["product"](n)
     t = sp.Symbol("t", positive=True)
     found = sum(sum(part) for part in contributions(operation, 0, at=t))
     assert identical(found, n * t ** (n - 1) * operation.outputs[0])
@@ -212,7 +214,7 @@ def softmax_residual(d):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_what_the_expansion_drops_is_what_the_derivation_says(name):
-    for derivation in (derive(OPERATIONS[name][0]()), at_larger_shape(name)):
+    for derivation in (derive(OPERATIONS[name]()), at_larger_shape(name)):
         words = derivation.operation.drops
         assert any(words in step.text for step in derivation.steps)
         known = ((re.match(text, words), found) for text, found in DROPPED.items())
@@ -223,7 +225,7 @@ def test_what_the_expansion_drops_is_what_the_derivation_says(name):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_all_that_is_held_constant_is_named(name):
-    operation = OPERATIONS[name][0]()
+    operation = OPERATIONS[name]()
     operands = {x for operand in operation.operands.values() for x in operand}
     outputs = operation.outputs.subs(operation.names)
     held = {re.match("[a-z]+", str(x))[0] for x in outputs.free_symbols - operands}
@@ -235,7 +237,7 @@ def test_all_that_is_held_constant_is_named(name):
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_printed_steps_lead_to_the_printed_message(name):
     """Read from the steps alone: f - sum = rest, and for one output R_x = R c / d."""
-    derivation = derive(OPERATIONS[name][0]())
+    derivation = derive(OPERATIONS[name]())
     said = {str(eq.lhs): eq.rhs for step in derivation.steps for eq in step.formulas}
     for part, symbol in derivation.operation.names.items():
         assert said[str(symbol)] == part
@@ -250,9 +252,8 @@ def test_the_printed_steps_lead_to_the_printed_message(name):
         assert identical(said[f"R_{x}"].subs(others), one)
 
 
-def test_the_derivations_of_a_theorem_are_found_by_its_number():
-    assert list(of_theorem(6)) == ["linear", "linear without bias", "add"]
-    assert list(of_theorem(10)) == ["softmax"]
-    assert list(of_theorem(12)) == ["add", "sum split by absolute value"]
-    assert list(of_theorem(42)) == ["linear, then BatchNorm"]
-    assert of_theorem(20) == of_theorem(24) == {}
+def test_every_derivation_is_that_of_a_theorem_whose_file_names_it():
+    named = table("DERIVATIONS")
+    assert {name for names in named.values() for name in names} == {*OPERATIONS, *ROOTS}
+    assert list(derivations(named[12])) == ["add", "sum split by absolute value"]
+    assert not {20, 24} & named.keys()

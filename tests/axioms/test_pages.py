@@ -17,7 +17,7 @@ from axioms.pages.display import displayed
 from axioms.pages.latex import latex
 from axioms.pages.notation import notation
 from axioms.pages.origins import Origins, Run
-from axioms.pages.show import TEXT, line_of, page, text
+from axioms.pages.show import line_of, page, text
 from axioms.rules.linear import add
 
 shown_page = cache(page)
@@ -57,7 +57,7 @@ def check(line, written):
     assert len(plain) == len(printed) == len(symbols)
     left, right = line.relation.args
     for sides, signs in (
-        read(line_of(line, written.text, TEXT), plain),
+        read(line_of(line, written), plain),
         read(" ".join(displayed(written, line.relation, values=line.values)), printed),
     ):
         assert identical(sides[0], left)
@@ -97,7 +97,7 @@ def test_a_page_shows_the_lines_of_its_argument(label, n):
     assert argument.lines
     for line in (*argument.lines, *argument.formulas):
         check(line, argument.notation)
-        plain = line_of(line, argument.notation.text, TEXT)
+        plain = line_of(line, argument.notation)
         assert plain + " as epsilon -> 0" * line.limit in in_text(label)
         last = displayed(argument.notation, line.relation, values=line.values)[-1]
         assert last + r"\quad (\varepsilon\to 0)" * line.limit in in_latex(label)

@@ -12,7 +12,8 @@ import sympy as sp
 from axioms.decide.decisions import IDENTICAL
 from axioms.decide.identity import identical
 from axioms.decide.records import Unknown, disturbing, noted, replacing
-from axioms.evidence.prove import ROOT, THEOREMS, numbered, prove
+from axioms.evidence.prove import numbered, prove
+from axioms.evidence.statements import ROOT, THEOREMS
 from axioms.rules.ledger import Ledger
 
 HEAD = """

@@ -12,10 +12,11 @@ from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite
 from axioms.decide.denotation import as_rational
 from axioms.decide.identity import generic
 from axioms.decide.records import replacing
-from axioms.evidence.certificates import Writer
 from axioms.evidence.references import RULES, References, _instead
-from axioms.graph import TRANSPOSE, Node, constant, leaf, parameter
-from axioms.rules import attention, linear, products
+from axioms.evidence.writer import Writer
+from axioms.graph import TRANSPOSE, Node, activation, constant, leaf, linear, parameter, relu
+from axioms.rules import attention, products
+from axioms.rules import linear as linear_rules
 from axioms.rules.propagate import evaluate, propagate
 
 EPS, R = sp.Symbol("epsilon", positive=True), sp.Symbol("R", real=True)
@@ -65,7 +66,9 @@ def calls(draw, name):
     return ((r,) if name == "softmax" else (generic("z", m, k), r)), named
 
 
-FORMULAS = {name: f for file in (attention, linear, products) for name, f in vars(file).items()}
+FORMULAS = {
+    name: f for file in (attention, linear_rules, products) for name, f in vars(file).items()
+}
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -79,15 +82,11 @@ def test_the_graph_of_a_rule_has_its_messages_in_every_shape(name):
     test()
 
 
-def relu(x):
-    return Node(kinds.ACTIVATION, (x,), attributes={"function": "relu"})
-
-
 X, Y, W, B = leaf("x"), leaf("y"), parameter("w"), parameter("b")
-LAYER = Node(kinds.LINEAR, (X, W, B))
+LAYER = linear(X, W, B)
 SCORES = Node(kinds.SCORES, (LAYER, Y), attributes={"scale": sp.Rational(1, 2)})
 WEIGHTS = Node(kinds.SOFTMAX, (leaf("z"),))
-SIGMOID = Node(kinds.ACTIVATION, (X,), attributes={"function": "sigmoid"})
+SIGMOID = activation("sigmoid", X)
 GRAPHS = {
     "attention": Node(kinds.READOUT, (WEIGHTS, Y), attributes={"layer": 1}),
     "scores": SCORES,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from axioms import kinds
 from axioms.decide.denotation import same_function
 from axioms.decide.identity import generic
-from axioms.graph import Node, constant, leaf, linear, topological
+from axioms.graph import Node, attend, constant, leaf, linear, topological
 from axioms.rewrites.canonizers import canonize
 from axioms.rewrites.points import symbols
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
@@ -56,7 +56,7 @@ SUMS = {  # of three terms, where templates have two
         replace(X, args=tuple(leaf("z0") * x for x in X.args)),
     ],
     "distribute a readout": [Node(kinds.READOUT, (leaf("z0"), X))],
-    "split head": [Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf("z0"),)), X))],
+    "split head": [attend(leaf("z0"), X)],
     "permute heads": [
         replace(
             X,

@@ -55,7 +55,7 @@ TEXTS = {
 
 
 def derivation(name):
-    return ROOTS[name][0](**TEXTS[name][1])
+    return ROOTS[name](**TEXTS[name][1])
 
 
 def check(d, messages):
@@ -80,7 +80,7 @@ ON_LINES = [name for name in ROOTS if "alpha-beta" not in name]
 @pytest.mark.parametrize("name", ON_LINES)
 def test_the_printed_steps_lead_to_the_printed_message(name):
     """Read from the steps alone: f is 0 at x - t v, c sums to f, and R_x = R c / f."""
-    d = ROOTS[name][0]()
+    d = ROOTS[name]()
     (x,) = d.operation.operands.values()
     s = said(d)
     (negative,) = re.findall(r"(\w+) is negative", d.steps[0].text)
@@ -103,7 +103,7 @@ def test_the_printed_steps_lead_to_the_printed_message(name):
 
 
 def test_the_printed_steps_of_a_definition_lead_to_its_message():
-    d = ROOTS["alpha-beta rule of a linear layer"][0]()
+    d = ROOTS["alpha-beta rule of a linear layer"]()
     (x,) = d.operation.operands.values()
     s = said(d)
     (parts,) = re.findall("so f = (.+)[.]", d.steps[2].text)
@@ -123,7 +123,7 @@ def test_the_printed_steps_of_a_definition_lead_to_its_message():
 
 def test_a_direction_that_knows_p_and_n_leads_to_the_alpha_beta_rule():
     """Such a line exists, as for any conserving rule: it derives nothing."""
-    d = ROOTS["alpha-beta rule of a linear layer"][0]()
+    d = ROOTS["alpha-beta rule of a linear layer"]()
     (x,) = d.operation.operands.values()
     s, w = said(d), Matrix([sp.diff(d.operation.outputs[0], v) for v in x])
     line = on_a_line(

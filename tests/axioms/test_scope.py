@@ -6,8 +6,8 @@ import sympy as sp
 from axioms.decide.decisions import IDENTICAL, Decision
 from axioms.decide.identity import generic
 from axioms.evidence import evidence, scope
-from axioms.evidence.counts import THEOREMS
 from axioms.evidence.prove import prove
+from axioms.evidence.statements import THEOREMS
 
 LINEAR = THEOREMS / "test_linear.py"
 

@@ -9,7 +9,7 @@ import sympy as sp
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, MAMBA_LRP, RELP
-from axioms.graph import Node, leaf, linear, parameter
+from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.rewrites.canonizers import canonize, merge
 from axioms.rewrites.points import points, random_point, symbols
@@ -105,7 +105,7 @@ def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, chan
     gradient = sp.Matrix(random_point(chance, {"r": (rows, 2)})["r"])
     heads = [
         linear(
-            Node(kinds.READOUT, (Node(kinds.SOFTMAX, (leaf(f"z{h}"),)), leaf(f"v{h}"))),
+            attend(leaf(f"z{h}"), leaf(f"v{h}")),
             parameter(f"w{h}"),
         )
         for h in range(3)

@@ -23,7 +23,17 @@ from axioms.composites import (
     UnassignedOperation,
 )
 from axioms.decide.identity import identical
-from axioms.graph import MOVE, TRANSPOSE, Node, constant, leaf, parameter, topological
+from axioms.graph import (
+    MOVE,
+    TRANSPOSE,
+    Node,
+    attend,
+    constant,
+    leaf,
+    linear,
+    parameter,
+    topological,
+)
 from axioms.rules import norms, propagate
 from axioms.rules.ledger import causes, ledger, unknown_messages
 from axioms.rules.propagate import RULES, evaluate
@@ -136,9 +146,9 @@ def test_a_sweep_that_visits_an_operation_too_early_does_not_balance():
 def network():
     """A layer, a residual, a product, an operand that is a parameter, and a transpose."""
     x, position = leaf("x"), parameter("position")
-    hidden = Node(kinds.LINEAR, (x + position, parameter("w"), parameter("b")))
+    hidden = linear(x + position, "w", "b")
     turned = Node(TRANSPOSE, (Node(TRANSPOSE, (hidden,)),))
-    fixed = Node(kinds.LINEAR, (parameter("b"), parameter("w"), parameter("b")))
+    fixed = linear(parameter("b"), "w", "b")
     return ((turned * x + hidden) + fixed) + constant("ones", x)
 
 
@@ -245,10 +255,9 @@ def attention(*bias):
     x = leaf("x")
 
     def dense(name):
-        return Node(kinds.LINEAR, (x, parameter(name), *bias))
+        return linear(x, name, *bias)
 
-    weights = Node(kinds.SOFTMAX, (Node(kinds.SCORES, (dense("q"), dense("k"))),))
-    return Node(kinds.READOUT, (weights, dense("v")))
+    return attend(Node(kinds.SCORES, (dense("q"), dense("k"))), dense("v"))
 
 
 def test_causes_are_those_that_the_rules_reach():
@@ -263,7 +272,7 @@ def test_causes_are_those_that_the_rules_reach():
 
 def test_what_only_moves_relevance_passes_it_on_to_causes():
     for move in (TRANSPOSE, MOVE):
-        moved = Node(move, (Node(kinds.LINEAR, (leaf("x"), parameter("w"), parameter("b"))),))
+        moved = Node(move, (linear(leaf("x"), "w", "b"),))
         assert causes(moved, ATTNLRP) == {(kinds.LINEAR, BIAS), (kinds.LINEAR, STABILISER)}
 
 

@@ -10,7 +10,19 @@ from scipy.stats import norm
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
 from axioms.decide.identity import differ_at, identical, where
-from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
+from axioms.graph import (
+    CONSTANT,
+    TRANSPOSE,
+    Node,
+    Origin,
+    activation,
+    attend,
+    leaf,
+    linear,
+    parameter,
+    rebuild,
+    topological,
+)
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules.activations import ACTIVATIONS
 from axioms.rules.effects import integrated_gradients, leave_one_out, shapley
@@ -116,7 +128,7 @@ def test_what_cannot_be_evaluated_is_listed_at_once():
 
 def test_weights_need_no_rule_and_receive_nothing():
     weight = parameter("a") @ parameter("b")  # a product of weights alone: no relevance passes
-    root = Node(kinds.LINEAR, (leaf("x"), weight))
+    root = linear(leaf("x"), weight)
     received = propagate(root, {"x": 5, "a": 2, "b": 3}, Composite("linear", {"linear": "epsilon"}))
     assert [received[node][0] for node in topological(root)] == [5 * 2 * 3, 0, 0, 0, 30]
 
@@ -137,10 +149,10 @@ def test_plain_gradients_give_gradient_times_input_through_every_kind_of_operati
     """One token of two channels through attention over itself, LayerNorm, SiLU and a gate."""
     x, w, one, zero = leaf("x"), parameter("w"), parameter("one"), parameter("zero")
     scores = Node(kinds.SCORES, (x, x), attributes={"scale": sp.Rational(1, 2)})
-    read = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), x))
+    read = attend(scores, x)
     norm = Node(kinds.LAYER_NORM, (read, one, zero), attributes={"norm_eps": 1})
-    active = Node(kinds.ACTIVATION, (norm,), attributes={"function": "silu"})
-    root = Node(kinds.LINEAR, (active * (read + x), w))
+    active = activation("silu", norm)
+    root = linear(active * (read + x), w)
     weights = {"w": sp.Matrix([1, 2]), "one": sp.Matrix([[1, 3]]), "zero": sp.zeros(1, 2)}
     at = sp.Matrix([[1, 2], [-1, 4]]).applyfunc(lambda e: sp.Float(e, 60))
 
@@ -157,7 +169,7 @@ def test_plain_gradients_give_gradient_times_input_through_every_kind_of_operati
 
 def test_cp_lrp_gives_the_queries_and_keys_nothing():
     scores = Node(kinds.SCORES, (leaf("q"), leaf("k")))
-    root = Node(kinds.READOUT, (Node(kinds.SOFTMAX, (scores,)), leaf("v")))
+    root = attend(scores, leaf("v"))
     assert explain(root, {"q": 2, "k": 3, "v": 5}, CP_LRP) == {"q": 0, "k": 0, "v": 5}
 
 

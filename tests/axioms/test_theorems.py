@@ -10,8 +10,8 @@ from axioms import check
 from axioms.decide.decisions import IDENTICAL, Decision
 from axioms.evidence import certificates
 from axioms.evidence.certificates import certify
-from axioms.evidence.prove import ROOT
 from axioms.evidence.scope import assumptions, named
+from axioms.evidence.statements import ROOT
 from tests.support import flint_fractions
 from tests.support.theorems import FILES, claims, stated
 

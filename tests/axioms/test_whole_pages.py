@@ -5,6 +5,7 @@ from unittest import mock
 
 import pytest
 
+from axioms.evidence import statements
 from axioms.pages import show
 
 THEOREMS = '''
@@ -266,7 +267,7 @@ def pages(tmp_path_factory):
     """The text of a page by its label."""
     path = tmp_path_factory.mktemp("theorems") / "test_few.py"
     path.write_text(THEOREMS, "utf-8")
-    with mock.patch.object(show, "THEOREMS", path.parent):
+    with mock.patch.object(statements, "THEOREMS", path.parent):
         found = {label: show.text(show.page(label)) for label in ("90", "91", "92", "90b")}
     return {label: flat(shown).replace(path.as_posix(), "FILE") for label, shown in found.items()}
 

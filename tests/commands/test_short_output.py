@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from axioms.evidence.prove import THEOREMS
+from axioms.evidence.statements import THEOREMS
 from benchmarks.experiments import columns, tables, theorems
 from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result

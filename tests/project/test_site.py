@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import numeric
-from axioms.pages.meanings import MEANINGS
 from tests.support.theorems import FILES, claims
 from website.pictures import COLUMNS, heat_map
 from website.reference import listed
@@ -50,10 +49,6 @@ def test_the_catalogue_has_every_statement_with_its_verdict_and_formulas(site):
     assert page.count('class="statement') == len(stated)
     assert page.count('<div class="formula"><math') > 50
     assert r"\varepsilon" not in page
-
-
-def test_every_theorem_has_a_meaning():
-    assert set(MEANINGS) == {number for path in FILES for number, *_ in claims(path)}
 
 
 def test_every_public_name_is_in_the_reference(site):

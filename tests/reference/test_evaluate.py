@@ -13,7 +13,7 @@ import torch
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, Composite, UnassignedOperation
-from axioms.graph import INPUT, MOVE, TRANSPOSE, Node, leaf, parameter, topological
+from axioms.graph import INPUT, MOVE, TRANSPOSE, Node, leaf, linear, parameter, topological
 from axioms.rules import propagate
 from numeric.auditing.maps import Map
 from numeric.reference import evaluate
@@ -146,7 +146,7 @@ def test_an_operation_hands_on_what_its_messages_say(name, eps):
 def network(transpose, number):
     """Linear layers, scores, a square, a readout of transposed values, a residual and a bias."""
     x, bias = leaf("x"), parameter("bias")
-    h = Node(kinds.LINEAR, (x, parameter("w"), parameter("c")))
+    h = linear(x, "w", "c")
     z = Node(kinds.SCORES, (h, x), attributes={"scale": number(sp.Rational(1, 2))})
     return Node(kinds.ADD, ((z * z) @ transpose(transpose(h)), x, bias))
 

@@ -5,7 +5,6 @@ that what is drawn for one rewrite does not depend on which others there are.
 """
 
 import operator
-from functools import partial
 
 import sympy as sp
 from hypothesis import strategies as st
@@ -15,11 +14,11 @@ from axioms.graph import (
     LEAVES,
     TRANSPOSE,
     Node,
-    activation,
     leaf,
     linear,
     parameter,
     rebuild,
+    relu,
     scores,
     topological,
 )
@@ -27,8 +26,6 @@ from axioms.rewrites.rewrites import REWRITES
 
 W, B = parameter("w"), parameter("b")
 
-
-relu = partial(activation, "relu")
 ONE = (relu, lambda x: linear(x, W, B), lambda x: Node(TRANSPOSE, (x,)))
 TWO = (operator.mul, operator.add, operator.matmul)
 AROUND = (

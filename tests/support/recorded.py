@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 
 import numeric
 from axioms import check, kinds
-from axioms.evidence import certificates, counts
+from axioms.evidence import certificates, counts, statements
 from axioms.pages import axioms as axiom_table
-from axioms.pages import latex, literature, meanings, show
+from axioms.pages import latex, literature, show
 from axioms.pages import scoreboard as markdown
 from axioms.pages import theorems as catalogue
 from axioms.rules import propagate
@@ -266,7 +266,7 @@ PARTS = {
     "rules": (rules, [""]),
     "proofs": (proofs, [""]),
     "pages": (pages, [""]),
-    "shown": (shown, sorted(meanings.MEANINGS)),
+    "shown": (shown, sorted(statements.table("MEANINGS"))),
     "census": (census, ITEMS),
     "models": (models, ITEMS),
     "commands": (commands, COMMANDS),

@@ -1,19 +1,9 @@
 """The theorems of the package, as their files state them."""
 
-import ast
+from axioms.evidence.prove import Verdict, numbered
+from axioms.evidence.statements import ROOT, claims, files
 
-from axioms.evidence.evidence import Claim
-from axioms.evidence.prove import ROOT, THEOREMS, Verdict, numbered
-
-FILES = sorted(THEOREMS.glob("test_*.py"))
-
-
-def claims(path):
-    """The claim of every theorem of a file, as it is written there."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.theorem":
-            named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords}
-            yield Claim(*map(ast.literal_eval, node.args), **named)
+FILES = files()
 
 
 def stated():
