@@ -245,9 +245,22 @@ def test_the_printed_steps_lead_to_the_printed_message(name):
         assert identical(said[f"R_{x}"].subs(others), one)
 
 
-def test_the_derivations_of_a_theorem_are_found_by_its_number():
-    assert list(of_theorem(6)) == ["linear", "linear without bias", "add"]
-    assert list(of_theorem(10)) == ["softmax"]
-    assert list(of_theorem(12)) == ["add", "sum split by absolute value"]
-    assert list(of_theorem(42)) == ["linear, then BatchNorm"]
-    assert of_theorem(20) == of_theorem(24) == {}
+ABOUT = """
+1 2 3: product; 6: linear, linear without bias, add; 7: readout, scores, value only
+9: merged attention; 10 19: softmax; 12: add, sum split by absolute value; 14: activation
+13: LayerNorm, deviation held, RMSNorm, root mean square held; 18: value only
+25: linear, add, readout, scores, value only, softmax, LayerNorm, deviation held, activation
+26: z+ of a linear layer; 27: gamma rule of a linear layer; 28: alpha-beta rule of a linear layer
+42: linear, then BatchNorm; 44: product, softmax; 70: product, add, scores, softmax
+71: product, softmax, activation; 72: product, state space step, activation
+73: value only, LayerNorm, deviation held, RMSNorm, root mean square held, activation
+74: value only, softmax, LayerNorm, deviation held, RMSNorm, root mean square held
+4 5 8 11 15 16 17 20 24 43:
+"""
+
+
+@pytest.mark.parametrize("row", ABOUT.strip().replace("; ", "\n").splitlines())
+def test_the_derivations_of_a_theorem_are_found_by_its_number(row):
+    numbers, names = row.split(":")
+    for number in map(int, numbers.split()):
+        assert ", ".join(of_theorem(number)) == names.strip()
