@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
-from axioms.decide.identity import differ_at, identical, where
+from axioms.decide.identity import differ_at, identical, sign_of_number, where
 from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules import messages as rules
@@ -180,6 +180,7 @@ REFUSED = {
         r"free: \['y'\]",
     ),
     "a float in a witness": (lambda: differ_at(X, 1, {X: 0.5}), ValueError, "exact rationals"),
+    "a float in a side": (lambda: differ_at(X * 0.5, 1, {X: 1}), ValueError, "exact rationals"),
     "a pole at a witness": (lambda: differ_at(1 / X, 1, {X: 0}), ValueError, "exact rationals"),
 }
 
@@ -194,8 +195,15 @@ def test_what_would_be_no_proof_is_refused(name):
 def test_equality_is_decided_both_ways():
     assert identical((X**2 - Y**2) / (X - Y), X + Y)
     assert not identical(X / (X + Y), X)
+    assert not any(identical(sp.Matrix([X, Y]), sp.Matrix(m)) for m in ([X, X], [Y, Y], [Y, X]))
     assert not any(identical(X, value) for value in range(50))  # whatever point is tried first
     assert not any(identical(1 / (X - value), 1) for value in range(50))
+    assert [sign_of_number(x) for x in (sp.sqrt(2) - 2, sp.Integer(0), sp.E, sp.I)] == [
+        -1,
+        0,
+        1,
+        None,
+    ]
     assert differ_at(X / (X + Y), X, {X: 1, Y: 1})
     assert not differ_at(X / (X + Y), X, {X: 0, Y: 1})
 
