@@ -13,7 +13,12 @@ from axioms.decide.identity import differ_at, identical, sign_of_number, where
 from axioms.graph import CONSTANT, TRANSPOSE, Node, Origin, leaf, parameter, rebuild, topological
 from axioms.rewrites.canonizers import merge_products
 from axioms.rules import messages as rules
-from axioms.rules.leave_one_out import integrated_gradients, leave_one_out, shapley
+from axioms.rules.leave_one_out import (
+    integrated_gradients,
+    leave_key_out,
+    leave_one_out,
+    shapley,
+)
 from axioms.rules.propagate import (
     ACTIVATIONS,
     FORWARD,
@@ -181,6 +186,7 @@ REFUSED = {
     ),
     "a float in a witness": (lambda: differ_at(X, 1, {X: 0.5}), ValueError, "exact rationals"),
     "a float in a side": (lambda: differ_at(X * 0.5, 1, {X: 1}), ValueError, "exact rationals"),
+    "a key alone": (lambda: leave_key_out(sp.ones(1), sp.ones(1)), ValueError, "at least 2 keys"),
     "a pole at a witness": (lambda: differ_at(1 / X, 1, {X: 0}), ValueError, "exact rationals"),
 }
 
@@ -227,3 +233,7 @@ def test_attributions_of_a_sum_and_a_product_of_inputs():
     assert list(integrated_gradients(f, point).values()) == [3, 3, 5]
     assert list(integrated_gradients(X**2 * Y, {X: 3, Y: 2}).values()) == [12, 6]
     assert list(shapley(X**2 * Y, {X: 3, Y: 2}).values()) == [9, 9]
+    exchanged, value = {X: Y, Y: X}, Y**2 * X  # of X**2 * Y there
+    assert list(leave_one_out(X**2 * Y, exchanged).values()) == [value, value]
+    assert list(shapley(X**2 * Y, exchanged).values()) == [value / 2, value / 2]
+    assert list(integrated_gradients(X**2 * Y, exchanged).values()) == [2 * value / 3, value / 3]
