@@ -29,8 +29,25 @@ def test_every_operation_without_a_rule_is_named_at_once():
     for part in (NORM.kind, NORM.module, ALIEN.kind, ALIEN.module):
         assert part in message
     assert SELF not in message
+    assert "\nIt has rules for: readout.\n" in message
     assert "Add an entry for: layer_norm (held-deviation, identity, gradient)." in message
     assert "No layer of this project knows Conv1d." in message
+
+
+def test_a_rule_that_is_not_implemented_is_as_good_as_none_and_others_are_offered():
+    known, root = {(kinds.READOUT, kinds.VALUE_ONLY)}, Operation(kind=kinds.SOFTMAX)
+    with pytest.raises(UnassignedOperation) as error:
+        ATTNLRP.assign([READOUT, root, ALIEN], known=known)
+    assert str(error.value).splitlines()[1:4] == [
+        f"  readout      {SELF}: 'bilinear-epsilon' is not implemented here",
+        "  softmax      (root): 'taylor' is not implemented here",
+        f"  Conv1d       {ALIEN.module}",
+    ]
+    assert str(error.value).endswith(
+        "Add an entry for: readout (value-only).\nNo rule is implemented here for softmax."
+        "\nNo layer of this project knows Conv1d."
+    )
+    assert CP_LRP.assign([READOUT], known=known) == [kinds.VALUE_ONLY]
 
 
 @pytest.mark.parametrize(

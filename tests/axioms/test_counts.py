@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import sys
 from collections import Counter
 from dataclasses import replace
 from unittest import mock
@@ -11,7 +12,7 @@ import pytest
 import sympy as sp
 
 from axioms.decide import identity as decide
-from axioms.decide.decisions import DIFFER_AT, IDENTICAL, Decision
+from axioms.decide.decisions import DIFFER_AT, IDENTICAL, WORDS, Decision
 from axioms.decide.identity import sign_cases
 from axioms.evidence import counts
 from axioms.evidence.prove import prove
@@ -42,6 +43,39 @@ def test_an_identity_that_does_not_hold_is_counted_as_a_difference():
     more = replace(held[0], right=2 * x - x + sp.Symbol("y") * 0 + sp.Symbol("x", real=True))
     assert counts.counted([more])["identities"] == 1
     assert counts.counted([replace(held[0], left=sp.S.One, right=sp.S.One, signs=((1,),))]) == {}
+    assert counts.counted([replace(found[1], left=sp.S.One, right=sp.S.Zero)]) == {}
+    cases = [replace(decision, signs=((k,),)) for k, decision in enumerate(found)]
+    assert counts.counted(cases)["sign cases"] == 2
+    names = [replace(found[0], left=sp.Symbol(x)) for x in ("s1", "s[x]", "s(x)", "s{x}", "s of x")]
+    assert counts.counted(names)["symbols s"] == len(names)
+
+
+@pytest.mark.parametrize("fact", WORDS)
+def test_a_symbol_that_may_be_1_or_minus_1_has_either_sign(fact):
+    x = sp.Symbol("x", **{fact: True})
+    found = counts.counted([Decision(kind=IDENTICAL, left=x, right=x, verdict=True)])
+    may = all(getattr(sp.Integer(sign), f"is_{fact}") for sign in (1, -1))
+    assert found.get("symbols of either sign", 0) == may
+
+
+def test_running_a_file_writes_its_counts_alone_and_a_failing_one_writes_nothing(
+    tmp_path, monkeypatch
+):
+    written, text = tmp_path / "counts.json", counts.KEPT.read_text("utf-8")
+    fewer = {name: dict.fromkeys(n, 0) if LINEAR.name in name else n for name, n in KEPT.items()}
+    monkeypatch.setattr(counts, "KEPT", written)
+    written.write_text(json.dumps({f"{LINEAR.name}::of_old": {}} | dict([*fewer.items()][::-1])))
+    stale = written.read_text()
+    assert not any("are kept" in error for error in errors(LINEAR).values())  # as it is more
+    with mock.patch.dict(sys.modules):  # which keep the file as it was run here
+        counts.main(LINEAR.name)
+    assert written.read_text("utf-8") == text
+    (tmp_path / "test_wrong.py").write_text("def test_wrong():\n    assert False\n")
+    monkeypatch.setattr(counts, "THEOREMS", tmp_path)
+    written.write_text(stale)
+    with pytest.raises(SystemExit, match="theorems fail, and counts"):
+        counts.main("test_wrong.py")
+    assert written.read_text() == stale
 
 
 def errors(path):

@@ -11,6 +11,7 @@ EPS, P, N = sp.symbols("epsilon p n", positive=True)
 
 def test_a_limit_is_the_value_at_0_where_no_divisor_is_0():
     assert limit(P / (P + EPS), EPS) == 1
+    assert limit(EPS**2 + P, EPS) == P
     assert limit(sp.Matrix([EPS / P, 3]), EPS) == sp.Matrix([0, 3])
 
 
@@ -52,3 +53,6 @@ def test_what_is_large_has_more_terms_than_that_over_one_denominator():
         for expression in (sp.Mul(*factors), factors[0] / factors[1] + 1, 1 / sp.Mul(*factors)):
             assert is_large(expression) == (large and not expression.is_Add), expression
         assert is_large(factors[0] / factors[1] + factors[1] / factors[0]) is True
+    for share, large in ((2, False), (1, True)):  # S / (S + y) has the terms of S twice
+        some = sp.Add(*x[: LARGE * 2 // (3 * share)])
+        assert is_large(1 / (1 + y[0] / some)) == large

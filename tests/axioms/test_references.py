@@ -13,7 +13,7 @@ from axioms.decide.denotation import as_rational
 from axioms.decide.identity import generic
 from axioms.decide.records import replacing
 from axioms.evidence.references import RULES, References, _instead
-from axioms.evidence.writer import Writer
+from axioms.evidence.writer import Uncertified, Writer
 from axioms.graph import TRANSPOSE, Node, activation, constant, leaf, linear, parameter, relu
 from axioms.rules import attention, products
 from axioms.rules import linear as linear_rules
@@ -145,3 +145,37 @@ def test_a_rule_that_is_given_as_a_function_has_no_graph():
     half = {kinds.PRODUCT: lambda node, xs, r, options: [r / 2, r / 2]}
     assert compared(propagate, X * Y, POINT, ATTNLRP, instead=half) == []
     assert len(compared(propagate, X * Y, POINT, ATTNLRP)) == 1
+
+
+A, B = map(check.symbol, "ab")
+POWERS = {
+    "a number": check.Value(1) * check.Value(sp.Rational(-2, 3)),
+    "one": check.Value(1),
+    "a symbol": A,
+    "a power": A**-2,
+    "two": A * B,
+    "a product": check.Value(-3) * A * B**2,
+    "an exponential": check.exponential(A),
+    "several": check.Value(5) * check.exponential(A * B) ** -2 * A**3,
+}
+
+
+@pytest.mark.parametrize("name", POWERS)
+def test_what_stands_for_a_sign_or_an_exponential_is_written_once_as_the_checker_has_it(name):
+    s, t = sp.symbols("s t")
+    writer = Writer(References(), known={s: POWERS[name], t: POWERS[name]})
+    check.Value.facts, check.Value.steps = writer.facts, 0
+    for formula, times in ((s, check.Value(1)), (t, check.Value(1)), (s * sp.Symbol("b"), B)):
+        assert not check.minus(writer.value(formula), times * POWERS[name]).number
+    assert len(writer.shared) == len({*map(str, writer.shared)})
+
+
+def test_symbols_of_one_name_are_told_apart_by_what_is_assumed_of_them():
+    facts = ({}, {"positive": True}, {"negative": True}, {"nonzero": True})
+    writer = Writer(References())
+    names = [writer.name(sp.Symbol("x 1", **fact)) for fact in facts]
+    assert names == ["x_1", "x_1'", "x_1''", "x_1'''"]
+    assert [writer.facts[name] for name in names] == ["", "positive", "", "nonzero"]
+    assert writer.formula(sp.Symbol("x 1", positive=True)) == names[1]
+    with pytest.raises(Uncertified, match="it has e, which is no formula of symbols"):
+        Writer(References(), known={R: check.exponential(check.Value(1))}).formula(R)

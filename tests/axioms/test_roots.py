@@ -77,10 +77,16 @@ def said(d):
 ON_LINES = [name for name in ROOTS if "alpha-beta" not in name]
 
 
-@pytest.mark.parametrize("name", ON_LINES)
-def test_the_printed_steps_lead_to_the_printed_message(name):
+SHAPES = [{}, {"outputs": 2}, {"inputs": 2, "outputs": 3}]  # steps are those of output 0
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [(name, shape) for name in ON_LINES for shape in SHAPES[: 3 if "layer" in name else 1]],
+)
+def test_the_printed_steps_lead_to_the_printed_message(name, shape):
     """Read from the steps alone: f is 0 at x - t v, c sums to f, and R_x = R c / f."""
-    d = ROOTS[name]()
+    d = ROOTS[name](**shape)
     (x,) = d.operation.operands.values()
     s = said(d)
     (negative,) = re.findall(r"(\w+) is negative", d.steps[0].text)
@@ -96,14 +102,27 @@ def test_the_printed_steps_lead_to_the_printed_message(name):
     for v in x:
         slope = sp.diff(s["f"], v)
         assert identical(s[f"c_{v}"], (v - root[v]) * slope)
-        assert identical(s[f"R_{v}"].subs(EPS, 0), d.relevance[0] * s[f"c_{v}"] / s["f"])
+        received = s[f"R_{v}"].subs(EPS, 0).subs(dict.fromkeys(d.relevance[1:], 0))
+        assert identical(received, d.relevance[0] * s[f"c_{v}"] / s["f"])
     assert identical(sum(s[f"c_{v}"] for v in x), s["sum"])
     assert identical(s["f"] - s["sum"], s["rest"])
     assert identical(s["rest"], 0)
 
 
-def test_the_printed_steps_of_a_definition_lead_to_its_message():
-    d = ROOTS["alpha-beta rule of a linear layer"]()
+@pytest.mark.parametrize(("inputs", "outputs"), [(3, 1), (2, 2), (2, 5), (3, 4), (1, 2)])
+def test_each_output_has_one_weight_below_0_also_where_there_are_more_outputs_than_inputs(
+    inputs, outputs
+):
+    d = ROOTS["z+ of a linear layer"](inputs, outputs)
+    (x,) = d.operation.operands.values()
+    for f in d.operation.outputs:
+        assert [sp.diff(f, v).is_negative for v in x].count(True) == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_printed_steps_of_a_definition_lead_to_its_message(shape):
+    d = ROOTS["alpha-beta rule of a linear layer"](**shape)
+    others = dict.fromkeys(d.relevance[1:], 0)
     (x,) = d.operation.operands.values()
     s = said(d)
     (parts,) = re.findall("so f = (.+)[.]", d.steps[2].text)
@@ -115,8 +134,8 @@ def test_the_printed_steps_of_a_definition_lead_to_its_message():
         received = re.findall("receives (.+) or (.+), summed", d.steps[4].text)[0]
         known = {"alpha": ALPHA, "beta": BETA, "R": d.relevance[0], "c": c, **s}
         share = received[0 if c.is_positive else 1].replace(" R c ", "*R*c")
-        assert identical(s[f"R_{v}"], sp.sympify(share, known))
-    to_all = sum(s[f"R_{v}"] for v in x).subs(EPS, 0)
+        assert identical(s[f"R_{v}"].subs(others), sp.sympify(share, known))
+    to_all = sum(s[f"R_{v}"] for v in x).subs(EPS, 0).subs(others)
     assert identical(to_all, (ALPHA - BETA) * d.relevance[0])
     assert "alpha R is shared among the positive contributions and -beta R" in d.steps[3].text
 

@@ -8,7 +8,9 @@ import sympy as sp
 
 from axioms.own_rules import rule, sign
 from axioms.own_rules.operations import OPERATIONS
-from axioms.own_rules.properties import claims
+from axioms.own_rules.properties import CONSERVES, claims
+from axioms.own_rules.settings import Setting
+from axioms.own_rules.uniform import read
 from axioms.own_rules.verdicts import decisions
 from axioms.verdict import IN_LIMIT, PROVED, REFUTED
 
@@ -185,9 +187,12 @@ softmax linear T [y * (r - p * sum(R)) for y, p, r in zip(z, a, R)]
 """
 
 
+def rule_of(kind, source):
+    return rule(kind)(eval(f"lambda {OPERATIONS[kind].arguments}: ({source})", dict(NAMES)))
+
+
 def judged(kind, source, word):
-    function = eval(f"lambda {OPERATIONS[kind].arguments}: ({source})", dict(NAMES))
-    own = rule(kind)(function)
+    own = rule_of(kind, source)
     (claim,) = (x for x in claims(kind) if word in x.replace("(", "").split())
     return decisions(own)[claim]()
 
@@ -224,3 +229,58 @@ def test_rules_have_the_properties_that_they_have(kind, word, known, source):
 )
 def test_a_scope_leaves_out_the_points_where_a_limit_or_a_rule_is_another(source, scope):
     assert judged("product", source, "conserves").scope == scope
+
+
+OPEN_0 = "R * Max(2 * abs(x) - 1, 0) / Max(2 * abs(x) - 1, 0), 0"  # 0/0 for |x| < 1/2
+AT_0 = "R * (1 - sign(x) * sign(-x)) / 2, 0"  # which is 0 at x = 0, and R elsewhere
+GONE, FOUND = "undefined (0/0 or a pole)", {"undefined": True}
+
+
+@pytest.mark.parametrize(
+    ("source", "x", "eps", "options", "said"),
+    [
+        ("R * (x - y) / (x - y), 0", 1, 1, FOUND, ""),  # at one point alone
+        ("R * x / x, 0", 0, 1, FOUND, ""),
+        (OPEN_0, 0, 1, {}, ""),
+        (OPEN_0, 0, 1, FOUND, GONE),
+        (OPEN_0, 0, 0, FOUND, GONE),
+        (OPEN_0, 1, 0, FOUND, ""),
+        (AT_0, 1, 1, {}, ""),
+        (AT_0, 0, 1, {}, "0 versus 1"),
+        (AT_0, 0, 0, {"nearby": False}, "0 versus 1"),
+        (AT_0, 0, 0, {}, ""),
+    ],
+)
+def test_a_rule_fails_where_it_does_so_in_a_limit_also_nearby(source, x, eps, options, said):
+    setting = Setting(claims("product")[CONSERVES], rule_of("product", source), None)
+    point = setting.at({sp.Symbol("x", real=True): sp.Integer(x)})
+    found = setting.witness(point, sp.Integer(eps), **options)
+    assert (found[-len(said) :] if said else found) == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "witness"),
+    [
+        ("add", "half(x, y) * R, half(y, x) * R", "x = -1, y = -1,"),
+        ("product", "R * Max(-x, 0) / Max(-x, 0), 0", "x = 1, y = 1,"),  # and at x = 0 by accident
+    ],
+)
+def test_the_witness_of_what_is_0_over_0_is_a_small_point_without_0(kind, source, witness):
+    assert judged(kind, source, "conserves").witness.startswith(witness)
+
+
+ORTHOGONAL = "[R * a / sum(x) + {} * (a * sum(w) - d * sum(x)) * z for a, d in zip(x, w)]"
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        *("5", "7", "Rational(1, 7)", "len(x)", "Rational(1, len(x))", "7 * len(x)"),
+        "sum([len(x) * d**2 for d in w])",
+    ],
+)
+def test_a_number_is_the_number_of_inputs_only_where_it_grows_with_them(factor):
+    """In a formula that is read for 7 inputs."""
+    source = ORTHOGONAL.format(factor)
+    assert (read(rule_of("linear", source)) is None) == (factor == "7 * len(x)")
+    assert judged("linear", source, "conserves").status == PROVED

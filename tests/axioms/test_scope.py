@@ -19,10 +19,11 @@ def decided(*sides):
 def test_assumptions_and_sizes_are_those_of_symbols():
     x, e, c = generic("x", 2, 3, negative=True), generic("e", 1, 4, positive=True), sp.Symbol("c")
     numbered, part = sp.symbols("y1:6", nonzero=True), generic("a1_", 1, 7)
-    decisions = decided(*x, *e, c, *numbered, *part)
+    decisions = decided(*x, *e, c, *numbered, *part, *generic("a2_", 1, 6))
     assert scope.assumptions(decisions) == {"x < 0", "y != 0"}
-    assert scope.sizes(decisions) == {2, 3, 4, 5, 7}
+    assert scope.sizes(decisions) == {2, 3, 4, 5, 6, 7}
     assert scope.named(["x, z < 0: sizes", "y != 0"]) == {"x < 0", "z < 0", "y != 0"}
+    assert scope.assumptions(decided(sp.Symbol("λ", positive=True))) == {"λ > 0"}
 
 
 @pytest.mark.parametrize("fact", scope.RELATIONS)
@@ -37,6 +38,7 @@ def test_an_assumption_is_said_by_the_relation_that_holds_where_it_does(fact):
     [
         (["x, y > 0: sizes"], "rows of three keys", None),
         (["x, y > 0: sizes"], "Three keys", None),
+        (["x, y > 0: sizes"], "two, four, five, six, seven, eight, nine", "decided of 3 entries"),
         (["x > 0", "x > 0, y > 0"], "3 keys", "names no assumption"),
         (["x > 0"], "3 keys", "assumed and not said: y > 0"),
         (["x, y >= 0"], "3 keys", "assumed and not said: x > 0, y > 0"),

@@ -12,9 +12,15 @@ from axioms.composites import ATTNLRP, CP_LRP, DEPASS, GRADIENT_X_INPUT, MAMBA_L
 from axioms.graph import Node, attend, leaf, linear, parameter
 from axioms.pages.scoreboard import ATTENTION, PAGE, UNITS, as_markdown, filled, witnesses
 from axioms.rewrites.canonizers import canonize, merge
-from axioms.rewrites.points import points, random_point, symbols
+from axioms.rewrites.points import points, random_point
 from axioms.rewrites.rewrites import EVERY_REWRITE, REWRITES
-from axioms.rules.effects import by_masks, integrated_gradients, leave_key_out, leave_one_out
+from axioms.rules.effects import (
+    by_masks,
+    integrated_gradients,
+    leave_key_out,
+    leave_one_out,
+    mask_relevance,
+)
 from axioms.rules.linear import add, add_by_size, epsilon
 from axioms.rules.linear import z_plus as z_plus_rule
 from axioms.rules.propagate import evaluate
@@ -125,7 +131,10 @@ def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, chan
 def test_mask_relevance_takes_copies_of_a_key_for_one_and_needs_attention():
     (template,) = EVERY_REWRITE["duplicate keys"].templates
     (copied,) = EVERY_REWRITE["duplicate keys"](template.root)
-    assert by_masks(copied, symbols(template))["masks"].shape == (1, 2)
+    at = {"x": sp.zeros(1, 1), "y": sp.Matrix([1, 2]), "v": sp.Matrix([3, 5])}
+    values = evaluate(copied, at)
+    each = mask_relevance(*(values[x] for x in copied.args), sp.ones(1, 1))  # of 2 keys, twice
+    assert by_masks(copied, at)["masks"] == sp.Matrix([[each[0] + each[2], each[1] + each[3]]])
     cell = decide(MASK_RELEVANCE, "fold linear", LIMIT)
     assert cell.verdict == NOT_APPLICABLE
 
@@ -153,8 +162,13 @@ def test_known_verdicts_are_found(name, rewrite, eps, expected):
 
 
 def test_a_theorem_about_a_canonizer_says_nothing_of_another_one():
-    for given in ({"prepare": merge}, {"prepare": canonize, "composite": GRADIENT_X_INPUT}):
-        rule_set = RuleSet(**{"name": "prepared", "composite": ATTNLRP, **given})
+    for given in (
+        {"prepare": merge},
+        {"composite": GRADIENT_X_INPUT},
+        {"instead": {kinds.LINEAR: z_plus}},
+    ):
+        own = {"name": "prepared", "composite": ATTNLRP, "prepare": canonize}
+        rule_set = RuleSet(**{**own, **given})
         cell = decide(rule_set, "commute products", LIMIT)
         assert (cell.verdict, cell.theorem) == (ON_TEMPLATES, 0)
 

@@ -224,13 +224,14 @@ def test_the_ledger_of_an_operation_balances_in_every_shape(key):
     kind, rule = key
 
     @settings(max_examples=8)
-    @given(operations(kind), st.sampled_from((0, EPS)))
-    def test(drawn, eps):
+    @given(operations(kind), st.sampled_from((0, EPS)), st.data())
+    def test(drawn, eps, data):
         root, point, relevance = drawn
+        signs = matrices(st.sampled_from((1, -1)), *relevance.shape)  # whatever signs are given
+        options = {"signs": data.draw(st.sampled_from((None, {root: data.draw(signs)})))}
+        composite = Composite("one", {kind: rule})
         try:
-            books = ledger(
-                root, point, Composite("one", {kind: rule}), eps=eps, relevance=relevance
-            )
+            books = ledger(root, point, composite, eps=eps, relevance=relevance, **options)
         except ZeroDivisionError:  # at epsilon = 0
             reject()
         assert sp.expand(books.gap) == 0
@@ -274,6 +275,14 @@ def test_what_only_moves_relevance_passes_it_on_to_causes():
     for move in (TRANSPOSE, MOVE):
         moved = Node(move, (linear(leaf("x"), "w", "b"),))
         assert causes(moved, ATTNLRP) == {(kinds.LINEAR, BIAS), (kinds.LINEAR, STABILISER)}
+
+
+def test_what_nothing_passes_to_is_no_cause():
+    layer = Node(kinds.LINEAR, (leaf("q"), parameter("w")))
+    scores = Node(kinds.SCORES, (layer, leaf("k") + leaf("k")))
+    assert causes(scores, CP_LRP) == {(kinds.SCORES, CONSTANT)}
+    assert causes(scores, ATTNLRP) == {(kind, STABILISER) for kind in ("scores", "linear", "add")}
+    assert causes(leaf("x") + constant("ones", layer), ATTNLRP) == {(kinds.ADD, STABILISER)}
 
 
 def test_a_softmax_that_is_held_constant_is_a_cause_where_it_is_reached():

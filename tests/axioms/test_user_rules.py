@@ -13,7 +13,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from axioms.decide.denotation import denoted
 from axioms.decide.equality import DIFFERENT, EQUAL, UNDEFINED, at_every_eps
-from axioms.decide.signs import NEAR_0, resolved, sign
+from axioms.decide.signs import resolved, sign
 from axioms.graph import Node, leaf, parameter
 from axioms.own_rules.files import load
 from axioms.own_rules.messages import rule_set
@@ -27,7 +27,8 @@ from axioms.rewrites.points import random_point
 from axioms.rewrites.rewrites import REWRITES
 from axioms.scoreboard import scoreboard
 from axioms.scoreboard.rule_sets import RuleSet, absolute_split, z_plus
-from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED
+from axioms.scoreboard.witness import NEAR_0
+from axioms.verdict import IN_LIMIT, PROVED, REFUTED, UNDECIDED, Judged, Verdict
 from tests.support.own_rules import (
     LITERATURE,
     above_a_hundred,
@@ -352,3 +353,26 @@ def test_every_rewrite_is_compared_for_symbols_of_every_template():
 def test_what_neither_solver_nor_points_decide_is_undecided():
     found = verdict(by_names, "re-associate products")
     assert found.status in (REFUTED, UNDECIDED)
+
+
+def test_verdicts_are_told_in_short_lines_and_counted_by_status():
+    told = [
+        Verdict("conserves", REFUTED, "at the witness", "x = 1", "R is lost"),
+        Verdict("is linear", IN_LIMIT, "for all operands", "x = 2"),
+        *(Verdict(f"the same if you {x}", REFUTED, "at the witness", "x = 1") for x in "ab"),
+        Verdict("the same if you c", UNDECIDED, "", reason="word " * 40),
+    ]
+    own = Judged("mine", "product", "f.py:2", told)
+    first, place, *lines = own.text().splitlines()
+    assert (first, place) == (own.heading, "  at f.py:2")
+    assert lines[:5] == [
+        *("  [refuted] conserves, at the witness", "    R is lost", "    x = 1"),
+        *("  [proved as eps -> 0] is linear, for all operands", "    but not at x = 2"),
+    ]
+    assert lines[-4] == "  [undecided] the same if you c"
+    assert all(line.startswith("    word ") and len(line) <= 80 for line in lines[-3:])
+    assert own.summary() == [
+        "3 refuted, 1 proved as eps -> 0, 1 undecided",
+        "refuted: conserves; the same if you a, b",
+        "undecided: the same if you c",
+    ]
