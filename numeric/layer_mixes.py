@@ -26,7 +26,7 @@ from axioms.composites import Composite, Operation
 from numeric.attribution import composite_of
 from numeric.engine import at_output, attention, packed, scope
 from numeric.engine.blocks import outside
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.engine.rules import wide
 from numeric.methods import amplification
 from numeric.models import families, patches

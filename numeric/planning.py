@@ -17,9 +17,9 @@ from numeric.engine import packed
 from numeric.engine.at_output import KNOWN
 from numeric.engine.blocks import outside
 from numeric.engine.calls import call_of
+from numeric.engine.engine import Propagation
 from numeric.engine.marks import Chain, Key
 from numeric.engine.operations import ATTENTION, FUNCTION, ROLES
-from numeric.engine.propagation import Propagation
 from numeric.models.checks import own_failures
 from numeric.models.inputs import prepare
 from numeric.models.places import LAYER, Places

@@ -20,6 +20,7 @@ from numeric.auditing.functions import FIXED, WORD
 from numeric.auditing.maps import Map
 from numeric.auditing.nodes import ORIGIN
 from numeric.engine.calls import Call, Use
+from numeric.engine.engine import Propagation
 from numeric.engine.entries import Entries, Entry
 from numeric.engine.marks import (
     HELD,
@@ -33,7 +34,6 @@ from numeric.engine.marks import (
     reached,
 )
 from numeric.engine.operations import EMBEDDING
-from numeric.engine.propagation import Propagation
 from numeric.models.places import LAYER
 
 NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it

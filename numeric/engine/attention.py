@@ -19,7 +19,7 @@ from numeric.engine.marks import Function, Kwargs, carries
 from numeric.engine.refusals import RANDOM
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

@@ -13,7 +13,7 @@ from numeric.engine.calls import Use
 from numeric.engine.marks import Function
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 
 def _glu(x: Tensor, dim: int = -1) -> Tensor:

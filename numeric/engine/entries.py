@@ -22,8 +22,8 @@ from numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRAC
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from numeric.engine.engine import Propagation
     from numeric.engine.handlers import Handler
-    from numeric.engine.propagation import Propagation
 
 PIXELS = "pixel_values"
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from numeric.engine.marks import PRODUCT, Args, Function, Kwargs, mark
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 
 def differentiate(engine: "Propagation", func: Function, args: Args, kwargs: Kwargs) -> Any:

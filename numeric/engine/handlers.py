@@ -36,7 +36,7 @@ from numeric.engine.marks import (
 from numeric.engine.settled import run
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 Handler = Callable[["Propagation", Use], Any]
 """What a function gives, with the rule of its operation."""

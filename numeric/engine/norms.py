@@ -13,7 +13,7 @@ from numeric.engine.calls import Use
 from numeric.engine.refusals import OF_THE_BATCH
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (

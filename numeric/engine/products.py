@@ -23,7 +23,7 @@ from numeric.engine.marks import (
 from numeric.engine.settled import run, run_in_one_format
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 
 def linear(engine: "Propagation", use: Use) -> Tensor:

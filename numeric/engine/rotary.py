@@ -16,7 +16,7 @@ from axioms.composites import Composite
 from numeric.engine.marks import COSINE
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 
 class Turned:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from axioms.composites import Composite
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

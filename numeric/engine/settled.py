@@ -18,7 +18,7 @@ from numeric.engine.marks import (
 )
 
 if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+    from numeric.engine.engine import Propagation
 
 
 def run(engine: "Propagation", use: Use, kind: str = kinds.BILINEAR) -> Any:

@@ -15,8 +15,8 @@ from axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
 from numeric.engine import operations as does
 from numeric.engine import packed
 from numeric.engine.calls import Use
+from numeric.engine.engine import Propagation
 from numeric.engine.marks import MARK, carries, exchanged, is_curved
-from numeric.engine.propagation import Propagation
 from numeric.methods.lrp import lrp
 from numeric.models.batches import Batch
 from numeric.targets.readout import Readout

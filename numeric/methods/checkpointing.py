@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from axioms.composites import Composite
+from numeric.engine.engine import Propagation
 from numeric.engine.marks import Chain, carries, mark, marked
-from numeric.engine.propagation import Propagation
 from numeric.models import patches
 from numeric.models.places import numbered_layers
 

@@ -13,7 +13,7 @@ from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, Composite
 from numeric.engine import packed, scope
 from numeric.engine.attended import Attended, Damping, rows_read
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.methods import meetings
 from numeric.methods.lrp import check_gradient
 from numeric.models.batches import Batch

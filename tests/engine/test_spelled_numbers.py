@@ -11,7 +11,7 @@ from axioms.causes import BIAS
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric import audit
 from numeric.engine import marks
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from tests.census.measure import audited
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then

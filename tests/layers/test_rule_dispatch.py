@@ -10,7 +10,7 @@ from axioms.graph import INPUT, Node
 from axioms.rules import propagate
 from numeric import compiled
 from numeric.engine import at_output, attention
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.layer_mixes import sweep
 from numeric.reference import dispatch, evaluate
 from tests.oracles import bert_relevance

@@ -21,7 +21,7 @@ from axioms.rules import messages as symbolic
 from axioms.rules import norms as symbolic_norms
 from numeric.engine import norms
 from numeric.engine import rules as fast
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.reference import rules as reference
 
 EPS = 0.25
