@@ -17,7 +17,7 @@ from axioms.graph import LEAVES, MOVE, Node, topological
 from numeric.attribution import composite_of
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
-from numeric.auditing.functions import WORD
+from numeric.auditing.draft import WORD
 from numeric.auditing.holding import hold
 from numeric.auditing.meanings import LOGARITHM, OF_LEAVES
 from numeric.engine import scope

@@ -1,7 +1,7 @@
 """What each cause of a residual is, in a few words for those who read an audit."""
 
 from axioms.causes import BIAS, CONSTANT, STABILISER, TAYLOR
-from numeric.auditing.functions import FIXED, POSITION, TYPE
+from numeric.auditing.draft import FIXED, POSITION, TYPE
 from numeric.auditing.ledger import NUMERICAL
 
 OF_LEAVES = {

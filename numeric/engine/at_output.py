@@ -5,9 +5,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from axioms import kinds
-from numeric.engine import norms, rules
+from numeric.engine import rules
 from numeric.engine.marks import WEIGHTS, marked
 
+MASKED = -1e3  # what is added to scores and lies below hides them: exp(-1e3) is 0 in float64
 AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
 """(output, stabiliser, bias) -> the output, whose gradient is that of the rule."""
 
@@ -25,15 +26,21 @@ def cancels(fixed: Tensor | float, z: Tensor) -> bool:
     return isinstance(fixed, Tensor) and fixed.shape == z.shape
 
 
+def is_mask(x: Tensor | float) -> bool:
+    """Whether ``x`` hides scores or adds nothing to them, as in a text that needs no padding."""
+    return isinstance(x, Tensor) and bool(((x == 0) | (x < MASKED)).all())
+
+
 def _sum(z: Tensor, eps: float, fixed: Tensor | None) -> Tensor:
     """A fixed term may cancel an activation, as straight-through estimators do.
 
     That 0 has no relevance to share, and in the limit of a small stabiliser the activation gets
     none; the gradient alone would give it some, and the fixed term as much of the other sign.
+    A mask is no term: what is hidden has no relevance, and all else stays as it is.
     """
-    if eps or fixed is None or not cancels(fixed, z):
-        return rules.epsilon(z, eps=eps)
-    return rules.scale(z, z.detach() != 0)
+    if eps:
+        return z if fixed is not None and is_mask(fixed) else rules.epsilon(z, eps=eps)
+    return z if fixed is None or not cancels(fixed, z) else rules.scale(z, z.detach() != 0)
 
 
 def _bilinear(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
@@ -69,12 +76,16 @@ AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
     (kinds.BILINEAR, kinds.GRADIENT): _unchanged,
     (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda z, eps, bias: rules.scale(z, 0.5),
     (kinds.PRODUCT, kinds.GRADIENT): _unchanged,
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): _epsilon,  # of the linear map that it then is
+    (kinds.LAYER_NORM, kinds.IDENTITY): _unchanged,
+    (kinds.LAYER_NORM, kinds.GRADIENT): _unchanged,
 }
 """By kind and rule, of operations whose rule acts on their output."""
+WHERE_HELD = {(kinds.RMS_NORM, kinds.HELD_DEVIATION), (kinds.RMS_NORM, kinds.GRADIENT)}
+"""Kinds and rules that act where the deviation is computed."""
 KNOWN = {
     *AT_OUTPUT,
-    *norms.RULES,
-    *norms.WHERE_HELD,
+    *WHERE_HELD,
     *((kinds.ACTIVATION, rule) for rule in kinds.RULES[kinds.ACTIVATION]),
 }
 """Every kind and rule that is implemented."""

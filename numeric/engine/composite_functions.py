@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from functools import cache, partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from numeric.engine import norms
+from numeric.engine.blocks import Again
 from numeric.engine.calls import Use
 from numeric.engine.marks import Function
-
-if TYPE_CHECKING:
-    from numeric.engine.engine import Propagation
+from numeric.engine.protocol import Rules
 
 
 def _glu(x: Tensor, dim: int = -1) -> Tensor:
@@ -65,8 +64,8 @@ SPELLED: dict[str, Function] = {
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def inside(engine: "Propagation", use: Use) -> Any:
-    with engine.again():
+def inside(engine: Rules, use: Use) -> Any:
+    with Again():
         return (SPELLED.get(use.name) or _entered(use.func))(*use.args, **use.kwargs)
 
 

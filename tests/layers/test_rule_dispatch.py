@@ -54,7 +54,7 @@ def paths(model, batch, *wanted):
     """Of all modules that have an operation of these kinds."""
     with Propagation(model, replace(ATTNLRP, layers={0: {}})) as block:
         model(**batch)
-    return [operation.module for operation in block.recorded if operation.kind in wanted]
+    return [operation.module for operation in block.book.recorded if operation.kind in wanted]
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)

@@ -19,7 +19,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP
 from axioms.rules import messages as symbolic
 from axioms.rules import norms as symbolic_norms
-from numeric.engine import norms
+from numeric.engine import at_output, norms
 from numeric.engine import rules as fast
 from numeric.engine.engine import Propagation
 from numeric.reference import rules as reference
@@ -155,7 +155,8 @@ def dense_held_rms(x, w, c):
 
 def layer_norm(rule, x, w, b, *, eps=EPS):
     small = norm_eps(x.detach().numpy())
-    return norms.RULES[kinds.LAYER_NORM, rule](x, x.shape, w, b, small, eps=eps)
+    y = norms.LAYER_NORM[rule](x, x.shape, w, b, small)
+    return at_output.AT_OUTPUT[kinds.LAYER_NORM, rule](y, eps, None)
 
 
 def rms_norm(x, w, *, composite=ATTNLRP, eps=EPS):
