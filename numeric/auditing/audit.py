@@ -137,12 +137,7 @@ def audit(
     absorbed = {(x.node, c): amount for x in found.lines for c, amount in x.absorbed.items()}
     missing = found.started - float(sum(r.sum() for r in found.leaves.values()))
     decided = verdicts(
-        root,
-        composite,
-        eps=epsilon,
-        absorbed=absorbed,
-        started=found.started,
-        missing=missing,
+        root, composite, eps=epsilon, absorbed=absorbed, started=found.started, missing=missing
     )
     clock["end"] = time.perf_counter()
     words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == WORD]

@@ -13,14 +13,6 @@ AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
 """(output, stabiliser, bias) -> the output, whose gradient is that of the rule."""
 
 
-def _unchanged(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return z
-
-
-def _epsilon(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return rules.epsilon(z, eps=eps)
-
-
 def cancels(fixed: Tensor | float, z: Tensor) -> bool:
     """Whether the term ``fixed`` of the sum ``z`` may have been computed to cancel another one."""
     return isinstance(fixed, Tensor) and fixed.shape == z.shape
@@ -43,18 +35,13 @@ def _sum(z: Tensor, eps: float, fixed: Tensor | None) -> Tensor:
     return z if fixed is None or not cancels(fixed, z) else rules.scale(z, z.detach() != 0)
 
 
-def _bilinear(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return rules.bilinear_epsilon(z, eps=eps)
-
-
-def _cut(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return z.detach()
-
-
 def _cut_scores(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return marked(z.detach(), WEIGHTS)  # what comes of it is still attention weights
 
 
+_unchanged: AtOutput = lambda z, eps, bias: z
+_epsilon: AtOutput = lambda z, eps, bias: rules.epsilon(z, eps=eps)
+_bilinear: AtOutput = lambda z, eps, bias: rules.bilinear_epsilon(z, eps=eps)
 AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
     (kinds.LINEAR, kinds.EPSILON): _epsilon,
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
@@ -67,7 +54,7 @@ AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
     (kinds.SCORES, kinds.CONSTANT): _cut_scores,
     (kinds.SCORES, kinds.GRADIENT): _unchanged,
     (kinds.SOFTMAX, kinds.TAYLOR): _unchanged,  # Eq. 5 is the plain gradient
-    (kinds.SOFTMAX, kinds.CONSTANT): _cut,
+    (kinds.SOFTMAX, kinds.CONSTANT): lambda z, eps, bias: z.detach(),
     (kinds.SOFTMAX, kinds.GRADIENT): _unchanged,
     (kinds.READOUT, kinds.BILINEAR_EPSILON): _bilinear,
     (kinds.READOUT, kinds.VALUE_ONLY): _epsilon,  # of weights that are cut off

@@ -11,13 +11,7 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from numeric.engine import rules
 from numeric.engine.calls import Call, Use
-from numeric.engine.marks import (
-    TOKEN_TYPE,
-    exchanged,
-    is_number,
-    mark,
-    marked,
-)
+from numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
 from numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
 from numeric.engine.protocol import Handler, Rules
 

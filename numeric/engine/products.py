@@ -12,15 +12,7 @@ from numeric.engine import refusals, rules
 from numeric.engine.blocks import Again
 from numeric.engine.calls import Use
 from numeric.engine.gradients import tensors
-from numeric.engine.marks import (
-    PRODUCT,
-    WEIGHTS,
-    Kwargs,
-    Weights,
-    carries,
-    mark,
-    marked,
-)
+from numeric.engine.marks import PRODUCT, WEIGHTS, Kwargs, Weights, carries, mark, marked
 from numeric.engine.protocol import Rules
 from numeric.engine.settled import run, run_in_one_format
 

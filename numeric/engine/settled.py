@@ -7,15 +7,7 @@ from torch import Tensor
 
 from axioms import kinds
 from numeric.engine.calls import Use
-from numeric.engine.marks import (
-    PLAIN,
-    Args,
-    Kwargs,
-    carries,
-    exchanged,
-    is_parameter,
-    mark,
-)
+from numeric.engine.marks import PLAIN, Args, Kwargs, carries, exchanged, is_parameter, mark
 from numeric.engine.protocol import Rules
 
 
