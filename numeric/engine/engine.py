@@ -171,7 +171,7 @@ class Propagation(Block):
         return plain
 
     def act(self, use: Use) -> Any:
-        """What a function gives of activations, with the rule of its operation."""
+        """Calls a function of activations, with the rule of its operation."""
         handler = self.handlers.get(use.call.role)
         if handler is None:
             self.book.refuse(use.name)
@@ -200,7 +200,7 @@ class Propagation(Block):
         return handlers.move(engine, use)
 
     def _write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
-        """``x`` with what ``act`` computes of it, whose gradient may need what is there now."""
+        """Writes into ``x`` the result of ``act``, whose gradient may need the value of now."""
         with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
             value = act()
             what = mark(value)
@@ -213,7 +213,7 @@ class Propagation(Block):
         return self.written(x, value, what)
 
     def written(self, x: Tensor, value: Tensor, what: Any) -> Tensor:
-        """``x`` with a value and its mark."""
+        """Copies a value and its mark into ``x``."""
         curved = is_curved(value)
         x.copy_(value.detach() if curved else value)
         if curved:
@@ -225,7 +225,7 @@ class Propagation(Block):
         return marked(x, what)
 
     def constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
-        """What no relevance reaches; it needs no gradient, though its parameters may."""
+        """Calls a function that no relevance reaches; its result needs no gradient."""
         weights = call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS
         # A scan casts what it selects by together with its values, which stay in float64.
         if weights or (call.role == does.CAST and self.holds and selecting()):
