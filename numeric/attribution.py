@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from axioms.composites import Composite
 from numeric.engine import packed, scope
 from numeric.engine.blocks import outside
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.methods import amplification
 from numeric.methods.catalogue import METHODS, WITH_RULES, Method, by_rules
 from numeric.models.batches import Batch

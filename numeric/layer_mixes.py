@@ -26,7 +26,7 @@ from axioms.composites import Composite, Operation
 from numeric.attribution import composite_of
 from numeric.engine import at_output, attention, packed, scope
 from numeric.engine.blocks import outside
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.engine.rules import wide
 from numeric.methods import amplification
 from numeric.models import families, patches
@@ -124,7 +124,8 @@ def _relevance(
     readout = readout.choose(rows)
     (chosen,) = readout.targets
     found: dict[int, tuple[Tensor, Tensor]] = {}
-    for n, (composite, factors) in enumerate(_groups(model, rules.recorded, layers, composites)):
+    groups = _groups(model, rules.book.recorded, layers, composites)
+    for n, (composite, factors) in enumerate(groups):
         if n:
             rules, cuts, rows = _forward(model, batch, layers, composite, readout)
         logit = chosen.of(rows)
@@ -149,7 +150,7 @@ def _forward(
     applied = scope.applied(twin, _without_attention_step(composite))
     # Hooks that stay would hold the twin, and the twin the hooks, with the graph between them.
     with ExitStack() as hooks, applied as rules, torch.enable_grad():
-        rules.asks = True  # every composite needs to know which operations there are
+        rules.book.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, hooks, *paths) for paths in layers]
         rows = readout.run(twin, batch.arguments(), settle=rules.end)
     return rules, cuts, rows
@@ -205,7 +206,7 @@ def _cut(
     def cut(name: str, x: Tensor) -> Tensor:
         if places[name] is not None:
             raise _uncut(model, [attention])
-        x = rules.settle(x)
+        x = rules.book.settle(x)
         leaf = x.detach().requires_grad_()
         places[name] = Cut(x, leaf)
         with torch._C.DisableTorchFunction():  # for the rules a leaf is a constant

@@ -1,7 +1,7 @@
 """What LRP will do to a model: every operation that a rule acts on, in order."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
@@ -16,10 +16,11 @@ from numeric.attribution import composite_of
 from numeric.engine import packed
 from numeric.engine.at_output import KNOWN
 from numeric.engine.blocks import outside
-from numeric.engine.calls import call_of
-from numeric.engine.marks import Chain, Key
+from numeric.engine.calls import Call, Called
+from numeric.engine.engine import Propagation
+from numeric.engine.marks import Args, Function, Key, Kwargs, is_curved, mark
 from numeric.engine.operations import ATTENTION, FUNCTION, ROLES
-from numeric.engine.propagation import Propagation
+from numeric.engine.protocol import Step
 from numeric.models.checks import own_failures
 from numeric.models.inputs import prepare
 from numeric.models.places import LAYER, Places
@@ -74,10 +75,10 @@ def plan(
         planner = _Planner(model, rules)
         try:
             off = torch.autocast(batch.device.type, enabled=False)
-            with own_failures(model, batch), off, planner:
+            with own_failures(model, batch), off, planner.block as block:
                 for x in model(**batch.arguments()).values():
                     if isinstance(x, Tensor):
-                        planner.end(x)  # at which rules act that wait for a use
+                        block.end(x)  # at which rules act that wait for a use
         except UnassignedOperation as error:
             if error.__cause__ is not None:  # the model failed in mid-pass
                 raise
@@ -105,24 +106,26 @@ class _Lines(Places):
         return [PlannedOperation(**vars(x), function=function, line=line) for x in places]
 
 
-class _Planner(Propagation):
-    places: _Lines
+class _Planner:
+    """Notes the rule of every operation of one pass, and every refusal."""
 
     def __init__(self, model: PreTrainedModel, composite: Composite) -> None:
-        super().__init__(model, composite)
-        self.asks, self.places = True, _Lines(model)
+        self.places, self.composite = _Lines(model), composite
         self.of_place: list[tuple[Operation, PlannedOperation]] = []
+        self.block = Propagation(model, composite, places=self.places)
+        self.block.book.asks = True
+        self.block.observe(
+            called=self.called, rule=self.rule, settle=self.settle, note_refusal=self.refusal
+        )
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        around, self.places.function = self.places.function, call_of(func).name
+    def called(self, go: Called, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
+        around, self.places.function = self.places.function, call.name
         try:
-            return super().__torch_function__(func, types, args, kwargs)
+            return go(call, func, args, kwargs)
         finally:
             self.places.function = around
 
-    def rule(self, kind: str, places: Sequence[Operation] | None = None) -> str:
+    def rule(self, go: Step, kind: str, places: Sequence[Operation] | None = None) -> str:
         known = cast(Sequence[PlannedOperation], places or self.places.operations(kind))
         place = known[0]
         if kind in (kinds.SCORES, kinds.BILINEAR) and ROLES.get(place.function) != ATTENTION:
@@ -130,23 +133,25 @@ class _Planner(Propagation):
         rule = self.composite.rule(kind, layer=place.layer, module=place.module)
         rule = rule if (kind, rule) in KNOWN else None
         self.of_place.append((known[0], replace(place, rule=rule)))
-        return super().rule(kind, known)
+        return str(go(kind, known))
 
-    def _of_chain(self, chain: Chain, y: Tensor) -> Tensor:
-        function = _functions(chain.key)
-        places = cast(Sequence[PlannedOperation], chain.places)
-        chain.places = [replace(place, function=function) for place in places]
-        return super()._of_chain(chain, y)
+    def settle(self, go: Step, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
+        chain = mark(x)
+        if is_curved(x) and chain.settled is None:
+            function = _functions(chain.key)
+            chain.places = [replace(place, function=function) for place in chain.places]
+        settled: Tensor = go(x, kind)
+        return settled
 
-    def refuse(self, what: str, *words: object) -> None:
-        super().refuse(what, *words)
+    def refusal(self, go: Step, what: str, *words: object) -> None:
+        go(what, *words)
         place = self.places.operations(UNKNOWN)[0]
         self.of_place.append((place, replace(place, function=what.format(*words))))
 
     @property
     def planned(self) -> tuple[PlannedOperation, ...]:
         """Without those that were recorded and turned out to be held."""
-        kept = {id(x) for x in self.recorded}
+        kept = {id(x) for x in self.block.book.recorded}
         return tuple(op for x, op in self.of_place if op.kind == UNKNOWN or id(x) in kept)
 
 

@@ -141,10 +141,10 @@ def explain(
             found = each(texts, one, called)
     wrote = [html]
     if html:  # before anything is printed, which a reader may stop
-        from numeric.results import views
+        from numeric.results.result import page as page_of
 
         with mendable(f"--html {html}"):
-            page = views.page([one.section for one in found], found[0].attribution)
+            page = page_of([one.section for one in found], found[0].attribution)
             write_named(html, page.encode())
     wrote += write_each("--png", png, found, lambda one: one.png())
     answer(model=model, method=method, texts=[one.facts() for one in found], wrote=wrote)

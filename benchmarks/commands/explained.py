@@ -13,9 +13,11 @@ from benchmarks.commands.output import LINES, first_lines, note
 from benchmarks.errors import UnavailableError
 from benchmarks.sources.faults import some
 from numeric.models.facts import facts_of
-from numeric.results import pictures, render, views
+from numeric.results import pictures, render
 from numeric.results.layer_maps import layer_maps, terminal
 from numeric.results.result import Attribution
+from numeric.results.result import made as made_of
+from numeric.results.result import section as section_of
 
 TOP = 8  # tokens of a summary
 WORDS = 8  # lines of a long text in it
@@ -73,7 +75,7 @@ class Explained:
 
     def png(self) -> bytes:
         """A picture of its layers, where they are asked for, or of its tokens."""
-        shown, made = self.section, views.made(self.attribution)
+        shown, made = self.section, made_of(self.attribution)
         if shown.maps:
             legend = f"{shown.legend.replace('underlined', 'with a dot')} {render.LAYERS}"
             return pictures.maps(shown.maps, title=shown.title, legend=legend, made=made)
@@ -124,7 +126,7 @@ def explained(
                 why += f" {READ_AT[loaded.explains]} {words(term.at, term.at + 1)!r}"
     maps = layer_maps(a, tokens, shifted=shifted)
     explains = "target" if spanned else loaded.explains
-    section = views.section(a, 0, why=why, explains=explains, maps=maps)
+    section = section_of(a, 0, why=why, explains=explains, maps=maps)
     return Explained(text, replace(a, model=model), said, section)
 
 

@@ -71,7 +71,7 @@ def _parts(found) -> Iterator[RenderableType]:
 
 def _written(found):
     """Each written token, its logit, and what of it is in no token's relevance."""
-    from numeric.generation.views import shown
+    from numeric.generation.result import shown
 
     numbers = (found.logit.tolist(), found.residual.tolist())
     return zip(map(shown, found.written), *numbers, strict=True)
@@ -86,7 +86,7 @@ def _short(found: Sequence) -> Iterator[Text]:
 
 
 def _lines(found):
-    from numeric.generation.views import shown, title
+    from numeric.generation.result import shown, title
 
     yield first_lines(Text(title(found), style="bold"), 1)
     for (token, logit, residual), row in zip(_written(found), found.relevance, strict=True):

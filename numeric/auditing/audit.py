@@ -17,7 +17,7 @@ from axioms.graph import LEAVES, MOVE, Node, topological
 from numeric.attribution import composite_of
 from numeric.auditing import ledger as ledgers
 from numeric.auditing.capture import Capture, capture
-from numeric.auditing.functions import WORD
+from numeric.auditing.draft import WORD
 from numeric.auditing.holding import hold
 from numeric.auditing.meanings import LOGARITHM, OF_LEAVES
 from numeric.engine import scope
@@ -137,12 +137,7 @@ def audit(
     absorbed = {(x.node, c): amount for x in found.lines for c, amount in x.absorbed.items()}
     missing = found.started - float(sum(r.sum() for r in found.leaves.values()))
     decided = verdicts(
-        root,
-        composite,
-        eps=epsilon,
-        absorbed=absorbed,
-        started=found.started,
-        missing=missing,
+        root, composite, eps=epsilon, absorbed=absorbed, started=found.started, missing=missing
     )
     clock["end"] = time.perf_counter()
     words = [r for leaf, r in found.leaves.items() if leaf.attributes["role"] == WORD]

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from axioms.graph import LEAVES, Node, topological
-from numeric.auditing.functions import TYPE
+from numeric.auditing.draft import TYPE
 from numeric.auditing.recorder import Recorder
 from numeric.engine import packed
 from numeric.engine.blocks import outside
@@ -56,28 +56,32 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
     ends: list[Node] = []
 
     def settle(logits: Tensor) -> Tensor:
-        logits = recorder.settle(logits)
-        ends.append(recorder.node_of(logits))
+        logits = block.book.settle(logits)
+        ends.append(draft.node_of(logits))
         return logits
 
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         recorder = Recorder(model)
+        draft, block = recorder.draft, recorder.block
         off = torch.autocast(model.device.type, enabled=False)
-        with own_failures(model, batch), off, recorder:
-            rows = readout.run(model, batch.arguments(), settle=settle)
+        try:
+            with own_failures(model, batch), off, block:
+                rows = readout.run(model, batch.arguments(), settle=settle)
+        finally:
+            draft.calls.clear()  # whose frames hold on to all that they computed
     (root,), at = ends, rows.columns
     for leaf, entry in recorder.words.items():
-        if entry not in recorder.entries.found:  # token types that are looked up among words
+        if entry not in block.entries.found:  # token types that are looked up among words
             about: Any = leaf.attributes  # of a leaf that nothing else knows yet
             about["role"] = TYPE
-    entries = tuple((entry, recorder.node_of(entry.embedding)) for entry in recorder.entries.found)
-    values = {x: recorder.values[x].cpu() for x in topological(root) if x.op in LEAVES}
+    entries = tuple((entry, draft.node_of(entry.embedding)) for entry in block.entries.found)
+    values = {x: draft.values[x].cpu() for x in topological(root) if x.op in LEAVES}
     return Capture(
         root=root,
         rows=Rows(rows.logits.detach().cpu(), None if at is None else at.cpu()),
         values=values,
         entries=entries,
-        signatures=_signatures(recorder.trace),
+        signatures=_signatures(draft.trace),
     )
 
 

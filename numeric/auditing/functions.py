@@ -2,40 +2,40 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils._pytree import tree_unflatten
 
 from axioms import kinds
-from axioms.graph import Node
+from axioms.graph import Node, Origin
+from numeric.auditing.draft import FIXED, WORD, Draft, Running
 from numeric.auditing.maps import Map
 from numeric.engine import operations as does
-from numeric.engine.handlers import is_mask
-from numeric.engine.marks import PRODUCT, is_number, mark, reached
-
-if TYPE_CHECKING:
-    from numeric.auditing.recorder import Recorder, Running
-
-WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
-"""Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
+from numeric.engine.at_output import is_mask
+from numeric.engine.marks import PRODUCT, Chain, is_number, mark, reached
 
 
 def call(
-    rec: "Recorder",
-    running: "Running",
-    index: int | None,
-    taken: Sequence[int],
-    row: Sequence[Any],
-    nesting: Any,
-) -> Callable[..., Tensor]:
-    """The call as a function of those of its arguments whose places are ``taken``."""
+    draft: Draft, running: Running, *, learned: bool = False
+) -> tuple[Callable[..., Tensor], list[Node]]:
+    """The call as a function of the arguments that relevance reaches, and their nodes.
+
+    ``learned``: it reaches fixed tensors, too.
+    """
+    row, nesting = running.operands()
+    taken = [k for k, x in enumerate(row) if reached((x,)) or (learned and counts(x))]
+    nodes = [
+        draft.node_of(x) if reached((x,)) else fixed_leaf(draft, running, x)
+        for x in (row[k] for k in taken)
+    ]
     kept = [
-        None if k in taken else rec.keep(x) if isinstance(x, Tensor) else x
+        None if k in taken else draft.keep(x) if isinstance(x, Tensor) else x
         for k, x in enumerate(row)
     ]
-    func, inplace = running.func, running.inplace
+    func, inplace, index = running.func, running.inplace, running.index
     # The one function whose result is a matter of where its input lies in memory.
     strides = row[0].stride() if running.call.name == "as_strided" else ()
 
@@ -51,22 +51,11 @@ def call(
         out: Tensor = given if index is None else given[index]
         return out
 
-    return function
+    return function, nodes
 
 
 def _laid_out(x: Tensor, strides: Sequence[int]) -> Tensor:
     return torch.empty_strided(x.shape, strides, dtype=x.dtype).copy_(x)
-
-
-def taken_of(
-    rec: "Recorder", running: "Running", *, learned: bool = False
-) -> tuple[list[Any], Any, list[int], list[Node]]:
-    row, nesting = running.operands()
-    taken = [k for k, x in enumerate(row) if reached((x,)) or (learned and counts(x))]
-    node_of: Callable[[Tensor], Node] = lambda x: (
-        rec.node_of(x) if reached((x,)) else fixed_leaf(rec, running, x)
-    )
-    return row, nesting, taken, [node_of(row[k]) for k in taken]
 
 
 def counts(x: object) -> bool:
@@ -76,36 +65,25 @@ def counts(x: object) -> bool:
     return not is_mask(x)
 
 
-def fixed_leaf(rec: "Recorder", running: "Running", x: Tensor) -> Node:
-    return rec.leaf(x, WORD if running.rising else FIXED)
+def fixed_leaf(draft: Draft, running: Running, x: Tensor) -> Node:
+    return draft.leaf(x, WORD if running.rising else FIXED)
 
 
-def mapped(
-    rec: "Recorder",
-    running: "Running",
-    out: Tensor,
-    index: int | None,
-    *,
-    op: str,
-    **attributes: Any,
-) -> Node:
+def mapped(draft: Draft, running: Running, *, op: str, **attributes: Any) -> Node:
     """Any function, by torch."""
-    row, nesting, taken, of = taken_of(rec, running)
-    function = Map(call(rec, running, index, taken, row, nesting))
-    return rec.make(op, of, out.shape, map=function, **attributes)
+    function, of = call(draft, running)
+    return draft.make(op, of, running.out.shape, map=Map(function), **attributes)
 
 
-def composed(
-    rec: "Recorder", running: "Running", out: Tensor, index: int | None, pending: Sequence[Node]
-) -> Node:
+def composed(draft: Draft, running: Running, pending: Sequence[Node]) -> Node:
     """A function of what is no operation by itself: one half of a product, or complex numbers."""
-    row, nesting, taken, of = taken_of(rec, running)
-    function = call(rec, running, index, taken, row, nesting)
+    function, of = call(draft, running)
+    out: Tensor = running.out
     if not pending:
-        return rec.make(kinds.LINEAR, of, out.shape, map=Map(function), pending=True, exact=True)
+        return draft.make(kinds.LINEAR, of, out.shape, map=Map(function), pending=True, exact=True)
     (inner,) = pending
     if len(of) > 1:
-        rec.refuse(f"{running.call.name} of {len(of)} activations")
+        draft.refuse(f"{running.call.name} of {len(of)} activations")
     first = inner.attributes["map"].function
     about = dict(inner.attributes) | {"map": Map(lambda *xs: function(first(*xs)))}
     about["shape"] = tuple(out.shape)
@@ -116,7 +94,7 @@ def composed(
     return replace(inner, attributes=about)
 
 
-def _scaled(running: "Running", scale: float) -> float | None:
+def _scaled(running: Running, scale: float) -> float | None:
     """The factor of a product after one more function of it, or None if that was no scaling."""
     if running.call.role not in (does.MULTIPLY, does.DIVIDE):
         return None
@@ -124,3 +102,38 @@ def _scaled(running: "Running", scale: float) -> float | None:
     if len(numbers) != 1:
         return None
     return scale * numbers[0] if running.call.role == does.MULTIPLY else scale / numbers[0]
+
+
+def activation(draft: Draft, chain: Chain, where: tuple[Origin, int | None]) -> Node:
+    """Records a function of each entry; IDENTITY needs only its value.
+
+    A value at 0 other than 0 is recorded as a fixed term of a sum.
+    """
+    root, shape, (value, _) = draft.node_of(chain.root), chain.root.shape, chain.at_zero()
+    above = chain.replay if value is None else lambda x: chain.replay(x) - value
+    named = {"function": _name(chain), "map": Map(above)}
+    y = draft.make(kinds.ACTIVATION, (root,), shape, where, **named)
+    if value is None:
+        return y
+    return draft.make(kinds.ADD, (y, draft.parameter(value)), shape, where)
+
+
+KNOWN: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "gelu tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "relu": functional.relu,
+    "silu": functional.silu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+POINTS = torch.linspace(-4, 4, 33, dtype=torch.float64).numpy()
+
+
+def _name(chain: Chain) -> str:
+    """What a function is called, however it is spelled."""
+    try:
+        found = Map(chain.replay)(POINTS)
+    except RuntimeError:  # with a parameter for each channel
+        return str(chain.key[0])
+    alike = (name for name, f in KNOWN.items() if abs(Map(f)(POINTS) - found).max() < 1e-12)
+    return next(alike, str(chain.key[0]))

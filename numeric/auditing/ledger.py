@@ -103,22 +103,20 @@ def _pushed(z: np.ndarray, eps: float) -> np.ndarray:
     return pushed
 
 
-Lemma = Callable[[Node, Sequence[np.ndarray], np.ndarray, np.ndarray, float], np.ndarray]
+Array = np.ndarray
+Arrays = Sequence[np.ndarray]
+Lemma = Callable[[Node, Arrays, Array, Array, float], Array]
 """(node, operands, output, relevance of the output, stabiliser) -> absorbed, by entry."""
 OfLine = TypeVar("OfLine")
 
 
-def _by_stabiliser(
-    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_stabiliser(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     absorbed: np.ndarray = share(r, z, eps) * _pushed(z, eps)
     return absorbed
 
 
 @np.errstate(over="ignore")  # of logits that a mask took out
-def _by_stabiliser_of_product(
-    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_stabiliser_of_product(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     absorbed: np.ndarray = share(r, 2 * z, eps) * _pushed(2 * z, eps)
     return absorbed
 
@@ -129,15 +127,11 @@ def _bias(node: Node, xs: Sequence[np.ndarray]) -> np.ndarray | float:
     return xs[2] if len(xs) == 3 else 0.0
 
 
-def _by_stabiliser_without_bias(
-    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_stabiliser_without_bias(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     return _by_stabiliser(node, xs, z - _bias(node, xs), r, eps)
 
 
-def _by_bias(
-    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_bias(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     return share(r, z, eps) * _bias(node, xs)
 
 
@@ -145,30 +139,22 @@ def _fixed(node: Node, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
 
 
-def _by_fixed_term(
-    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_fixed_term(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     part = share(r, z, eps)
     return sum((part * x for x in evaluate.shown(_fixed(node, xs))), np.zeros(1))
 
 
 @np.errstate(over="ignore")
-def _by_fixed_factor(
-    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_fixed_factor(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     fixed = 2 - sum(arg.op != PARAMETER for arg in node.args)  # a map has these inside
     return share(r, 2 * z, eps) * np.where(np.isinf(z), 0.0, z) * fixed
 
 
-def _by_fixed_values(
-    node: Node, xs: Sequence[np.ndarray], z: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_fixed_values(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     return share(r, z, eps) * z if len(xs) == 1 else np.zeros(1)
 
 
-def _by_taylor_term(
-    node: Node, xs: Sequence[np.ndarray], a: np.ndarray, r: np.ndarray, eps: float
-) -> np.ndarray:
+def _by_taylor_term(node: Node, xs: Arrays, a: Array, r: Array, eps: float) -> Array:
     x, a, r = (evaluate.rows(node, each) for each in (xs[0], a, r))
     z = np.where(np.isneginf(x), 0.0, x)  # a hidden key has weight 0 and receives nothing
     absorbed: np.ndarray = r * (1 - z + (a * z).sum(axis=-1, keepdims=True))

@@ -1,14 +1,10 @@
 """What each cause of a residual is, in a few words for those who read an audit."""
 
 from axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
-from numeric.auditing.functions import FIXED, POSITION, TYPE
+from numeric.auditing.draft import FIXED, POSITION, TYPE
 from numeric.auditing.ledger import NUMERICAL
 
-OF_LEAVES = {
-    POSITION: "position embedding",
-    TYPE: "token type embedding",
-    FIXED: "fixed entries",
-}
+OF_LEAVES = {POSITION: "position embedding", TYPE: "token type embedding", FIXED: "fixed entries"}
 """By role of a leaf that is no word: what the relevance that it receives is called."""
 
 LOGARITHM = "log-softmax"

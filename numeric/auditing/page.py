@@ -16,10 +16,7 @@ from numeric.auditing.terminal import span
 from numeric.results import render
 
 TEMPLATES = Environment(
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
+    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 TEMPLATES.filters["signed"] = signed
 SOURCE = Path(__file__).with_name("page.html.j2").read_text("utf-8")

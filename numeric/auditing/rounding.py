@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from numeric.auditing.functions import WORD
+from numeric.auditing.draft import WORD
 from numeric.auditing.meanings import OF_LEAVES
 
 DIGITS = 4

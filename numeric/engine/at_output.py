@@ -5,19 +5,12 @@ from collections.abc import Callable
 from torch import Tensor
 
 from axioms import kinds
-from numeric.engine import norms, rules
+from numeric.engine import rules
 from numeric.engine.marks import WEIGHTS, marked
 
+MASKED = -1e3  # what is added to scores and lies below hides them: exp(-1e3) is 0 in float64
 AtOutput = Callable[[Tensor, float, Tensor | None], Tensor]
 """(output, stabiliser, bias) -> the output, whose gradient is that of the rule."""
-
-
-def _unchanged(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return z
-
-
-def _epsilon(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return rules.epsilon(z, eps=eps)
 
 
 def cancels(fixed: Tensor | float, z: Tensor) -> bool:
@@ -25,29 +18,30 @@ def cancels(fixed: Tensor | float, z: Tensor) -> bool:
     return isinstance(fixed, Tensor) and fixed.shape == z.shape
 
 
+def is_mask(x: Tensor | float) -> bool:
+    """Whether ``x`` hides scores or adds nothing to them, as in a text that needs no padding."""
+    return isinstance(x, Tensor) and bool(((x == 0) | (x < MASKED)).all())
+
+
 def _sum(z: Tensor, eps: float, fixed: Tensor | None) -> Tensor:
     """A fixed term may cancel an activation, as straight-through estimators do.
 
     That 0 has no relevance to share, and in the limit of a small stabiliser the activation gets
     none; the gradient alone would give it some, and the fixed term as much of the other sign.
+    A mask is no term: what is hidden has no relevance, and all else stays as it is.
     """
-    if eps or fixed is None or not cancels(fixed, z):
-        return rules.epsilon(z, eps=eps)
-    return rules.scale(z, z.detach() != 0)
-
-
-def _bilinear(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return rules.bilinear_epsilon(z, eps=eps)
-
-
-def _cut(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
-    return z.detach()
+    if eps:
+        return z if fixed is not None and is_mask(fixed) else rules.epsilon(z, eps=eps)
+    return z if fixed is None or not cancels(fixed, z) else rules.scale(z, z.detach() != 0)
 
 
 def _cut_scores(z: Tensor, eps: float, bias: Tensor | None) -> Tensor:
     return marked(z.detach(), WEIGHTS)  # what comes of it is still attention weights
 
 
+_unchanged: AtOutput = lambda z, eps, bias: z
+_epsilon: AtOutput = lambda z, eps, bias: rules.epsilon(z, eps=eps)
+_bilinear: AtOutput = lambda z, eps, bias: rules.bilinear_epsilon(z, eps=eps)
 AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
     (kinds.LINEAR, kinds.EPSILON): _epsilon,
     (kinds.LINEAR, kinds.EPSILON_WITHOUT_BIAS): lambda z, eps, bias: rules.epsilon(
@@ -60,7 +54,7 @@ AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
     (kinds.SCORES, kinds.CONSTANT): _cut_scores,
     (kinds.SCORES, kinds.GRADIENT): _unchanged,
     (kinds.SOFTMAX, kinds.TAYLOR): _unchanged,  # Eq. 5 is the plain gradient
-    (kinds.SOFTMAX, kinds.CONSTANT): _cut,
+    (kinds.SOFTMAX, kinds.CONSTANT): lambda z, eps, bias: z.detach(),
     (kinds.SOFTMAX, kinds.GRADIENT): _unchanged,
     (kinds.READOUT, kinds.BILINEAR_EPSILON): _bilinear,
     (kinds.READOUT, kinds.VALUE_ONLY): _epsilon,  # of weights that are cut off
@@ -69,12 +63,16 @@ AT_OUTPUT: dict[tuple[str, str], AtOutput] = {
     (kinds.BILINEAR, kinds.GRADIENT): _unchanged,
     (kinds.PRODUCT, kinds.EQUAL_SPLIT): lambda z, eps, bias: rules.scale(z, 0.5),
     (kinds.PRODUCT, kinds.GRADIENT): _unchanged,
+    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): _epsilon,  # of the linear map that it then is
+    (kinds.LAYER_NORM, kinds.IDENTITY): _unchanged,
+    (kinds.LAYER_NORM, kinds.GRADIENT): _unchanged,
 }
 """By kind and rule, of operations whose rule acts on their output."""
+WHERE_HELD = {(kinds.RMS_NORM, kinds.HELD_DEVIATION), (kinds.RMS_NORM, kinds.GRADIENT)}
+"""Kinds and rules that act where the deviation is computed."""
 KNOWN = {
     *AT_OUTPUT,
-    *norms.RULES,
-    *norms.WHERE_HELD,
+    *WHERE_HELD,
     *((kinds.ACTIVATION, rule) for rule in kinds.RULES[kinds.ACTIVATION]),
 }
 """Every kind and rule that is implemented."""

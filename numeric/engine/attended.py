@@ -14,8 +14,15 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from numeric.engine import rules, value_only
-from numeric.engine.marks import Args, Kwargs
+from axioms import kinds
+from numeric.engine import attention, handlers, rules, value_only
+from numeric.engine import operations as does
+from numeric.engine.attention import Operands
+from numeric.engine.calls import Call, Called, Use
+from numeric.engine.engine import Propagation
+from numeric.engine.marks import Args, Function, Kwargs, Weights, marked
+from numeric.engine.protocol import Rules
+from numeric.engine.refusals import NO_GRADIENT
 
 ON_CPU = 1 << 20
 """Attention weights at once, so few that caches hold them.
@@ -154,6 +161,73 @@ class Explicit:
 
 
 Attended = Fused | Explicit
+
+
+class Attending:
+    """Notes every softmax of one pass of ``block`` in ``all``, and lowers its scores if asked."""
+
+    def __init__(self, block: Propagation, damping: Damping | None = None) -> None:
+        self.all: list[Attended] = []
+        self.damping, self.places, self.refuse = damping, block.places, block.book.refuse
+        block.handlers |= {does.SOFTMAX: self.softmax, does.ATTENTION: self.attention}
+        block.observe(called=self.called)
+
+    def called(self, go: Called, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
+        """Refuses a softmax of which no gradient could be asked."""
+        attends = call.role in (does.SOFTMAX, does.ATTENTION) and not torch.is_grad_enabled()
+        if attends and not self.places.in_another_run():
+            self.refuse(NO_GRADIENT, call.name)
+        return go(call, func, args, kwargs)
+
+    def softmax(self, engine: Rules, use: Use) -> Tensor:
+        use = handlers.in_own_dtype(use)
+        args, kwargs = self._lowered(engine, *use.args, **use.kwargs)
+        use = use._replace(args=args, kwargs=kwargs)
+        out = handlers.softmax(engine, use)
+        seen = Explicit.of(out, use.args, use.kwargs, self.places.describe())
+        self.all.append(seen)
+        return marked(out, Weights.of(seen.readouts))
+
+    def attention(self, engine: Rules, use: Use) -> Tensor:
+        found = attention.operands(engine, use)
+        if not found.fuses or found.query.ndim != 4:
+            return attention.spelled_out(found)
+        found = self._damped(found)
+        out = attention.by_factors(engine, found)
+        q, k, v = (x.detach() for x in (found.query, found.key, found.value))
+        asked, place = get_gradient_edge(out), self.places.describe()
+        self.all.append(Fused(asked, q, k, v, found.mask, found.given, place))
+        return out
+
+    def _added(self, keys: int) -> Tensor | None:
+        """What is added to the scores of the next softmax, (batch, token, key), if anything."""
+        return self.damping.of(len(self.all), keys) if self.damping else None
+
+    def _lowered(
+        self, engine: Rules, input: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Args, Kwargs]:
+        """The arguments of a softmax over ``input`` with the scores that its damping leaves."""
+        added = self._added(input.shape[-1])
+        if added is None:
+            return (input, *args), kwargs
+        z = engine.settle(input, kinds.SCORES)
+        by_text = z.reshape(len(added), -1, *z.shape[-2:])
+        return ((by_text + added[:, None].to(z.dtype)).reshape(z.shape), *args), kwargs
+
+    def _damped(self, found: Operands) -> Operands:
+        """A fused call with the mask that lowers its scores."""
+        query, mask = found.query, found.mask
+        added = self._added(found.key.shape[2])
+        if added is None:
+            return found
+        added = added[:, None].to(query.dtype)
+        if found.given.get("is_causal"):
+            mask = torch.ones(added.shape[-2:], dtype=torch.bool, device=query.device).tril()
+        if mask is not None and mask.dtype == torch.bool:
+            added = added.where(mask, torch.finfo(added.dtype).min)
+        elif mask is not None:
+            added = added + mask
+        return found._replace(mask=added, given=found.given | {"is_causal": False})
 
 
 def rows_read(c: Tensor, batch: int) -> Tensor:

@@ -5,21 +5,18 @@ attention gives all to V.  As only these cotangents change, the model keeps its 
 epsilon acts on the scores, and spells attention out.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
 
 from axioms import kinds
 from numeric.engine import rules, value_only
-from numeric.engine.attended import Fused
+from numeric.engine.blocks import Again
 from numeric.engine.calls import Use
 from numeric.engine.marks import Function, Kwargs, carries
+from numeric.engine.protocol import Rules
 from numeric.engine.refusals import RANDOM
-
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
 
 KINDS = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -41,8 +38,22 @@ def shares(scores: str, softmax: str, readout: str) -> tuple[float, float, float
     return through, through, TO_VALUE[readout]
 
 
-def attention(engine: "Propagation", use: Use) -> Tensor:
-    """query, key, value: (..., head, token, channel) -> (..., head, token, channel)"""
+class Operands(NamedTuple):
+    """A call of fused attention, whose operands are (..., head, token, channel).
+
+    fuses: whether its rules are factors, because relevance comes to Q, K and V, and to them alone
+    """
+
+    func: Function
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    given: Kwargs
+    fuses: bool
+
+
+def operands(engine: Rules, use: Use) -> Operands:
     given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     query, key, value = (engine.settle(given.pop(x)) for x in ARGUMENTS[:3])
     mask = given.pop("attn_mask", None)
@@ -52,57 +63,40 @@ def attention(engine: "Propagation", use: Use) -> Tensor:
     if mask is not None and not biased:
         narrow = query.dtype == torch.float64 and mask.is_floating_point()
         mask = mask.detach().double() if narrow else mask.detach()
-    fixed = not all(map(carries, (query, key, value)))  # products by it are linear maps
-    odd = engine.attended is not None and query.ndim != 4
-    if engine.spells or biased or fixed or odd:
-        with engine.again():
-            return _spelled_out(query, key, value, mask, **given)
-    if engine.damping is not None:
-        mask, given = _damped(engine, query, key, mask, given)
+    varies = all(map(carries, (query, key, value)))  # products by what is fixed are linear maps
+    return Operands(use.func, query, key, value, mask, given, varies and not biased)
+
+
+def attention(engine: Rules, use: Use) -> Tensor:
+    """Keeps attention fused where its rules are factors."""
+    found = operands(engine, use)
+    return by_factors(engine, found) if found.fuses else spelled_out(found)
+
+
+def unfused(engine: Rules, use: Use) -> Tensor:
+    """Spells attention out, so that rules act inside of it."""
+    return spelled_out(operands(engine, use))
+
+
+def by_factors(engine: Rules, found: Operands) -> Tensor:
+    func, query, key, value, mask, given, _ = found
     factors = shares(*map(engine.rule, KINDS))
-    out = _by_factors(factors, use.func, query, key, value, attn_mask=mask, **given)
-    if engine.attended is not None:
-        q, k, v = (x.detach() for x in (query, key, value))
-        place = engine.places.describe()
-        engine.attended.append(Fused(get_gradient_edge(out), q, k, v, mask, given, place))
-    return out
-
-
-def _damped(
-    engine: "Propagation", query: Tensor, key: Tensor, mask: Tensor | None, given: Kwargs
-) -> tuple[Tensor | None, Kwargs]:
-    """Mask and other arguments that lower the scores of this call."""
-    added = engine.lowered(key.shape[2])
-    if added is None:
-        return mask, given
-    added = added[:, None].to(query.dtype)
-    if given.get("is_causal"):
-        mask = torch.ones(added.shape[-2:], dtype=torch.bool, device=query.device).tril()
-    if mask is not None and mask.dtype == torch.bool:
-        added = added.where(mask, torch.finfo(added.dtype).min)
-    elif mask is not None:
-        added = added + mask
-    return added, given | {"is_causal": False}
-
-
-def _by_factors(
-    factors: tuple[float, float, float],
-    func: Function,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    **given: Any,
-) -> Tensor:
-    call: value_only.Run = lambda q, k, v: func(q, k, v, **given)
+    call: value_only.Run = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)
     if factors == (1, 1, 1):
         return call(query, key, value)
     if all(factors):
         return call(*rules.scale_each((query, key, value), factors))
     value = rules.scale(value, factors[2])
     if value_only.knows(query, key, causal=given.get("is_causal")):
-        scaling, mask = given.get("scale") or query.shape[-1] ** -0.5, given["attn_mask"]
+        scaling = given.get("scale") or query.shape[-1] ** -0.5
         return value_only.read_out(call, query.detach(), key.detach(), value, mask, scaling)
     return call(query.detach(), key.detach(), value)
+
+
+def spelled_out(found: Operands) -> Tensor:
+    """Computes attention by its operations, each of which is looked up."""
+    with Again():
+        return _spelled_out(found.query, found.key, found.value, found.mask, **found.given)
 
 
 def _spelled_out(
@@ -116,7 +110,6 @@ def _spelled_out(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """The same by its operations, each of which is looked up."""
     if enable_gqa:
         groups = query.shape[-3] // key.shape[-3]
         key, value = (x.repeat_interleave(groups, dim=-3) for x in (key, value))

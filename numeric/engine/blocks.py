@@ -45,19 +45,17 @@ class Block(TorchFunctionMode):
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]  # torch has no types here
         INNERMOST.block = self.around
 
-    def again(self) -> TorchFunctionMode:
-        """This mode inside a handler, where it is off, without what leaving a block checks."""
-        return _Again(self)
-
     @property
     def acts(self) -> bool:
         return INNERMOST.block is self
 
 
-class _Again(TorchFunctionMode):
-    def __init__(self, block: Block) -> None:
+class Again(TorchFunctionMode):
+    """The innermost block inside a handler, where its mode is off."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self._block = block
+        self._block = INNERMOST.block
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None

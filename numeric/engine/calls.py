@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +39,11 @@ class Call:
     role: str | None
     instead: Function | None = None
     writes: bool = False
+
+    @cached_property
+    def fills(self) -> bool:
+        """Whether it writes into its first argument, and there is no other function for it."""
+        return self.name == "setitem" or self.name[-1] == "_"
 
 
 class Use(NamedTuple):
@@ -119,13 +125,13 @@ def scripts() -> bool:
 
 
 class Watch:
-    """Looks at activations that come from none of the torch functions that were seen.
+    """Refuses activations that come from none of the torch functions that were seen.
 
     What was made before the block began may come from anywhere.
     """
 
-    def __init__(self) -> None:
-        self.began = torch._C._autograd._get_sequence_nr()
+    def __init__(self, refuse: Callable[[str], object]) -> None:
+        self.began, self.refuse = torch._C._autograd._get_sequence_nr(), refuse
 
     def is_unseen(self, x: Tensor) -> bool:
         known = (y.is_leaf or hasattr(y, SEEN) for y in (x, x._base) if y is not None)
@@ -139,15 +145,11 @@ class Watch:
             setattr(x if x._base is None else x._base, SEEN, True)
             setattr(x, SEEN, True)
 
-    def around(self, called: Called, refuse: Callable[[str], object]) -> Called:
-        """``called``, after which all that it gave is known; all else is refused."""
-
-        def watched(call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
-            for x in filter(self.is_unseen, reached((*args, *kwargs.values()))):
-                refuse(UNSEEN)
-                self.note(x)  # once
-            out = called(call, func, args, kwargs)
-            self.note(args[0] if call.name == "setitem" else out)
-            return out
-
-        return watched
+    def called(self, go: Called, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
+        """Refuses what is unseen, and knows what the call gives."""
+        for x in filter(self.is_unseen, reached((*args, *kwargs.values()))):
+            self.refuse(UNSEEN)
+            self.note(x)  # once
+        out = go(call, func, args, kwargs)
+        self.note(args[0] if call.name == "setitem" else out)
+        return out

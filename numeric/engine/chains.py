@@ -1,16 +1,13 @@
 """Follows chains of functions of each entry of a tensor to their roots, and extends them."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from numeric.engine.calls import Use
 from numeric.engine.marks import ROOT, Chain, Cut, Key, mark, marked
 from numeric.engine.operations import ADD, DIVIDE, MULTIPLY, SUBTRACT
-
-if TYPE_CHECKING:
-    from numeric.engine.calls import Use
-
 
 EXPONENTS = {"exp": 0, "exp2": 0, "expm1": 0, "rpow": 0, "pow": 1, "float_power": 1}
 """By function: the operand of which it is an exponential."""
@@ -19,6 +16,8 @@ LINEAR: dict[str | None, tuple[list[int], ...]] = {
     ADD: EITHER, SUBTRACT: EITHER, MULTIPLY: EITHER, DIVIDE: ([0],)
 }  # fmt: skip
 """By role: the operands of each of which it is a linear function, if the other one is fixed."""
+SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x", 2)}
+"""Keys of the square of the root, however it is spelled."""
 
 
 def root_of(x: Tensor) -> Tensor:
@@ -50,7 +49,7 @@ def cuts(x: Tensor) -> Iterator[Cut]:
             yield from cuts(what.chain.root)
 
 
-def chained(use: "Use", root: Tensor, *, curved: bool, out: Tensor | None = None) -> Tensor:
+def chained(use: Use, root: Tensor, *, curved: bool, out: Tensor | None = None) -> Tensor:
     """Applies a function to chains from ``root`` and fixed arguments; returns the longer chain.
 
     ``out`` is the result of the function, if it is known.

@@ -3,34 +3,16 @@
 from collections.abc import Callable
 from functools import cache, partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from numeric.engine import norms
+from numeric.engine.blocks import Again
 from numeric.engine.calls import Use
 from numeric.engine.marks import Function
-
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
-
-
-def _glu(x: Tensor, dim: int = -1) -> Tensor:
-    a, b = x.chunk(2, dim)
-    return a * b.sigmoid()
-
-
-def _addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
-    return x + value * (a * b)
-
-
-def _addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
-    return x + value * (a / b)
-
-
-def _lerp(a: Tensor, b: Tensor, weight: Tensor | float) -> Tensor:
-    return a * (1 - weight) + b * weight
+from numeric.engine.protocol import Rules
 
 
 def _cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -52,10 +34,10 @@ SPELLED: dict[str, Function] = {
     "normalize": norms.spelled_normalize,
     "group_norm": norms.spelled_group_norm,
     "instance_norm": norms.spelled_instance_norm,
-    "glu": _glu,
-    "addcmul": _addcmul,
-    "addcdiv": _addcdiv,
-    "lerp": _lerp,
+    "glu": lambda x, dim=-1: (lambda a, b: a * b.sigmoid())(*x.chunk(2, dim)),
+    "addcmul": lambda x, a, b, *, value=1: x + value * (a * b),
+    "addcdiv": lambda x, a, b, *, value=1: x + value * (a / b),
+    "lerp": lambda a, b, weight: a * (1 - weight) + b * weight,
     "cosine_similarity": _cosine_similarity,
     "var_mean": partial(_and_mean, torch.var),
     "std_mean": partial(_and_mean, torch.std),
@@ -65,8 +47,8 @@ SPELLED: dict[str, Function] = {
 ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 
-def inside(engine: "Propagation", use: Use) -> Any:
-    with engine.again():
+def inside(engine: Rules, use: Use) -> Any:
+    with Again():
         return (SPELLED.get(use.name) or _entered(use.func))(*use.args, **use.kwargs)
 
 

@@ -2,28 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from axioms import kinds
 from numeric.engine import rules
 from numeric.engine.calls import Call, Use
-from numeric.engine.marks import (
-    TOKEN_TYPE,
-    exchanged,
-    is_number,
-    mark,
-    marked,
-)
+from numeric.engine.marks import TOKEN_TYPE, exchanged, is_number, mark, marked
 from numeric.engine.operations import ADD, CAST, DIVIDE, MOVE, MULTIPLY, SUBTRACT
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from numeric.engine.handlers import Handler
-    from numeric.engine.propagation import Propagation
+from numeric.engine.protocol import Handler, Rules
 
 PIXELS = "pixel_values"
 
@@ -149,7 +139,8 @@ class Entries:
     comes out is where relevance is read.  ``typed``: token types are told from positions.
     """
 
-    def __init__(self, model: "PreTrainedModel", *, typed: bool) -> None:
+    def __init__(self, model: PreTrainedModel, *, typed: bool, eps: float = 0.0) -> None:
+        self.eps = eps
         self.of = type(model).__name__
         self.pixels = getattr(model, "main_input_name", "") == PIXELS
         self.words = None if self.pixels else _words(model)
@@ -197,7 +188,7 @@ class Entries:
         self._follow(embedding, entry, entry.word, None)
         return embedding
 
-    def rise(self, engine: "Propagation", handler: "Handler", use: Use) -> Any:
+    def rise(self, engine: Rules, handler: Handler, use: Use) -> Any:
         """What ``handler`` does; an entry grows by it, or has ended."""
         call, func, args, kwargs, carrying = use
         found = [each for y in carrying if (each := self.rising.get(id(y)))]
@@ -221,7 +212,7 @@ class Entries:
         scales = call.role in (MULTIPLY, DIVIDE) and is_number(constants[0]) and x is args[0]
         if call.role in (ADD, SUBTRACT) and not is_number(constants[0]):
             out = func(*(y.detach() if isinstance(y, Tensor) and y is not x else y for y in args))
-            entry.eps = engine.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
+            entry.eps = self.eps if engine.rule(kinds.ADD) == kinds.EPSILON else 0.0
             if mark(constants[0]) == TOKEN_TYPE:
                 token_type = constants[0].detach().expand_as(out)
         elif moves or scales:
@@ -262,7 +253,7 @@ def _put(word: Tensor, where: Any, value: Any) -> Tensor:
     return word
 
 
-def _words(model: "PreTrainedModel") -> nn.Module | None:
+def _words(model: PreTrainedModel) -> nn.Module | None:
     try:
         return model.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # of models that have no such thing

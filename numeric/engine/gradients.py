@@ -1,35 +1,41 @@
 """Gradients that code asks for under the rules, at tensors whose rule may wait for a use."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from numeric.engine.marks import PRODUCT, Args, Function, Kwargs, mark
+from numeric.models.places import Places
 
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+Settle = Callable[[Any], Any]
+"""Returns a tensor with the rule that waited for its use; anything else as it is."""
 
 
-def differentiate(engine: "Propagation", func: Function, args: Args, kwargs: Kwargs) -> Any:
-    """``func`` of tensors as they stand in the graph: the rules that waited for a use act now."""
+def differentiate(
+    func: Function, args: Args, kwargs: Kwargs, *, settle: Settle, end: Settle, places: Places
+) -> Any:
+    """``func`` of tensors as they stand in the graph: the rules that waited for a use act now.
+
+    ``settle`` does it, and ``end`` where a way back starts.
+    """
     asked: Args
     first, *others = args
     if func in STARTS:
-        first, asked = _each(engine.end, first), (*others, kwargs.get("inputs"))
+        first, asked = _each(end, first), (*others, kwargs.get("inputs"))
     else:
         asked = args if func in LISTENS else ()
     if any(mark(x) == PRODUCT for x in tensors(asked)):
         raise ValueError(
-            f"{func.__name__} at a product of two activations, {engine.places.describe()}: its "
+            f"{func.__name__} at a product of two activations, {places.describe()}: its "
             "relevance is decided where it is used; ask at a tensor that is computed from it"
         )
-    settle = lambda x: x if mark(x) == PRODUCT else engine.settle(x)
-    named = {key: _each(settle, x) for key, x in kwargs.items()}
+    act = lambda x: x if mark(x) == PRODUCT else settle(x)
+    named = {key: _each(act, x) for key, x in kwargs.items()}
     if func is Tensor.register_hook:
         others, named = [_only_looks(hook) for hook in (*others, *named.values())], {}
-    return func(*(_each(settle, x) for x in (first, *others)), **named)
+    return func(*(_each(act, x) for x in (first, *others)), **named)
 
 
 def _only_looks(hook: Callable[[Tensor], object]) -> Callable[[Tensor], None]:

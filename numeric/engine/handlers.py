@@ -1,8 +1,7 @@
 """What happens at each torch function that an activation reaches, by its role."""
 
-from collections.abc import Callable
 from operator import truediv
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,22 +9,16 @@ from torch import Tensor
 from axioms import kinds
 from numeric.engine import attention, norms, products, refusals
 from numeric.engine import operations as does
-from numeric.engine.attended import Explicit
 from numeric.engine.calls import Use, call_of
 from numeric.engine.chains import chained, common_root, cuts, root_of, roots
 from numeric.engine.composite_functions import inside
 from numeric.engine.marks import (
-    COSINE,
     HELD,
     PRODUCT,
-    SINE,
     WEIGHTS,
-    Args,
     Chain,
-    Kwargs,
     Summed,
     Tensors,
-    Weights,
     carries,
     is_curved,
     is_like_number,
@@ -33,21 +26,15 @@ from numeric.engine.marks import (
     mark,
     marked,
 )
+from numeric.engine.protocol import Handler, Rules
 from numeric.engine.settled import run
 
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
-
-Handler = Callable[["Propagation", Use], Any]
-"""What a function gives, with the rule of its operation."""
-
-MASKED = -1e3  # what is added to scores and lies below hides them: exp(-1e3) is 0 in float64
 EXTREMA = ("max", "maximum", "min", "minimum")
 COPIES = ("clone", "contiguous")
 KEPT = (WEIGHTS, PRODUCT)  # marks that a tensor keeps when its entries are moved or scaled
 
 
-def move(engine: "Propagation", use: Use) -> Any:
+def move(engine: Rules, use: Use) -> Any:
     what = mark(use.carrying[0])
     if use.name in EXTREMA and len(use.args) == 2 and len(use.carrying) == 1:
         other = use.other(use.carrying[0])
@@ -55,12 +42,7 @@ def move(engine: "Propagation", use: Use) -> Any:
             return _function(engine, use)  # a clamp whose limit is a tensor
     if use.name in COPIES and type(what) is Chain:
         return _copy(engine, use)
-    writes = use.name == "setitem" or use.name[-1] == "_"
-    if writes and HELD in map(mark, use.args[1:]):
-        return _hold(engine, use)
-    if writes:
-        engine.end_function(use.args[0])
-    into_another = writes and use.args[0] is not use.carrying[0]
+    into_another = use.call.fills and use.args[0] is not use.carrying[0]
     if what not in KEPT or len(use.carrying) > 1 or into_another:
         return run(engine, use)
     out = use.func(*use.args, **use.kwargs)
@@ -70,17 +52,7 @@ def move(engine: "Propagation", use: Use) -> Any:
     return out
 
 
-def _hold(engine: "Propagation", use: Use) -> Any:
-    """A held tensor is written over an activation."""
-    x, *at = use.args
-    whole = use.name in ("copy_", "fill_") or at[0] is Ellipsis
-    if whole or (type(at[0]) is slice and at[0] == slice(None)):
-        return engine.write(x, lambda: at[-1])
-    engine.refuse(refusals.HELD_PART)
-    return run(engine, use)
-
-
-def dropout(engine: "Propagation", use: Use) -> Any:
+def dropout(engine: Rules, use: Use) -> Any:
     on = use.kwargs.get("training") or use.kwargs.get("train") or True in use.args[2:3]
     if on and (use.kwargs.get("p") or use.args[1:2] not in ((), (0,))):
         engine.refuse(refusals.RANDOM, use.name)
@@ -89,7 +61,7 @@ def dropout(engine: "Propagation", use: Use) -> Any:
     return use.carrying[0] if use.carrying else None
 
 
-def _cast(engine: "Propagation", use: Use) -> Any:
+def _cast(engine: Rules, use: Use) -> Any:
     x = use.carrying[0]
     wanted = [y for y in (*use.args[1:], *use.kwargs.values()) if isinstance(y, torch.dtype)]
     narrows = use.name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
@@ -98,7 +70,7 @@ def _cast(engine: "Propagation", use: Use) -> Any:
     return _copy(engine, use) if type(mark(x)) is Chain else move(engine, use)
 
 
-def _copy(engine: "Propagation", use: Use) -> Any:
+def _copy(engine: Rules, use: Use) -> Any:
     """Copies entries, as a step of the function that gave them."""
     x = use.carrying[0]
     what, out = mark(x), use.func(*use.args, **use.kwargs)
@@ -112,20 +84,20 @@ def _copy(engine: "Propagation", use: Use) -> Any:
     return out
 
 
-def _sum(engine: "Propagation", use: Use) -> Any:
+def _sum(engine: Rules, use: Use) -> Any:
     x = use.carrying[0]
-    out = run(engine, _in_own_dtype(use))
-    return marked(out, Summed(mark(x))) if engine.asks and is_curved(x) else out
+    out = run(engine, in_own_dtype(use))
+    return marked(out, Summed(mark(x))) if is_curved(x) else out
 
 
-def _in_own_dtype(use: Use) -> Use:
+def in_own_dtype(use: Use) -> Use:
     """The same of sums and softmax that would narrow float64."""
     if use.kwargs.get("dtype") is None or use.carrying[0].dtype != torch.float64:
         return use
     return use._replace(kwargs={key: y for key, y in use.kwargs.items() if key != "dtype"})
 
 
-def _add(engine: "Propagation", use: Use) -> Any:
+def _add(engine: Rules, use: Use) -> Any:
     if len(use.carrying) == 1:
         (x,) = use.carrying
         other = use.other(x)
@@ -136,18 +108,14 @@ def _add(engine: "Propagation", use: Use) -> Any:
         z = run(engine, use, kinds.BILINEAR if alone else kinds.SCORES)
         if not z.requires_grad:  # scores that were cut off
             return marked(z, WEIGHTS)
-        hides = engine.eps and is_mask(-other if use.name in ("sub", "subtract") else other)
-        z = z if hides or is_number(other) else engine.apply(kinds.ADD, z, other)
+        if not is_number(other):
+            term = -other if use.name in ("sub", "subtract") else other
+            z = engine.apply(kinds.ADD, z, term)
         return _stepped(use, x, z) if waits else z
     bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in use.carrying)
     if bends and (root := _one_root(use.carrying)) is not None:
         return chained(use, root, curved=True)
     return engine.apply(kinds.ADD, run(engine, use))
-
-
-def is_mask(x: Tensor | float) -> bool:
-    """Whether ``x`` hides scores or adds nothing to them, as in a text that needs no padding."""
-    return isinstance(x, Tensor) and bool(((x == 0) | (x < MASKED)).all())
 
 
 def _stepped(use: Use, x: Tensor, z: Tensor) -> Tensor:
@@ -166,7 +134,7 @@ def _one_root(carrying: Tensors) -> Tensor | None:
     return None
 
 
-def _multiply(engine: "Propagation", use: Use) -> Any:
+def multiply(engine: Rules, use: Use) -> Any:
     if len(use.carrying) > 1:
         if (root := _one_root(use.carrying)) is not None:
             return chained(use, root, curved=True)
@@ -176,9 +144,6 @@ def _multiply(engine: "Propagation", use: Use) -> Any:
     waits = is_like_number(other, x)
     if is_number(other) or (waits and is_curved(x)):
         return _scaled(use, x)
-    if engine.turns and mark(other) in (COSINE, SINE):
-        engine.turned.note(engine, engine.settle(x), mark(other))
-        return engine.apply(kinds.PRODUCT, run(engine, use))
     z = run(engine, use)
     if mark(other) == HELD:
         return z
@@ -192,12 +157,12 @@ def _scaled(use: Use, x: Tensor) -> Tensor:
     return chained(use, root_of(x), curved=is_curved(x))
 
 
-def _divide(engine: "Propagation", use: Use) -> Any:
+def _divide(engine: Rules, use: Use) -> Any:
     if use.name in ("rdiv", "rtruediv"):  # which take the divisor first
         use = use._replace(func=truediv, args=use.args[1::-1])
     a, b = use.args[:2]
     if not carries(b) and mark(b) != WEIGHTS:
-        return _multiply(engine, use)
+        return multiply(engine, use)
     root = common_root((a, b)) if carries(a) else None
     if is_curved(b) and root is not None:
         return chained(use, root, curved=True)
@@ -212,7 +177,7 @@ def _divide(engine: "Propagation", use: Use) -> Any:
     return marked(use.func(a.detach() if isinstance(a, Tensor) else a, held), HELD)
 
 
-def _function(engine: "Propagation", use: Use) -> Any:
+def _function(engine: Rules, use: Use) -> Any:
     x = use.carrying[0]
     power: Any = -1 if use.name == "reciprocal" else use.args[1] if use.name in POWERS else None
     if _is_only(power, -1):
@@ -232,9 +197,6 @@ def _function(engine: "Propagation", use: Use) -> Any:
     return out
 
 
-SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x", 2)}
-
-
 FLOORS = ("clamp", "clip", "clamp_min")
 ROOTS, POWERS, HALVES = ("sqrt", "rsqrt"), ("pow", "float_power"), (0.5, -0.5)
 
@@ -251,7 +213,7 @@ def _bends(x: Tensor) -> bool:
     return is_curved(x) and not mark(x).floor
 
 
-def _deviation(engine: "Propagation", use: Use) -> Any:
+def _deviation(engine: Rules, use: Use) -> Any:
     if use.name in ROOTS and _bends(use.carrying[0]):
         return _function(engine, use)
     out = run(engine, use)
@@ -261,30 +223,10 @@ def _deviation(engine: "Propagation", use: Use) -> Any:
     return marked(out.detach(), HELD)
 
 
-def _softmax(engine: "Propagation", use: Use) -> Tensor:
-    use = _in_own_dtype(use)
-    if engine.damping is not None:
-        args, kwargs = _lowered(engine, *use.args, **use.kwargs)
-        use = use._replace(args=args, kwargs=kwargs)
+def softmax(engine: Rules, use: Use) -> Tensor:
+    use = in_own_dtype(use)
     z = run(engine, use, kinds.SCORES)
-    out = engine.apply(kinds.SOFTMAX, z)
-    if engine.attended is None:
-        return marked(out, WEIGHTS)
-    seen = Explicit.of(out, use.args, use.kwargs, engine.places.describe())
-    engine.attended.append(seen)
-    return marked(out, Weights.of(seen.readouts))
-
-
-def _lowered(
-    engine: "Propagation", input: Tensor, *args: Any, **kwargs: Any
-) -> tuple[Args, Kwargs]:
-    """The arguments of a softmax over ``input`` with the scores that its damping leaves."""
-    added = engine.lowered(input.shape[-1])
-    if added is None:
-        return (input, *args), kwargs
-    z = engine.settle(input, kinds.SCORES)
-    by_text = z.reshape(len(added), -1, *z.shape[-2:])
-    return ((by_text + added[:, None].to(z.dtype)).reshape(z.shape), *args), kwargs
+    return marked(engine.apply(kinds.SOFTMAX, z), WEIGHTS)
 
 
 BY_ROLE: dict[str | None, Handler] = {
@@ -294,7 +236,7 @@ BY_ROLE: dict[str | None, Handler] = {
     does.SUM: _sum,
     does.ADD: _add,
     does.SUBTRACT: _add,
-    does.MULTIPLY: _multiply,
+    does.MULTIPLY: multiply,
     does.DIVIDE: _divide,
     does.LINEAR: products.linear,
     does.PACKED_LINEAR: products.packed_linear,
@@ -302,7 +244,7 @@ BY_ROLE: dict[str | None, Handler] = {
     does.SOLVE: products.solve,
     does.FUNCTION: _function,
     does.DEVIATION: _deviation,
-    does.SOFTMAX: _softmax,
+    does.SOFTMAX: softmax,
     does.LAYER_NORM: norms.layer_norm,
     does.BATCH_NORM: norms.batch_norm,
     does.ATTENTION: attention.attention,

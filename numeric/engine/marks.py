@@ -1,16 +1,13 @@
 """What is known of a tensor while a model runs under propagation rules, kept on the tensor."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
 
 from axioms.composites import Operation
-
-if TYPE_CHECKING:
-    pass
 
 MARK = "_lrp_axioms"  # the attribute of a tensor
 

@@ -1,7 +1,7 @@
 """LayerNorm as one operation, and other norms spelled out so that their parts are looked up."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,38 +10,35 @@ from torch.nn import functional
 from axioms import kinds
 from numeric.engine import rules
 from numeric.engine.calls import Use
+from numeric.engine.protocol import Rules
 from numeric.engine.refusals import OF_THE_BATCH
-
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
 
 ARGUMENTS = ("input", "normalized_shape", "weight", "bias", "eps")
 OF_BATCHES = (
     "input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"
 )  # fmt: skip
 
-RULES: dict[tuple[str, str], Callable[..., Tensor]] = {
-    (kinds.LAYER_NORM, kinds.HELD_DEVIATION): rules.held_layer_norm,
-    (kinds.LAYER_NORM, kinds.IDENTITY): lambda *given, eps: rules.identity(
-        lambda x: functional.layer_norm(x, *given[1:]), given[0], slope_at_zero=torch.inf
+LAYER_NORM: dict[str, Callable[..., Tensor]] = {
+    kinds.HELD_DEVIATION: rules.HeldLayerNorm.apply,
+    kinds.IDENTITY: lambda x, *given: rules.identity(
+        lambda x: functional.layer_norm(x, *given), x, slope_at_zero=torch.inf
     ),
-    (kinds.LAYER_NORM, kinds.GRADIENT): lambda *given, eps: functional.layer_norm(*given),
+    kinds.GRADIENT: functional.layer_norm,
 }
-"""By kind and rule: (x, shape, weight, bias, eps of the norm, stabiliser) -> y."""
-WHERE_HELD = {(kinds.RMS_NORM, kinds.HELD_DEVIATION), (kinds.RMS_NORM, kinds.GRADIENT)}
-"""Kinds and rules that act where the deviation is computed."""
+"""By rule: (x, shape, weight, bias, eps of the norm) -> y, before its rule acts on y."""
 
 
-def layer_norm(engine: "Propagation", use: Use) -> Tensor:
+def layer_norm(engine: Rules, use: Use) -> Tensor:
     given = dict(zip(ARGUMENTS, use.args, strict=False)) | use.kwargs
     x = engine.settle(given["input"])
     weight, bias = (_constant(given.get(key), x) for key in ("weight", "bias"))
     shape, norm_eps = tuple(given["normalized_shape"]), given.get("eps", 1e-5)
-    rule = RULES[kinds.LAYER_NORM, engine.rule(kinds.LAYER_NORM)]
-    return rule(x, shape, weight, bias, norm_eps, eps=engine.eps)
+    rule = engine.rule(kinds.LAYER_NORM)
+    y = LAYER_NORM[rule](x, shape, weight, bias, norm_eps)
+    return engine.apply(kinds.LAYER_NORM, y, rule=rule)
 
 
-def batch_norm(engine: "Propagation", use: Use) -> Tensor:
+def batch_norm(engine: Rules, use: Use) -> Tensor:
     """With its running statistics, a linear map of each channel.
 
     It is computed as one, because PyTorch 2.13 gets the gradient of its own function wrong: on a

@@ -49,7 +49,7 @@ WEIGHTS: dict[str, Callable[[Any], Tensor]] = {
 }
 """By class of such a library: the weight in full, (output, input)."""
 FUNCTIONS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
-    f"{BLOOM}.BloomGelu": lambda: sys.modules[BLOOM].bloom_gelu_forward,
+    f"{BLOOM}.BloomGelu": lambda: sys.modules[BLOOM].bloom_gelu_forward
 }
 """By class of modules with a gradient of their own: the same function by those of torch."""
 

@@ -1,7 +1,7 @@
 """What happens at linear maps, and at products of matrices."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,24 +9,15 @@ from torch.autograd.graph import get_gradient_edge
 
 from axioms import kinds
 from numeric.engine import refusals, rules
+from numeric.engine.blocks import Again
 from numeric.engine.calls import Use
 from numeric.engine.gradients import tensors
-from numeric.engine.marks import (
-    PRODUCT,
-    WEIGHTS,
-    Kwargs,
-    Weights,
-    carries,
-    mark,
-    marked,
-)
+from numeric.engine.marks import PRODUCT, WEIGHTS, Kwargs, Weights, carries, mark, marked
+from numeric.engine.protocol import Rules
 from numeric.engine.settled import run, run_in_one_format
 
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
 
-
-def linear(engine: "Propagation", use: Use) -> Tensor:
+def linear(engine: Rules, use: Use) -> Tensor:
     x = use.args[0] if use.args else use.kwargs.get("input")
     if len(use.carrying) > 1 or use.carrying[0] is not x:
         engine.refuse(refusals.BY_THE_INPUT, use.name)
@@ -40,7 +31,7 @@ def linear(engine: "Propagation", use: Use) -> Tensor:
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def packed_linear(engine: "Propagation", use: Use) -> Tensor:
+def packed_linear(engine: Rules, use: Use) -> Tensor:
     """A linear layer of torch.ao, which packs weights and bias for a kernel without gradient."""
     weight, bias = use.args[1].unpack()
     z = run(engine, use)
@@ -48,15 +39,15 @@ def packed_linear(engine: "Propagation", use: Use) -> Tensor:
     return engine.apply(kinds.LINEAR, z, bias)
 
 
-def solve(engine: "Propagation", use: Use) -> Tensor:
+def solve(engine: Rules, use: Use) -> Tensor:
     """The solution for the second argument, in which it is linear if the matrix is fixed."""
     right = use.args[1] if len(use.args) > 1 else use.kwargs["B"]
-    if engine.mixed and (len(use.carrying) > 1 or use.carrying[0] is not right):
-        engine.refuse(refusals.BY_THE_INPUT, use.name)
+    if len(use.carrying) > 1 or use.carrying[0] is not right:
+        engine.refuse(refusals.BY_A_MATRIX, use.name)
     return engine.apply(kinds.LINEAR, run_in_one_format(engine, use))
 
 
-def matmul(engine: "Propagation", use: Use) -> Tensor:
+def matmul(engine: Rules, use: Use) -> Tensor:
     added = None
     if use.name in ("addmm", "baddbmm"):
         added, *factors = use.args
@@ -83,12 +74,10 @@ def matmul(engine: "Propagation", use: Use) -> Tensor:
     return z
 
 
-def _added_product(
-    engine: "Propagation", a: Tensor, b: Tensor, c: Tensor, *, kwargs: Kwargs
-) -> Tensor:
+def _added_product(engine: Rules, a: Tensor, b: Tensor, c: Tensor, *, kwargs: Kwargs) -> Tensor:
     """beta * a + alpha * b @ c by its own operations; a constant ``a`` is a mask or a bias."""
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
-    with engine.again():
+    with Again():
         product = torch.matmul(b, c)
         product = product if alpha == 1 else product * alpha
         if beta == 0:

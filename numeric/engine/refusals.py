@@ -2,11 +2,19 @@
 
 from torch import nn
 
+
+class OfRules(str):
+    """A reason for which rules refuse a function, and the plain gradient does not."""
+
+    __slots__ = ()
+
+
 RANDOM = "{} that is not switched off"
 BY_THE_INPUT = "{} by weights that depend on the input"
+BY_A_MATRIX = OfRules(BY_THE_INPUT)  # whose system is solved
 OF_SEVERAL = "{} of {} activations"
 OF_THE_BATCH = "{} by the statistics of the batch"
-EXPONENTIAL = "exp, outside of a softmax"
+EXPONENTIAL = OfRules("exp, outside of a softmax")
 STALE = "{}, whose input is written to before its output is read"
 HELD_PART = "what a norm divides by, written into a part of an activation"
 FOREIGN = "{}, code that torch does not show{}"

@@ -6,40 +6,51 @@ cotangents c, because a rotation is linear, so that both halves can be read at q
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from axioms import kinds
 from axioms.composites import Composite
-from numeric.engine.marks import COSINE
-
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+from numeric.engine.calls import Use
+from numeric.engine.handlers import multiply
+from numeric.engine.marks import COSINE, SINE, is_number, mark
+from numeric.engine.protocol import Rules
+from numeric.engine.settled import run
+from numeric.models.places import Places
 
 
 class Turned:
     """The queries and keys that one forward pass turns, (batch, head, token, channel), by layer."""
 
-    def __init__(self) -> None:
+    def __init__(self, composite: Composite, places: Places) -> None:
+        self.composite, self.places = composite, places
         self.by_layer: dict[int | None, list[Tensor]] = {}
         self.unsplit: dict[str, None] = {}  # modules at which products do not split relevance
 
-    def note(self, engine: "Propagation", x: Tensor, factor: str) -> None:
-        """``x`` is multiplied by cosines or sines."""
-        (place, *_) = engine.places.operations(kinds.PRODUCT)
-        rule = engine.composite.rule(kinds.PRODUCT, layer=place.layer, module=place.module)
+    def multiply(self, engine: Rules, use: Use) -> Tensor:
+        """Gives half to each of an activation and the cosines or sines that it is multiplied by."""
+        x = use.carrying[0]
+        other = use.other(x)
+        if len(use.carrying) > 1 or mark(other) not in (COSINE, SINE) or is_number(other):
+            unturned: Tensor = multiply(engine, use)
+            return unturned
+        self._note(engine.settle(x), mark(other))
+        return engine.apply(kinds.PRODUCT, run(engine, use))
+
+    def _note(self, x: Tensor, factor: str) -> None:
+        (place, *_) = self.places.operations(kinds.PRODUCT)
+        rule = self.composite.rule(kinds.PRODUCT, layer=place.layer, module=place.module)
         if rule != kinds.EQUAL_SPLIT:
             self.unsplit[place.module] = None
         if factor == COSINE:
             self.by_layer.setdefault(place.layer, []).append(x)
 
-    def check(self, composite: Composite) -> None:
+    def check(self) -> None:
         """Raises ValueError that lists the modules at which products do not split relevance."""
         if self.unsplit:
             raise ValueError(
-                f"composite {composite.name!r} does not split products at "
+                f"composite {self.composite.name!r} does not split products at "
                 f"{', '.join(self.unsplit)}, where rotary position needs it; pass rules with "
                 f"{kinds.PRODUCT!r}: {kinds.EQUAL_SPLIT!r}, or positions=None"
             )

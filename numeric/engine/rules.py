@@ -71,7 +71,9 @@ class _Quantised(torch.autograd.Function):
         return None, c @ ctx.weight.dequantize().to(c.dtype), None
 
 
-class _HeldLayerNorm(torch.autograd.Function):
+class HeldLayerNorm(torch.autograd.Function):
+    """LayerNorm as the linear map that it is while its standard deviation is held."""
+
     apply: Callable[..., Tensor]
 
     @staticmethod
@@ -141,23 +143,6 @@ def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
         return scale(o, 0.5)
     fixed = wide(o.detach())
     return scale(o, (fixed / stabilize(2 * fixed, eps)).to(o.dtype))
-
-
-def held_layer_norm(
-    x: Tensor,
-    shape: Sequence[int],
-    weight: Tensor | None,
-    bias: Tensor | None,
-    norm_eps: float,
-    *,
-    eps: float,
-) -> Tensor:
-    """LayerNorm as the linear map it is while its standard deviation is held, then Eq. 1.
-
-    The bias of the norm absorbs its share.
-    """
-    y = _HeldLayerNorm.apply(x, shape, weight, bias, norm_eps)
-    return epsilon(y, eps=eps)
 
 
 def slope(

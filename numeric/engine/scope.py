@@ -1,19 +1,17 @@
 """The rules of a Composite on a stock model, for as long as a ``with`` block lasts."""
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from axioms.composites import Composite
-from numeric.engine.propagation import Propagation
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from numeric.engine.engine import Propagation
 
 
 def applied(
-    model: "PreTrainedModel", composite: Composite, *, eps: float = 0.0, turns: bool = False
+    model: PreTrainedModel, composite: Composite, *, eps: float = 0.0, turns: bool = False
 ) -> Propagation:
     """The propagation rules of ``composite``, as a block in which ``model`` runs under them.
 

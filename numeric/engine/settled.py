@@ -1,27 +1,17 @@
 """A torch function, run on arguments whose rules have acted."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from axioms import kinds
 from numeric.engine.calls import Use
-from numeric.engine.marks import (
-    PLAIN,
-    Args,
-    Kwargs,
-    carries,
-    exchanged,
-    is_parameter,
-    mark,
-)
-
-if TYPE_CHECKING:
-    from numeric.engine.propagation import Propagation
+from numeric.engine.marks import PLAIN, Args, Kwargs, carries, exchanged, is_parameter, mark
+from numeric.engine.protocol import Rules
 
 
-def run(engine: "Propagation", use: Use, kind: str = kinds.BILINEAR) -> Any:
+def run(engine: Rules, use: Use, kind: str = kinds.BILINEAR) -> Any:
     """What a function gives of settled arguments, and parameters that nobody asks about."""
     _, func, args, kwargs, _ = use
     ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
@@ -30,7 +20,7 @@ def run(engine: "Propagation", use: Use, kind: str = kinds.BILINEAR) -> Any:
     return func(*ready, **{key: _ready(engine, x, kind) for key, x in kwargs.items()})
 
 
-def _ready(engine: "Propagation", x: Any, kind: str) -> Any:
+def _ready(engine: Rules, x: Any, kind: str) -> Any:
     if isinstance(x, Tensor):
         if x.requires_grad and is_parameter(x):
             return x.detach()
@@ -40,7 +30,7 @@ def _ready(engine: "Propagation", x: Any, kind: str) -> Any:
     return x
 
 
-def run_in_one_format(engine: "Propagation", use: Use) -> Any:
+def run_in_one_format(engine: Rules, use: Use) -> Any:
     """``run`` of what takes one format: beside activations in float64 constants are widened."""
     if use.carrying[0].dtype == torch.float64:
         named = {key: _widened(x) for key, x in use.kwargs.items()}

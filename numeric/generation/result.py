@@ -1,22 +1,34 @@
 """What was found of a generated text: a matrix of relevance, and its forms."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
 
 import torch
+from jinja2 import Environment
 from rich.console import RenderableType
+from rich.text import Text
 from torch import Tensor
 
-from numeric.generation.words import units
-from numeric.results import stored
+from numeric.generation.words import UNITS, units
+from numeric.results import pictures, render, stored
+from numeric.results.layer_maps import tables
+from numeric.results.render import Cell, LayerMap
 from numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual")
 SHOWN = 60  # characters of what was written, in a line
+LEGEND = "Red speaks for what was written; blue, underlined, against it."
+PICTURE = (
+    "Rows: what was written. Columns: what was read before it. Red speaks for the written token; "
+    "blue, with a dot, against it. Each row has its own scale."
+)
+TITLE = 60  # characters of what was written, in a title
+SCALES = "In logits; each column, a written token, has its own scale."
 
 
 @dataclass(frozen=True)
@@ -113,11 +125,11 @@ class Generation:
         given: dict[str, Any] = {**tensors, **vars(facts)}
         return cls(**given)
 
-    def terminal(self, width: int = 80) -> Iterable[RenderableType]:
+    def terminal(self, width: int = 80) -> Iterator[RenderableType]:
         """A heat map for rich, in as many tables of at most ``width`` characters as it needs."""
-        from numeric.generation.views import terminal
-
-        return terminal(self, width)
+        yield Text(title(self), style="bold")
+        yield from tables(heat_map(self), width)
+        yield Text(f"{SCALES} {render.LEGEND.replace('the class', 'it')}", style="dim")
 
     def html(self, unit: str = "token") -> str:
         """A self-contained page, on which a written token shows what it was written because of.
@@ -125,14 +137,10 @@ class Generation:
         It opens on tokens, or on the ``unit`` "word" or "sentence".
         Raises ValueError for another unit.
         """
-        from numeric.generation.views import html
-
         return html(self, unit)
 
     def png(self) -> bytes:
         """The heat map as a picture."""
-        from numeric.generation.views import png
-
         return png(self)
 
     def _repr_html_(self) -> str:
@@ -144,3 +152,83 @@ class Generation:
 def _added(x: Tensor, numbers: Tensor) -> Tensor:
     """Sums of what has the same number, along the first axis."""
     return x.new_zeros(int(numbers[-1]) + 1, *x.shape[1:]).index_add_(0, numbers, x)
+
+
+def shown(token: str) -> str:
+    """A token for a table: without the space before it, and with line breaks to be seen."""
+    token = token.strip(" ").replace("\n", "⏎") or "␣"
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in token)
+
+
+def title(found: Generation) -> str:
+    text = "".join(found.written).strip()
+    said = f"{found.method}: why {found.model} wrote {shorten(text, TITLE)!r}"
+    return printable(said)
+
+
+class _Triangle(LayerMap):
+    """A map without numbers at tokens that came later, where there is no relevance at all."""
+
+    def rows(self) -> Iterator[tuple[str, list[Cell]]]:
+        for (token, cells), values in zip(super().rows(), [*self.values, None], strict=True):
+            if values is not None:
+                cells = [c if x else c | {"shown": ""} for c, x in zip(cells, values, strict=True)]
+            yield token, cells
+
+
+def heat_map(found: Generation) -> LayerMap:
+    """Context by what was written, without a last token after which nothing was written."""
+    count = len(found.tokens) - int(not found.relevance[:, -1].any())
+    context = tuple(map(shown, found.tokens[:count]))
+    values = found.relevance[:, :count].mT.double().numpy()
+    return _Triangle("", tuple(map(shown, found.written)), context, values)
+
+
+def html(found: Generation, unit: str = "token") -> str:
+    """A self-contained page that opens on a unit; every text in it is escaped."""
+    template = files("numeric.generation").joinpath("page.html").read_text("utf-8")
+    maps = {"token": found} | {name: found.by(name) for name in UNITS}
+    if unit not in maps:
+        raise ValueError(f"unit={unit!r}: pass one of {', '.join(maps)}")
+    facts = {name: _facts(each) for name, each in maps.items()}
+    return (
+        Environment(autoescape=True)
+        .from_string(template)
+        .render(
+            title=title(found),
+            legend=LEGEND,
+            made=made(found),
+            maps=facts,
+            opened=unit,
+            data={"maps": facts, "scale": found.scale, "opened": unit},
+            **render.fixed(template),
+        )
+    )
+
+
+def _facts(found: Generation) -> dict[str, Any]:
+
+    def rounded(x: Tensor) -> list[float]:
+        return [float(f"{value:.4g}") for value in x.tolist()]
+
+    return {
+        "tokens": found.tokens,
+        "source": found.source,
+        "first": found.first,
+        "relevance": [rounded(row) for row in found.relevance],
+        "logit": rounded(found.logit),
+        "residual": rounded(found.residual),
+    }
+
+
+def png(found: Generation) -> bytes:
+    """The heat map as PNG, one row per written token; what is against it has a dot."""
+    title = f"{found.method}: why each token was written"
+    split = found.source or found.first
+    return pictures.maps(
+        [heat_map(found)], title=title, legend=PICTURE, made=made(found), split=split
+    )
+
+
+def made(found: Generation) -> str:
+    return render.made(found.model, found.method, {})

@@ -14,8 +14,9 @@ from axioms.composites import GRADIENT_X_INPUT, Composite, UnassignedOperation
 from numeric.engine import operations as does
 from numeric.engine import packed
 from numeric.engine.calls import Use
+from numeric.engine.engine import Propagation
 from numeric.engine.marks import MARK, carries, exchanged, is_curved
-from numeric.engine.propagation import Propagation
+from numeric.engine.protocol import Step
 from numeric.methods.lrp import lrp
 from numeric.models.batches import Batch
 from numeric.targets.readout import Readout
@@ -138,28 +139,30 @@ def _steps(
     epsilon: float,
     row: int,
 ) -> list[_Step]:
-    rules = _Watched(packed.shown(model), composite, eps=epsilon)
+    rules = Propagation(packed.shown(model), composite, eps=epsilon)
+    watched = _Watched(rules)
     with torch.enable_grad():
         with rules:
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
         (target,) = readout.choose(rows).targets
         ends = [entry.embedding for entry in rules.entries.found]
         torch.autograd.grad(target.of(rows)[row], ends, allow_unused=True)
-    return rules.steps
+    return watched.steps
 
 
-class _Watched(Propagation):
-    """The rules, with a record of the relevance around every sum; only sums amplify relevance."""
+class _Watched:
+    """Records the relevance around every sum of a pass; only sums amplify relevance."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, block: Propagation) -> None:
+        self.entries, self.places, self.book = block.entries, block.places, block.book
         self.steps: list[_Step] = []
+        block.observe(act=self.act)
 
-    def _act(self, use: Use) -> Any:
+    def act(self, go: Step, use: Use) -> Any:
         rising = any(id(x) in self.entries.rising for x in use.carrying)
         waits = use.call.role in WAITING and any(map(is_curved, use.carrying))
         if use.call.role not in SUMS or rising or waits:
-            return super()._act(use)
+            return go(use)
         step = _Step(use.name, self.places.describe())
         self.steps.append(step)
         # Copies, because other operations may read the same tensor.
@@ -167,12 +170,12 @@ class _Watched(Propagation):
         named = exchanged(tuple(use.kwargs.values()), own)
         kwargs = dict(zip(use.kwargs, named, strict=True))
         args, carrying = exchanged(use.args, own), list(own.values())
-        out = super()._act(use._replace(args=args, kwargs=kwargs, carrying=carrying))
+        out = go(use._replace(args=args, kwargs=kwargs, carrying=carrying))
         return _looked_at(out, step.arrived) if carries(out) else out
 
     def _copied(self, x: Tensor) -> Tensor:
         if is_curved(x):
-            return self.settle(x).clone()
+            return self.book.settle(x).clone()
         copy = x.clone()
         if hasattr(x, MARK):
             setattr(copy, MARK, getattr(x, MARK))

@@ -7,20 +7,18 @@ second forward pass.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
+from transformers import PreTrainedModel
 
 from axioms.composites import Composite
+from numeric.engine.engine import Propagation
 from numeric.engine.marks import Chain, carries, mark, marked
-from numeric.engine.propagation import Propagation
 from numeric.models import patches
 from numeric.models.places import numbered_layers
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 
 class Checkpointed(Propagation):
@@ -30,7 +28,7 @@ class Checkpointed(Propagation):
     same when they run again.
     """
 
-    def __init__(self, model: "PreTrainedModel", composite: Composite, *, eps: float = 0.0) -> None:
+    def __init__(self, model: PreTrainedModel, composite: Composite, *, eps: float = 0.0) -> None:
         paths = numbered_layers(model)
         twin = patches.twin(model)
         # Keys and values of the first run would be there in the second.
@@ -45,7 +43,7 @@ class Checkpointed(Propagation):
         places = [n for n, x in enumerate(parts) if carries(x)]
         if not places or not torch.is_grad_enabled():
             return forward(*args, **kwargs)
-        xs = [self.settle(parts[n]) for n in places]
+        xs = [self.book.settle(parts[n]) for n in places]
         constants = [None if n in places else x for n, x in enumerate(parts)]
 
         def run(xs: Sequence[Tensor]) -> tuple[list[Any], Any]:
@@ -83,7 +81,7 @@ class _Layer:
     def outs(self, rules: Propagation, xs: Sequence[Tensor]) -> list[Tensor]:
         """What the layer returns with relevance; all else is in ``returned`` and ``form``."""
         parts, self.form = self.run(xs)
-        settled = [rules.settle(x) if carries(x) else x for x in parts]
+        settled = [rules.book.settle(x) if carries(x) else x for x in parts]
         self.returned: list[tuple[Any, _Marked | None]] = [
             (None, _Marked(_outside(mark(x)))) if carries(x) else (x, None) for x in settled
         ]
@@ -93,7 +91,9 @@ class _Layer:
         self, xs: Sequence[Tensor], outs: Sequence[Tensor], cs: Sequence[Tensor | None]
     ) -> Sequence[Tensor | None]:
         """The cotangents of ``xs``; ``cs`` are those of ``outs``, None where nothing uses one."""
-        with _Part(self.whole.model, self.whole.composite, eps=self.whole.eps) as rules:
+        book = self.whole.book
+        # Its operations were checked on the way there.
+        with Propagation(self.whole.model, book.composite, eps=book.eps, part=True) as rules:
             again = self.outs(rules, xs)
         for x, out in zip(again, outs, strict=True):
             near = torch.finfo(out.dtype).eps ** 0.5
@@ -110,13 +110,6 @@ class _Layer:
 def _outside(what: object) -> object:
     """The mark of a result of a layer, without chains, because their roots are freed."""
     return None if type(what) is Chain else what
-
-
-class _Part(Propagation):
-    """A layer alone; the operations of the whole were checked on the way there."""
-
-    def check_operations(self) -> None:
-        pass
 
 
 class _Again(torch.autograd.Function):

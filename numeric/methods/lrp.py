@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from axioms.composites import Composite
 from numeric.engine import packed, scope
+from numeric.engine.engine import Propagation
 from numeric.engine.entries import of_tokens
-from numeric.engine.propagation import Propagation
 from numeric.methods import positions as position_shares
 from numeric.methods.checkpointing import Checkpointed
 from numeric.methods.inside import Inside

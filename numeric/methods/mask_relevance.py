@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 from axioms import kinds
 from axioms.composites import GRADIENT_X_INPUT, Composite
 from numeric.engine import packed, scope
-from numeric.engine.attended import Attended, Damping, rows_read
-from numeric.engine.propagation import Propagation
+from numeric.engine.attended import Attended, Attending, Damping, rows_read
+from numeric.engine.engine import Propagation
 from numeric.methods import meetings
 from numeric.methods.lrp import check_gradient
 from numeric.models.batches import Batch
@@ -145,8 +145,7 @@ def _run(
     damping: Damping | None = None,
 ) -> tuple[Propagation, list[Attended], Rows]:
     rules = scope.applied(model, composite)
-    seen: list[Attended] = []
-    rules.attended, rules.damping = seen, damping
+    seen = Attending(rules, damping).all
     with torch.enable_grad(), rules:
         rows = readout.run(model, batch.arguments(), settle=rules.end)
     return rules, seen, rows

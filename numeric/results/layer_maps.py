@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -13,49 +12,10 @@ from rich.text import Text
 from torch import Tensor
 
 from numeric.results import render
+from numeric.results.render import Cell, LayerMap
 from numeric.results.result import Attribution
 
 CELL = 5  # characters, four of them for a number
-Cell = dict[str, str]
-
-
-@dataclass(frozen=True, eq=False)
-class LayerMap:
-    """Relevance of every token, row by row, at what the layers of one stack pass on.
-
-    where: the path that the layers share
-    columns: the number of each layer, or of the call of a shared one
-    values: (token, column)
-    """
-
-    where: str
-    columns: tuple[str, ...]
-    tokens: tuple[str, ...]
-    values: np.ndarray
-
-    def rows(self) -> Iterator[tuple[str, list[Cell]]]:
-        """The cells of every token, what they show and its colour; then those of the sum."""
-        colours = zip(*map(render.colours, self.values.T), strict=True)
-        for token, values, row in zip(self.tokens, self.values, colours, strict=True):
-            yield token, [_cell(value, rgb) for value, rgb in zip(values, row, strict=True)]
-        yield "sum", [_cell(value, (255, 255, 255)) for value in self.values.sum(axis=0)]
-
-
-def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
-    return {
-        "shown": short(value),
-        "value": f"{value:+z.4f}",
-        "sign": "against" if value < 0 else "",
-        "background": "rgb({},{},{})".format(*rgb),
-        "shade": render.shade(rgb),
-    }
-
-
-def short(value: float) -> str:
-    """A signed number in at most four characters, up to 999: +.07, -1.3, +120."""
-    if abs(value) < 0.995:
-        return f"{value:+z.2f}".replace("0.", ".", 1)
-    return f"{value:+.{int(abs(value) < 9.95)}f}"
 
 
 def layer_maps(a: Attribution, tokens: Sequence[str], *, shifted: bool = False) -> list[LayerMap]:

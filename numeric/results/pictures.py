@@ -9,15 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from math import floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from axioms.extras import need
 from numeric.results import render
-
-if TYPE_CHECKING:
-    from numeric.results.layer_maps import LayerMap
+from numeric.results.render import LayerMap
 
 INCH = 72  # points, in which everything here is measured
 WIDTH, EDGE = 302.0, 8.0  # of a picture: 302 points are 420 pixels
@@ -44,7 +42,7 @@ def texts(sections: Sequence[render.Section], *, made: str) -> bytes:
 
 
 def maps(
-    found: Sequence["LayerMap"], *, title: str, legend: str, made: str, split: int | None = None
+    found: Sequence[LayerMap], *, title: str, legend: str, made: str, split: int | None = None
 ) -> bytes:
     """Maps one below the other, in which each column has its own scale, and blue has a dot.
 
@@ -64,7 +62,7 @@ def maps(
 class _Grid:
     """A map as it stands in a picture: the names of rows and columns, and their room."""
 
-    def __init__(self, found: "LayerMap", *, turned: bool) -> None:
+    def __init__(self, found: LayerMap, *, turned: bool) -> None:
         self.found, self.turned = found, turned
         names = (found.columns, found.tokens) if turned else (found.tokens, found.columns)
         self.rows, self.columns = ([_fitting(name, LONGEST) for name in each] for each in names)

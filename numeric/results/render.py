@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 from importlib.metadata import version
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment
@@ -19,10 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from numeric.spelling import printable
-
-if TYPE_CHECKING:
-    from numeric.results.layer_maps import LayerMap
-    from numeric.results.result import Attribution
 
 COLOURS = """\
 :root { color-scheme: light dark; --ink: #1b1b1f; --paper: #fff; --dim: #5c5c66; --line: #ccc;
@@ -79,25 +74,52 @@ style="background:{{ c.shade }}">{{ c.shown }}</td>
 PAGE = Environment(autoescape=True).from_string(SOURCE)
 
 
-CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
-    """<div style="line-height:2;max-width:60rem">
-{% for s in samples %}
-<div><strong>{{ method }}</strong> {{ s.about }}<br>
-{% for t in s.tokens %}
-<span title="{{ t.value }}" style="padding:.15em .25em;border-radius:.2em;white-space:pre;\
-background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
-{% endfor %}
-</div>
-{% endfor %}
-<small style="opacity:.8">{{ legend }}{{ more }}</small></div>"""
-)
-"""A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
-
-
 NOTHING = "'none'"
 SPEED = ("batch_size", "memory")  # options that change nothing else
 LEGEND = "Red speaks for the class; blue, underlined, against it."
 LAYERS = "In logits, after each layer; each column has its own scale; emb: embeddings."
+
+
+Cell = dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerMap:
+    """Relevance of every token, row by row, at what the layers of one stack pass on.
+
+    where: the path that the layers share
+    columns: the number of each layer, or of the call of a shared one
+    values: (token, column)
+    """
+
+    where: str
+    columns: tuple[str, ...]
+    tokens: tuple[str, ...]
+    values: np.ndarray
+
+    def rows(self) -> Iterator[tuple[str, list[Cell]]]:
+        """The cells of every token, what they show and its colour; then those of the sum."""
+        shades = zip(*map(colours, self.values.T), strict=True)
+        for token, values, row in zip(self.tokens, self.values, shades, strict=True):
+            yield token, [_cell(value, rgb) for value, rgb in zip(values, row, strict=True)]
+        yield "sum", [_cell(value, (255, 255, 255)) for value in self.values.sum(axis=0)]
+
+
+def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
+    return {
+        "shown": short(value),
+        "value": f"{value:+z.4f}",
+        "sign": "against" if value < 0 else "",
+        "background": "rgb({},{},{})".format(*rgb),
+        "shade": shade(rgb),
+    }
+
+
+def short(value: float) -> str:
+    """A signed number in at most four characters, up to 999: +.07, -1.3, +120."""
+    if abs(value) < 0.995:
+        return f"{value:+z.2f}".replace("0.", ".", 1)
+    return f"{value:+.{int(abs(value) < 9.95)}f}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +136,7 @@ class Section:
     title: str
     caption: str
     legend: str = LEGEND
-    maps: Sequence["LayerMap"] = ()
+    maps: Sequence[LayerMap] = ()
 
     def cells(self) -> Iterator[dict[str, str]]:
         """What a page shows of every token."""
@@ -216,32 +238,3 @@ def made(model: str, method: str, options: Mapping[str, Any]) -> str:
     more = f" ({', '.join(plain)})" if plain else ""
     program = f"lrp-axioms {version('lrp-axioms')}"
     return printable(f"{what}{more}; made by {program} on {date.today().isoformat()}.")
-
-
-def heat_maps(a: "Attribution", most: int) -> str:
-    """The ``most`` first examples for a notebook; a token without a name is its position."""
-    numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
-    samples = [
-        {
-            "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
-            "tokens": _shaded(a.lines(n)),
-        }
-        for n, (target, logit, residual) in enumerate(islice(numbers, most))
-    ]
-    left = max(0, len(a.relevance) - most)
-    more = f" {left} more samples are not shown." if left else ""
-    facts = {"method": a.method, "samples": samples, "legend": legend("target"), "more": more}
-    return printable(CELLS.render(facts))
-
-
-def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
-    """Transparent colours, so that letters keep the colour that the page gives them."""
-    top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
-    for position, token, value in lines:
-        hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
-        yield {
-            "token": position if token is None else token,
-            "value": f"{value:+z.4f}",
-            "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
-            "line": line,
-        }

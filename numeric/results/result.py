@@ -1,15 +1,19 @@
 """What a method found: relevance of every token, and its forms."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment
 from rich.console import RenderableType
+from rich.constrain import Constrain
 from torch import Tensor
 
 from axioms.extras import need
-from numeric.results import stored
+from numeric.results import pictures, render, stored
+from numeric.results.render import LayerMap
 from numeric.spelling import printable
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ TENSORS = ("relevance", "target", "logit", "residual")
 GROUPS = ("details", "inside")
 SHOWN = 20  # samples of a notebook's cell
 SMALL = 3  # samples of a line
+ROLLOUT = "attention-rollout"
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,6 @@ class Attribution:
         return printable(said)
 
     def _repr_html_(self) -> str:
-        from numeric.results.render import heat_maps
-
         return heat_maps(self, SHOWN)
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
@@ -128,20 +131,113 @@ class Attribution:
         given["options"] = facts.options | given["options"]
         return cls(**given, method=facts.method, tokens=facts.tokens, model=facts.model)
 
-    def terminal(self, width: int = 80) -> Iterable[RenderableType]:
+    def terminal(self, width: int = 80) -> Iterator[RenderableType]:
         """Every text for rich: its tokens coloured, and their numbers."""
-        from numeric.results import views
-
-        return views.terminal(self, width)
+        for each in sections(self):
+            yield from (Constrain(part, width) for part in each.terminal())
 
     def html(self) -> str:
         """A self-contained page of all texts, with colours and numbers."""
-        from numeric.results import views
-
-        return views.page(views.sections(self), self)
+        return page(sections(self), self)
 
     def png(self) -> bytes:
         """All texts as a picture, every token on its colour and above its number."""
-        from numeric.results import pictures, views
+        return pictures.texts(sections(self), made=made(self))
 
-        return pictures.texts(views.sections(self), made=views.made(self))
+
+def section(
+    a: Attribution,
+    sample: int,
+    *,
+    why: str = "",
+    explains: str = "target",
+    maps: Sequence[LayerMap] = (),
+) -> render.Section:
+    """One example of ``a``: why the target, or ``why``, which is what the model ``explains``."""
+    lines = a.lines(sample)
+    tokens = [str(n) if token is None else token for n, token, _ in lines]
+    relevance = [value for *_, value in lines]
+    title = f"{a.method}: why {why or f'target {a.target[sample].tolist()}'}?"
+    legend = render.legend(explains)
+    if a.method == ROLLOUT:
+        title, legend = f"{ROLLOUT}: where the model attends", "Red: the larger share of attention."
+    return render.Section(tokens, relevance, title, _caption(a, sample), legend, maps)
+
+
+def _caption(a: Attribution, sample: int) -> str:
+    """What the relevance of one example adds up to."""
+    if a.method == ROLLOUT:
+        return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
+    said = (
+        f"Logit {a.logit[sample]:+z.4f} = relevance of the tokens "
+        f"{a.logit[sample] - a.residual[sample]:+z.4f} + residual {a.residual[sample]:+z.4f}."
+    )
+    from numeric.methods.catalogue import METHODS
+
+    if a.method not in METHODS:
+        return said
+    conserves = METHODS[a.method].conserves
+    return f"{said} Does {a.method} conserve relevance? {conserves[0].upper()}{conserves[1:]}."
+
+
+def sections(a: Attribution) -> list[render.Section]:
+    return [section(a, n) for n in range(len(a.relevance))]
+
+
+def page(found: Sequence[render.Section], a: Attribution) -> str:
+    """The page of texts that were all explained as the first of them, ``a``, was."""
+    title = found[0].title if len(found) == 1 else f"{a.method}: {len(found)} texts"
+    return render.html(found, title=title, made=made(a))
+
+
+def made(a: Attribution) -> str:
+    return render.made(a.model, a.method, a.options)
+
+
+CELLS = Environment(autoescape=True, trim_blocks=True).from_string(
+    """<div style="line-height:2;max-width:60rem">
+{% for s in samples %}
+<div><strong>{{ method }}</strong> {{ s.about }}<br>
+{% for t in s.tokens %}
+<span title="{{ t.value }}" style="padding:.15em .25em;border-radius:.2em;white-space:pre;\
+background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
+{% endfor %}
+</div>
+{% endfor %}
+<small style="opacity:.8">{{ legend }}{{ more }}</small></div>"""
+)
+"""A cell of a notebook: styles are inline, and its colours show on light and dark alike."""
+
+
+def heat_maps(a: Attribution, most: int) -> str:
+    """The ``most`` first examples for a notebook; a token without a name is its position."""
+    numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
+    samples = [
+        {
+            "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
+            "tokens": _shaded(a.lines(n)),
+        }
+        for n, (target, logit, residual) in enumerate(islice(numbers, most))
+    ]
+    left = max(0, len(a.relevance) - most)
+    more = f" {left} more samples are not shown." if left else ""
+    facts = {
+        "method": a.method,
+        "samples": samples,
+        "legend": render.legend("target"),
+        "more": more,
+    }
+    return printable(CELLS.render(facts))
+
+
+def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
+    """Transparent colours, so that letters keep the colour that the page gives them."""
+    top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
+    for position, token, value in lines:
+        hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")
+        yield {
+            "token": position if token is None else token,
+            "value": f"{value:+z.4f}",
+            "colour": f"{hue},{0.55 * abs(value) / top:.2f}",
+            "line": line,
+        }

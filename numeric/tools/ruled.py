@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from axioms.composites import Composite
 from numeric.attribution import propagation
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.methods.lrp import read
 
 

@@ -8,7 +8,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
 from numeric import attribute
 from numeric.engine import attention, value_only
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.methods import amplification
 from tests.support import cases
 

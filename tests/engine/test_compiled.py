@@ -12,7 +12,7 @@ import axioms
 import numeric
 from axioms.composites import ATTNLRP
 from numeric import attribute
-from numeric.engine import propagation
+from numeric.engine import engine as propagation
 from tests.support import cases, traces
 
 # The compiler itself makes an instance of each autograd.Function that it traces.

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from benchmarks.sources import models
 from numeric import attribute, explain_generation
 from numeric.results import pictures
-from numeric.results.layer_maps import LayerMap, short
+from numeric.results.render import LayerMap, short
 from numeric.targets import span
 from tests.support import cases
 

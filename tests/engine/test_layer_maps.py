@@ -8,7 +8,8 @@ import torch
 from numeric import attribute
 from numeric.attribution import Attribution
 from numeric.models.places import numbered_layers
-from numeric.results.layer_maps import layer_maps, short
+from numeric.results.layer_maps import layer_maps
+from numeric.results.render import short
 from tests.census.build import build
 from tests.support import cases, program
 

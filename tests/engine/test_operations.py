@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional
 import axioms
 from axioms.composites import UnassignedOperation
 from axioms.kinds import RULES
-from numeric import attribute, audit
+from numeric import attribute, audit, propagation
 from numeric.engine.operations import ROLES, TABLE
 from numeric.engine.refusals import REASONS
 from tests.census import build
@@ -40,6 +41,23 @@ def test_a_function_has_one_role_or_is_refused():
     names = [name for role in TABLE.values() for name in role.functions.split()]
     assert len(names) == len({*names})
     assert ROLES.keys().isdisjoint(REASONS)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_handlers_need_five_functions_of_the_engine_and_nothing_else(name):
+    model, batch = cases.family(name)
+    want = attribute(model, batch, target=1).relevance
+    with propagation(model) as block:
+        book = block.book
+        functions = ("rule", "apply", "settle", "hold", "refuse")
+        five = SimpleNamespace(**{each: getattr(book, each) for each in functions})
+        for role, handler in block.handlers.items():
+            block.handlers[role] = lambda _, use, handler=handler: handler(five, use)
+        logits = model(**batch).logits
+        rows = logits if logits.ndim == 2 else logits[:, -1]
+        (c,) = torch.autograd.grad(rows[:, 1].sum(), block.entries.only.embedding)
+    found = (block.entries.only.embedding * c).sum(-1) * batch["attention_mask"]
+    assert torch.equal(found, want)
 
 
 def explained(function):

@@ -10,7 +10,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, BIAS, CP_LRP
 from numeric import audit
 from numeric.engine import marks
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from tests.census.measure import audited
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then

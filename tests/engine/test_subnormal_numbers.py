@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from axioms.composites import ATTNLRP
 from numeric.engine import rules
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from tests.support import cases
 from tests.support.traces import contains, refused
 

@@ -95,7 +95,7 @@ def kinds_of(model, inputs):
     noting = Composite("noting", CP_LRP.rules, layers={0: {}})
     with scope.applied(model, noting) as rules:
         model(**inputs)
-    return {operation.kind for operation in rules.recorded}
+    return {operation.kind for operation in rules.book.recorded}
 
 
 @pytest.mark.parametrize("name", ALL)

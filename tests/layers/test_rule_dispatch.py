@@ -10,7 +10,7 @@ from axioms.graph import INPUT, Node
 from axioms.rules import propagate
 from numeric import compiled
 from numeric.engine import at_output, attention
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.layer_mixes import sweep
 from numeric.reference import dispatch, evaluate
 from tests.oracles import bert_relevance
@@ -54,7 +54,7 @@ def paths(model, batch, *wanted):
     """Of all modules that have an operation of these kinds."""
     with Propagation(model, replace(ATTNLRP, layers={0: {}})) as block:
         model(**batch)
-    return [operation.module for operation in block.recorded if operation.kind in wanted]
+    return [operation.module for operation in block.book.recorded if operation.kind in wanted]
 
 
 @pytest.mark.parametrize("name", IMPLEMENTATIONS)

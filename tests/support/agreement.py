@@ -23,9 +23,9 @@ from axioms.rules.attention import softmax, taylor, value_only
 from axioms.rules.linear import add as add_rule
 from axioms.rules.linear import epsilon, epsilon_without_bias, linear_map
 from axioms.rules.products import bilinear_epsilon, equal_split
-from numeric.engine import norms
+from numeric.engine import at_output, norms
 from numeric.engine import rules as fast
-from numeric.engine.propagation import Propagation
+from numeric.engine.engine import Propagation
 from numeric.reference import rules as reference
 
 EPS = 0.25
@@ -159,7 +159,8 @@ def dense_held_rms(x, w, c):
 
 def layer_norm(rule, x, w, b, *, eps=EPS):
     small = norm_eps(x.detach().numpy())
-    return norms.RULES[kinds.LAYER_NORM, rule](x, x.shape, w, b, small, eps=eps)
+    y = norms.LAYER_NORM[rule](x, x.shape, w, b, small)
+    return at_output.AT_OUTPUT[kinds.LAYER_NORM, rule](y, eps, None)
 
 
 def rms_norm(x, w, *, composite=ATTNLRP, eps=EPS):

@@ -48,9 +48,11 @@ TABLES = {
     "lemmas in numbers": {key: sorted(causes) for key, causes in LEMMAS.items()},
     "reference": dispatch.RULES,
     "reference of maps": mapped.RULES,
-    "engine at the output": at_output.AT_OUTPUT,
-    "engine of norms": norms.RULES,
-    "engine where held": dict.fromkeys(norms.WHERE_HELD),
+    "engine at the output": {
+        key: rule for key, rule in at_output.AT_OUTPUT.items() if key[0] != kinds.LAYER_NORM
+    },
+    "engine of norms": {(kinds.LAYER_NORM, rule): f for rule, f in norms.LAYER_NORM.items()},
+    "engine where held": dict.fromkeys(at_output.WHERE_HELD),
     "engine as a whole": dict.fromkeys(at_output.KNOWN),
     "vocabulary": {(kind, rule): 0 for kind, rules in kinds.RULES.items() for rule in rules},
     "checker": {(kind, rule): 0 for kind, rules in check.RULES.items() for rule in rules.split()},

@@ -1,0 +1,175 @@
+"""The graph of a forward pass while it is recorded, and the tensors that its nodes computed."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten
+
+from axioms.graph import INPUT, MOVE, PARAMETER, Node, Origin
+from numeric.auditing.maps import Map
+from numeric.engine.calls import Call
+from numeric.engine.engine import Propagation
+from numeric.engine.marks import Args, Function, Kwargs
+from numeric.models.places import LAYER
+
+NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
+ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
+WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
+"""Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
+
+
+@dataclass(eq=False)
+class Running:
+    """One torch function while it runs.
+
+    args: with a copy in place of what is written to
+    inplace: whether ``func`` itself writes to its first argument
+    rising: between the lookup of words and the sum of embeddings
+    before: of what it reads, parts of which it may write to, the operations that computed it
+    kind: of the rule that acts at its output   settled: arguments as they are used, by identity
+    out: the output whose node is made   index: which of several it is
+    """
+
+    call: Call
+    func: Function
+    args: Args
+    kwargs: Kwargs
+    inplace: bool
+    rising: bool
+    before: dict[int, Node]
+    kind: str | None = None
+    settled: dict[int, Tensor] = field(default_factory=dict)
+    out: Any = None
+    index: int | None = None
+
+    def operands(self) -> tuple[list[Any], Any]:
+        """The arguments, in a row, as the rules use them; and how they are nested."""
+        row, nesting = tree_flatten((self.args, self.kwargs))
+        return [self.settled.get(id(x), x) for x in row], nesting
+
+
+class Draft:
+    """The nodes of one pass of ``block``.
+
+    values: of every leaf
+    trace: of every operation its layer, its function, the module inside of the layer, and how far
+        back its operands are
+    """
+
+    def __init__(self, block: Propagation) -> None:
+        self.model, self.places, self.refuse = block.model, block.places, block.book.refuse
+        named = (*self.model.named_parameters(), *self.model.named_buffers())
+        # By address, because a transposed weight is still that weight.
+        self.names = {x.data_ptr(): name for name, x in named}
+        self.values: dict[Node, Tensor] = {}
+        self.trace: list[tuple[Any, ...]] = []
+        self.made: dict[Node, tuple[int | None, int]] = {}  # layer, number
+        self.running: list[Running] = []
+        self.calls: dict[str, list[FrameType | None]] = {}  # of every layer, in the order of time
+
+    def node_of(self, x: Tensor) -> Node:
+        """The operation that computed ``x``, which may have been written to since."""
+        if self.running and id(x) in self.running[-1].before:
+            return self.running[-1].before[id(x)]
+        known: tuple[Node | None, int | None] = getattr(x, NODE, (None, None))
+        node, version = known
+        if node is not None and version == x._version:
+            return node
+        base = x._base
+        if base is None or not hasattr(base, NODE) or not is_part(x, base):
+            hidden = "code that torch does not show"
+            self.refuse("a write into a part of a tensor" if node or base is not None else hidden)
+            node = self.leaf(x, FIXED)
+        else:
+            cut = part_of(x, base)
+            node = self.make(MOVE, (self.node_of(base),), x.shape, map=Map(cut))
+        return self.put(x, node)
+
+    def put(self, x: Tensor, node: Node) -> Node:
+        setattr(x, NODE, (node, x._version))
+        return node
+
+    def make(
+        self,
+        op: str,
+        args: Iterable[Node],
+        shape: Sequence[int],
+        where: tuple[Origin, int | None] | None = None,
+        **attributes: Any,
+    ) -> Node:
+        """An operation at the place that is running, or at ``where``."""
+        origin, layer = where or self.origin()
+        name = self.running[-1].call.name if self.running else op
+        about = {"layer": layer, "shape": tuple(shape)} | attributes
+        node = Node(op, tuple(args), f"{name} {len(self.trace)}", origin, about)
+        inside = LAYER.split(origin.module)[-1]
+        before = [self.made.get(x, (None, 0)) for x in args if x.op != PARAMETER]
+        back = tuple(len(self.trace) - n if at == layer else "from outside" for at, n in before)
+        self.made[node] = layer, len(self.trace)
+        self.trace.append((layer, attributes.get("function", name), inside, back))
+        return node
+
+    def leaf(
+        self,
+        x: Tensor | float,
+        role: str,
+        *,
+        op: str = INPUT,
+        name: str = "",
+        origin: Origin | None = None,
+    ) -> Node:
+        if isinstance(x, Tensor):
+            x = self.keep(x)
+        else:
+            x = torch.tensor(x, dtype=torch.float64, device="cpu")
+        name = name or self.names.get(x.data_ptr(), f"fixed {len(self.values)}")
+        node = Node(op, (), name, origin, {"role": role, "shape": tuple(x.shape)})
+        self.values[node] = x
+        return node
+
+    def keep(self, x: Tensor) -> Tensor:
+        """A fixed tensor as it is now, because code may write in it."""
+        return x.detach() if x.data_ptr() in self.names else x.detach().clone()
+
+    def parameter(self, x: Tensor | float) -> Node:
+        return self.leaf(x, WORD, op=PARAMETER)
+
+    def origin(self) -> tuple[Origin, int | None]:
+        """Where the model is, and in which layer; one that is called again counts as the next."""
+        (path, *_), _ = self.places.module()
+        origin = Origin(module=path, line=self.places.line())
+        found = LAYER.search(path)
+        if not found:
+            return origin, None
+        layer = path[: found.end()]
+        calls = self.calls.setdefault(layer, [])
+        if (frame := self.places.call_of(self.model.get_submodule(layer))) not in calls:
+            calls.append(frame)
+        return origin, int(found[1]) + calls.index(frame)
+
+
+def is_part(x: Tensor, base: Tensor) -> bool:
+    """Whether ``x`` is a part of ``base`` whose place in it can be told by strides."""
+    return base.is_contiguous() and x.dtype == base.dtype
+
+
+def part_of(x: Tensor, base: Tensor) -> Callable[[Tensor], Tensor]:
+    """How ``x`` is cut out of its ``base``."""
+    where = x.shape, x.stride(), x.storage_offset() - base.storage_offset()
+    return lambda whole: whole.as_strided(*where)
+
+
+def write_into(x: Tensor, base: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The base after a value was written into the place of ``x``."""
+    part = part_of(x, base)
+
+    def write(value: Tensor, whole: Tensor) -> Tensor:
+        whole = whole.clone(memory_format=torch.contiguous_format)
+        part(whole).copy_(value)
+        return whole
+
+    return write

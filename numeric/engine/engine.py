@@ -1,0 +1,257 @@
+"""Propagation rules attached to torch functions while a stock model runs its own code.
+
+During the forward pass every torch function that an activation reaches is looked up in
+``operations.ROLES``, and the rule of its kind acts on the spot (``handlers``).  The model is not
+changed, and other threads do not see the rules.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from transformers import PreTrainedModel
+
+from axioms import kinds
+from axioms.composites import Composite
+from numeric.engine import attention, handlers
+from numeric.engine import operations as does
+from numeric.engine.blocks import INNERMOST, Block
+from numeric.engine.calls import CALLS, Call, Use, Watch, call_of, checkpoints, foreign, scripts
+from numeric.engine.entries import Entries
+from numeric.engine.gradients import differentiate
+from numeric.engine.marks import (
+    COSINE,
+    HELD,
+    INHERITED,
+    SINE,
+    WEIGHTS,
+    Args,
+    Chain,
+    Function,
+    Kwargs,
+    carries,
+    in_order,
+    is_curved,
+    mark,
+    marked,
+    reached,
+    without_gradient,
+)
+from numeric.engine.protocol import Rules
+from numeric.engine.refusals import FOREIGN, HELD_PART, UNSEEN
+from numeric.engine.rotary import Turned
+from numeric.engine.rulebook import Rulebook
+from numeric.engine.settled import run, without
+from numeric.models.places import Places, layer_of
+from numeric.models.scans import scans, selecting
+
+
+class Propagation(Block):
+    """The rules of ``composite`` at every torch function that a forward pass of ``model`` calls.
+
+    ``turns``: rotary position keeps half of the relevance of what it turns, noted by layer.
+    On leaving the block raises UnassignedOperation that lists every function and every operation
+    without a rule, and ValueError for overrides of ``composite`` that no operation met, unless
+    this is a ``part`` of a pass.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        composite: Composite,
+        *,
+        eps: float = 0.0,
+        turns: bool = False,
+        part: bool = False,
+        places: Places | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.turns, self.part = model, turns, part
+        self.places = places or Places(model)
+        self.book = Rulebook(composite, self.places, eps=eps)
+        self.entries = Entries(model, typed=turns, eps=eps)
+        self.turned = Turned(composite, self.places)
+        self.watch: Watch | None = None
+        self.observed: list[tuple[object, str]] = []
+        self.handlers = dict(handlers.BY_ROLE)
+        if turns:
+            self.handlers[does.MULTIPLY] = self.turned.multiply
+        if eps:  # which acts on the scores
+            self.handlers[does.ATTENTION] = attention.unfused
+        # What scans select by is held.
+        self.holds = composite.rules.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
+        tables = (composite.rules, *composite.layers.values(), *composite.modules.values())
+        plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
+        self.plain_norms = plain and self.book.mixed
+
+    def observe(self, **around: Callable[..., Any]) -> None:
+        """Puts functions around those of this block or its book, by name, until the block ends.
+
+        Each gets the function that it stands around, and then the arguments.
+        """
+        for name, function in around.items():
+            owner = self.book if hasattr(Rulebook, name) else self
+            setattr(owner, name, partial(function, getattr(owner, name)))
+            self.observed.append((owner, name))
+
+    def __enter__(self) -> Self:
+        self.places.begin()
+        if scripts():
+            self.watch = Watch(self.book.refuse)
+            self.observe(called=self.watch.called)
+        return super().__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        while self.observed:  # or a circle of references would keep the graph
+            owner, name = self.observed.pop()
+            vars(owner).pop(name, None)
+        self.book.end(self.model, error)
+        if error is None and not self.part:
+            self.book.check()
+            self.turned.check()
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: Args = (), kwargs: Kwargs | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        call = CALLS.get(func) or call_of(func)
+        if call.role == does.NOTHING or INNERMOST.block is not self:
+            return func(*args, **kwargs)
+        if checkpoints():  # the rules hold in the forward pass alone, and nothing may run again
+            with saved_tensors_hooks(lambda x: x.detach(), lambda x: x):
+                return self.called(call, func, args, kwargs)
+        return self.called(call, func, args, kwargs)
+
+    def called(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
+        if call.role == does.GRADIENT:
+            settle, end = self.book.settle, self.end
+            return differentiate(func, args, kwargs, settle=settle, end=end, places=self.places)
+        carrying = reached(args)
+        if kwargs:
+            carrying += reached(kwargs.values())
+        if kwargs and carrying:
+            args, kwargs = in_order(args, kwargs)
+            carrying = reached(args) + reached(kwargs.values())
+        if carrying and self.holds and (fixed := selecting()):
+            args, kwargs, carrying = without(fixed, args, kwargs, carrying)
+        if not carrying:
+            return self.constant(call, func, args, kwargs)
+        if not torch.is_grad_enabled():  # nothing that comes of it has relevance
+            return func(*args, **kwargs)
+        for x in carrying:
+            if found := foreign(type(x.grad_fn)):
+                self.book.refuse(FOREIGN, *found)
+        if kwargs and kwargs.get("inplace"):
+            kwargs = kwargs | {"inplace": False}
+        use = Use(call, call.instead or func, args, kwargs, carrying)
+        if self.plain_norms and call.role != does.LAYER_NORM and self._in_plain_norm(call):
+            return run(self.book, use._replace(func=func))
+        if call.writes:
+            return self._write(args[0], partial(self.act, use))
+        return self.act(use)
+
+    def _in_plain_norm(self, call: Call) -> bool:
+        """Whether a norm is running that keeps its gradient; no rule acts on its steps."""
+        paths, module = self.places.module()
+        rule_of = self.book.composite.rule
+        given = {rule_of(kinds.RMS_NORM, layer=layer_of(x), module=x) for x in paths}
+        plain = "Norm" in type(module).__name__ and given == {kinds.GRADIENT}
+        if plain and call.role in (does.DEVIATION, does.COMPOSITE):
+            self.book.rule(kinds.RMS_NORM)
+        return plain
+
+    def act(self, use: Use) -> Any:
+        """Calls a function of activations, with the rule of its operation."""
+        handler = self.handlers.get(use.call.role)
+        if handler is None:
+            self.book.refuse(use.name)
+            handler = handlers.move
+        if use.call.fills:
+            handler = self._fill
+        rising = self.entries.rising
+        out = self.entries.rise(self.book, handler, use) if rising else handler(self.book, use)
+        if self.book.asks and type(what := mark(out)) is Chain and not what.places:
+            what.places = self.places.operations(kinds.ACTIVATION)
+        return out
+
+    def _fill(self, engine: Rules, use: Use) -> Any:
+        """Moves something into an activation, after the rule that waited there has acted."""
+        x, *at = use.args
+        if HELD in map(mark, at):
+            every = at[0] is Ellipsis or (type(at[0]) is slice and at[0] == slice(None))
+            if every or use.name in ("copy_", "fill_"):
+                return self._write(x, lambda: at[-1])
+            engine.refuse(HELD_PART)
+            return run(engine, use)
+        if is_curved(x):
+            self._write(x, lambda: engine.settle(x))
+        elif type(mark(x)) is Chain:
+            marked(x, None)
+        return handlers.move(engine, use)
+
+    def _write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
+        """Writes into ``x`` the result of ``act``, whose gradient may need the value of now."""
+        with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
+            value = act()
+            what = mark(value)
+            if type(what) is Chain:
+                goes_on = what.root is not x and what.curved == is_curved(x) and carries(x)
+                value, what = (value, what) if goes_on else (self.book.settle(value), None)
+        if is_curved(x):
+            # Or nothing could be written to this leaf.
+            x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # the stub says mode
+        return self.written(x, value, what)
+
+    def written(self, x: Tensor, value: Tensor, what: Any) -> Tensor:
+        """Copies a value and its mark into ``x``."""
+        curved = is_curved(value)
+        x.copy_(value.detach() if curved else value)
+        if curved:
+            x.requires_grad_()
+        elif what == HELD and x._base is not None:
+            self.book.refuse(HELD_PART)
+        elif what == HELD:
+            x.detach_()
+        return marked(x, what)
+
+    def constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
+        """Calls a function that no relevance reaches; its result needs no gradient."""
+        weights = call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS
+        # A scan casts what it selects by together with its values, which stay in float64.
+        if weights or (call.role == does.CAST and self.holds and selecting()):
+            return self.handlers[call.role](self.book, Use(call, func, args, kwargs, args[:1]))
+        if call.role == does.DROPOUT:
+            handlers.dropout(self.book, Use(call, func, args, kwargs, []))
+        out = func(*args, **kwargs)
+        if type(out) in (list, tuple):
+            return type(out)(without_gradient(x) for x in out)
+        if not isinstance(out, Tensor):
+            return out
+        out = without_gradient(out)
+        enters = call.role == does.EMBEDDING or (call.role == does.LINEAR and self.entries.pixels)
+        if enters and not self.places.in_another_run():
+            return self.entries.begin(call, out, *args, **kwargs)
+        for x in args:
+            if (what := mark(x)) in INHERITED and mark(out) is None:
+                marked(out, HELD if call.role == does.DEVIATION else what)
+        if self.turns and call.name in ("cos", "sin"):
+            marked(out, COSINE if call.name == "cos" else SINE)
+        return out
+
+    def end(self, x: Tensor) -> Tensor:
+        """A logit as it is explained: nothing of this model's code comes after it."""
+        if found := foreign(type(getattr(x, "grad_fn", None))):
+            self.book.refuse(FOREIGN, *found)
+        if self.watch and isinstance(x, Tensor) and self.watch.is_unseen(x):
+            self.book.refuse(UNSEEN)
+        return self.book.settle(x)
