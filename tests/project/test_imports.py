@@ -94,7 +94,7 @@ def in_order(files, *, whole=()):
     return list(TopologicalSorter(graph).static_order())
 
 
-ROOMS = ("sources", "running", "experiments", "commands", "cli", "speed")
+ROOMS = ("sources", "running", "experiments", "commands", "cli", "research")
 """Of benchmarks, each of which imports only from those before it."""
 
 
@@ -123,8 +123,8 @@ def rooms_imported_from_below(files):
 WRONG = {
     "sources": "from benchmarks.experiments import rows",
     "running": "def later():\n    from benchmarks.experiments import text",
-    "experiments": "from benchmarks.speed import ratios",
-    "commands": "import benchmarks.speed.machine",
+    "experiments": "from benchmarks.research.speed import ratios",
+    "commands": "import benchmarks.research.speed.machine",
 }
 
 

@@ -50,7 +50,7 @@ def measured():
         capture_output=True,
         text=True,
         check=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.experiments.judges.compare MODEL ...``: what a pass buys on each model.
+"""``python -m benchmarks.research.other_shapes.compare MODEL ...``: what a pass buys on each model.
 
 It prints r with Leave-One-Out by method, one column for each model, over all and over content
 tokens.  What is measured is kept in the output, in a folder for each model, and not again.

@@ -14,10 +14,10 @@ import numpy as np
 
 from axioms import schema
 from axioms.writing import write_atomically
-from benchmarks.speed import machine
-from benchmarks.speed.groups import GROUPS
+from benchmarks.research.speed import machine
+from benchmarks.research.speed.groups import GROUPS
 
-BASELINE = Path(__file__).parents[1] / "baseline.json"
+BASELINE = Path(__file__).parents[2] / "baseline.json"
 PAGE = BASELINE.with_name("RESULTS.md")
 SLACK = 0.10  # share of the baseline's median by which a median may be worse
 DIGITS = 5  # significant ones, that are kept

@@ -11,8 +11,8 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.research.speed import test_long, test_speed
 from benchmarks.running.timing import ONE_ROW, alternate, plain_gradient
-from benchmarks.speed import test_long, test_speed
 from numeric import attribute
 
 METHOD = "mask-relevance"

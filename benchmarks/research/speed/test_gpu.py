@@ -14,10 +14,10 @@ from torch import nn
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, LlamaConfig
 
+from benchmarks.research.speed.test_long import RUNS, VOCABULARY
+from benchmarks.research.speed.test_speed import DEVICE, SMALL, assert_right, bert, rounding
 from benchmarks.running.timing import alternate, operations, peak_memory, random_text
 from benchmarks.sources import data, models
-from benchmarks.speed.test_long import RUNS, VOCABULARY
-from benchmarks.speed.test_speed import DEVICE, SMALL, assert_right, bert, rounding
 from numeric import attribute, compiled
 
 GROUP = "GPU"

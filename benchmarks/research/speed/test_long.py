@@ -11,8 +11,8 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.research.speed.test_speed import assert_right, rounding
 from benchmarks.running.timing import ONE_ROW, alternate, peak_memory, plain_gradient, random_text
-from benchmarks.speed.test_speed import assert_right, rounding
 from numeric import attribute
 
 GROUP = "long texts"

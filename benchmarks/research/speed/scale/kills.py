@@ -1,6 +1,6 @@
 """Runs on a Ray cluster of two nodes of this machine whose parts are killed at random moments.
 
-python -m benchmarks.speed.scale.kills --kills 20 --seed 0
+python -m benchmarks.research.speed.scale.kills --kills 20 --seed 0
 
 A worker, a node or the command itself is killed (SIGKILL) in turn, wherever the run is; the
 command is started again whenever it has died.  Then all lines of all runs are compared with those
@@ -22,9 +22,9 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
+from benchmarks.research.speed.scale import small
 from benchmarks.running import manifest
 from benchmarks.running.folders import MANIFEST
-from benchmarks.speed.scale import small
 
 VICTIMS = "worker", "node", "command"
 TEXTS, ROWS = 6000, 32
@@ -105,8 +105,15 @@ def disturb(folder: Path, *, kills: int, seed: int, texts: int = TEXTS) -> tuple
 
 def _run(cluster, folder, texts, draw, done, kills):
     """One run to its end, the command being started as often as it dies."""
-    command = [sys.executable, "-m", "benchmarks.speed.scale.kills", "--command", str(folder)]
-    command += ["--address", cluster.cluster.address, "--texts", str(texts)]
+    command = [sys.executable, "-m", "benchmarks.research.speed.scale.kills"]
+    command += [
+        "--command",
+        str(folder),
+        "--address",
+        cluster.cluster.address,
+        "--texts",
+        str(texts),
+    ]
     ended = None
     while ended != 0:
         started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 """Peak resident memory of ``attribute`` by the number of texts.
 
-python -m benchmarks.speed.scale.memory [--workers 2]
+python -m benchmarks.research.speed.scale.memory [--workers 2]
 
 Each size is a process of its own, which reads JSONL and writes Parquet.  With --workers, so many
 workers of Ray are measured beside the process that commands them.
@@ -24,9 +24,9 @@ SIZES = 10_000, 1_000_000
 def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dict:
     """Explains ``count`` texts; MiB that were resident at most, seconds, files, their size."""
     from benchmarks.experiments.explained import explain_texts
+    from benchmarks.research.speed.scale import kills, small
     from benchmarks.running.threads import one_thread
     from benchmarks.sources.streams import texts
-    from benchmarks.speed.scale import kills, small
 
     peaks = {}
 
@@ -90,7 +90,7 @@ def main() -> None:
         manifest.SIZE = chosen.part * 2**20
         print(json.dumps(measure(chosen.one, chosen.workers, chosen.words)))
         return
-    program, found = [sys.executable, "-m", "benchmarks.speed.scale.memory"], []
+    program, found = [sys.executable, "-m", "benchmarks.research.speed.scale.memory"], []
     program += ["--part", str(chosen.part), "--workers", str(chosen.workers)]
     program += ["--words", *map(str, chosen.words), "--one"]
     for count in chosen.texts:

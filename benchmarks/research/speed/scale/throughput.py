@@ -1,6 +1,6 @@
 """What the machinery costs, and what a second worker brings, as ratios within one run.
 
-python -m benchmarks.speed.scale.throughput [--workers]
+python -m benchmarks.research.speed.scale.throughput [--workers]
 
 The overhead is measured in processor time, which other programs hardly change: ``attribute``
 against a plain loop that explains the same blocks and writes them to one file.  --workers measures

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.experiments.judges.train FOLDER`` trains small classifiers of SST-2.
+"""``python -m benchmarks.research.other_shapes.train FOLDER`` trains small classifiers of SST-2.
 
 They have the shapes of RoBERTa and LLaMA, start from random weights, and learn the logits that the
 embedded model gives to the training sentences.  Whatever is chosen with that model at hand can be

@@ -1,8 +1,8 @@
 """One explanation by another library, or by ours, in a process of its own.
 
-``python -m benchmarks.speed.peers lxt base`` prints the relevance as JSON, and then, for each line
-that it reads, the CPU seconds of one more explanation.  A process each, because some libraries
-change what is shared by all models of theirs.
+``python -m benchmarks.research.speed.peers lxt base`` prints the relevance as JSON, and then, for
+each line that it reads, the CPU seconds of one more explanation.  A process each, because some
+libraries change what is shared by all models of theirs.
 """
 
 import json

@@ -30,9 +30,9 @@ class Process:
     """An explanation that runs once each time it is asked to."""
 
     def __init__(self, name, size):
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.speed.peers", name, size]
+        program = [sys.executable, "-W", "ignore", "-m", "benchmarks.research.speed.peers"]
         pipe = subprocess.PIPE
-        self.running = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self.running = subprocess.Popen([*program, name, size], stdin=pipe, stdout=pipe, text=True)
 
     def read(self):
         line = self.running.stdout.readline()

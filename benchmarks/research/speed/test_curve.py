@@ -5,7 +5,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.experiments import time_by_length
-from benchmarks.speed.test_speed import DEVICE
+from benchmarks.research.speed.test_speed import DEVICE
 
 GROUP = "Leave-One-Out against LRP"
 WHERE = "" if DEVICE == "cpu" else ", GPU"

@@ -9,8 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.speed import machine
-from benchmarks.speed.ratios import BASELINE, Entry, Ratio, compare, read, remarks, table, write
+from benchmarks.research.speed import machine
+from benchmarks.research.speed.ratios import (
+    BASELINE,
+    Entry,
+    Ratio,
+    compare,
+    read,
+    remarks,
+    table,
+    write,
+)
 
 
 def pytest_addoption(parser):
