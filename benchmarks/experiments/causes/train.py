@@ -14,9 +14,8 @@ from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from benchmarks.experiments.causes.examples import DISTANCES, examples, sentence
-from benchmarks.experiments.causes.language import TASKS, VOCABULARY
+from benchmarks.experiments.causes.language import ID, TASKS, VOCABULARY
 
-ID = {word: n for n, word in enumerate(VOCABULARY)}
 SEED, STEPS, BATCH, RATE = 0, 8000, 64, 1e-3
 WARM, TOGETHER = 100, 8  # steps until the full rate; batches that are drawn together
 SHORT, GROWN = 0.15, 0.4  # size of the first prompts; share of the steps until they are whole

@@ -11,8 +11,7 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
 from benchmarks.errors import UnavailableError
 from benchmarks.experiments.causes.measure import answering
-from benchmarks.experiments.patching.pairs import Pair, of_prompts, of_texts
-from benchmarks.experiments.patching.train import network
+from benchmarks.experiments.patching.pairs import Pair, network, of_prompts, of_texts
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn

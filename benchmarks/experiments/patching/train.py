@@ -9,28 +9,15 @@ import random
 from pathlib import Path
 
 import torch
-from transformers import OPTConfig, OPTForCausalLM
+from transformers import OPTForCausalLM
 
 from benchmarks.experiments.causes.examples import DISTANCES, examples
-from benchmarks.experiments.causes.language import VOCABULARY
-from benchmarks.experiments.causes.train import HELD_OUT, ID, batches, correct, learn, tokenizer
+from benchmarks.experiments.causes.train import HELD_OUT, batches, correct, learn, tokenizer
+from benchmarks.experiments.patching.pairs import network
 
 TASKS = ("agreement", "negation", "brackets", "recall")
 STEPS, BATCH, WARM, DECAY = 3000, 32, 150, 0.05
 RATES = {"before": 2e-3, "after": 1e-3}  # norms that come after need the smaller one
-
-
-def network(*, norms: str, seed: int, init_std: float = 0.02) -> OPTForCausalLM:
-    """An OPT of 4 layers with random weights, its norms before attention and MLP or after them."""
-    torch.manual_seed(seed)
-    config = OPTConfig(
-        vocab_size=len(VOCABULARY), hidden_size=64, word_embed_proj_dim=64, ffn_dim=128,
-        num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=64, dropout=0.0,
-        activation_function="gelu", init_std=init_std, do_layer_norm_before=norms == "before",
-        tie_word_embeddings=False, pad_token_id=ID["<pad>"], bos_token_id=ID["<s>"],
-        eos_token_id=ID["</s>"],
-    )  # fmt: skip
-    return OPTForCausalLM(config)
 
 
 def train(model: OPTForCausalLM, *, rate: float, seed: int, steps: int = STEPS) -> None:
