@@ -18,7 +18,7 @@ from benchmarks.experiments.causes.language import (
     causes,
     replacements,
 )
-from benchmarks.experiments.causes.train import HELD_OUT, accuracies
+from benchmarks.research.train_causes import HELD_OUT, accuracies
 from benchmarks.sources import models
 
 FRESH = 77  # a seed that neither training nor the experiment has

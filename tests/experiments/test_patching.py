@@ -15,7 +15,7 @@ from benchmarks.experiments.patching import measure
 from benchmarks.experiments.patching.experiment import LABELS
 from benchmarks.experiments.patching.measure import MASK, RANDOM, RULES, WORD, ZEROS
 from benchmarks.experiments.patching.pairs import OPPOSITE, network, of_prompts, of_texts
-from benchmarks.experiments.patching.train import RATES, train
+from benchmarks.research.train_patching import RATES, train
 from benchmarks.sources import data, digests, models
 from numeric.evaluation.patching import ATTENTION, MLP, PLACES, RESIDUAL, Patched
 from numeric.targets import logit

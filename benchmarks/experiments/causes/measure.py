@@ -53,7 +53,7 @@ def answering(classifier: models.Classifier, table: str = "causes") -> str:
         raise ValueError(
             f"table {table!r} asks a language model that begins with <s> and has every word of its "
             f"language as a token, and {classifier.name!r} is none; leave --model out, or pass a "
-            "folder of `python -m benchmarks.experiments.causes.train FOLDER`"
+            "folder of `python -m benchmarks.research.train_causes FOLDER`"
         )
     return classifier.name
 

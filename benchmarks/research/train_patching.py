@@ -1,4 +1,4 @@
-"""``python -m benchmarks.experiments.patching.train FOLDER --norms before`` trains a small OPT.
+"""``python -m benchmarks.research.train_patching FOLDER --norms before`` trains a small OPT.
 
 With ``--norms after`` the same model has its norms after the sums that they normalise, and so two
 models differ in nothing but that.  It takes 100 seconds of processor time.
@@ -12,8 +12,8 @@ import torch
 from transformers import OPTForCausalLM
 
 from benchmarks.experiments.causes.examples import DISTANCES, examples
-from benchmarks.experiments.causes.train import HELD_OUT, batches, correct, learn, tokenizer
 from benchmarks.experiments.patching.pairs import network
+from benchmarks.research.train_causes import HELD_OUT, batches, correct, learn, tokenizer
 
 TASKS = ("agreement", "negation", "brackets", "recall")
 STEPS, BATCH, WARM, DECAY = 3000, 32, 150, 0.05

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.experiments.causes.train FOLDER`` trains the embedded language model."""
+"""``python -m benchmarks.research.train_causes FOLDER`` trains the embedded language model."""
 
 import argparse
 import random
