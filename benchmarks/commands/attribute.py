@@ -63,12 +63,12 @@ def attribute(
         texts = read_ahead(streams.texts(file, column=text_column, split=split))
         with loading("the model"):
             from benchmarks.experiments import explained
-            from benchmarks.running import engines
+            from benchmarks.running import cluster
             from benchmarks.sources import models
 
             chosen = list(dict.fromkeys(method or ["attnlrp"]))
             check_names("--method", chosen, METHODS)
-            place = engines.named(engine, address=address, device=device)
+            place = cluster.engine(engine, address=address, device=device)
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             models.check_device(device)
             classifier = models.load(model, device=device)

@@ -85,19 +85,20 @@ def reproduce(
     with loading("the model and the texts"), mendable():
         need("lrp-axioms reproduce", "matplotlib", "pytest", "sklearn")
         from benchmarks.experiments import reproduce as experiments
-        from benchmarks.experiments.record import Request
+        from benchmarks.experiments.record import Request, experiment
         from benchmarks.experiments.text import check
-        from benchmarks.running import engines
+        from benchmarks.running import cluster
         from benchmarks.running.workers import cores
         from benchmarks.sources import data, models
 
-        place = engines.named(engine, address=address, device=device)
+        place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
         models.check_device(device)
         wanted = experiments.chosen(tables)
         if curves and "figure2" not in wanted:
             raise ValueError("--curves would be ignored; it is about figure2, so ask for that too")
-        local = None if dataset == "embedded" and "table1-mnist" in wanted else data_dir
+        reads = any(experiment(table).reads_data_dir for table in wanted)
+        local = None if dataset == "embedded" and reads else data_dir
         texts = data.load(dataset, data_dir=local).first(examples)
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
@@ -111,8 +112,8 @@ def reproduce(
             curves=curves,
             engine=place,
         )
-        needed = partial(experiments.needed_rows, request)
-        check(classifier, texts, [row for table in wanted for row in needed(table)])
+        needed = experiments.needed_rows(request, wanted)
+        check(classifier, texts, {row.name: row for of in needed.values() for row in of}.values())
     shown = bars()
     with mendable(f"--output {output}"):
         request = replace(request, track=partial(track, within=shown))

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from benchmarks.experiments import text
 from benchmarks.experiments.rows import Row
 from benchmarks.running import blocks, runner
-from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.manifest import Manifest
 from benchmarks.running.progress import Track, untracked
+from benchmarks.running.workers import IN_PROCESS, Engine
 from benchmarks.sources.data import unlabelled
 from benchmarks.sources.faults import sound
 from benchmarks.sources.models import Classifier

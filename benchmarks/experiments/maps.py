@@ -3,23 +3,31 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.experiments.result import Result
+from benchmarks.experiments.rows import Row
 from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
-
-if TYPE_CHECKING:
-    from benchmarks.experiments.text import Run
 
 SEED = 0  # of the bootstrap
 FEW = 20  # texts, below which resampling them says little about others
 CURVES = {"LeRF": "lerf mean", "MoRF": "morf mean"}
 GAP = "completeness_gap"  # of Integrated Gradients, among its details
 AOPC = {"AOPC LeRF": "lerf aopc", "AOPC MoRF": "morf aopc"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A complete row: its settings, and what was measured, one line per text and variant."""
+
+    row: Row
+    settings: dict
+    table: pa.Table
+    chunk: int  # tokens per removal step of a curve
+    commits: list[str]  # of the code that measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +63,7 @@ class Measured:
         return Result(name=name, table=table, settings=settings, **parts)
 
 
-def measured(runs: Sequence["Run"]) -> Measured:
+def measured(runs: Sequence[Run]) -> Measured:
     """The maps of several rows over the same texts; raises ValueError if they are not the same."""
     maps, paper, steps, layers = {}, {}, {}, None
     for run in runs:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from benchmarks.experiments.columns import Column
 from benchmarks.experiments.result import Result
 from benchmarks.names import EXPERIMENTS
-from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, in_turn
+from benchmarks.running.workers import IN_PROCESS, Each, Engine, in_turn
 
 if TYPE_CHECKING:  # who only shows results needs neither texts nor models
     from benchmarks.sources.data import Texts
@@ -27,9 +26,7 @@ class Request:
     output: Path
     data_dir: Path | None = None
     longest: int | None = None  # tokens of a text that is timed; None: as the experiment says
-    prompts: int | None = (
-        None  # of each task and distance of "causes", pairs of "patching", likewise
-    )
+    prompts: int | None = None  # of a task and distance, or pairs of a model, likewise
     curves: bool = True  # whether all mixes of Figure 2 get their curves
     engine: Engine = IN_PROCESS  # where shards of texts are measured
     each: Each = in_turn  # what shares out all other work
@@ -41,16 +38,20 @@ class Experiment:
     """One table: from which files it is computed and how, how it is shown, and what it says.
 
     ``rows``: patterns of the files of ``configs`` by data set, whose stored maps ``run`` gets;
-    without any it gets the Request, and what ``prepare`` returned of it.  ``prepare`` runs before
-    anything is measured, and raises for what cannot be.  ``short`` and ``shortest``: which rows a
-    page and a terminal show of a long table (None: all, and the same as a page).  ``figure``: a
-    matplotlib Figure of a Result.  ``summary``: what a reader should know first, of a Result.
+    without any it gets the Request, and what ``prepare`` returned of it.  ``measure``: computes a
+    shard of texts for rows of its own that hold no maps.  ``prepare`` runs before anything is
+    measured, and raises for what cannot be.  ``short`` and ``shortest``: which rows a page and a
+    terminal show of a long table (None: all, and the same as a page).  ``figure``: a matplotlib
+    Figure of a Result.  ``summary``: what a reader should know first, of a Result.
     """
 
     name: str
     columns: Sequence[Column]
     run: Callable[..., Result] | None = None  # None: a command of its own runs it
     rows: tuple[str, ...] = ()
+    measure: Callable[..., dict[str, list]] | None = None
+    reads_data_dir: bool = False  # whether --data-dir is about its data, not only about texts
+    in_markdown: bool = True  # whether report.md has its table
     prepare: Callable[[Request], Mapping] = lambda request: {}
     short: Callable[[dict], bool] | None = None
     shortest: Callable[[dict], bool] | None = None

@@ -1,10 +1,25 @@
 """Attention entropy and the errors of §3.2 by layer, beside the gain of bypassing the softmax."""
 
+import numpy as np
+
 from benchmarks.experiments.columns import number, value
 from benchmarks.experiments.maps import Measured, means, statistics
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO
+
+
+def layer_errors(row, classifier, data, shard) -> dict[str, list]:
+    """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
+    from benchmarks.experiments import text  # which loads Transformers: only who measures needs it
+    from numeric.evaluation.softmax_errors import softmax_errors
+
+    found = vars(softmax_errors(classifier.model, text.in_batch(classifier, data, shard)[0]))
+    values = {key: np.asarray(x) for key, x in found.items() if np.ndim(x) == 2}
+    depth = next(iter(values.values())).shape[1]
+    layers = list(range(1, depth + 1)) * len(shard)
+    columns = {"example": np.repeat(shard, depth).tolist(), "layer": layers}
+    return columns | {key: x.ravel().tolist() for key, x in values.items()}
 
 
 def softmax(data: Measured) -> Result:
@@ -68,8 +83,6 @@ def _notes(rows):
 
 def figure(result):
     """By layer: flatness and the errors of §3.2, and what bypassing that layer gains."""
-    import numpy as np
-
     from benchmarks.experiments import drawing
 
     figure = drawing.empty(8, 3.2)
@@ -119,6 +132,7 @@ TEXT = (
 EXPERIMENT = Experiment(
     name="softmax",
     rows=(LOO, "figure2-{}", "softmax-{}"),
+    measure=layer_errors,
     run=softmax,
     columns=[
         ("layer", value("layer")),

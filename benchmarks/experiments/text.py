@@ -5,30 +5,28 @@ Only maps are stored; every statistic is computed from them afterwards (``maps``
 
 import copy
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import torch
 
 from axioms.composites import Composite, UnassignedOperation
-from benchmarks.experiments.maps import GAP
-from benchmarks.experiments.rows import ERRORS, MASK, Row, Variant
+from benchmarks.experiments.maps import GAP, Run
+from benchmarks.experiments.record import experiment
+from benchmarks.experiments.rows import MASK, Row, Variant
 from benchmarks.names import ON_TEXTS
 from benchmarks.running import runner
 from benchmarks.running.blocks import block
-from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.threads import one_thread
+from benchmarks.running.workers import IN_PROCESS, Engine
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
 from benchmarks.sources.tokens import Read
 from numeric import Attribution, attribute
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
-from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.layer_mixes import sweep
 from numeric.methods.amplification import AmplifiedRelevance
 from numeric.models import families
@@ -38,17 +36,6 @@ from numeric.models.inputs import positions, prepare, read_tokens
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A complete row: its settings, and what was measured, one line per text and variant."""
-
-    row: Row
-    settings: dict
-    table: pa.Table
-    chunk: int  # tokens per removal step of a curve
-    commits: list[str]  # of the code that measured
 
 
 @one_thread()  # with a few words, threads wait for each other more than they compute
@@ -69,7 +56,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     for row in needed:
         measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
         try:
-            MEASURES.get(row.table, maps)(replace(row, curves=False), measured_in, start, [0])
+            measure_of(row)(replace(row, curves=False), measured_in, start, [0])
         except (ValueError, UnassignedOperation) as error:
             raise ValueError(f"leave out {row.name}, which cannot be measured: {error}") from error
 
@@ -92,7 +79,7 @@ def run(
     classifier = placed(classifier, row, engine)
     data = data.first(row.examples)
     about = settings(classifier, data, engine)
-    measured = partial(_measured, MEASURES[row.table], row, classifier, data, about["device"])
+    measured = partial(_measured, measure_of(row), row, classifier, data, about["device"])
     manifest = runner.run(
         output / row.name,
         row.record() | about,
@@ -224,21 +211,10 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     return columns
 
 
-def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
-    """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
-    inputs, _ = in_batch(classifier, data, shard)
-    found = vars(softmax_errors(classifier.model, inputs))
-    values = {key: np.asarray(x) for key, x in found.items() if np.ndim(x) == 2}
-    depth = next(iter(values.values())).shape[1]
-    columns = {
-        "example": np.repeat(shard, depth).tolist(),
-        "layer": list(range(1, depth + 1)) * len(shard),
-    }
-    return columns | {key: x.ravel().tolist() for key, x in values.items()}
-
-
-MEASURES = dict.fromkeys(ON_TEXTS, maps) | dict.fromkeys(ERRORS, layer_errors)
-"""By table: what is computed of one shard."""
+def measure_of(row: Row) -> Callable[..., dict[str, list]]:
+    """What is computed of one shard: maps, unless the table of the row has a measure of its own."""
+    own = experiment(row.table).measure if row.table in ON_TEXTS else None
+    return own or maps
 
 
 def _in_dtype(classifier, dtype):

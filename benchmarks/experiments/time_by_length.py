@@ -3,7 +3,6 @@
 import itertools
 import math
 import statistics
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -71,7 +70,6 @@ def lrp_versus_loo(
     track: Track = untracked,
 ) -> Result:
     """Milliseconds per text, of each length up to ``longest``, and the ratio of LOO to LRP."""
-    start = time.perf_counter()
     model = classifier.model
     lengths = [tokens for tokens in LENGTHS if tokens <= longest]
     measured = by_length(model, lengths=lengths, repeats=repeats, loo_once=True, track=track)
@@ -104,7 +102,6 @@ def lrp_versus_loo(
         },
         rows=rows,
         notes=_exponents(measured),
-        seconds=time.perf_counter() - start,
     )
 
 

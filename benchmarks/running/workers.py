@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from multiprocessing import get_context
@@ -28,10 +29,21 @@ Items are asked for when a worker is free, and no more are held than workers hav
 """
 
 
+@dataclass(frozen=True)
+class Engine:
+    """Where the blocks of a run are measured; a ``device`` of None leaves a model where it is."""
+
+    each: Each
+    device: str | None = None
+
+
 def in_turn(function: Callable, items: Iterable[tuple]) -> Iterator[tuple]:
     """An ``Each`` that works in this process, in order."""
     for key, item in items:
         yield key, function(item)
+
+
+IN_PROCESS = Engine(in_turn)
 
 
 def collected(

@@ -6,7 +6,6 @@ it is no achievement.
 """
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
 
@@ -65,7 +64,6 @@ def causes(
 
     ``model``: the name of one that is ``answering``.
     """
-    start = time.perf_counter()
     loaded = models.load(model)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
     found = collected(
@@ -101,7 +99,6 @@ def causes(
         rows=rows,
         examples=columns,
         notes=tuple(notes(columns, rows)),
-        seconds=time.perf_counter() - start,
     )
 
 

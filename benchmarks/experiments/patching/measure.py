@@ -1,6 +1,5 @@
 """How well coefficients of one backward pass predict activation patching, rule by rule."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -69,7 +68,6 @@ def measured(
     track: Track = untracked,
 ) -> Result:
     """The table of all ``RULES`` on at most ``count`` pairs of every model and corruption."""
-    start = time.perf_counter()
     cells = [(name, kind) for name in names for kind in CORRUPTED if _has(name, kind)]
     found = collected(
         partial(cell, count, data), cells, each=each, track=track, description="patching"
@@ -104,7 +102,6 @@ def measured(
         rows=rows,
         examples=columns,
         notes=tuple(notes(rows)),
-        seconds=time.perf_counter() - start,
     )
 
 

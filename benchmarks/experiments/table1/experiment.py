@@ -1,6 +1,5 @@
 """Table 1 on the embedded digits, over networks that were trained from several seeds."""
 
-import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -24,7 +23,6 @@ def table1(
     track: Track = untracked,
 ) -> Result:
     """Table 1 on the embedded digits: one linear-attention network per seed, two factorizations."""
-    start = time.perf_counter()
     network = partial(_network, epochs, count)
     runs = collected(network, seeds, each=each, track=track, description="digits")
     examples: dict[str, list] = {"seed": []}
@@ -61,7 +59,6 @@ def table1(
         rows=rows,
         examples=examples,
         notes=(*_notes(rows), *undefined(rows)),
-        seconds=time.perf_counter() - start,
     )
 
 

@@ -36,10 +36,10 @@ PATIENCE = 300  # seconds without any
 def explain(folder: Path, address: str | None, count: int) -> None:
     """What a command does: in this process without an address."""
     from benchmarks.experiments.explained import explain_texts
-    from benchmarks.running import blocks, engines
+    from benchmarks.running import blocks, cluster
     from benchmarks.running.threads import one_thread
 
-    engine = engines.named("ray" if address else "local", address=address)
+    engine = cluster.engine("ray" if address else "local", address=address)
     rows, size = patch.object(blocks, "ROWS", ROWS), patch.object(manifest, "SIZE", PART)
     with rows, size, one_thread():
         explain_texts(

@@ -60,14 +60,15 @@ def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dic
 
 
 def _engine(workers):
-    from benchmarks.running.engines import IN_PROCESS, named
+    from benchmarks.running.cluster import engine
+    from benchmarks.running.workers import IN_PROCESS
 
     if not workers:
         return IN_PROCESS
     import ray
 
     ray.init("local", num_cpus=workers, num_gpus=0, include_dashboard=False, log_to_driver=False)
-    return named("ray", device="cpu")
+    return engine("ray", device="cpu")
 
 
 def _peak(pid):

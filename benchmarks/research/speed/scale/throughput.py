@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from benchmarks.experiments import explained, text
 from benchmarks.experiments.rows import Row
 from benchmarks.running import blocks
-from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.threads import one_thread
 from benchmarks.running.timing import alternate
+from benchmarks.running.workers import IN_PROCESS, Engine
 from benchmarks.sources import data, models
 
 ROW = Row(
