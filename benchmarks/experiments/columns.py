@@ -28,3 +28,13 @@ def interval(key, digits=3, *, ends=2):
         return mean(row) if exact else f"{mean(row)} [{end(low)}, {end(high)}]"
 
     return cell
+
+
+def above_interval(key, *, one="1.00"):
+    """A value with its interval in the line below, for narrow columns; ``one`` is an end at 1."""
+
+    def cell(row):
+        ends = (f"{row[f'{key} {end}']:z.2f}".replace("0.", ".", 1) for end in ("low", "high"))
+        return f"{row[key]:z.2f}\n{'–'.join(ends).replace('1.00', one)}"
+
+    return cell

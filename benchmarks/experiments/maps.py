@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.experiments.result import Result
+from benchmarks.experiments.result import Result, joined
 from benchmarks.experiments.rows import Row
 from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
 
@@ -154,11 +154,9 @@ def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> d
     own = ("example", "label", "tokens", "target", "logit")
     measured = dict.fromkeys(key for values in found.values() for key in values)
     missing = [math.nan] * len(loo.present)  # of methods without curves
-    columns: dict[str, list] = {}
-    for where, values in found.items():
-        block = {key: [name] * len(loo.present) for key, name in zip(keys, where, strict=True)}
-        block |= {key: loo.values[key].tolist() for key in own}
-        block |= {key: values[key].tolist() if key in values else missing for key in measured}
-        for key, column in block.items():
-            columns.setdefault(key, []).extend(column)
-    return columns
+    return joined(
+        {key: [name] * len(loo.present) for key, name in zip(keys, where, strict=True)}
+        | {key: loo.values[key].tolist() for key in own}
+        | {key: values[key].tolist() if key in values else missing for key in measured}
+        for where, values in found.items()
+    )

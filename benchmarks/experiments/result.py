@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,15 @@ def read(path: Path) -> Result:
         for row in record.rows
     ]
     return Result(**vars(record) | {"rows": rows})
+
+
+def joined(parts: Iterable[Mapping[str, list]]) -> dict[str, list]:
+    """The columns of several parts, one part below the other."""
+    columns: dict[str, list] = {}
+    for part in parts:
+        for key, values in part.items():
+            columns.setdefault(key, []).extend(values)
+    return columns
 
 
 def undefined(rows: list[dict]) -> tuple[str, ...]:

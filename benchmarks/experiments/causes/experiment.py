@@ -2,7 +2,7 @@
 
 from itertools import cycle
 
-from benchmarks.experiments.columns import number
+from benchmarks.experiments.columns import above_interval, number
 from benchmarks.experiments.record import Experiment
 from numeric.methods.catalogue import METHODS
 
@@ -40,16 +40,6 @@ def _cause(row):
     """The task, its distance unless all are meant, and the measure unless it is pointing."""
     task = row["task"] + f", {row['distance']}" * (row["distance"] != "all")
     return task if row["measure"] == "pointing" else f"{row['measure']}: {task}"
-
-
-def _above_interval(key):
-    """A share with its interval in the line below, for columns that are narrow."""
-
-    def cell(row):
-        ends = (f"{row[f'{key} {end}']:.2f}".removeprefix("0") for end in ("low", "high"))
-        return f"{row[key]:.2f}\n{'–'.join(ends).replace('1.00', '1')}"
-
-    return cell
 
 
 def _narrow(label):
@@ -90,7 +80,7 @@ EXPERIMENT = Experiment(
     columns=[
         ("pointing\nby task", _cause),
         ("chance", number("chance", 2)),
-        *((_narrow(each.label), _above_interval(each.name)) for each in METHODS.values()),
+        *((_narrow(each.label), above_interval(each.name, one="1")) for each in METHODS.values()),
     ],
     shortest=lambda row: (
         row["distance"] == "all"

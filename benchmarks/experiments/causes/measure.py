@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.experiments.causes.examples import DISTANCES, Example, examples
 from benchmarks.experiments.causes.language import SPECIAL, TASKS, VOCABULARY, replacements
-from benchmarks.experiments.result import Result
+from benchmarks.experiments.result import Result, joined
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn
 from benchmarks.sources import models
@@ -69,10 +69,7 @@ def causes(
     found = collected(
         partial(cell, count, model), cells, each=each, track=track, description="causes"
     )
-    columns: dict[str, list] = {}
-    for measured in found.values():
-        for key, values in measured.items():
-            columns.setdefault(key, []).extend(values)
+    columns = joined(found.values())
     rows = list(table(columns))
     return Result(
         name="causes",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from transformers import OPTConfig, OPTForCausalLM
+from transformers import PreTrainedModel
 
 from benchmarks.experiments.causes.examples import examples
 from benchmarks.experiments.causes.language import ID, NO_ANSWER, TASKS, VOCABULARY, replacements
@@ -26,8 +26,10 @@ OPPOSITE = {b: a for a, b in map(str.split, OPPOSITES)} | dict(map(str.split, OP
 Inputs = dict[str, torch.Tensor]
 
 
-def network(*, norms: str, seed: int, init_std: float = 0.02) -> OPTForCausalLM:
+def network(*, norms: str, seed: int, init_std: float = 0.02) -> PreTrainedModel:
     """An OPT of 4 layers with random weights, its norms before attention and MLP or after them."""
+    from transformers import OPTConfig, OPTForCausalLM
+
     torch.manual_seed(seed)
     config = OPTConfig(
         vocab_size=len(VOCABULARY), hidden_size=64, word_embed_proj_dim=64, ffn_dim=128,

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
 from benchmarks.experiments.columns import interval, number, value
+from benchmarks.experiments.maps import SEED, means
 from benchmarks.experiments.record import Experiment
-from benchmarks.experiments.result import Result, undefined
-from benchmarks.experiments.table1 import digits
+from benchmarks.experiments.result import Result, joined, undefined
+from benchmarks.experiments.table1 import digits, methods
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn
 from numeric.evaluation.correlation import bootstrap_mean
@@ -25,12 +28,11 @@ def table1(
     """Table 1 on the embedded digits: one linear-attention network per seed, two factorizations."""
     network = partial(_network, epochs, count)
     runs = collected(network, seeds, each=each, track=track, description="digits")
-    examples: dict[str, list] = {"seed": []}
-    for seed, run in runs.items():
-        count = len(run.examples["label"])
-        examples["seed"] += [seed] * count
-        for key, values in run.examples.items():
-            examples.setdefault(key, []).extend(values.tolist())
+    examples = joined(
+        {"seed": [seed] * len(run.examples["label"])}
+        | {key: values.tolist() for key, values in run.examples.items()}
+        for seed, run in runs.items()
+    )
     rows = [
         _row(runs, examples, explainer, pair, paper)
         for explainer, row in digits.PAPER.items()
@@ -63,7 +65,7 @@ def table1(
 
 
 def _network(epochs, count, seed):
-    return digits.table1(seed=seed, epochs=epochs, count=count)
+    return digits.measured(seed=seed, epochs=epochs, count=count)
 
 
 def _notes(rows):
@@ -82,21 +84,16 @@ def _notes(rows):
 
 
 def _row(runs, examples, explainer, pair, paper):
+    key = f"{explainer} {pair}"
     row = {"explainer": explainer, "pair": pair, "paper r": paper}
-    for maps in ("raw", "sum to one"):
-        key = f"{explainer} {pair} {maps} all"
-        mean, low, high, undefined = bootstrap_mean(examples[key], seed=0)
-        row[f"r {maps}"] = mean
-        row |= {f"r {maps} low": low, f"r {maps} high": high, f"r {maps} undefined": undefined}
-    key = f"{explainer} {pair} raw all"
-    per_seed = [bootstrap_mean(run.examples[key], seed=0).mean for run in runs.values()]
+    row |= means({f"r {maps}": examples[f"{key} {maps} all"] for maps in methods.MAPS})
+    seeds = [run.examples[f"{key} raw all"] for run in runs.values()]
+    per_seed = [bootstrap_mean(values, seed=SEED).mean for values in seeds]
     return row | {"range": f"{min(per_seed):.2f}–{max(per_seed):.2f}"}
 
 
 def figure(result):
     """r of each pair of maps as points, raw and normalised, with the paper's numbers."""
-    import numpy as np
-
     from benchmarks.experiments import drawing
 
     figure = drawing.empty(7, 3)

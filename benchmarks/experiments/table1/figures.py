@@ -1,34 +1,28 @@
 """The sweep of Table 1 on MNIST as one strip of dots per number of the paper."""
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 MARKERS = {"learned": "o", "sinusoidal": "^", "none": "s"}
 
 
-def strips(result) -> Figure:
+def strips(result):
     """Every specification as a dot, grouped by pooling; the paper's number as a line.
 
     Dark: networks as accurate as the paper's; open: less accurate.
     """
+    from benchmarks.experiments import drawing
+
     numbers = {row["number"]: row["paper r"] for row in result.rows}
     groups = list(dict.fromkeys(row["pooling"] for row in result.rows))
     least = result.settings["accuracy"]
-    figure = Figure(figsize=(9, 4), layout="constrained")
+    figure = drawing.empty(9, 4)
     panels = figure.subplots(1, len(numbers), sharey=True, squeeze=False)[0]
     for axes, (number, paper) in zip(panels, numbers.items(), strict=True):
         for marker, good, rows in _strips(result.rows, number, least):
             x = [groups.index(row["pooling"]) for row in rows] + _spread(len(rows))
-            axes.scatter(
-                x,
-                [row["r"] for row in rows],
-                s=9,
-                marker=marker,
-                facecolors="0.2" if good else "none",
-                edgecolors="0.2" if good else "0.6",
-                linewidths=0.6,
-            )
+            face, edge = ("0.2", "0.2") if good else ("none", "0.6")
+            style = {"facecolors": face, "edgecolors": edge, "linewidths": 0.6}
+            axes.scatter(x, [row["r"] for row in rows], s=9, marker=marker, **style)
         axes.axhline(paper, color="black", ls="--", lw=1.2, zorder=3)
         axes.axhline(0, color="0.8", lw=0.8, zorder=0)
         axes.set_title(f"{number}\npaper: {paper:.4f}", fontsize=9)
@@ -38,13 +32,8 @@ def strips(result) -> Figure:
     images = result.settings["analysis"]["images"]
     panels[0].set_ylabel(f"mean Pearson r over {images} test images")
     figure.supxlabel("pooling", fontsize=9)
-    figure.legend(
-        handles=_keys(least),
-        loc="outside upper center",
-        ncols=6,
-        frameon=False,
-        fontsize=8,
-    )
+    style = {"ncols": 6, "frameon": False, "fontsize": 8}
+    figure.legend(handles=_keys(least), loc="outside upper center", **style)
     return figure
 
 
@@ -52,14 +41,9 @@ def _strips(rows, number, least):
     """Rows of one number by marker and by whether the network is accurate; the others first."""
     for good in (False, True):
         for positions, marker in MARKERS.items():
-            part = [
-                row
-                for row in rows
-                if row["number"] == number
-                and row["positions"] == positions
-                and (row["accuracy"] >= least) == good
-            ]
-            yield marker, good, part
+            about = number, positions, good
+            is_of = lambda row: (row["number"], row["positions"], row["accuracy"] >= least)
+            yield marker, good, [row for row in rows if is_of(row) == about]
 
 
 def _spread(count):
@@ -68,6 +52,8 @@ def _spread(count):
 
 
 def _keys(least):
+    from matplotlib.lines import Line2D
+
     style = {"ls": "", "color": "0.2", "ms": 4}
     positions = [
         Line2D([], [], marker=marker, mfc="none", label=f"positions {name}", **style)

@@ -18,10 +18,12 @@ from torch import Tensor
 from axioms import schema
 from benchmarks.errors import RunError
 from benchmarks.experiments.columns import interval, number, value
+from benchmarks.experiments.maps import means
 from benchmarks.experiments.record import Experiment
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
+from benchmarks.experiments.table1.figures import strips
 from benchmarks.experiments.table1.findings import findings
 from benchmarks.experiments.table1.images import Images, load
 from benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
@@ -29,7 +31,6 @@ from benchmarks.running.folders import claim, read_part, write_part
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.provenance import provenance
 from benchmarks.running.threads import one_thread
-from numeric.evaluation.correlation import bootstrap_mean
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 
@@ -98,7 +99,8 @@ def sweep(
     _check_counts(grid, images)
     output.mkdir(parents=True, exist_ok=True)
     digest = claim(output, _record(grid, images))
-    paths = {key: output / _file(*key) for key in grid.models}
+    file = lambda name, seed: f"{re.sub('[^a-z0-9]+', '-', name)}-seed{seed}.parquet"
+    paths = {key: output / file(*key) for key in grid.models}
     for path in filter(Path.exists, paths.values()):
         _read(path, grid, digest)  # what cannot be used is said before hours of training
     for key in track([key for key, path in paths.items() if not path.exists()], "mnist"):
@@ -189,13 +191,12 @@ def _rows(grid, key, table):
     made = json.loads(table.schema.metadata[b"made"])
     about = {"model": name, "seed": seed, "accuracy": made["accuracy"]}
     for settings in analyses(grid.analysis):
-        mean, low, high, missing = bootstrap_mean(table[column(settings)].to_numpy(), seed=0)
-        r = {"r": mean, "r low": low, "r high": high, "r undefined": missing}
+        r = means({"r": table[column(settings)].to_numpy()})
         choices = {axis: "–" for axis in ("level", "bias", "baseline", "sides")} | settings
         pair = choices.pop("pair")
         for answered, sides in _numbers(pair, grid.analysis["sides"]):
             paper = grid.paper[answered]
-            reached = abs(mean - paper) <= grid.tolerance
+            reached = abs(r["r"] - paper) <= grid.tolerance
             row = about | {"number": answered} | choices | {"sides": sides}
             yield row | asdict(grid.models[key]) | r | {"paper r": paper, "reached": reached}
 
@@ -228,21 +229,14 @@ def _invariance(tables):
 
 def _record(grid, images):
     """All that determines the values; a folder of results belongs to one record."""
-    models = {f"{name}, seed {seed}": _words(one) for (name, seed), one in grid.models.items()}
+    words = lambda one: ", ".join(f"{name}={value}" for name, value in asdict(one).items())
+    models = {f"{name}, seed {seed}": words(one) for (name, seed), one in grid.models.items()}
     return {
         "images": images.sha256,
         "training": grid.training,
         "analysis": grid.analysis,
         "models": models,
     }
-
-
-def _words(specification):
-    return ", ".join(f"{name}={value}" for name, value in asdict(specification).items())
-
-
-def _file(name, seed):
-    return f"{re.sub('[^a-z0-9]+', '-', name)}-seed{seed}.parquet"
 
 
 def _read(path, grid, digest):
@@ -268,13 +262,6 @@ def _examples(tables):
     return pa.concat_tables(parts).to_pydict()
 
 
-def figure(result):
-    """The figure of the sweep, whose module loads matplotlib."""
-    from benchmarks.experiments.table1.figures import strips
-
-    return strips(result)
-
-
 EXPERIMENT = Experiment(
     name="table1-mnist",
     reads_data_dir=True,
@@ -294,5 +281,5 @@ EXPERIMENT = Experiment(
         ("paper", number("paper r", 4)),
     ],
     short=lambda row: row["reached"],
-    figure=figure,
+    figure=strips,
 )
