@@ -8,8 +8,6 @@ import typer
 
 from axioms.writing import write_named
 from benchmarks.commands.console import (
-    Column,
-    Target,
     check_files,
     check_names,
     loading,
@@ -17,8 +15,8 @@ from benchmarks.commands.console import (
     problems,
 )
 from benchmarks.commands.explain import is_text, pair
-from benchmarks.commands.output import answer, completing, present
-from benchmarks.names import MODELS
+from benchmarks.commands.options import Column, MethodOfRules, ModelFirst, Page, Target
+from benchmarks.commands.output import answer, present
 from benchmarks.sources.faults import check_sentence
 from numeric.methods.catalogue import WITH_RULES
 
@@ -28,12 +26,7 @@ PATTERN = "a small fixed pattern of this program (no --image was given)"
 
 
 def audit(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
-        ),
-    ],
+    model: ModelFirst,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -43,20 +36,14 @@ def audit(
         ),
     ] = None,
     *,
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(WITH_RULES)}; `lrp-axioms methods` describes them.",
-            autocompletion=completing(WITH_RULES),
-        ),
-    ] = "attnlrp",
+    method: MethodOfRules = "attnlrp",
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
     target: Target = None,
     column: Column = None,
     image: Annotated[
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    html: Page = None,
     worst: Annotated[int, typer.Option(help="How many of the worst operations to print.")] = 10,
 ):
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""

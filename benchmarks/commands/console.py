@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from errno import ENOSPC
 from operator import length_hint
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -30,19 +29,6 @@ SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">
            "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
            "·": "*", "×": "x", "±": "+-"}  # fmt: skip
 """Signs of ours on a terminal that has only the letters of another encoding."""
-
-
-Target = Annotated[
-    str | None,
-    typer.Option(
-        help="Class or tag, by number or name; a token, by id or text; the words of an answer. "
-        "Default: what is predicted."
-    ),
-]
-Column = Annotated[
-    int | None,
-    typer.Option(min=0, help="Which token's tag or prediction, from 0; where an answer begins."),
-]
 
 
 class OutputError(OSError):

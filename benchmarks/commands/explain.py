@@ -13,15 +13,14 @@ from axioms.extras import need
 from axioms.writing import write_named
 from benchmarks.commands import generated
 from benchmarks.commands.console import (
-    Column,
-    Target,
     check_files,
     check_names,
     console,
     loading,
     mendable,
 )
-from benchmarks.commands.output import answer, completing, note, noting, present, write_each
+from benchmarks.commands.options import Column, Method, Target, completing
+from benchmarks.commands.output import answer, note, noting, present, write_each
 from benchmarks.names import MODELS
 from benchmarks.sources.faults import check_sentence, some
 from benchmarks.sources.files import lines
@@ -44,13 +43,7 @@ def explain(
             autocompletion=completing(MODELS),
         ),
     ],
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(METHODS)}; `lrp-axioms methods` describes them.",
-            autocompletion=completing(METHODS),
-        ),
-    ] = "attnlrp",
+    method: Method = "attnlrp",
     target: Target = None,
     *,
     column: Column = None,

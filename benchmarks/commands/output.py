@@ -212,9 +212,3 @@ def _plain(value):
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
-
-
-def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell completes the beginning of an argument to."""
-    known = list(names)
-    return lambda incomplete: [name for name in known if name.startswith(incomplete)]

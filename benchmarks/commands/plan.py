@@ -9,18 +9,13 @@ from rich.text import Text
 from axioms.composites import UnassignedOperation
 from benchmarks.commands.audit import TEXT, check_input, check_texts, image_inputs, text_inputs
 from benchmarks.commands.console import check_names, loading, mendable, problems
-from benchmarks.commands.output import answer, completing, present
-from benchmarks.names import MODELS
+from benchmarks.commands.options import MethodOfRules, ModelFirst
+from benchmarks.commands.output import answer, present
 from numeric.methods.catalogue import WITH_RULES
 
 
 def plan(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
-        ),
-    ],
+    model: ModelFirst,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -28,13 +23,7 @@ def plan(
         ),
     ] = None,
     *,
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(WITH_RULES)}; `lrp-axioms methods` describes them.",
-            autocompletion=completing(WITH_RULES),
-        ),
-    ] = "attnlrp",
+    method: MethodOfRules = "attnlrp",
 ):
     """List every operation that a rule acts on, by layer, and what has no rule."""
     with mendable():

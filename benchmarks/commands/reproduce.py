@@ -18,7 +18,8 @@ from benchmarks.commands.console import (
     mendable,
     track,
 )
-from benchmarks.commands.output import answer, completing, headline, of_result, present
+from benchmarks.commands.options import Address, Device, completing
+from benchmarks.commands.output import answer, headline, of_result, present
 
 MORE_TABLES = [table for table in names.TABLES if table not in names.DEFAULT_TABLES]
 
@@ -53,16 +54,12 @@ def reproduce(
             help="The first N texts, N prompts of every task of causes, N pairs of patching."
         ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")
-    ] = None,
+    device: Device = None,
     output: Annotated[Path, typer.Option(help="Where results are written.")] = Path("results"),
     engine: Annotated[
         str, typer.Option(help="'local', or 'ray': rows on texts are measured by a Ray cluster.")
     ] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
-    ] = None,
+    address: Address = None,
     workers: Annotated[
         int | None,
         typer.Option(

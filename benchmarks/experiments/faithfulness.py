@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.experiments import text
-from benchmarks.experiments.columns import number, value
 from benchmarks.experiments.maps import SEED, means, too_few
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.sources import faults, files

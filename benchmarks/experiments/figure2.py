@@ -1,8 +1,7 @@
 """Figure 2 and Table A3: agreement with Leave-One-Out when some layers bypass the softmax."""
 
-from benchmarks.experiments.columns import DASH, number, value
 from benchmarks.experiments.maps import SEED, Measured, means, stacked, statistics
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import DASH, Experiment, number, value
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO, cells, layers_label
 from numeric.evaluation.correlation import bootstrap_mean

@@ -1,8 +1,7 @@
 """How much the choices that the paper leaves open change the agreement with Leave-One-Out."""
 
-from benchmarks.experiments.columns import number, value
 from benchmarks.experiments.maps import Measured, correlations, means
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO, LRP
 

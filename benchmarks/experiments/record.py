@@ -1,12 +1,12 @@
-"""What makes an experiment: a record, in which its module ends, and what it may be asked for."""
+"""What makes an experiment: a record, in which its module ends, its columns, and a request."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.experiments.columns import Column
 from benchmarks.experiments.result import Result
 from benchmarks.names import EXPERIMENTS
 from benchmarks.running.progress import Track, untracked
@@ -15,6 +15,12 @@ from benchmarks.running.workers import IN_PROCESS, Each, Engine, in_turn
 if TYPE_CHECKING:  # who only shows results needs neither texts nor models
     from benchmarks.sources.data import Texts
     from benchmarks.sources.models import Classifier
+
+
+DASH = "–"  # no such value
+
+Column = tuple[str, Callable[[dict], str]]
+"""A header, and how a row of a Result becomes a cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,3 +68,34 @@ class Experiment:
 def experiment(name: str) -> Experiment:
     """The record of a table, whose module is imported now."""
     return import_module(f"benchmarks.experiments.{EXPERIMENTS[name]}").EXPERIMENT
+
+
+def value(key):
+    return lambda row: str(row[key])
+
+
+def number(key, digits=3):
+    return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:z.{digits}f}"
+
+
+def interval(key, digits=3, *, ends=2):
+    """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
+    mean = number(key, digits)
+    end = lambda value: f"{value:z.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
+
+    def cell(row):
+        low, high = row[f"{key} low"], row[f"{key} high"]
+        exact = mean(row) == DASH or low == high
+        return mean(row) if exact else f"{mean(row)} [{end(low)}, {end(high)}]"
+
+    return cell
+
+
+def above_interval(key, *, one="1.00"):
+    """A value with its interval in the line below, for narrow columns; ``one`` is an end at 1."""
+
+    def cell(row):
+        ends = (f"{row[f'{key} {end}']:z.2f}".replace("0.", ".", 1) for end in ("low", "high"))
+        return f"{row[key]:z.2f}\n{'–'.join(ends).replace('1.00', one)}"
+
+    return cell

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from benchmarks.experiments.columns import number, value
 from benchmarks.experiments.maps import Measured, means, statistics
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from benchmarks.experiments.columns import interval, number
 from benchmarks.experiments.maps import SEED, Measured, means
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO, LRP
 from numeric.evaluation.correlation import bootstrap_mean, pearson

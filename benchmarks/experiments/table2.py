@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.experiments.columns import interval, number, value
 from benchmarks.experiments.maps import GAP, SEED, Measured, means, stacked, statistics, too_few
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO
 from numeric.evaluation.correlation import bootstrap_mean

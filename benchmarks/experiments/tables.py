@@ -8,8 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.experiments.columns import DASH
-from benchmarks.experiments.record import experiment
+from benchmarks.experiments.record import DASH, experiment
 from benchmarks.experiments.result import Result
 
 Rows = Callable[[dict], bool]

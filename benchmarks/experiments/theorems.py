@@ -6,8 +6,7 @@ from pathlib import Path
 
 from axioms.evidence.certificates import certify
 from axioms.evidence.prove import THEOREMS, numbered, prove
-from benchmarks.experiments.columns import value
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, value
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn

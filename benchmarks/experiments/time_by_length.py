@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numeric
 from benchmarks.experiments import text
-from benchmarks.experiments.columns import number, value
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.timing import alternate, plain_gradient, random_text

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.experiments.columns import interval, number, value
 from benchmarks.experiments.maps import Measured, correlations, means, too_few
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO, LRP
 

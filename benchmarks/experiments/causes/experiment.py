@@ -2,8 +2,7 @@
 
 from itertools import cycle
 
-from benchmarks.experiments.columns import above_interval, number
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, above_interval, number
 from numeric.methods.catalogue import METHODS
 
 MORE = ("mass", "rank")

@@ -10,10 +10,9 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
 from benchmarks.errors import UnavailableError
 from benchmarks.experiments.causes.measure import answering
-from benchmarks.experiments.columns import above_interval, number, value
 from benchmarks.experiments.maps import means
 from benchmarks.experiments.patching.pairs import Pair, network, of_prompts, of_texts
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, above_interval, number, value
 from benchmarks.experiments.result import Result, joined
 from benchmarks.running.progress import Track, untracked
 from benchmarks.running.workers import Each, collected, in_turn

@@ -5,9 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.experiments.columns import interval, number, value
 from benchmarks.experiments.maps import SEED, means
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import digits, methods
 from benchmarks.running.progress import Track, untracked

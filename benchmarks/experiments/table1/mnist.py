@@ -17,9 +17,8 @@ from torch import Tensor
 
 from axioms import schema
 from benchmarks.errors import RunError
-from benchmarks.experiments.columns import interval, number, value
 from benchmarks.experiments.maps import means
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.experiments import rows, text
-from benchmarks.experiments.columns import interval, number
 from benchmarks.experiments.maps import AOPC, CURVES, Measured, means, measured
+from benchmarks.experiments.record import interval, number
 from benchmarks.experiments.trade_off import trade_off
 from benchmarks.sources import data, models
 
