@@ -46,6 +46,12 @@ def interval(rows, key):
     return mean, np.abs([mean - low, high - mean])
 
 
+def bars(axes, x, rows, key: str, tokens: str) -> None:
+    """Means of a column with their intervals, in the grey of ``tokens``."""
+    mean, errors = interval(rows, key)
+    axes.bar(x, mean, 0.38, yerr=errors, color=GREYS[tokens], label=f"{tokens} tokens")
+
+
 def with_legend(figure: Figure, columns: int = 5) -> Figure:
     """Above the axes, where no data can be."""
     handles = figure.axes[0].get_legend_handles_labels()

@@ -53,31 +53,27 @@ def _notes(rows):
 
     pick = lambda key: [row[key] for row in rows]
     n = len(rows)
-    for key, name in (
-        ("flatness", "Flatness of attention"),
-        ("linearization_error", "Linearization error"),
-        ("structural_bias", "Structural bias"),
-    ):
-        if n < 4:
-            return
+    if n < 4:
+        return
+    names = {
+        "flatness": "Flatness of attention",
+        "linearization_error": "Linearization error",
+        "structural_bias": "Structural bias",
+    }
+    for key, name in names.items():
         gains = {t: pearsonr(pick(key), pick(f"gain {t}")) for t in ("all", "content")}
         ends = {t: g.confidence_interval() for t, g in gains.items()}
-        yield (
-            f"{name} against the gain of bypassing that layer alone, over {n} layers: r = "
-            + " and ".join(
-                f"{gains[t].statistic:+z.2f} [{ends[t].low:+z.2f}, {ends[t].high:+z.2f}] "
-                f"({t} tokens)"
-                for t in gains
-            )
-            + "."
+        said = " and ".join(
+            f"{gains[t].statistic:+z.2f} [{ends[t].low:+z.2f}, {ends[t].high:+z.2f}] ({t} tokens)"
+            for t in gains
         )
-    if n >= 4:
-        r = pearsonr(pick("linearization_error"), pick("flatness"))
-        yield (
-            f"Linearization error against flatness, over {n} layers: r = {r.statistic:+z.2f}; the "
-            "paper argues that the error is largest where attention is flat, which is "
-            f"{'what' if r.statistic > 0 else 'not what'} these layers show."
-        )
+        yield f"{name} against the gain of bypassing that layer alone, over {n} layers: r = {said}."
+    r = pearsonr(pick("linearization_error"), pick("flatness"))
+    yield (
+        f"Linearization error against flatness, over {n} layers: r = {r.statistic:+z.2f}; the "
+        "paper argues that the error is largest where attention is flat, which is "
+        f"{'what' if r.statistic > 0 else 'not what'} these layers show."
+    )
 
 
 def figure(result):
@@ -97,9 +93,7 @@ def figure(result):
         axes.plot(layers, [row[key] for row in result.rows], style, color=grey, ms=4, label=label)
     axes.set_ylabel("relative to what it should be")
     for tokens, shift in (("all", -0.2), ("content", 0.2)):
-        mean, errors = drawing.interval(result.rows, f"gain {tokens}")
-        style = {"color": drawing.GREYS[tokens], "label": f"{tokens} tokens"}
-        gain.bar(np.array(layers) + shift, mean, 0.38, yerr=errors, **style)
+        drawing.bars(gain, np.array(layers) + shift, result.rows, f"gain {tokens}", tokens)
     gain.axhline(0, color="0.5", lw=0.8)
     gain.set_ylabel("gain in r, this layer bypassed")
     gain.legend(frameon=False, fontsize=8, loc="upper left")

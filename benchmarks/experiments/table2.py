@@ -101,15 +101,7 @@ def figure(result):
     axes = figure.subplots()
     x = np.arange(len(rows))
     for offset, tokens in ((-0.2, "all"), (0.2, "content")):
-        mean, errors = drawing.interval(rows, f"r {tokens}")
-        axes.bar(
-            x + offset,
-            mean,
-            0.38,
-            yerr=errors,
-            color=drawing.GREYS[tokens],
-            label=f"{tokens} tokens",
-        )
+        drawing.bars(axes, x + offset, rows, f"r {tokens}", tokens)
     paper = [row.get("r all, sum to one", np.nan) for _, row in pairs]
     axes.plot(x, paper, "D", color="white", mec="black", label="paper (BERT-base, sum to one)")
     axes.set_xticks(x, [row["method"] for row in rows])

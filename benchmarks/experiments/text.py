@@ -135,11 +135,7 @@ def settings(classifier: Classifier, data: Texts, engine: Engine = IN_PROCESS) -
 
 def of_model(classifier: Classifier, engine: Engine = IN_PROCESS) -> dict:
     """All of a model, and of where it is at work, that determines numbers."""
-    return {
-        "model": classifier.name,
-        "model_sha256": classifier.sha256,
-        "tokenizer_sha256": classifier.tokenizer_sha256,
-        "config_sha256": classifier.config_sha256,
+    return classifier.about() | {
         "tokens_at_most": limit(classifier.model),
         "device": engine.device or str(classifier.model.device),
         "dtype": str(classifier.model.dtype),

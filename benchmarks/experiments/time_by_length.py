@@ -4,6 +4,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numeric
@@ -21,13 +22,14 @@ LONGEST = 128  # where nobody asks for more: beyond it Leave-One-Out takes minut
 REPEATS = 7
 LONG = 128  # beyond it rounds are fewer, because Leave-One-Out grows with the square of length
 FIT_FROM = 64  # tokens: below, the fixed cost of a call hides how time grows
-METHODS = {
-    "gradient": plain_gradient,
-    "attnlrp": lambda model, inputs: numeric.attribute(model, inputs, "attnlrp").relevance,
-    "cp-lrp": lambda model, inputs: numeric.attribute(model, inputs, "cp-lrp").relevance,
-    "loo": lambda model, inputs: numeric.attribute(model, inputs, "loo").relevance,
-}
 LABELS = {"gradient": "gradient", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO"}
+
+
+def _relevance(method, model, inputs):
+    return numeric.attribute(model, inputs, method).relevance
+
+
+METHODS = {name: partial(_relevance, name) for name in LABELS} | {"gradient": plain_gradient}
 
 
 def by_length(
@@ -139,17 +141,11 @@ def figure(result):
 
     figure = drawing.empty(6, 3.2)
     axes = figure.subplots()
-    for label, style in {"LOO": "D-.", "AttnLRP": "o-", "CP-LRP": "s--", "gradient": "^:"}.items():
-        axes.loglog(
-            [row["tokens"] for row in result.rows],
-            [row[f"{label.lower()} ms"] for row in result.rows],
-            style,
-            color="0.2",
-            mfc="white" if label == "gradient" else "0.2",
-            ms=4,
-            label=label,
-        )
     ticks = [row["tokens"] for row in result.rows]
+    for label, style in {"LOO": "D-.", "AttnLRP": "o-", "CP-LRP": "s--", "gradient": "^:"}.items():
+        more = {"mfc": "white" if label == "gradient" else "0.2", "ms": 4, "label": label}
+        milliseconds = [row[f"{label.lower()} ms"] for row in result.rows]
+        axes.loglog(ticks, milliseconds, style, color="0.2", **more)
     axes.set_xticks(ticks, ticks)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.minorticks_off()

@@ -47,6 +47,12 @@ class Classifier:
     tokenizer_sha256: str
     config_sha256: str
 
+    def about(self) -> dict[str, str]:
+        """Name and digests, for the record of what is measured."""
+        keys = ("tokenizer_sha256", "config_sha256")
+        own = {"model": self.name, "model_sha256": self.sha256}
+        return own | {key: getattr(self, key) for key in keys}
+
     @property
     def explains(self) -> str:
         """What a target is, such as a class, or the next token of a language model."""

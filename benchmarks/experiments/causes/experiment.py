@@ -2,37 +2,19 @@
 
 from itertools import cycle
 
+import numpy as np
+
+from benchmarks.experiments.causes.measure import COUNT, answering, causes
 from benchmarks.experiments.record import Experiment, above_interval, number
 from numeric.methods.catalogue import METHODS
 
 MORE = ("mass", "rank")
 """What a terminal shows of all tasks together, beside the pointing game of each."""
 STYLES = (
-    ("#0072B2", "o"),
-    ("#D55E00", "s"),
-    ("#009E73", "^"),
-    ("#CC79A7", "v"),
-    ("#E69F00", "x"),
-    ("#000000", "D"),
-    ("#56B4E9", "P"),
-    ("#777777", "*"),
-)
+    ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "v"),
+    ("#E69F00", "x"), ("#000000", "D"), ("#56B4E9", "P"), ("#777777", "*"),
+)  # fmt: skip
 """Colour (Okabe and Ito's, which the colour-blind tell apart) and marker, by turn of the method."""
-
-
-def prepare(request):
-    """The model that is asked."""
-    from benchmarks.experiments.causes.measure import answering
-
-    return {"model": answering(request.classifier)}
-
-
-def run(request, model):
-    """The table, by a module that loads models, which those who only show it do without."""
-    from benchmarks.experiments.causes.measure import COUNT, causes
-
-    count = request.prompts or COUNT
-    return causes(model=model, count=count, each=request.each, track=request.track)
 
 
 def _cause(row):
@@ -48,8 +30,6 @@ def _narrow(label):
 
 def figure(result):
     """The pointing game of every method against the distance of the cause, by task; with chance."""
-    import numpy as np
-
     from benchmarks.experiments import drawing
 
     figure = drawing.empty(8, 5)
@@ -74,8 +54,10 @@ def figure(result):
 
 EXPERIMENT = Experiment(
     name="causes",
-    prepare=prepare,
-    run=run,
+    prepare=lambda request: {"model": answering(request.classifier)},
+    run=lambda request, model: causes(
+        model=model, count=request.prompts or COUNT, each=request.each, track=request.track
+    ),
     columns=[
         ("pointing\nby task", _cause),
         ("chance", number("chance", 2)),

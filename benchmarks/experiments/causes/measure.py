@@ -64,11 +64,10 @@ def causes(
 
     ``model``: the name of one that is ``answering``.
     """
-    loaded = models.load(model)
+    loaded = _model(model)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
-    found = collected(
-        partial(cell, count, model), cells, each=each, track=track, description="causes"
-    )
+    measure = partial(cell, count, model)
+    found = collected(measure, cells, each=each, track=track, description="causes")
     columns = joined(found.values())
     rows = list(table(columns))
     return Result(
@@ -85,14 +84,7 @@ def causes(
             f"{', '.join(f'{name} {a} to {b}' for name, (a, b) in DISTANCES.items())}. Intervals "
             "(95 %) are Wilson's of shares, and bootstrap intervals of means."
         ),
-        settings={
-            "model": model,
-            "model_sha256": loaded.sha256,
-            "tokenizer_sha256": loaded.tokenizer_sha256,
-            "config_sha256": loaded.config_sha256,
-            "prompts": count,
-            "seed": SEED,
-        },
+        settings=loaded.about() | {"prompts": count, "seed": SEED},
         rows=rows,
         examples=columns,
         notes=tuple(notes(columns, rows)),
@@ -122,11 +114,8 @@ def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
         **confirmation(asked, prompts),
     }
     for method in METHODS:
-        maps = [
-            relevance
-            for n in range(0, count, TOGETHER)
-            for relevance in relevances(asked, prompts[n : n + TOGETHER], method)
-        ]
+        parts = (prompts[n : n + TOGETHER] for n in range(0, count, TOGETHER))
+        maps = [relevance for part in parts for relevance in relevances(asked, part, method)]
         scores = [score(r, prompt) for r, prompt in zip(maps, prompts, strict=True)]
         columns[f"{method} relevance"] = [r.tolist() for r in maps]
         for key in scores[0]:
@@ -238,11 +227,9 @@ def notes(columns: dict[str, list], rows: Sequence[dict]) -> Iterator[str]:
     """Which method finds the causes, what the model can do, and how its causes are confirmed."""
     everywhere = {row["measure"]: row for row in rows if row["task"] == row["distance"] == ALL}
     order = sorted(METHODS, key=lambda method: -everywhere["pointing"][method])
-    yield (
-        "Pointing, over all: "
-        + ", ".join(f"{method} {everywhere['pointing'][method]:.2f}" for method in order)
-        + f" (chance {everywhere['pointing']['chance']:.2f})."
-    )
+    pointing = everywhere["pointing"]
+    found = ", ".join(f"{method} {pointing[method]:.2f}" for method in order)
+    yield f"Pointing, over all: {found} (chance {pointing['chance']:.2f})."
     count = len(columns["task"])
     said = {
         "right": "The model answers {} right",

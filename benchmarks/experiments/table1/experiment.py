@@ -51,12 +51,7 @@ def table1(
             "The number of epochs follows from the accuracy on held-out training images "
             f"(at least {digits.GOAL} for every seed, benchmarks/experiments/table1/digits.py)."
         ),
-        settings={
-            "seeds": list(runs),
-            "epochs": epochs,
-            "epsilon": 1e-6,
-            "accuracy": accuracy,
-        },
+        settings={"seeds": [*runs], "epochs": epochs, "epsilon": 1e-6, "accuracy": accuracy},
         rows=rows,
         examples=examples,
         notes=(*_notes(rows), *undefined(rows)),
@@ -101,15 +96,8 @@ def figure(result):
     x = np.arange(len(names))
     for offset, maps, marker in ((-0.15, "raw", "o"), (0.15, "sum to one", "s")):
         mean, errors = drawing.interval(result.rows, f"r {maps}")
-        axes.errorbar(
-            x + offset,
-            mean,
-            yerr=errors,
-            fmt=marker,
-            color="0.2",
-            mfc="0.2" if maps == "raw" else "white",
-            label=f"measured, {maps}",
-        )
+        style = {"color": "0.2", "mfc": "0.2" if maps == "raw" else "white"}
+        axes.errorbar(x + offset, mean, yerr=errors, fmt=marker, label=f"measured, {maps}", **style)
     axes.plot(x, [row["paper r"] for row in result.rows], "x", color="tab:red", label="paper")
     axes.set_xticks(x, names, fontsize=7)
     axes.set_ylabel("Pearson's r (mean, 95 % interval)")
