@@ -22,12 +22,8 @@ from numeric.spelling import printable
 
 log = logging.getLogger(__name__)
 
-TEMPLATES = Environment(
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+BLOCKS = {"trim_blocks": True, "lstrip_blocks": True}
+TEMPLATES = Environment(autoescape=True, undefined=StrictUndefined, **BLOCKS)
 SOURCE = (Path(__file__).parents[1] / "assets" / "report.html.j2").read_text("utf-8")
 
 

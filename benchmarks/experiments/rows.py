@@ -95,12 +95,10 @@ def layers_label(layers) -> str:
 
 
 def _steps(*, steps, tolerance, **_):
-    if tolerance is None:
-        return f"{steps} steps"
     from numeric.methods.integrated_gradients import DOUBLINGS
 
-    most = steps * 2**DOUBLINGS
-    return f"{steps} steps, and up to {most} where {tolerance} logits or more are left"
+    more = f", and up to {steps * 2**DOUBLINGS} where {tolerance} logits or more are left"
+    return f"{steps} steps" + ("" if tolerance is None else more)
 
 
 def _variant(depth, method, *, contrast=False, **options):

@@ -52,13 +52,8 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
     """The table for a terminal of 80 columns, numbers to the right; ``whole``: with every row."""
     record = experiment(result.table)
     headers, rows = cells(result, only=None if whole else record.shortest or record.short)
-    table = Table(
-        title=Text(result.title, style="table.title"),
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    style = {"box": box.SIMPLE_HEAD, "title_justify": "left", "pad_edge": False}
+    table = Table(title=Text(result.title, style="table.title"), padding=(0, 1, 0, 0), **style)
     for n, (header, right) in enumerate(zip(headers, numeric(rows, len(headers)), strict=True)):
         # Where a table is too wide, words are wrapped, and folded if they must; numbers never.
         widths = [len(line) for row in rows if right for line in row[n].split("\n")]

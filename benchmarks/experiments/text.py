@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -105,11 +106,9 @@ def placed(classifier: Classifier, row: Row, engine: Engine) -> Classifier:
 
 def _in_blocks(classifier, data):
     """A block per shard, which is a list of the numbers of texts."""
-    first, found = 0, []
-    for shard in shards(classifier, data):
-        found.append(block(first, shard))
-        first += len(shard)
-    return found
+    found = shards(classifier, data)
+    firsts = accumulate(map(len, found), initial=0)
+    return [block(first, shard) for first, shard in zip(firsts, found, strict=False)]
 
 
 def _measured(measure, row, classifier, data, place, of_shard):
@@ -124,12 +123,8 @@ def _measured(measure, row, classifier, data, place, of_shard):
 
 def settings(classifier: Classifier, data: Texts, engine: Engine = IN_PROCESS) -> dict:
     """All of model and data that determines the numbers of an experiment on text."""
-    of_data = {
-        "dataset": data.name,
-        "dataset_origin": data.origin,
-        "dataset_sha256": data.sha256,
-        "examples": len(data.texts),
-    }
+    origin = {"dataset_origin": data.origin, "dataset_sha256": data.sha256}
+    of_data = {"dataset": data.name} | origin | {"examples": len(data.texts)}
     return of_model(classifier, engine) | of_data
 
 

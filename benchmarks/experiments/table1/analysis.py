@@ -70,9 +70,8 @@ def _maps(model, pixels, target, *, mean, axes):
         behind = partial(model.read, factorization=order)
         baselines = {"zero image": torch.zeros_like(mean), "mean image": mean}
         for name, start in baselines.items():
-            maps["IG", order, name] = methods.integrated_gradients(
-                network, pixels, target, baseline=start
-            )
+            found = methods.integrated_gradients(network, pixels, target, baseline=start)
+            maps["IG", order, name] = found
         of_channels = methods.integrated_gradients(behind, embedding, target)
         maps["IG", order, "zero embedding"] = of_channels.sum(dim=-1)
         for bias in axes["bias"]:

@@ -19,7 +19,7 @@ from axioms import schema
 from benchmarks.errors import RunError
 from benchmarks.experiments.maps import means
 from benchmarks.experiments.record import Experiment, interval, number, value
-from benchmarks.experiments.result import Result, undefined
+from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
 from benchmarks.experiments.table1.figures import strips
@@ -205,12 +205,8 @@ def _numbers(pair, sections):
     if pair in ("AttnLRP L vs R", "IG vs LOO"):
         return [(pair, "–")]
     order = pair.split()[1]
-    return [
-        (f"AttnLRP {side} vs LOO", section)
-        for section in sections
-        for side, named in SIDES[section].items()
-        if named == order
-    ]
+    pairs = ((x, side) for x in sections for side, named in SIDES[x].items() if named == order)
+    return [(f"AttnLRP {side} vs LOO", section) for section, side in pairs]
 
 
 def _invariance(tables):
@@ -230,12 +226,8 @@ def _record(grid, images):
     """All that determines the values; a folder of results belongs to one record."""
     words = lambda one: ", ".join(f"{name}={value}" for name, value in asdict(one).items())
     models = {f"{name}, seed {seed}": words(one) for (name, seed), one in grid.models.items()}
-    return {
-        "images": images.sha256,
-        "training": grid.training,
-        "analysis": grid.analysis,
-        "models": models,
-    }
+    own = {"training": grid.training, "analysis": grid.analysis, "models": models}
+    return {"images": images.sha256} | own
 
 
 def _read(path, grid, digest):
@@ -252,13 +244,10 @@ def _read(path, grid, digest):
 
 def _examples(tables):
     """All per-image values in one table."""
-    parts = [
-        table.replace_schema_metadata()
-        .append_column("model", pa.array([name] * len(table)))
-        .append_column("seed", pa.array([seed] * len(table)))
+    return joined(
+        table.to_pydict() | {"model": [name] * len(table), "seed": [seed] * len(table)}
         for (name, seed), table in tables.items()
-    ]
-    return pa.concat_tables(parts).to_pydict()
+    )
 
 
 EXPERIMENT = Experiment(
