@@ -66,15 +66,8 @@ def attribute(
             models.check_device(device)
             classifier = models.load(model, device=device)
     with mendable(f"--output {output}"):
-        found = explained.explain_texts(
-            classifier,
-            texts,
-            methods=chosen,
-            name=Path(file).name,
-            output=output,
-            engine=place,
-            track=track,
-        )
+        about = {"methods": chosen, "name": Path(file).name, "output": output}
+        found = explained.explain_texts(classifier, texts, **about, engine=place, track=track)
     wrote, full = found.parts(), found.tally(explained.CUT)
     columns, limit = found.columns(), explained.text.limit(classifier.model)
     answer(model=model, methods=chosen, texts=found.texts, cut=full, columns=columns, wrote=wrote)

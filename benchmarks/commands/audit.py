@@ -52,17 +52,9 @@ def audit(
         check_texts(model, texts)
         _check(method, epsilon, worst)
         check_files(read={"image": image}, html=html)
-        with loading("the model"):
-            from benchmarks.sources import models
-
-            of_images = models.takes_images(model)
-            check_input(model, texts, image, of_images=of_images)
-            load = models.load_for_images if of_images else models.load
-            classifier = load(model, attention="eager")
+        classifier = loaded(model, texts, image, attention="eager")
     with mendable(f"--image {image}" if image else ""):
-        inputs, given = (
-            image_inputs(classifier, image) if of_images else text_inputs(classifier, texts)
-        )
+        inputs, given = inputs_of(classifier, texts, image)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
         from benchmarks.commands.wanted import wanted
 
@@ -99,11 +91,25 @@ def _check(method, epsilon, worst):
         raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
 
 
-def check_input(model, texts, image, *, of_images):
-    if of_images and texts:
-        raise ValueError(f"{model} takes images, not the text {texts[0]!r}; pass --image FILE")
-    if image and not of_images:
-        raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
+def loaded(model, texts, image=None, *, attention=None):
+    """A classifier of texts or of images; ValueError where it takes what is not given."""
+    with loading("the model"):
+        from benchmarks.sources import models
+
+        of_images = models.takes_images(model)
+        if of_images and texts:
+            raise ValueError(f"{model} takes images, not the text {texts[0]!r}; pass --image FILE")
+        if image and not of_images:
+            raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
+        load = models.load_for_images if of_images else models.load
+        return load(model, attention=attention)
+
+
+def inputs_of(classifier, texts, image=None):
+    """The inputs of a model, and what a reader is told of them: words, and the tokens."""
+    if hasattr(classifier, "processor"):
+        return image_inputs(classifier, image)
+    return text_inputs(classifier, texts)
 
 
 def text_inputs(classifier, texts):

@@ -209,12 +209,8 @@ def tell(message: str) -> None:
 
 def bars() -> Progress:
     """Bars on stderr, gone when done; silent when stderr is no terminal."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    said = TextColumn("{task.description}")
+    columns = said, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal)
 
 

@@ -47,12 +47,8 @@ class Explained:
             "tokens": self.section.tokens,
             "relevance": self.section.relevance,
             "layers": [
-                {
-                    "where": m.where,
-                    "columns": m.columns,
-                    "tokens": m.tokens,
-                    "values": m.values.tolist(),
-                }
+                {key: getattr(m, key) for key in ("where", "columns", "tokens")}
+                | {"values": m.values.tolist()}
                 for m in self.section.maps
             ],
         }

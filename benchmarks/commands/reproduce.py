@@ -99,16 +99,9 @@ def reproduce(
         texts = data.load(dataset, data_dir=local).first(examples)
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
-        request = Request(
-            classifier=classifier,
-            data=texts,
-            output=output,
-            data_dir=data_dir,
-            longest=longest,
-            prompts=examples,
-            curves=curves,
-            engine=place,
-        )
+        sizes = {"longest": longest, "prompts": examples, "curves": curves}
+        of = {"classifier": classifier, "data": texts, "output": output, "data_dir": data_dir}
+        request = Request(**of, **sizes, engine=place)
         needed = experiments.needed_rows(request, wanted)
         check(classifier, texts, {row.name: row for of in needed.values() for row in of}.values())
     shown = bars()
