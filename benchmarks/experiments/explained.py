@@ -13,8 +13,7 @@ from benchmarks.experiments import text
 from benchmarks.experiments.rows import Row
 from benchmarks.running import blocks, runner
 from benchmarks.running.manifest import Manifest
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import IN_PROCESS, Engine
+from benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
 from benchmarks.sources.data import unlabelled
 from benchmarks.sources.faults import sound
 from benchmarks.sources.models import Classifier

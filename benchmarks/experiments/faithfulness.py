@@ -10,7 +10,7 @@ from benchmarks.experiments import text
 from benchmarks.experiments.maps import SEED, means, too_few
 from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result, joined
-from benchmarks.running.progress import Track, untracked
+from benchmarks.running.workers import Track, untracked
 from benchmarks.sources import faults, files
 from benchmarks.sources.data import unlabelled
 from benchmarks.sources.models import Classifier

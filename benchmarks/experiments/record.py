@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.experiments.result import Result
 from benchmarks.names import EXPERIMENTS
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import IN_PROCESS, Each, Engine, in_turn
+from benchmarks.running.workers import IN_PROCESS, Each, Engine, Track, in_turn, untracked
 
 if TYPE_CHECKING:  # who only shows results needs neither texts nor models
     from benchmarks.sources.data import Texts

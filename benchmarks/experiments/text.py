@@ -20,9 +20,8 @@ from benchmarks.experiments.rows import MASK, Row, Variant
 from benchmarks.names import ON_TEXTS
 from benchmarks.running import runner
 from benchmarks.running.blocks import block
-from benchmarks.running.progress import Track, untracked
 from benchmarks.running.threads import one_thread
-from benchmarks.running.workers import IN_PROCESS, Engine
+from benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
 from benchmarks.sources.tokens import Read

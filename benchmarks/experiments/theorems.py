@@ -8,8 +8,7 @@ from axioms.evidence.certificates import certify
 from axioms.evidence.prove import THEOREMS, numbered, prove
 from benchmarks.experiments.record import Experiment, value
 from benchmarks.experiments.result import Result
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, collected, in_turn
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 
 MATTER = (
     "test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24",

@@ -11,8 +11,8 @@ import numeric
 from benchmarks.experiments import text
 from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result
-from benchmarks.running.progress import Track, untracked
 from benchmarks.running.timing import alternate, plain_gradient, random_text
+from benchmarks.running.workers import Track, untracked
 
 if TYPE_CHECKING:
     from benchmarks.sources.models import Classifier

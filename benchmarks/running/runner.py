@@ -17,9 +17,8 @@ from benchmarks.running.blocks import Block
 from benchmarks.running.contents import File, block_file
 from benchmarks.running.folders import BLOCKS, claim, held, keep, read_part, recorded, write_part
 from benchmarks.running.manifest import Manifest
-from benchmarks.running.progress import Counted, Track, untracked
 from benchmarks.running.provenance import provenance
-from benchmarks.running.workers import IN_PROCESS, Engine
+from benchmarks.running.workers import IN_PROCESS, Counted, Engine, Track, untracked
 
 
 def nothing(_table: pa.Table) -> dict[str, int]:

@@ -15,8 +15,7 @@ import torch
 from benchmarks.experiments.causes.examples import DISTANCES, Example, examples
 from benchmarks.experiments.causes.language import SPECIAL, TASKS, VOCABULARY, replacements
 from benchmarks.experiments.result import Result, joined
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, collected, in_turn
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import METHODS

@@ -14,8 +14,7 @@ from benchmarks.experiments.maps import means
 from benchmarks.experiments.patching.pairs import Pair, network, of_prompts, of_texts
 from benchmarks.experiments.record import Experiment, above_interval, number, value
 from benchmarks.experiments.result import Result, joined
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, collected, in_turn
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 from benchmarks.sources import digests, models
 from benchmarks.sources.data import Texts
 from numeric.evaluation.correlation import pearson

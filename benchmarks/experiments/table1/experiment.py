@@ -9,8 +9,7 @@ from benchmarks.experiments.maps import SEED, means
 from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import digits, methods
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, collected, in_turn
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 from numeric.evaluation.correlation import bootstrap_mean
 
 SEEDS = (0, 1, 2)

@@ -27,9 +27,9 @@ from benchmarks.experiments.table1.findings import findings
 from benchmarks.experiments.table1.images import Images, load
 from benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
 from benchmarks.running.folders import claim, read_part, write_part
-from benchmarks.running.progress import Track, untracked
 from benchmarks.running.provenance import provenance
 from benchmarks.running.threads import one_thread
+from benchmarks.running.workers import Track, untracked
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 
