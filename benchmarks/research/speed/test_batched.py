@@ -11,7 +11,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.running.timing import alternate, peak_memory, random_text
+from benchmarks.research.speed.usage import peak_memory
+from benchmarks.running.timing import alternate, random_text
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.methods import memory_budget

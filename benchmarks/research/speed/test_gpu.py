@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from benchmarks.research.speed.test_long import RUNS, VOCABULARY
 from benchmarks.research.speed.test_speed import DEVICE, SMALL, assert_right, bert, rounding
-from benchmarks.running.timing import alternate, operations, peak_memory, random_text
+from benchmarks.research.speed.usage import operations, peak_memory
+from benchmarks.running.timing import alternate, random_text
 from benchmarks.sources import data, models
 from numeric import attribute, compiled
 

@@ -12,7 +12,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.research.speed.test_speed import assert_right, rounding
-from benchmarks.running.timing import ONE_ROW, alternate, peak_memory, plain_gradient, random_text
+from benchmarks.research.speed.usage import ONE_ROW, peak_memory
+from benchmarks.running.timing import alternate, plain_gradient, random_text
 from numeric import attribute
 
 GROUP = "long texts"

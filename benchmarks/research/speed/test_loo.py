@@ -18,7 +18,8 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from benchmarks.running.timing import alternate, operations
+from benchmarks.research.speed.usage import operations
+from benchmarks.running.timing import alternate
 from numeric import attribute
 from numeric.methods import prefix
 

@@ -12,7 +12,8 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.research.speed import test_long, test_speed
-from benchmarks.running.timing import ONE_ROW, alternate, plain_gradient
+from benchmarks.research.speed.usage import ONE_ROW
+from benchmarks.running.timing import alternate, plain_gradient
 from numeric import attribute
 
 METHOD = "mask-relevance"

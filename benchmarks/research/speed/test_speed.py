@@ -16,7 +16,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from axioms.composites import BYPASS, GRADIENT_X_INPUT, Composite
 from benchmarks.experiments.time_by_length import LABELS, METHODS
-from benchmarks.running.timing import alternate, peak_memory, plain_gradient, random_text
+from benchmarks.research.speed.usage import peak_memory
+from benchmarks.running.timing import alternate, plain_gradient, random_text
 from numeric import attribute, compiled
 from numeric.methods import amplification
 

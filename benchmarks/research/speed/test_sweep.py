@@ -11,7 +11,8 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.experiments import rows
-from benchmarks.running.timing import alternate, peak_memory, random_text
+from benchmarks.research.speed.usage import peak_memory
+from benchmarks.running.timing import alternate, random_text
 from benchmarks.sources import models
 from numeric import attribute
 from numeric.layer_mixes import sweep
