@@ -1,4 +1,4 @@
-"""What all commands share: where they print, and one message for what a user can mend."""
+"""Output of all commands, and one message for each error that a user can mend."""
 
 import atexit
 import codecs
@@ -60,7 +60,7 @@ class Terminal(Console):
             raise OutputError(error) from error
 
     def on_broken_pipe(self):
-        """What is not read is dropped, and the command goes on with its files."""
+        """Drops output that nobody reads; the command goes on with its files."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
@@ -145,7 +145,7 @@ def loading(what: str):
 
 @contextmanager
 def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation, MissingLibrary)):
-    """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
+    """Turns errors that a user can mend into one message and exit code 2; others are our own.
 
     ``place`` is the option that an error of the operating system is about.
     """

@@ -146,7 +146,7 @@ def explain(
 
 
 def options_of(method: str, budget: int | None) -> dict[str, int]:
-    """Those of a method.  Raises ValueError for a budget of a method that has none."""
+    """The options of a method.  Raises ValueError for a budget of a method that has none."""
     if budget is None:
         return {}
     if method not in BUDGETED:

@@ -11,7 +11,7 @@ from numeric.methods.catalogue import METHODS, WITH_RULES
 
 
 def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell completes the beginning of an argument to."""
+    """Completes the beginning of an argument, for a shell."""
     known = list(names)
     return lambda incomplete: [name for name in known if name.startswith(incomplete)]
 

@@ -81,7 +81,7 @@ def with_shared_options(command: Callable) -> Callable:
 
 
 def note(text: str) -> None:
-    """What a user may not expect, said once: a line on standard error, or a note of the object."""
+    """Says once what is surprising: a line on standard error, or a note of the object."""
     if text in asked.notes:
         return
     asked.notes.append(text)
@@ -90,7 +90,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def noting() -> Iterator[None]:
-    """What the block warns of, as notes."""
+    """Turns warnings of the block into notes."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)
         yield

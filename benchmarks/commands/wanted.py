@@ -1,4 +1,4 @@
-"""What of a model a command explains, in the words of its head, or in numbers."""
+"""Parses --target and --column: the explained output, in words of the head or in numbers."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def wanted(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
 
 
 def _problems(loaded, column, tokens) -> Iterator[str]:
-    """What is wrong with the column."""
+    """Faults of the column."""
     mask = loaded.tokenizer.mask_token if loaded.explains == "masked token" else None
     masks = [n for n, token in enumerate(tokens) if token == mask]
     if loaded.explains == "class":

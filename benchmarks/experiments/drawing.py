@@ -1,4 +1,4 @@
-"""What the figures of several experiments share; each is drawn by the module of its experiment.
+"""Parts of figures that several experiments share; the module of each draws its own figure.
 
 Whoever only measures does not import this module, because matplotlib takes its time to load.
 """

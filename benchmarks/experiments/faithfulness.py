@@ -1,4 +1,4 @@
-"""Which of several maps of the same texts is the most faithful: from a file of any source."""
+"""Ranks maps of the same texts by faithfulness, from a file of any source."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -38,7 +38,7 @@ def _paper_cell(columns, n, depth):
 
 
 def _sweep_notes(found, rows):
-    """Which single layers gain, from intervals of the paired difference to AttnLRP."""
+    """Names the single layers that gain, from intervals of the paired difference to AttnLRP."""
     for tokens in ("all", "content"):
         key = f"r {tokens}"
         singles = [row["layer"] for row in rows if row["order"] == "single layer"]

@@ -32,7 +32,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Maps:
-    """What one method says of every text: (example, token) arrays, and one value per example."""
+    """One method's maps of all texts: (example, token) arrays, and one value per example."""
 
     relevance: np.ndarray  # 0 at padding
     present: np.ndarray  # bool: not padding
@@ -144,7 +144,7 @@ def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
 
 
 def too_few(texts: int) -> list[str]:
-    """What is said of intervals over so few texts; nothing from ``FEW`` on."""
+    """A warning about intervals over so few texts; none from ``FEW`` on."""
     said = f"With fewer than {FEW} texts these intervals are too narrow: use more."
     return [said] if texts < FEW else []
 

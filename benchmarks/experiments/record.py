@@ -1,4 +1,4 @@
-"""What makes an experiment: a record, in which its module ends, its columns, and a request."""
+"""The record in which the module of an experiment ends, its columns, and a request."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ Column = tuple[str, Callable[[dict], str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a user wants to be measured, and by whom; each experiment takes what it needs of it."""
+    """A user's wishes: data, sizes and workers; each experiment takes the fields that it needs."""
 
     classifier: "Classifier"
     data: "Texts"

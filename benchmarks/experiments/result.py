@@ -1,4 +1,4 @@
-"""What an experiment returns, and how it is written: JSON with provenance, Parquet."""
+"""The result of an experiment, written as JSON with provenance, and as Parquet."""
 
 import json
 import math
@@ -85,7 +85,7 @@ def joined(parts: Iterable[Mapping[str, list]]) -> dict[str, list]:
 
 
 def undefined(rows: list[dict]) -> tuple[str, ...]:
-    """What the means of a table leave out, in sentences, from its columns "... undefined"."""
+    """Says what the means of a table leave out, from its columns "... undefined"."""
     counts: dict[str, int] = {}
     for row in rows:
         for key, count in row.items():

@@ -1,4 +1,4 @@
-"""What is measured, as data: one TOML file per row of a table, beside the paper's own numbers.
+"""Rows of tables as data: one TOML file each, beside the paper's own numbers.
 
 Methods are imported where their options are looked at, so that results are shown without them.
 """

@@ -48,7 +48,7 @@ def _gaps(data):
 
 
 def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[str, ...]:
-    """Which of the two LRP variants is closer to LOO, in words, from the per-text values."""
+    """Says in words, from the per-text values, which of the two LRP variants is closer to LOO."""
     if not set(PAIR) <= set(columns["method"]):
         return ()
     gaps = {tokens: paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}

@@ -12,7 +12,7 @@ from benchmarks.experiments.record import DASH, experiment
 from benchmarks.experiments.result import Result
 
 Rows = Callable[[dict], bool]
-"""Which rows of a long table are shown."""
+"""Chooses the rows of a long table that are shown."""
 
 
 def cells(result: Result, *, only: Rows | None = None) -> tuple[list[str], list[list[str]]]:
@@ -66,6 +66,6 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
 
 
 def numeric(rows: list[list[str]], columns: int) -> list[bool]:
-    """Which columns hold numbers alone."""
+    """Marks the columns that hold numbers alone."""
     number = re.compile(rf"[-+]?\d|{DASH}")
     return [all(number.match(row[n]) for row in rows) for n in range(columns)]

@@ -1,4 +1,4 @@
-"""What a row of the text experiments measures: relevance maps and perturbation curves, per text.
+"""Measures a row of the text experiments: relevance maps and perturbation curves, per text.
 
 Only maps are stored; every statistic is computed from them afterwards (``maps``).
 """
@@ -202,7 +202,7 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
 
 
 def measure_of(row: Row) -> Callable[..., dict[str, list]]:
-    """What is computed of one shard: maps, unless the table of the row has a measure of its own."""
+    """The function that measures a shard: ``maps``, unless the table of the row has its own."""
     own = experiment(row.table).measure if row.table in ON_TEXTS else None
     return own or maps
 
@@ -233,7 +233,7 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
 
 
 def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]:
-    """What ``attribute`` gives for each composite, from one forward pass."""
+    """The results of ``attribute`` for all composites, from one forward pass."""
     found = sweep(model, batch.arguments(), composites, target)
     each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
     return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]

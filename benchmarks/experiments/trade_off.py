@@ -14,7 +14,7 @@ FAMILIES = {
     "AttnLRP": "o", "CP-LRP": "s", "Mask relevance": "^", "Rollout": "x", "IG": "v",
     "Budgeted LOO": "P", "LOO": "D",
 }  # fmt: skip
-"""What a label begins with -> its marker."""
+"""Beginning of a label -> its marker."""
 PASSES = {
     "AttnLRP|CP-LRP|Mask relevance": lambda tokens, n: np.full(len(tokens), 2),
     "Rollout": lambda tokens, n: np.full(len(tokens), 1),

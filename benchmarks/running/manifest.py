@@ -1,4 +1,4 @@
-"""What is finished of a run: one file, replaced as a whole, that names every other file.
+"""The finished parts of a run: one file, replaced as a whole, that names every other file.
 
 A finished block is a file in ``blocks``.  Blocks that follow each other become one part as soon as
 they have the size of one, and at the end.  A file that the manifest does not name was left by a
@@ -35,7 +35,7 @@ FIRST = attrgetter("first")
 
 
 class Manifest:
-    """Of one folder, which one process at a time may change (``held``)."""
+    """The manifest of a folder, which one process at a time may change (``held``)."""
 
     def __init__(self, folder: Path, digest: str):
         self.folder, self.digest = folder, digest

@@ -27,7 +27,7 @@ def nothing(_table: pa.Table) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Task:
-    """What is computed of a block: columns, or a table.
+    """Computes columns, or a table, of a block.
 
     ``tally``: what is counted of the table and added up in the manifest.
     """

@@ -55,7 +55,7 @@ class Classifier:
 
     @property
     def explains(self) -> str:
-        """What a target is, such as a class, or the next token of a language model."""
+        """The kind of a target, such as a class, or the next token of a language model."""
         return HEADS[heads.kind(self.model)][0]
 
     def label(self, target: int) -> str:
@@ -64,7 +64,7 @@ class Classifier:
         return str(self.model.config.id2label.get(target, target))
 
     def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
-        """What is explained, in words; an answer is a part of ``tokens``."""
+        """A target in words; an answer is a part of ``tokens``."""
         if isinstance(target, list) and len(target) > 1:
             first, last = target
             return " ".join(tokens[first : last + 1])
@@ -195,7 +195,7 @@ def _loaded(name, head, reader_class, revision, attention):
 
 
 def _programs(config):
-    """What a config, or one inside it, asks for that would be fetched and run."""
+    """Programs that a config, or one inside it, would have fetched and run."""
     for key, value in config.items():
         if "implementation" in key and "/" in str(value):
             yield f"{key} = {value!r} is a program on the Hub; take that line out"

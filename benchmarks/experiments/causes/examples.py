@@ -69,7 +69,7 @@ def _induction(rng, up_to) -> Drawn:
 
 
 def _brackets(rng, up_to) -> Drawn:
-    """What closed and what is still open, the bracket that is asked for, and a closed text."""
+    """Closed and still open brackets, the bracket that is asked for, and a closed text."""
     before = _closed(rng, 2)
     for _ in range(rng.randint(0, up_to(2))):
         before += [_open(rng), *_closed(rng, 2)]

@@ -9,7 +9,7 @@ from benchmarks.experiments.record import Experiment, above_interval, number
 from numeric.methods.catalogue import METHODS
 
 MORE = ("mass", "rank")
-"""What a terminal shows of all tasks together, beside the pointing game of each."""
+"""Measures that a terminal shows of all tasks together, beside the pointing game of each."""
 STYLES = (
     ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "v"),
     ("#E69F00", "x"), ("#000000", "D"), ("#56B4E9", "P"), ("#777777", "*"),

@@ -223,7 +223,7 @@ def share(values) -> tuple[float, float, float]:
 
 
 def notes(columns: dict[str, list], rows: Sequence[dict]) -> Iterator[str]:
-    """Which method finds the causes, what the model can do, and how its causes are confirmed."""
+    """Ranks the methods, and says how well the model answers and its causes are confirmed."""
     everywhere = {row["measure"]: row for row in rows if row["task"] == row["distance"] == ALL}
     order = sorted(METHODS, key=lambda method: -everywhere["pointing"][method])
     pointing = everywhere["pointing"]

@@ -188,7 +188,7 @@ def table(columns: dict[str, list]) -> Iterator[dict]:
 
 
 def notes(rows: Sequence[dict]) -> Iterator[str]:
-    """Which of the gradient and held norms is closer where, and whether theorem 57 says so."""
+    """Compares gradient and held norms by place, and with the verdict of theorem 57."""
     clear = [x for x in rows if x["gain low"] > 0 or x["gain high"] < 0]
     agree = [x for x in clear if (x["gain"] > 0) == (x["held"] > 0.5)]
     yield (

@@ -22,7 +22,7 @@ OPPOSITES = (
     "never always", "moving boring", "better worse", "gripping tedious", "happy sad",
 )  # fmt: skip
 OPPOSITE = {b: a for a, b in map(str.split, OPPOSITES)} | dict(map(str.split, OPPOSITES))
-"""Of a word that says what someone thinks; where one has several, the last that is listed."""
+"""The opposite of a judging word; where it has several, the last that is listed."""
 Inputs = dict[str, torch.Tensor]
 
 

@@ -95,7 +95,7 @@ def fit(split, *, seed, epochs, learning_rate=1e-3):
 
 
 def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
-    """What ``model(pixels)`` gives, in a third of its time: training explains nothing.
+    """Computes ``model(pixels)`` in a third of its time: training explains nothing.
 
     A query, key or value is pixel times one vector plus another of its place, and the readout is
     averaged over places; so no product over places and channels is left but those of weights.

@@ -62,7 +62,7 @@ def _network(epochs, count, seed):
 
 
 def _notes(rows):
-    """What of the paper's table comes back and what does not, in words, from the numbers."""
+    """Compares the numbers with the paper's table, in words."""
     r = {f"{row['explainer']} {row['pair']}": row["r raw"] for row in rows}
     same = [name for name in ("LOO", "IG", "AttnLRP") if r[f"{name} L vs R"] > 1 - 1e-9]
     differ = [name for name in ("LOO", "IG", "AttnLRP") if name not in same]

@@ -1,4 +1,4 @@
-"""Which of Table 1's numbers the sweep on MNIST reaches, in sentences computed from its rows."""
+"""Sentences, computed from rows, about the numbers of Table 1 that the sweep on MNIST reaches."""
 
 import itertools
 from collections import defaultdict
@@ -31,7 +31,7 @@ def findings(
 
 
 def accuracies(rows: list[dict], least: float) -> Iterator[str]:
-    """Which networks are as accurate as the paper's, and which are not."""
+    """Lists networks that are as accurate as the paper's, and others."""
     networks = {_network(row): row["accuracy"] for row in rows}
     for sign, chosen in (("at least", True), ("less than", False)):
         part = {name: value for name, value in networks.items() if (value >= least) == chosen}

@@ -1,4 +1,4 @@
-"""What Table 1 needs on any images: training, Leave-One-Out, Integrated Gradients.
+"""Training, Leave-One-Out and Integrated Gradients for Table 1, on any images.
 
 L is ``qk_first`` and R is ``kv_first``, as in §3.1; §4.3 swaps the words, and Table 1 does not
 say which it means, so the paper's two AttnLRP values may belong to the other column.

@@ -55,7 +55,7 @@ class Declared:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What is trained and analysed, and what the paper has."""
+    """Networks, their training and analysis, and the paper's numbers."""
 
     tolerance: float
     accuracy: float
