@@ -22,8 +22,7 @@ from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
-from benchmarks.experiments.table1.figures import strips
-from benchmarks.experiments.table1.findings import findings
+from benchmarks.experiments.table1.findings import findings, strips
 from benchmarks.experiments.table1.images import Images, load
 from benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
 from benchmarks.running.folders import claim, read_part, write_part
