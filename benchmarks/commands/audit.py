@@ -56,7 +56,7 @@ def audit(
     with mendable(f"--image {image}" if image else ""):
         inputs, given = inputs_of(classifier, texts, image)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
-        from benchmarks.commands.wanted import wanted
+        from benchmarks.commands.targets import wanted
 
         goal = wanted(classifier, target, column, given["tokens"])
         facts = _audited(classifier, inputs, given, method, goal, epsilon, worst)

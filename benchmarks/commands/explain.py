@@ -96,7 +96,7 @@ def explain(
             note_unknown,
             summary,
         )
-        from benchmarks.commands.wanted import wanted
+        from benchmarks.commands.targets import wanted
 
         called = "line" if words[-1] == "-" else "text"
         each(texts, check_sentence, called)

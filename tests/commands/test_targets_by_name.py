@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from benchmarks.commands.console import asked
-from benchmarks.commands.wanted import wanted
+from benchmarks.commands.targets import wanted
 from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
 from numeric.targets import answer, logit
