@@ -56,9 +56,9 @@ def audit(
     with mendable(f"--image {image}" if image else ""):
         inputs, given = inputs_of(classifier, texts, image)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
-        from benchmarks.commands.targets import wanted
+        from benchmarks.commands.targets import parse_target
 
-        goal = wanted(classifier, target, column, given["tokens"])
+        goal = parse_target(classifier, target, column, given["tokens"])
         facts = _audited(classifier, inputs, given, method, goal, epsilon, worst)
     if html:  # before anything is printed, which a reader may stop
         from numeric.auditing.page import page

@@ -96,7 +96,7 @@ def explain(
             note_unknown,
             summary,
         )
-        from benchmarks.commands.targets import wanted
+        from benchmarks.commands.targets import parse_target
 
         called = "line" if words[-1] == "-" else "text"
         each(texts, check_sentence, called)
@@ -127,7 +127,7 @@ def explain(
         if loaded.explains == "answer":
             texts = [pair(texts)]
         options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
-        goal = partial(wanted, loaded, target, column)
+        goal = partial(parse_target, loaded, target, column)
         given = {"model": model, "method": method, "target": goal, "columns": columns}
         one = partial(explained, loaded, options=options, **given)
         with noting():

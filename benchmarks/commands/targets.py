@@ -10,7 +10,7 @@ from numeric.targets import Target, answer, logit
 from numeric.targets.naming import label_numbers, resolve_names, single_token, text_ids
 
 
-def wanted(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
+def parse_target(loaded, name: str | None, column: int | None, tokens: Sequence[str]):
     """A target for ``attribute`` and ``audit`` from ``--target`` and ``--column``.
 
     name: the number or name of a class or tag; the id, text or vocabulary entry of a token; the
