@@ -42,9 +42,8 @@ def _sweep_notes(found, rows):
     for tokens in ("all", "content"):
         key = f"r {tokens}"
         singles = [row["layer"] for row in rows if row["order"] == "single layer"]
-        gaps = {
-            n: bootstrap_mean(found[str(n)][key] - found["none"][key], seed=SEED) for n in singles
-        }
+        apart = lambda n, key=key: found[str(n)][key] - found["none"][key]
+        gaps = {n: bootstrap_mean(apart(n), seed=SEED) for n in singles}
         up = [str(n) for n, gap in gaps.items() if gap.low > 0]
         down = [str(n) for n, gap in gaps.items() if gap.high < 0]
         best = max(gaps, key=lambda n: gaps[n].mean)

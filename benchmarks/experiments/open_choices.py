@@ -22,9 +22,7 @@ def sensitivity(data: Measured) -> Result:
         for reference, name in REFERENCES.items():
             if label != reference:
                 found = correlations(maps, data.maps[reference])
-                row |= means(
-                    {f"{name} {tokens}": found[f"r {tokens}"] for tokens in ("all", "content")}
-                )
+                row |= means({f"{name} {x}": found[f"r {x}"] for x in ("all", "content")})
         rows.append(row)
     order = ["AttnLRP", "CP-LRP", "LOO", *(row["method"] for row in rows)]
     return data.result(

@@ -25,24 +25,19 @@ def softmax(data: Measured) -> Result:
     """Attention entropy and the errors of §3.2 per layer, beside the gain of bypassing it there."""
     loo, base = data.maps["LOO"], statistics(data.maps["none"], data.maps["LOO"])
     columns = {key: data.layers[key].to_numpy() for key in data.layers.column_names}
-    layer = columns.pop("layer")
-    example = columns.pop("example")
+    layer, _ = columns.pop("layer"), columns.pop("example")
     rows = []
     for n in sorted(set(layer.tolist())):
         values = {key: column[layer == n] for key, column in columns.items()}
         single = statistics(data.maps[str(n)], loo)
-        gains = {
-            f"gain {tokens}": single[f"r {tokens}"] - base[f"r {tokens}"]
-            for tokens in ("all", "content")
-        }
+        gains = {f"gain {x}": single[f"r {x}"] - base[f"r {x}"] for x in ("all", "content")}
         rows.append({"layer": n, **means(values | gains)})
     return data.result(
         "softmax",
         title=f"§3.2 measured: attention and softmax errors by layer, on {data.dataset}",
         text=TEXT,
         rows=rows,
-        examples={"example": example.tolist(), "layer": layer.tolist()}
-        | {key: column.tolist() for key, column in columns.items()},
+        examples={key: data.layers[key].to_pylist() for key in ("example", "layer", *columns)},
         notes=tuple(_notes(rows)),
     )
 

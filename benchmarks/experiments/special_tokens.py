@@ -17,6 +17,9 @@ TOKENS = {
 }
 
 
+SAID = ("tokens", "method")  # of a row in its first column
+
+
 def special(data: Measured) -> Result:
     """How much of CP-LRP's advantage over AttnLRP is carried by [CLS] and [SEP] alone."""
     loo = data.maps["LOO"]
@@ -65,10 +68,7 @@ EXPERIMENT = Experiment(
     rows=(LOO, *LRP),
     run=special,
     columns=[
-        (
-            "tokens that count",
-            lambda row: row["tokens"] + (f", {row['method']}" if "method" in row else ""),
-        ),
+        ("tokens that count", lambda row: ", ".join(row[x] for x in SAID if x in row)),
         ("share of\n|relevance|", number("share")),
         ("r of\nAttnLRP", number("AttnLRP")),
         ("r of\nCP-LRP", number("CP-LRP")),

@@ -94,13 +94,8 @@ def lrp_versus_loo(
             "'gradient' is plain gradient x input of the same model. Random token ids: time "
             "depends on shapes alone."
         ),
-        settings={
-            "model": classifier.name,
-            "model_sha256": classifier.sha256,
-            "device": str(model.device),
-            "dtype": str(model.dtype),
-            "repeats": repeats,
-        },
+        settings={"model": classifier.name, "model_sha256": classifier.sha256}
+        | {"device": str(model.device), "dtype": str(model.dtype), "repeats": repeats},
         rows=rows,
         notes=_exponents(measured),
     )

@@ -60,24 +60,22 @@ def asked(classifier: models.Classifier) -> tuple[str, ...]:
     """The models that are measured: in place of the embedded classifier four, else one."""
     if classifier.name == "embedded":
         return ("embedded", "embedded-lm", *RANDOM)
-    if classifier.explains == "class":
-        return (classifier.name,)
-    return (answering(classifier, table="patching"),)
+    is_class = classifier.explains == "class"
+    return (classifier.name if is_class else answering(classifier, table="patching"),)
 
 
 def measured(
     names: Sequence[str],
     data: Texts,
-    *,
     count: int = COUNT,
+    *,
     each: Each = in_turn,
     track: Track = untracked,
 ) -> Result:
     """The table of all ``RULES`` on at most ``count`` pairs of every model and corruption."""
     cells = [(name, kind) for name in names for kind in CORRUPTED if _has(name, kind)]
-    found = collected(
-        partial(cell, count, data), cells, each=each, track=track, description="patching"
-    )
+    measure = partial(cell, count, data)
+    found = collected(measure, cells, each=each, track=track, description="patching")
     columns = joined(found.values())
     rows = list(table(columns))
     return Result(
@@ -96,12 +94,8 @@ def measured(
             "theorem 57' is the share of the squared effects at places where the theorem says "
             "that holding the deviation of the next norm is closer than its gradient."
         ),
-        settings={
-            "models": {name: model(name).sha256 for name in names},
-            "dataset": data.name,
-            "dataset_sha256": data.sha256,
-            "pairs": count,
-        },
+        settings={"models": {name: model(name).sha256 for name in names}}
+        | {"dataset": data.name, "dataset_sha256": data.sha256, "pairs": count},
         rows=rows,
         examples=columns,
         notes=tuple(notes(rows)),
@@ -123,9 +117,8 @@ def model(name: str) -> models.Classifier:
 def with_random_weights(name: str) -> models.Classifier:
     """A small OPT with weights of the size of trained ones, which reads the language of causes."""
     found = network(norms=RANDOM[name], seed=0, init_std=0.15).eval()
-    return replace(
-        models.load("embedded-lm"), model=found, name=name, sha256=digests.of_model(found)
-    )
+    reader = models.load("embedded-lm")
+    return replace(reader, model=found, name=name, sha256=digests.of_model(found))
 
 
 def cell(count: int, data: Texts, which: tuple[str, str]) -> dict[str, list]:
@@ -141,14 +134,9 @@ def cell(count: int, data: Texts, which: tuple[str, str]) -> dict[str, list]:
             f"model {name!r}: none of {len(data.texts)} texts has a word whose opposite is as many "
             "tokens, or no prompt is answered right; pass --dataset sst2, or more --examples"
         )
-    return joined(
-        {
-            key: [x]
-            for key, x in ({"model": name, "corrupted": kind, "text": pair.text} | row).items()
-        }
-        for pair in pairs
-        for row in scores(patched(of, pair, kind))
-    )
+    about = lambda pair: {"model": name, "corrupted": kind, "text": pair.text}
+    rows = [about(pair) | row for pair in pairs for row in scores(patched(of, pair, kind))]
+    return {key: [row[key] for row in rows] for key in rows[0]}
 
 
 def patched(of: models.Classifier, pair: Pair, kind: str) -> Patched:
@@ -231,11 +219,7 @@ EXPERIMENT = Experiment(
     name="patching",
     prepare=lambda request: {"names": asked(request.classifier)},
     run=lambda request, names: measured(
-        names,
-        request.data,
-        count=request.prompts or COUNT,
-        each=request.each,
-        track=request.track,
+        names, request.data, request.prompts or COUNT, each=request.each, track=request.track
     ),
     columns=[
         ("model", value("model")),
