@@ -178,7 +178,7 @@ def test_what_needs_more_names_the_line_that_installs_it(installed, folder, comm
 PAPER = {
     "prove --show 1": "Theorem 1",
     "reproduce table2 --examples 2": "report.html",
-    "reproduce causes patching --examples 1": "report.html",
+    "reproduce patching --examples 1": "report.html",
     "report": "report.md",
     "explain embedded 'a dull film' --layers --png why.png": "wrote why.png",
 }
