@@ -84,11 +84,11 @@ audit: $(SETUP)
 # Ratios of time and memory against benchmarks/baseline.json, on an idle machine, for about
 # two hours.  Parts alone: make bench ARGS="-k sweep"
 bench: $(SETUP)
-	$(BIN)/python -m pytest benchmarks/speed --benchmark-enable $(ARGS)
+	$(BIN)/python -m pytest benchmarks/research/speed --benchmark-enable $(ARGS)
 
 # The same, and what was measured becomes the baseline and benchmarks/RESULTS.md.
 baseline: $(SETUP)
-	$(BIN)/python -m pytest benchmarks/speed --benchmark-enable --update-baseline $(ARGS)
+	$(BIN)/python -m pytest benchmarks/research/speed --benchmark-enable --update-baseline $(ARGS)
 
 # Every small change of the rules, and of what decides and searches, must be noticed by a test;
 # takes hours.  Files alone: make mutants ARGS="axioms/decide/identity.py"

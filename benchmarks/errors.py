@@ -10,5 +10,5 @@ class UnavailableError(FileNotFoundError):
 
 
 def first_line(error: Exception) -> str:
-    """What an error of another library says, short."""
+    """The first line of the message of another library's error."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -14,10 +14,10 @@ ON_TEXTS = {
 """Table -> its module in ``benchmarks.experiments``, of those about maps of labelled texts."""
 EXPERIMENTS = {
     "theorems": "theorems",
-    "table1": "table1.experiment",
+    "table1": "table1.digits",
     "table1-mnist": "table1.mnist",
     **ON_TEXTS,
-    "causes": "causes.experiment",
+    "causes": "causes.measure",
     "patching": "patching.experiment",
     "time": "time_by_length",
     "evaluate": "faithfulness",

@@ -80,7 +80,7 @@ def trade_off(
     settings: Settings, dataset: str, names: Sequence[str], *, model: str = "", at_most: int | None
 ):
     """Rows of the table "tradeoff", measured without the curves that other tables show."""
-    from benchmarks.experiments.judges import compare
+    from benchmarks.research.other_shapes import compare
 
     chosen = texts(settings, dataset, at_most=at_most)
     output = settings.folder(f"{dataset}-tradeoff")

@@ -109,13 +109,13 @@ def run(monkeypatch, capsys):
 def small(monkeypatch, tmp_path_factory):
     """The whole job with two theorems, ten digits after one epoch, and two lengths to time."""
     from benchmarks.experiments import theorems, time_by_length
-    from benchmarks.experiments.table1 import experiment as table1
+    from benchmarks.experiments.table1 import digits
 
     folder = tmp_path_factory.mktemp("theorems")
     (folder / "test_few.py").write_text(program.HEAD + program.HOLDS + program.REFUTES)
     monkeypatch.setattr(theorems, "theorems", partial(theorems.theorems, folder=folder))
-    few = partial(table1.table1, seeds=(0,), epochs=1, count=10)
-    monkeypatch.setattr(table1, "table1", few)
+    few = partial(digits.table1, seeds=(0,), epochs=1, count=10)
+    monkeypatch.setattr(digits, "table1", few)
     monkeypatch.setattr(time_by_length, "LENGTHS", (4, 8))
     timed = partial(time_by_length.lrp_versus_loo, repeats=1)
     monkeypatch.setattr(time_by_length, "lrp_versus_loo", timed)

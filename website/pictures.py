@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.experiments import drawing, trade_off
 from benchmarks.experiments import figure2 as layers
-from benchmarks.experiments.judges import compare
 from benchmarks.experiments.record import Request
 from benchmarks.experiments.reproduce import reproduce
+from benchmarks.research.other_shapes import compare
 from benchmarks.sources import data, models
 from numeric import attribute
 from numeric.results import render

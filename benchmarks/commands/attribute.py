@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.console import check_names, console, loading, mendable, track
-from benchmarks.commands.output import answer, completing
-from benchmarks.names import MODELS
+from benchmarks.commands.options import Address, Device, Model, completing
+from benchmarks.commands.output import answer
 from benchmarks.running.blocks import read_ahead
 from benchmarks.sources import streams
 from numeric.methods.catalogue import METHODS
@@ -27,10 +27,7 @@ def attribute(
     split: Annotated[
         str | None, typer.Option(help="Of a Hugging Face data set; default: train.")
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)),
-    ] = "embedded",
+    model: Model = "embedded",
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,13 +38,9 @@ def attribute(
     output: Annotated[
         Path, typer.Option(help="Folder for the Parquet files; a stopped run resumes there.")
     ] = Path("results/attribute"),
-    device: Annotated[
-        str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")
-    ] = None,
+    device: Device = None,
     engine: Annotated[str, typer.Option(help="'local', or 'ray': by a Ray cluster.")] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
-    ] = None,
+    address: Address = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Only compare the files of a run with their SHA-256.")
     ] = False,
@@ -63,25 +56,18 @@ def attribute(
         texts = read_ahead(streams.texts(file, column=text_column, split=split))
         with loading("the model"):
             from benchmarks.experiments import explained
-            from benchmarks.running import engines
+            from benchmarks.running import cluster
             from benchmarks.sources import models
 
             chosen = list(dict.fromkeys(method or ["attnlrp"]))
             check_names("--method", chosen, METHODS)
-            place = engines.named(engine, address=address, device=device)
+            place = cluster.engine(engine, address=address, device=device)
             device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
             models.check_device(device)
             classifier = models.load(model, device=device)
     with mendable(f"--output {output}"):
-        found = explained.explain_texts(
-            classifier,
-            texts,
-            methods=chosen,
-            name=Path(file).name,
-            output=output,
-            engine=place,
-            track=track,
-        )
+        about = {"methods": chosen, "name": Path(file).name, "output": output}
+        found = explained.explain_texts(classifier, texts, **about, engine=place, track=track)
     wrote, full = found.parts(), found.tally(explained.CUT)
     columns, limit = found.columns(), explained.text.limit(classifier.model)
     answer(model=model, methods=chosen, texts=found.texts, cut=full, columns=columns, wrote=wrote)

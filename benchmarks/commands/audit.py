@@ -8,8 +8,6 @@ import typer
 
 from axioms.writing import write_named
 from benchmarks.commands.console import (
-    Column,
-    Target,
     check_files,
     check_names,
     loading,
@@ -17,8 +15,8 @@ from benchmarks.commands.console import (
     problems,
 )
 from benchmarks.commands.explain import is_text, pair
-from benchmarks.commands.output import answer, completing, present
-from benchmarks.names import MODELS
+from benchmarks.commands.options import Column, MethodOfRules, ModelFirst, Page, Target
+from benchmarks.commands.output import answer, present
 from benchmarks.sources.faults import check_sentence
 from numeric.methods.catalogue import WITH_RULES
 
@@ -28,12 +26,7 @@ PATTERN = "a small fixed pattern of this program (no --image was given)"
 
 
 def audit(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
-        ),
-    ],
+    model: ModelFirst,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -43,20 +36,14 @@ def audit(
         ),
     ] = None,
     *,
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(WITH_RULES)}; `lrp-axioms methods` describes them.",
-            autocompletion=completing(WITH_RULES),
-        ),
-    ] = "attnlrp",
+    method: MethodOfRules = "attnlrp",
     epsilon: Annotated[float, typer.Option(help="Stabiliser of the rules; 0: the limit.")] = 0.0,
     target: Target = None,
     column: Column = None,
     image: Annotated[
         Path | None, typer.Option(help="For an image model; default: a fixed pattern.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page to this file.")] = None,
+    html: Page = None,
     worst: Annotated[int, typer.Option(help="How many of the worst operations to print.")] = 10,
 ):
     """Account for the relevance of one logit, operation by operation; say what is proved of it."""
@@ -65,21 +52,13 @@ def audit(
         check_texts(model, texts)
         _check(method, epsilon, worst)
         check_files(read={"image": image}, html=html)
-        with loading("the model"):
-            from benchmarks.sources import models
-
-            of_images = models.takes_images(model)
-            check_input(model, texts, image, of_images=of_images)
-            load = models.load_for_images if of_images else models.load
-            classifier = load(model, attention="eager")
+        classifier = loaded(model, texts, image, attention="eager")
     with mendable(f"--image {image}" if image else ""):
-        inputs, given = (
-            image_inputs(classifier, image) if of_images else text_inputs(classifier, texts)
-        )
+        inputs, given = inputs_of(classifier, texts, image)
     with mendable(catch=(ValueError, OSError, LookupError, ZeroDivisionError)):
-        from benchmarks.commands.wanted import wanted
+        from benchmarks.commands.targets import parse_target
 
-        goal = wanted(classifier, target, column, given["tokens"])
+        goal = parse_target(classifier, target, column, given["tokens"])
         facts = _audited(classifier, inputs, given, method, goal, epsilon, worst)
     if html:  # before anything is printed, which a reader may stop
         from numeric.auditing.page import page
@@ -112,11 +91,25 @@ def _check(method, epsilon, worst):
         raise ValueError(f"--worst {worst}: pass how many operations to print, 0 for none")
 
 
-def check_input(model, texts, image, *, of_images):
-    if of_images and texts:
-        raise ValueError(f"{model} takes images, not the text {texts[0]!r}; pass --image FILE")
-    if image and not of_images:
-        raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
+def loaded(model, texts, image=None, *, attention=None):
+    """A classifier of texts or of images; ValueError where it takes what is not given."""
+    with loading("the model"):
+        from benchmarks.sources import models
+
+        of_images = models.takes_images(model)
+        if of_images and texts:
+            raise ValueError(f"{model} takes images, not the text {texts[0]!r}; pass --image FILE")
+        if image and not of_images:
+            raise ValueError(f"{model} takes a text, not --image {image}; pass a sentence after it")
+        load = models.load_for_images if of_images else models.load
+        return load(model, attention=attention)
+
+
+def inputs_of(classifier, texts, image=None):
+    """The inputs of a model, and what a reader is told of them: words, and the tokens."""
+    if hasattr(classifier, "processor"):
+        return image_inputs(classifier, image)
+    return text_inputs(classifier, texts)
 
 
 def text_inputs(classifier, texts):

@@ -1,4 +1,4 @@
-"""What all commands share: where they print, and one message for what a user can mend."""
+"""Output of all commands, and one message for each error that a user can mend."""
 
 import atexit
 import codecs
@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from errno import ENOSPC
 from operator import length_hint
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -30,19 +29,6 @@ SPELLED = {"█": "#", "░": "-", "−": "-", "–": "-", "—": "-", "≥": ">
            "ε": "eps", "τ": "tau", "Δ": "Delta", "α": "alpha", "β": "beta", "✓": "yes", "✗": "no",
            "·": "*", "×": "x", "±": "+-"}  # fmt: skip
 """Signs of ours on a terminal that has only the letters of another encoding."""
-
-
-Target = Annotated[
-    str | None,
-    typer.Option(
-        help="Class or tag, by number or name; a token, by id or text; the words of an answer. "
-        "Default: what is predicted."
-    ),
-]
-Column = Annotated[
-    int | None,
-    typer.Option(min=0, help="Which token's tag or prediction, from 0; where an answer begins."),
-]
 
 
 class OutputError(OSError):
@@ -74,7 +60,7 @@ class Terminal(Console):
             raise OutputError(error) from error
 
     def on_broken_pipe(self):
-        """What is not read is dropped, and the command goes on with its files."""
+        """Drops output that nobody reads; the command goes on with its files."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
@@ -159,7 +145,7 @@ def loading(what: str):
 
 @contextmanager
 def mendable(place: str = "", *, catch=(ValueError, OSError, UnassignedOperation, MissingLibrary)):
-    """What a user can mend becomes one message and exit code 2; errors elsewhere are our own.
+    """Turns errors that a user can mend into one message and exit code 2; others are our own.
 
     ``place`` is the option that an error of the operating system is about.
     """
@@ -223,12 +209,8 @@ def tell(message: str) -> None:
 
 def bars() -> Progress:
     """Bars on stderr, gone when done; silent when stderr is no terminal."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    said = TextColumn("{task.description}")
+    columns = said, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     return Progress(*columns, console=problems, transient=True, disable=not problems.is_terminal)
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from benchmarks.commands.console import loading, mendable, track
-from benchmarks.commands.output import answer, completing, of_result, present
-from benchmarks.names import MODELS
+from benchmarks.commands.options import Model
+from benchmarks.commands.output import answer, of_result, present
 
 SOME = "r, tau, MoRF, LeRF, Δ, 'top drop', LDS, 'soft sufficiency', 'soft comprehensiveness'"
 
@@ -21,10 +21,7 @@ def evaluate(
         ),
     ],
     *,
-    model: Annotated[
-        str,
-        typer.Option(help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)),
-    ] = "embedded",
+    model: Model = "embedded",
     measure: Annotated[
         list[str] | None, typer.Option(help=f"{SOME}; may be given again. Default: all.")
     ] = None,

@@ -13,15 +13,14 @@ from axioms.extras import need
 from axioms.writing import write_named
 from benchmarks.commands import generated
 from benchmarks.commands.console import (
-    Column,
-    Target,
     check_files,
     check_names,
     console,
     loading,
     mendable,
 )
-from benchmarks.commands.output import answer, completing, note, noting, present, write_each
+from benchmarks.commands.options import Column, Method, Target, completing
+from benchmarks.commands.output import answer, note, noting, present, write_each
 from benchmarks.names import MODELS
 from benchmarks.sources.faults import check_sentence, some
 from benchmarks.sources.files import lines
@@ -44,13 +43,7 @@ def explain(
             autocompletion=completing(MODELS),
         ),
     ],
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(METHODS)}; `lrp-axioms methods` describes them.",
-            autocompletion=completing(METHODS),
-        ),
-    ] = "attnlrp",
+    method: Method = "attnlrp",
     target: Target = None,
     *,
     column: Column = None,
@@ -103,7 +96,7 @@ def explain(
             note_unknown,
             summary,
         )
-        from benchmarks.commands.wanted import wanted
+        from benchmarks.commands.targets import parse_target
 
         called = "line" if words[-1] == "-" else "text"
         each(texts, check_sentence, called)
@@ -134,7 +127,7 @@ def explain(
         if loaded.explains == "answer":
             texts = [pair(texts)]
         options |= {"at": numbered_layers(loaded.model)} if by_layer else {}
-        goal = partial(wanted, loaded, target, column)
+        goal = partial(parse_target, loaded, target, column)
         given = {"model": model, "method": method, "target": goal, "columns": columns}
         one = partial(explained, loaded, options=options, **given)
         with noting():
@@ -153,7 +146,7 @@ def explain(
 
 
 def options_of(method: str, budget: int | None) -> dict[str, int]:
-    """Those of a method.  Raises ValueError for a budget of a method that has none."""
+    """The options of a method.  Raises ValueError for a budget of a method that has none."""
     if budget is None:
         return {}
     if method not in BUDGETED:

@@ -49,12 +49,8 @@ class Explained:
             "tokens": self.section.tokens,
             "relevance": self.section.relevance,
             "layers": [
-                {
-                    "where": m.where,
-                    "columns": m.columns,
-                    "tokens": m.tokens,
-                    "values": m.values.tolist(),
-                }
+                {key: getattr(m, key) for key in ("where", "columns", "tokens")}
+                | {"values": m.values.tolist()}
                 for m in self.section.maps
             ],
         }
@@ -65,7 +61,7 @@ class Explained:
         yield from terminal(self.section.maps, width)
 
     def short(self) -> Iterator[RenderableType]:
-        """What fits a screen: the beginning of a long text, and the tokens with most relevance."""
+        """A screen: the beginning of a long text, and the tokens with most relevance."""
         title, words, legend, _, caption = self.section.terminal()
         yield first_lines(title, 2)
         yield first_lines(words, WORDS)
@@ -137,7 +133,7 @@ def named(number: int, label: str) -> str:
 
 
 def summary(found: Sequence[Explained]) -> Iterator[RenderableType]:
-    """What fits a screen of one text, or of the first of several."""
+    """A screen of one text, or of the first of several."""
     if len(found) == 1:
         yield from found[0].short()
         return

@@ -1,4 +1,4 @@
-"""What ``lrp-axioms explain --generate`` says of texts that a language model goes on with."""
+"""Explains texts that a language model continues: ``lrp-axioms explain --generate``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

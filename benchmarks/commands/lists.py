@@ -7,7 +7,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from benchmarks.commands.console import asked, loading, mendable
-from benchmarks.commands.output import LINES, answer, completing, first_lines, present
+from benchmarks.commands.options import completing
+from benchmarks.commands.output import LINES, answer, first_lines, present
 from benchmarks.names import MODELS
 from numeric.methods.catalogue import METHODS
 
@@ -16,12 +17,8 @@ def methods():
     """List the attribution methods: what each costs, needs, and adds up to."""
     columns = ("name", "cost", "needs", "conserves", "source")
     if asked.json:
-        found = METHODS.values()
-        facts = [
-            {key: getattr(each, key) for key in columns} | {"options": each.options}
-            for each in found
-        ]
-        answer(methods=facts)
+        facts = lambda each: {key: getattr(each, key) for key in (*columns, "options")}
+        answer(methods=[facts(each) for each in METHODS.values()])
     short = [first_lines(_named(each, each.cost), 2) for each in METHODS.values()]
     present([line for each in METHODS.values() for line in _about(each)], short)
 

@@ -81,7 +81,7 @@ def with_shared_options(command: Callable) -> Callable:
 
 
 def note(text: str) -> None:
-    """What a user may not expect, said once: a line on standard error, or a note of the object."""
+    """Says once what is surprising: a line on standard error, or a note of the object."""
     if text in asked.notes:
         return
     asked.notes.append(text)
@@ -90,7 +90,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def noting() -> Iterator[None]:
-    """What the block warns of, as notes."""
+    """Turns warnings of the block into notes."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)
         yield
@@ -212,9 +212,3 @@ def _plain(value):
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
-
-
-def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What a shell completes the beginning of an argument to."""
-    known = list(names)
-    return lambda incomplete: [name for name in known if name.startswith(incomplete)]

@@ -7,20 +7,15 @@ import typer
 from rich.text import Text
 
 from axioms.composites import UnassignedOperation
-from benchmarks.commands.audit import TEXT, check_input, check_texts, image_inputs, text_inputs
-from benchmarks.commands.console import check_names, loading, mendable, problems
-from benchmarks.commands.output import answer, completing, present
-from benchmarks.names import MODELS
+from benchmarks.commands.audit import TEXT, check_texts, inputs_of, loaded
+from benchmarks.commands.console import check_names, mendable, problems
+from benchmarks.commands.options import MethodOfRules, ModelFirst
+from benchmarks.commands.output import answer, present
 from numeric.methods.catalogue import WITH_RULES
 
 
 def plan(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="'embedded', a folder, or a Hub id.", autocompletion=completing(MODELS)
-        ),
-    ],
+    model: ModelFirst,
     texts: Annotated[
         list[str] | None,
         typer.Argument(
@@ -28,30 +23,18 @@ def plan(
         ),
     ] = None,
     *,
-    method: Annotated[
-        str,
-        typer.Option(
-            help=f"{', '.join(WITH_RULES)}; `lrp-axioms methods` describes them.",
-            autocompletion=completing(WITH_RULES),
-        ),
-    ] = "attnlrp",
+    method: MethodOfRules = "attnlrp",
 ):
     """List every operation that a rule acts on, by layer, and what has no rule."""
     with mendable():
         check_names("--method", [method], WITH_RULES)
         texts = texts or []
         check_texts(model, texts)
-        with loading("the model"):
-            from benchmarks.sources import models
+        classifier = loaded(model, texts)
+        with problems.status("planning"):
             from numeric import planning
 
-            of_images = models.takes_images(model)
-            check_input(model, texts, None, of_images=of_images)
-            classifier = models.load_for_images(model) if of_images else models.load(model)
-        with problems.status("planning"):
-            inputs, _ = (
-                image_inputs(classifier, None) if of_images else text_inputs(classifier, texts)
-            )
+            inputs, _ = inputs_of(classifier, texts)
             found = planning.plan(classifier.model, inputs, method)
     answer(**asdict(found))
     whole, short = (

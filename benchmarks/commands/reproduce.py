@@ -18,7 +18,8 @@ from benchmarks.commands.console import (
     mendable,
     track,
 )
-from benchmarks.commands.output import answer, completing, headline, of_result, present
+from benchmarks.commands.options import Address, Device, completing
+from benchmarks.commands.output import answer, headline, of_result, present
 
 MORE_TABLES = [table for table in names.TABLES if table not in names.DEFAULT_TABLES]
 
@@ -53,16 +54,12 @@ def reproduce(
             help="The first N texts, N prompts of every task of causes, N pairs of patching."
         ),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")
-    ] = None,
+    device: Device = None,
     output: Annotated[Path, typer.Option(help="Where results are written.")] = Path("results"),
     engine: Annotated[
         str, typer.Option(help="'local', or 'ray': rows on texts are measured by a Ray cluster.")
     ] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
-    ] = None,
+    address: Address = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -85,34 +82,28 @@ def reproduce(
     with loading("the model and the texts"), mendable():
         need("lrp-axioms reproduce", "matplotlib", "pytest", "sklearn")
         from benchmarks.experiments import reproduce as experiments
-        from benchmarks.experiments.record import Request
+        from benchmarks.experiments.record import Request, experiment
         from benchmarks.experiments.text import check
-        from benchmarks.running import engines
+        from benchmarks.running import cluster
         from benchmarks.running.workers import cores
         from benchmarks.sources import data, models
 
-        place = engines.named(engine, address=address, device=device)
+        place = cluster.engine(engine, address=address, device=device)
         device = "cpu" if place.device else device or "cpu"  # here, the first text is tried
         models.check_device(device)
         wanted = experiments.chosen(tables)
         if curves and "figure2" not in wanted:
             raise ValueError("--curves would be ignored; it is about figure2, so ask for that too")
-        local = None if dataset == "embedded" and "table1-mnist" in wanted else data_dir
+        reads = any(experiment(table).reads_data_dir for table in wanted)
+        local = None if dataset == "embedded" and reads else data_dir
         texts = data.load(dataset, data_dir=local).first(examples)
         name = experiments.model_of_the_paper(texts) if model == "paper" else model
         classifier = models.load(name, device=device)
-        request = Request(
-            classifier=classifier,
-            data=texts,
-            output=output,
-            data_dir=data_dir,
-            longest=longest,
-            prompts=examples,
-            curves=curves,
-            engine=place,
-        )
-        needed = partial(experiments.needed_rows, request)
-        check(classifier, texts, [row for table in wanted for row in needed(table)])
+        sizes = {"longest": longest, "prompts": examples, "curves": curves}
+        of = {"classifier": classifier, "data": texts, "output": output, "data_dir": data_dir}
+        request = Request(**of, **sizes, engine=place)
+        needed = experiments.needed_rows(request, wanted)
+        check(classifier, texts, {row.name: row for of in needed.values() for row in of}.values())
     shown = bars()
     with mendable(f"--output {output}"):
         request = replace(request, track=partial(track, within=shown))

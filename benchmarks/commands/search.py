@@ -6,7 +6,8 @@ import typer
 from rich.text import Text
 
 from benchmarks.commands.console import check_names, mendable, problems
-from benchmarks.commands.output import answer, completing, present
+from benchmarks.commands.options import completing
+from benchmarks.commands.output import answer, present
 
 OPERATIONS = ("product", "sum")
 SHORT = 3  # rules, of up to four lines each, that fit a screen beside the answer

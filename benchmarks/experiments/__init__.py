@@ -1,1 +1,1 @@
-"""What the paper measured, and more: how it is computed, its tables and its figures."""
+"""The measurements of the paper and others, with their tables and figures."""

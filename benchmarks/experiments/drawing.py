@@ -1,4 +1,4 @@
-"""What the figures of several experiments share; each is drawn by the module of its experiment.
+"""Parts of figures that several experiments share; the module of each draws its own figure.
 
 Whoever only measures does not import this module, because matplotlib takes its time to load.
 """
@@ -44,6 +44,12 @@ def interval(rows, key):
     """The means of a column, and how far below and above them their intervals reach."""
     mean, low, high = (np.array([row[key + end] for row in rows]) for end in ("", " low", " high"))
     return mean, np.abs([mean - low, high - mean])
+
+
+def bars(axes, x, rows, key: str, tokens: str) -> None:
+    """Means of a column with their intervals, in the grey of ``tokens``."""
+    mean, errors = interval(rows, key)
+    axes.bar(x, mean, 0.38, yerr=errors, color=GREYS[tokens], label=f"{tokens} tokens")
 
 
 def with_legend(figure: Figure, columns: int = 5) -> Figure:

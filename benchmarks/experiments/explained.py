@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,8 @@ import pyarrow.compute as pc
 from benchmarks.experiments import text
 from benchmarks.experiments.rows import Row
 from benchmarks.running import blocks, runner
-from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.manifest import Manifest
-from benchmarks.running.progress import Track, untracked
+from benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
 from benchmarks.sources.data import unlabelled
 from benchmarks.sources.faults import sound
 from benchmarks.sources.models import Classifier
@@ -49,7 +49,7 @@ def explain_texts(
         curves=False,
         variants={method: {"method": method} for method in methods},
     )
-    divided = iter(blocks.blocks(texts))
+    divided = blocks.blocks(texts)
     first = next(divided, None)
     if first is None:
         raise ValueError(f"{name} has no records; pass a file that has some")
@@ -60,16 +60,11 @@ def explain_texts(
     return runner.run(
         output,
         row.record() | about,
-        _again(first, divided),
+        chain([first], divided),
         runner.Task(partial(explained, row, classifier, about["device"]), partial(_tally, most)),
         engine=engine,
         track=track,
     )
-
-
-def _again(first, rest):
-    yield first
-    yield from rest
 
 
 def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block) -> pa.Table:
@@ -88,8 +83,8 @@ def explained(row: Row, classifier: Classifier, place: str, block: blocks.Block)
         columns = {"method": columns.pop("variant")} | columns
         ids = [data.tokens[n]["input_ids"] for n in shard]
         names = [classifier.tokenizer.convert_ids_to_tokens(of_text) for of_text in ids]
-        own = {"text": [data.texts[n] for n in shard], "token": names}
-        columns |= {key: values * len(row.variants) for key, values in own.items()}
+        columns["text"] = [data.texts[n] for n in shard] * len(row.variants)
+        columns["token"] = names * len(row.variants)
         tables.append(pa.table(columns))
     table = pa.concat_tables(tables)
     examples = table["example"].to_numpy()

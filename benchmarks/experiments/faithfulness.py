@@ -1,4 +1,4 @@
-"""Which of several maps of the same texts is the most faithful: from a file of any source."""
+"""Ranks maps of the same texts by faithfulness, from a file of any source."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.experiments import text
-from benchmarks.experiments.columns import number, value
 from benchmarks.experiments.maps import SEED, means, too_few
-from benchmarks.experiments.record import Experiment
-from benchmarks.experiments.result import Result
-from benchmarks.running.progress import Track, untracked
+from benchmarks.experiments.record import Experiment, number, value
+from benchmarks.experiments.result import Result, joined
+from benchmarks.running.workers import Track, untracked
 from benchmarks.sources import faults, files
 from benchmarks.sources.data import unlabelled
 from benchmarks.sources.models import Classifier
@@ -69,11 +68,10 @@ def read(path: Path) -> Maps:
 
 
 def _parts(path):
-    if not path.is_dir():
-        return [path]
-    if found := sorted(path.glob("*.parquet")):
-        return found
-    raise ValueError(f"{path} holds no Parquet files; pass one, or a folder of `attribute`")
+    found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not found:
+        raise ValueError(f"{path} holds no Parquet files; pass one, or a folder of `attribute`")
+    return found
 
 
 def _lines(path):
@@ -162,10 +160,11 @@ def _result(found, maps, settings, name):
         rows.append({"method": method, **means(values), **means(behind)})
     by = FIRST if FIRST in measures else measures[0]
     rows.sort(key=lambda row: row[by], reverse=by not in LOWER)
-    examples = {"method": [method for method in found for _ in maps.texts]}
-    examples["text"] = list(maps.texts) * len(found)
-    for key in measures:
-        examples[key] = [x for values in found.values() for x in values[key].tolist()]
+    examples = joined(
+        {"method": [method] * len(maps.texts), "text": maps.texts}
+        | {key: values[key].tolist() for key in measures}
+        for method, values in found.items()
+    )
     return Result(
         name=f"evaluate-{name}",
         table="evaluate",
@@ -224,18 +223,15 @@ def _notes(found, measures):
         yield f"{', '.join(keys)}: {both} are equal in every text, and no other map is better."
 
 
+HEADERS = {
+    "r": "r", "τ": "tau", "MoRF": "MoRF", "LeRF": "LeRF", "Δ": "Δ", "top\ndrop": "top drop",
+    "LDS": "LDS", "suff.\ngain": "soft sufficiency gain",
+    "compr.\ngain": "soft comprehensiveness gain",
+}  # fmt: skip
 EXPERIMENT = Experiment(
     name="evaluate",
     columns=[
         ("method", value("method")),
-        ("r", number("r", 2)),
-        ("τ", number("tau", 2)),
-        ("MoRF", number("MoRF", 2)),
-        ("LeRF", number("LeRF", 2)),
-        ("Δ", number("Δ", 2)),
-        ("top\ndrop", number("top drop", 2)),
-        ("LDS", number("LDS", 2)),
-        ("suff.\ngain", number("soft sufficiency gain", 2)),
-        ("compr.\ngain", number("soft comprehensiveness gain", 2)),
+        *((header, number(key, 2)) for header, key in HEADERS.items()),
     ],
 )

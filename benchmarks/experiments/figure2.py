@@ -1,8 +1,7 @@
 """Figure 2 and Table A3: agreement with Leave-One-Out when some layers bypass the softmax."""
 
-from benchmarks.experiments.columns import DASH, number, value
 from benchmarks.experiments.maps import SEED, Measured, means, stacked, statistics
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import DASH, Experiment, number, value
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO, cells, layers_label
 from numeric.evaluation.correlation import bootstrap_mean
@@ -39,13 +38,12 @@ def _paper_cell(columns, n, depth):
 
 
 def _sweep_notes(found, rows):
-    """Which single layers gain, from intervals of the paired difference to AttnLRP."""
+    """Names the single layers that gain, from intervals of the paired difference to AttnLRP."""
     for tokens in ("all", "content"):
         key = f"r {tokens}"
         singles = [row["layer"] for row in rows if row["order"] == "single layer"]
-        gaps = {
-            n: bootstrap_mean(found[str(n)][key] - found["none"][key], seed=SEED) for n in singles
-        }
+        apart = lambda n, key=key: found[str(n)][key] - found["none"][key]
+        gaps = {n: bootstrap_mean(apart(n), seed=SEED) for n in singles}
         up = [str(n) for n, gap in gaps.items() if gap.low > 0]
         down = [str(n) for n, gap in gaps.items() if gap.high < 0]
         best = max(gaps, key=lambda n: gaps[n].mean)

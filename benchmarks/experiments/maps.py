@@ -3,17 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.experiments.result import Result
+from benchmarks.experiments.result import Result, joined
+from benchmarks.experiments.rows import Row
 from numeric.evaluation.correlation import bootstrap_mean, kendall, normalise, pearson
-
-if TYPE_CHECKING:
-    from benchmarks.experiments.text import Run
 
 SEED = 0  # of the bootstrap
 FEW = 20  # texts, below which resampling them says little about others
@@ -23,8 +20,19 @@ AOPC = {"AOPC LeRF": "lerf aopc", "AOPC MoRF": "morf aopc"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Run:
+    """A complete row: its settings, and what was measured, one line per text and variant."""
+
+    row: Row
+    settings: dict
+    table: pa.Table
+    chunk: int  # tokens per removal step of a curve
+    commits: list[str]  # of the code that measured
+
+
+@dataclass(frozen=True, kw_only=True)
 class Maps:
-    """What one method says of every text: (example, token) arrays, and one value per example."""
+    """One method's maps of all texts: (example, token) arrays, and one value per example."""
 
     relevance: np.ndarray  # 0 at padding
     present: np.ndarray  # bool: not padding
@@ -55,7 +63,7 @@ class Measured:
         return Result(name=name, table=table, settings=settings, **parts)
 
 
-def measured(runs: Sequence["Run"]) -> Measured:
+def measured(runs: Sequence[Run]) -> Measured:
     """The maps of several rows over the same texts; raises ValueError if they are not the same."""
     maps, paper, steps, layers = {}, {}, {}, None
     for run in runs:
@@ -136,7 +144,7 @@ def statistics(maps: Maps, loo: Maps) -> dict[str, np.ndarray]:
 
 
 def too_few(texts: int) -> list[str]:
-    """What is said of intervals over so few texts; nothing from ``FEW`` on."""
+    """A warning about intervals over so few texts; none from ``FEW`` on."""
     said = f"With fewer than {FEW} texts these intervals are too narrow: use more."
     return [said] if texts < FEW else []
 
@@ -146,11 +154,9 @@ def stacked(found: Mapping[tuple, Mapping], loo: Maps, keys: Sequence[str]) -> d
     own = ("example", "label", "tokens", "target", "logit")
     measured = dict.fromkeys(key for values in found.values() for key in values)
     missing = [math.nan] * len(loo.present)  # of methods without curves
-    columns: dict[str, list] = {}
-    for where, values in found.items():
-        block = {key: [name] * len(loo.present) for key, name in zip(keys, where, strict=True)}
-        block |= {key: loo.values[key].tolist() for key in own}
-        block |= {key: values[key].tolist() if key in values else missing for key in measured}
-        for key, column in block.items():
-            columns.setdefault(key, []).extend(column)
-    return columns
+    return joined(
+        {key: [name] * len(loo.present) for key, name in zip(keys, where, strict=True)}
+        | {key: loo.values[key].tolist() for key in own}
+        | {key: values[key].tolist() if key in values else missing for key in measured}
+        for where, values in found.items()
+    )

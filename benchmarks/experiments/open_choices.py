@@ -1,8 +1,7 @@
 """How much the choices that the paper leaves open change the agreement with Leave-One-Out."""
 
-from benchmarks.experiments.columns import number, value
 from benchmarks.experiments.maps import Measured, correlations, means
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO, LRP
 
@@ -23,9 +22,7 @@ def sensitivity(data: Measured) -> Result:
         for reference, name in REFERENCES.items():
             if label != reference:
                 found = correlations(maps, data.maps[reference])
-                row |= means(
-                    {f"{name} {tokens}": found[f"r {tokens}"] for tokens in ("all", "content")}
-                )
+                row |= means({f"{name} {x}": found[f"r {x}"] for x in ("all", "content")})
         rows.append(row)
     order = ["AttnLRP", "CP-LRP", "LOO", *(row["method"] for row in rows)]
     return data.result(

@@ -1,35 +1,37 @@
-"""What makes an experiment: a record, in which its module ends, and what it may be asked for."""
+"""The record in which the module of an experiment ends, its columns, and a request."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.experiments.columns import Column
 from benchmarks.experiments.result import Result
 from benchmarks.names import EXPERIMENTS
-from benchmarks.running.engines import IN_PROCESS, Engine
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, in_turn
+from benchmarks.running.workers import IN_PROCESS, Each, Engine, Track, in_turn, untracked
 
 if TYPE_CHECKING:  # who only shows results needs neither texts nor models
     from benchmarks.sources.data import Texts
     from benchmarks.sources.models import Classifier
 
 
+DASH = "–"  # no such value
+
+Column = tuple[str, Callable[[dict], str]]
+"""A header, and how a row of a Result becomes a cell."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a user wants to be measured, and by whom; each experiment takes what it needs of it."""
+    """A user's wishes: data, sizes and workers; each experiment takes the fields that it needs."""
 
     classifier: "Classifier"
     data: "Texts"
     output: Path
     data_dir: Path | None = None
     longest: int | None = None  # tokens of a text that is timed; None: as the experiment says
-    prompts: int | None = (
-        None  # of each task and distance of "causes", pairs of "patching", likewise
-    )
+    prompts: int | None = None  # of a task and distance, or pairs of a model, likewise
     curves: bool = True  # whether all mixes of Figure 2 get their curves
     engine: Engine = IN_PROCESS  # where shards of texts are measured
     each: Each = in_turn  # what shares out all other work
@@ -41,16 +43,20 @@ class Experiment:
     """One table: from which files it is computed and how, how it is shown, and what it says.
 
     ``rows``: patterns of the files of ``configs`` by data set, whose stored maps ``run`` gets;
-    without any it gets the Request, and what ``prepare`` returned of it.  ``prepare`` runs before
-    anything is measured, and raises for what cannot be.  ``short`` and ``shortest``: which rows a
-    page and a terminal show of a long table (None: all, and the same as a page).  ``figure``: a
-    matplotlib Figure of a Result.  ``summary``: what a reader should know first, of a Result.
+    without any it gets the Request, and what ``prepare`` returned of it.  ``measure``: computes a
+    shard of texts for rows of its own that hold no maps.  ``prepare`` runs before anything is
+    measured, and raises for what cannot be.  ``short`` and ``shortest``: which rows a page and a
+    terminal show of a long table (None: all, and the same as a page).  ``figure``: a matplotlib
+    Figure of a Result.  ``summary``: what a reader should know first, of a Result.
     """
 
     name: str
     columns: Sequence[Column]
     run: Callable[..., Result] | None = None  # None: a command of its own runs it
     rows: tuple[str, ...] = ()
+    measure: Callable[..., dict[str, list]] | None = None
+    reads_data_dir: bool = False  # whether --data-dir is about its data, not only about texts
+    in_markdown: bool = True  # whether report.md has its table
     prepare: Callable[[Request], Mapping] = lambda request: {}
     short: Callable[[dict], bool] | None = None
     shortest: Callable[[dict], bool] | None = None
@@ -61,3 +67,34 @@ class Experiment:
 def experiment(name: str) -> Experiment:
     """The record of a table, whose module is imported now."""
     return import_module(f"benchmarks.experiments.{EXPERIMENTS[name]}").EXPERIMENT
+
+
+def value(key):
+    return lambda row: str(row[key])
+
+
+def number(key, digits=3):
+    return lambda row: DASH if math.isnan(row[key]) else f"{row[key]:z.{digits}f}"
+
+
+def interval(key, digits=3, *, ends=2):
+    """A mean and the ends of its interval, which need no leading zero; a mean alone if exact."""
+    mean = number(key, digits)
+    end = lambda value: f"{value:z.{ends}f}".replace("0.", ".", 1 if abs(value) < 1 else 0)
+
+    def cell(row):
+        low, high = row[f"{key} low"], row[f"{key} high"]
+        exact = mean(row) == DASH or low == high
+        return mean(row) if exact else f"{mean(row)} [{end(low)}, {end(high)}]"
+
+    return cell
+
+
+def above_interval(key, *, one="1.00"):
+    """A value with its interval in the line below, for narrow columns; ``one`` is an end at 1."""
+
+    def cell(row):
+        ends = (f"{row[f'{key} {end}']:z.2f}".replace("0.", ".", 1) for end in ("low", "high"))
+        return f"{row[key]:z.2f}\n{'–'.join(ends).replace('1.00', one)}"
+
+    return cell

@@ -22,12 +22,8 @@ from numeric.spelling import printable
 
 log = logging.getLogger(__name__)
 
-TEMPLATES = Environment(
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+BLOCKS = {"trim_blocks": True, "lstrip_blocks": True}
+TEMPLATES = Environment(autoescape=True, undefined=StrictUndefined, **BLOCKS)
 SOURCE = (Path(__file__).parents[1] / "assets" / "report.html.j2").read_text("utf-8")
 
 
@@ -72,6 +68,7 @@ def _section(result):
     """All that is shown of a result."""
     from benchmarks.experiments import drawing  # matplotlib, which a broken folder does without
 
+    record = experiment(result.table)
     try:
         headers, rows = tables.cells(result)
         image = drawing.png(result)
@@ -80,8 +77,8 @@ def _section(result):
             "columns": list(zip(headers, tables.numeric(rows, len(headers)), strict=True)),
             "rows": rows,
             "image": image and base64.b64encode(image).decode(),
-            "markdown": [] if result.table == "theorems" else [tables.markdown(result)],
-            "summary": list(experiment(result.table).summary(result)),
+            "markdown": [tables.markdown(result)] if record.in_markdown else [],
+            "summary": list(record.summary(result)),
         }
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RunError(

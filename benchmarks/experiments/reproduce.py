@@ -3,17 +3,16 @@
 import fnmatch
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from axioms.writing import write_atomically
 from benchmarks.errors import RunError
 from benchmarks.experiments import report, rows, text
-from benchmarks.experiments.maps import measured
+from benchmarks.experiments.maps import Run, measured
 from benchmarks.experiments.record import Experiment, Request, experiment
 from benchmarks.experiments.result import Result
 from benchmarks.names import DEFAULT_TABLES, ON_TEXTS, TABLES
-from benchmarks.running.engines import IN_PROCESS, Engine
-from benchmarks.running.workers import processes
+from benchmarks.running.workers import IN_PROCESS, Engine, processes
 from benchmarks.sources.data import SOURCES, Texts
 from numeric.spelling import did_you_mean
 
@@ -32,8 +31,7 @@ def reproduce(
     """
     from benchmarks.experiments import drawing  # matplotlib, which who only measures does without
 
-    for table in wanted:  # before anything runs
-        needed(table, request.data)
+    runs = Runs(needed_rows(request, wanted))  # before anything runs
     records = [experiment(table) for table in wanted]
     prepared = [record.prepare(request) for record in records]
     report.load(request.output)
@@ -43,7 +41,11 @@ def reproduce(
         if request.engine is IN_PROCESS and request.classifier.model.device.type == "cpu":
             request = replace(request, engine=Engine(each))
         for record, ready in zip(records, prepared, strict=True):
-            result = on_texts(record, request) if record.rows else record.run(request, **ready)
+            start = time.perf_counter()
+            result = (
+                on_texts(record, request, runs) if record.rows else record.run(request, **ready)
+            )
+            result = replace(result, seconds=time.perf_counter() - start)
             result.write(request.output)
             if image := drawing.png(result):
                 write_atomically(request.output / f"{result.name}.png", image)
@@ -68,7 +70,7 @@ def model_of_the_paper(data: Texts) -> str:
     return rows.load(rows.LOO.format(data.config)).model
 
 
-def needed(table: str, data: Texts) -> list[str]:
+def needed(table: str, data: Texts) -> list[rows.Row]:
     """The rows that a table of the text experiments is computed from; no other table has any.
 
     Raises RunError if ``configs`` has none for this data set, or some that cannot be in one table.
@@ -88,11 +90,13 @@ def needed(table: str, data: Texts) -> list[str]:
                 "another --dataset"
             )
         found |= dict.fromkeys(matching)
+    loaded = []
     try:
-        rows.check_together([rows.load(name) for name in found], data)
+        loaded += map(rows.load, found)
+        rows.check_together(loaded, data)
     except ValueError as error:
         raise RunError(str(error)) from error
-    return list(found)
+    return loaded
 
 
 def _tables_of(name):
@@ -103,26 +107,44 @@ def _tables_of(name):
             yield table
 
 
-def needed_rows(request: Request, table: str) -> list[rows.Row]:
-    """Those that are ``needed``, on the texts that are asked for.
+def needed_rows(request: Request, tables: Sequence[str]) -> dict[str, list[rows.Row]]:
+    """The rows that are ``needed`` by table, on the texts that are asked for.
 
     Without curves, the sweep of Figure 2 is another row, of maps alone, in its own folder.
     """
-    data = request.data
-    found = [
-        replace(row, name=row.name.replace(f"-{row.dataset}", f"-{data.name}"), dataset=data.name)
-        for row in map(rows.load, needed(table, data))
-    ]
-    maps = lambda row: replace(row, name=f"{row.name}-maps", curves=False)
-    return found if request.curves else [maps(row) if row.sweep else row for row in found]
+    asked = lambda table: [_asked(request, row) for row in needed(table, request.data)]
+    return {table: asked(table) for table in tables}
 
 
-def on_texts(record: Experiment, request: Request) -> Result:
-    """One table of the text experiments, from the ``needed_rows``."""
-    start = time.perf_counter()
-    options = {key: getattr(request, key) for key in ("output", "engine", "track")}
-    runs = [
-        text.run(row, request.classifier, request.data, **options)
-        for row in needed_rows(request, record.name)
-    ]
-    return replace(record.run(measured(runs)), seconds=time.perf_counter() - start)
+def _asked(request, row):
+    texts = request.data.name
+    row = replace(row, name=row.name.replace(f"-{row.dataset}", f"-{texts}"), dataset=texts)
+    maps_alone = row.sweep and not request.curves
+    return replace(row, name=f"{row.name}-maps", curves=False) if maps_alone else row
+
+
+@dataclass
+class Runs:
+    """Rows by table, each measured or read once, and held until no later table needs it."""
+
+    by_table: dict[str, list[rows.Row]]
+    held: dict[str, Run] = field(default_factory=dict)
+
+    def of(self, table: str, request: Request) -> list[Run]:
+        """The runs of a table, in the order of its rows; the table is done with them."""
+        options = {key: getattr(request, key) for key in ("output", "engine", "track")}
+        of_table = self.by_table.pop(table)
+        for row in of_table:
+            if row.name not in self.held:
+                run = text.run(row, request.classifier, request.data, **options)
+                self.held[row.name] = run
+        runs = [self.held[row.name] for row in of_table]
+        later = {row.name for rows in self.by_table.values() for row in rows}
+        self.held = {name: run for name, run in self.held.items() if name in later}
+        return runs
+
+
+def on_texts(record: Experiment, request: Request, runs: Runs | None = None) -> Result:
+    """One table of the text experiments, from ``runs`` or from its rows alone."""
+    runs = runs or Runs(needed_rows(request, [record.name]))
+    return record.run(measured(runs.of(record.name, request)))

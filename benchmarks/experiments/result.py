@@ -1,7 +1,8 @@
-"""What an experiment returns, and how it is written: JSON with provenance, Parquet."""
+"""The result of an experiment, written as JSON with provenance, and as Parquet."""
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -74,8 +75,17 @@ def read(path: Path) -> Result:
     return Result(**vars(record) | {"rows": rows})
 
 
+def joined(parts: Iterable[Mapping[str, list]]) -> dict[str, list]:
+    """The columns of several parts, one part below the other."""
+    columns: dict[str, list] = {}
+    for part in parts:
+        for key, values in part.items():
+            columns.setdefault(key, []).extend(values)
+    return columns
+
+
 def undefined(rows: list[dict]) -> tuple[str, ...]:
-    """What the means of a table leave out, in sentences, from its columns "... undefined"."""
+    """Says what the means of a table leave out, from its columns "... undefined"."""
     counts: dict[str, int] = {}
     for row in rows:
         for key, count in row.items():

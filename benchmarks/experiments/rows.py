@@ -1,4 +1,4 @@
-"""What is measured, as data: one TOML file per row of a table, beside the paper's own numbers.
+"""Rows of tables as data: one TOML file each, beside the paper's own numbers.
 
 Methods are imported where their options are looked at, so that results are shown without them.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from axioms import kinds, schema
 from axioms.composites import ATTNLRP, CP_LRP, Composite, bypass_softmax
+from benchmarks.experiments.record import experiment
 from benchmarks.names import ON_TEXTS
 from numeric.methods.catalogue import METHODS
 
@@ -19,7 +20,6 @@ FOLDER = Path(__file__).parents[1] / "configs"
 COMPOSITES = {"attnlrp": ATTNLRP, "cp-lrp": CP_LRP}
 MASK = "[MASK]"  # as a removal: the id that the tokenizer has for it
 DTYPES = ("float32", "float64")
-ERRORS = ("softmax",)  # tables whose own rows measure errors by layer; others measure relevance
 NO_ROWS = ("sources", "table1-mnist")  # files of other modules
 LOO, LRP = "table2-{}-loo", ("table2-{}-attnlrp", "table2-{}-cp-lrp")
 """Rows that several tables need, by data set."""
@@ -95,12 +95,10 @@ def layers_label(layers) -> str:
 
 
 def _steps(*, steps, tolerance, **_):
-    if tolerance is None:
-        return f"{steps} steps"
     from numeric.methods.integrated_gradients import DOUBLINGS
 
-    most = steps * 2**DOUBLINGS
-    return f"{steps} steps, and up to {most} where {tolerance} logits or more are left"
+    more = f", and up to {steps * 2**DOUBLINGS} where {tolerance} logits or more are left"
+    return f"{steps} steps" + ("" if tolerance is None else more)
 
 
 def _variant(depth, method, *, contrast=False, **options):
@@ -179,7 +177,9 @@ def _problems(found):
         return
     if variants and found.get("sweep"):
         yield "has both [variants] and sweep = true; keep one"
-    if found.get("table") not in ERRORS and not variants and not found.get("sweep"):
+    table = found.get("table")
+    measured_alone = table in ON_TEXTS and experiment(table).measure
+    if not (measured_alone or variants or found.get("sweep")):
         yield "has neither [variants] nor sweep = true; add one"
     for label, options in variants.items():
         yield from _variant_problems(f"variants.{label}", options)

@@ -1,34 +1,43 @@
 """Attention entropy and the errors of §3.2 by layer, beside the gain of bypassing the softmax."""
 
-from benchmarks.experiments.columns import number, value
+import numpy as np
+
 from benchmarks.experiments.maps import Measured, means, statistics
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO
+
+
+def layer_errors(row, classifier, data, shard) -> dict[str, list]:
+    """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
+    from benchmarks.experiments import text  # which loads Transformers: only who measures needs it
+    from numeric.evaluation.softmax_errors import softmax_errors
+
+    found = vars(softmax_errors(classifier.model, text.in_batch(classifier, data, shard)[0]))
+    values = {key: np.asarray(x) for key, x in found.items() if np.ndim(x) == 2}
+    depth = next(iter(values.values())).shape[1]
+    layers = list(range(1, depth + 1)) * len(shard)
+    columns = {"example": np.repeat(shard, depth).tolist(), "layer": layers}
+    return columns | {key: x.ravel().tolist() for key, x in values.items()}
 
 
 def softmax(data: Measured) -> Result:
     """Attention entropy and the errors of §3.2 per layer, beside the gain of bypassing it there."""
     loo, base = data.maps["LOO"], statistics(data.maps["none"], data.maps["LOO"])
     columns = {key: data.layers[key].to_numpy() for key in data.layers.column_names}
-    layer = columns.pop("layer")
-    example = columns.pop("example")
+    layer, _ = columns.pop("layer"), columns.pop("example")
     rows = []
     for n in sorted(set(layer.tolist())):
         values = {key: column[layer == n] for key, column in columns.items()}
         single = statistics(data.maps[str(n)], loo)
-        gains = {
-            f"gain {tokens}": single[f"r {tokens}"] - base[f"r {tokens}"]
-            for tokens in ("all", "content")
-        }
+        gains = {f"gain {x}": single[f"r {x}"] - base[f"r {x}"] for x in ("all", "content")}
         rows.append({"layer": n, **means(values | gains)})
     return data.result(
         "softmax",
         title=f"§3.2 measured: attention and softmax errors by layer, on {data.dataset}",
         text=TEXT,
         rows=rows,
-        examples={"example": example.tolist(), "layer": layer.tolist()}
-        | {key: column.tolist() for key, column in columns.items()},
+        examples={key: data.layers[key].to_pylist() for key in ("example", "layer", *columns)},
         notes=tuple(_notes(rows)),
     )
 
@@ -39,37 +48,31 @@ def _notes(rows):
 
     pick = lambda key: [row[key] for row in rows]
     n = len(rows)
-    for key, name in (
-        ("flatness", "Flatness of attention"),
-        ("linearization_error", "Linearization error"),
-        ("structural_bias", "Structural bias"),
-    ):
-        if n < 4:
-            return
+    if n < 4:
+        return
+    names = {
+        "flatness": "Flatness of attention",
+        "linearization_error": "Linearization error",
+        "structural_bias": "Structural bias",
+    }
+    for key, name in names.items():
         gains = {t: pearsonr(pick(key), pick(f"gain {t}")) for t in ("all", "content")}
         ends = {t: g.confidence_interval() for t, g in gains.items()}
-        yield (
-            f"{name} against the gain of bypassing that layer alone, over {n} layers: r = "
-            + " and ".join(
-                f"{gains[t].statistic:+z.2f} [{ends[t].low:+z.2f}, {ends[t].high:+z.2f}] "
-                f"({t} tokens)"
-                for t in gains
-            )
-            + "."
+        said = " and ".join(
+            f"{gains[t].statistic:+z.2f} [{ends[t].low:+z.2f}, {ends[t].high:+z.2f}] ({t} tokens)"
+            for t in gains
         )
-    if n >= 4:
-        r = pearsonr(pick("linearization_error"), pick("flatness"))
-        yield (
-            f"Linearization error against flatness, over {n} layers: r = {r.statistic:+z.2f}; the "
-            "paper argues that the error is largest where attention is flat, which is "
-            f"{'what' if r.statistic > 0 else 'not what'} these layers show."
-        )
+        yield f"{name} against the gain of bypassing that layer alone, over {n} layers: r = {said}."
+    r = pearsonr(pick("linearization_error"), pick("flatness"))
+    yield (
+        f"Linearization error against flatness, over {n} layers: r = {r.statistic:+z.2f}; the "
+        "paper argues that the error is largest where attention is flat, which is "
+        f"{'what' if r.statistic > 0 else 'not what'} these layers show."
+    )
 
 
 def figure(result):
     """By layer: flatness and the errors of §3.2, and what bypassing that layer gains."""
-    import numpy as np
-
     from benchmarks.experiments import drawing
 
     figure = drawing.empty(8, 3.2)
@@ -85,9 +88,7 @@ def figure(result):
         axes.plot(layers, [row[key] for row in result.rows], style, color=grey, ms=4, label=label)
     axes.set_ylabel("relative to what it should be")
     for tokens, shift in (("all", -0.2), ("content", 0.2)):
-        mean, errors = drawing.interval(result.rows, f"gain {tokens}")
-        style = {"color": drawing.GREYS[tokens], "label": f"{tokens} tokens"}
-        gain.bar(np.array(layers) + shift, mean, 0.38, yerr=errors, **style)
+        drawing.bars(gain, np.array(layers) + shift, result.rows, f"gain {tokens}", tokens)
     gain.axhline(0, color="0.5", lw=0.8)
     gain.set_ylabel("gain in r, this layer bypassed")
     gain.legend(frameon=False, fontsize=8, loc="upper left")
@@ -119,6 +120,7 @@ TEXT = (
 EXPERIMENT = Experiment(
     name="softmax",
     rows=(LOO, "figure2-{}", "softmax-{}"),
+    measure=layer_errors,
     run=softmax,
     columns=[
         ("layer", value("layer")),

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from benchmarks.experiments.columns import interval, number
 from benchmarks.experiments.maps import SEED, Measured, means
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number
 from benchmarks.experiments.result import Result
 from benchmarks.experiments.rows import LOO, LRP
 from numeric.evaluation.correlation import bootstrap_mean, pearson
@@ -16,6 +15,9 @@ TOKENS = {
     "without [SEP]": lambda present, ends: present & ~ends[1],
     "without both": lambda present, ends: present & ~ends[0] & ~ends[1],
 }
+
+
+SAID = ("tokens", "method")  # of a row in its first column
 
 
 def special(data: Measured) -> Result:
@@ -66,10 +68,7 @@ EXPERIMENT = Experiment(
     rows=(LOO, *LRP),
     run=special,
     columns=[
-        (
-            "tokens that count",
-            lambda row: row["tokens"] + (f", {row['method']}" if "method" in row else ""),
-        ),
+        ("tokens that count", lambda row: ", ".join(row[x] for x in SAID if x in row)),
         ("share of\n|relevance|", number("share")),
         ("r of\nAttnLRP", number("AttnLRP")),
         ("r of\nCP-LRP", number("CP-LRP")),

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.experiments.columns import interval, number, value
 from benchmarks.experiments.maps import GAP, SEED, Measured, means, stacked, statistics, too_few
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO
 from numeric.evaluation.correlation import bootstrap_mean
@@ -49,7 +48,7 @@ def _gaps(data):
 
 
 def notes(columns: Mapping[str, list], paper: Mapping[str, Mapping]) -> tuple[str, ...]:
-    """Which of the two LRP variants is closer to LOO, in words, from the per-text values."""
+    """Says in words, from the per-text values, which of the two LRP variants is closer to LOO."""
     if not set(PAIR) <= set(columns["method"]):
         return ()
     gaps = {tokens: paired_gap(columns, f"r {tokens}") for tokens in ("all", "content")}
@@ -102,15 +101,7 @@ def figure(result):
     axes = figure.subplots()
     x = np.arange(len(rows))
     for offset, tokens in ((-0.2, "all"), (0.2, "content")):
-        mean, errors = drawing.interval(rows, f"r {tokens}")
-        axes.bar(
-            x + offset,
-            mean,
-            0.38,
-            yerr=errors,
-            color=drawing.GREYS[tokens],
-            label=f"{tokens} tokens",
-        )
+        drawing.bars(axes, x + offset, rows, f"r {tokens}", tokens)
     paper = [row.get("r all, sum to one", np.nan) for _, row in pairs]
     axes.plot(x, paper, "D", color="white", mec="black", label="paper (BERT-base, sum to one)")
     axes.set_xticks(x, [row["method"] for row in rows])

@@ -8,12 +8,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.experiments.columns import DASH
-from benchmarks.experiments.record import experiment
+from benchmarks.experiments.record import DASH, experiment
 from benchmarks.experiments.result import Result
 
 Rows = Callable[[dict], bool]
-"""Which rows of a long table are shown."""
+"""Chooses the rows of a long table that are shown."""
 
 
 def cells(result: Result, *, only: Rows | None = None) -> tuple[list[str], list[list[str]]]:
@@ -53,13 +52,8 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
     """The table for a terminal of 80 columns, numbers to the right; ``whole``: with every row."""
     record = experiment(result.table)
     headers, rows = cells(result, only=None if whole else record.shortest or record.short)
-    table = Table(
-        title=Text(result.title, style="table.title"),
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    style = {"box": box.SIMPLE_HEAD, "title_justify": "left", "pad_edge": False}
+    table = Table(title=Text(result.title, style="table.title"), padding=(0, 1, 0, 0), **style)
     for n, (header, right) in enumerate(zip(headers, numeric(rows, len(headers)), strict=True)):
         # Where a table is too wide, words are wrapped, and folded if they must; numbers never.
         widths = [len(line) for row in rows if right for line in row[n].split("\n")]
@@ -72,6 +66,6 @@ def terminal(result: Result, *, whole: bool = False) -> Table:
 
 
 def numeric(rows: list[list[str]], columns: int) -> list[bool]:
-    """Which columns hold numbers alone."""
+    """Marks the columns that hold numbers alone."""
     number = re.compile(rf"[-+]?\d|{DASH}")
     return [all(number.match(row[n]) for row in rows) for n in range(columns)]

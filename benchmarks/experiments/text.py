@@ -1,34 +1,32 @@
-"""What a row of the text experiments measures: relevance maps and perturbation curves, per text.
+"""Measures a row of the text experiments: relevance maps and perturbation curves, per text.
 
 Only maps are stored; every statistic is computed from them afterwards (``maps``).
 """
 
 import copy
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import torch
 
 from axioms.composites import Composite, UnassignedOperation
-from benchmarks.experiments.maps import GAP
-from benchmarks.experiments.rows import ERRORS, MASK, Row, Variant
+from benchmarks.experiments.maps import GAP, Run
+from benchmarks.experiments.record import experiment
+from benchmarks.experiments.rows import MASK, Row, Variant
 from benchmarks.names import ON_TEXTS
 from benchmarks.running import runner
 from benchmarks.running.blocks import block
-from benchmarks.running.engines import IN_PROCESS, Engine
-from benchmarks.running.progress import Track, untracked
 from benchmarks.running.threads import one_thread
+from benchmarks.running.workers import IN_PROCESS, Engine, Track, untracked
 from benchmarks.sources.data import Texts
 from benchmarks.sources.models import Classifier
 from benchmarks.sources.tokens import Read
 from numeric import Attribution, attribute
 from numeric.evaluation.perturbation import ORDERS, perturbation_curves
-from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.layer_mixes import sweep
 from numeric.methods.amplification import AmplifiedRelevance
 from numeric.models import families
@@ -38,17 +36,6 @@ from numeric.models.inputs import prepare
 
 SHARD = 32, 4096  # a part holds at most so many texts, and tokens
 FEW = 3  # words of a text on which rows are tried
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A complete row: its settings, and what was measured, one line per text and variant."""
-
-    row: Row
-    settings: dict
-    table: pa.Table
-    chunk: int  # tokens per removal step of a curve
-    commits: list[str]  # of the code that measured
 
 
 @one_thread()  # with a few words, threads wait for each other more than they compute
@@ -69,7 +56,7 @@ def check(classifier: Classifier, data: Texts, needed: Sequence[Row] = ()) -> No
     for row in needed:
         measured_in = _in_dtype(classifier, getattr(torch, row.dtype))
         try:
-            MEASURES.get(row.table, maps)(replace(row, curves=False), measured_in, start, [0])
+            measure_of(row)(replace(row, curves=False), measured_in, start, [0])
         except (ValueError, UnassignedOperation) as error:
             raise ValueError(f"leave out {row.name}, which cannot be measured: {error}") from error
 
@@ -92,7 +79,7 @@ def run(
     classifier = placed(classifier, row, engine)
     data = data.first(row.examples)
     about = settings(classifier, data, engine)
-    measured = partial(_measured, MEASURES[row.table], row, classifier, data, about["device"])
+    measured = partial(_measured, measure_of(row), row, classifier, data, about["device"])
     manifest = runner.run(
         output / row.name,
         row.record() | about,
@@ -118,11 +105,9 @@ def placed(classifier: Classifier, row: Row, engine: Engine) -> Classifier:
 
 def _in_blocks(classifier, data):
     """A block per shard, which is a list of the numbers of texts."""
-    first, found = 0, []
-    for shard in shards(classifier, data):
-        found.append(block(first, shard))
-        first += len(shard)
-    return found
+    found = shards(classifier, data)
+    firsts = accumulate(map(len, found), initial=0)
+    return [block(first, shard) for first, shard in zip(firsts, found, strict=False)]
 
 
 def _measured(measure, row, classifier, data, place, of_shard):
@@ -137,22 +122,14 @@ def _measured(measure, row, classifier, data, place, of_shard):
 
 def settings(classifier: Classifier, data: Texts, engine: Engine = IN_PROCESS) -> dict:
     """All of model and data that determines the numbers of an experiment on text."""
-    of_data = {
-        "dataset": data.name,
-        "dataset_origin": data.origin,
-        "dataset_sha256": data.sha256,
-        "examples": len(data.texts),
-    }
+    origin = {"dataset_origin": data.origin, "dataset_sha256": data.sha256}
+    of_data = {"dataset": data.name} | origin | {"examples": len(data.texts)}
     return of_model(classifier, engine) | of_data
 
 
 def of_model(classifier: Classifier, engine: Engine = IN_PROCESS) -> dict:
     """All of a model, and of where it is at work, that determines numbers."""
-    return {
-        "model": classifier.name,
-        "model_sha256": classifier.sha256,
-        "tokenizer_sha256": classifier.tokenizer_sha256,
-        "config_sha256": classifier.config_sha256,
+    return classifier.about() | {
         "tokens_at_most": limit(classifier.model),
         "device": engine.device or str(classifier.model.device),
         "dtype": str(classifier.model.dtype),
@@ -225,21 +202,10 @@ def maps(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) ->
     return columns
 
 
-def layer_errors(row: Row, classifier: Classifier, data: Texts, shard: Sequence[int]) -> dict:
-    """Attention entropy and the errors of §3.2, per text and layer (counted from 1)."""
-    inputs, _ = in_batch(classifier, data, shard)
-    found = vars(softmax_errors(classifier.model, inputs))
-    values = {key: np.asarray(x) for key, x in found.items() if np.ndim(x) == 2}
-    depth = next(iter(values.values())).shape[1]
-    columns = {
-        "example": np.repeat(shard, depth).tolist(),
-        "layer": list(range(1, depth + 1)) * len(shard),
-    }
-    return columns | {key: x.ravel().tolist() for key, x in values.items()}
-
-
-MEASURES = dict.fromkeys(ON_TEXTS, maps) | dict.fromkeys(ERRORS, layer_errors)
-"""By table: what is computed of one shard."""
+def measure_of(row: Row) -> Callable[..., dict[str, list]]:
+    """The function that measures a shard: ``maps``, unless the table of the row has its own."""
+    own = experiment(row.table).measure if row.table in ON_TEXTS else None
+    return own or maps
 
 
 def _in_dtype(classifier, dtype):
@@ -268,7 +234,7 @@ def _explain(classifier: Classifier, batch: Batch, target, variant: Variant) -> 
 
 
 def _explain_mixes(model, batch: Batch, target, composites) -> list[Attribution]:
-    """What ``attribute`` gives for each composite, from one forward pass."""
+    """The results of ``attribute`` for all composites, from one forward pass."""
     found = sweep(model, batch.arguments(), composites, target)
     each = zip(found.relevance, found.logit, found.residual, composites, strict=True)
     return [Attribution(r, target, y, rest, c.name, {}, {}) for r, y, rest, c in each]

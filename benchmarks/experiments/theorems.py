@@ -1,6 +1,5 @@
 """The theorems: what is proved or refuted of LRP's rules, by running every proof."""
 
-import time
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -8,11 +7,9 @@ from pathlib import Path
 from axioms.evidence.certificates import certify
 from axioms.evidence.prove import numbered, prove
 from axioms.evidence.statements import THEOREMS
-from benchmarks.experiments.columns import value
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, value
 from benchmarks.experiments.result import Result
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, collected, in_turn
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 
 MATTER = (
     "test_equal_split_gives_6_6_12_and_12_6_6_where_leave_one_out_gives_24_24_24",
@@ -32,7 +29,6 @@ def theorems(
 
     ``certificates`` is a folder for every verdict as data.
     """
-    start = time.perf_counter()
     files = sorted(folder.glob("test_*.py"))
     if certificates:
         verdicts = certify(*files, folder=certificates)
@@ -54,7 +50,6 @@ def theorems(
             f"Of {len(verdicts)} statements about LRP rules: "
             f"{', '.join(f'{n} {verdict}' for verdict, n in sorted(counts.items()))}.",
         ),
-        seconds=time.perf_counter() - start,
     )
 
 
@@ -71,4 +66,5 @@ EXPERIMENT = Experiment(
         row["test"].endswith(MATTER) or row["verdict"] not in ("proved", "refuted")
     ),
     summary=lambda result: result.notes,
+    in_markdown=False,
 )

@@ -3,17 +3,16 @@
 import itertools
 import math
 import statistics
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numeric
 from benchmarks.experiments import text
-from benchmarks.experiments.columns import number, value
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, number, value
 from benchmarks.experiments.result import Result
-from benchmarks.running.progress import Track, untracked
 from benchmarks.running.timing import alternate, plain_gradient, random_text
+from benchmarks.running.workers import Track, untracked
 
 if TYPE_CHECKING:
     from benchmarks.sources.models import Classifier
@@ -23,13 +22,14 @@ LONGEST = 128  # where nobody asks for more: beyond it Leave-One-Out takes minut
 REPEATS = 7
 LONG = 128  # beyond it rounds are fewer, because Leave-One-Out grows with the square of length
 FIT_FROM = 64  # tokens: below, the fixed cost of a call hides how time grows
-METHODS = {
-    "gradient": plain_gradient,
-    "attnlrp": lambda model, inputs: numeric.attribute(model, inputs, "attnlrp").relevance,
-    "cp-lrp": lambda model, inputs: numeric.attribute(model, inputs, "cp-lrp").relevance,
-    "loo": lambda model, inputs: numeric.attribute(model, inputs, "loo").relevance,
-}
 LABELS = {"gradient": "gradient", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO"}
+
+
+def _relevance(method, model, inputs):
+    return numeric.attribute(model, inputs, method).relevance
+
+
+METHODS = {name: partial(_relevance, name) for name in LABELS} | {"gradient": plain_gradient}
 
 
 def by_length(
@@ -71,7 +71,6 @@ def lrp_versus_loo(
     track: Track = untracked,
 ) -> Result:
     """Milliseconds per text, of each length up to ``longest``, and the ratio of LOO to LRP."""
-    start = time.perf_counter()
     model = classifier.model
     lengths = [tokens for tokens in LENGTHS if tokens <= longest]
     measured = by_length(model, lengths=lengths, repeats=repeats, loo_once=True, track=track)
@@ -95,16 +94,10 @@ def lrp_versus_loo(
             "'gradient' is plain gradient x input of the same model. Random token ids: time "
             "depends on shapes alone."
         ),
-        settings={
-            "model": classifier.name,
-            "model_sha256": classifier.sha256,
-            "device": str(model.device),
-            "dtype": str(model.dtype),
-            "repeats": repeats,
-        },
+        settings={"model": classifier.name, "model_sha256": classifier.sha256}
+        | {"device": str(model.device), "dtype": str(model.dtype), "repeats": repeats},
         rows=rows,
         notes=_exponents(measured),
-        seconds=time.perf_counter() - start,
     )
 
 
@@ -143,17 +136,11 @@ def figure(result):
 
     figure = drawing.empty(6, 3.2)
     axes = figure.subplots()
-    for label, style in {"LOO": "D-.", "AttnLRP": "o-", "CP-LRP": "s--", "gradient": "^:"}.items():
-        axes.loglog(
-            [row["tokens"] for row in result.rows],
-            [row[f"{label.lower()} ms"] for row in result.rows],
-            style,
-            color="0.2",
-            mfc="white" if label == "gradient" else "0.2",
-            ms=4,
-            label=label,
-        )
     ticks = [row["tokens"] for row in result.rows]
+    for label, style in {"LOO": "D-.", "AttnLRP": "o-", "CP-LRP": "s--", "gradient": "^:"}.items():
+        more = {"mfc": "white" if label == "gradient" else "0.2", "ms": 4, "label": label}
+        milliseconds = [row[f"{label.lower()} ms"] for row in result.rows]
+        axes.loglog(ticks, milliseconds, style, color="0.2", **more)
     axes.set_xticks(ticks, ticks)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.minorticks_off()

@@ -5,24 +5,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.experiments.columns import interval, number, value
 from benchmarks.experiments.maps import Measured, correlations, means, too_few
-from benchmarks.experiments.record import Experiment
+from benchmarks.experiments.record import Experiment, interval, number, value
 from benchmarks.experiments.result import Result, undefined
 from benchmarks.experiments.rows import LOO, LRP
 
 FAMILIES = {
-    "AttnLRP": "o",
-    "CP-LRP": "s",
-    "Mask relevance": "^",
-    "Rollout": "x",
-    "IG": "v",
-    "Budgeted LOO": "P",
-    "LOO": "D",
+    "AttnLRP": "o", "CP-LRP": "s", "Mask relevance": "^", "Rollout": "x", "IG": "v",
+    "Budgeted LOO": "P", "LOO": "D",
+}  # fmt: skip
+"""Beginning of a label -> its marker."""
+PASSES = {
+    "AttnLRP|CP-LRP|Mask relevance": lambda tokens, n: np.full(len(tokens), 2),
+    "Rollout": lambda tokens, n: np.full(len(tokens), 1),
+    "LOO": lambda tokens, n: tokens + 1,  # one of the whole text
+    r"LOO, budget (\d+)": lambda tokens, n: np.minimum(tokens, n) + 1,
+    r"Mask relevance, midpoint (\d+)": lambda tokens, n: np.full(len(tokens), 1 + 2 * n),
+    r"Budgeted LOO, (\d+)": lambda tokens, n: np.minimum(tokens, n) + 3,
+    r"IG, (\d+) steps": lambda tokens, n: np.full(len(tokens), 2 * n),
 }
-"""What a label begins with -> its marker."""
-PASSES = {"AttnLRP": 2, "CP-LRP": 2, "Mask relevance": 2, "Rollout": 1}
-"""Forward and backward passes count one each."""
+"""Pattern of a label -> forward and backward passes, which count one each, of texts of tokens."""
 
 
 def passes(label: str, tokens: np.ndarray) -> np.ndarray:
@@ -30,18 +32,9 @@ def passes(label: str, tokens: np.ndarray) -> np.ndarray:
 
     Raises ValueError for a label that says neither its steps nor its budget.
     """
-    if label in PASSES:
-        return np.full(len(tokens), PASSES[label])
-    if label == "LOO":
-        return tokens + 1  # one of the whole text
-    if found := re.fullmatch(r"LOO, budget (\d+)", label):
-        return np.minimum(tokens, int(found[1])) + 1
-    if found := re.fullmatch(r"Mask relevance, midpoint (\d+)", label):
-        return np.full(len(tokens), 1 + 2 * int(found[1]))
-    if found := re.fullmatch(r"Budgeted LOO, (\d+)", label):
-        return np.minimum(tokens, int(found[1])) + 1 + PASSES["Mask relevance"]
-    if found := re.fullmatch(r"IG, (\d+) steps", label):
-        return np.full(len(tokens), 2 * int(found[1]))
+    for pattern, count in PASSES.items():
+        if found := re.fullmatch(pattern, label):
+            return count(tokens, *map(int, found.groups() or ("0",)))
     raise ValueError(f"nothing is known of the passes of {label!r}; call it such as 'IG, 8 steps'")
 
 
@@ -93,17 +86,9 @@ def figure(result: Result):
             if not rows:
                 continue
             mean, reach = drawing.interval(rows, f"r {tokens}")
-            axes.errorbar(
-                [row["passes"] for row in rows],
-                mean,
-                yerr=reach,
-                marker=marker,
-                ms=5,
-                lw=1,
-                color="0.2",
-                mfc="white" if family == "LOO" else "0.2",
-                label=family,
-            )
+            style = {"marker": marker, "ms": 5, "lw": 1, "color": "0.2", "label": family}
+            style["mfc"] = "white" if family == "LOO" else "0.2"
+            axes.errorbar([row["passes"] for row in rows], mean, yerr=reach, **style)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set_title(f"{tokens} tokens", fontsize=9)
@@ -112,17 +97,14 @@ def figure(result: Result):
     return drawing.with_legend(made)
 
 
+ROWS = (
+    LOO, *LRP, "table2-{}-attention-rollout", "table2-{}-mask-relevance",
+    "tradeoff-{}", "tradeoff-{}-mask-relevance", "tradeoff-{}-budgeted-loo",
+)  # fmt: skip
+
 EXPERIMENT = Experiment(
     name="tradeoff",
-    rows=(
-        LOO,
-        *LRP,
-        "table2-{}-attention-rollout",
-        "table2-{}-mask-relevance",
-        "tradeoff-{}",
-        "tradeoff-{}-mask-relevance",
-        "tradeoff-{}-budgeted-loo",
-    ),
+    rows=ROWS,
     run=trade_off,
     columns=[
         ("method", value("method")),

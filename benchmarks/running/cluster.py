@@ -14,12 +14,25 @@ import torch
 
 from axioms.extras import need
 from benchmarks.errors import RunError
-from benchmarks.running.engines import Engine
+from benchmarks.names import ENGINES
 from benchmarks.running.sending import packed, unpacked
-from benchmarks.running.workers import AHEAD
+from benchmarks.running.workers import AHEAD, IN_PROCESS, Engine
+from numeric.spelling import did_you_mean
 
 RETRIES = 3  # of an item whose worker was lost; an error of ours is not tried again
 SECONDS = 5  # in which the head of a cluster answers, and after which new machines are seen
+
+
+def engine(name: str, *, address: str | None = None, device: str | None = None) -> Engine:
+    """The engine that a user names, "local" or "ray"; ValueError says what is wrong with it."""
+    if name not in ENGINES:
+        meant = did_you_mean([name], ENGINES)
+        raise ValueError(f"--engine {name!r}: the engines are {', '.join(ENGINES)}{meant}")
+    if name == "local":
+        if address is not None:
+            raise ValueError(f"--address {address} would be ignored; pass --engine ray too")
+        return IN_PROCESS
+    return on_ray(address=address, device=device)
 
 
 def on_ray(*, address: str | None = None, device: str | None = None) -> Engine:

@@ -1,4 +1,4 @@
-"""What is finished of a run: one file, replaced as a whole, that names every other file.
+"""The finished parts of a run: one file, replaced as a whole, that names every other file.
 
 A finished block is a file in ``blocks``.  Blocks that follow each other become one part as soon as
 they have the size of one, and at the end.  A file that the manifest does not name was left by a
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -30,10 +31,11 @@ from benchmarks.running.folders import MANIFEST, PARTS, blocks_of, changed, join
 SIZE = 128 * 2**20  # bytes of a part
 SECONDS = 0.5  # between two manifests: so much of what is finished is done again after a kill
 log = logging.getLogger(__name__)
+FIRST = attrgetter("first")
 
 
 class Manifest:
-    """Of one folder, which one process at a time may change (``held``)."""
+    """The manifest of a folder, which one process at a time may change (``held``)."""
 
     def __init__(self, folder: Path, digest: str):
         self.folder, self.digest = folder, digest
@@ -158,7 +160,7 @@ class Manifest:
 
     def add(self, block: File, made: dict) -> None:
         """Names a finished block, if it is not yet, and makes a part of those that fill one."""
-        before = bisect_right(self.files, block.first, key=_first)
+        before = bisect_right(self.files, block.first, key=FIRST)
         if before and self.files[before - 1].end > block.first:
             return
         if _size(self.folder / block.file) != block.bytes:
@@ -170,7 +172,7 @@ class Manifest:
         if made not in self.provenance:
             self.provenance.append(made)
         block = replace(block, made_by=[self.provenance.index(made)])
-        insort(self.files, block, key=_first)
+        insort(self.files, block, key=FIRST)
         self.unwritten = True
         self.write(at_least=SECONDS)
         ends = {0, *(each.end for each in self.files if each.is_part)}
@@ -209,7 +211,7 @@ class Manifest:
         """Makes one part of blocks: it is there before the manifest names it, they until then."""
         part, gone = self._joined(chosen), {each.file for each in chosen}
         self.files = [each for each in self.files if each.file not in gone]
-        insort(self.files, part, key=_first)
+        insort(self.files, part, key=FIRST)
         self.unwritten = True
         self.write()
         for name in gone:
@@ -252,10 +254,6 @@ def _prefix(run):
     """As many of the first blocks as have the size of a part; all if they have not."""
     sizes = list(accumulate(each.bytes for each in run))
     return run[: bisect_left(sizes, SIZE) + 1]
-
-
-def _first(file):
-    return file.first
 
 
 def _joined(digests):

@@ -1,4 +1,4 @@
-"""What else a number depends on: commit, versions, processor, threads, date."""
+"""Everything else that a number depends on: commit, versions, processor, threads, date."""
 
 import platform
 import subprocess

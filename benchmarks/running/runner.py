@@ -15,11 +15,10 @@ import pyarrow as pa
 from benchmarks.errors import RunError
 from benchmarks.running.blocks import Block
 from benchmarks.running.contents import File, block_file
-from benchmarks.running.engines import IN_PROCESS, Engine
 from benchmarks.running.folders import BLOCKS, claim, held, keep, read_part, recorded, write_part
 from benchmarks.running.manifest import Manifest
-from benchmarks.running.progress import Counted, Track, untracked
 from benchmarks.running.provenance import provenance
+from benchmarks.running.workers import IN_PROCESS, Counted, Engine, Track, untracked
 
 
 def nothing(_table: pa.Table) -> dict[str, int]:
@@ -28,7 +27,7 @@ def nothing(_table: pa.Table) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Task:
-    """What is computed of a block: columns, or a table.
+    """Computes columns, or a table, of a block.
 
     ``tally``: what is counted of the table and added up in the manifest.
     """

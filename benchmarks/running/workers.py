@@ -1,4 +1,4 @@
-"""Processes of this machine that share out work, each with one thread and a core of its own."""
+"""Processes of this machine that share out work, each with one thread and a core; progress."""
 
 import contextlib
 import gc
@@ -7,9 +7,10 @@ import pickle
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from multiprocessing import get_context
@@ -28,19 +29,49 @@ Items are asked for when a worker is free, and no more are held than workers hav
 """
 
 
+Track = Callable[[Iterable, str], Iterable]
+"""Shows progress over the items of an iterable under a description."""
+
+
+def untracked(items: Iterable, _description: str) -> Iterable:
+    return items
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Items that come one by one, as many as ``of`` has if that is known."""
+
+    items: Iterator
+    of: Iterable
+
+    def __iter__(self) -> Iterator:
+        return self.items
+
+    def __length_hint__(self) -> int:
+        return len(self.of) if isinstance(self.of, Sized) else NotImplemented
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where the blocks of a run are measured; a ``device`` of None leaves a model where it is."""
+
+    each: Each
+    device: str | None = None
+
+
 def in_turn(function: Callable, items: Iterable[tuple]) -> Iterator[tuple]:
     """An ``Each`` that works in this process, in order."""
     for key, item in items:
         yield key, function(item)
 
 
-def collected(
-    function: Callable, items: Sequence, *, each: Each, track: Callable, description: str
-) -> dict:
-    """``function`` of each item, by item and in their order, whatever the order of ``each``.
+IN_PROCESS = Engine(in_turn)
 
-    ``track`` as of ``benchmarks.running.progress``.
-    """
+
+def collected(
+    function: Callable, items: Sequence, *, each: Each, track: Track, description: str
+) -> dict:
+    """``function`` of each item, by item and in their order, whatever the order of ``each``."""
     results = each(function, ((item, item) for item in items))
     found = dict(result for _, result in zip(track(items, description), results, strict=False))
     return {item: found[item] for item in items}

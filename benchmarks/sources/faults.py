@@ -9,7 +9,7 @@ SHOWN = 10  # offenders that an error lists
 
 
 class Faults:
-    """What is wrong with which records: the first few of each kind, and how many there are."""
+    """Faults of records: the first few places of each kind, and how many there are."""
 
     def __init__(self, unit: str):
         self.unit, self.found, self.others = unit, {}, 0

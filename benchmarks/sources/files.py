@@ -16,14 +16,14 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from benchmarks.sources.faults import Faults, some
+from benchmarks.sources import parquet
+from benchmarks.sources.columns import ColumnError, MissingColumn, RepeatedColumn, places
+from benchmarks.sources.faults import Faults
 from numeric.spelling import LONGEST
 
 DECODER = json.JSONDecoder(object_pairs_hook=tuple)  # which keeps both of two equal names
 BLANK = ([], [""])  # a line of a table without anything
-BATCH = 16  # rows of Parquet in memory at once
 MOST = 2**20  # records that ``records`` holds at most
-LARGE, PACKED = 2**28, 100  # limits of a Parquet column: bytes, and bytes per packed byte
 
 
 def records(
@@ -126,18 +126,6 @@ class IrregularFile(ValueError):
     """A pipe, for example, which may be silent for ever."""
 
 
-class ColumnError(ValueError):
-    """A column that is not there, or more than once."""
-
-
-class MissingColumn(ColumnError):
-    pass
-
-
-class RepeatedColumn(ColumnError):
-    pass
-
-
 def lines(raw: IO[bytes]) -> Iterator[tuple[int, str]]:
     """Lines of UTF-8 by number, without their ends."""
     for line, text in _decoded(raw):
@@ -223,17 +211,6 @@ def _table(rows: Iterator, columns):
             yield line, [""]
 
 
-def places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
-    """Where among ``names`` each column is; ColumnError if it is there not at all, or twice."""
-    for column in columns:
-        if (count := names.count(column)) > 1:
-            raise RepeatedColumn(f"{count} columns {column!r}")
-        if not count:
-            there = [name if name == name.strip() != "" else repr(name) for name in names]
-            raise MissingColumn(f"no column {column!r}, only {some(there) or 'none'}")
-    return [names.index(column) for column in columns]
-
-
 def _jsonl(raw, columns):
     lacking, found = None, False
     for line, text in lines(raw):
@@ -264,50 +241,5 @@ def _json(text, columns):
         return str(error)
 
 
-def _parquet(raw, columns):
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        about = parquet.read_metadata(raw)
-        schema = about.schema.to_arrow_schema()
-        places(schema.names, columns)
-        for name, kind in ((name, schema.field(name).type) for name in columns):
-            inner = getattr(kind, "value_type", kind)  # numbers in a list are relevance
-            if pa.types.is_nested(inner) or (pa.types.is_nested(kind) and not _is_number(inner)):
-                raise ValueError(f"column {name!r} is {kind}, which is no text; name another one")
-        _check_sizes(about)
-        # Holds a repeated text once, and reads one page after the other.
-        single = {about.schema.column(n).path for n in range(about.num_columns)} & {*columns}
-        options = {"read_dictionary": single, "buffer_size": 2**20}
-        options["page_checksum_verification"] = True
-        file = parquet.ParquetFile(raw, metadata=about, **options)
-        batches = file.iter_batches(BATCH, columns=list(columns))
-        given = (row for batch in batches for row in zip(*map(batch.column, columns), strict=True))
-        for number, row in enumerate(given, 1):
-            yield number, [value.as_py() for value in row]
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise EOFError(error) from error
-
-
-def _is_number(kind):
-    from pyarrow import types
-
-    return types.is_floating(kind) or types.is_integer(kind)
-
-
-def _check_sizes(metadata):
-    """Raises ValueError for a column that is far larger unpacked than in the file."""
-    for n in range(metadata.num_row_groups):
-        group = metadata.row_group(n)
-        for column in map(group.column, range(group.num_columns)):
-            size, packed = column.total_uncompressed_size, column.total_compressed_size
-            if size > max(LARGE, PACKED * packed):
-                raise ValueError(
-                    f"column {column.path_in_schema!r} is packed from {size} bytes into {packed}; "
-                    "write the texts as .jsonl"
-                )
-
-
-READERS = {".txt": _txt, ".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _parquet}
+READERS = {".txt": _txt, ".csv": _csv, ".tsv": _tsv, ".jsonl": _jsonl, ".parquet": parquet.values}
 """By suffix, before that of gzip: bytes and columns -> lines, with values or what is wrong."""

@@ -1,7 +1,6 @@
 """Models by name: the embedded classifier, a folder, or an id on the Hugging Face Hub."""
 
 import os
-import re
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -9,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -29,7 +27,6 @@ from transformers.utils import logging
 
 from benchmarks.errors import UnavailableError, first_line
 from benchmarks.sources import digests, sizes
-from benchmarks.sources.faults import some
 from benchmarks.sources.pins import PINS
 from numeric.models import heads
 from numeric.models.facts import facts_of
@@ -51,9 +48,15 @@ class Classifier:
     tokenizer_sha256: str
     config_sha256: str
 
+    def about(self) -> dict[str, str]:
+        """Name and digests, for the record of what is measured."""
+        keys = ("tokenizer_sha256", "config_sha256")
+        own = {"model": self.name, "model_sha256": self.sha256}
+        return own | {key: getattr(self, key) for key in keys}
+
     @property
     def explains(self) -> str:
-        """What a target is, such as a class, or the next token of a language model."""
+        """The kind of a target, such as a class, or the next token of a language model."""
         return HEADS[facts_of(self.model).head][0]
 
     def label(self, target: int) -> str:
@@ -62,7 +65,7 @@ class Classifier:
         return str(self.model.config.id2label.get(target, target))
 
     def said(self, target: int | list[int], tokens: Sequence[str]) -> str:
-        """What is explained, in words; an answer is a part of ``tokens``."""
+        """A target in words; an answer is a part of ``tokens``."""
         if isinstance(target, list) and len(target) > 1:
             first, last = target
             return " ".join(tokens[first : last + 1])
@@ -188,12 +191,12 @@ def _loaded(name, head, reader_class, revision, attention):
         reader = reader_class.from_pretrained(source, **options)
         if model.main_input_name == "input_ids":
             reader(["."])  # its settings are first read now
-    _check_weights(name, model, info, config)
+    sizes.check_names(name, model, info, config)
     return model.eval(), reader
 
 
 def _programs(config):
-    """What a config, or one inside it, asks for that would be fetched and run."""
+    """Programs that a config, or one inside it, would have fetched and run."""
     for key, value in config.items():
         if "implementation" in key and "/" in str(value):
             yield f"{key} = {value!r} is a program on the Hub; take that line out"
@@ -222,42 +225,6 @@ def _loading(name):
         logging.set_verbosity(verbosity)
         if bar:
             logging.enable_progress_bar()
-
-
-def _check_weights(name, model, info, config):
-    wrote = any("ConditionalGeneration" in cls for cls in config.get("architectures") or ())
-    if wrote and any("classification_head" in key for key in info["missing_keys"]):
-        raise ValueError(
-            f"model {name!r} writes texts, and classifies none; pass --generate N to `explain`, "
-            "which then explains up to N tokens that it writes"
-        )
-    if info["missing_keys"]:
-        raise ValueError(
-            f"model {name!r} has no weights for {some(sorted(info['missing_keys']))}: they would "
-            "be random; pass a checkpoint that was fine-tuned, or a language model"
-        )
-    if unused := list(_unused(model, info["unexpected_keys"])):
-        raise ValueError(
-            f"model {name!r} has weights that its config leaves out: {some(unused)} "
-            f"(num_hidden_layers = {getattr(model.config, 'num_hidden_layers', None)}): they "
-            "belong to another config; get config.json again"
-        )
-
-
-def _unused(model, keys):
-    """Weights of layers beyond the last, and of parameters that are None.
-
-    Others may be left out: heads for another task, and buffers of earlier versions.
-    """
-    modules = dict(model.named_modules())
-    modules |= {x.removeprefix(f"{model.base_model_prefix}."): modules[x] for x in modules}
-    for key in sorted(keys):
-        places = [(key[: x.start()], int(x[1])) for x in re.finditer(r"\.(\d+)(?=\.)", key)]
-        stacks = [(modules.get(path), number) for path, number in places]
-        path, _, name = key.rpartition(".")
-        off = path in modules and modules[path]._parameters.get(name, name) is None
-        if off or any(isinstance(x, nn.ModuleList) and n >= len(x) for x, n in stacks):
-            yield key
 
 
 def vocabulary(name: str) -> list[str]:

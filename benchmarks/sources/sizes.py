@@ -1,4 +1,4 @@
-"""Compares the sizes of a config with its weights, before memory is allocated."""
+"""Compares a config with its weights: sizes before memory is allocated, names afterwards."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import nn
 from transformers import PreTrainedModel
+
+from benchmarks.sources.faults import some
 
 REPEATED = re.compile(r"layer|block|expert|depth|stage")  # counts of modules
 COUNTED = re.compile(r"n(um)?_")
@@ -57,3 +60,40 @@ def check_bytes(name: str, empty: PreTrainedModel, source: Path) -> None:
             f"model {name!r}, config.json: a model of {needed} bytes, with {key} of shape "
             f"{list(largest.shape)}, has weights of {stored} bytes: get the model again"
         )
+
+
+def check_names(name: str, model: PreTrainedModel, info: Mapping, config: Mapping) -> None:
+    """Raises ValueError for weights that the files lack, and for weights of another config."""
+    wrote = any("ConditionalGeneration" in cls for cls in config.get("architectures") or ())
+    if wrote and any("classification_head" in key for key in info["missing_keys"]):
+        raise ValueError(
+            f"model {name!r} writes texts, and classifies none; pass --generate N to `explain`, "
+            "which then explains up to N tokens that it writes"
+        )
+    if info["missing_keys"]:
+        raise ValueError(
+            f"model {name!r} has no weights for {some(sorted(info['missing_keys']))}: they would "
+            "be random; pass a checkpoint that was fine-tuned, or a language model"
+        )
+    if unused := list(_unused(model, info["unexpected_keys"])):
+        raise ValueError(
+            f"model {name!r} has weights that its config leaves out: {some(unused)} "
+            f"(num_hidden_layers = {getattr(model.config, 'num_hidden_layers', None)}): they "
+            "belong to another config; get config.json again"
+        )
+
+
+def _unused(model, keys):
+    """Weights of layers beyond the last, and of parameters that are None.
+
+    Others may be left out: heads for another task, and buffers of earlier versions.
+    """
+    modules = dict(model.named_modules())
+    modules |= {x.removeprefix(f"{model.base_model_prefix}."): modules[x] for x in modules}
+    for key in sorted(keys):
+        places = [(key[: x.start()], int(x[1])) for x in re.finditer(r"\.(\d+)(?=\.)", key)]
+        stacks = [(modules.get(path), number) for path, number in places]
+        path, _, name = key.rpartition(".")
+        off = path in modules and modules[path]._parameters.get(name, name) is None
+        if off or any(isinstance(x, nn.ModuleList) and n >= len(x) for x, n in stacks):
+            yield key

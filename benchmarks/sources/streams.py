@@ -5,8 +5,10 @@ from pathlib import Path
 
 from axioms.extras import need
 from benchmarks.errors import UnavailableError, first_line
+from benchmarks.sources.columns import ColumnError, places
 from benchmarks.sources.faults import sound, text_fault
-from benchmarks.sources.files import BATCH, ColumnError, is_url, places, stream
+from benchmarks.sources.files import is_url, stream
+from benchmarks.sources.parquet import BATCH
 
 HUB = "hub:"
 SAVED = ("state.json", "dataset_dict.json")  # one of which save_to_disk leaves in its folder

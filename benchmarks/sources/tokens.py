@@ -30,11 +30,11 @@ NORMALIZERS = {
     *("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled"),
     *("Prepend", "Strip", "StripAccents"),
 }
-"""Those that change letters one by one, with what is combined with them; and both ends."""
+"""Normalizers that change letters one by one, with their combining marks; and both ends."""
 LETTERWISE = {"Digits", "Punctuation"}
 """Pre-tokenizers that look at single letters, and keep spaces."""
 IN_WORDS = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit", "ByteLevel", "Metaspace", "Split"}
-"""Those that divide at least before every space behind a letter, unless they are told not to."""
+"""Pre-tokenizers that divide at least before every space behind a letter, by default."""
 ENDINGS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 PATTERNS = {
     rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}|{ENDINGS}"

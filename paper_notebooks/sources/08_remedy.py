@@ -19,7 +19,7 @@
 from pathlib import Path
 
 from benchmarks.experiments import drawing, tables, trade_off
-from benchmarks.experiments.judges import compare
+from benchmarks.research.other_shapes import compare
 from benchmarks.sources import data
 from numeric import attribute
 from paper_notebooks import output, settings
@@ -77,7 +77,7 @@ for result in found.values():
 # ## Models of other shapes
 #
 # Small classifiers with the shapes of RoBERTa and LLaMA, trained from random weights with two seeds
-# each (`python -m benchmarks.experiments.judges.train`), so that what holds for one model alone
+# each (`python -m benchmarks.research.other_shapes.train`), so that what holds for one model alone
 # shows. Their passes are those of the first column.
 
 # %%

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from benchmarks.experiments import text
-from benchmarks.experiments.columns import interval, number
 from benchmarks.experiments.maps import means
+from benchmarks.experiments.record import interval, number
 from numeric.evaluation.correlation import pearson
 from numeric.evaluation.softmax_errors import row_messages
 from paper_notebooks import figures, output, settings

@@ -122,8 +122,8 @@ def measured(monkeypatch):
 
         return counted
 
-    for table, measure in text.MEASURES.items():
-        monkeypatch.setitem(text.MEASURES, table, counting(measure))
+    measure_of = text.measure_of
+    monkeypatch.setattr(text, "measure_of", lambda row: counting(measure_of(row)))
     monkeypatch.setattr(text, "check", lambda *_: None)  # which measures, too
     return names
 
@@ -165,22 +165,22 @@ def test_the_curves_of_figure_2_are_measured_when_asked_for(run, tmp_path, measu
 
 def test_an_interrupted_run_goes_on_where_it_was_stopped(run, tmp_path, monkeypatch, measured):
     monkeypatch.setattr(text, "SHARD", (1, 4096))
-    counted = text.MEASURES["table2"]
+    measure_of = text.measure_of
 
-    def stop(*arguments):
+    def stop(row, *arguments):
         if len(measured) == 3:
             raise KeyboardInterrupt
-        return counted(*arguments)
+        return measure_of(row)(row, *arguments)
 
     arguments = ("reproduce", "special", "--examples", 2, "--output", tmp_path)
-    monkeypatch.setitem(text.MEASURES, "table2", stop)
+    monkeypatch.setattr(text, "measure_of", lambda _: stop)
     code, _, err = run(*arguments)
     assert code == 130
     assert "Traceback" not in err
     files = [x for p in tmp_path.rglob("manifest.json") for x in program.strict_json(p)["files"]]
     assert sum(each["end"] - each["first"] for each in files) == len(measured) == 3
     assert not (tmp_path / "special-embedded.json").exists()
-    monkeypatch.setitem(text.MEASURES, "table2", counted)
+    monkeypatch.setattr(text, "measure_of", measure_of)
     code, _, err = run(*arguments)
     assert code == 0
     assert len(measured) == 6  # two texts by three methods

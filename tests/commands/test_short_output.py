@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from axioms.evidence.statements import THEOREMS
-from benchmarks.experiments import columns, tables, theorems
+from benchmarks.experiments import record, tables, theorems
 from benchmarks.experiments.record import experiment
 from benchmarks.experiments.result import Result
 
@@ -68,8 +68,8 @@ def test_pages_have_every_layer_and_a_terminal_every_fourth(convert):
 
 NEAR_ZERO = {"x": -0.0004, "x low": -0.004, "x high": 0.004}
 CELLS = {
-    "0.000": columns.number("x"),
-    "0.000 [.00, .00]": columns.interval("x"),
+    "0.000": record.number("x"),
+    "0.000 [.00, .00]": record.interval("x"),
 }
 
 

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from benchmarks.commands.console import asked
-from benchmarks.commands.wanted import wanted
+from benchmarks.commands.targets import parse_target
 from benchmarks.sources import models
 from numeric import attribute, explain, explain_generation
 from numeric.targets import answer, logit
@@ -156,11 +156,11 @@ def test_a_token_that_has_another_one_behind_a_space_is_noted():
         ("Ġfi", 257, []),
     ):
         asked.begin("explain", json=False, quiet=True, full=False)
-        assert wanted(loaded, label, None, ["f"]) == number
-        assert wanted(loaded, label, None, ["f", "i"]) == number
+        assert parse_target(loaded, label, None, ["f"]) == number
+        assert parse_target(loaded, label, None, ["f", "i"]) == number
         assert asked.notes == says
     with pytest.raises(ValueError, match=r"it is 2 tokens, 'i', 'f'; pass one of these, or an id"):
-        wanted(loaded, "if", None, ["f"])
+        parse_target(loaded, "if", None, ["f"])
 
 
 def test_one_of_several_masks_is_chosen_by_its_column(told):

@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from axioms.composites import bypass_softmax
-from benchmarks.running.timing import peak_memory
+from benchmarks.research.speed.usage import peak_memory
 from numeric import attribute, compiled
 from numeric.attribution import attribute_each
 from numeric.targets import logit

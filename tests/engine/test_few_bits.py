@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForSequenceClassification
 
-from benchmarks.running.timing import peak_memory
+from benchmarks.research.speed.usage import peak_memory
 from numeric import attribute, plan, propagation
 from numeric.engine import packed
 from tests.support import cases

@@ -9,7 +9,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from benchmarks.experiments.causes import measure
-from benchmarks.experiments.causes.examples import DISTANCES, Example, draw, examples, sentence
+from benchmarks.experiments.causes.examples import DISTANCES, Example, draw, examples
 from benchmarks.experiments.causes.language import (
     NO_ANSWER,
     TASKS,
@@ -18,7 +18,8 @@ from benchmarks.experiments.causes.language import (
     causes,
     replacements,
 )
-from benchmarks.experiments.causes.train import HELD_OUT, accuracies
+from benchmarks.research.sentences import sentence
+from benchmarks.research.train_causes import HELD_OUT, accuracies
 from benchmarks.sources import models
 
 FRESH = 77  # a seed that neither training nor the experiment has

@@ -1,5 +1,6 @@
 """Linear attention in two orders: LOO and IG cannot tell them apart, AttnLRP can (theorem 8)."""
 
+import itertools
 from functools import partial
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 import torch
 
 from benchmarks.experiments.table1 import digits, methods
+from benchmarks.research import epochs
+from numeric.evaluation.correlation import bootstrap_mean
 from numeric.networks.linear_attention import FACTORIZATIONS, LinearAttention, cotangent
 from tests.oracles import linear_attention as reference
 
@@ -186,26 +189,22 @@ def test_equal_seeds_train_equal_weights_and_leave_the_random_state_alone():
 
 @pytest.fixture(scope="module")
 def small():
-    return digits.table1(seed=1, epochs=1, count=12)
+    return digits.measured(seed=1, epochs=1, count=12)
 
 
 def cell(table, explainer, pair, maps="raw", pixels="all"):
-    where = (explainer, pair, maps, pixels)
-    (found,) = [c for c in table.cells if (c.explainer, c.pair, c.maps, c.pixels) == where]
-    return found
+    return bootstrap_mean(table.examples[f"{explainer} {pair} {maps} {pixels}"], seed=1)
 
 
-def test_table1_has_every_cell_and_every_example(small):
-    assert len(small.cells) == 3 * 3 * 2 * 2
+def test_a_network_has_every_pair_of_maps_and_every_example(small):
+    names = {f"{explainer} {pair}" for explainer, row in digits.PAPER.items() for pair in row}
+    found = {name for name in small.examples if " vs " in name}
+    scales = (f"{maps} {pixels}" for maps in ("raw", "sum to one") for pixels in ("all", "ink"))
+    assert found == {f"{name} {scale}" for scale in scales for name in names}
+    assert len(found) == 3 * 3 * 2 * 2
     assert {v.shape for v in small.examples.values()} == {(12,)}
     assert {v.shape for v in small.maps.values()} == {(12, 64)}
     assert 0 <= small.accuracy <= 1
-    for c in small.cells:
-        r = small.examples[f"{c.explainer} {c.pair} {c.maps} {c.pixels}"]
-        assert c.undefined == np.isnan(r).sum()
-        assert c.mean == pytest.approx(np.nanmean(r), rel=1e-12)
-        assert c.low <= c.mean <= c.high
-        assert c.paper == digits.PAPER[c.explainer][c.pair]
 
 
 def test_ink_leaves_blank_pixels_out(small):
@@ -228,20 +227,24 @@ def test_loo_and_ig_rows_are_invariant_and_attnlrp_is_not(small, maps, pixels):
 
 
 def test_sum_to_one_turns_r_around_in_exactly_the_flipped_examples(small):
-    for c in small.cells:
-        if c.maps == "raw":
+    for explainer, row in digits.PAPER.items():
+        for pair, pixels in itertools.product(row, ("all", "ink")):
             raw, normalised = (
-                small.examples[f"{c.explainer} {c.pair} {maps} {c.pixels}"]
+                small.examples[f"{explainer} {pair} {maps} {pixels}"]
                 for maps in ("raw", "sum to one")
             )
+            left, right = pair.split(" vs ")
+            other = f"LOO {left}" if right == "LOO" else f"{explainer} {right}"
+            sums = [small.examples[f"{name} sum"] for name in (f"{explainer} {left}", other)]
+            flipped = (sums[0] < 0) ^ (sums[1] < 0)
             np.testing.assert_allclose(abs(normalised), abs(raw), rtol=1e-7)
-            assert c.flipped == (raw * normalised < 0).sum()
+            np.testing.assert_array_equal(flipped, raw * normalised < 0)
 
 
 def test_the_number_of_epochs_follows_from_the_slowest_seed_on_validation_images():
-    found = digits.validate(seed=2, candidates=(25, 40))
+    found = epochs.validate(seed=2, candidates=(25, 40))
     assert found == pytest.approx({25: 0.561, 40: 0.868}, abs=0.05)  # rounding differs by machine
-    assert digits.choose({2: found}) == digits.EPOCHS
+    assert epochs.choose({2: found}) == digits.EPOCHS
 
 
 def test_validation_images_are_training_images_and_no_test_images():
@@ -260,6 +263,6 @@ def test_the_smallest_number_with_which_every_seed_reaches_the_goal_is_chosen():
         ({0: {60: 0.9, 25: 0.86}, 1: {60: 0.9, 25: 0.9}}, 25),
         ({0: {25: 0.9, 40: 0.9}, 1: {40: 0.9}}, 40),
     ):
-        assert digits.choose(found) == want
+        assert epochs.choose(found) == want
     with pytest.raises(ValueError, match=r"no number of epochs among \[25, 40\].*0.84"):
-        digits.choose({0: {25: 0.9, 40: 0.9}, 1: {25: 0.84, 40: 0.5}})
+        epochs.choose({0: {25: 0.9, 40: 0.9}, 1: {25: 0.84, 40: 0.5}})

@@ -5,7 +5,7 @@ import gzip
 import pytest
 import torch
 
-from benchmarks.experiments.judges import compare, train
+from benchmarks.research.other_shapes import compare, train
 from benchmarks.sources import models
 from numeric import explain
 

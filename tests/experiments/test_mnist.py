@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.errors import RunError
-from benchmarks.experiments.table1 import figures, findings, mnist
+from benchmarks.experiments.table1 import findings, mnist
 from benchmarks.running import folders
 from tests.support.invented_digits import arrays, save
 
@@ -110,7 +110,7 @@ def test_broken_results_are_refused_with_their_path(swept):
 
 def test_the_figure_has_one_panel_per_number_with_all_its_dots_and_the_papers_line(swept):
     result = swept[2]
-    figure = figures.strips(result)
+    figure = findings.strips(result)
     titles = [axes.get_title().split("\n")[0] for axes in figure.axes]
     assert titles == list(GRID.paper)
     for axes, number in zip(figure.axes, titles, strict=True):

@@ -225,7 +225,7 @@ def test_each_table_measures_the_rows_it_needs_once(monkeypatch, tmp_path):
         raise Enough
 
     asked = []
-    monkeypatch.setattr(text, "run", lambda row, *_, **__: asked.append(row.name))
+    monkeypatch.setattr(text, "run", lambda row, *_, **__: asked.append(row.name) or row)
     monkeypatch.setattr(reproduce, "measured", stop)
     wanted = {
         "table2": {name for name in rows.names() if name.startswith("table2-imdb-")},
@@ -240,3 +240,8 @@ def test_each_table_measures_the_rows_it_needs_once(monkeypatch, tmp_path):
         with pytest.raises(Enough):
             reproduce.on_texts(experiment(table), request)
         assert sorted(asked) == sorted(names)
+    asked.clear()
+    runs = reproduce.Runs(reproduce.needed_rows(request, wanted))
+    assert [{row.name for row in runs.of(x, request)} for x in wanted] == [*wanted.values()]
+    assert sorted(asked) == sorted(set().union(*wanted.values()))  # once for all tables
+    assert not runs.held

@@ -11,11 +11,10 @@ from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from benchmarks.errors import UnavailableError
 from benchmarks.experiments import drawing, tables
 from benchmarks.experiments.causes.language import TASKS, VOCABULARY, answer
-from benchmarks.experiments.patching import measure
-from benchmarks.experiments.patching.experiment import LABELS
-from benchmarks.experiments.patching.measure import MASK, RANDOM, RULES, WORD, ZEROS
-from benchmarks.experiments.patching.pairs import OPPOSITE, of_prompts, of_texts
-from benchmarks.experiments.patching.train import RATES, network, train
+from benchmarks.experiments.patching import experiment as measure
+from benchmarks.experiments.patching.experiment import LABELS, MASK, RANDOM, RULES, WORD, ZEROS
+from benchmarks.experiments.patching.pairs import OPPOSITE, network, of_prompts, of_texts
+from benchmarks.research.train_patching import RATES, train
 from benchmarks.sources import data, digests, models
 from numeric.evaluation.patching import ATTENTION, MLP, PLACES, RESIDUAL, Patched
 from numeric.targets import logit

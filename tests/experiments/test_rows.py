@@ -62,7 +62,7 @@ def test_every_row_is_needed_by_a_table_and_every_table_has_its_rows():
                 with pytest.raises(ValueError, match="'sensitivity' has no row sensitivity-imdb"):
                     reproduce.needed(table, texts)
             else:
-                used |= set(reproduce.needed(table, texts))
+                used |= {row.name for row in reproduce.needed(table, texts)}
         assert used == {name for name in TEXT if f"-{dataset}" in name}
 
 

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
-from benchmarks.running import engines
+from benchmarks.running import workers
 from benchmarks.sources import data, digests, models
 from tests.support.traces import contents
 
@@ -97,7 +97,7 @@ def test_an_error_in_mid_run_says_which_texts_it_counts(tmp_path, classifier):
 
 def test_a_model_that_workers_cannot_get_is_refused(tmp_path, classifier):
     model = copy.deepcopy(classifier.model).to("meta")  # as on a GPU: not in the CPU's memory
-    engine = engines.Engine(lambda function, items: iter(()), "cuda:0")
+    engine = workers.Engine(lambda function, items: iter(()), "cuda:0")
     with pytest.raises(ValueError, match=r"the model is on meta, .* moves it to cuda:0"):
         text.run(LOO, replace(classifier, model=model), FEW, output=tmp_path, engine=engine)
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from benchmarks.running.timing import peak_memory
+from benchmarks.research.speed.usage import peak_memory
 from numeric import attribute
 from numeric.methods.memory_budget import bytes_kept, bytes_of_a_copy, chunks
 from tests.support import cases

@@ -9,7 +9,8 @@ from torch import nn
 from transformers import BertConfig, PreTrainedModel
 
 from axioms.composites import GRADIENT_X_INPUT, UnassignedOperation
-from benchmarks.running.timing import peak_memory, random_text
+from benchmarks.research.speed.usage import peak_memory
+from benchmarks.running.timing import random_text
 from numeric import attribute, attribute_each
 from numeric.engine import attended, scope
 from numeric.engine.attended import Attending, Fused

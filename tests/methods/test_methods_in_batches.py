@@ -6,7 +6,7 @@ import torch
 import transformers
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from benchmarks.running.timing import peak_memory
+from benchmarks.research.speed.usage import peak_memory
 from numeric import attribute
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.methods.paths import Path

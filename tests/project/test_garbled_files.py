@@ -22,7 +22,7 @@ from axioms import check
 from axioms.evidence.certificates import certify
 from benchmarks.errors import RunError
 from benchmarks.experiments import report, result, rows
-from benchmarks.speed import ratios
+from benchmarks.research.speed import ratios
 from numeric import Attribution
 from numeric.generation.result import Generation
 from tests.support import forged, garbled

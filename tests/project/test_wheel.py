@@ -128,6 +128,12 @@ def test_the_wheel_states_the_licence_of_every_file_in_it(installed):
     ]
 
 
+def test_the_wheel_has_neither_research_nor_what_it_measured(installed):
+    here = {path.name for path in (installed / "benchmarks").iterdir()}
+    there = {path.name for path in (ROOT / "benchmarks").iterdir()} - {"__pycache__"}
+    assert there - here == {"research", "baseline.json", "RESULTS.md"}
+
+
 CORE = {
     "explain 'not a bad film' --layers --html why.html": "wrote why.html",
     "explain --generate 2 'anna apple bert pen ; anna'": "apple",
@@ -172,6 +178,7 @@ def test_what_needs_more_names_the_line_that_installs_it(installed, folder, comm
 PAPER = {
     "prove --show 1": "Theorem 1",
     "reproduce table2 --examples 2": "report.html",
+    "reproduce patching --examples 1": "report.html",
     "report": "report.md",
     "explain embedded 'a dull film' --layers --png why.png": "wrote why.png",
 }

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
-from benchmarks.running import blocks, cluster, engines, manifest, runner, sending
+from benchmarks.running import blocks, cluster, manifest, runner, sending, workers
 from benchmarks.running.blocks import block
 from benchmarks.running.workers import in_turn
 from benchmarks.sources import data, models
@@ -30,7 +30,7 @@ def squares(of_block):
     return {"example": list(shard), "square": [float(n * n) for n in shard]}
 
 
-def done(folder, measure, engine=engines.IN_PROCESS, blocks=BLOCKS):
+def done(folder, measure, engine=workers.IN_PROCESS, blocks=BLOCKS):
     """The table of a run."""
     task = runner.Task(measure)
     return runner.read(runner.run(folder, RECORD, blocks, task, engine=engine))
@@ -78,7 +78,7 @@ def calls(log):
 
 def measure(output, log, monkeypatch, engine, **options):
     monkeypatch.setattr(text, "SHARD", killable.SHARD)
-    monkeypatch.setitem(text.MEASURES, "table2", recorded(log, **options))
+    monkeypatch.setattr(text, "measure_of", lambda _: recorded(log, **options))
     texts = data.load().first(killable.SENTENCES)
     return text.run(rows.load(killable.ROW), models.load(), texts, output=output, engine=engine)
 
@@ -88,7 +88,7 @@ def test_lost_workers_lose_nothing_and_double_nothing_bit_for_bit(
 ):
     here, there, log = tmp_path / "here", tmp_path / "there", tmp_path / "log"
     log.mkdir()
-    one = measure(here, log, monkeypatch, engines.IN_PROCESS)
+    one = measure(here, log, monkeypatch, workers.IN_PROCESS)
     firsts, _ = calls(log)
     assert len(firsts) == killable.PARTS
     for path in log.iterdir():
@@ -110,7 +110,7 @@ def test_lost_workers_lose_nothing_and_double_nothing_bit_for_bit(
 
     for path in (*log.iterdir(), *folders[0].glob("part-*")):
         path.unlink()
-    again = measure(there, log, monkeypatch, engines.IN_PROCESS)  # engines share folders
+    again = measure(there, log, monkeypatch, workers.IN_PROCESS)  # engines share folders
     assert again.table.equals(one.table)
     assert calls(log)[0].total() == len(firsts)
 
@@ -228,7 +228,7 @@ def test_the_runner_notices_an_engine_that_loses_blocks(tmp_path, name):
         yield from in_turn(function, LOSSY[name](list(items)))
 
     with pytest.raises(RunError, match=r"texts are missing; run the command again"):
-        done(tmp_path, squares, engines.Engine(lossy))
+        done(tmp_path, squares, workers.Engine(lossy))
 
 
 def test_a_block_that_is_done_twice_is_there_once(tmp_path):
@@ -236,7 +236,7 @@ def test_a_block_that_is_done_twice_is_there_once(tmp_path):
         items = list(items)
         yield from in_turn(function, [*items, *items[1:]])
 
-    assert done(tmp_path, squares, engines.Engine(twice)).equals(done(tmp_path / "once", squares))
+    assert done(tmp_path, squares, workers.Engine(twice)).equals(done(tmp_path / "once", squares))
 
 
 def test_weights_lie_where_they_were_sent():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.speed.scale import kills
+from benchmarks.research.speed.scale import kills
 
 TEXTS = 2000
 

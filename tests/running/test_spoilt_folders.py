@@ -14,8 +14,7 @@ import pytest
 
 from benchmarks.errors import RunError
 from benchmarks.running import contents, manifest, runner
-from benchmarks.running.engines import Engine
-from benchmarks.running.workers import in_turn
+from benchmarks.running.workers import Engine, in_turn
 from tests.support.squares import PART, PARTS, RECORD, measure, never, squares
 from tests.support.traces import every_file, said
 

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.errors import RunError
 from benchmarks.experiments import rows, text
-from benchmarks.running.engines import Engine
-from benchmarks.running.workers import AHEAD, collected, in_turn, processes
+from benchmarks.running.workers import AHEAD, Engine, collected, in_turn, processes
 from benchmarks.sources import data, models
 
 ROOT = Path(__file__).resolve().parents[2]

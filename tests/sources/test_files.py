@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.sources import faults, files
+from benchmarks.sources import faults, files, parquet
 from numeric import spelling
 
 AWKWARD = [
@@ -232,8 +232,8 @@ ENDLESS = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_what_has_no_end_is_refused_before_it_is_held(name, ending, tmp_path, monkeypatch):
     for module, constant, value in (
-        (spelling, "LONGEST", 2**16), (files, "LONGEST", 2**16), (files, "LARGE", 2**20),
-        (files, "PACKED", 10),
+        (spelling, "LONGEST", 2**16), (files, "LONGEST", 2**16), (parquet, "LARGE", 2**20),
+        (parquet, "PACKED", 10),
     ):  # fmt: skip
         monkeypatch.setattr(module, constant, value)
     content, says = ENDLESS[name]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.speed import conftest, machine, ratios
-from benchmarks.speed.ratios import Entry, render
+from benchmarks.research.speed import conftest, machine, ratios
+from benchmarks.research.speed.ratios import Entry, render
 from tests.speed.test_ratios import kept, ratio
 
 pytest_plugins = ["pytester"]

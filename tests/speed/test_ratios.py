@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.speed import machine, ratios
-from benchmarks.speed.groups import GROUPS
-from benchmarks.speed.ratios import Entry, Ratio, compare, remarks, render
+from benchmarks.research.speed import machine, ratios
+from benchmarks.research.speed.groups import GROUPS
+from benchmarks.research.speed.ratios import Entry, Ratio, compare, remarks, render
 
 HERE = {
     "processor": "Abacus 9", "cores": 2, "threads": 2, "gpu": None, "torch": "2.13.0",
@@ -236,7 +236,7 @@ def test_a_tiny_ratio_is_kept_and_can_be_read(tmp_path):
 
 def test_the_page_of_speed_shows_the_ratios_of_the_baseline():
     found = ratios.read(ratios.BASELINE)
-    page = (Path(ratios.__file__).parents[2] / "docs" / "SPEED.md").read_text("utf-8")
+    page = (Path(ratios.__file__).parents[3] / "docs" / "SPEED.md").read_text("utf-8")
     for tokens in (32, 128, 512):
         cells = [
             " / ".join(

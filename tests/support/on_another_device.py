@@ -20,6 +20,7 @@ from transformers import BertForQuestionAnswering, LlamaForCausalLM
 from axioms.composites import ATTNLRP, CP_LRP
 from benchmarks.experiments import text
 from benchmarks.experiments.rows import Row
+from benchmarks.experiments.softmax_by_layer import layer_errors
 from benchmarks.sources import data, models
 from numeric import attribute, attribute_each, audit, compiled, explain_generation, sweep
 from numeric.attribution import METHODS
@@ -111,7 +112,7 @@ def measured(model, _inputs):
     few = data.load().first(2)
     variants = {name: {"method": name} for name in METHODS}
     row = Row(name="all", table="table2", dataset=few.name, model="embedded", variants=variants)
-    found = [of_text(row, classifier, few, [0, 1]) for of_text in (text.maps, text.layer_errors)]
+    found = [of_text(row, classifier, few, [0, 1]) for of_text in (text.maps, layer_errors)]
     columns = [column for each in found for column in each.values()]
     return [torch.tensor(x) for column in columns for x in column if not isinstance(x, str)]
 

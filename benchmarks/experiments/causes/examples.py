@@ -1,15 +1,14 @@
-"""Prompts of the language with their answers and causes, and sentences to train on, from a seed."""
+"""Prompts of the language with their answers and causes, from a seed."""
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.experiments.causes.language import KIND, KINDS, Words, answer, question
+from benchmarks.experiments.causes.language import KINDS, Words, answer, question
 
 DISTANCES = {"near": (1, 5), "middle": (6, 11), "far": (12, 40)}
 """Words from the carrier that is farthest to the end of the prompt: least and most, by name."""
 LISTED = ("name", "thing", "adjective")  # kinds of which induction lists words
-LONGEST = 62  # words of a sentence
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def _induction(rng, up_to) -> Drawn:
 
 
 def _brackets(rng, up_to) -> Drawn:
-    """What closed and what is still open, the bracket that is asked for, and a closed text."""
+    """Closed and still open brackets, the bracket that is asked for, and a closed text."""
     before = _closed(rng, 2)
     for _ in range(rng.randint(0, up_to(2))):
         before += [_open(rng), *_closed(rng, 2)]
@@ -137,52 +136,3 @@ DRAW: dict[str, Callable[[random.Random, Callable[[int], int]], Drawn]] = {
     "negation": _negation,
     "sums": _sums,
 }
-
-
-def sentence(task: str, rng: random.Random, *, size: float = 1.0) -> tuple[list[str], set[int]]:
-    """A prompt, its answer, further questions about the same text, a full stop, and the end.
-
-    Returns the words and the positions of all answers among them.
-    """
-    example = draw(task, rng, size=size)
-    words, answers = [*example.words, example.answer], {len(example.words)}
-    for asked, of in FURTHER.get(task, lambda *_: ())(example, rng):
-        if len(words) + len(asked) > LONGEST:
-            break
-        words += [*asked, of]
-        answers.add(len(words) - 1)
-    return [*words, ".", "</s>"], answers
-
-
-def _of_others(example, rng):
-    """Questions about all other words of the text of the kind that is asked for."""
-    *text, _, asked = example.words
-    others = [word for word in text if KIND.get(word) == KIND[asked] and word != asked]
-    rng.shuffle(others)
-    for word in others:
-        yield [word], answer(example.task, (*text, ";", word))
-
-
-def _copied_on(example, _rng):
-    """The words after the answer, which now is a last word with a known successor itself."""
-    *listed, _ = example.words
-    rest = listed[max(example.carriers) + 1 :]
-    return (([], word) for word in rest)
-
-
-def _closed_on(example, _rng):
-    """What closes the text after the answer does."""
-    text, closing = example.words[:-1], example.answer
-    while closing:
-        text = (*text, closing)
-        if closing := answer("brackets", (*text, ";")):
-            yield [], closing
-
-
-FURTHER = {
-    "recall": _of_others,
-    "induction": _copied_on,
-    "brackets": _closed_on,
-    "negation": _of_others,
-}
-"""By task: further questions about the text of an example, each with its answer."""

@@ -36,6 +36,7 @@ MARKS = ("the", "now", "and", "but", ",", ";", ".", *VERBS, *VERDICTS)
 """Words that are alone of their kind."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 VOCABULARY = (*SPECIAL, *MARKS, *(word for words in KINDS.values() for word in words))
+ID = {word: n for n, word in enumerate(VOCABULARY)}
 KIND = {word: kind for kind, words in KINDS.items() for word in words}
 MODULUS = len(KINDS["digit"])
 

@@ -6,22 +6,22 @@ it is no achievement.
 """
 
 import random
-import time
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
+from itertools import cycle
 
 import numpy as np
 import torch
 
 from benchmarks.experiments.causes.examples import DISTANCES, Example, examples
 from benchmarks.experiments.causes.language import SPECIAL, TASKS, VOCABULARY, replacements
-from benchmarks.experiments.result import Result
-from benchmarks.running.progress import Track, untracked
-from benchmarks.running.workers import Each, collected, in_turn
+from benchmarks.experiments.record import Experiment, above_interval, number
+from benchmarks.experiments.result import Result, joined
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
 from benchmarks.sources import models
 from numeric import attribute
-from numeric.attribution import METHODS
 from numeric.evaluation.correlation import bootstrap_mean
+from numeric.methods.catalogue import METHODS
 from numeric.targets import logit
 
 MODEL = "embedded-lm"
@@ -37,6 +37,12 @@ MEASURES = {
 }
 SHARES = ("pointing", "signed", "carrier")  # of prompts: the others are means
 ALL = "all"
+MORE = ("mass", "rank")  # that a terminal shows of all tasks together
+STYLES = (
+    ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "v"),
+    ("#E69F00", "x"), ("#000000", "D"), ("#56B4E9", "P"), ("#777777", "*"),
+)  # fmt: skip
+"""Colour (Okabe and Ito's, which the colour-blind tell apart) and marker, by turn of the method."""
 
 
 def answering(classifier: models.Classifier, table: str = "causes") -> str:
@@ -53,7 +59,7 @@ def answering(classifier: models.Classifier, table: str = "causes") -> str:
         raise ValueError(
             f"table {table!r} asks a language model that begins with <s> and has every word of its "
             f"language as a token, and {classifier.name!r} is none; leave --model out, or pass a "
-            "folder of `python -m benchmarks.experiments.causes.train FOLDER`"
+            "folder of `python -m benchmarks.research.train_causes FOLDER`"
         )
     return classifier.name
 
@@ -65,16 +71,11 @@ def causes(
 
     ``model``: the name of one that is ``answering``.
     """
-    start = time.perf_counter()
-    loaded = models.load(model)
+    loaded = _model(model)
     cells = [(task, distance) for task in TASKS for distance in DISTANCES]
-    found = collected(
-        partial(cell, count, model), cells, each=each, track=track, description="causes"
-    )
-    columns: dict[str, list] = {}
-    for measured in found.values():
-        for key, values in measured.items():
-            columns.setdefault(key, []).extend(values)
+    measure = partial(cell, count, model)
+    found = collected(measure, cells, each=each, track=track, description="causes")
+    columns = joined(found.values())
     rows = list(table(columns))
     return Result(
         name="causes",
@@ -90,32 +91,22 @@ def causes(
             f"{', '.join(f'{name} {a} to {b}' for name, (a, b) in DISTANCES.items())}. Intervals "
             "(95 %) are Wilson's of shares, and bootstrap intervals of means."
         ),
-        settings={
-            "model": model,
-            "model_sha256": loaded.sha256,
-            "tokenizer_sha256": loaded.tokenizer_sha256,
-            "config_sha256": loaded.config_sha256,
-            "prompts": count,
-            "seed": SEED,
-        },
+        settings=loaded.about() | {"prompts": count, "seed": SEED},
         rows=rows,
         examples=columns,
         notes=tuple(notes(columns, rows)),
-        seconds=time.perf_counter() - start,
     )
 
 
-@cache
-def _model(name: str) -> models.Classifier:
-    return models.load(name)
+_model = cache(lambda name: models.load(name))
 
 
 def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
     """Columns of one task and distance, one line per prompt."""
     task, distance = which
     asked = _model(model)
-    prompts = examples(task, distance, count, seed=SEED)
-    prompts = sorted(prompts, key=lambda prompt: len(prompt.words))  # little padding
+    words = lambda prompt: len(prompt.words)  # sorted, for little padding
+    prompts = sorted(examples(task, distance, count, seed=SEED), key=words)
     columns: dict[str, list] = {
         "task": [task] * count,
         "distance": [distance] * count,
@@ -128,11 +119,8 @@ def cell(count: int, model: str, which: tuple[str, str]) -> dict[str, list]:
         **confirmation(asked, prompts),
     }
     for method in METHODS:
-        maps = [
-            relevance
-            for n in range(0, count, TOGETHER)
-            for relevance in relevances(asked, prompts[n : n + TOGETHER], method)
-        ]
+        parts = (prompts[n : n + TOGETHER] for n in range(0, count, TOGETHER))
+        maps = [relevance for part in parts for relevance in relevances(asked, part, method)]
         scores = [score(r, prompt) for r, prompt in zip(maps, prompts, strict=True)]
         columns[f"{method} relevance"] = [r.tolist() for r in maps]
         for key in scores[0]:
@@ -190,11 +178,10 @@ def confirmation(found: models.Classifier, prompts: Sequence[Example]) -> dict[s
     words = [prompt.words for prompt in prompts]
     answers = [prompt.answer for prompt in prompts]
     same = lambda one, other: [a == b for a, b in zip(one, other, strict=True)]
-    kept = same(predicted(found, words, without=chosen), answers)
     return {
         "right": same(predicted(found, words), answers),
         "follows": same(predicted(found, [w for w, _ in others]), [of for _, of in others]),
-        "lost": [not x for x in kept],
+        "lost": [not x for x in same(predicted(found, words, without=chosen), answers)],
     }
 
 
@@ -241,26 +228,72 @@ def share(values) -> tuple[float, float, float]:
 
 
 def notes(columns: dict[str, list], rows: Sequence[dict]) -> Iterator[str]:
-    """Which method finds the causes, what the model can do, and how its causes are confirmed."""
+    """Ranks the methods, and says how well the model answers and its causes are confirmed."""
     everywhere = {row["measure"]: row for row in rows if row["task"] == row["distance"] == ALL}
-    order = sorted(METHODS, key=lambda method: -everywhere["pointing"][method])
-    yield (
-        "Pointing, over all: "
-        + ", ".join(f"{method} {everywhere['pointing'][method]:.2f}" for method in order)
-        + f" (chance {everywhere['pointing']['chance']:.2f})."
-    )
-    count = len(columns["task"])
+    pointing = everywhere["pointing"]
+    order = sorted(METHODS, key=lambda method: -pointing[method])
+    found = ", ".join(f"{method} {pointing[method]:.2f}" for method in order)
+    yield f"Pointing, over all: {found} (chance {pointing['chance']:.2f})."
     said = {
         "right": "The model answers {} right",
         "follows": "another word in the place of a carrier gives its own answer in {}",
         "lost": "the answer is lost with a carrier masked in {}",
     }
-    yield (
-        "; ".join(text.format(_of(columns[key], count)) for key, text in said.items())
-        + f"; Leave-One-Out is largest at a cause in {_of(columns['loo pointing'], count)}."
-    )
+    answers = "; ".join(text.format(_of(columns[key])) for key, text in said.items())
+    yield f"{answers}; Leave-One-Out is largest at a cause in {_of(columns['loo pointing'])}."
 
 
-def _of(values, count):
+def _of(values):
     _, low, high = share(values)
-    return f"{int(sum(values))} of {count} prompts ({100 * low:.1f} to {100 * high:.1f} %)"
+    return f"{int(sum(values))} of {len(values)} prompts ({100 * low:.1f} to {100 * high:.1f} %)"
+
+
+def _cause(row):
+    """The task, its distance unless all are meant, and the measure unless it is pointing."""
+    task = row["task"] + f", {row['distance']}" * (row["distance"] != "all")
+    return task if row["measure"] == "pointing" else f"{row['measure']}: {task}"
+
+
+def figure(result):
+    """The pointing game of every method against the distance of the cause, by task; with chance."""
+    from benchmarks.experiments import drawing
+
+    figure = drawing.empty(8, 5)
+    methods = [each for each in METHODS.values() if each.name in result.rows[0]]
+    rows = [row for row in result.rows if row["measure"] == "pointing" and row["distance"] != "all"]
+    tasks = dict.fromkeys(row["task"] for row in rows if row["task"] != "all")
+    for axes, task in zip(figure.subplots(2, 3, sharex=True, sharey=True).flat, tasks, strict=True):
+        of_task = [row for row in rows if row["task"] == task]
+        x = np.arange(len(of_task))
+        for n, (method, (colour, marker)) in enumerate(zip(methods, cycle(STYLES))):
+            y, errors = drawing.interval(of_task, method.name)
+            style = {"color": colour, "marker": marker, "ms": 4, "lw": 1, "label": method.label}
+            axes.errorbar(x + 0.07 * (n - (len(methods) - 1) / 2), y, yerr=errors, **style)
+        axes.plot(x, [row["chance"] for row in of_task], ":", color="0.5", label="chance")
+        axes.set_xticks(x, [row["distance"] for row in of_task])
+        axes.set_title(task, fontsize=9)
+        axes.set_ylim(-0.03, 1.03)
+    figure.supxlabel("distance of the cause", fontsize=9)
+    figure.supylabel("largest relevance at a cause (share, 95 %)", fontsize=9)
+    return drawing.with_legend(figure)
+
+
+_narrow = lambda label: "\n".join(label.replace("gradient ×", "grad. x").rsplit(" ", 1))
+
+EXPERIMENT = Experiment(
+    name="causes",
+    prepare=lambda request: {"model": answering(request.classifier)},
+    run=lambda request, model: causes(
+        model=model, count=request.prompts or COUNT, each=request.each, track=request.track
+    ),
+    columns=[
+        ("pointing\nby task", _cause),
+        ("chance", number("chance", 2)),
+        *((_narrow(each.label), above_interval(each.name, one="1")) for each in METHODS.values()),
+    ],
+    shortest=lambda row: (
+        row["distance"] == "all"
+        and (row["measure"] == "pointing" or (row["task"] == "all" and row["measure"] in MORE))
+    ),
+    figure=figure,
+)

@@ -1,38 +1,195 @@
-"""The table of activation patching: a column per rule, and a figure of the text experiments."""
+"""Activation patching: how well coefficients of one backward pass predict it, rule by rule."""
 
-from benchmarks.experiments.columns import number, value
-from benchmarks.experiments.record import Experiment
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
 
+import numpy as np
+
+from axioms import kinds
+from axioms.composites import ATTNLRP, BYPASS, CP_LRP, GRADIENT_X_INPUT, Composite
+from benchmarks.errors import UnavailableError
+from benchmarks.experiments.causes.measure import answering
+from benchmarks.experiments.maps import means
+from benchmarks.experiments.patching.pairs import Pair, network, of_prompts, of_texts
+from benchmarks.experiments.record import Experiment, above_interval, number, value
+from benchmarks.experiments.result import Result, joined
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
+from benchmarks.sources import digests, models
+from benchmarks.sources.data import Texts
+from numeric.evaluation.correlation import pearson
+from numeric.evaluation.patching import PLACES, Patched, patching
+
+COUNT = 8  # pairs of every model
 LABELS = {
     "gradient": "gradient", "norms": "norms", "activations": "activ.", "gates": "gates",
     "halves": "halves", "bypass": "bypass", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP",
 }  # fmt: skip
 """Set of rules -> what its column is called."""
+RANDOM = {"random, pre-norm": "before", "random, post-norm": "after"}
+"""Models of one architecture with random weights -> where its norms are."""
+WORD, TENTH, MASK, ZEROS = "another word", "a tenth of it", "[MASK]", "zeros"
+CORRUPTED = {
+    WORD: "patched is what the run of the text with the other word has there",
+    TENTH: "a tenth of that change",
+    MASK: "the same word masked",
+    ZEROS: "nothing instead of another run",
+}
+NORMS = (kinds.LAYER_NORM, kinds.RMS_NORM)
+ATTENTION = (kinds.SCORES, kinds.SOFTMAX, kinds.READOUT)
 
 
-def prepare(request):
-    """The models that are measured."""
-    from benchmarks.experiments.patching.measure import asked
-
-    return {"names": asked(request.classifier)}
+def _alone(name: str, rules: dict[str, str]) -> Composite:
+    return Composite(name, {**GRADIENT_X_INPUT.rules, **rules})
 
 
-def run(request, names):
-    """The table, by a module that loads models, which those who only show it do without."""
-    from benchmarks.experiments.patching.measure import COUNT, measured
+RULES = {
+    "gradient": GRADIENT_X_INPUT,
+    "norms": _alone("norms", {kind: ATTNLRP.rules[kind] for kind in NORMS}),
+    "activations": _alone("activations", {kinds.ACTIVATION: kinds.IDENTITY}),
+    "gates": _alone("gates", {kinds.PRODUCT: kinds.EQUAL_SPLIT}),
+    "halves": _alone("halves", {kind: ATTNLRP.rules[kind] for kind in ATTENTION}),
+    "bypass": _alone("bypass", BYPASS),
+    "attnlrp": ATTNLRP,
+    "cp-lrp": CP_LRP,
+}  # fmt: skip
+"""The gradient, each rule of LRP alone with the gradient elsewhere, and all of them together."""
 
-    count = request.prompts or COUNT
-    return measured(names, request.data, count=count, each=request.each, track=request.track)
+
+def asked(classifier: models.Classifier) -> tuple[str, ...]:
+    """The models that are measured: in place of the embedded classifier four, else one."""
+    if classifier.name == "embedded":
+        return ("embedded", "embedded-lm", *RANDOM)
+    is_class = classifier.explains == "class"
+    return (classifier.name if is_class else answering(classifier, table="patching"),)
 
 
-def _above_interval(key):
-    """r with its interval in the line below, for columns that are narrow."""
+def measured(
+    names: Sequence[str],
+    data: Texts,
+    count: int = COUNT,
+    *,
+    each: Each = in_turn,
+    track: Track = untracked,
+) -> Result:
+    """The table of all ``RULES`` on at most ``count`` pairs of every model and corruption."""
+    cells = [(name, kind) for name in names for kind in CORRUPTED if _has(name, kind)]
+    measure = partial(cell, count, data)
+    found = collected(measure, cells, each=each, track=track, description="patching")
+    columns = joined(found.values())
+    rows = list(table(columns))
+    return Result(
+        name="patching",
+        table="patching",
+        title="Activation patching: what do coefficients of one backward pass predict?",
+        text=(
+            "Patching replaces what a layer, its attention or its MLP returns at one token by what "
+            "a corrupted run has there; its effect is what the difference of two logits loses. It "
+            "is predicted by coefficients, the gradient or relevance per unit of activation, times "
+            f"the change. Corruptions: {'; '.join(f'{k}: {v}' for k, v in CORRUPTED.items())}. "
+            "Each value is Pearson's r over all layers and tokens of a pair at which both runs "
+            "differ, in the mean over pairs, with 95 % bootstrap intervals. 'norms', "
+            "'activations', 'gates', 'halves' and 'bypass' apply one rule alone: deviations held, "
+            "identity, equal split of gated MLPs, AttnLRP's attention, and CP-LRP's. 'norms by "
+            "theorem 57' is the share of the squared effects at places where the theorem says "
+            "that holding the deviation of the next norm is closer than its gradient."
+        ),
+        settings={"models": {name: model(name).sha256 for name in names}}
+        | {"dataset": data.name, "dataset_sha256": data.sha256, "pairs": count},
+        rows=rows,
+        examples=columns,
+        notes=tuple(notes(rows)),
+    )
 
-    def cell(row):
-        ends = (f"{row[f'{key} {end}']:z.2f}".replace("0.", ".", 1) for end in ("low", "high"))
-        return f"{row[key]:z.2f}\n{'–'.join(ends)}"
 
-    return cell
+def _has(name: str, kind: str) -> bool:
+    """Random models are measured for their norms alone, and only some tokenizers have a mask."""
+    if name in RANDOM:
+        return kind in (WORD, TENTH)
+    return kind != MASK or model(name).tokenizer.mask_token_id is not None
+
+
+@cache
+def model(name: str) -> models.Classifier:
+    return with_random_weights(name) if name in RANDOM else models.load(name)
+
+
+def with_random_weights(name: str) -> models.Classifier:
+    """A small OPT with weights of the size of trained ones, which reads the language of causes."""
+    found = network(norms=RANDOM[name], seed=0, init_std=0.15).eval()
+    reader = models.load("embedded-lm")
+    return replace(reader, model=found, name=name, sha256=digests.of_model(found))
+
+
+def cell(count: int, data: Texts, which: tuple[str, str]) -> dict[str, list]:
+    """Columns of one model and corruption: a line per pair and kind of place."""
+    name, kind = which
+    of = model(name)
+    if of.explains == "class":
+        pairs = list(of_texts(of, data.texts, count))
+    else:
+        pairs = list(of_prompts(of, count, right=name not in RANDOM))
+    if not pairs:
+        raise UnavailableError(
+            f"model {name!r}: none of {len(data.texts)} texts has a word whose opposite is as many "
+            "tokens, or no prompt is answered right; pass --dataset sst2, or more --examples"
+        )
+    about = lambda pair: {"model": name, "corrupted": kind, "text": pair.text}
+    rows = [about(pair) | row for pair in pairs for row in scores(patched(of, pair, kind))]
+    return {key: [row[key] for row in rows] for key in rows[0]}
+
+
+def patched(of: models.Classifier, pair: Pair, kind: str) -> Patched:
+    other = {WORD: pair.other, TENTH: pair.other, MASK: pair.masked, ZEROS: None}[kind]
+    size = 0.1 if kind == TENTH else 1.0
+    return patching(of.model, pair.clean, other, RULES, target=pair.target, size=size)
+
+
+def scores(found: Patched) -> Iterator[dict]:
+    """By kind of place: r of every rule, and where theorem 57 has the held deviation closer."""
+    closer = found.held_is_closer()
+    for place in PLACES:
+        keep = found.keep[place].reshape(1, -1)
+        effect = found.effect[place].reshape(1, -1)
+        squares = (effect**2 * keep).ravel()
+        known = ~np.isnan(found.length[place]).ravel()
+        held = squares[closer[place].ravel() & known].sum()
+        row = {"place": place, "places": int(keep.sum())}
+        row["held"] = float(held / squares[known].sum()) if squares[known].any() else np.nan
+        for rule, predicted in found.predicted.items():
+            row[rule] = float(pearson(predicted[place].reshape(1, -1), effect, keep)[0])
+        yield row
+
+
+def table(columns: dict[str, list]) -> Iterator[dict]:
+    """A row per model, corruption and kind of place; "gain" is that of norms over the gradient."""
+    of = {key: np.array(columns[key]) for key in ("model", "corrupted", "place")}
+    for name in dict.fromkeys(columns["model"]):
+        for kind in dict.fromkeys(of["corrupted"][of["model"] == name].tolist()):
+            for place in PLACES:
+                kept = (of["model"] == name) & (of["corrupted"] == kind) & (of["place"] == place)
+                values = {key: np.array(columns[key])[kept] for key in (*RULES, "held")}
+                values["gain"] = values["norms"] - values["gradient"]
+                row = {"model": name, "corrupted": kind, "place": place, "pairs": int(kept.sum())}
+                row["places"] = int(np.array(columns["places"])[kept].sum())
+                yield row | means(values)
+
+
+def notes(rows: Sequence[dict]) -> Iterator[str]:
+    """Compares gradient and held norms by place, and with the verdict of theorem 57."""
+    clear = [x for x in rows if x["gain low"] > 0 or x["gain high"] < 0]
+    agree = [x for x in clear if (x["gain"] > 0) == (x["held"] > 0.5)]
+    yield (
+        f"In {len(agree)} of {len(clear)} rows in which held norms and the gradient differ "
+        "(95 %), the one that is closer is the one that theorem 57 names for most of the effect."
+    )
+    for row in rows:
+        if row["corrupted"] == WORD and row["model"] not in RANDOM:
+            best = max(RULES, key=lambda rule, row=row: row[rule])
+            yield (
+                f"{row['model']}, {row['place']}: gradient {row['gradient']:.2f}, norms held "
+                f"{row['norms']:.2f}, CP-LRP {row['cp-lrp']:.2f}; best is {best}, {row[best]:.2f}."
+            )
 
 
 def figure(result):
@@ -60,13 +217,15 @@ def figure(result):
 
 EXPERIMENT = Experiment(
     name="patching",
-    prepare=prepare,
-    run=run,
+    prepare=lambda request: {"names": asked(request.classifier)},
+    run=lambda request, names: measured(
+        names, request.data, request.prompts or COUNT, each=request.each, track=request.track
+    ),
     columns=[
         ("model", value("model")),
         ("corrupted by", value("corrupted")),
         ("place", value("place")),
-        *((label, _above_interval(key)) for key, label in LABELS.items()),
+        *((label, above_interval(key)) for key, label in LABELS.items()),
         ("norms by\ntheorem 57", number("held", 2)),
     ],
     shortest=lambda row: row["corrupted"] == "another word",

@@ -1,4 +1,4 @@
-"""Pairs of texts that differ in one word, and the logits that tell them apart."""
+"""Pairs of texts that differ in one word, the logits that tell them apart, and random models."""
 
 import random
 import re
@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from transformers import PreTrainedModel
 
 from benchmarks.experiments.causes.examples import examples
-from benchmarks.experiments.causes.language import NO_ANSWER, TASKS, VOCABULARY, replacements
+from benchmarks.experiments.causes.language import ID, NO_ANSWER, TASKS, VOCABULARY, replacements
 from benchmarks.sources.models import Classifier
 from numeric.targets import Target, logit
 
@@ -21,8 +22,23 @@ OPPOSITES = (
     "never always", "moving boring", "better worse", "gripping tedious", "happy sad",
 )  # fmt: skip
 OPPOSITE = {b: a for a, b in map(str.split, OPPOSITES)} | dict(map(str.split, OPPOSITES))
-"""Of a word that says what someone thinks; where one has several, the last that is listed."""
+"""The opposite of a judging word; where it has several, the last that is listed."""
 Inputs = dict[str, torch.Tensor]
+
+
+def network(*, norms: str, seed: int, init_std: float = 0.02) -> PreTrainedModel:
+    """An OPT of 4 layers with random weights, its norms before attention and MLP or after them."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    torch.manual_seed(seed)
+    config = OPTConfig(
+        vocab_size=len(VOCABULARY), hidden_size=64, word_embed_proj_dim=64, ffn_dim=128,
+        num_hidden_layers=4, num_attention_heads=4, max_position_embeddings=64, dropout=0.0,
+        activation_function="gelu", init_std=init_std, do_layer_norm_before=norms == "before",
+        tie_word_embeddings=False, pad_token_id=ID["<pad>"], bos_token_id=ID["<s>"],
+        eos_token_id=ID["</s>"],
+    )  # fmt: skip
+    return OPTForCausalLM(config)
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,7 @@ def of_prompts(asked: Classifier, count: int, *, right: bool = True) -> Iterator
         others = replacements(example.task, example.words, carrier)
         words, answer = rng.choice([x for x in others if x[1] not in (NO_ANSWER, example.answer)])
         clean, other = (_encoded(asked, " ".join(x)) for x in (example.words, words))
-        first, second = (VOCABULARY.index(x) for x in (example.answer, answer))
+        first, second = (ID[x] for x in (example.answer, answer))
         if right and [_predicted(asked, x) for x in (clean, other)] != [first, second]:
             continue
         yield Pair(" ".join(example.words), clean, other, None, logit(first) - logit(second))

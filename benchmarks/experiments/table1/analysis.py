@@ -10,14 +10,13 @@ from torch import Tensor
 
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.pixel_attention import PixelAttention, Rules, relevance
-from numeric.evaluation.correlation import normalise, pearson
+from numeric.evaluation.correlation import pearson
 
 ORDERS = tuple(methods.SIDES.values())
 INVARIANCE = 1e-10
 """LOO and IG of both orders may differ by this much of the map's largest value, in float64."""
 
 SAME = ", difference of the orders"
-MAPS = {"raw": lambda a, keep: a, "sum to one": normalise}
 
 
 def analyse(
@@ -56,7 +55,7 @@ def analyse(
         columns[name + SAME][: len(values)] = values
     keeps = {"all": np.ones_like(ink), "ink": ink}
     for settings in analyses(axes):
-        keep, rescale = keeps[settings["pixels"]], MAPS[settings["maps"]]
+        keep, rescale = keeps[settings["pixels"]], methods.MAPS[settings["maps"]]
         a, b = (rescale(maps[key], keep) for key in _compared(settings))
         columns[column(settings)] = pearson(a, b, keep)
     return columns
@@ -71,9 +70,8 @@ def _maps(model, pixels, target, *, mean, axes):
         behind = partial(model.read, factorization=order)
         baselines = {"zero image": torch.zeros_like(mean), "mean image": mean}
         for name, start in baselines.items():
-            maps["IG", order, name] = methods.integrated_gradients(
-                network, pixels, target, baseline=start
-            )
+            found = methods.integrated_gradients(network, pixels, target, baseline=start)
+            maps["IG", order, name] = found
         of_channels = methods.integrated_gradients(behind, embedding, target)
         maps["IG", order, "zero embedding"] = of_channels.sum(dim=-1)
         for bias in axes["bias"]:

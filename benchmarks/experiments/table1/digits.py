@@ -11,8 +11,8 @@ Specification:
 The paper has 14×14 MNIST and does not describe its embedding; here it is 8×8 and learned.
 """
 
-import time
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -20,10 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.experiments.maps import SEED, means
+from benchmarks.experiments.record import Experiment, interval, number, value
+from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.methods import SIDES
 from benchmarks.running.threads import one_thread
-from numeric.evaluation.correlation import bootstrap_mean, normalise, pearson
+from benchmarks.running.workers import Each, Track, collected, in_turn, untracked
+from numeric.evaluation.correlation import bootstrap_mean, pearson
 from numeric.networks.linear_attention import LinearAttention, cotangent
 
 PAPER = {
@@ -33,44 +37,26 @@ PAPER = {
 }
 """Table 1 of the paper."""
 
-CANDIDATES = (25, 40, 60, 100)
 GOAL = 0.85  # the accuracy that the paper reports (§4.3)
 EPOCHS = 40
-"""The smallest of CANDIDATES with accuracy >= GOAL on "validation" for each of the seeds 0, 1, 2.
+"""The least of 25, 40, 60 and 100 with accuracy >= GOAL on "validation" for the seeds 0, 1 and 2.
 
-A fifth of the training images is held out to decide it; the test images have no part in it.
-`validate` gives 0.934, 0.895 and 0.561 (seeds 0, 1, 2) after 25 epochs, 0.948, 0.937 and 0.868
-after 40, 0.944, 0.941 and 0.934 after 60, and 0.944, 0.951 and 0.948 after 100.  The networks of
-the table are then trained on all training images.
+A fifth of the training images is held out to decide it (`benchmarks.research.epochs`); the test
+images have no part in it.  Accuracies (seeds 0, 1, 2) are 0.934, 0.895 and 0.561 after 25 epochs,
+0.948, 0.937 and 0.868 after 40, 0.944, 0.941 and 0.934 after 60, and 0.944, 0.951 and 0.948 after
+100.  The networks of the table are then trained on all training images.
 """
 BATCH = 32
+SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """Mean Pearson r of one explainer and one pair of maps, beside the paper's number."""
+class Network:
+    """All that one network gives: values per test image, and its accuracy on the whole split."""
 
-    explainer: str  # a row of PAPER
-    pair: str  # a column of PAPER
-    maps: str  # "raw" or "sum to one"
-    pixels: str  # "all" or "ink"
-    mean: float
-    low: float  # 95 % bootstrap interval over test images
-    high: float
-    undefined: int  # images without a value
-    flipped: int  # images where exactly one of the two sums is negative: sum to one turns r around
-    paper: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table1:
-    """All cells, and what they were made of: one row per test image."""
-
-    cells: list[Cell]
     examples: dict[str, np.ndarray]  # (example,): labels, logits, and every r and sum
     maps: dict[str, np.ndarray]  # (example, token), in logits: "IG L", "AttnLRP R", ...
-    accuracy: float  # on the whole test split
-    seconds: float  # training and explaining
+    accuracy: float
 
 
 @cache
@@ -101,11 +87,11 @@ def train(*, seed: int, epochs: int = EPOCHS, learning_rate: float = 1e-3) -> Li
     Equal arguments give equal weights; the global random state is left as it was.
     """
     with torch.random.fork_rng(devices=[]):
-        *_, model = _fit("train", seed=seed, epochs=epochs, learning_rate=learning_rate)
+        *_, model = fit("train", seed=seed, epochs=epochs, learning_rate=learning_rate)
     return model.requires_grad_(requires_grad=False)
 
 
-def _fit(split, *, seed, epochs, learning_rate=1e-3):
+def fit(split, *, seed, epochs, learning_rate=1e-3):
     """The model after every epoch; sets the global random state."""
     torch.manual_seed(seed)
     pixels, labels = images()[split]
@@ -115,7 +101,7 @@ def _fit(split, *, seed, epochs, learning_rate=1e-3):
 
 
 def from_sums(model: LinearAttention, pixels: Tensor) -> Tensor:
-    """What ``model(pixels)`` gives, in a third of its time: training explains nothing.
+    """Computes ``model(pixels)`` in a third of its time: training explains nothing.
 
     A query, key or value is pixel times one vector plus another of its place, and the readout is
     averaged over places; so no product over places and channels is left but those of weights.
@@ -134,32 +120,6 @@ def accuracy(model: LinearAttention, *, split: str = "test") -> float:
     return methods.accuracy(model, *images()[split])
 
 
-@one_thread()
-def validate(*, seed: int, candidates: Sequence[int] = CANDIDATES) -> dict[int, float]:
-    """Accuracy on "validation" after each number of epochs on "fit": no test image is looked at."""
-    with torch.random.fork_rng(devices=[]):
-        models = _fit("fit", seed=seed, epochs=max(candidates))
-        return {
-            epoch: accuracy(model, split="validation")
-            for epoch, model in enumerate(models, start=1)
-            if epoch in candidates
-        }
-
-
-def choose(found: Mapping[int, Mapping[int, float]], *, goal: float = GOAL) -> int:
-    """The smallest number of epochs at which every seed reaches the goal on "validation".
-
-    found: accuracy by seed and number of epochs.  Raises ValueError if there is none.
-    """
-    candidates = sorted(set.intersection(*(set(by_epochs) for by_epochs in found.values())))
-    for epochs in candidates:
-        if all(by_epochs[epochs] >= goal for by_epochs in found.values()):
-            return epochs
-    raise ValueError(
-        f"no number of epochs among {candidates} reaches {goal} for every seed: {dict(found)}"
-    )
-
-
 def explain(model, pixels: Tensor, target: Tensor, *, eps: float) -> dict[str, np.ndarray]:
     """All maps of Table 1 by name, such as "AttnLRP L": (example, token), in logits."""
     maps = {}
@@ -173,41 +133,28 @@ def explain(model, pixels: Tensor, target: Tensor, *, eps: float) -> dict[str, n
 
 
 @one_thread()
-def table1(
+def measured(
     *, seed: int = 0, epochs: int = EPOCHS, eps: float = 1e-6, count: int | None = None
-) -> Table1:
-    """Table 1 on the first ``count`` test images (None: all 360), with per-image values.
+) -> Network:
+    """One network on the first ``count`` test images (None: all 360); ``seed`` fixes its training.
 
-    ``seed`` fixes the training and the bootstrap.  Raises ArithmeticError if IG is not complete.
+    Raises ArithmeticError if IG is not complete.
     """
-    start = time.perf_counter()
     model = train(seed=seed, epochs=epochs)
     pixels, labels = (part[:count] for part in images()["test"])
     logits = model(pixels)
     target = logits.argmax(dim=1)
     maps = explain(model, pixels, target, eps=eps)
-
     examples = {"label": labels.numpy(), "target": target.numpy()}
     examples["logit"] = logits.amax(dim=1).numpy()
     examples |= {f"{name} sum": attribution.sum(axis=1) for name, attribution in maps.items()}
     keeps = {"all": np.ones(pixels.shape, dtype=bool), "ink": (pixels > 0).numpy()}
-    scales = {"raw": lambda a, keep: a, "sum to one": normalise}
-    cells = []
-    for explainer, row in PAPER.items():
-        for pair, paper in row.items():
-            a, b = _pair(maps, explainer, pair)
-            flipped = int(((a.sum(axis=1) < 0) ^ (b.sum(axis=1) < 0)).sum())
-            for scale, rescale in scales.items():
-                for region, keep in keeps.items():
-                    r = pearson(rescale(a, keep), rescale(b, keep), keep)
-                    examples[f"{explainer} {pair} {scale} {region}"] = r
-                    where = {"explainer": explainer, "pair": pair, "maps": scale, "pixels": region}
-                    interval = bootstrap_mean(r, seed=seed)._asdict()
-                    cells.append(Cell(**where, **interval, flipped=flipped, paper=paper))
-    seconds = time.perf_counter() - start
-    return Table1(
-        cells=cells, examples=examples, maps=maps, accuracy=accuracy(model), seconds=seconds
-    )
+    pairs = [(explainer, pair) for explainer, row in PAPER.items() for pair in row]
+    for (explainer, pair), scale, region in itertools.product(pairs, methods.MAPS, keeps):
+        rescale, keep = methods.MAPS[scale], keeps[region]
+        a, b = (rescale(each, keep) for each in _pair(maps, explainer, pair))
+        examples[f"{explainer} {pair} {scale} {region}"] = pearson(a, b, keep)
+    return Network(examples=examples, maps=maps, accuracy=accuracy(model))
 
 
 def _pair(maps, explainer, pair):
@@ -215,3 +162,106 @@ def _pair(maps, explainer, pair):
     left, right = pair.split(" vs ")
     other = f"LOO {left}" if right == "LOO" else f"{explainer} {right}"
     return maps[f"{explainer} {left}"], maps[other]
+
+
+def table1(
+    *,
+    seeds: Sequence[int] = SEEDS,
+    epochs: int = EPOCHS,
+    count: int | None = None,
+    each: Each = in_turn,
+    track: Track = untracked,
+) -> Result:
+    """Table 1 on the embedded digits: one linear-attention network per seed, two factorizations."""
+    network = partial(_network, epochs, count)
+    runs = collected(network, seeds, each=each, track=track, description="digits")
+    examples = joined(
+        {"seed": [seed] * len(run.examples["label"])}
+        | {key: values.tolist() for key, values in run.examples.items()}
+        for seed, run in runs.items()
+    )
+    rows = [
+        _row(runs, examples, explainer, pair, paper)
+        for explainer, row in PAPER.items()
+        for pair, paper in row.items()
+    ]
+    accuracy = {seed: round(run.accuracy, 3) for seed, run in runs.items()}
+    return Result(
+        name="table1",
+        table="table1",
+        title="Table 1: one function, two factorizations, on handwritten digits",
+        text=(
+            "Linear attention without softmax on 8×8 digits, evaluated as (QKᵀ)V (L, qk_first) or "
+            "Q(KᵀV) (R, kv_first) with the same weights: mean Pearson's r between pixel maps "
+            f"over {len(examples['seed']) // len(runs)} test images of each of "
+            f"{len(runs)} trained networks (accuracy {', '.join(map(str, accuracy.values()))}). "
+            "The paper's numbers are from 14×14 MNIST and a network whose details it leaves open. "
+            "The number of epochs follows from the accuracy on held-out training images "
+            f"(at least {GOAL} for every seed, benchmarks/experiments/table1/digits.py)."
+        ),
+        settings={"seeds": [*runs], "epochs": epochs, "epsilon": 1e-6, "accuracy": accuracy},
+        rows=rows,
+        examples=examples,
+        notes=(*_notes(rows), *undefined(rows)),
+    )
+
+
+def _network(epochs, count, seed):
+    return measured(seed=seed, epochs=epochs, count=count)
+
+
+def _notes(rows):
+    """Compares the numbers with the paper's table, in words."""
+    r = {f"{row['explainer']} {row['pair']}": row["r raw"] for row in rows}
+    same = [name for name in ("LOO", "IG", "AttnLRP") if r[f"{name} L vs R"] > 1 - 1e-9]
+    differ = [name for name in ("LOO", "IG", "AttnLRP") if name not in same]
+    yield (
+        f"The same map for both factorizations: {', '.join(same) or 'none'}; different maps: "
+        f"{', '.join(differ) or 'none'} (in the paper: LOO, IG; AttnLRP)."
+    )
+    far = [row for row in rows if abs(row["r raw"] - row["paper r"]) > 0.5]
+    if far:
+        cells = [f"{row['explainer']} {row['pair']} ({row['paper r']})" for row in far]
+        yield f"More than 0.5 away from the paper: {', '.join(cells)}."
+
+
+def _row(runs, examples, explainer, pair, paper):
+    key = f"{explainer} {pair}"
+    row = {"explainer": explainer, "pair": pair, "paper r": paper}
+    row |= means({f"r {maps}": examples[f"{key} {maps} all"] for maps in methods.MAPS})
+    seeds = [run.examples[f"{key} raw all"] for run in runs.values()]
+    per_seed = [bootstrap_mean(values, seed=SEED).mean for values in seeds]
+    return row | {"range": f"{min(per_seed):.2f}–{max(per_seed):.2f}"}
+
+
+def figure(result):
+    """r of each pair of maps as points, raw and normalised, with the paper's numbers."""
+    from benchmarks.experiments import drawing
+
+    figure = drawing.empty(7, 3)
+    axes = figure.subplots()
+    names = [f"{row['explainer']}\n{row['pair']}" for row in result.rows]
+    x = np.arange(len(names))
+    for offset, maps, marker in ((-0.15, "raw", "o"), (0.15, "sum to one", "s")):
+        mean, errors = drawing.interval(result.rows, f"r {maps}")
+        style = {"color": "0.2", "mfc": "0.2" if maps == "raw" else "white"}
+        axes.errorbar(x + offset, mean, yerr=errors, fmt=marker, label=f"measured, {maps}", **style)
+    axes.plot(x, [row["paper r"] for row in result.rows], "x", color="tab:red", label="paper")
+    axes.set_xticks(x, names, fontsize=7)
+    axes.set_ylabel("Pearson's r (mean, 95 % interval)")
+    axes.axhline(0, color="0.8", lw=0.8, zorder=0)
+    return drawing.with_legend(figure)
+
+
+EXPERIMENT = Experiment(
+    name="table1",
+    run=lambda request: table1(each=request.each, track=request.track),
+    columns=[
+        ("maps compared", lambda row: f"{row['explainer']} {row['pair'].replace(' vs ', '–')}"),
+        ("r, raw", interval("r raw", ends=3)),
+        ("over seeds", value("range")),
+        ("r, sum\nto one", interval("r sum to one", ends=3)),
+        ("paper", number("paper r", 4)),
+    ],
+    figure=figure,
+)

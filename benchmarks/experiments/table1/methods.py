@@ -1,4 +1,4 @@
-"""What Table 1 needs on any images: training, Leave-One-Out, Integrated Gradients.
+"""Training, Leave-One-Out and Integrated Gradients for Table 1, on any images.
 
 L is ``qk_first`` and R is ``kv_first``, as in §3.1; §4.3 swaps the words, and Table 1 does not
 say which it means, so the paper's two AttnLRP values may belong to the other column.
@@ -10,7 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from numeric.evaluation.correlation import normalise
+
 SIDES = {"L": "qk_first", "R": "kv_first"}
+MAPS = {"raw": lambda a, keep: a, "sum to one": normalise}
 
 Logits = Callable[[Tensor], Tensor]
 """Inputs (example, ...) -> logits (example, class)."""

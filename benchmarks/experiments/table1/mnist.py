@@ -17,19 +17,18 @@ from torch import Tensor
 
 from axioms import schema
 from benchmarks.errors import RunError
-from benchmarks.experiments.columns import interval, number, value
-from benchmarks.experiments.record import Experiment
-from benchmarks.experiments.result import Result, undefined
+from benchmarks.experiments.maps import means
+from benchmarks.experiments.record import Experiment, interval, number, value
+from benchmarks.experiments.result import Result, joined, undefined
 from benchmarks.experiments.table1 import methods
 from benchmarks.experiments.table1.analysis import SAME, analyse, analyses, column
-from benchmarks.experiments.table1.findings import findings
+from benchmarks.experiments.table1.findings import findings, strips
 from benchmarks.experiments.table1.images import Images, load
 from benchmarks.experiments.table1.pixel_attention import PixelAttention, Specification
 from benchmarks.running.folders import claim, read_part, write_part
-from benchmarks.running.progress import Track, untracked
 from benchmarks.running.provenance import provenance
 from benchmarks.running.threads import one_thread
-from numeric.evaluation.correlation import bootstrap_mean
+from benchmarks.running.workers import Track, untracked
 
 __all__ = ["Grid", "Images", "declared", "load", "sweep"]
 
@@ -55,7 +54,7 @@ class Declared:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What is trained and analysed, and what the paper has."""
+    """Networks, their training and analysis, and the paper's numbers."""
 
     tolerance: float
     accuracy: float
@@ -94,12 +93,12 @@ def sweep(
     folder of another configuration, a broken file, or too few images, and ArithmeticError if LOO
     or IG differ between the two orders.
     """
-    start = time.perf_counter()
     grid = declared(reduced=reduced)
     _check_counts(grid, images)
     output.mkdir(parents=True, exist_ok=True)
     digest = claim(output, _record(grid, images))
-    paths = {key: output / _file(*key) for key in grid.models}
+    file = lambda name, seed: f"{re.sub('[^a-z0-9]+', '-', name)}-seed{seed}.parquet"
+    paths = {key: output / file(*key) for key in grid.models}
     for path in filter(Path.exists, paths.values()):
         _read(path, grid, digest)  # what cannot be used is said before hours of training
     for key in track([key for key, path in paths.items() if not path.exists()], "mnist"):
@@ -127,7 +126,6 @@ def sweep(
             *findings(rows, **limits, invariance=_invariance(tables.values())),
             *undefined(rows),
         ),
-        seconds=time.perf_counter() - start,
     )
 
 
@@ -191,13 +189,12 @@ def _rows(grid, key, table):
     made = json.loads(table.schema.metadata[b"made"])
     about = {"model": name, "seed": seed, "accuracy": made["accuracy"]}
     for settings in analyses(grid.analysis):
-        mean, low, high, missing = bootstrap_mean(table[column(settings)].to_numpy(), seed=0)
-        r = {"r": mean, "r low": low, "r high": high, "r undefined": missing}
+        r = means({"r": table[column(settings)].to_numpy()})
         choices = {axis: "–" for axis in ("level", "bias", "baseline", "sides")} | settings
         pair = choices.pop("pair")
         for answered, sides in _numbers(pair, grid.analysis["sides"]):
             paper = grid.paper[answered]
-            reached = abs(mean - paper) <= grid.tolerance
+            reached = abs(r["r"] - paper) <= grid.tolerance
             row = about | {"number": answered} | choices | {"sides": sides}
             yield row | asdict(grid.models[key]) | r | {"paper r": paper, "reached": reached}
 
@@ -207,12 +204,8 @@ def _numbers(pair, sections):
     if pair in ("AttnLRP L vs R", "IG vs LOO"):
         return [(pair, "–")]
     order = pair.split()[1]
-    return [
-        (f"AttnLRP {side} vs LOO", section)
-        for section in sections
-        for side, named in SIDES[section].items()
-        if named == order
-    ]
+    pairs = ((x, side) for x in sections for side, named in SIDES[x].items() if named == order)
+    return [(f"AttnLRP {side} vs LOO", section) for section, side in pairs]
 
 
 def _invariance(tables):
@@ -230,21 +223,10 @@ def _invariance(tables):
 
 def _record(grid, images):
     """All that determines the values; a folder of results belongs to one record."""
-    models = {f"{name}, seed {seed}": _words(one) for (name, seed), one in grid.models.items()}
-    return {
-        "images": images.sha256,
-        "training": grid.training,
-        "analysis": grid.analysis,
-        "models": models,
-    }
-
-
-def _words(specification):
-    return ", ".join(f"{name}={value}" for name, value in asdict(specification).items())
-
-
-def _file(name, seed):
-    return f"{re.sub('[^a-z0-9]+', '-', name)}-seed{seed}.parquet"
+    words = lambda one: ", ".join(f"{name}={value}" for name, value in asdict(one).items())
+    models = {f"{name}, seed {seed}": words(one) for (name, seed), one in grid.models.items()}
+    own = {"training": grid.training, "analysis": grid.analysis, "models": models}
+    return {"images": images.sha256} | own
 
 
 def _read(path, grid, digest):
@@ -261,24 +243,15 @@ def _read(path, grid, digest):
 
 def _examples(tables):
     """All per-image values in one table."""
-    parts = [
-        table.replace_schema_metadata()
-        .append_column("model", pa.array([name] * len(table)))
-        .append_column("seed", pa.array([seed] * len(table)))
+    return joined(
+        table.to_pydict() | {"model": [name] * len(table), "seed": [seed] * len(table)}
         for (name, seed), table in tables.items()
-    ]
-    return pa.concat_tables(parts).to_pydict()
-
-
-def figure(result):
-    """The figure of the sweep, whose module loads matplotlib."""
-    from benchmarks.experiments.table1.figures import strips
-
-    return strips(result)
+    )
 
 
 EXPERIMENT = Experiment(
     name="table1-mnist",
+    reads_data_dir=True,
     prepare=lambda request: {"images": load(data_dir=request.data_dir)},
     run=lambda request, images: sweep(
         images, output=request.output / "table1-mnist", track=request.track
@@ -295,5 +268,5 @@ EXPERIMENT = Experiment(
         ("paper", number("paper r", 4)),
     ],
     short=lambda row: row["reached"],
-    figure=figure,
+    figure=strips,
 )

@@ -144,7 +144,7 @@ class PixelAttention(nn.Module):
         return self._attend(*projections, factorization=factorization, rule=rule)
 
     def _rest(self):
-        """What an embedding has beside its pixel, (1 or token, channel)."""
+        """The part of an embedding that does not depend on its pixel, (1 or token, channel)."""
         terms = [term for term in (self.bias, self.position) if term is not None]
         return sum(terms, start=torch.zeros_like(self.direction[:1]))
 

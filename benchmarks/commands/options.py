@@ -1,0 +1,55 @@
+"""Options and arguments that several commands have."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.names import MODELS
+from numeric.methods.catalogue import METHODS, WITH_RULES
+
+
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Completes the beginning of an argument, for a shell."""
+    known = list(names)
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
+
+
+MODEL = {"help": "'embedded', a folder, or a Hub id.", "autocompletion": completing(MODELS)}
+DESCRIBED = "`lrp-axioms methods` describes them."
+
+Model = Annotated[str, typer.Option(**MODEL)]
+ModelFirst = Annotated[str, typer.Argument(**MODEL)]
+Method = Annotated[
+    str,
+    typer.Option(
+        help=f"{', '.join(METHODS)}; {DESCRIBED}",
+        autocompletion=completing(METHODS),
+    ),
+]
+MethodOfRules = Annotated[
+    str,
+    typer.Option(
+        help=f"{', '.join(WITH_RULES)}; {DESCRIBED}",
+        autocompletion=completing(WITH_RULES),
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        help="Class or tag, by number or name; a token, by id or text; the words of an answer. "
+        "Default: what is predicted."
+    ),
+]
+Column = Annotated[
+    int | None,
+    typer.Option(min=0, help="Which token's tag or prediction, from 0; where an answer begins."),
+]
+Address = Annotated[
+    str | None, typer.Option(help="With --engine ray: its HOST:PORT; default: this machine.")
+]
+Device = Annotated[
+    str | None, typer.Option(help="As in explain; default: cpu, or the GPUs of a cluster.")
+]
+Page = Annotated[Path | None, typer.Option(help="Also write a page to this file.")]

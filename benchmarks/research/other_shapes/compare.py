@@ -1,0 +1,99 @@
+"""``python -m benchmarks.research.other_shapes.compare MODEL ...``: what a pass buys on each model.
+
+It prints r with Leave-One-Out by method, one column for each model, over all and over content
+tokens.  What is measured is kept in the output, in a folder for each model, and not again.
+"""
+
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.experiments import rows, text
+from benchmarks.experiments.maps import AOPC, CURVES, Measured, means, measured
+from benchmarks.experiments.record import interval, number
+from benchmarks.experiments.trade_off import trade_off
+from benchmarks.sources import data, models
+
+ROWS = (
+    rows.LOO,
+    *rows.LRP,
+    "table2-{}-mask-relevance",
+    "tradeoff-{}-mask-relevance",
+    "tradeoff-{}-budgeted-loo",
+)
+"""Those of the table "tradeoff" that take few passes, and exact Leave-One-Out."""
+
+
+def measure(
+    model: str,
+    texts: data.Texts,
+    output: Path,
+    *,
+    names: Sequence[str] = ROWS,
+    curves: bool = False,
+) -> Measured:
+    """Rows on one model; ``curves`` are those of MoRF and LeRF, of the rows that have them."""
+    classifier = models.load(model)
+    found = []
+    for name in names:
+        row = rows.load(name.format(texts.config))
+        row = replace(row, dataset=texts.name, curves=curves and row.curves)
+        found.append(text.run(row, classifier, texts, output=output / Path(model).name))
+    return measured(found)
+
+
+def agreement(found: dict[str, Measured]) -> Iterator[str]:
+    """r by method and model, with 95 % bootstrap intervals, in Markdown; passes are of the first.
+
+    Mean r over all tokens, and in the line below over content tokens.
+    """
+    tables = {model: trade_off(of_model).rows for model, of_model in found.items()}
+    yield f"| method | passes | tokens | {' | '.join(tables)} |"
+    yield f"|---|--:|---|{'--:|' * len(tables)}"
+    for n, row in enumerate(next(iter(tables.values()))):
+        for tokens in ("all", "content"):
+            cells = [interval(f"r {tokens}")(table[n]) for table in tables.values()]
+            shown = [row["method"], number("passes", 1)(row), tokens, *cells]
+            yield f"| {' | '.join(shown)} |"
+
+
+def faithfulness(found: dict[str, Measured]) -> Iterator[str]:
+    """Mean logits and their drops while tokens are removed, by model and method, in Markdown."""
+    keys = [*CURVES, "Δ", *AOPC]
+    yield f"| model | method | {' | '.join(keys)} |"
+    yield f"|---|---|{'--:|' * len(keys)}"
+    for model, of_model in found.items():
+        for label, maps in of_model.maps.items():
+            if not {*CURVES.values()} <= {*maps.values}:
+                continue
+            values = {key: maps.values[x] for key, x in (CURVES | AOPC).items()}
+            row = means(values | {"Δ": values["LeRF"] - values["MoRF"]})
+            yield f"| {model} | {label} | {' | '.join(interval(key)(row) for key in keys)} |"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measures model by model, and prints the table of all."""
+    parser = ArgumentParser(description=main.__doc__)
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--dataset", choices=data.DATASETS, default="embedded")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--examples", type=int, help="default: all texts")
+    parser.add_argument("--curves", action="store_true", help="MoRF and LeRF, too")
+    parser.add_argument("--output", type=Path, default=Path("results/judges"))
+    options = parser.parse_args(argv)
+    texts = data.load(options.dataset, data_dir=options.data_dir).first(options.examples)
+    found = {
+        Path(model).name: measure(model, texts, options.output, curves=options.curves)
+        for model in options.models
+    }
+    for line in agreement(found):
+        print(line)
+    if options.curves:
+        print()
+        for line in faithfulness(found):
+            print(line)
+
+
+if __name__ == "__main__":
+    main()

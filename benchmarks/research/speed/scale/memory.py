@@ -1,0 +1,108 @@
+"""Peak resident memory of ``attribute`` by the number of texts.
+
+python -m benchmarks.research.speed.scale.memory [--workers 2]
+
+Each size is a process of its own, which reads JSONL and writes Parquet.  With --workers, so many
+workers of Ray are measured beside the process that commands them.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.running import manifest
+
+SIZES = 10_000, 1_000_000
+
+
+def measure(count: int, workers: int = 0, words: Sequence[int] = (1, 10)) -> dict:
+    """Explains ``count`` texts; MiB that were resident at most, seconds, files, their size."""
+    from benchmarks.experiments.explained import explain_texts
+    from benchmarks.research.speed.scale import kills, small
+    from benchmarks.running.threads import one_thread
+    from benchmarks.sources.streams import texts
+
+    peaks = {}
+
+    def looked(finished, _description):
+        for each in finished:
+            peaks.update((pid, _peak(pid)) for pid in (kills.workers() if workers else ()))
+            yield each
+
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        place, start = Path(folder) / "texts.jsonl", time.perf_counter()
+        with place.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in small.texts(count, words))
+        found = explain_texts(
+            small.classifier(),
+            texts(str(place)),
+            name=place.name,
+            output=Path(folder) / "found",
+            engine=_engine(workers),
+            track=looked,
+        )
+        assert found.texts == sum(each.lines for each in found.files) == count
+        return {
+            "texts": count,
+            "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "of workers": sorted(peaks.values()),
+            "seconds": time.perf_counter() - start,
+            "parts": len(found.files),
+            "largest part": max(each.bytes for each in found.files),
+            "bytes": sum(each.bytes for each in found.files),
+        }
+
+
+def _engine(workers):
+    from benchmarks.running.cluster import engine
+    from benchmarks.running.workers import IN_PROCESS
+
+    if not workers:
+        return IN_PROCESS
+    import ray
+
+    ray.init("local", num_cpus=workers, num_gpus=0, include_dashboard=False, log_to_driver=False)
+    return engine("ray", device="cpu")
+
+
+def _peak(pid):
+    """MiB of a process that were resident at most, with what it shares."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, nargs="+", default=SIZES, help="in rising order")
+    parser.add_argument("--part", type=float, default=128, help="MiB of a part")
+    parser.add_argument(
+        "--words", type=int, nargs=2, default=(1, 10), help="of a text, at least and at most"
+    )
+    parser.add_argument("--workers", type=int, default=0, help="of Ray; 0 is this process alone")
+    parser.add_argument("--one", type=int, help="measure this number in this process")
+    chosen = parser.parse_args()
+    if chosen.one:
+        manifest.SIZE = chosen.part * 2**20
+        print(json.dumps(measure(chosen.one, chosen.workers, chosen.words)))
+        return
+    program, found = [sys.executable, "-m", "benchmarks.research.speed.scale.memory"], []
+    program += ["--part", str(chosen.part), "--workers", str(chosen.workers)]
+    program += ["--words", *map(str, chosen.words), "--one"]
+    for count in chosen.texts:
+        done = subprocess.run([*program, str(count)], check=True, stdout=subprocess.PIPE, text=True)
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+        print(found[-1], flush=True)
+    print(f"peak, last over first: {found[-1]['peak MiB'] / found[0]['peak MiB']:.3f}")
+    if chosen.workers:
+        first, last = max(found[0]["of workers"]), max(found[-1]["of workers"])
+        print(f"of the largest worker: {last / first:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""What the machinery costs, and what a second worker brings, as ratios within one run.
+
+python -m benchmarks.research.speed.scale.throughput [--workers]
+
+The overhead is measured in processor time, which other programs hardly change: ``attribute``
+against a plain loop that explains the same blocks and writes them to one file.  --workers measures
+two workers of Ray against one on the clock, which means something on an idle machine alone.
+"""
+
+import argparse
+import itertools
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks.experiments import explained, text
+from benchmarks.experiments.rows import Row
+from benchmarks.running import blocks
+from benchmarks.running.threads import one_thread
+from benchmarks.running.timing import alternate
+from benchmarks.running.workers import IN_PROCESS, Engine
+from benchmarks.sources import data, models
+
+ROW = Row(
+    name="found",
+    table="attribute",
+    dataset="embedded",
+    model="embedded",
+    curves=False,
+    variants={"attnlrp": {"method": "attnlrp"}},
+)
+
+
+def sentences(count: int) -> list[str]:
+    """The embedded ones, again and again."""
+    return list(itertools.islice(itertools.cycle(data.load().texts), count))
+
+
+def plain(classifier: models.Classifier, texts: list[str]) -> None:
+    text.check(classifier, data.unlabelled("first", texts[: blocks.ROWS]), [ROW])
+    with tempfile.TemporaryDirectory() as folder:
+        writer = None
+        for block in blocks.blocks(texts):
+            table = explained.explained(ROW, classifier, "cpu", block)
+            writer = writer or pq.ParquetWriter(Path(folder) / "all.parquet", table.schema)
+            writer.write_table(table)
+        writer.close()
+
+
+def ours(classifier: models.Classifier, texts: list[str], *, engine: Engine = IN_PROCESS) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "found"
+        explained.explain_texts(classifier, texts, name="embedded", output=output, engine=engine)
+
+
+def ratios(functions: dict[str, Callable], *, repeats: int, clock: Callable) -> list[float]:
+    """Of the second over the first, round by round."""
+    first, second = alternate(functions, repeats=repeats, clock=clock, device="cpu").values()
+    return [b / a for a, b in zip(first, second, strict=True)]
+
+
+def overhead(count: int, repeats: int) -> list[float]:
+    classifier, texts = models.load(), sentences(count)
+    functions = {
+        "plain": partial(plain, classifier, texts),
+        "ours": partial(ours, classifier, texts),
+    }
+    return ratios(functions, repeats=repeats, clock=time.process_time)
+
+
+def workers(count: int, repeats: int) -> list[float]:
+    """How many blocks two workers finish in the time in which one finishes one."""
+    classifier, texts = models.load(), sentences(count)
+    pairs = ([rate(number, classifier, texts) for number in (1, 2)] for _ in range(repeats))
+    return [two / one for one, two in pairs]
+
+
+def rate(number: int, classifier: models.Classifier, texts: list[str]) -> float:
+    """Blocks per second of so many workers of Ray, from when each has finished one to the end.
+
+    The first blocks of all workers end together, and their number says nothing of the pace.
+    """
+    import ray
+
+    from benchmarks.running import cluster
+
+    ray.init("local", num_cpus=number, num_gpus=0, include_dashboard=False, log_to_driver=False)
+    stamps = []
+
+    def stamped(items, _description):
+        for item in items:
+            stamps.append(time.perf_counter())
+            yield item
+
+    with tempfile.TemporaryDirectory() as folder:
+        output, engine = Path(folder) / "found", cluster.on_ray(device="cpu")
+        options = {"name": "embedded", "output": output, "engine": engine, "track": stamped}
+        explained.explain_texts(classifier, texts, **options)
+    ray.shutdown()
+    return (len(stamps) - number) / (stamps[-1] - stamps[number - 1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", type=int, default=1024)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--workers", action="store_true", help="two of Ray against one")
+    chosen = parser.parse_args()
+    print(f"{os.getloadavg()[0]:.1f} programs at work on {os.cpu_count()} cores")
+    with one_thread():
+        found = (workers if chosen.workers else overhead)(chosen.texts, chosen.repeats)
+    name = "two workers over one" if chosen.workers else "attribute over a plain loop"
+    print(f"{name}: {statistics.median(found):.3f} [{min(found):.3f}, {max(found):.3f}]")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""LRP against plain gradient x input: ratios of time and of peak memory, over texts and batches.
+
+BERT-base size with random weights when timed; the ordinary test run executes each case on two
+narrow layers, in float32 and bfloat16, and checks the answers.
+"""
+
+import copy
+import math
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from transformers import BertConfig, BertForSequenceClassification
+
+from axioms.composites import BYPASS, GRADIENT_X_INPUT, Composite
+from benchmarks.experiments.time_by_length import LABELS, METHODS
+from benchmarks.research.speed.usage import peak_memory
+from benchmarks.running.timing import alternate, plain_gradient, random_text
+from numeric import attribute, compiled
+from numeric.methods import amplification
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DTYPES = ["float32", "bfloat16"]
+SMALL = dict(
+    hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=256,
+    initializer_range=0.2,  # so large that methods differ beyond bfloat16
+)  # fmt: skip
+SIZES = [(batch, tokens) for batch in (1, 8, 32) for tokens in (32, 128, 512)]
+FOR_MEMORY = [(1, 32), (8, 128), (1, 512)]
+LRP = ("attnlrp", "cp-lrp")
+IN_A_BLOCK = {"rules kept": {"disable": True}, "compiled": {}}
+MEMORY_GOAL, MEMORY_BOUND = 1.02, 1.10  # the bound holds in every test run
+ROUGHLY_TOKENS = 1024  # of a batch, that are timed in ROUNDS rounds and checked
+ROUNDS = 9
+
+
+def goal(method, tokens):
+    """How many times the plain gradient's time is aimed at."""
+    if method == "attnlrp":
+        return 1.03
+    return 0.88 if tokens == 512 else 0.95
+
+
+def rounds(batch, tokens):
+    """Many for short runs, which scatter more; for long ones fewer, but not in proportion."""
+    times = ROUGHLY_TOKENS / (batch * tokens)
+    return max(3, math.ceil(ROUNDS * max(times, math.sqrt(times))))
+
+
+def bert(dtype, **sizes):
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(BertConfig(**sizes)).eval()
+    return model.to(DEVICE, getattr(torch, dtype))
+
+
+@pytest.fixture(scope="module", params=DTYPES)
+def model(request, timed):
+    if timed and request.param == "bfloat16" and DEVICE == "cpu":
+        pytest.skip("bfloat16 is timed on a GPU, and this machine has none")
+    return bert(request.param, **({} if timed else SMALL))
+
+
+@pytest.fixture(scope="module", params=DTYPES)
+def small(request):
+    return bert(request.param, **SMALL)
+
+
+def text(model, size, timed):
+    batch, tokens = size if timed else (min(size[0], 2), size[1] // 8)
+    return random_text(model, batch=batch, tokens=tokens)
+
+
+def label(model, method, size):
+    return f"{LABELS[method]}, {setting(model, size)}"
+
+
+def setting(model, size):
+    batch, tokens = size
+    where = "" if DEVICE == "cpu" else f", GPU, {str(model.dtype).removeprefix('torch.')}"
+    return f"batch {batch}, {tokens} tokens{where}"
+
+
+def assert_right(model, inputs, method, relevance):
+    """A wrong answer has no speed: float64 must give the same for as many texts as are quick."""
+    assert relevance.shape == inputs["input_ids"].shape
+    quick = max(1, ROUGHLY_TOKENS // relevance.shape[1])
+    few = {key: value[:quick] for key, value in inputs.items()}
+    with torch.no_grad():
+        logits = model(**few).logits  # of a classifier, or of every token
+        target = logits.reshape(len(logits), -1, logits.shape[-1])[:, -1].argmax(dim=1)
+    exact = copy.deepcopy(model).double()
+    name = "gradient-x-input" if method == "gradient" else method
+    want = attribute(exact, few, name, target).relevance
+    error = (relevance[:quick].double() - want).norm() / want.norm()
+    assert error <= rounding(model), f"{method}: float64 differs by {error:.1e} of its norm"
+
+
+def rounding(model):
+    """The random walk of one rounding per operation, about 40 a layer both ways, as a share.
+
+    With a loss of up to three bits where terms cancel.  In bfloat16 that is too wide to tell
+    AttnLRP from CP-LRP with weights as small as BERT-base's; in float32 it is not.
+    """
+    unit = torch.finfo(model.dtype).eps / 2
+    return 8 * unit * math.sqrt(40 * model.config.num_hidden_layers)
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+def test_lrp_takes_about_the_time_of_a_gradient(model, size, timed, ratios):
+    inputs = text(model, size, timed)
+    functions = {name: partial(METHODS[name], model, inputs) for name in LRP}
+    for name, values in over_gradient(functions, model, inputs, size, timed).items():
+        aim = goal(name, size[1])
+        ratios.note(label(model, name, size), values, group="time of LRP", goal=aim)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.parametrize("way", IN_A_BLOCK)
+def test_lrp_in_a_block_is_timed_too(model, way, timed, ratios):
+    size = SIZES[0]  # where what is done once for a block costs most
+    inputs = text(model, size, timed)
+    options = IN_A_BLOCK[way] | ({} if timed else {"backend": "eager"})
+    functions = {}
+    with ExitStack() as blocks:
+        blocks.callback(torch._dynamo.reset)
+        for name in LRP:
+            explain = blocks.enter_context(compiled(model, name, **options))
+            functions[name] = lambda explain=explain: explain(inputs).relevance
+        for name, values in over_gradient(functions, model, inputs, size, timed).items():
+            where = f"{label(model, name, size)}, {way}"
+            ratios.note(where, values, group="time of LRP", goal=goal(name, size[1]))
+
+
+def test_the_gradient_without_queries_and_keys_is_timed_beside_cp_lrp(model, timed, ratios):
+    """What a gradient saves where nothing reaches queries and keys, as in CP-LRP."""
+    size = SIZES[0]
+    inputs = text(model, size, timed)
+    cut = copy.deepcopy(model)
+    for layer in cut.bert.encoder.layer:
+        for module in (layer.attention.self.query, layer.attention.self.key):
+            module.register_forward_hook(lambda _m, _i, output: output.detach())
+    run = {"cut": cut, "gradient": model}
+    run = {name: partial(plain_gradient, of, inputs) for name, of in run.items()}
+    bypassed = Composite("gradient beside the softmax", GRADIENT_X_INPUT.rules | BYPASS)
+    want = attribute(model, inputs, bypassed, share="word").relevance
+    assert (run["cut"]() - want).norm() <= rounding(model) * want.norm()
+    seconds = alternate(run, repeats=rounds(*size) if timed else 1)
+    values = [a / b for a, b in zip(seconds["cut"], seconds["gradient"], strict=True)]
+    ratios.note(f"gradient without Q and K, {setting(model, size)}", values, group="time of LRP")
+
+
+class Nothing(TorchFunctionMode):
+    """What PyTorch itself asks for every function that is looked at in Python."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_looking_at_every_function_has_a_price_of_its_own(model, timed, ratios):
+    """Gradient x input while each of its torch functions passes through Python, and no rule acts.
+
+    It is the least that rules on torch functions cost.
+    """
+    size = SIZES[0]
+    inputs = text(model, size, timed)
+
+    def looked_at():
+        with Nothing():
+            return plain_gradient(model, inputs)
+
+    want = attribute(model, inputs, "gradient-x-input").relevance
+    assert (looked_at() - want).norm() <= rounding(model) * want.norm()
+    run = {"looked at": looked_at, "gradient": partial(plain_gradient, model, inputs)}
+    seconds = alternate(run, repeats=rounds(*size) if timed else 1)
+    values = [a / b for a, b in zip(seconds["looked at"], seconds["gradient"], strict=True)]
+    name = f"gradient under an empty function mode, {setting(model, size)}"
+    ratios.note(name, values, group="time of LRP")
+
+
+def over_gradient(functions, model, inputs, size, timed) -> dict[str, list[float]]:
+    """Seconds of each over those of the gradient, round by round, once the answers are right."""
+    answers = {}
+
+    def run(name, function):
+        answers[name] = function()
+
+    functions = {"gradient": partial(plain_gradient, model, inputs)} | functions
+    runs = {name: partial(run, name, function) for name, function in functions.items()}
+    seconds = alternate(runs, repeats=rounds(*size) if timed else 1)
+    for name, relevance in answers.items():
+        assert_right(model, inputs, name, relevance)
+    yardstick = seconds.pop("gradient")
+    return {
+        name: [a / b for a, b in zip(values, yardstick, strict=True)]
+        for name, values in seconds.items()
+    }
+
+
+@pytest.mark.parametrize("method", LRP)
+@pytest.mark.parametrize("size", FOR_MEMORY, ids="{0[0]}x{0[1]}".format)
+def test_lrp_needs_about_the_memory_of_a_gradient(model, size, method, timed, ratios, monkeypatch):
+    # A logit near 0, as random weights may give, asks for further passes.
+    monkeypatch.setattr(amplification, "warn", lambda *_given, **_options: None)
+    inputs = text(model, size, timed)
+    used = {
+        name: peak_memory(lambda f=METHODS[name]: f(model, inputs), device=DEVICE)
+        for name in ("gradient", method)
+    }
+    held = inputs["input_ids"].numel() * model.config.intermediate_size * model.dtype.itemsize
+    layers = model.config.num_hidden_layers
+    assert used["gradient"] >= layers * held, "the measurement missed the activations"
+    ratio = used[method] / used["gradient"]
+    name = f"memory of {label(model, method, size)}"
+    ratios.note(name, [ratio], group="memory of LRP", goal=MEMORY_GOAL)
+    assert ratio <= MEMORY_BOUND
+
+
+WRONG = {
+    "nothing": torch.zeros_like,
+    "the wrong sign": torch.neg,
+    "twice": lambda relevance: 2 * relevance,
+    "the tokens in another order": lambda relevance: relevance.flip(1),
+    "one token missing": lambda relevance: relevance[:, 1:],
+    "not a number": lambda relevance: relevance * torch.nan,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("method", ["gradient", *LRP])
+def test_a_wrong_answer_is_not_timed(small, method, wrong):
+    inputs = random_text(small, batch=2, tokens=8)
+    relevance = METHODS[method](small, inputs)
+    assert_right(small, inputs, method, relevance)
+    with pytest.raises(AssertionError):
+        assert_right(small, inputs, method, WRONG[wrong](relevance))
+
+
+@pytest.mark.parametrize(("method", "other"), [("attnlrp", "cp-lrp"), ("cp-lrp", "gradient")])
+def test_the_answer_of_another_method_is_not_timed(small, method, other):
+    inputs = random_text(small, batch=2, tokens=8)
+    with pytest.raises(AssertionError, match="float64 differs"):
+        assert_right(small, inputs, method, METHODS[other](small, inputs))

@@ -1,0 +1,165 @@
+"""``python -m benchmarks.research.train_causes FOLDER`` trains the embedded language model."""
+
+import argparse
+import random
+import time
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
+from torch.nn.functional import cross_entropy
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from benchmarks.experiments.causes.examples import DISTANCES, examples
+from benchmarks.experiments.causes.language import ID, TASKS, VOCABULARY
+from benchmarks.research.sentences import sentence
+
+SEED, STEPS, BATCH, RATE = 0, 8000, 64, 1e-3
+WARM, TOGETHER = 100, 8  # steps until the full rate; batches that are drawn together
+SHORT, GROWN = 0.15, 0.4  # size of the first prompts; share of the steps until they are whole
+OTHER = 0.02  # weight of words that are no answers, most of which are random
+EVERY = 250  # steps, after which tasks are drawn in proportion to what is wrong in them
+LEAST = 0.15  # of that proportion, so that no task is forgotten
+HELD_OUT = 10**6  # the seed of prompts on which the accuracy is measured
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A fast tokenizer of words between spaces, which puts <s> before them."""
+    words = Tokenizer(WordLevel(ID, unk_token="<unk>"))
+    words.pre_tokenizer = WhitespaceSplit()
+    words.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", ID["<s>"])])
+    names = {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        model_max_length=64,
+        model_input_names=["input_ids", "attention_mask"],
+        **names,
+    )
+
+
+def network(seed: int = SEED) -> LlamaForCausalLM:
+    """A small model of the LLaMA architecture with random weights."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=False,
+        pad_token_id=ID["<pad>"],
+        bos_token_id=ID["<s>"],
+        eos_token_id=ID["</s>"],
+    )
+    return LlamaForCausalLM(config)
+
+
+def batches(rng: random.Random, size: int, steps: int, shares: dict[str, float]):
+    """Ids, (sentence, word), and the weights of their words in the loss; sentences alike in length.
+
+    ``shares``, by task, says how often it is drawn, and may change meanwhile.  Prompts are short
+    at first.
+    """
+    for step in range(0, steps, TOGETHER):
+        length = min(1.0, SHORT + step / (GROWN * steps))
+        tasks = rng.choices([*shares], [*shares.values()], k=size * TOGETHER)
+        drawn = sorted(
+            (sentence(task, rng, size=length) for task in tasks), key=lambda found: len(found[0])
+        )
+        parts = [drawn[n : n + size] for n in range(0, len(drawn), size)]
+        rng.shuffle(parts)
+        yield from map(_as_tensors, parts)
+
+
+def _as_tensors(part):
+    shape = len(part), 1 + max(len(words) for words, _ in part)
+    ids, weights = torch.full(shape, ID["<pad>"]), torch.zeros(shape)
+    for row, (words, answers) in enumerate(part):
+        ids[row, : len(words) + 1] = torch.tensor([ID["<s>"], *map(ID.get, words)])
+        weights[row, 1 : len(words) + 1] = OTHER
+        weights[row, [n + 1 for n in answers]] = 1
+    return ids, weights
+
+
+def accuracies(model, count: int, *, seed: int = HELD_OUT) -> dict[tuple[str, str], float]:
+    """By task and distance: the share of fresh prompts after which the answer is predicted."""
+    return {
+        (task, distance): correct(model, examples(task, distance, count, seed=seed)).mean().item()
+        for task in TASKS
+        for distance in DISTANCES
+    }
+
+
+def correct(model, prompts) -> torch.Tensor:
+    """Whether the most probable next word is the answer, by prompt: 0.0 or 1.0."""
+    ids = [torch.tensor([ID["<s>"], *map(ID.get, prompt.words)]) for prompt in prompts]
+    padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=ID["<pad>"])
+    last = torch.tensor([len(row) - 1 for row in ids])
+    with torch.no_grad():  # padding comes after the row that is read, which cannot see it
+        logits = model(input_ids=padded).logits[torch.arange(len(ids)), last]
+    return (logits.argmax(dim=1) == torch.tensor([ID[prompt.answer] for prompt in prompts])).float()
+
+
+def learn(model, ids, weights, optimizer, schedule) -> torch.Tensor:
+    """One step on the weighted cross-entropy of the next word, which it returns."""
+    logits = model(input_ids=ids[:, :-1]).logits
+    losses = cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+    loss = (losses * weights[:, 1:]).sum() / weights[:, 1:].sum()
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    schedule.step()
+    return loss
+
+
+def train(model, *, steps: int, size: int, rate: float, seed: int, say=print) -> None:
+    """AdamW on the weighted cross-entropy of the next word, with a linear decay of the rate."""
+    matrices = [x for x in model.parameters() if x.ndim > 1]
+    others = [x for x in model.parameters() if x.ndim == 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98))
+    pace = lambda step: min((step + 1) / WARM, 1 - step / steps)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, pace)
+    shares = dict.fromkeys(TASKS, 1.0)
+    start, drawn = time.perf_counter(), batches(random.Random(seed), size, steps, shares)
+    for step, (ids, weights) in zip(range(steps), drawn, strict=False):
+        model.train()
+        loss = learn(model, ids, weights, optimizer, schedule)
+        if step % EVERY == EVERY - 1:
+            found = accuracies(model.eval(), 40, seed=step)
+            for task in TASKS:
+                shares[task] = LEAST + 1 - min(found[task, distance] for distance in DISTANCES)
+            shown = " ".join(
+                f"{task[:3]} " + "/".join(f"{found[task, d]:.2f}" for d in DISTANCES)
+                for task in TASKS
+            )
+            seconds = time.perf_counter() - start
+            say(f"{step + 1} {seconds:.0f} s, loss {loss.item():.3f}: {shown}", flush=True)
+
+
+def main() -> None:
+    """Trains with one thread, prints how far it is, and writes model and tokenizer."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--rate", type=float, default=RATE)
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    model = network(options.seed)
+    train(model, steps=options.steps, size=options.batch, rate=options.rate, seed=options.seed)
+    model.eval().to(torch.float16).save_pretrained(options.folder)
+    tokenizer().save_pretrained(options.folder)
+    for (task, distance), share in accuracies(model.float(), 1000).items():
+        print(f"{task} {distance}: {share:.4f}")
+
+
+if __name__ == "__main__":
+    main()
