@@ -1,4 +1,4 @@
-"""Layer 2: what is computed (NumPy, PyTorch, Transformers)."""
+"""Layer 2: relevance of real models (NumPy, PyTorch, Transformers)."""
 
 from importlib import import_module
 

@@ -36,22 +36,22 @@ def attribute(
     tokenizer: PreTrainedTokenizerBase | None = None,
     **options: Any,
 ) -> Attribution:
-    """How much each token, or position of an image, contributes to one logit of a model.
+    """Returns the share of each token, or position of an image, in one logit of a model.
 
     ``inputs`` is a tokenizer's batch, (batch, token), whose padding gets 0, or an image
     processor's, (batch, channel, height, width).  With ``decoder_input_ids`` of an encoder with a
-    decoder, columns of targets are those of the decoder, and relevance has the tokens of both
+    decoder, columns of targets count the decoder's tokens, and relevance has the tokens of both
     texts, one after the other.
     ``method`` is a name in ``METHODS`` or a Composite (LRP with its rules).  ``target`` is
-    None (what the model predicts), a class, or one class per example; of a language model, causal
+    None (the predicted label), a class, or one class per example; of a language model, causal
     or masked, a token; or a ``Target`` of ``numeric.targets``: a label at a column, a span, an
-    answer, a log-probability, or a sum or difference of these.  The relevance of a token
-    under LRP is that of its word + position + type embedding before the first LayerNorm, summed
-    over channels in float32 or wider; options, such as ``epsilon`` (default 0: the limit),
-    ``share="word"`` and ``positions="signed"``, are those of the method's own function in
+    answer, a log-probability, or a sum or difference of these.  Under LRP a token receives the
+    relevance of its word + position + type embedding before the first LayerNorm, summed
+    over channels in float32 or wider.  Options, such as ``epsilon`` (default 0: the limit),
+    ``share="word"`` and ``positions="signed"``, are described in the method's own function in
     ``numeric.methods``.  ``at="bert.encoder.layer.*"``, or a list of paths, also gives the
-    relevance at what these modules return (``Attribution.inside``).  ``tokenizer`` names the
-    tokens, for those who look at the result, and knows which token is the mask.
+    relevance at the outputs of these modules (``Attribution.inside``).  ``tokenizer`` names the
+    tokens for readers of the result, and knows which token is the mask.
     Runs in the model's dtype, autocast or not.  The model itself is never changed, and several
     threads may use it at once, but not train it meanwhile.
     Raises TypeError (unknown option), ValueError (bad value; bad inputs are all listed) and
@@ -72,12 +72,12 @@ def attribute_each(
     tokenizer: PreTrainedTokenizerBase | None = None,
     **options: Any,
 ) -> list[Attribution]:
-    """``attribute`` for each of ``targets``, which share what forward passes they can.
+    """Calls ``attribute`` for each of ``targets``, which share forward passes where they can.
 
     Rules, gradients and rollout take one forward pass in all, Leave-One-Out and Integrated
-    Gradients as many as for one target; every target then has a backward pass of its own.  The
-    relevance of a sum of targets is the sum of theirs, and ``attribute`` gives it for the price of
-    one.  Arguments and errors are those of ``attribute``; ValueError for no targets.
+    Gradients as many as for one target; every target then has a backward pass of its own.  For
+    a sum of targets, ``attribute`` gives the sum of their relevance for the price of one.
+    Arguments and errors are documented in ``attribute``; ValueError for no targets.
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
@@ -111,12 +111,12 @@ def explain(
     target: Label | Target = None,
     **options: Any,
 ) -> Attribution:
-    """``attribute`` for texts, with their tokens beside the relevance (``Attribution.tokens``).
+    """Calls ``attribute`` for texts and names their tokens (``Attribution.tokens``).
 
     ``texts`` is one text or several, which are padded on the right; a text may be a pair, such as
-    ``[(question, context)]`` for a model that finds answers.  Whole texts are explained: one that
-    is longer than the model's positions is refused, and one that is longer than those a model
-    with rotary positions was made for is explained with a warning.  What a language model writes is
+    ``[(question, context)]`` for a model that finds answers.  Whole texts are explained: a text
+    longer than the model's positions is refused, and a text longer than a model with rotary
+    positions was made for is explained with a warning.  Texts that a language model writes are
     explained by ``explain_generation``.
     Raises ValueError for an empty list, for a value that is no text, for a text with special tokens
     that its tokenizer adds, and for several texts if the tokenizer has no token to pad with; the
@@ -149,7 +149,7 @@ def explained(
     tokenizer: PreTrainedTokenizerBase | None = None,
     composite: Composite | None = None,
 ) -> list[Attribution]:
-    """What ``run(model, batch, readout)`` finds, between the checks that all methods share.
+    """Calls ``run(model, batch, readout)`` between the checks that all methods share.
 
     ``modules`` is an argument of ``inputs.prepare``, ``tokenizer`` of ``Readout.of``;
     ``composite`` has the rules of ``run``, unless ``run`` is a partial that has them.
@@ -186,7 +186,7 @@ def _checked(
     if batch.input_ids is not None:
         relevance = relevance * (batch.present == 1)
     residual = logit - relevance.sum(dim=1)
-    inside: Any = details.pop("inside", {})  # which is no tensor, but has some
+    inside: Any = details.pop("inside", {})  # a dict of tensors, not a tensor
     model_name = type(model).__name__
     return Attribution(
         relevance, chosen, logit, residual, name, used, details, inside, tokens, model_name
@@ -196,7 +196,7 @@ def _checked(
 def _not_finite(
     model: PreTrainedModel, batch: Batch, finite: Tensor, used: Mapping[str, Any]
 ) -> str:
-    """What is wrong where relevance, (batch, token), is not ``finite``."""
+    """Describes the places where relevance, (batch, token), is not ``finite``."""
     examples = (~finite).any(dim=1).nonzero()[:, 0].tolist()
     said = f"non-finite relevance in examples {examples}: "
     if "removal" not in used:
@@ -219,7 +219,7 @@ def _not_finite(
 def propagation(
     model: PreTrainedModel, method: str | Composite = "attnlrp", *, epsilon: float = 0.0
 ) -> Propagation:
-    """A block in which plain autograd of your own code propagates relevance by ``method``.
+    """Opens a block where autograd of your own code propagates relevance by ``method``.
 
     The gradient of a logit at an activation ``x`` is its relevance divided by ``x``:
 
@@ -227,15 +227,15 @@ def propagation(
             output = model(**inputs, output_hidden_states=True)
             x, logit = output.hidden_states[1], output.logits[0, 1]
             (gradient,) = torch.autograd.grad(logit, x)
-        relevance = (x * gradient).sum(-1)  # of every token after the first layer, in logits
+        relevance = (x * gradient).sum(-1)  # of every token after layer 1, in logits
 
     Take logits, and ask for gradients, inside the block: a rule at the end of a model, such as
-    that of a soft cap on logits, acts when these are used.  Gradients reach back to the embeddings
-    of words or patches, and to tensors of yours that require them.  Hooks may look at activations,
-    so that libraries built on autograd work, such as Captum with ``LayerGradientXActivation``.
-    The rules hold in this thread alone, and the model is never changed.
+    the rule of a soft cap on logits, acts when logits are used.  Gradients reach back to the
+    embeddings of words or patches, and to tensors of yours that require them.  Hooks may read
+    activations, and libraries built on autograd work, such as Captum with
+    ``LayerGradientXActivation``.  The rules hold in this thread alone; the model is not changed.
     Raises ValueError (unknown rules, bad ``epsilon``, a model that is compiled or in train mode),
-    and on leaving the block UnassignedOperation (everything without a rule).
+    and on leaving the block UnassignedOperation (all functions without a rule).
     """
     check_code(model)
     packed.check(model)
@@ -243,7 +243,7 @@ def propagation(
 
 
 def composite_of(method: str | Composite, share: str | None) -> tuple[str, Composite, str]:
-    """The name and the rules of a method by rules, and its share unless that is given.
+    """Returns the name and the rules of a method by rules, and its default share if none is given.
 
     Raises ValueError for any other method.
     """
@@ -260,7 +260,7 @@ def composite_of(method: str | Composite, share: str | None) -> tuple[str, Compo
 def resolve(
     method: str | Composite, options: Mapping[str, Any]
 ) -> tuple[str, Callable[..., Any], dict[str, Any]]:
-    """The method's name, its function with all options bound, and those options.
+    """Returns the method's name, its function with all options bound, and these options.
 
     Raises ValueError for an unknown method and TypeError for an unknown option.
     """
@@ -290,7 +290,7 @@ def resolve(
 
 
 def _problem(name: str, value: Any, default: Any) -> str | None:
-    """The problem of an option: a switch that is no bool, or a value that is too large."""
+    """Describes an option's fault: a switch that is no bool, or a value that is too large."""
     if type(default) is bool and type(value) is not bool:
         return f"{name}={value!r}: pass True or False"
     if type(value) is int and abs(value) > sys.maxsize:

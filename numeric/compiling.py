@@ -1,7 +1,7 @@
 """LRP for many batches: both passes as one compiled graph, traced once for each shape.
 
-The compiler cannot look into the rules, but ``make_fx`` sees what is computed under them, both
-ways, as plain operations on tensors; these are compiled.  Weights are attributes of the graph.
+The compiler cannot look into the rules, but ``make_fx`` sees both passes under the rules as plain
+operations on tensors; these are compiled.  Weights are attributes of the graph.
 """
 
 import inspect
@@ -35,16 +35,16 @@ from numeric.targets.chosen import PREDICTED, Rows
 from numeric.targets.readout import Found, Readout, Run
 
 Graph = Callable[..., tuple[Tensor, Tensor]]
-"""Relevance and logits, from the tensors of a batch and the target."""
+"""Takes the tensors of a batch and the target; returns relevance and logits."""
 Serves = Callable[[Sequence[Tensor]], bool]
-"""Whether a graph can be used for tensors."""
+"""Decides whether a graph can be used for tensors."""
 
 
 class _Whole(Batch):
     """A batch without padding, which attends without a mask.
 
-    Stock code looks whether a mask hides anything, and a graph cannot: it would always attend with
-    a mask, for which GPUs have slower kernels.
+    Stock code checks whether a mask hides anything, and a graph cannot: it would always attend with
+    a mask, and GPUs' kernels for masks are slower.
     """
 
     def arguments(self) -> dict[str, Tensor]:
@@ -61,18 +61,18 @@ def compiled(
     disable: bool = False,
     **options: Any,
 ) -> Iterator[Callable[..., Attribution]]:
-    """``explain(inputs, target=None)``, which is ``attribute`` by ``torch.compile``.
+    """Yields ``explain(inputs, target=None)``, which runs ``attribute`` by ``torch.compile``.
 
     ``method`` is "attnlrp", "cp-lrp", "gradient-x-input" or a Composite; ``epsilon`` and ``share``
-    are those of ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
+    are described in ``numeric.methods.lrp``; ``options`` go to ``torch.compile`` (``dynamic``,
     ``mode``, ``backend``...).  The first batch of a shape, with padding or without, waits for the
-    compiler, half a minute or more; relevance differs from that of ``attribute`` by rounding.
-    With ``dynamic=True`` one graph serves all shapes for which the model runs the same code.
-    The graph shares the model's weights, and sees what is written into them; of modules that are
-    replaced inside the block it knows nothing.
-    With ``disable=True`` nothing is compiled: this is ``attribute``, whose search through the
-    model is done once for the block.
-    Raises what ``attribute`` raises, and ValueError for methods that are no rules.
+    compiler, half a minute or more; relevance equals the relevance by ``attribute`` up to rounding.
+    With ``dynamic=True`` one graph serves all shapes that take one path through the model's code.
+    The graph shares the model's weights and sees every write into them; it does not see modules
+    that are replaced inside the block.
+    With ``disable=True`` nothing is compiled: each call is ``attribute``, but the search through
+    the model is done once for the block.
+    Raises the errors of ``attribute``, and ValueError for methods that are no rules.
     """
     known = list(inspect.signature(torch.compile).parameters)[1:]  # behind the model
     unknown = [name for name in options if name not in known]
@@ -131,14 +131,14 @@ class _Graphs:
         self.turn = RLock()  # neither the tracer nor the compiler is for several threads
 
     def run(self, model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
-        """``lrp`` by a graph, which takes the class as an input, -1 being the predicted one."""
+        """Runs ``lrp`` by a graph that takes the class as an input; -1 is the predicted class."""
         mask = batch.attention_mask
         label = readout.targets[0].label[:, 0]
         inputs = {key: x for key, x in vars(batch).items() if isinstance(x, Tensor)}
         inputs["target"] = torch.where(label == PREDICTED, -1, label)
         kind = _Whole if (mask == 1).all() else Batch
         with self.turn, torch.no_grad():
-            if not self.found:  # refuses what has no rule; then slopes at zero are known
+            if not self.found:  # refuses operations without a rule; then slopes at zero are known
                 list(self.plain(model, batch, readout))
             relevance, logits = self._graph(model, kind, batch.facts, inputs)(*inputs.values())
         rows = Rows(logits, None)
@@ -161,7 +161,7 @@ class _Graphs:
         trace = make_fx(both_ways, tracing_mode=self.mode, _allow_non_fake_inputs=True)
         try:
             traced = trace(*tensors)
-        except RuntimeError as error:  # of tensors without values
+        except RuntimeError as error:  # tensors without values
             raise RuntimeError(
                 f"{type(model).__name__} computes different things by the values of tensors, which "
                 f"one graph cannot ({error}); pass disable=True, or call attribute()"
@@ -217,13 +217,13 @@ class _Traced:
 
 
 def _one_row(readout: Readout) -> Readout:
-    """The same of logits of which only the row is left that is read."""
+    """Returns ``readout`` for logits that hold only the explained row."""
     targets = [replace(each, row=torch.zeros_like(each.row)) for each in readout.targets]
     return replace(readout, targets=targets)
 
 
 def _serves(graph: GraphModule) -> Serves:
-    """Whether the sizes of other inputs would have led to the same ``graph``."""
+    """Returns the test whether a shape of inputs would have been traced to the same ``graph``."""
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     shapes = inputs[0].fake_mode.shape_env
     code = shapes.produce_guards_expression(inputs, ignore_static=False)

@@ -2,13 +2,13 @@
 
 In the limit epsilon -> 0 the attention step of every composite is a factor on the cotangents of
 Q, K and V (``attention.shares``).  So composites that agree elsewhere share one forward
-pass, whose graph is cut at each layer's input and at its Q, K and V.  Backwards, composites that
-have had the same factors so far share one cotangent, and where they part they still share the
+pass, whose graph is cut at each layer's input and at its Q, K and V.  Backwards, composites with
+equal factors so far share one cotangent; where their factors differ, they still share the
 way down to Q, K and V.
 
-Cotangents go down one at a time and depth first, so that few wait: of mixes of two, one per layer,
-however many mixes there are.  Stacking them (``is_grads_batched``) was measured on CPU and is
-slower; on a GPU it was not.
+Cotangents go down one at a time and depth first, so that few wait: with two choices per layer,
+one per layer, however many mixes there are.  Stacking them (``is_grads_batched``) was measured on
+CPU and is slower; on a GPU it was not measured.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ class Sweep:
     """Relevance of every token under every composite; all in logits.
 
     relevance: (composite, batch, token), 0 at padding
-    target: explained class, as of ``Attribution``, the same for all
-    logit: (composite, batch) its logit, which rounds as the composite's rules do
-    residual: (composite, batch) logit minus the sum of relevance: what was absorbed or lost
+    target: the explained class as in ``Attribution``, one for all composites
+    logit: (composite, batch), rounded as the composite's rules round
+    residual: (composite, batch) logit minus the sum of relevance: absorbed or lost relevance
     """
 
     relevance: Tensor
@@ -56,15 +56,15 @@ class Sweep:
 
 
 Factors = tuple[tuple[float, ...], ...]
-"""Of one layer: a factor for each part of each projection."""
+"""One layer's factors: one for each part of each projection."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
     """A place where the graph is cut."""
 
-    source: Tensor  # what arrived
-    leaf: Tensor  # what went on
+    source: Tensor  # the tensor that arrived
+    leaf: Tensor  # the leaf that went on
 
 
 def sweep(
@@ -75,14 +75,14 @@ def sweep(
     *,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Sweep:
-    """Relevance by each of ``methods``, all by rules, in the limit epsilon -> 0 (Eqs. 1, 3, 4, 5).
+    """Returns relevance by each of ``methods``, all by rules, for epsilon -> 0 (Eqs. 1, 3, 4, 5).
 
     Equal to ``attribute(model, inputs, method, target)`` for each method, up to rounding;
     methods that differ only in the attention step share all work until they part.
-    ``inputs`` and ``target`` are those of ``attribute``, which says where relevance is read and
-    what absorbs it.
-    Raises what ``attribute`` raises, and ValueError for no composite and for models that run one
-    layer several times, such as ALBERT.
+    ``inputs`` and ``target`` are described in ``attribute``, with the place where relevance is
+    read and the operations that absorb it.
+    Raises the errors of ``attribute``, and ValueError for no composite and for models that run
+    one layer several times, such as ALBERT.
     """
     if isinstance(methods, str) or not isinstance(methods, Iterable):
         raise ValueError(f'methods={methods!r}: pass a list, such as ["attnlrp", "cp-lrp"]')
@@ -145,10 +145,10 @@ def _forward(
     composite: Composite,
     readout: Readout,
 ) -> tuple[Propagation, list[dict[str, Cut]], Rows]:
-    """One forward pass, cut at ``layers``, whose attention steps keep the plain gradient."""
+    """Runs one forward pass, cut at ``layers``; attention steps keep the plain gradient."""
     twin = patches.twin(packed.shown(model))
     applied = scope.applied(twin, _without_attention_step(composite))
-    # Hooks that stay would hold the twin, and the twin the hooks, with the graph between them.
+    # Hooks that stayed would hold the twin, and the twin the hooks, with the graph between them.
     with ExitStack() as hooks, applied as rules, torch.enable_grad():
         rules.book.asks = True  # every composite needs to know which operations there are
         cuts = [_cut(rules, twin, hooks, *paths) for paths in layers]
@@ -159,9 +159,9 @@ def _forward(
 def _descend(
     cuts: list[dict[str, Cut]], end: Tensor, c: Tensor, factors: Mapping[int, Sequence[Factors]]
 ) -> Iterator[tuple[Iterable[int], Tensor, Tensor]]:
-    """(numbers of composites, input of the first layer, its cotangent), depth first.
+    """Yields (numbers of composites, input of the first layer, its cotangent), depth first.
 
-    ``end`` is what the layers ``cuts`` lead to and ``c`` its cotangent; ``factors`` holds, by
+    ``end`` is the output of the layers ``cuts`` and ``c`` its cotangent; ``factors`` holds, by
     number of a composite and by layer, a factor for each part of each projection.
     """
     if not cuts:
@@ -184,7 +184,7 @@ def _descend(
             sources, entrance.leaf, list(passing.values()), retain_graph=True
         )
         ready.append((beside + through, part))
-    del c, beside, into, passing, through  # what waits while others go down is in ``ready``
+    del c, beside, into, passing, through  # waiting cotangents are in ``ready``
     while ready:
         yield from _descend(below, entrance.source, *ready.pop())
 
@@ -199,9 +199,9 @@ def _weigh(c: Tensor, factors: Sequence[float]) -> Tensor:
 def _cut(
     rules: Propagation, model: nn.Module, hooks: ExitStack, layer: str, attention: str
 ) -> dict[str, Cut]:
-    """Filled by the forward pass: the cut at the layer's input, then those at its projections."""
+    """Returns cuts that the forward pass fills: at the layer's input, then at its projections."""
     module = model.get_submodule(attention)
-    places: dict[str, Any] = dict.fromkeys(["input", *_projections(module)])  # of a Cut each
+    places: dict[str, Any] = dict.fromkeys(["input", *_projections(module)])  # later a Cut each
 
     def cut(name: str, x: Tensor) -> Tensor:
         if places[name] is not None:
@@ -209,7 +209,7 @@ def _cut(
         x = rules.book.settle(x)
         leaf = x.detach().requires_grad_()
         places[name] = Cut(x, leaf)
-        with torch._C.DisableTorchFunction():  # for the rules a leaf is a constant
+        with torch._C.DisableTorchFunction():  # the rules treat a leaf as a constant
             return leaf.view_as(leaf)
 
     hooks.enter_context(patches.change_input(model.get_submodule(layer), partial(cut, "input")))
@@ -219,12 +219,12 @@ def _cut(
 
 
 def _projections(attention: nn.Module) -> list[str]:
-    """Names of the children that make Q, K and V, in that order; one, if it makes all three."""
+    """Names the children that compute Q, K and V, in this order; one, if it computes all three."""
     return list(dict.fromkeys(families.projections(attention) or ()))
 
 
 def _layers(model: nn.Module) -> list[tuple[str, str]]:
-    """The path of every layer and of its attention module, in the order in which they run."""
+    """Returns the paths of every layer and of its attention module, in the order of execution."""
     found: dict[int, tuple[str, str]] = {}
     seen, loose = set(), []
     for path, module in model.named_modules(remove_duplicate=False):
@@ -254,7 +254,7 @@ def _groups(
     layers: Sequence[tuple[str, str]],
     composites: Sequence[Composite],
 ) -> list[tuple[Composite, dict[int, list[Factors]]]]:
-    """Composites that agree outside the attention step: one of them, and the factors of all.
+    """Groups composites that agree outside the attention step: one of them, and all factors.
 
     Factors are by number of the composite, by layer and by projection.
     """
@@ -284,7 +284,7 @@ def _factors(module: nn.Module, rules: Mapping[str, str]) -> Factors:
 
 
 def _without_attention_step(composite: Composite) -> Composite:
-    """The same rules elsewhere; in the attention step the plain gradient."""
+    """Returns ``composite`` with the plain gradient in the attention step."""
     plain = dict.fromkeys(attention.KINDS, kinds.GRADIENT)
     within: Callable[[Mapping[str, str]], dict[str, str]] = lambda table: {
         kind: plain.get(kind, rule) for kind, rule in table.items()

@@ -1,4 +1,4 @@
-"""What LRP will do to a model: every operation that a rule acts on, in order."""
+"""Lists the operations of a model that a rule of LRP acts on, in order."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,18 +35,18 @@ class PlannedOperation(Operation):
 
     function: str
     line: str  # of the model's code: file:number
-    rule: str | None = None  # None: there is none, and the model is refused
+    rule: str | None = None  # None: no rule, and the model is refused
 
 
 Row = tuple[str, str, str, str, str]
-"""What is printed of an operation: kind, rule, function, module, line of code."""
+"""The printed columns of an operation: kind, rule, function, module, line of code."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All operations of one model in the order in which they run; ``print`` shows it on a screen.
+    """All operations of one model in the order of execution; ``print`` shows it on a screen.
 
-    refusal: the error with which ``attribute`` will refuse, if some operations have no rule
+    refusal: the error of ``attribute``, if some operations have no rule
     """
 
     model: str
@@ -78,7 +78,7 @@ def plan(
             with own_failures(model, batch), off, planner.block as block:
                 for x in model(**batch.arguments()).values():
                     if isinstance(x, Tensor):
-                        block.end(x)  # at which rules act that wait for a use
+                        block.end(x)  # lets the rules act that wait for a use
         except UnassignedOperation as error:
             if error.__cause__ is not None:  # the model failed in mid-pass
                 raise
@@ -87,7 +87,7 @@ def plan(
 
 
 def summary(found: Plan) -> str:
-    """How many operations of each kind there are, and the rule of each kind."""
+    """Counts the operations of each kind and rule."""
     counts = Counter((op.kind, op.rule or "no rule") for op in found.operations)
     lines = [f"{n:6}  {kind:14}  {rule}" for (kind, rule), n in counts.most_common(MOST)]
     lacking = sum(op.rule is None for op in found.operations)
@@ -96,7 +96,7 @@ def summary(found: Plan) -> str:
 
 
 class _Lines(Places):
-    """Places with the lines of code that these are at, and the function that runs there."""
+    """Places with their lines of code, and with the function that runs there."""
 
     function = ""
 
@@ -107,7 +107,7 @@ class _Lines(Places):
 
 
 class _Planner:
-    """Notes the rule of every operation of one pass, and every refusal."""
+    """Records the rule of every operation of one pass, and every refusal."""
 
     def __init__(self, model: PreTrainedModel, composite: Composite) -> None:
         self.places, self.composite = _Lines(model), composite
@@ -129,7 +129,7 @@ class _Planner:
         known = cast(Sequence[PlannedOperation], places or self.places.operations(kind))
         place = known[0]
         if kind in (kinds.SCORES, kinds.BILINEAR) and ROLES.get(place.function) != ATTENTION:
-            place = replace(place, function="matmul")  # whose user decides on its kind
+            place = replace(place, function="matmul")  # its user decides on its kind
         rule = self.composite.rule(kind, layer=place.layer, module=place.module)
         rule = rule if (kind, rule) in KNOWN else None
         self.of_place.append((known[0], replace(place, rule=rule)))
@@ -150,13 +150,13 @@ class _Planner:
 
     @property
     def planned(self) -> tuple[PlannedOperation, ...]:
-        """Without those that were recorded and turned out to be held."""
+        """Planned operations without the recorded ones that turned out to be held."""
         kept = {id(x) for x in self.block.book.recorded}
         return tuple(op for x, op in self.of_place if op.kind == UNKNOWN or id(x) in kept)
 
 
 def _functions(key: Key) -> str:
-    """The activation functions of a chain; for x * x, the product."""
+    """Names the activation functions of a chain; for x * x, the product."""
     names = [name for name in dict.fromkeys(_names(key)) if ROLES.get(name) == FUNCTION]
     return ", ".join(names) or key[0]
 
@@ -169,7 +169,7 @@ def _names(key: Key) -> Iterator[str]:
 
 
 def _text(plan: Plan) -> Iterator[str]:
-    """The operations by layer; layers that are alike are one paragraph."""
+    """Yields the operations by layer; layers with equal rows are one paragraph."""
     folded: dict[tuple[str, tuple[Row, ...]], list[tuple[int | None, Counter[Row]]]] = {}
     for (stem, layer), run in groupby(plan.operations, _layer):
         counts = Counter(_line(op, stem) for op in run)
@@ -184,7 +184,7 @@ def _text(plan: Plan) -> Iterator[str]:
 
 
 def _layer(op: PlannedOperation) -> tuple[str, int | None]:
-    """Where the layers are that an operation is in one of, and its number."""
+    """Returns the path of the stack of layers that holds an operation, and its layer's number."""
     found = LAYER.search(op.module)
     return (op.module[: found.start(1) - 1], op.layer) if found else ("", None)
 

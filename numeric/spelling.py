@@ -8,15 +8,15 @@ import unicodedata
 from collections.abc import Iterable
 
 LONGEST = 2**24  # letters of a text, or bytes of a line: about ten long books
-LISTED, LETTERS = 50, 2000  # of lines of an error
+LISTED, LETTERS = 50, 2000  # lines of an error, letters of a line
 NAME = 4096  # letters of an option
-# Categories of what moves a cursor, colours a terminal, or turns the direction of writing around.
+# Categories of signs that move a cursor, colour a terminal, or reverse the writing direction.
 CONTROLS = {"Cc", "Cf", "Zl", "Zp"}
 KEPT = "\n\t\u200c\u200d"  # the last two join letters of Persian and Hindi, and emoji
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal obeys, each sign of which is shown as a box."""
+    """Shows each sign that a terminal would obey as a box."""
     if text.isprintable():
         return text
     return "".join(
@@ -32,9 +32,9 @@ def listed(lines: Iterable[str]) -> str:
 
 
 def closest(word: object, known: Iterable[str], *, alike: float = 0.6) -> str | None:
-    """The name in ``known`` that is closest to a word, None if none is ``alike`` enough: 0 to 1.
+    """Returns the name in ``known`` that is closest to a word, case aside.
 
-    Upper and lower case are one.
+    None if no name is ``alike`` enough: 0 to 1.
     """
     names = {name.lower(): name for name in known}
     found = difflib.get_close_matches(str(word).lower(), names, n=1, cutoff=alike)
@@ -42,9 +42,9 @@ def closest(word: object, known: Iterable[str], *, alike: float = 0.6) -> str | 
 
 
 def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float = 0.6) -> str:
-    """The names in ``known`` that are closest to those ``given``: "; did you mean 'cp-lrp'?".
+    """Suggests the names in ``known`` closest to ``given``: "; did you mean 'cp-lrp'?".
 
-    Empty where none is ``alike`` enough, as for ``closest``.
+    Empty if no name is ``alike`` enough, as in ``closest``.
     """
     known = [*known]
     found = (closest(word, known, alike=alike) for word in given)
@@ -53,7 +53,7 @@ def did_you_mean(given: Iterable[object], known: Iterable[str], *, alike: float 
 
 
 def text_fault(value: object) -> str | None:
-    """The reason why ``value`` is no text to explain; None if it is one."""
+    """Returns the reason why ``value`` is no text to explain, or None."""
     if value is None:
         return "no text"
     if not isinstance(value, str):

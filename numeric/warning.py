@@ -1,4 +1,4 @@
-"""Warns the caller of this project, whichever of its functions the call went through."""
+"""Warns the code that called this project, through whichever of its functions."""
 
 import sys
 import warnings
@@ -10,7 +10,7 @@ PROJECT = tuple(
 
 
 def warn_caller(said: str, category: type[Warning] = UserWarning) -> None:
-    """Warns at the innermost line of code that is not in this project."""
+    """Warns at the innermost line of code outside this project."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PROJECT):
         frame, level = frame.f_back, level + 1

@@ -1,1 +1,1 @@
-"""What happens to relevance inside a model: its captured graph, the ledger, and the verdicts."""
+"""The relevance inside a model: its captured graph, the ledger, and the verdicts."""

@@ -1,4 +1,4 @@
-"""The audit of one model on one input: where relevance goes, and what decides if it is kept."""
+"""Audits one model on one input: where relevance goes, and whether it is kept."""
 
 import time
 from collections import Counter
@@ -39,13 +39,13 @@ ROUNDING = 1e-3  # of the logits: more than float32 loses in a large model
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Audit:
-    """What happened to the relevance of one logit; all in logits unless noted.
+    """The accounts and verdicts of one logit's relevance; all in logits unless noted.
 
-    target: its class, tag, token or position, or those of all terms of a sum
+    target: its class, tag, token or position; a list for the terms of a sum
     relevance: (token,) at the whole embedding, before the first operation on it
-    residual: logit minus what the words received: the causes and the other leaves add up to it
+    residual: logit minus the relevance of words: the causes and the other leaves add up to it
     forward_error: largest difference of the captured graph's logits, in float64, from the model's
-    verdicts: what is proved, refuted or bounded of this explanation, and by which operations
+    verdicts: statements proved, refuted or bounded of this explanation, with their operations
     seconds: by step
     """
 
@@ -65,7 +65,7 @@ class Audit:
     notes: tuple[str, ...] = field(default=())
 
     def by_cause(self) -> dict[str, float]:
-        """The whole residual by cause: what operations absorbed, and leaves that are not words."""
+        """Splits the residual by cause: absorbed by operations, or received by leaves but words."""
         found: dict[str, float] = {}
         for line in self.ledger.lines:
             for cause, amount in line.absorbed.items():
@@ -81,20 +81,20 @@ class Audit:
         return dict(sorted(found.items(), key=lambda item: -abs(item[1])))
 
     def by_layer(self) -> dict[int | None, dict[str, float]]:
-        """Absorbed relevance by layer (from 0; None outside of layers) and cause."""
+        """Sums absorbed relevance by layer (from 0; None outside of layers) and cause."""
         return ledgers.totals(self.ledger.lines, lambda line: line.node.attributes["layer"])
 
     def by_kind(self) -> dict[str, dict[str, float]]:
-        """Absorbed relevance by kind of operation and cause."""
+        """Sums absorbed relevance by kind of operation and cause."""
         return ledgers.totals(self.ledger.lines, lambda line: line.kind)
 
     def worst(self, count: int = 10) -> list[ledgers.Line]:
-        """The operations that absorb or make most relevance."""
+        """Returns the operations that absorb or make most relevance."""
         size: Callable[[ledgers.Line], float] = lambda line: -sum(map(abs, line.absorbed.values()))
         return sorted(self.ledger.lines, key=size)[:count]
 
 
-@torch.inference_mode(mode=False)  # whose tensors take part in no gradient
+@torch.inference_mode(mode=False)  # its tensors take part in no gradient
 def audit(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
@@ -108,7 +108,7 @@ def audit(
 
     Takes the arguments of ``attribute``, for one example and a method by rules; ``epsilon`` is the
     stabiliser, 0 for the limit.  The model is left as it was.
-    Raises ValueError for what cannot be captured, UnassignedOperation and LookupError for
+    Raises ValueError for a model that cannot be captured, UnassignedOperation and LookupError for
     operations without a rule in the method or in the ledger, all of them listed, and
     ZeroDivisionError where the limit does not exist.
     """
@@ -168,7 +168,7 @@ def audit(
 
 
 def _start(chosen: Chosen, rows: Rows, logits: np.ndarray) -> tuple[float, np.ndarray]:
-    """The explained number, and the relevance of the logits: each times its gradient."""
+    """Returns the explained number, and the relevance of the logits: each times its gradient."""
     values = torch.from_numpy(logits).reshape(rows.logits.shape).requires_grad_()
     number = chosen.of(rows._replace(logits=values)).sum()
     with torch.no_grad():
@@ -177,7 +177,7 @@ def _start(chosen: Chosen, rows: Rows, logits: np.ndarray) -> tuple[float, np.nd
 
 
 def _by_token(captured: Capture, found: ledgers.Ledger, batch: Batch) -> np.ndarray:
-    """Relevance where ``attribute`` reads it: at the sum of embeddings, before anything else."""
+    """Reads relevance as ``attribute`` does: at the sum of embeddings, before anything else."""
     nodes = [node for _, node in captured.entries]
     nothing = [np.zeros(node.attributes["shape"]) for node in nodes]
     arrived = map(found.received.get, nodes, nothing)
@@ -232,7 +232,7 @@ def _one_text(batch: Batch) -> None:
 
 
 def _notes(model: nn.Module, order: Sequence[Node]) -> Iterator[str]:
-    """What is one thing in the model, and several or nothing in the ledger."""
+    """Notes scans, which the ledger does not show, and parameters with several lines in it."""
     if scans(model):
         yield "what a scan selects by is held: it is no operation here, and gets no relevance"
     shared: dict[int, list[str]] = {}
@@ -249,5 +249,5 @@ def _notes(model: nn.Module, order: Sequence[Node]) -> Iterator[str]:
 
 
 def cause_of(line: ledgers.Line, cause: str) -> str:
-    """The cause as reports name it: a LayerNorm's bias is its beta."""
+    """Names the cause as reports do: a LayerNorm's bias is its beta."""
     return "LayerNorm beta" if (line.kind, cause) == (kinds.LAYER_NORM, "bias") else cause

@@ -23,14 +23,14 @@ from numeric.targets.readout import Readout
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Capture:
-    """A graph whose root are logits, with the values of its leaves.
+    """A graph that computes logits, with the values of its leaves.
 
-    These are (example, class), or (example, row, class) where there are several rows.
-    rows: the same from the model itself, with an axis of rows
+    The root has the shape (example, class), or (example, row, class) for several rows.
+    rows: the model's own logits, with an axis of rows
     values: of every leaf, on the CPU
     entries: where words or pixels enter, each with the node of the whole embedding
-    signatures: by layer, the digest of its operations and how they are connected; sizes and
-        fixed numbers are not in it, so that a toy has that of a real model
+    signatures: by layer, the digest of its operations and connections; sizes and fixed
+        numbers are not in it, so that a toy and a real model have one signature
     """
 
     root: Node
@@ -45,7 +45,7 @@ class Capture:
 
 
 def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) -> Capture:
-    """The operations of ``model`` on this batch; the model is left as it was.
+    """Records the operations of ``model`` on this batch; the model is left as it was.
 
     Fused attention is recorded as a product, a softmax and a product.
     Raises UnassignedOperation for functions outside of the closed table, all of them listed with
@@ -68,11 +68,11 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
             with own_failures(model, batch), off, block:
                 rows = readout.run(model, batch.arguments(), settle=settle)
         finally:
-            draft.calls.clear()  # whose frames hold on to all that they computed
+            draft.calls.clear()  # their frames hold on to all that they computed
     (root,), at = ends, rows.columns
     for leaf, entry in recorder.words.items():
         if entry not in block.entries.found:  # token types that are looked up among words
-            about: Any = leaf.attributes  # of a leaf that nothing else knows yet
+            about: Any = leaf.attributes  # a leaf that nothing else knows yet
             about["role"] = TYPE
     entries = tuple((entry, draft.node_of(entry.embedding)) for entry in block.entries.found)
     values = {x: draft.values[x].cpu() for x in topological(root) if x.op in LEAVES}

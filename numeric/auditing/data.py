@@ -1,4 +1,4 @@
-"""An audit as plain data: what is written as JSON, and what terminal and page show."""
+"""An audit as plain data, which is written as JSON and shown by terminal and page."""
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ PACKAGES = ("lrp-axioms", "torch", "transformers", "numpy", "sympy")
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What was audited, in words."""
+    """The audited model, input and label, in words."""
 
     model: str  # the name that loads it
     input: str  # the text, or where the image is from
@@ -28,7 +28,7 @@ class Subject:
 
 
 def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
-    """Everything known of one audit, as JSON can hold it; keys are described in docs/AUDIT.md.
+    """Returns one audit as JSON can hold it; keys are described in docs/AUDIT.md.
 
     All amounts in logits, in full precision.  Raises ValueError unless there is one token per
     position.
@@ -78,7 +78,7 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
 
 
 def absorbed(line: ledgers.Line) -> dict[str, float]:
-    """What one operation absorbed, by cause, with what rounding did."""
+    """Returns absorbed relevance by cause, the numerical rest included."""
     named = {cause_of(line, cause): amount for cause, amount in line.absorbed.items()}
     return named | {ledgers.NUMERICAL: line.numerical}
 
@@ -122,10 +122,10 @@ def _by_kind(lines: Sequence[ledgers.Line]) -> dict[str, dict[str, float]]:
 
 
 def _stages(audit: Audit, numbers: Mapping[Node, int]) -> Iterator[dict[str, Any]]:
-    """Consecutive operations of one layer, from the logit down.
+    """Yields consecutive operations of one layer, from the logit down.
 
-    Operations are in an order in which relevance only moves on, so all of it that is on its way
-    between two stages is what arrives at the next.
+    Operations are ordered so that relevance only moves on: all relevance that leaves a stage
+    arrives at the next.
     """
     runs = [
         (layer, list(lines))

@@ -19,19 +19,19 @@ from numeric.models.places import LAYER
 NODE = "_lrp_axioms_node"  # the attribute of a tensor that says which operation computed it
 ORIGIN = "_lrp_axioms_origin"  # the attribute of a tensor that says where it was computed
 WORD, POSITION, TYPE, FIXED = "word", "position", "token type", "fixed"
-"""Roles of leaves: what reaches a leaf that is no word is a part of the residual."""
+"""Roles of leaves: relevance of a leaf that is no word is a part of the residual."""
 
 
 @dataclass(eq=False)
 class Running:
     """One torch function while it runs.
 
-    args: with a copy in place of what is written to
+    args: with a copy of the argument that is written to
     inplace: whether ``func`` itself writes to its first argument
     rising: between the lookup of words and the sum of embeddings
-    before: of what it reads, parts of which it may write to, the operations that computed it
+    before: the nodes of the tensors it reads, whose parts it may write to
     kind: of the rule that acts at its output   settled: arguments as they are used, by identity
-    out: the output whose node is made   index: which of several it is
+    out: the output that a node is made for   index: its place among several
     """
 
     call: Call
@@ -47,7 +47,7 @@ class Running:
     index: int | None = None
 
     def operands(self) -> tuple[list[Any], Any]:
-        """The arguments, in a row, as the rules use them; and how they are nested."""
+        """Returns the arguments as the rules use them, flat, and their nesting."""
         row, nesting = tree_flatten((self.args, self.kwargs))
         return [self.settled.get(id(x), x) for x in row], nesting
 
@@ -56,8 +56,8 @@ class Draft:
     """The nodes of one pass of ``block``.
 
     values: of every leaf
-    trace: of every operation its layer, its function, the module inside of the layer, and how far
-        back its operands are
+    trace: for every operation its layer, its function, the module inside of the layer, and the
+        distances back to its operands
     """
 
     def __init__(self, block: Propagation) -> None:
@@ -72,7 +72,7 @@ class Draft:
         self.calls: dict[str, list[FrameType | None]] = {}  # of every layer, in the order of time
 
     def node_of(self, x: Tensor) -> Node:
-        """The operation that computed ``x``, which may have been written to since."""
+        """Returns the node that computed ``x``, even if ``x`` was written to since."""
         if self.running and id(x) in self.running[-1].before:
             return self.running[-1].before[id(x)]
         known: tuple[Node | None, int | None] = getattr(x, NODE, (None, None))
@@ -101,7 +101,7 @@ class Draft:
         where: tuple[Origin, int | None] | None = None,
         **attributes: Any,
     ) -> Node:
-        """An operation at the place that is running, or at ``where``."""
+        """Makes an operation at the place that is running, or at ``where``."""
         origin, layer = where or self.origin()
         name = self.running[-1].call.name if self.running else op
         about = {"layer": layer, "shape": tuple(shape)} | attributes
@@ -132,14 +132,14 @@ class Draft:
         return node
 
     def keep(self, x: Tensor) -> Tensor:
-        """A fixed tensor as it is now, because code may write in it."""
+        """Keeps a fixed tensor's present values, because code may write in it."""
         return x.detach() if x.data_ptr() in self.names else x.detach().clone()
 
     def parameter(self, x: Tensor | float) -> Node:
         return self.leaf(x, WORD, op=PARAMETER)
 
     def origin(self) -> tuple[Origin, int | None]:
-        """Where the model is, and in which layer; one that is called again counts as the next."""
+        """Returns the present place and layer; a layer that is called again counts as the next."""
         (path, *_), _ = self.places.module()
         origin = Origin(module=path, line=self.places.line())
         found = LAYER.search(path)
@@ -153,18 +153,18 @@ class Draft:
 
 
 def is_part(x: Tensor, base: Tensor) -> bool:
-    """Whether ``x`` is a part of ``base`` whose place in it can be told by strides."""
+    """Decides whether strides tell the place of ``x`` in ``base``."""
     return base.is_contiguous() and x.dtype == base.dtype
 
 
 def part_of(x: Tensor, base: Tensor) -> Callable[[Tensor], Tensor]:
-    """How ``x`` is cut out of its ``base``."""
+    """Returns the function that cuts ``x`` out of its ``base``."""
     where = x.shape, x.stride(), x.storage_offset() - base.storage_offset()
     return lambda whole: whole.as_strided(*where)
 
 
 def write_into(x: Tensor, base: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """The base after a value was written into the place of ``x``."""
+    """Returns the function that writes a value into the place of ``x`` in a copy of the base."""
     part = part_of(x, base)
 
     def write(value: Tensor, whole: Tensor) -> Tensor:

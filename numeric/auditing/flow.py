@@ -1,7 +1,7 @@
-"""The flow of relevance as a drawing: one row per layer, in which every cause takes its step.
+"""Draws the flow of relevance: one row per layer, with a step for every cause.
 
-A row's bar is what passes on; above its end, each cause is a step from what arrived to what is
-left, to the left if it absorbs and to the right if it makes relevance.
+A row's bar is the relevance that passes on.  Above its end, the causes are steps between the
+relevance that arrived and the bar's end: to the left if absorbed, to the right if made.
 """
 
 import math
@@ -29,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A layer: its bar from 0 to what passes on, its steps, and its numbers as written."""
+    """A layer: its bar from 0 to the relevance passed on, its steps, and its numbers as written."""
 
     name: str
     y: float
@@ -41,11 +41,11 @@ class Row:
 
 
 Scale = Callable[[float], float]
-"""From logits to where they are drawn."""
+"""Maps logits to places in the drawing."""
 
 
 def flow(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows, ticks and sizes of the drawing, in its own units; amounts are logits."""
+    """Returns rows, ticks and sizes of the drawing, in its own units; amounts are logits."""
     x = _scale(facts)
     rows: list[Row] = []
     y: float = TOP
@@ -128,7 +128,7 @@ def _rectangle(a: float, b: float) -> tuple[float, float]:
 
 
 def _ends(facts: Mapping[str, Any], x: Scale, y: float) -> tuple[list[Row], float]:
-    """Leaves one after the other, from 0 to all that reached them."""
+    """Places leaves one after the other, from 0 to the sum of their relevance."""
     rows, level = [], 0.0
     for leaf, number in zip(facts["leaves"], accounts(facts)[1], strict=True):
         after = level + leaf["relevance"]

@@ -1,4 +1,4 @@
-"""A torch call as a function of those of its arguments that relevance can reach."""
+"""Makes a torch call a function of the arguments that relevance can reach."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,9 +21,9 @@ from numeric.engine.marks import PRODUCT, Chain, is_number, mark, reached
 def call(
     draft: Draft, running: Running, *, learned: bool = False
 ) -> tuple[Callable[..., Tensor], list[Node]]:
-    """The call as a function of the arguments that relevance reaches, and their nodes.
+    """Returns the call as a function of the arguments that relevance reaches, and their nodes.
 
-    ``learned``: it reaches fixed tensors, too.
+    ``learned``: fixed tensors that relevance can end in are arguments, too.
     """
     row, nesting = running.operands()
     taken = [k for k, x in enumerate(row) if reached((x,)) or (learned and counts(x))]
@@ -36,7 +36,7 @@ def call(
         for k, x in enumerate(row)
     ]
     func, inplace, index = running.func, running.inplace, running.index
-    # The one function whose result is a matter of where its input lies in memory.
+    # The one function whose result depends on its input's layout in memory.
     strides = row[0].stride() if running.call.name == "as_strided" else ()
 
     def function(*xs: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def _laid_out(x: Tensor, strides: Sequence[int]) -> Tensor:
 
 
 def counts(x: object) -> bool:
-    """Whether relevance can end in entries of a fixed tensor that are moved among others."""
+    """Decides whether relevance can end in a fixed tensor's entries when they are moved."""
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0:
         return False
     return not is_mask(x)
@@ -70,13 +70,13 @@ def fixed_leaf(draft: Draft, running: Running, x: Tensor) -> Node:
 
 
 def mapped(draft: Draft, running: Running, *, op: str, **attributes: Any) -> Node:
-    """Any function, by torch."""
+    """Makes a node of any function, computed by torch."""
     function, of = call(draft, running)
     return draft.make(op, of, running.out.shape, map=Map(function), **attributes)
 
 
 def composed(draft: Draft, running: Running, pending: Sequence[Node]) -> Node:
-    """A function of what is no operation by itself: one half of a product, or complex numbers."""
+    """Makes a node of half a product, or of complex numbers: no operation by themselves."""
     function, of = call(draft, running)
     out: Tensor = running.out
     if not pending:
@@ -95,7 +95,7 @@ def composed(draft: Draft, running: Running, pending: Sequence[Node]) -> Node:
 
 
 def _scaled(running: Running, scale: float) -> float | None:
-    """The factor of a product after one more function of it, or None if that was no scaling."""
+    """Returns a product's factor after one more function, or None if that was no scaling."""
     if running.call.role not in (does.MULTIPLY, does.DIVIDE):
         return None
     numbers = [float(x) for x in running.args[:2] if is_number(x)]
@@ -130,7 +130,7 @@ POINTS = torch.linspace(-4, 4, 33, dtype=torch.float64).numpy()
 
 
 def _name(chain: Chain) -> str:
-    """What a function is called, however it is spelled."""
+    """Names a function by its values, so that every spelling gets one name."""
     try:
         found = Map(chain.replay)(POINTS)
     except RuntimeError:  # with a parameter for each channel

@@ -1,6 +1,6 @@
-"""What a rule holds constant, and what is computed from it alone, is as good as a fixed number.
+"""Treats numbers that a rule holds constant, and all that depends on them alone, as fixed.
 
-CP-LRP holds the softmax; a product by it, as of an expert by its router, is then a linear map.
+CP-LRP holds the softmax; a product by it, such as an expert's by its router, is then linear.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from numeric.auditing.maps import Map
 
 
 def hold(root: Node, composite: Composite) -> Node:
-    """The graph in which products by numbers that ``composite`` holds are linear maps."""
+    """Returns the graph with products by numbers that ``composite`` holds as linear maps."""
     held: set[Node] = set()
 
     def rewrite(node: Node) -> Node:
@@ -34,7 +34,7 @@ def hold(root: Node, composite: Composite) -> Node:
 
 
 def _readout(node: Node, values: Node) -> Node:
-    """The product of what is held, as weights, and of ``values``."""
+    """Returns a readout of ``values`` with the held operand as weights."""
     first, second = node.args
     product = node.attributes.get("map") or Map(torch.matmul)
     if values is second:

@@ -1,7 +1,7 @@
-"""How much relevance arrives at each operation, how much it hands on, and what absorbs the rest.
+"""Accounts for relevance at each operation: how much arrives, passes on, and is absorbed.
 
-What is absorbed is computed from the lemmas of theorem 25, not as a difference of messages; what
-they leave unexplained is listed as numerical, and is of the size of rounding.
+Absorbed relevance is computed from the lemmas of theorem 25, not as a difference of messages;
+the difference that is left is listed as numerical, and is of the size of rounding.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,8 +43,8 @@ class Ledger:
     """Relevance from the logit to the leaves; all in logits.
 
     lines: one per operation, from the logit downwards
-    leaves: what each leaf received, in its own shape
-    received: relevance of every node
+    leaves: the relevance of each leaf, in its own shape
+    received: the relevance of every node
     """
 
     started: float
@@ -62,7 +62,7 @@ def ledger(
     *,
     eps: float,
 ) -> Ledger:
-    """Every operation's line under the rules of ``composite``.
+    """Writes every operation's line under the rules of ``composite``.
 
     Arguments as in ``evaluate.propagate``.  Raises LookupError that lists rules without a lemma.
     """
@@ -98,7 +98,7 @@ def _name(key: tuple[str, str]) -> str:
 
 
 def _pushed(z: np.ndarray, eps: float) -> np.ndarray:
-    z = np.where(np.isinf(z), 0.0, z)  # a logit that a mask took out
+    z = np.where(np.isinf(z), 0.0, z)  # a logit hidden by a mask
     pushed: np.ndarray = stabilize(z, eps) - z
     return pushed
 
@@ -106,7 +106,7 @@ def _pushed(z: np.ndarray, eps: float) -> np.ndarray:
 Array = np.ndarray
 Arrays = Sequence[np.ndarray]
 Lemma = Callable[[Node, Arrays, Array, Array, float], Array]
-"""(node, operands, output, relevance of the output, stabiliser) -> absorbed, by entry."""
+"""Takes node, operands, output, its relevance, stabiliser; returns absorbed relevance by entry."""
 OfLine = TypeVar("OfLine")
 
 
@@ -115,7 +115,7 @@ def _by_stabiliser(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Ar
     return absorbed
 
 
-@np.errstate(over="ignore")  # of logits that a mask took out
+@np.errstate(over="ignore")  # of logits hidden by a mask
 def _by_stabiliser_of_product(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     absorbed: np.ndarray = share(r, 2 * z, eps) * _pushed(2 * z, eps)
     return absorbed
@@ -146,7 +146,7 @@ def _by_fixed_term(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Ar
 
 @np.errstate(over="ignore")
 def _by_fixed_factor(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
-    fixed = 2 - sum(arg.op != PARAMETER for arg in node.args)  # a map has these inside
+    fixed = 2 - sum(arg.op != PARAMETER for arg in node.args)  # a map holds its fixed factors
     return share(r, 2 * z, eps) * np.where(np.isinf(z), 0.0, z) * fixed
 
 
@@ -182,11 +182,11 @@ LEMMAS: dict[tuple[str, str], dict[str, Lemma]] = {
     (kinds.RMS_NORM, kinds.HELD_DEVIATION): {STABILISER: _by_stabiliser},
     (kinds.ACTIVATION, kinds.IDENTITY): {},
 }
-"""By kind and rule: what absorbs relevance, per entry of the output."""
+"""By kind and rule: the causes, each with its absorbed relevance per entry of the output."""
 
 
 def totals(lines: Iterable[Line], key: Callable[[Line], OfLine]) -> dict[OfLine, dict[str, float]]:
-    """Absorbed relevance by ``key(line)`` and cause, of the largest total size first."""
+    """Sums absorbed relevance by ``key(line)`` and cause, the largest total size first."""
     table: dict[OfLine, dict[str, float]] = {}
     for line in lines:
         row = table.setdefault(key(line), {})

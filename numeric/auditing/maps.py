@@ -1,4 +1,4 @@
-"""Functions of torch as functions of NumPy arrays in float64, whatever a model narrows to."""
+"""Runs torch functions on NumPy arrays in float64, even where a model narrows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from numeric.engine.operations import CAST
 
 
 class _Wide(TorchFunctionMode):
-    """Every number in float64 and on the CPU: operands are widened, and nothing is narrowed."""
+    """Computes in float64 on the CPU: widens operands, and narrows nothing."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -35,11 +35,11 @@ GROUPED = ("grouped_mm", "_grouped_mm")
 
 
 def _by_group(rows: Tensor, weights: Tensor, offs: Tensor, **options: object) -> Tensor:
-    """The rows of each expert by its weights; torch's own function has no float64."""
+    """Multiplies each expert's rows by its weights; torch's own function has no float64."""
     ends = offs.tolist()
     spans = zip([0, *ends], ends, strict=False)
     parts = [rows[a:b] @ w for (a, b), w in zip(spans, weights, strict=True)]
-    return torch.cat([*parts, rows[ends[-1] :] @ weights[-1] * 0])  # rows that are of no expert
+    return torch.cat([*parts, rows[ends[-1] :] @ weights[-1] * 0])  # rows of no expert
 
 
 def _narrows(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
@@ -54,7 +54,7 @@ def _widened(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """A function of tensors, and what its transposed Jacobian does; arrays are in float64."""
+    """A function of tensors and its transposed Jacobian, on arrays in float64."""
 
     function: Callable[..., Tensor]
 
@@ -63,11 +63,11 @@ class Map:
             return self.function(*map(_tensor, xs)).cpu().numpy()
 
     def back(self, xs: Sequence[np.ndarray], cotangent: np.ndarray) -> list[np.ndarray]:
-        """What arrives at each of ``xs``, each in its own shape."""
+        """Returns the cotangent of each of ``xs``, each in its own shape."""
         tensors = [_tensor(x).requires_grad_() for x in xs]
         with torch.enable_grad(), _Wide():
             z = self.function(*tensors)
-        if not z.requires_grad:  # of entries none of which is kept
+        if not z.requires_grad:  # no entry of ``xs`` is kept
             return [np.zeros(x.shape) for x in xs]
         found = torch.autograd.grad(z, tensors, _tensor(cotangent), allow_unused=True)
         pairs = zip(tensors, found, strict=True)

@@ -1,14 +1,14 @@
-"""What each cause of a residual is, in a few words for those who read an audit."""
+"""Explains each cause of a residual in a few words, for readers of an audit."""
 
 from axioms.composites import BIAS, CONSTANT, STABILISER, TAYLOR
 from numeric.auditing.draft import FIXED, POSITION, TYPE
 from numeric.auditing.ledger import NUMERICAL
 
 OF_LEAVES = {POSITION: "position embedding", TYPE: "token type embedding", FIXED: "fixed entries"}
-"""By role of a leaf that is no word: what the relevance that it receives is called."""
+"""By role of a leaf that is no word: the name of the relevance that it receives."""
 
 LOGARITHM = "log-softmax"
-"""What a log-probability is beside what its logits receive."""
+"""A log-probability minus the relevance of its logits."""
 
 MEANINGS = {
     TAYLOR: "not conserved by Eq. 5 at a softmax",

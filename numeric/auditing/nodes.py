@@ -1,4 +1,4 @@
-"""What a torch function is as a node: an operation of NumPy, or a map that torch computes."""
+"""Makes a node of a torch function: an operation of NumPy, or a map that torch computes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,14 +18,14 @@ from numeric.engine.marks import PRODUCT, TOKEN_TYPE, WEIGHTS, is_number, mark, 
 from numeric.engine.norms import ARGUMENTS
 
 Builder = Callable[[Draft, Running], Node]
-"""(draft, running) -> the node of the output of what is running."""
+"""(draft, running) -> the node of the running function's output."""
 
 FEW_BITS = "by weights in few bits, whose rounding is no linear map;"
 MATRICES = ("matmul", "rmatmul", "mm", "bmm")
 
 
 def node(draft: Draft, running: Running) -> Node:
-    """The node of one output."""
+    """Makes the node of one output."""
     row, _ = running.operands()
     out: Tensor = running.out
     carrying = [draft.node_of(x) for x in row if reached((x,))]
@@ -43,7 +43,7 @@ def node(draft: Draft, running: Running) -> Node:
 
 
 def product(draft: Draft, found: Node, kind: str) -> Node:
-    """A product of two activations as what its user takes it for."""
+    """Makes the node of a product of two activations, of the kind that its user decides."""
     scale = found.attributes["scale"]
     about = {key: x for key, x in found.attributes.items() if key not in ("pending", "scale")}
     args = found.args
@@ -84,7 +84,7 @@ def _linear(draft: Draft, running: Running) -> Node:
 
 
 def _entrywise(draft: Draft, running: Running, **attributes: Any) -> Node:
-    """A scaling of each entry by a number of its own, or of all by one."""
+    """Scales each entry by a number of its own, or all by one."""
     row, _ = running.operands()
     a, b = row[:2]
     x, factor = (a, b) if reached((a,)) else (b, a)
@@ -95,7 +95,7 @@ def _entrywise(draft: Draft, running: Running, **attributes: Any) -> Node:
 
 
 def _scaling(draft: Draft, running: Running) -> Node:
-    """A division by what is held, such as the deviation of a norm, or by a number."""
+    """Divides by a held number, such as the deviation of a norm, or by a constant."""
     a, b = running.operands()[0][:2]
     if is_number(b if reached((a,)) else a):
         return _entrywise(draft, running, exact=True)
@@ -122,7 +122,7 @@ def _add(draft: Draft, running: Running) -> Node:
     nothing = out.detach() == 0
     if not running.kind or not any(cancels(x, out) for x in fixed) or not nothing.any():
         return found
-    # NumPy's rounding may differ, by which the terms would share what there is none of.
+    # NumPy's rounding may differ; the terms would then share relevance of an output that is 0.
     kept = Map(lambda x: torch.where(nothing, 0, x))
     return draft.make(MOVE, (found,), out.shape, map=kept)
 
@@ -150,7 +150,7 @@ def _term(draft: Draft, running: Running, term: _Term) -> Node:
 
 
 def _readout(draft: Draft, running: Running) -> Node:
-    """A readout of values, the second operand, by weights, the first one."""
+    """Makes a readout of values, the second operand, by weights, the first one."""
     row, _ = running.operands()
     native = running.call.name in MATRICES and all(reached((x,)) for x in row[:2])
     if native and mark(row[0]) == WEIGHTS:
@@ -210,7 +210,7 @@ def _move(draft: Draft, running: Running) -> Node:
 
 
 FILLS = ("constant_pad_nd", "fill", "index_fill", "masked_fill", "pad", "setitem", "where")
-"""These put numbers beside what they move, in which relevance ends as in any fixed tensor."""
+"""These put numbers among the moved entries; relevance ends there as in any fixed tensor."""
 
 
 def _sum(draft: Draft, running: Running) -> Node:
@@ -224,7 +224,7 @@ KINDS: dict[str | None, Builder] = {
     kinds.PRODUCT: _product,
     kinds.SOFTMAX: _softmax,
 }
-"""By the kind of operation at whose output a rule acts."""
+"""By kind of operation, for functions at whose output a rule acts."""
 
 ROLES: dict[str | None, Builder] = {
     does.MOVE: _move,

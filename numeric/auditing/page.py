@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("page.html.j2").read_text("utf-8")
 
 
 def page(facts: Mapping[str, Any]) -> str:
-    """The page of ``plain`` data; words of the input and of the model are escaped."""
+    """Writes the page of ``plain`` data; words of the input and of the model are escaped."""
     rows = {op["number"]: _row(op) for op in facts["operations"]}
     return TEMPLATES.from_string(SOURCE).render(
         facts=facts,

@@ -1,4 +1,4 @@
-"""Records which operations the engine of propagation meets while a model runs its own code."""
+"""Records the operations that propagation meets while a model runs its own code."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,11 +26,11 @@ from numeric.engine.protocol import Step
 class Recorder:
     """Makes a node of ``axioms.graph`` of every operation that a pass of ``block`` meets.
 
-    What an operation is, is decided by the code that decides it for ``attribute``.
+    The code that decides on an operation's kind for ``attribute`` decides here, too.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.block = block = Propagation(model, ATTNLRP)  # no rule of which cuts anything off
+        self.block = block = Propagation(model, ATTNLRP)  # under its rules nothing is cut off
         block.handlers[ATTENTION] = attention.unfused
         self.entries = block.entries = Entries(model, typed=True)
         self.draft, self.words = Draft(block), dict[Node, Entry]()
@@ -87,7 +87,7 @@ class Recorder:
         return out
 
     def _note(self, running: Running, out: Any) -> None:
-        """A node for every output that has none; those within this function have left theirs."""
+        """Makes a node for every output; calls within this function have made theirs."""
         several = isinstance(out, (list, tuple))
         for index, x in enumerate(out if several else [out]):
             if not reached((x,)) or (hasattr(x, NODE) and not running.inplace):
@@ -99,17 +99,17 @@ class Recorder:
                 self.draft.put(x, nodes.node(self.draft, running))
 
     def _whole(self, x: Tensor) -> tuple[Tensor | None, Node | None]:
-        """What ``x`` is a part of, and the operation that computed it, before a write into it."""
+        """Returns the base of ``x`` and the base's node, before a write into ``x``."""
         base = x._base
         if base is None or not is_part(x, base):
             return None, None
         if not reached((base,)):
             return base, None
-        # What has no node is inside of a function of torch, where no code can read it again.
+        # A base without a node is inside of a function of torch, where no code reads it again.
         return (base, self.draft.node_of(base)) if hasattr(base, NODE) else (None, None)
 
     def _spread(self, x: Tensor) -> None:
-        """After a write into ``x``, what it is a part of is another tensor, too."""
+        """Gives the base a new node after a write into its part ``x``."""
         base, before = self.whole
         if base is None:
             return
@@ -140,5 +140,5 @@ class Recorder:
             self.draft.put(out, leaf)
             self.words[leaf] = self.entries.all[-1]
         elif call.role == EMBEDDING:
-            setattr(out, ORIGIN, self.draft.origin())  # of positions, which are added to words
+            setattr(out, ORIGIN, self.draft.origin())  # positions, which are added to words
         return out

@@ -1,4 +1,4 @@
-"""Numbers as they are shown: rounded so that what adds up does so in the digits that are seen."""
+"""Rounds numbers so that printed parts add up to printed sums."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,21 +10,21 @@ from numeric.auditing.meanings import OF_LEAVES
 DIGITS = 4
 UNITS = 10**DIGITS
 Key = TypeVar("Key")
-OFF = 2  # digits by which a part may be off so that all sums that it is in add up
+OFF = 2  # digits that a part may be off, so that all its sums add up
 SUMS_TO = 10**9  # causes add up to a residual to one part in so many
 
 
 def signed(number: float) -> str:
-    """``number`` with its sign and as many digits as all numbers of an audit; never -0."""
+    """Writes a number with its sign and the digits that all numbers of an audit have; never -0."""
     return _written(round(number * UNITS))
 
 
 def accounts(facts: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """Every cause of the residual, and what ends in every leaf, as written.
+    """Writes every cause of the residual, and the relevance that ends in every leaf.
 
-    The causes add up to the residual, the leaves to what the last layer passes on, and what ends in
-    words is the logit minus the residual, where other leaves can take the difference.  A number
-    of two sums reads the same in both, and is off by less than three digits.
+    The causes add up to the residual, and the leaves to the relevance passed on by the last layer.
+    Words receive the logit minus the residual, if other leaves can take the difference.  A number
+    in two sums reads alike in both, and is off by less than three digits.
     """
     leaves, amounts = facts["leaves"], facts["causes"]
     logit, residual = (round(facts[name] * UNITS) for name in ("logit", "residual"))
@@ -46,7 +46,7 @@ def accounts(facts: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
 
 
 def by_kind(facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """What each kind of operation absorbed by cause, as written: kinds add up to the causes."""
+    """Writes absorbed relevance by kind of operation and cause: kinds add up to the causes."""
     found: dict[str, dict[str, str]] = {kind: {} for kind in facts["kinds"]}
     for cause, shown in accounts(facts)[0].items():
         column = {kind: row[cause] for kind, row in facts["kinds"].items() if cause in row}
@@ -58,9 +58,9 @@ def by_kind(facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[str, str], str]:
-    """What arrived, was absorbed by cause, and passed on: as written, arrived = absorbed + passed.
+    """Writes relevance that arrived, was absorbed by cause, and passed on; the parts add up.
 
-    Over consecutive stages, what passes one is what arrives at the next, in all digits.
+    A stage passes on exactly the number that arrives at the next, in all digits.
     """
     before = round(arrived * UNITS)
     after = round((arrived - sum(absorbed.values())) * UNITS)
@@ -77,9 +77,9 @@ def _by_key(amounts: Mapping[Key, float], total: int, scale: int) -> dict[Key, i
 
 
 def _shares(parts: Sequence[float], total: int, scale: float, off: int = 0) -> list[int]:
-    """``scale``: the largest number around; a float knows about 15 of its digits.
+    """Rounds ``parts`` to units that sum to ``total``, which they may miss by ``off`` units.
 
-    off: units by which ``parts`` may miss ``total``, because others were rounded before
+    scale: the largest number around; a float knows about 15 of its digits
     """
     cut = [math.floor(x * UNITS) for x in parts]
     missing = total - sum(cut)

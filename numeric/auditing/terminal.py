@@ -1,4 +1,4 @@
-"""An audit for the terminal: a ledger that adds up as printed, its worst lines, its verdicts."""
+"""Shows an audit in a terminal: a ledger that adds up, its worst lines, its verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ Column = tuple[str, JustifyMethod]
 
 
 def terminal(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """The parts of a report on ``plain`` data, for rich; readable from 80 columns on."""
+    """Yields the parts of a report on ``plain`` data, for rich; readable from 80 columns on."""
     yield from _header(facts)
     yield from _tokens(facts)
     yield from _causes(facts)
@@ -37,7 +37,7 @@ def terminal(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def summary(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What fits a screen: the residual by cause, what is refuted, and the count of verdicts."""
+    """Yields one screen: the residual by cause, refuted statements, and the count of verdicts."""
     grid = _grid()
     rows = _rows(facts)
     for name in ("model", "input", "rules", facts["explains"], "logit", "residual"):
@@ -65,7 +65,7 @@ def _heading(text: str) -> Padding:
 
 
 def _table(*columns: Column) -> Table:
-    """Columns of numbers are on the right; text is folded rather than cut."""
+    """Makes a table with numbers on the right; text is folded rather than cut."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name, justify in columns:
         table.add_column(Text(name), justify=justify, overflow="fold", no_wrap=justify == "right")
@@ -73,7 +73,7 @@ def _table(*columns: Column) -> Table:
 
 
 def _grid() -> Table:
-    """A name and what is said of it."""
+    """Makes a table of names and values."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -117,7 +117,7 @@ def _tokens(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _causes(facts: Mapping[str, Any], most: int | None = None) -> Iterator[RenderableType]:
-    """All causes and their sum; or the first ``most`` that can be seen in four digits."""
+    """Yields all causes and their sum; or the first ``most`` that are not 0 in four digits."""
     causes, total = facts["causes"], facts["residual"]
     shown, _ = accounts(facts)
     table = _table(("logits", "right"), ("", "left"), ("cause", "left"))
@@ -157,7 +157,7 @@ def _stages(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _shown_causes(rows: Iterable[Mapping[str, str]]) -> list[str]:
-    """Those with an amount that is seen somewhere; the others leave every row as it adds up."""
+    """Returns causes with an amount other than 0; rows add up without the others."""
     found = {cause: None for row in rows for cause, n in row.items() if n != signed(0)}
     return list(found)
 
@@ -228,7 +228,7 @@ def _structure(facts: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def span(depths: Mapping[str, int]) -> str:
-    """What lies between the shortest and the longest of paths, in words."""
+    """Says in words how many paths there are and how long they are."""
     by_depth = {int(depth): paths for depth, paths in depths.items()}
     paths = sum(by_depth.values())
     most = max(by_depth, key=by_depth.__getitem__)

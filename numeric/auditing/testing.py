@@ -1,4 +1,4 @@
-"""For other people's test suites: an assertion that an explanation keeps what it explains."""
+"""For other projects' tests: an assertion that an explanation conserves relevance."""
 
 from collections.abc import Collection, Mapping
 from numbers import Real
@@ -28,11 +28,11 @@ def assert_conserves(
 ) -> Audit:
     """Asserts that words, positions and types receive the logit up to ``tol`` logits (Sec. 2.1).
 
-    ``inputs`` as in ``audit``, of one example, and so are further options.  ``absorbing`` names
-    causes that may absorb relevance, such as "bias", "LayerNorm beta", "Taylor term" and
-    "stabiliser"; what they absorb is not held against the model.  Returns the audit.
+    ``inputs`` and further options as in ``audit``, for one example.  ``absorbing`` names causes
+    that may absorb relevance, such as "bias", "LayerNorm beta", "Taylor term" and "stabiliser".
+    Returns the audit.
     Raises AssertionError that lists every other cause and the operations that absorb most, and
-    ValueError for a cause that does not exist here and for a ``tol`` that is no finite number.
+    ValueError for an unknown cause and for a ``tol`` that is no finite number.
     """
     if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= tol < float("inf"):
         raise ValueError(f"tol={tol!r}: pass a finite number of logits, at least 0")
