@@ -1,7 +1,7 @@
-"""What one forward pass attends to: every softmax, so that its weights can be had afterwards.
+"""Records every softmax of a forward pass, so that its attention weights can be had afterwards.
 
 A fused kernel keeps no weights; they are computed again from its queries and keys, a few rows at a
-time.  Gradients are asked for at edges of the graph, because code may write into a tensor.  Another
+time.  Gradients are taken at edges of the graph, because code may write into a tensor.  Another
 pass can run with lower scores.
 """
 
@@ -33,17 +33,17 @@ ON_CPU = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Damping:
-    """What is added to the scores of some calls.
+    """A term to add to the scores of some calls.
 
     added: (batch, token, token), for the first keys; all others stay as they are
-    calls: which softmaxes and fused calls of the pass, counted from 0
+    calls: the softmaxes and fused calls that it is added to, counted from 0
     """
 
     added: Tensor
     calls: frozenset[int]
 
     def of(self, call: int, keys: int) -> Tensor | None:
-        """(batch, token, key), or None where nothing is added."""
+        """Returns the term by (batch, token, key), or None where there is none."""
         if call not in self.calls:
             return None
         return torch.nn.functional.pad(self.added, (0, keys - self.added.shape[-1]))
@@ -53,7 +53,7 @@ class Damping:
 class Fused:
     """A call of a fused kernel; queries, keys and values are (batch, head, token, channel).
 
-    asked: the output, whose gradient ``effects`` needs
+    asked: the output; ``effects`` needs its gradient
     """
 
     asked: GradientEdge | None
@@ -66,7 +66,7 @@ class Fused:
 
     @property
     def size(self) -> tuple[int, ...]:
-        """That of the weights."""
+        """The size of the weights."""
         return (*self.query.shape[:3], self.key.shape[2])
 
     @property
@@ -74,15 +74,15 @@ class Fused:
         return [self.asked] if self.asked else []
 
     def without_graph(self) -> "Fused":
-        """The same, with nothing of its pass but what gives the weights."""
+        """Returns a copy without the pass's graph, which still gives the weights."""
         return replace(self, asked=None)
 
     def shape(self, batch: int) -> tuple[int, ...] | None:
-        """(batch, head, row, key), or None for weights of another form."""
+        """Returns (batch, head, row, key), or None for weights of another form."""
         return self.size if len(self.query) == batch else None
 
     def weights(self, batch: int) -> Iterator[tuple[slice, Tensor]]:
-        """Weights of some rows at a time, (batch, head, row, key), and which rows they are."""
+        """Yields slices of rows and their weights, (batch, head, row, key)."""
         query, key = rules.wide(self.query), self._of_each_head(self.key)
         scaling = self.given.get("scale") or query.shape[-1] ** -0.5
         heads, count, keys = *query.shape[1:3], key.shape[2]
@@ -94,7 +94,7 @@ class Fused:
             yield part, value_only.weights(query[:, :, part], key, mask, scaling)
 
     def effects(self, c: Tensor, batch: int, rows: slice) -> Tensor:
-        """<G_i, v_j>, the gradient of the logit by the weights; ``c`` is that by the output."""
+        """Returns the logit's gradient by the weights, <G_i, v_j>, from ``c``, the output's."""
         return rules.wide(c)[:, :, rows] @ self._of_each_head(self.value).mT
 
     def _of_each_head(self, x: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class Fused:
 
     def _mask(self, rows: slice, keys: int) -> Tensor | None:
         mask = self.mask
-        if self.given.get("is_causal"):  # which goes with no mask
+        if self.given.get("is_causal"):  # and then there is no mask
             ones = torch.ones(rows.stop - rows.start, keys, dtype=torch.bool)
             return ones.to(self.query.device).tril(rows.start)
         if mask is None:
@@ -116,7 +116,7 @@ class Fused:
 class Explicit:
     """A softmax that a model calls itself.
 
-    asked: what it gave, whose gradient ``effects`` needs
+    asked: its output; ``effects`` needs its gradient
     last: whether it is taken over the last axis
     readouts: products of its weights and values; none if it is no attention
     """
@@ -138,22 +138,22 @@ class Explicit:
         return tuple(self.values.shape)
 
     def without_graph(self) -> "Explicit":
-        """The same, with nothing of its pass but the weights."""
+        """Returns a copy with the weights alone, without the pass's graph."""
         return replace(self, asked=None, readouts=[])
 
     def shape(self, batch: int) -> tuple[int, ...] | None:
-        """(batch, head, row, key), or None for weights of another form."""
+        """Returns (batch, head, row, key), or None for weights of another form."""
         first, *between, row, key = self.size if len(self.size) > 2 else (0, 0, 0)
         fits = first == batch if between else first and first % batch == 0
         heads = first // batch * math.prod(between)
         return (batch, heads, row, key) if fits and self.last else None
 
     def weights(self, batch: int) -> Iterator[tuple[slice, Tensor]]:
-        """All weights, (batch, head, row, key)."""
+        """Yields all weights, (batch, head, row, key)."""
         yield slice(0, self.size[-2]), self._by_head(self.values, batch)
 
     def effects(self, c: Tensor, batch: int, rows: slice) -> Tensor:
-        """The gradient of the logit by the weights, which is ``c``."""
+        """Returns the logit's gradient by the weights, which is ``c``."""
         return self._by_head(c, batch)
 
     def _by_head(self, x: Tensor, batch: int) -> Tensor:
@@ -164,7 +164,7 @@ Attended = Fused | Explicit
 
 
 class Attending:
-    """Notes every softmax of one pass of ``block`` in ``all``, and lowers its scores if asked."""
+    """Records every softmax of one pass of ``block`` in ``all``, and damps its scores if asked."""
 
     def __init__(self, block: Propagation, damping: Damping | None = None) -> None:
         self.all: list[Attended] = []
@@ -173,7 +173,7 @@ class Attending:
         block.observe(called=self.called)
 
     def called(self, go: Called, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
-        """Refuses a softmax of which no gradient could be asked."""
+        """Refuses a softmax where gradients are off, because its weights would have none."""
         attends = call.role in (does.SOFTMAX, does.ATTENTION) and not torch.is_grad_enabled()
         if attends and not self.places.in_another_run():
             self.refuse(NO_GRADIENT, call.name)
@@ -200,13 +200,13 @@ class Attending:
         return out
 
     def _added(self, keys: int) -> Tensor | None:
-        """What is added to the scores of the next softmax, (batch, token, key), if anything."""
+        """Returns the term for the next softmax's scores, (batch, token, key), or None."""
         return self.damping.of(len(self.all), keys) if self.damping else None
 
     def _lowered(
         self, engine: Rules, input: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Args, Kwargs]:
-        """The arguments of a softmax over ``input`` with the scores that its damping leaves."""
+        """Returns the arguments of a softmax over ``input``, with damping added to the scores."""
         added = self._added(input.shape[-1])
         if added is None:
             return (input, *args), kwargs
@@ -215,7 +215,7 @@ class Attending:
         return ((by_text + added[:, None].to(z.dtype)).reshape(z.shape), *args), kwargs
 
     def _damped(self, found: Operands) -> Operands:
-        """A fused call with the mask that lowers its scores."""
+        """Returns a fused call with the mask that lowers its scores."""
         query, mask = found.query, found.mask
         added = self._added(found.key.shape[2])
         if added is None:
@@ -231,5 +231,5 @@ class Attending:
 
 
 def rows_read(c: Tensor, batch: int) -> Tensor:
-    """The rows a logit depends on, (batch, row), from its gradient ``c``, (..., row, x)."""
+    """Finds the rows a logit depends on, (batch, row), by its gradient ``c``, (..., row, x)."""
     return c.reshape(batch, -1, *c.shape[-2:]).ne(0).any(dim=3).any(dim=1)

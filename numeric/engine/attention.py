@@ -1,8 +1,8 @@
-"""The rules of fused attention: factors for Q, K and V, or scores that a stabiliser can reach.
+"""Rules of fused attention: factors for Q, K and V, or scores with a stabiliser.
 
-In the limit Eqs. 3 to 5 divide what reaches Q and K by 4 and what reaches V by 2, and value-only
-attention gives all to V.  As only these cotangents change, the model keeps its kernel.  A finite
-epsilon acts on the scores, and spells attention out.
+In the limit Eqs. 3 to 5 divide the cotangents of Q and K by 4 and the cotangent of V by 2, and
+value-only attention gives all to V.  As only these cotangents change, the model keeps its kernel.
+A finite epsilon acts on the scores, and spells attention out.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ TO_VALUE = {kinds.BILINEAR_EPSILON: 0.5, kinds.VALUE_ONLY: 1.0, kinds.GRADIENT: 
 
 
 def shares(scores: str, softmax: str, readout: str) -> tuple[float, float, float]:
-    """The factors that these rules put on the cotangents of Q, K and V."""
+    """Returns the factors of these rules for the cotangents of Q, K and V."""
     through = TO_SCORES[scores] * TO_SCORES[softmax] * TO_SCORES[readout]
     return through, through, TO_VALUE[readout]
 
@@ -63,7 +63,7 @@ def operands(engine: Rules, use: Use) -> Operands:
     if mask is not None and not biased:
         narrow = query.dtype == torch.float64 and mask.is_floating_point()
         mask = mask.detach().double() if narrow else mask.detach()
-    varies = all(map(carries, (query, key, value)))  # products by what is fixed are linear maps
+    varies = all(map(carries, (query, key, value)))  # products by a fixed tensor are linear maps
     return Operands(use.func, query, key, value, mask, given, varies and not biased)
 
 
@@ -94,7 +94,7 @@ def by_factors(engine: Rules, found: Operands) -> Tensor:
 
 
 def spelled_out(found: Operands) -> Tensor:
-    """Computes attention by its operations, each of which is looked up."""
+    """Computes attention by its operations, so that each is looked up."""
     with Again():
         return _spelled_out(found.query, found.key, found.value, found.mask, **found.given)
 
@@ -121,5 +121,5 @@ def _spelled_out(
         scores = scores if mask is None else scores + mask
         return torch.matmul(torch.softmax(scores, dim=-1), value)
     weights = torch.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min), dim=-1)
-    weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0)  # of rows that see nothing
+    weights = weights.masked_fill(~mask.any(dim=-1, keepdim=True), 0)  # rows that see nothing
     return torch.matmul(weights, value)

@@ -14,7 +14,7 @@ INNERMOST = threading.local()  # the block that acts, where blocks are nested
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """A block in which no block of rules that is around it has an effect.
+    """Opens a block that no enclosing block of rules has an effect on.
 
     It ends all blocks within it, even one whose own end was interrupted before it began.
     """
@@ -51,7 +51,7 @@ class Block(TorchFunctionMode):
 
 
 class Again(TorchFunctionMode):
-    """The innermost block inside a handler, where its mode is off."""
+    """Calls the innermost block inside a handler, where its mode is off."""
 
     def __init__(self) -> None:
         super().__init__()

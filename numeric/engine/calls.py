@@ -1,4 +1,4 @@
-"""Which torch function a call is, whatever it is spelled as, and code that torch does not show."""
+"""Identifies torch calls by any spelling; detects computation that the mode cannot see."""
 
 import os
 import re
@@ -22,17 +22,17 @@ INSTEAD = {
     "bitsandbytes.autograd._functions": "; call model.dequantize().eval() first",
     "transformers.models.bloom.modeling_bloom": "; call attribute(), which shows it",
 }
-"""By module of an autograd function: what to do about it."""
+"""By module of an autograd function: advice to its user."""
 OF_TORCH = os.path.dirname(str(torch.__file__)) + os.sep
 SEEN = "_lrp_axioms_seen"  # the attribute of a tensor that a torch function gave
 
 
 @dataclass(frozen=True)
 class Call:
-    """One torch function by its plain name, and what it does.
+    """A torch function by its plain name, with its role.
 
-    instead: the same function without writing to an argument, of one that does
-    writes: whether others may hold that argument, so that it must be written to; x += y may not
+    instead: for a function that writes to an argument, its counterpart that does not
+    writes: whether others may hold the argument, so that it must be written to; not for x += y
     """
 
     name: str
@@ -42,15 +42,15 @@ class Call:
 
     @cached_property
     def fills(self) -> bool:
-        """Whether it writes into its first argument, and there is no other function for it."""
+        """Whether it writes into its first argument and has no counterpart."""
         return self.name == "setitem" or self.name[-1] == "_"
 
 
 class Use(NamedTuple):
-    """One call of a torch function under the rules.
+    """A call of a torch function under the rules.
 
-    func: the function, or the same one that writes to no argument
-    carrying: those of ``args`` and ``kwargs`` that relevance comes to
+    func: the function, or its counterpart that writes to no argument
+    carrying: arguments that relevance comes to
     """
 
     call: Call
@@ -64,7 +64,7 @@ class Use(NamedTuple):
         return self.call.name
 
     def other(self, x: Tensor) -> Any:
-        """The other one of the first two arguments."""
+        """Returns the one of the first two arguments that is not ``x``."""
         return self.args[1] if self.args[0] is x else self.args[0]
 
 
@@ -75,18 +75,18 @@ CALLS: dict[Function, Call] = {}
 
 
 def call_of(func: Function) -> Call:
-    """What a torch function is, whichever of its spellings was called."""
+    """Identifies a torch function by any of its spellings."""
     if func in CALLS:
         return CALLS[func]
     file = getattr(getattr(func, "__code__", None), "co_filename", OF_TORCH)
-    if not file.startswith(OF_TORCH):  # whatever name it has, such as one copied by functools.wraps
+    if not file.startswith(OF_TORCH):  # under any name, as functools.wraps copies names
         return Call(f"{func.__name__} of {file}, in place of a function of torch", None)
     return CALLS.setdefault(func, _call(func))
 
 
 def _call(func: Any) -> Call:
     name = func.__name__
-    if name == "__get__":  # of an attribute, most of which are sizes and the like
+    if name == "__get__":  # of an attribute; most attributes are sizes and the like
         name = func.__self__.__name__
         role = ROLES.get(name)
         return Call(name, role if role in (MOVE, GRADIENT) else NOTHING)
@@ -105,7 +105,7 @@ def _call(func: Any) -> Call:
 
 
 def foreign(backward: type) -> tuple[str, ...]:
-    """The name of an autograd function that is not of these rules, and what to do about it."""
+    """Returns the name of an autograd function that is not of these rules, and advice."""
     if not issubclass(backward, BackwardCFunction):
         return ()
     own = getattr(backward, "_forward_cls", BackwardCFunction).__module__
@@ -113,21 +113,21 @@ def foreign(backward: type) -> tuple[str, ...]:
 
 
 def checkpoints() -> bool:
-    """Whether what is saved for the way back is dropped there, to be computed again."""
+    """Whether tensors saved for the backward pass are dropped here and computed again."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # noqa: FBT003
     return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
 
 
 def scripts() -> bool:
     """Whether there are functions of TorchScript, which no function mode sees."""
-    functions: Any = torch.jit._state._python_cu.get_functions  # whose stub forgets the list
+    functions: Any = torch.jit._state._python_cu.get_functions  # torch's stub forgets the list
     return bool(functions())
 
 
 class Watch:
     """Refuses activations that come from none of the torch functions that were seen.
 
-    What was made before the block began may come from anywhere.
+    Tensors made before the block began may come from anywhere.
     """
 
     def __init__(self, refuse: Callable[[str], object]) -> None:
@@ -146,7 +146,7 @@ class Watch:
             setattr(x, SEEN, True)
 
     def called(self, go: Called, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
-        """Refuses what is unseen, and knows what the call gives."""
+        """Refuses unseen activations, and marks the call's results as seen."""
         for x in filter(self.is_unseen, reached((*args, *kwargs.values()))):
             self.refuse(UNSEEN)
             self.note(x)  # once

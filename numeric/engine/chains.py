@@ -1,4 +1,4 @@
-"""Follows chains of functions of each entry of a tensor to their roots, and extends them."""
+"""Follows chains of elementwise functions to their roots, and extends them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from numeric.engine.marks import ROOT, Chain, Cut, Key, mark, marked
 from numeric.engine.operations import ADD, DIVIDE, MULTIPLY, SUBTRACT
 
 EXPONENTS = {"exp": 0, "exp2": 0, "expm1": 0, "rpow": 0, "pow": 1, "float_power": 1}
-"""By function: the operand of which it is an exponential."""
+"""By function: the operand in its exponent."""
 EITHER = [0], [1]
 LINEAR: dict[str | None, tuple[list[int], ...]] = {
     ADD: EITHER, SUBTRACT: EITHER, MULTIPLY: EITHER, DIVIDE: ([0],)
 }  # fmt: skip
-"""By role: the operands of each of which it is a linear function, if the other one is fixed."""
+"""By role: the operands that it is linear in, each while the other one is fixed."""
 SQUARES = {("mul", "x", "x"), ("pow", "x", 2), ("square", "x"), ("__pow__", "x", 2)}
-"""Keys of the square of the root, however it is spelled."""
+"""Keys of the square of the root, in every spelling."""
 
 
 def root_of(x: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def root_of(x: Tensor) -> Tensor:
 
 
 def roots(x: Tensor) -> Iterator[Tensor]:
-    """The roots of ``x``: the nearest, then roots behind linear steps, nearest first."""
+    """Yields the roots of ``x``: the nearest, then roots behind linear steps, nearest first."""
     what = mark(x)
     if type(what) is not Chain or (what.stale and not what.curved):
         yield x
@@ -36,13 +36,13 @@ def roots(x: Tensor) -> Iterator[Tensor]:
 
 
 def common_root(xs: Sequence[Tensor]) -> Tensor | None:
-    """The nearest tensor that all ``xs`` are functions of, entry by entry."""
+    """Returns the nearest tensor that all ``xs`` are elementwise functions of, or None."""
     others = [{id(root) for root in roots(x)} for x in xs[1:]]
     return next((x for x in roots(xs[0]) if all(id(x) in known for known in others)), None)
 
 
 def cuts(x: Tensor) -> Iterator[Cut]:
-    """The cuts between ``x`` and its farthest root, in this order."""
+    """Yields the cuts between ``x`` and its farthest root, in this order."""
     for root in roots(x):
         if type(what := mark(root)) is Cut:
             yield what
@@ -89,7 +89,7 @@ def _is_exponential(x: Tensor) -> bool:
 
 
 def _between(x: Any, root: Tensor) -> list[Chain] | None:
-    """The chains from ``x`` to ``root``: empty for the root, None if ``x`` is no function of it."""
+    """Returns the chains from ``x`` to ``root``: empty for the root, None if none leads there."""
     found: list[Chain] = []
     while x is not root:
         what = mark(x)
@@ -114,6 +114,6 @@ def _key(chains: Sequence[Chain]) -> Any:
 
 
 def _put(key: Key, inner: Any) -> Key:
-    """The key of a function of ``inner``."""
+    """Puts ``inner`` in place of the root in a key."""
     named = lambda x: _put(x, inner) if type(x) is tuple else inner if x is ROOT else x
     return tuple(map(named, key))

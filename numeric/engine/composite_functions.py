@@ -1,4 +1,4 @@
-"""Functions of torch that are made of others, whose own calls are looked up."""
+"""Functions of torch that are made of others; rules act on the others."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -25,7 +25,7 @@ def _and_mean(
 ) -> tuple[Tensor, Tensor]:
     first = deviation(x, *args, **kwargs)
     dim = kwargs.get("dim", args[0] if args else None)
-    along = None if isinstance(dim, bool) else dim  # where it says whether it is unbiased
+    along = None if isinstance(dim, bool) else dim  # where it is a switch for the unbiased form
     return first, x.mean(along, keepdim=first.ndim == x.ndim)
 
 
@@ -54,7 +54,7 @@ def inside(engine: Rules, use: Use) -> Any:
 
 @cache
 def _entered(func: Any) -> Function:
-    """``func`` of torch without its question who overrides it, which would lead back here."""
+    """Returns torch's ``func`` without its query for overrides, which would lead back here."""
     answers = dict.fromkeys(ASKS, lambda *_: False)
     entered = FunctionType(
         func.__code__, {**func.__globals__, **answers}, func.__name__, func.__defaults__

@@ -51,9 +51,9 @@ from numeric.models.scans import scans, selecting
 
 
 class Propagation(Block):
-    """The rules of ``composite`` at every torch function that a forward pass of ``model`` calls.
+    """Applies the rules of ``composite`` at every torch function that ``model`` calls.
 
-    ``turns``: rotary position keeps half of the relevance of what it turns, noted by layer.
+    ``turns``: rotary position keeps half of the relevance of queries and keys, noted by layer.
     On leaving the block raises UnassignedOperation that lists every function and every operation
     without a rule, and ValueError for overrides of ``composite`` that no operation met, unless
     this is a ``part`` of a pass.
@@ -80,18 +80,18 @@ class Propagation(Block):
         self.handlers = dict(handlers.BY_ROLE)
         if turns:
             self.handlers[does.MULTIPLY] = self.turned.multiply
-        if eps:  # which acts on the scores
+        if eps:  # a stabiliser acts on the scores
             self.handlers[does.ATTENTION] = attention.unfused
-        # What scans select by is held.
+        # Tensors that choose how much a scan keeps are held.
         self.holds = composite.rules.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
         tables = (composite.rules, *composite.layers.values(), *composite.modules.values())
         plain = any(table.get(kinds.RMS_NORM) == kinds.GRADIENT for table in tables)
         self.plain_norms = plain and self.book.mixed
 
     def observe(self, **around: Callable[..., Any]) -> None:
-        """Puts functions around those of this block or its book, by name, until the block ends.
+        """Wraps functions of this block or its book, by name, until the block ends.
 
-        Each gets the function that it stands around, and then the arguments.
+        Each wrapper gets the wrapped function first, and then its arguments.
         """
         for name, function in around.items():
             owner = self.book if hasattr(Rulebook, name) else self
@@ -112,7 +112,7 @@ class Propagation(Block):
         trace: TracebackType | None,
     ) -> None:
         super().__exit__(kind, error, trace)
-        while self.observed:  # or a circle of references would keep the graph
+        while self.observed:  # a circle of references would keep the graph
             owner, name = self.observed.pop()
             vars(owner).pop(name, None)
         self.book.end(self.model, error)
@@ -146,7 +146,7 @@ class Propagation(Block):
             args, kwargs, carrying = without(fixed, args, kwargs, carrying)
         if not carrying:
             return self.constant(call, func, args, kwargs)
-        if not torch.is_grad_enabled():  # nothing that comes of it has relevance
+        if not torch.is_grad_enabled():  # its results have no relevance
             return func(*args, **kwargs)
         for x in carrying:
             if found := foreign(type(x.grad_fn)):
@@ -185,7 +185,7 @@ class Propagation(Block):
         return out
 
     def _fill(self, engine: Rules, use: Use) -> Any:
-        """Moves something into an activation, after the rule that waited there has acted."""
+        """Moves a value into an activation, after the rule that waited there has acted."""
         x, *at = use.args
         if HELD in map(mark, at):
             every = at[0] is Ellipsis or (type(at[0]) is slice and at[0] == slice(None))
@@ -200,7 +200,7 @@ class Propagation(Block):
         return handlers.move(engine, use)
 
     def _write(self, x: Tensor, act: Callable[[], Tensor]) -> Tensor:
-        """Writes into ``x`` the result of ``act``, whose gradient may need the value of now."""
+        """Writes the result of ``act`` into ``x``; its gradient may need the old value of ``x``."""
         with saved_tensors_hooks(lambda y: y.detach().clone(), lambda y: y):
             value = act()
             what = mark(value)
@@ -208,7 +208,7 @@ class Propagation(Block):
                 goes_on = what.root is not x and what.curved == is_curved(x) and carries(x)
                 value, what = (value, what) if goes_on else (self.book.settle(value), None)
         if is_curved(x):
-            # Or nothing could be written to this leaf.
+            # Otherwise torch would refuse to write to this leaf.
             x.requires_grad_(requires_grad=False)  # type: ignore[call-arg]  # the stub says mode
         return self.written(x, value, what)
 
@@ -227,7 +227,7 @@ class Propagation(Block):
     def constant(self, call: Call, func: Function, args: Args, kwargs: Kwargs) -> Any:
         """Calls a function that no relevance reaches; its result needs no gradient."""
         weights = call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS
-        # A scan casts what it selects by together with its values, which stay in float64.
+        # A scan casts the tensors it selects by with its values, which stay in float64.
         if weights or (call.role == does.CAST and self.holds and selecting()):
             return self.handlers[call.role](self.book, Use(call, func, args, kwargs, args[:1]))
         if call.role == does.DROPOUT:
@@ -249,7 +249,7 @@ class Propagation(Block):
         return out
 
     def end(self, x: Tensor) -> Tensor:
-        """A logit as it is explained: nothing of this model's code comes after it."""
+        """Ends a pass at a logit, which no code of this model comes after."""
         if found := foreign(type(getattr(x, "grad_fn", None))):
             self.book.refuse(FOREIGN, *found)
         if self.watch and isinstance(x, Tensor) and self.watch.is_unseen(x):

@@ -1,4 +1,4 @@
-"""Where words and pixels enter a model, and what is added to them before anything else happens."""
+"""Finds where words and pixels enter a model, and follows them to the sum of embeddings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ PIXELS = "pixel_values"
 
 @dataclass(eq=False)
 class Entry:
-    """What one lookup of words, or one map of pixels, brings into the model.
+    """The tensors of one lookup of words, or of one map of pixels.
 
     leaf: of the autograd graph   embedding: word + position + type, as far as they are added up
-    word, token_type: the parts of the embedding that these contribute
+    word, token_type: their parts of the embedding
     eps: the stabiliser at that sum
     """
 
@@ -35,13 +35,13 @@ class Entry:
     eps: float = 0.0
 
     def whole(self) -> dict[str, Tensor]:
-        """The embedding in float32 or wider."""
+        """Returns the embedding in float32 or wider."""
         return {"embedding": rules.wide(self.embedding.detach())}
 
     def parts(self) -> dict[str, Tensor]:
-        """What adds up to the embedding, less the share of the stabiliser at that sum.
+        """Splits the embedding into its terms, less the share of the stabiliser at their sum.
 
-        Position is all that is neither word nor token type.  In float32 or wider.
+        Position is the rest beside word and token type.  In float32 or wider.
         """
         whole = rules.wide(self.embedding.detach())
         kept = whole / rules.stabilize(whole, self.eps) if self.eps else 1
@@ -51,14 +51,14 @@ class Entry:
         return known | {"position": whole * kept - sum(known.values())}
 
     def is_of(self, text: Tensor) -> bool:
-        """Whether this looks up just the tokens of ``text``."""
+        """Decides whether this looks up just the tokens of ``text``."""
         return self.ids is not None and _is_same(self.ids, text)
 
     def in_text(self, x: Tensor, text: Tensor) -> Tensor:
-        """``x``, (*shape of ids, channel), by the tokens of ``text``: (batch, token, channel).
+        """Returns ``x``, (*shape of ids, channel), by tokens of ``text``: (batch, token, channel).
 
         Decoders look a text up that is shifted right by one.  Their first token is no token of the
-        text, and its relevance counts as lost, as that of what a model puts around the text.
+        text, and its relevance counts as lost, like relevance of tokens that a model puts around it.
         Raises ValueError for other ids.
         """
         ids = self.ids
@@ -84,16 +84,16 @@ class Entry:
 
 
 def _is_same(ids: Tensor, text: Tensor) -> bool:
-    """Whether both are the same numbers; of a plain view that is known without a look at them."""
+    """Compares two tensors of ids; for a plain view it reads no values."""
     whole = ids.shape == text.shape and ids.stride() == text.stride()
     return ids is text or (whole and ids._base is text) or ids.equal(text)
 
 
 def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor]) -> Tensor:
-    """What is known at every lookup, by the tokens of ``texts``, which stand side by side.
+    """Arranges tensors of all lookups by the tokens of ``texts``, which stand side by side.
 
-    What is known at several lookups of one token stands side by side in the channels.  An image's
-    map stays as it is.
+    Several lookups of one token stand side by side in the channels.  An image's map stays as
+    it is.
     """
     found = list(zip(entries, of_entries, strict=True))
     if not texts:
@@ -104,7 +104,7 @@ def of_tokens(entries: list[Entry], of_entries: list[Tensor], texts: list[Tensor
 
 
 def _of_both(found: Sequence[tuple[Entry, Tensor]], source: Tensor, written: Tensor) -> Tensor:
-    """The same of what an encoder looks up, and then a decoder.
+    """Arranges an encoder's lookup and then a decoder's by their tokens.
 
     Raises ValueError for any other lookups than one of each.
     """
@@ -135,8 +135,8 @@ class Rising:
 class Entries:
     """The entries of one forward pass.
 
-    Embeddings are followed while they are only moved, scaled and added to constants; the sum that
-    comes out is where relevance is read.  ``typed``: token types are told from positions.
+    Embeddings are followed while they are only moved, scaled and added to constants; relevance is
+    read at the resulting sum.  ``typed``: token types are told from positions.
     """
 
     def __init__(self, model: PreTrainedModel, *, typed: bool, eps: float = 0.0) -> None:
@@ -161,7 +161,7 @@ class Entries:
 
     @property
     def only(self) -> Entry:
-        """Where words enter; ValueError if there is no such place, or several."""
+        """The one place where words enter; ValueError if there is none, or several."""
         if len(self.found) != 1:
             raise ValueError(
                 f"{self.of} looks words up {len(self.all)} times, where one lookup of its input "
@@ -171,28 +171,28 @@ class Entries:
         return self.all[0]
 
     def begin(self, call: Call, out: Tensor, x: Tensor, *rest: Any, **named: Any) -> Tensor:
-        """``out`` as a part of the graph, if it is a lookup of words or the first map of pixels."""
+        """Makes ``out`` a part of the graph if it is a lookup of words or the first map of pixels."""
         weight = rest[0] if rest else named.get("weight")
         if self.pixels and self.first is None:
             if not x.is_floating_point() or x.ndim < 3:
-                return out  # of weights, which some models standardise
+                return out  # weights, which some models standardise
             self.first = weight
-        # Asked for anew, because weights that are offloaded are others in every pass.
+        # Read anew, because offloaded weights are other tensors in every pass.
         elif weight is not (self.first if self.pixels else getattr(self.words, "weight", None)):
             typed = any(weight is table.weight for table in self.types)
             return marked(out, TOKEN_TYPE) if typed else out
         leaf = out.requires_grad_()
-        embedding = leaf.clone()  # which code in place may change
+        embedding = leaf.clone()  # code may change it in place
         entry = Entry(None if self.pixels else x, leaf, embedding, leaf.detach())
         self.all.append(entry)
         self._follow(embedding, entry, entry.word, None)
         return embedding
 
     def rise(self, engine: Rules, handler: Handler, use: Use) -> Any:
-        """What ``handler`` does; an entry grows by it, or has ended."""
+        """Calls ``handler``; an entry's embedding grows by it, or is complete."""
         call, func, args, kwargs, carrying = use
         found = [each for y in carrying if (each := self.rising.get(id(y)))]
-        joins = len(found) < len(carrying)  # what is no part of an embedding
+        joins = len(found) < len(carrying)  # by a tensor that is no part of an embedding
         entries = {each.entry for each in found}
         if len(found) == 2 and len(entries) == 2 and call.role == ADD:
             first, second = found
@@ -233,7 +233,7 @@ class Entries:
         else:
             self._end(entry)
             return handler(engine, use)
-        # What is only moved is read where it was; a token that is put before patches counts.
+        # A moved embedding is read where it was; a token that is put before patches counts.
         if not moves or (entry.ids is None and out.numel() > entry.embedding.numel()):
             entry.embedding, entry.word, entry.token_type = out, word, token_type
         return self._follow(out, entry, word, token_type)
@@ -247,7 +247,7 @@ class Entries:
 
 
 def _put(word: Tensor, where: Any, value: Any) -> Tensor:
-    """``word`` with what the model writes over some tokens, such as those that end an image."""
+    """Writes over some tokens of ``word`` as the model does, such as tokens that end an image."""
     word = word.clone()
     word[where] = value.detach() if isinstance(value, Tensor) else value
     return word
@@ -256,7 +256,7 @@ def _put(word: Tensor, where: Any, value: Any) -> Tensor:
 def _words(model: PreTrainedModel) -> nn.Module | None:
     try:
         return model.get_input_embeddings()
-    except (AttributeError, NotImplementedError):  # of models that have no such thing
+    except (AttributeError, NotImplementedError):  # models without such a module
         return None
 
 

@@ -1,4 +1,4 @@
-"""Gradients that code asks for under the rules, at tensors whose rule may wait for a use."""
+"""Gradients that a user's code takes under the rules, at tensors whose rule may wait for a use."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,15 +10,15 @@ from numeric.engine.marks import PRODUCT, Args, Function, Kwargs, mark
 from numeric.models.places import Places
 
 Settle = Callable[[Any], Any]
-"""Returns a tensor with the rule that waited for its use; anything else as it is."""
+"""Applies the rule that waited for a tensor's use; returns anything else as it is."""
 
 
 def differentiate(
     func: Function, args: Args, kwargs: Kwargs, *, settle: Settle, end: Settle, places: Places
 ) -> Any:
-    """``func`` of tensors as they stand in the graph: the rules that waited for a use act now.
+    """Calls ``func`` on tensors in the graph, after the rules that waited for a use.
 
-    ``settle`` does it, and ``end`` where a way back starts.
+    ``settle`` applies these rules, and ``end`` does where a backward pass starts.
     """
     asked: Args
     first, *others = args
@@ -58,6 +58,6 @@ def _each(function: Callable[[Any], Any], x: Any) -> Any:
 
 
 def tensors(args: Iterable[Any]) -> Iterator[Any]:
-    """Arguments, and those within lists."""
+    """Yields arguments, and the arguments within lists."""
     for x in args:
         yield from x if type(x) in (list, tuple) else (x,)

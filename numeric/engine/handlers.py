@@ -1,4 +1,4 @@
-"""What happens at each torch function that an activation reaches, by its role."""
+"""Handles each torch function that an activation reaches, by its role."""
 
 from operator import truediv
 from typing import Any
@@ -56,7 +56,7 @@ def dropout(engine: Rules, use: Use) -> Any:
     on = use.kwargs.get("training") or use.kwargs.get("train") or True in use.args[2:3]
     if on and (use.kwargs.get("p") or use.args[1:2] not in ((), (0,))):
         engine.refuse(refusals.RANDOM, use.name)
-    if use.carrying and use.name == "native_dropout":  # which gives a mask, too
+    if use.carrying and use.name == "native_dropout":  # it gives a mask, too
         return move(engine, use)
     return use.carrying[0] if use.carrying else None
 
@@ -66,7 +66,7 @@ def _cast(engine: Rules, use: Use) -> Any:
     wanted = [y for y in (*use.args[1:], *use.kwargs.values()) if isinstance(y, torch.dtype)]
     narrows = use.name in ("float", "half", "bfloat16") or any(y.is_floating_point for y in wanted)
     if x.dtype == torch.float64 and narrows:
-        return x  # who computes in float64 wants its digits, though stock norms drop them
+        return x  # float64 is kept for its digits, though stock norms drop them
     return _copy(engine, use) if type(mark(x)) is Chain else move(engine, use)
 
 
@@ -91,7 +91,7 @@ def _sum(engine: Rules, use: Use) -> Any:
 
 
 def in_own_dtype(use: Use) -> Use:
-    """The same of sums and softmax that would narrow float64."""
+    """Drops the dtype of a sum or softmax that would narrow float64."""
     if use.kwargs.get("dtype") is None or use.carrying[0].dtype != torch.float64:
         return use
     return use._replace(kwargs={key: y for key, y in use.kwargs.items() if key != "dtype"})
@@ -124,7 +124,7 @@ def _stepped(use: Use, x: Tensor, z: Tensor) -> Tensor:
 
 
 def _one_root(carrying: Tensors) -> Tensor | None:
-    """The tensor of which all are functions, entry by entry, if there is one."""
+    """Returns the tensor that all operands are elementwise functions of, or None."""
     root = common_root(carrying)
     if root is not None and all(mark(x) not in KEPT for x in carrying):
         return root
@@ -158,7 +158,7 @@ def _scaled(use: Use, x: Tensor) -> Tensor:
 
 
 def _divide(engine: Rules, use: Use) -> Any:
-    if use.name in ("rdiv", "rtruediv"):  # which take the divisor first
+    if use.name in ("rdiv", "rtruediv"):  # these take the divisor first
         use = use._replace(func=truediv, args=use.args[1::-1])
     a, b = use.args[:2]
     if not carries(b) and mark(b) != WEIGHTS:
@@ -170,7 +170,7 @@ def _divide(engine: Rules, use: Use) -> Any:
         return chained(use, root_of(b), curved=True)
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
         return run(engine, use)
-    held = engine.settle(b).detach()  # whatever divides is held, as the deviation in a norm is
+    held = engine.settle(b).detach()  # every divisor is held, like the deviation in a norm
     engine.hold(b)
     if carries(a):
         return use.func(engine.settle(a), held, *use.args[2:], **use.kwargs)
@@ -202,14 +202,14 @@ ROOTS, POWERS, HALVES = ("sqrt", "rsqrt"), ("pow", "float_power"), (0.5, -0.5)
 
 
 def _is_only(power: Any, *numbers: float) -> bool:
-    """Whether a fixed exponent, of which each entry may have its own, is one of ``numbers``."""
+    """Decides whether an exponent is fixed and one of ``numbers`` at every entry."""
     if not isinstance(power, Tensor):
         return power in numbers
     return not carries(power) and any(bool((power == n).all()) for n in numbers)
 
 
 def _bends(x: Tensor) -> bool:
-    """Whether ``x`` is a function such as softplus; a variance with a floor is a variance."""
+    """Decides whether ``x`` is a function such as softplus; a variance with a floor is none."""
     return is_curved(x) and not mark(x).floor
 
 
@@ -250,4 +250,4 @@ BY_ROLE: dict[str | None, Handler] = {
     does.ATTENTION: attention.attention,
     does.COMPOSITE: inside,
 }
-"""By role: what happens.  A function of another role, or of none, is refused."""
+"""By role: the handler.  A function of another role, or of none, is refused."""

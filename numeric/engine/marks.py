@@ -1,4 +1,4 @@
-"""What is known of a tensor while a model runs under propagation rules, kept on the tensor."""
+"""Marks on tensors: facts about a tensor while a model runs under propagation rules."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
@@ -11,36 +11,36 @@ from axioms.composites import Operation
 
 MARK = "_lrp_axioms"  # the attribute of a tensor
 
-WEIGHTS = "weights"  # attention weights: what a softmax gave, moved or not
-PRODUCT = "product"  # of two activations, whose rule its user decides: scores if it is a softmax
-HELD = "held"  # what norms divide by
-COSINE, SINE = "cosine", "sine"  # of positions, by which queries and keys are turned
-TOKEN_TYPE = "token type"  # rows of such a table
-INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # marks of constants that functions of them keep
+WEIGHTS = "weights"  # attention weights: the output of a softmax, moved or not
+PRODUCT = "product"  # of two activations; its user decides on the rule: scores if it is a softmax
+HELD = "held"  # divisors of norms
+COSINE, SINE = "cosine", "sine"  # of positions; they rotate queries and keys
+TOKEN_TYPE = "token type"  # rows of a table of token types
+INHERITED = (HELD, COSINE, SINE, WEIGHTS)  # constants' marks that functions of them keep
 
 ROOT = "x"  # stands for the root in keys
 OPERANDS = (
     "condition", "input", "self", "mat1", "batch1", "other", "exponent", "mat2", "batch2", "vec",
     "tensor", "end",
 )  # fmt: skip
-"""Names of operands in torch, in the order in which every function takes them."""
+"""Names of operands in torch, in the order that all its functions keep."""
 PLAIN: frozenset[type] = frozenset((int, float, bool, str, type(None), torch.dtype))
-"""Types of most of all arguments that are no tensors, such as sizes and axes."""
+"""Types of most arguments that are no tensors, such as sizes and axes."""
 
 
 Function = Callable[..., Any]
 """A function of torch."""
 Args = Sequence[Any]
 Kwargs = dict[str, Any]
-"""What it is called with."""
+"""Arguments of such a function by name."""
 Tensors = Sequence[Tensor]
 Key = tuple[Any, ...]
-"""The name of a function, and of each of its arguments the key or the value."""
+"""The name of a function, and the key or the value of each of its arguments."""
 AtZero = tuple[float | Tensor | None, float | Tensor]
 
 
 class Weights(str):
-    """The mark WEIGHTS of what one softmax gave, with the list of all products that read it."""
+    """The mark WEIGHTS of one softmax's output, with the list of all products that read it."""
 
     readouts: list[GradientEdge]
 
@@ -52,12 +52,12 @@ class Weights(str):
 
 
 class Chain:
-    """The mark of a function of the tensor ``root``, entry by entry: one, however it is spelled.
+    """The mark of an elementwise function of the tensor ``root``, in whatever steps it is spelled.
 
-    Of a chain that is ``curved`` the tensor is a leaf that holds values alone: whoever uses them
-    settles the rule of the whole chain.  It requires a gradient only so that what is computed from
-    it by code that no torch function shows has one, and is found out.  ``replay`` computes the
-    function of any other root; ``key`` says which function it is, wherever the root comes from.
+    The tensor of a ``curved`` chain is a leaf that holds values alone: whoever uses them settles
+    the rule of the whole chain.  It requires a gradient only so that results of code that torch
+    functions do not show have one, and are found out.  ``replay`` computes the function of any
+    other root; ``key`` identifies the function, wherever the root comes from.
     ``version`` tells whether code has written into the root since.
     """
 
@@ -78,25 +78,25 @@ class Chain:
         self.root, self.replay, self.key, self.curved = root, replay, key, curved
         self.version = version
         self.settled: Tensor | None = None
-        self.places: Sequence[Operation] = []  # where it was computed, if that is asked
+        self.places: Sequence[Operation] = []  # places where it was computed, if they are needed
         self.uses = 0
         self.exponential = False  # whether it is one of its root, behind linear steps alone
-        self.floor = False  # whether it only keeps what is no function from being too small
+        self.floor = False  # whether it is only a lower limit of a tensor that is no function
         self.shifts = False  # whether it is a sum and may be the root of the next function
 
     @property
     def stale(self) -> bool:
-        """Whether the root no longer is what this is a function of."""
+        """Whether code has written into the root since."""
         return self.root._version != self.version
 
     def at_zero(self) -> AtZero:
-        """The value at 0 (None if it is 0 or infinite) and the derivative at 0; computed once.
+        """Returns the value at 0 (None if it is 0 or infinite) and the derivative at 0, cached.
 
         Both have the shape of the root if a step of the function is a tensor.
         """
         try:
             return _AT_ZERO[self.key]
-        except (KeyError, TypeError):  # not yet, or with a tensor in it
+        except (KeyError, TypeError):  # not yet known, or with a tensor in it
             pass
         alone = not any(isinstance(x, Tensor) and x.ndim for x in _leaves(self.key))
         with torch.inference_mode(mode=False), torch.enable_grad():
@@ -116,7 +116,7 @@ class Chain:
         return found
 
     def above(self, value: float | Tensor, y: Tensor) -> Tensor:
-        """``y`` minus the ``value`` at 0, and 0 where y is 0 and has nothing to share.
+        """Returns ``y`` minus the ``value`` at 0; 0 where y is 0 and has nothing to share.
 
         A number is subtracted in float64, because near 0 ``y`` and ``value`` hardly differ.
         """
@@ -128,7 +128,7 @@ class Chain:
 
 
 class Summed:
-    """The mark of a sum over entries of a function, such as the mean square that norms take."""
+    """The mark of a sum over entries of a function, such as the mean square in norms."""
 
     __slots__ = ("chain",)
 
@@ -137,7 +137,7 @@ class Summed:
 
 
 class Cut:
-    """The mark of a tensor at which the function ``chain`` was cut, so as to look at it there.
+    """The mark of a tensor where the function ``chain`` was cut to be looked at.
 
     ``met`` is called if the rest of the function reads its root as well: its rule was for all.
     """
@@ -148,7 +148,7 @@ class Cut:
         self.chain, self.met = chain, met
 
     def shifts(self) -> bool:
-        """Whether the cut function is not 0 at 0, so that its value at 0 absorbs relevance."""
+        """Decides whether the cut function is not 0 at 0: its value at 0 then absorbs relevance."""
         return self.chain.at_zero()[0] is not None
 
 
@@ -171,17 +171,17 @@ def marked(x: Tensor, what: object) -> Tensor:
 
 
 def carries(x: object) -> TypeGuard[Tensor]:
-    """Whether relevance comes to ``x``; parameters may require gradients, too."""
+    """Decides whether relevance comes to ``x``; parameters may require gradients, too."""
     return isinstance(x, Tensor) and x.requires_grad and not is_parameter(x)
 
 
 def is_parameter(x: Tensor) -> bool:
-    """Whether a tensor that requires a gradient is a parameter; a plain leaf is a user's input."""
+    """Tells a parameter from other tensors with a gradient; a plain leaf is a user's input."""
     return x.is_leaf and type(x) is not Tensor and not is_curved(x)
 
 
 def reached(values: Iterable[Any]) -> list[Tensor]:
-    """Those of ``values``, and of lists among them, that relevance comes to."""
+    """Lists tensors in ``values``, and in lists among them, that relevance comes to."""
     found = []
     for x in values:
         kind = type(x)
@@ -204,7 +204,7 @@ def is_curved(x: object) -> bool:
 
 
 def in_order(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
-    """``args`` with the operands that code gave by name, at the places that they have in torch."""
+    """Moves operands that code gave by name to their places in torch."""
     named = [name for name in OPERANDS if name in kwargs]
     if not named:
         return args, kwargs
@@ -213,7 +213,7 @@ def in_order(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:
 
 
 def exchanged(args: Any, new: Mapping[int, Tensor | None]) -> Any:
-    """``args`` with the tensors that ``new`` has by identity replaced, also within lists."""
+    """Replaces tensors in ``args``, also within lists, by ``new``, which is by identity."""
     each = (exchanged(x, new) if type(x) in (list, tuple) else new.get(id(x), x) for x in args)
     return type(args)(each)
 
@@ -228,7 +228,7 @@ def is_number(x: object) -> bool:
 
 
 def is_like_number(other: Any, x: Tensor) -> bool:
-    """Whether ``other`` is fixed and fits ``x``, and so can be a step of a function of ``x``."""
+    """Decides whether ``other`` is fixed and fits ``x``, and so can be a step of a function."""
     if is_number(other):
         return not carries(other)
     fits = torch.broadcast_shapes(x.shape, other.shape) == x.shape

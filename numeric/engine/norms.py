@@ -39,7 +39,7 @@ def layer_norm(engine: Rules, use: Use) -> Tensor:
 
 
 def batch_norm(engine: Rules, use: Use) -> Tensor:
-    """With its running statistics, a linear map of each channel.
+    """Applies the rule of linear maps: with running statistics, it is one for each channel.
 
     It is computed as one, because PyTorch 2.13 gets the gradient of its own function wrong: on a
     CPU, for a batch of one whose cotangent is not contiguous.
@@ -58,7 +58,7 @@ def batch_norm(engine: Rules, use: Use) -> Tensor:
 
 
 def _constant(x: Tensor | None, beside: Tensor) -> Tensor | None:
-    """Without a gradient, and in float64 if the activation beside it is."""
+    """Returns ``x`` without a gradient, and in float64 if the activation beside it is."""
     if x is None or x.dtype == beside.dtype:
         return x if x is None else x.detach()
     return x.detach().to(torch.promote_types(x.dtype, beside.dtype))

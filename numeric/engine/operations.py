@@ -1,7 +1,7 @@
-"""Which torch functions do what to relevance, and why: one closed table, by name of the function.
+"""The effect of each torch function on relevance, with reasons: one closed table, by name.
 
 Nouns only.  ``x + y``, ``torch.add``, ``Tensor.add`` and ``add_`` are one name, "add".  A function
-that is not here and touches an activation is refused.  docs/OPERATIONS.md is
+outside of the table that touches an activation is refused.  docs/OPERATIONS.md is
 made of it by ``python -m tests.census.operations``.
 """
 
@@ -19,9 +19,9 @@ EMBEDDING, GRADIENT, COMPOSITE, SCAN = "embedding", "gradient", "composite", "sc
 
 @dataclass(frozen=True)
 class Case:
-    """One case of a role: what happens to relevance there, and the reason.
+    """One case of a role: its effect on relevance, and the reason.
 
-    kind: whose rule acts, which the composite chooses; None where there is nothing to choose
+    kind: its rule acts, which the composite chooses; None where there is nothing to choose
     theorems: their numbers in ``axioms/theorems``
     """
 
@@ -34,7 +34,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Role:
-    """What torch functions, by name, have in common."""
+    """The role of torch functions, which are listed by name."""
 
     about: str
     functions: str
@@ -351,4 +351,4 @@ TABLE: dict[str, Role] = {
     ),
 }  # fmt: skip
 ROLES = {name: role for role, entry in TABLE.items() for name in entry.functions.split()}
-"""Function, by name -> what it does."""
+"""The role of each function, by name."""

@@ -1,7 +1,7 @@
-"""Modules whose code torch does not show, and what shows it.
+"""Shows the products of modules whose code is hidden from torch.
 
 Most are linear layers of other libraries.  Weights of torchao and quanto need nothing here: they
-are tensors that say themselves what they stand for, given to a function that torch shows.
+are tensors that know the numbers they stand for, given to a function that torch shows.
 """
 
 import copy
@@ -51,7 +51,7 @@ WEIGHTS: dict[str, Callable[[Any], Tensor]] = {
 FUNCTIONS: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
     f"{BLOOM}.BloomGelu": lambda: sys.modules[BLOOM].bloom_gelu_forward
 }
-"""By class of modules with a gradient of their own: the same function by those of torch."""
+"""By class of modules with a gradient of their own: their function, made of torch's."""
 
 
 @cache
@@ -60,18 +60,18 @@ def _names(classes: tuple[type, ...]) -> list[str]:
 
 
 def _of(table: Mapping[str, Any], module: nn.Module) -> Any:
-    """What a table has for the class of a module, or for a base of it; None if that is nothing."""
+    """Looks the class of a module, or a base of it, up in a table; None if it has neither."""
     return next((table[name] for name in _names(type(module).__mro__) if name in table), None)
 
 
 def modules(model: nn.Module) -> list[str]:
-    """The paths of all modules whose product torch does not show."""
+    """Lists the paths of modules whose product torch does not show."""
     loaded = any(name in sys.modules for name in LIBRARIES)
     return _paths(model, WEIGHTS) if loaded else []
 
 
 def _functions(model: nn.Module) -> list[str]:
-    """The paths of all modules whose function torch does not show, of which only Bloom has some."""
+    """Lists the paths of modules whose function torch does not show; only Bloom has some."""
     own = any(cls.__module__ == BLOOM for cls in type(model).__mro__)
     return _paths(model, FUNCTIONS) if own else []
 
@@ -81,7 +81,7 @@ def _paths(model: nn.Module, table: Mapping[str, Any]) -> list[str]:
 
 
 class Packed(Tensor):
-    """The weight of such a module: ``functional.linear`` by it is what the module computes."""
+    """The weight of such a module; ``functional.linear`` by it calls the module's own code."""
 
     module: nn.Module
     run: Callable[[Tensor], Tensor]
@@ -125,9 +125,9 @@ def check(model: nn.Module) -> None:
 
 
 def shown(model: Model) -> Model:
-    """``model``, or if it has such modules a twin that calls functions of torch in their place.
+    """Returns ``model``, or a twin that calls functions of torch in place of such modules.
 
-    What it computes is the same, rounding included.
+    The twin computes the model's numbers, rounding included.
     """
     linear, functions = modules(model), _functions(model)
     if not linear and not functions:

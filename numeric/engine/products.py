@@ -1,4 +1,4 @@
-"""What happens at linear maps, and at products of matrices."""
+"""Handles linear maps and products of matrices."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def linear(engine: Rules, use: Use) -> Tensor:
 
 
 def packed_linear(engine: Rules, use: Use) -> Tensor:
-    """A linear layer of torch.ao, which packs weights and bias for a kernel without gradient."""
+    """Handles a linear layer of torch.ao, whose kernel has packed weights and no gradient."""
     weight, bias = use.args[1].unpack()
     z = run(engine, use)
     z = rules.quantised(z, engine.settle(use.carrying[0]), weight)
@@ -40,7 +40,7 @@ def packed_linear(engine: Rules, use: Use) -> Tensor:
 
 
 def solve(engine: Rules, use: Use) -> Tensor:
-    """The solution for the second argument, in which it is linear if the matrix is fixed."""
+    """Handles a solution of a linear system, which is linear in its second argument."""
     right = use.args[1] if len(use.args) > 1 else use.kwargs["B"]
     if len(use.carrying) > 1 or use.carrying[0] is not right:
         engine.refuse(refusals.BY_A_MATRIX, use.name)
@@ -75,7 +75,7 @@ def matmul(engine: Rules, use: Use) -> Tensor:
 
 
 def _added_product(engine: Rules, a: Tensor, b: Tensor, c: Tensor, *, kwargs: Kwargs) -> Tensor:
-    """beta * a + alpha * b @ c by its own operations; a constant ``a`` is a mask or a bias."""
+    """Computes beta * a + alpha * b @ c step by step; a constant ``a`` is a mask or a bias."""
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
     with Again():
         product = torch.matmul(b, c)

@@ -1,4 +1,4 @@
-"""All that a handler of torch functions has of the engine: five functions."""
+"""The five functions of the engine that handlers of torch functions call."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -13,22 +13,22 @@ class Rules(Protocol):
     """The rules of a composite at the place where a model is running."""
 
     def rule(self, kind: str) -> str:
-        """The rule of the operation of this kind."""
+        """Returns the rule of the operation of this kind."""
 
     def apply(self, kind: str, z: Tensor, bias: Tensor | None = None, rule: str = "") -> Tensor:
-        """The output ``z`` of an operation with its rule, which may be known already."""
+        """Applies the operation's rule, which may be known already, to its output ``z``."""
 
     def settle(self, x: Tensor, kind: str = kinds.BILINEAR) -> Tensor:
-        """``x`` with the rule that waited for its use, as ``kind`` if it is a product."""
+        """Applies the rule that waited for a use of ``x``, as ``kind`` if ``x`` is a product."""
 
     def hold(self, x: Tensor) -> None:
-        """Notes that ``x`` is held, and so is a function that was computed for it alone."""
+        """Notes that ``x`` is held, and with it a function that was computed for it alone."""
 
     def refuse(self, what: str, *words: object) -> None:
         """Notes a function without a rule; all are raised together when the block ends."""
 
 
 Handler = Callable[[Rules, Use], Any]
-"""Returns what a function gives, with the rule of its operation."""
+"""Calls a torch function and applies the rule of its operation."""
 Step = Callable[..., Any]
-"""A function of the engine that an observer stands around."""
+"""A function of the engine that an observer wraps."""

@@ -1,17 +1,17 @@
-"""What has no rule, and why: one closed table, and the one error that lists all of it."""
+"""Functions without a rule, and the reasons: one closed table, and one error that lists all."""
 
 from torch import nn
 
 
 class OfRules(str):
-    """A reason for which rules refuse a function, and the plain gradient does not."""
+    """A reason to refuse a function by rules, but not by the plain gradient."""
 
     __slots__ = ()
 
 
 RANDOM = "{} that is not switched off"
 BY_THE_INPUT = "{} by weights that depend on the input"
-BY_A_MATRIX = OfRules(BY_THE_INPUT)  # whose system is solved
+BY_A_MATRIX = OfRules(BY_THE_INPUT)  # the matrix of the system
 OF_SEVERAL = "{} of {} activations"
 OF_THE_BATCH = "{} by the statistics of the batch"
 EXPONENTIAL = OfRules("exp, outside of a softmax")
@@ -43,18 +43,18 @@ REASONS: dict[str, str] = {
     "lstm": "its kernel hides the gates, whose products share relevance",
     "gru": "its kernel hides the gates, whose products share relevance",
 }
-"""Why something is refused, by its name."""
+"""Reasons of refusals, by name."""
 
 
 class Refusals:
-    """What one forward pass met that has no rule."""
+    """The functions without a rule that one forward pass met."""
 
     def __init__(self) -> None:
         self.all: dict[str, str | None] = {}  # in words, with its place -> why
 
     def note(self, what: str, words: tuple[object, ...], place: str) -> None:
         said = what.format(*words)
-        why = REASONS.get(what) if what != FOREIGN else None  # which says what to do
+        why = REASONS.get(what) if what != FOREIGN else None  # its words are advice already
         self.all[f"{said:<28} {place}"] = why and f"{said}: {why}."
 
     def message(self, model: nn.Module) -> str:

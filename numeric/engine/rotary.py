@@ -1,4 +1,4 @@
-"""Where models turn queries and keys by position, and the half of their relevance that it keeps.
+"""Splits the relevance of queries and keys in half where a model rotates them by position.
 
 q' = q cos + rot(q) sin: Eq. 1 on the sum hands R_q' to its two terms, and each splits its part in
 half between q and the layer's (cos, sin).  Over the channels of a head q . c_q = q' . c_q' for
@@ -21,15 +21,15 @@ from numeric.models.places import Places
 
 
 class Turned:
-    """The queries and keys that one forward pass turns, (batch, head, token, channel), by layer."""
+    """Queries and keys that one pass rotates, (batch, head, token, channel), by layer."""
 
     def __init__(self, composite: Composite, places: Places) -> None:
         self.composite, self.places = composite, places
         self.by_layer: dict[int | None, list[Tensor]] = {}
-        self.unsplit: dict[str, None] = {}  # modules at which products do not split relevance
+        self.unsplit: dict[str, None] = {}  # modules with products that do not split relevance
 
     def multiply(self, engine: Rules, use: Use) -> Tensor:
-        """Gives half to each of an activation and the cosines or sines that it is multiplied by."""
+        """Splits a product by cosines or sines in half between the activation and them."""
         x = use.carrying[0]
         other = use.other(x)
         if len(use.carrying) > 1 or mark(other) not in (COSINE, SINE) or is_number(other):
@@ -47,7 +47,7 @@ class Turned:
             self.by_layer.setdefault(place.layer, []).append(x)
 
     def check(self) -> None:
-        """Raises ValueError that lists the modules at which products do not split relevance."""
+        """Raises ValueError that lists the modules with products that do not split relevance."""
         if self.unsplit:
             raise ValueError(
                 f"composite {self.composite.name!r} does not split products at "
@@ -59,13 +59,13 @@ class Turned:
         return [x for _, xs in self._in_order() for x in xs]
 
     def _in_order(self) -> list[tuple[int | None, list[Tensor]]]:
-        """By layer; what is outside of the layers comes first."""
+        """Sorts by layer; queries and keys outside of the layers come first."""
         return sorted(self.by_layer.items(), key=lambda item: -1 if item[0] is None else item[0])
 
     def relevance(self, cotangents: Iterable[Tensor | None]) -> Tensor | None:
-        """Of each layer's (cos, sin) by channel of q and k: (batch, layer, token, channel).
+        """Returns relevance of each layer's (cos, sin) by channel: (batch, layer, token, channel).
 
-        ``cotangents`` of ``tensors()``, None for those that carry no relevance.
+        ``cotangents`` belong to ``tensors()``, None without relevance.  Channels are q's and k's.
         Raises ValueError where keys of several tokens are merged, as in DeepSeek V4.
         """
         if not self.by_layer:

@@ -1,4 +1,4 @@
-"""The rules of a composite as one forward pass meets them: the five functions of ``protocol``."""
+"""The rules of a composite in one forward pass: the five functions of ``protocol``."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ class Rulebook:
 
     asks: whether the place of an operation decides on its rule, so that each is noted
     mixed: whether any rule is not the plain gradient
-    recorded: the operations that were met   held: functions of which only a held sum may be used
+    recorded: the operations that were met   held: functions that only a held sum may use
     """
 
     def __init__(self, composite: Composite, places: Places, *, eps: float) -> None:
@@ -36,7 +36,7 @@ class Rulebook:
         self.refusals = Refusals()
 
     def end(self, model: nn.Module, error: BaseException | None) -> None:
-        """Raises UnassignedOperation if something was refused, and leaves out what was held."""
+        """Raises UnassignedOperation for refused functions, and leaves held operations out."""
         held = {id(x) for chain in self.held if chain.uses == 1 for x in chain.places}
         self.recorded = [x for x in self.recorded if id(x) not in held]
         if self.refusals.all and (error is None or isinstance(error, Exception)):
@@ -57,7 +57,7 @@ class Rulebook:
         self.refusals.note(what, words, self.places.describe())
 
     def rule(self, kind: str, places: Sequence[Operation] | None = None) -> str:
-        """The rule of the operation at ``places``, by default of the one that is running."""
+        """Returns the rule of the operation at ``places``, by default of the running one."""
         if not self.asks:
             return self.composite.rules[kind]
         places = places or self.places.operations(kind)
@@ -85,7 +85,7 @@ class Rulebook:
         if type(what) is Chain and what.curved:
             what.uses += 1
             if what.settled is None:
-                with torch.enable_grad():  # code may ask about gradients where it wants none
+                with torch.enable_grad():  # code may switch gradients off
                     what.settled = self._of_chain(what, x)
             return what.settled
         return x
@@ -109,9 +109,9 @@ class Rulebook:
             bent = bent or cut.chain.curved
             if bent and cut.shifts():
                 cut.met()
-        if chain.key in SQUARES:  # whose slope y / x is x
+        if chain.key in SQUARES:  # its slope y / x is x
             return chain.root * chain.root.detach()
-        y = y.detach()  # or the graph would keep it
+        y = y.detach()  # otherwise the graph would keep it
         value, slope = chain.at_zero()
         if value is None:
             return rules.slope(chain.root, y, slope_at_zero=slope)

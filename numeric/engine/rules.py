@@ -15,7 +15,7 @@ from torch.nn import functional
 
 
 def stabilize(z: Tensor, eps: float) -> Tensor:
-    """``z + eps * sign(z)`` with sign(0) = +1."""
+    """Returns ``z + eps * sign(z)`` with sign(0) = +1."""
     return torch.where(z >= 0, z + eps, z - eps)
 
 
@@ -99,46 +99,46 @@ class HeldLayerNorm(torch.autograd.Function):
 
 
 def scale(x: Tensor, factor: float | Tensor) -> Tensor:
-    """``x``, whose cotangent is multiplied by ``factor`` on its way back, or cut off by 0."""
+    """Returns ``x`` and multiplies its cotangent by ``factor`` on the way back; 0 cuts it off."""
     if isinstance(factor, Tensor) or factor not in (0, 1):
         return scale_each((x,), (factor,))[0]
     return x if factor else x.detach()
 
 
 def scale_each(xs: Sequence[Tensor], factors: Sequence[float | Tensor]) -> tuple[Tensor, ...]:
-    """Each of ``xs`` with its factor, none of which is 0, in one step of the backward pass."""
+    """Scales the cotangents of ``xs`` by factors other than 0, in one step of the backward pass."""
     return _Scale.apply(factors, *xs)
 
 
 def wide(x: Tensor) -> Tensor:
-    """``x`` in float32 or wider, where a stabiliser keeps its size."""
+    """Casts ``x`` to float32 or wider, where a stabiliser keeps its size."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def epsilon(z: Tensor, *, eps: float, bias: Tensor | None = None) -> Tensor:
-    """Epsilon rule (Eq. 1) at the output ``z`` of a linear map or a sum.
+    """Applies the epsilon rule (Eq. 1) at the output ``z`` of a linear map or a sum.
 
     Without ``bias`` the denominator is ``z``, and a bias inside ``z`` absorbs its share; with
     it the denominator is ``z - bias``, so that the inputs share all relevance.
     """
-    if (eps == 0 and bias is None) or z.is_complex():  # complex numbers only turn
+    if (eps == 0 and bias is None) or z.is_complex():  # complex numbers are only rotated
         return z
     fixed = wide(z.detach())
     share = fixed / stabilize(fixed if bias is None else fixed - bias.detach(), eps)
-    share = torch.where(fixed.isinf(), 1, share)  # of logits that a mask took out
+    share = torch.where(fixed.isinf(), 1, share)  # logits hidden by a mask
     return scale(z, share.to(z.dtype))
 
 
 def quantised(z: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    """``z``, which a kernel gave for ``x @ weight.T``, as that linear map; rounding absorbs.
+    """Makes a kernel's result ``z`` for ``x @ weight.T`` that linear map; rounding absorbs.
 
-    ``weight`` stays in few bits until the way back needs it.
+    ``weight`` stays in few bits until the backward pass needs it.
     """
     return _Quantised.apply(z.detach(), x, weight)
 
 
 def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
-    """Epsilon rule at ``o = a @ b`` (Eqs. 3 and 4): each factor gets R o / (2 o + eps sign o)."""
+    """Applies the epsilon rule at ``o = a @ b`` (Eqs. 3, 4): R o / (2 o + eps sign o) to each."""
     if eps == 0:
         return scale(o, 0.5)
     fixed = wide(o.detach())
@@ -148,17 +148,17 @@ def bilinear_epsilon(o: Tensor, *, eps: float) -> Tensor:
 def slope(
     x: Tensor, y: Tensor, *, slope_at_zero: float | Tensor, above: Tensor | None = None
 ) -> Tensor:
-    """``y`` with the slope y / x towards ``x``, so that relevance in = relevance out.
+    """Returns ``y`` with the slope y / x towards ``x``, so that relevance in = relevance out.
 
     For a function that is not 0 at 0, ``above`` is y minus the value at 0, which absorbs its share,
-    and the slope is ``above`` / x.  Where x = y = 0 the slope is ``slope_at_zero``, the derivative;
-    unless it is 0, so it is where x is so small that x or y may be subnormal.
+    and the slope is ``above`` / x.  Where x = y = 0 the slope is ``slope_at_zero``, the derivative.
+    If that is not 0, it also stands in for the slope where x or y may be subnormal.
     """
     return _Slope.apply(x, y, y if above is None else above.to(x.dtype), slope_at_zero)
 
 
 def identity(f: Callable[[Tensor], Tensor], x: Tensor, *, slope_at_zero: float) -> Tensor:
-    """Identity rule at ``y = f(x)``: relevance in = relevance out, that is, a slope of y / x."""
+    """Applies the identity rule at ``y = f(x)``: relevance in = out, that is, a slope of y / x."""
     with torch.no_grad():
         y = f(x)
     return slope(x, y, slope_at_zero=slope_at_zero)

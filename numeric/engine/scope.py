@@ -1,4 +1,4 @@
-"""The rules of a Composite on a stock model, for as long as a ``with`` block lasts."""
+"""Applies the rules of a Composite to a stock model, for as long as a ``with`` block lasts."""
 
 from numbers import Real
 from typing import Any
@@ -13,24 +13,24 @@ from numeric.engine.engine import Propagation
 def applied(
     model: PreTrainedModel, composite: Composite, *, eps: float = 0.0, turns: bool = False
 ) -> Propagation:
-    """The propagation rules of ``composite``, as a block in which ``model`` runs under them.
+    """Opens a block where ``model`` runs under the propagation rules of ``composite``.
 
-    What the model gives inside is what it always gives, and the gradient of a logit with respect
+    The model's outputs inside are its usual ones, and the gradient of a logit with respect
     to ``entries.all[0].embedding`` is ``relevance / embedding``.  With ``eps == 0`` attention runs
     on whatever kernel the model is set to; a finite ``eps`` acts on the scores and therefore
     spells attention out.  With ``turns`` rotary position keeps half of the relevance of queries
     and keys, noted in ``turned``; without it rotation is a fixed linear map.
     Activations in float64 stay in float64, where stock code would pass through float32.
     The model itself is never changed, and the rules hold in this thread alone.
-    Raises ValueError (bad ``eps``); on leaving the block UnassignedOperation, with everything that
-    has no rule, and ValueError if ``composite`` names a layer or module without operations.
+    Raises ValueError (bad ``eps``); on leaving the block UnassignedOperation, with all functions
+    without a rule, and ValueError if ``composite`` names a layer or module without operations.
     """
     check_stabiliser(eps, model.dtype)
     return Propagation(model, composite, eps=eps, turns=turns)
 
 
 def check_stabiliser(eps: Any, dtype: torch.dtype = torch.float64) -> None:
-    """Raises ValueError unless ``eps`` is 0 or a number that subnormal ones cannot rival."""
+    """Raises ValueError unless ``eps`` is 0 or well above subnormal numbers."""
     real = isinstance(eps, Real) and not isinstance(eps, bool)
     if not real or not 0 <= eps < (2**63 if isinstance(eps, int) else float("inf")):
         raise ValueError(

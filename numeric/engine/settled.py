@@ -1,4 +1,4 @@
-"""A torch function, run on arguments whose rules have acted."""
+"""Runs torch functions on arguments whose rules have acted."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from numeric.engine.protocol import Rules
 
 
 def run(engine: Rules, use: Use, kind: str = kinds.BILINEAR) -> Any:
-    """What a function gives of settled arguments, and parameters that nobody asks about."""
+    """Calls a function on settled arguments, and on parameters without their gradient."""
     _, func, args, kwargs, _ = use
     ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
     if not kwargs:
@@ -31,7 +31,7 @@ def _ready(engine: Rules, x: Any, kind: str) -> Any:
 
 
 def run_in_one_format(engine: Rules, use: Use) -> Any:
-    """``run`` of what takes one format: beside activations in float64 constants are widened."""
+    """Runs a function that takes one format: beside float64 activations constants are widened."""
     if use.carrying[0].dtype == torch.float64:
         named = {key: _widened(x) for key, x in use.kwargs.items()}
         use = use._replace(args=[_widened(x) for x in use.args], kwargs=named)
@@ -48,9 +48,9 @@ def _widened(x: Any) -> Any:
 def without(
     fixed: set[int], args: Args, kwargs: Kwargs, carrying: list[Tensor]
 ) -> tuple[Args, Kwargs, list[Tensor]]:
-    """The arguments with the tensors that ``fixed`` has by identity held, and what still carries.
+    """Holds the tensors in ``fixed``; returns the arguments, and the tensors that still carry.
 
-    The recurrence of a state space model is linear where what it selects by is held (theorem 72).
+    The recurrence of a state space model is linear while its selection is held (theorem 72).
     """
     held = {id(x): x.detach() for x in carrying if id(x) in fixed}
     named = exchanged(tuple(kwargs.values()), held)

@@ -1,7 +1,7 @@
 """Value-only attention (CP-LRP) without the part of the backward pass that it throws away.
 
 A fused kernel's backward pass finds the cotangents of Q, K and V together, in five products.
-Where no relevance passes the softmax that of V alone is wanted, which takes two.
+Where no relevance passes the softmax only the cotangent of V is needed, which takes two.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class _ReadOut(torch.autograd.Function):
 
 
 def weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
-    """softmax(scaling Q K^T + mask) in one tensor: (batch, head, token, token)."""
+    """Returns softmax(scaling Q K^T + mask) in one tensor: (batch, head, token, token)."""
     q, k = query.flatten(0, 1), key.flatten(0, 1)
     scores = torch.baddbmm(q.new_zeros(()), q, k.mT, beta=0, alpha=scaling)
     scores = scores.view(*query.shape[:2], *scores.shape[1:])
@@ -68,9 +68,9 @@ def weights(query: Tensor, key: Tensor, mask: Tensor | None, scaling: float) -> 
 
 
 def knows(query: Tensor, key: Tensor, *, causal: bool | None) -> bool:
-    """Whether ``read_out`` can stand for the fused kernel: on CPU, in float32 or wider.
+    """Decides whether ``read_out`` can stand for the fused kernel: on CPU, in float32 or wider.
 
-    Every head of queries must have its own of keys, and what is causal must show it in the mask.
+    Every head of queries must have its own keys, and causality must show in the mask.
     """
     plain = query.ndim == 4 and query.shape[:2] == key.shape[:2] and not causal
     return plain and query.device.type == "cpu" and query.dtype in EXACT
@@ -79,7 +79,7 @@ def knows(query: Tensor, key: Tensor, *, causal: bool | None) -> bool:
 def read_out(
     run: Run, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float
 ) -> Tensor:
-    """``run(query, key, value)``, which gives V its cotangent, and Q and K none.
+    """Returns ``run(query, key, value)``, and gives a cotangent to V, but none to Q and K.
 
     query, key, value: (batch, head, token, channel) -> (batch, token, head, channel)
     """
