@@ -58,7 +58,7 @@ class Entry:
         """Returns ``x``, (*shape of ids, channel), by tokens of ``text``: (batch, token, channel).
 
         Decoders look a text up that is shifted right by one.  Their first token is no token of the
-        text, and its relevance counts as lost, like relevance of tokens that a model puts around it.
+        text; its relevance counts as lost, like relevance of tokens a model puts around the text.
         Raises ValueError for other ids.
         """
         ids = self.ids
@@ -171,7 +171,7 @@ class Entries:
         return self.all[0]
 
     def begin(self, call: Call, out: Tensor, x: Tensor, *rest: Any, **named: Any) -> Tensor:
-        """Makes ``out`` a part of the graph if it is a lookup of words or the first map of pixels."""
+        """Makes ``out`` a part of the graph if it looks words up or is the first map of pixels."""
         weight = rest[0] if rest else named.get("weight")
         if self.pixels and self.first is None:
             if not x.is_floating_point() or x.ndim < 3:

@@ -1,1 +1,1 @@
-"""How attributions are compared: with each other, and with what the model does."""
+"""Compares attributions with each other and with the model's behaviour."""

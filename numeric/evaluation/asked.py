@@ -1,4 +1,4 @@
-"""What the measures of one batch of texts share."""
+"""The inputs that all measures of one batch of texts share."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from numeric.targets.readout import Readout
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What all measures of one batch share.
+    """The inputs of all measures of one batch.
 
     maps: name -> (batch, token), 0 at padding   present: (batch, token)
     target: as of ``attribute``   readout: where it is read   logit: (batch,) its value
@@ -38,7 +38,7 @@ class Asked:
         return (self.batch.attention_mask == 1).numpy(force=True)
 
     def without(self, keep: np.ndarray) -> np.ndarray:
-        """Logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
+        """Returns logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
         size, copies, _ = keep.shape
         device = self.batch.device
         example = torch.arange(size, device=device).repeat_interleave(copies)
@@ -49,10 +49,10 @@ class Asked:
         return found.numpy(force=True).astype(np.float64).reshape(size, copies)
 
     def chance(self, row: int, number: int = 0) -> np.random.Generator:
-        """Random numbers that depend on the text and the seed, and on nothing around the text."""
+        """Returns random numbers that depend on the text and the seed alone."""
         ids = self.batch.ids[row][self.batch.attention_mask[row] == 1]
         return np.random.default_rng([self.seed, number, *ids.tolist()])
 
 
 Measured = dict[str, dict[str, np.ndarray]]
-"""By map and by name of a measure: one value per text."""
+"""One value per text, by map and by name of a measure."""

@@ -1,8 +1,8 @@
-"""Agreement of two attribution maps, example by example, and its mean with an interval.
+"""Measures the agreement of two attribution maps per example, and its mean with an interval.
 
 Maps are (example, token) arrays; ``keep`` (example, token) says which tokens count, so that
 sentences of different length, or special tokens left out, need no second code path.
-What has no value is NaN: it stays visible, and `bootstrap_mean` counts it.
+Undefined values are NaN: they stay visible, and `bootstrap_mean` counts them.
 """
 
 from typing import NamedTuple
@@ -23,39 +23,39 @@ class BootstrapMean(NamedTuple):
 
 
 def pearson(a: ArrayLike, b: ArrayLike, keep: np.ndarray) -> np.ndarray:
-    """Pearson r of every example's two maps over its kept tokens (§4.1).
+    """Returns Pearson's r of every example's two maps over its kept tokens (§4.1).
 
     a, b: (example, token), any unit; keep: (example, token), bool -> (example,) float64.
     NaN where fewer than two tokens are kept, where a map is constant on them, or where one
     of its kept values is not finite; values outside ``keep`` are never read.
     Raises ValueError or TypeError if the shapes differ or ``keep`` is not boolean.
     """
-    with np.errstate(all="ignore"):  # what is undefined ends as 0 / 0
+    with np.errstate(all="ignore"):  # undefined values end as 0 / 0
         x, y = _centred(a, keep), _centred(b, keep)
         r: np.ndarray = (x * y).sum(axis=-1) / np.sqrt((x**2).sum(axis=-1) * (y**2).sum(axis=-1))
     return r.clip(-1, 1)
 
 
 def kendall(a: ArrayLike, b: ArrayLike, keep: np.ndarray) -> np.ndarray:
-    """Kendall's tau-b of every example's two maps over its kept tokens, by rank alone.
+    """Returns Kendall's tau-b of every example's two maps over its kept tokens, by rank alone.
 
     Arguments, shapes and NaN as in ``pearson``.
     """
     a, b = _kept(a, keep), _kept(b, keep)
-    with np.errstate(all="ignore"):  # what is undefined ends as 0 / 0
+    with np.errstate(all="ignore"):  # undefined values end as 0 / 0
         taus = [_tau(x[k], y[k]) for x, y, k in zip(a, b, keep, strict=True)]
     return np.array(taus, dtype=float).clip(-1, 1)
 
 
 def _tau(a: np.ndarray, b: np.ndarray) -> float:
-    """SciPy's, which asks how probable it is too, and takes twenty times as long."""
+    """Equals SciPy's, which also tests for significance and takes twenty times as long."""
     a, b = (np.sign(np.subtract.outer(x, x)).ravel() for x in (a, b))  # each pair, both ways round
     tau: float = (a @ b / 2) / np.sqrt(a @ a / 2) / np.sqrt(b @ b / 2)
     return tau
 
 
 def normalise(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
-    """Every map divided by its sum over the kept tokens, as §4.1 does before it correlates.
+    """Divides every map by its sum over the kept tokens, as §4.1 does before it correlates.
 
     a, keep: (example, token) -> (example, token) float64, 0 outside ``keep``.
     NaN for a map whose kept values sum to zero.  A negative sum turns the map around, so r
@@ -68,7 +68,7 @@ def normalise(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
 
 
 def bootstrap_mean(values: ArrayLike, *, seed: int, resamples: int = 2000) -> BootstrapMean:
-    """Mean of the defined values, and SciPy's 95 % percentile bootstrap interval over examples.
+    """Returns the mean of defined values, and SciPy's 95 % percentile bootstrap interval.
 
     values: (example,).  NaN values are left out and counted; if nothing is left, mean and
     interval are NaN.  A single value is its own interval.  The interval covers the choice of
@@ -107,7 +107,7 @@ def _kept(a: ArrayLike, keep: ArrayLike) -> np.ndarray:
 
 
 def _centred(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
-    """Kept values less their mean, in units of the largest; 0 outside ``keep``."""
+    """Centres kept values, in units of the largest; 0 outside ``keep``."""
     kept = _kept(a, keep)
     # Scaled first: squares neither overflow nor vanish, and a constant map becomes all 1 or
     # all -1, whose mean is exact, so that it is centred to 0 and not to rounding errors.

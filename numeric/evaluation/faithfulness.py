@@ -1,6 +1,6 @@
-"""How faithful maps of relevance are to a model, whoever made them: ``evaluate``.
+"""Measures how faithful maps of relevance from any source are to a model: ``evaluate``.
 
-Every measure asks the model what happens without some tokens, which the attention mask hides.
+Every measure runs the model without some tokens, which the attention mask hides.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ def evaluate(
     seed: int = 0,
     memory: int | str = memory_budget.AUTO,
 ) -> dict[str, dict[str, np.ndarray]]:
-    """How faithful maps from any source are to a model: by map and measure, one value per text.
+    """Measures the faithfulness of maps from any source: by map and measure, one value per text.
 
     ``relevance`` is a map (batch, token) in any unit, or several by name, which are then measured
     at the same removals.  ``inputs``, ``target`` and ``tokenizer`` are as in ``attribute``, and
@@ -54,19 +54,19 @@ def evaluate(
     "r", "tau": Pearson's r and Kendall's tau-b with Leave-One-Out
     "MoRF", "LeRF", "Δ": mean logit while tokens are removed, most or least relevant first, and
         LeRF - MoRF (§4.1)
-    "top drop": by how much the logit falls without the ``top`` most relevant tokens
+    "top drop": the drop of the logit without the ``top`` most relevant tokens
     "LDS": Spearman's rank correlation, over ``subsets`` random halves of the tokens, between the
         logit and the sum of relevance of the tokens that are there (linear datamodeling score)
     "soft sufficiency", "soft comprehensiveness": how much of the probability of the label stays,
         and goes, when each entry of a token's word embedding is kept with the token's relevance,
         scaled to [0, 1], as probability, or dropped with it (Zhao and Aletras, 2023): the mean
-        over ``samples`` draws, 0 and 1 being that of words that are all 0 and of the text
-    "soft ... gain": the same less its mean over maps that hold the same values in random order.
-        Plain soft measures reward or punish a map for how many words it keeps, whichever
+        over ``samples`` draws; 0 stands for words that are all 0, and 1 for the text
+    "soft ... gain": the soft measure less its mean over maps that hold the same values in random
+        order.  Plain soft measures reward or punish a map for how many words it keeps, whichever
         these are; this difference does not.
 
-    Logits for all but the soft measures.  NaN where a measure is undefined, as r, LDS and the soft
-    measures are of a constant map, and the latter also where words do not raise the probability.
+    Logits for all but the soft measures.  NaN where a measure is undefined: r, LDS and the soft
+    measures of a constant map, and soft measures also where words do not raise the probability.
     Raises ValueError for maps that do not fit, or are not finite, and for unknown measures.
     """
     batch = prepare(model, inputs, targets=[target])
@@ -94,7 +94,7 @@ def evaluate(
 
 
 def _agreement(asked: Asked) -> Measured:
-    """Pearson's r and Kendall's tau-b with Leave-One-Out."""
+    """Computes Pearson's r and Kendall's tau-b with Leave-One-Out."""
     (found,) = leave_one_out(asked.model, asked.batch, asked.readout, memory=asked.memory)
     loo, keep = found.relevance.numpy(force=True), asked.present
     return {
@@ -116,7 +116,7 @@ def _curves(asked: Asked) -> Measured:
 
 
 def _top_drop(asked: Asked) -> Measured:
-    """One token is always left, because attention over no token at all is not defined."""
+    """Leaves one token in every text, because attention over no token at all is not defined."""
     present = asked.present
     most = np.minimum(asked.top, present.sum(axis=1) - 1)[:, None]
     keeps = []
@@ -164,9 +164,9 @@ MEASURES: dict[str, Callable[[Asked], Measured]] = {
     "LDS": _datamodeling,
     **{name + more: soft for name in SOFT for more in ("", " gain")},
 }
-"""By name: what computes it, by map, maybe with others."""
+"""The function of each measure, by name; one function may compute several measures."""
 LOWER = {"MoRF"}
-"""Measures of which less is better."""
+"""Measures that are better when lower."""
 
 
 def _wanted(measures: Iterable[str] | None) -> list[str]:
@@ -192,7 +192,7 @@ def _check(seed: object, **numbers: object) -> None:
 
 
 def _table(x: Any) -> np.ndarray:
-    """``x`` as NumPy has it; rows of different lengths are no numbers."""
+    """Converts to NumPy; rows of different lengths are no numbers."""
     if isinstance(x, Tensor):
         wide = x.detach() if x.is_complex() else x.detach().double()
         return np.asarray(wide.numpy(force=True))
@@ -203,7 +203,7 @@ def _table(x: Any) -> np.ndarray:
 
 
 def _maps(relevance: Map | Mapping[str, Map], present: np.ndarray) -> dict[str, np.ndarray]:
-    """Each map as (batch, token) float64, 0 at padding; raises one ValueError for all."""
+    """Returns each map as (batch, token) float64, 0 at padding; raises one ValueError for all."""
     given: Mapping[str, Any] = (
         relevance if isinstance(relevance, Mapping) else {"relevance": relevance}
     )

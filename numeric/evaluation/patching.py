@@ -1,10 +1,10 @@
-"""Activation patching, and what coefficients of one backward pass predict of it.
+"""Activation patching, and its effects as predicted by coefficients of one backward pass.
 
-Patching replaces what a module returns at one token of the clean run by what it returns there in a
-corrupted run; its effect is what the explained number loses.  The coefficients of a composite are
+Patching replaces a module's output at one token of the clean run by its output there in a
+corrupted run; its effect is the drop of the explained number.  The coefficients of a composite are
 R/x, relevance per unit of activation, which are the gradient where no rule acts; times the
-change of the activation they predict every effect from one backward pass.  Which coefficients of a
-norm are closer is known from its input in both runs (theorem 57).
+change of the activation they predict every effect from one backward pass.  A norm's input in both
+runs decides which coefficients of the norm are closer (theorem 57).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,14 +30,14 @@ from numeric.targets.readout import Readout
 
 RESIDUAL, ATTENTION, MLP = PLACES = ("residual stream", "attention output", "MLP output")
 PARTS = (
-    ("attention.output.dense", "output.dense"),  # BERT and what is built like it
+    ("attention.output.dense", "output.dense"),  # BERT and models built like it
     ("self_attn", "mlp"),  # LLaMA, Qwen, Gemma, Phi
     ("self_attn", "fc2"),  # OPT
     ("attn", "mlp"),  # GPT-2, ModernBERT
     ("attention", "ffn.lin2"),  # DistilBERT
     ("attention", "mlp"),  # GPT-NeoX
 )
-"""Inside a layer: what attention adds to the residual stream, and what the MLP adds."""
+"""The modules of a layer that write attention and MLP outputs to the residual stream."""
 ByPlace: TypeAlias = dict[str, np.ndarray]
 
 
@@ -45,11 +45,11 @@ ByPlace: TypeAlias = dict[str, np.ndarray]
 class Patched:
     """One pair of runs; every array is (layer, token), by kind of place, in float64.
 
-    effect: the explained number of the clean run less that of the patched run
+    effect: the explained number of the clean run less the number of the patched run
     predicted: by composite, its coefficients times clean less corrupted activations
     keep: bool, where both runs differ and the explained number depends on the place
-    length: of what the next norm gets, patched by clean deviation; NaN where no norm follows
-    cosine: of what the next norm gets, patched and clean, likewise
+    length: of the next norm's input, patched by clean deviation; NaN where no norm follows
+    cosine: between the next norm's inputs, patched and clean, likewise
     """
 
     effect: ByPlace
@@ -59,7 +59,7 @@ class Patched:
     cosine: ByPlace
 
     def held_is_closer(self) -> ByPlace:
-        """Where theorem 57 says that holding the deviation predicts the next norm better."""
+        """Tells where holding the deviation predicts the next norm better (theorem 57)."""
         return {place: _held_is_closer(self.length[place], k) for place, k in self.cosine.items()}
 
 
@@ -70,7 +70,7 @@ def _held_is_closer(length: np.ndarray, cosine: np.ndarray) -> np.ndarray:
 
 
 def places(model: nn.Module) -> dict[str, list[str]]:
-    """The paths of all layers, of their attention outputs, and of their MLP outputs.
+    """Returns the paths of all layers, of their attention outputs, and of their MLP outputs.
 
     Raises ValueError for a model whose layers have none of ``PARTS``.
     """
@@ -98,15 +98,15 @@ def patching(
     paths: Mapping[str, Sequence[str]] | None = None,
     size: float = 1.0,
 ) -> Patched:
-    """The effect of patching every place and token of one text, and what is predicted of it.
+    """Measures the effect of patching every place and token of one text, and predicts it.
 
-    ``clean`` and ``corrupted`` are batches of one text with the same number of tokens; None in
-    place of the latter patches with zeros, where the prediction is the relevance itself.
+    ``clean`` and ``corrupted`` are batches of one text with equal numbers of tokens; without
+    ``corrupted`` (None) zeros are patched in, and the prediction is the relevance itself.
     ``target`` is read in the clean run, as in ``attribute``.  ``paths``: by kind of place, one
     module per layer, by default ``places(model)``.  ``size``: the part of the change that is made.
     Each of ``methods``, all by rules, takes one forward pass, and each place one forward pass of as
     many copies as there are tokens.
-    Raises ValueError for what ``attribute`` refuses, for more than one text, for texts of
+    Raises ValueError for inputs that ``attribute`` refuses, for more than one text, for texts of
     different lengths, and for modules that return no (token, channel) or are called several times.
     """
     composites = {name: composite_of(method, None)[1] for name, method in methods.items()}
@@ -158,23 +158,23 @@ def _check(batch: Batch, other: Batch | None) -> None:
         raise ValueError("the texts have padding, at which nothing can be patched; leave it out")
 
 
-Norm: TypeAlias = tuple[str, Tensor]  # its path, and what it gets in the clean run
+Norm: TypeAlias = tuple[str, Tensor]  # its path, and its input in the clean run
 
 
 @dataclass(frozen=True, eq=False)
 class _Text:
-    """Runs of twins of a model, which have hooks of their own, on one text."""
+    """Runs twins of a model, which have hooks of their own, on one text."""
 
     model: PreTrainedModel
     batch: Batch
     readout: Readout
-    number: Tensor  # that is explained
+    number: Tensor  # the explained number
 
     def seen(
         self, paths: Sequence[str], batch: Batch | None = None
     ) -> tuple["_Text", dict[str, Tensor], dict[str, Norm]]:
-        """This with its number and predicted labels, what modules return, (token, channel), and by
-        module the norm that is called next."""
+        """Returns this with its number and predicted labels, module outputs, (token, channel), and
+        by module the norm that is called next."""
         model, outputs, awaiting = twin(self.model), {}, list[str]()
         norms: dict[str, Norm] = {}
 
@@ -203,7 +203,7 @@ class _Text:
         return replace(self, readout=readout, number=readout.targets[0].of(rows)[0]), outputs, norms
 
     def coefficients(self, paths: Sequence[str], composite: Composite) -> dict[str, Tensor]:
-        """Relevance per unit of what the modules return: (token, channel)."""
+        """Returns relevance per unit of the modules' outputs: (token, channel)."""
         model, outputs = twin(self.model), dict[str, Tensor]()
 
         def look(path: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -221,8 +221,8 @@ class _Text:
     def patched(
         self, path: str, by: Tensor, keep: Tensor, norm: Norm | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What the explained number loses where each kept token is patched, and 0 elsewhere; and
-        length and cosine of what the next norm gets, NaN elsewhere.  All are (token,)."""
+        """Returns the drop of the explained number at each kept token, 0 elsewhere, and length and
+        cosine of the next norm's input, NaN elsewhere.  All are (token,)."""
         tokens = keep.nonzero()[:, 0]
         copies = torch.arange(len(tokens), device=by.device)
         effect = by.new_zeros(len(by))
@@ -258,7 +258,7 @@ class _Text:
         return effect, length, cosine
 
     def _by_token(self, path: str, output: Any, copies: int = 1) -> Tensor:
-        """What a module returns, (copy, token, channel); ValueError for what has other axes."""
+        """Reshapes a module's output to (copy, token, channel); ValueError for other axes."""
         x, tokens = _first(output), self.batch.ids.shape[1]
         if tuple(x.shape[:-1]) not in ((copies, tokens), (copies * tokens,)):
             raise ValueError(
@@ -274,5 +274,5 @@ def _first(output: Any) -> Tensor:
 
 
 def _centred(norm: nn.Module, x: Tensor) -> Tensor:
-    """What a norm divides by its size."""
+    """Returns the part of ``x`` that a norm divides by its size."""
     return x - x.mean(dim=-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x

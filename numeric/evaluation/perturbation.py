@@ -1,4 +1,4 @@
-"""What the model does while tokens are removed in order of relevance (Sec. 4.1; Samek, 2017)."""
+"""Records logits while tokens are removed in order of relevance (Sec. 4.1; Samek, 2017)."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def perturbation_curve(
     order: str,
     **options: Any,
 ) -> Curve:
-    """One curve of ``perturbation_curves``.
+    """Computes one curve of ``perturbation_curves``.
 
     relevance: (example, token)   target: (example,)   order: "morf" or "lerf"
     """
@@ -68,14 +68,14 @@ def perturbation_curves(
     batch_size: int = 128,
     memory: int | str = AUTO,
 ) -> list[list[Curve]]:
-    """The target logit while chunks of tokens are masked in order of relevance.
+    """Returns the target logit while chunks of tokens are masked in order of relevance.
 
     relevances: maps of (example, token)   target: (example,)   -> by map, by order
     A chunk is ``chunk`` neighbouring tokens and has the sum of their relevance (Appendix B.1.2:
     16 for IMDB).  All tokens take part, [CLS] and [SEP] too; the curve ends when one chunk is
     left, because attention over no token at all is not defined.  Ties keep the order of the text.
-    Copies in which several curves have removed the same tokens run once; those of all texts,
-    maps, orders and steps run together, as ``batch_size`` and ``memory`` (``masking``) allow.
+    Equal copies in several curves run once; copies of all texts, maps, orders and steps run
+    together, as ``batch_size`` and ``memory`` (``masking``) allow.
     Raises ValueError for no map, no or an unknown order, and a map that does not fit.
     """
     if not len(relevances) or not orders:
@@ -106,7 +106,7 @@ def perturbation_curves(
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
         keeps.append(present[example] & (step_of[example] > step[:, None]))
     first, copy = _distinct(example.repeat(len(keeps)), torch.cat(keeps))
-    with outside():  # no rules of a block around this call are to see the copies
+    with outside():  # copies run without the rules of an enclosing block
         (values,) = masked_logits(
             model,
             batch,
@@ -123,7 +123,7 @@ def perturbation_curves(
 
 
 def _distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:
-    """Which copies differ from all before them, and which of those each copy equals."""
+    """Returns the copies that differ from all before them, and which of these each copy equals."""
     bits = np.packbits(keep.numpy(force=True), axis=1)
     number = example.numpy(force=True).astype(np.int64)[:, None].view(np.uint8)
     rows = np.ascontiguousarray(np.concatenate([number, bits], axis=1))
@@ -134,12 +134,12 @@ def _distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:
 
 
 def _in_chunks(x: Tensor, chunk: int) -> Tensor:
-    """(example, token) -> (example, chunk, token), filled with zeros at the end."""
+    """Cuts (example, token) into (example, chunk, token), filled with zeros at the end."""
     chunks: Tensor = nn.functional.pad(x, (0, -x.shape[1] % chunk)).unflatten(1, (-1, chunk))
     return chunks
 
 
 def _removal_step(relevance: Tensor, present: Tensor, *, falling: bool) -> Tensor:
-    """The step, counted from 1, in which each chunk is removed; padding comes last."""
+    """Returns the number of the step, from 1, that removes each chunk; padding comes last."""
     key = (-relevance if falling else relevance).masked_fill(~present, torch.inf)
     return key.argsort(dim=1, stable=True).argsort(dim=1) + 1

@@ -16,7 +16,7 @@ SOFT = ("soft sufficiency", "soft comprehensiveness")
 
 
 def soft(asked: Asked) -> Measured:
-    """Each map, and its values in random order, at the same draws."""
+    """Measures each map, and its values in random order, at the same draws."""
     with torch.no_grad():
         path, readout, rows = straight_path(asked.model, asked.batch, asked.readout)
         of = _log_probability(*readout.targets)
@@ -29,7 +29,7 @@ def soft(asked: Asked) -> Measured:
         def measured(shares: np.ndarray) -> dict[str, np.ndarray]:
             stays = _drawn(asked, path, of, shares) - nothing[:, None]
             goes = present[:, None] - _drawn(asked, path, of, 1 - shares)
-            constant = np.isnan(shares).any(axis=(1, 2))[:, None]  # which has no scale
+            constant = np.isnan(shares).any(axis=(1, 2))[:, None]  # constant maps have no scale
             of_each = np.where(constant, np.nan, gained)
             parts = stays.clip(0) / of_each, goes.clip(0) / of_each
             return dict(zip(SOFT, (x.clip(max=1).mean(axis=1) for x in parts), strict=True))
@@ -42,7 +42,7 @@ def soft(asked: Asked) -> Measured:
 
 
 def _shares(x: np.ndarray, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
-    """The map scaled to [0, 1], and the same values in random order: (batch, sample, token)."""
+    """Returns the map scaled to [0, 1], and its values in random order: (batch, sample, token)."""
     own = np.zeros((len(x), asked.samples, x.shape[1]))
     shuffled = np.zeros_like(own)
     for row, here in enumerate(asked.present):
@@ -56,7 +56,7 @@ def _shares(x: np.ndarray, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _drawn(asked: Asked, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarray:
-    """Probability of the class where entries of words are kept by ``shares``: (batch, sample)."""
+    """Returns class probabilities with entries of words kept by ``shares``: (batch, sample)."""
     size, samples, _ = shares.shape
     found = np.empty(size * samples)
     row = torch.arange(size, device=asked.batch.device).repeat_interleave(samples)
@@ -76,7 +76,7 @@ def _drawn(asked: Asked, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarr
 
 
 def _entries(asked: Asked, shares: np.ndarray, channels: int, copy: int) -> np.ndarray:
-    """1 for entries that a copy keeps, else 0: (token, channel); all maps meet the same chance."""
+    """Draws 1 for entries that a copy keeps, else 0: (token, channel); alike for all maps."""
     row, sample = divmod(copy, shares.shape[1])
     drawn = asked.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
     kept: np.ndarray = drawn < shares[row, sample][:, None]
@@ -84,7 +84,7 @@ def _entries(asked: Asked, shares: np.ndarray, channels: int, copy: int) -> np.n
 
 
 def _log_probability(chosen: Chosen) -> Chosen:
-    """The target as log-probabilities; ValueError unless it only adds logits up."""
+    """Makes the target log-probabilities; ValueError unless it only adds logits up."""
     if not (chosen.weight == 1).all():
         raise ValueError(
             "soft measures are of a probability, which a difference of targets does not have; "

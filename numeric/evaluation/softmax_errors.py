@@ -1,20 +1,20 @@
-"""The two errors of softmax propagation (Sec. 3.2), measured on the attention rows of a model.
+"""Two errors of softmax propagation (Sec. 3.2), measured on the attention rows of a model.
 
 One row is one query j of one head: A = softmax(Z), O_j = sum_i A_ji v_i.  With the true gradient
 g_j = df_c/dO_j, u_ji = <v_i, g_j>, o_j = <O_j, g_j> and the relevance of O_j taken as gradient
 times readout, for all rules alike, a key i gets, in logits,
 
-    removal     L = A/(1 - A) (u - o)   what leaving it out of the row changes (theorem 20)
+    removal     L = A/(1 - A) (u - o)   the change when it is left out of the row (theorem 20)
     value only  V = A u                 the message of CP-LRP
     unseen      B = A o                 the part of V that no removal sees (theorem 18)
     taylor      S = Z A (u - o)         Eq. 5, before the halving of Eq. 3; S/L = Z (1 - A)
-    zeroing     E = (A - w)/(1 - A + w) (u - o)   what logit 0, not -inf, changes: w = A exp(-Z)
+    zeroing     E = (A - w)/(1 - A + w) (u - o)   the change by logit 0, not -inf: w = A exp(-Z)
 
-L and E are exact for the readout and first order for what follows it.  S is the first order of
+L and E are exact for the readout and first order for the layers after it.  S is the first order of
 E, not of L: it predicts the step from Z to logit 0, which is a weight like any other, and not an
 absent key.  S belongs to the pair (j, i); Eq. 4 would give half of it to the query.
-V - B = A (u - o) = (1 - A) L is what remains of V; it is also df_c/dZ, to which Eq. 5 adds the
-factor Z.  A constant added to all logits of a row, or to all values and taken off the next bias,
+V - B = A (u - o) = (1 - A) L is the rest of V; it is also df_c/dZ, and Eq. 5 multiplies it by Z.
+A constant added to all logits of a row, or to all values and taken off the next bias,
 leaves the function and L as they are, but changes S, or V.
 """
 
@@ -49,12 +49,12 @@ class SoftmaxErrors:
     default_share: sum min(A, 1/n)|u| / sum |V|: how much of V uniform attention would send too
     structural_bias: sum |B| / sum |V|: 1 where no messages of a row cancel, 0 where all do
     unseen_share: sum o^2 / sum A u^2: 1 where no removal sees any of V, since in every row
-        the mean of u^2 under A is o^2 plus that of (u - o)^2
+            the mean of u^2 under A is o^2 plus the mean of (u - o)^2
     linearization_error: sum |S - L| / sum |L|
-    first_order_error: sum |S - E| / sum |E|: the same against what S is the first order of
+    first_order_error: sum |S - E| / sum |E|: by the number that S is the first order of
     centred_error: sum |V - B - L| / sum |L|: of value-only without the unseen part
     taylor_r, value_r: Pearson r of S, and of V, with L over the entries of all rows
-    taylor_token_r, value_token_r: the same after summing over heads and queries
+    taylor_token_r, value_token_r: such r after summing over heads and queries
     NaN where a denominator is zero.
     """
 
@@ -98,7 +98,7 @@ class _Seen:
     query: Tensor
     key: Tensor
     value: Tensor
-    keys: Tensor  # bool, those that take part, of every query
+    keys: Tensor  # bool, which take part, of every query
     scaling: float
     out: Tensor
 
@@ -106,12 +106,12 @@ class _Seen:
 def softmax_errors(
     model: PreTrainedModel, inputs: Mapping[str, Tensor], *, target: Label | Target = None
 ) -> SoftmaxErrors:
-    """Structural bias and linearization error of every layer (Sec. 3.2; theorems 18 to 20).
+    """Measures structural bias and linearization error by layer (Sec. 3.2; theorems 18 to 20).
 
     ``inputs`` and ``target`` are as in ``attribute``.  The forward pass runs in the model's
     dtype, everything after it in float32 or wider; the model is left as it was.
-    Raises ValueError for what ``attribute`` refuses, for models without an attention that is
-    known, and for rows with one key, without which nothing is left.
+    Raises ValueError for inputs that ``attribute`` refuses, for models without a known attention,
+    and for rows with one key, without which nothing is left.
     """
     layers = [errors_of(messages) for messages in row_messages(model, inputs, target=target)]
     return SoftmaxErrors(
@@ -122,7 +122,7 @@ def softmax_errors(
 def row_messages(
     model: PreTrainedModel, inputs: Mapping[str, Tensor], *, target: Label | Target = None
 ) -> list[Messages]:
-    """What every key of every attention row gets, by layer; arguments as in `softmax_errors`."""
+    """Returns every key's messages in every row, by layer; arguments as in `softmax_errors`."""
     with outside(), torch.inference_mode(mode=False):
         batch = prepare(model, inputs, targets=[target])
         with torch.autocast(batch.device.type, enabled=False):
@@ -134,7 +134,7 @@ def row_messages(
 def _observe(
     model: PreTrainedModel, batch: Batch, target: Label | Target
 ) -> tuple[list[_Seen], tuple[Tensor, ...]]:
-    """All attention layers in the order of the forward pass, and df_c/dO of each."""
+    """Returns all attention layers in the order of the forward pass, and df_c/dO of each."""
     readout = Readout.of(model, batch, [target])
     model = twin(model)
     modules = list(model.modules())
@@ -157,7 +157,7 @@ def _observe(
 
 
 class _Observer(Block):
-    """Spells fused attention of a model out, and keeps what it saw."""
+    """Spells fused attention of a model out, and keeps its operands and outputs."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def _refuse_lonely(keep: Tensor) -> None:
 
 
 def _exact(z: Tensor, u: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """A and the messages of the module's docstring, from logits and values times gradient."""
+    """Computes A and the messages of the module's docstring from logits and ``u``."""
     z_open = z.masked_fill(~keys, -torch.inf)
     log_sum = z_open.logsumexp(dim=-1, keepdim=True)
     a = (z_open - log_sum).exp()
@@ -244,7 +244,7 @@ def _exact(z: Tensor, u: Tensor, keys: Tensor) -> dict[str, Tensor]:
 
 
 def errors_of(m: Messages) -> dict[str, np.ndarray]:
-    """The fields of `SoftmaxErrors` for one layer, (example,) each."""
+    """Returns the fields of `SoftmaxErrors` for one layer, (example,) each."""
     keys = m.keep.sum(dim=-1).to(m.weights.dtype)  # n of every row, 0 where no query is
     rows = (keys > 0).sum(dim=(1, 2))
     uniform = 1 / keys.clamp(min=1)[..., None]

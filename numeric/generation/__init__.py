@@ -1,1 +1,1 @@
-"""What a language model writes, and which tokens it wrote each token because of."""
+"""Explains generated texts: the relevance of earlier tokens for each written token."""

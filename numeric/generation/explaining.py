@@ -1,4 +1,4 @@
-"""One call for what a model writes: ``explain_generation(model, tokenizer, prompt)``."""
+"""Explains generated text in one call: ``explain_generation(model, tokenizer, prompt)``."""
 
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,23 +35,23 @@ def explain_generation(
     scale: str = "logit",
     **options: Any,
 ) -> Generation:
-    """Why a language model writes each token that it writes: relevance of all tokens before it.
+    """Returns relevance for each token that a language model writes, of all tokens before it.
 
     The model continues ``prompt``, a text or its ids, greedily by at most ``max_new_tokens``, with
     ``model.generate``, as far as it has positions; or ``answer`` is explained, a text or ids, as if
-    it had written that.  Special tokens at the ends of a prompt, such as a chat template writes,
+    the model had written it.  Special tokens at the ends of a prompt, as chat templates write them,
     are not added again.  The text of an answer is tokenized by itself; pass ids where a token spans
     the end of the prompt and the start of the answer.  Row i of the relevance is
     ``attribute(model, prompt + answer[:i], method, target=answer[i])``, but all rows share one
     forward pass, and each takes one backward pass by a ``method`` with rules; another pass over the
-    prompt finds out whether the model sees what follows.  Other methods and
-    ``options`` are those of ``attribute``.  ``scale`` is "logit" or "log-probability".
+    prompt checks that the model does not see later tokens.  Other methods and
+    ``options`` are as in ``attribute``.  ``scale`` is "logit" or "log-probability".
     An encoder with a decoder reads ``prompt`` in the encoder, and its rows hold the relevance of
     both texts.  Where it reads a sound, as Whisper does, ``prompt`` is its ``input_features``,
-    (1, band, frame), and what ends in the sound is in the residual.
-    Warns where the whole text is longer than those a model with rotary positions was made for.
-    Raises ValueError for an empty prompt or answer, for models that write no text, and for those
-    whose logits depend on the tokens that follow, and what ``attribute`` raises.
+    (1, band, frame), and relevance of the sound is in the residual.
+    Warns where the whole text is longer than a model with rotary positions was made for.
+    Raises ValueError for an empty prompt or answer, for models that write no text or whose logits
+    depend on later tokens, and the errors of ``attribute``.
     """
     check_order(model, tokenizer)
     if scale not in SCALES:
@@ -83,7 +83,7 @@ def explain_generation(
     first = len(source) + len(start)
     parts = (source, start + written) if two else (source + written,)
     return Generation(
-        # Nothing is written because of what follows it, up to rounding of copies that leave it out.
+        # Later tokens have no relevance but rounding of the copies without them.
         relevance=torch.nn.functional.pad(relevance.tril(first - 1), (0, 1)).cpu(),
         logit=torch.stack([each.logit[0] for each in found]).cpu(),
         residual=torch.stack([each.residual[0] for each in found]).cpu(),
@@ -98,9 +98,9 @@ def explain_generation(
 def _check_first(
     model: PreTrainedModel, inputs: Mapping[str, Tensor], target: Target, whole: Tensor
 ) -> None:
-    """Raises ValueError unless the first written token has the same logit where nothing follows."""
+    """Raises ValueError unless the first written token's logit is the same without later tokens."""
     (alone,) = explained(model, inputs, [target], "the logit alone", _logit_alone, {})
-    few_bits = getattr(model, "is_quantized", False)  # whose rounding may depend on all tokens
+    few_bits = getattr(model, "is_quantized", False)  # rounding may depend on all tokens
     unit = torch.finfo(torch.bfloat16 if few_bits else model.dtype).eps
     unit = max(unit, torch.finfo(torch.float32).eps)
     if ((alone.logit - whole).abs() > unit**0.5 * alone.details["size"]).any():
@@ -112,7 +112,7 @@ def _check_first(
 
 
 def _logit_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Iterator[Found]:
-    """A method that finds no relevance."""
+    """Finds the logit and no relevance, as a method."""
     with torch.no_grad():
         rows = readout.run(model, batch.arguments())
     (chosen,) = readout.choose(rows).targets
@@ -123,7 +123,7 @@ def _logit_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Iter
 def _read(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str | Sequence[int] | Tensor
 ) -> dict[str, Tensor]:
-    """What the model reads: ids of a text, or a sound."""
+    """Returns the model's inputs: ids of a text, or a sound."""
     if model.main_input_name != SOUND:
         return {"input_ids": torch.tensor([_ids(tokenizer, prompt, "prompt", special=True)])}
     if not isinstance(prompt, Tensor) or prompt.ndim != 3 or len(prompt) != 1:
@@ -135,7 +135,7 @@ def _read(
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: bool) -> list[int]:
-    """The ids of a text with at least one token, which a user passes as a text or as ids."""
+    """Returns the ids of a text with at least one token, given as a text or as ids."""
     if isinstance(text, str):
         fault = text_fault(text) if text.strip() else None
         ids = [] if fault else _read_once(tokenizer, text, special=special)
@@ -157,7 +157,7 @@ def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) 
 
 
 def _given(ids: Any) -> list[Any]:
-    """The ids in a batch of one text without padding, in an array or in a list; else []."""
+    """Returns the ids in a batch of one text without padding, in an array or in a list; else []."""
     if isinstance(ids, Mapping):
         padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
         ids = () if padded else ids.get("input_ids", ())
@@ -171,7 +171,7 @@ def _given(ids: Any) -> list[Any]:
 
 @torch.no_grad()
 def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> list[int]:
-    """What the model writes, token by token the likeliest one, after what it began with."""
+    """Writes greedily, token by token; returns the first tokens and the written ones."""
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")
     read = {key: x.to(model.device) for key, x in read.items()}
@@ -179,7 +179,7 @@ def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> lis
         count = min(count, facts_of(model).positions + 1 - read["input_ids"].shape[1])
     if "input_ids" in read:
         read["attention_mask"] = torch.ones_like(read["input_ids"])
-    # Not what a class makes of it, such as Whisper, which adds tokens that it did not choose.
+    # Not by a class's own code, such as Whisper's, which adds tokens that it did not choose.
     by: Any = GenerationMixin if SOUND in read else type(model)
     greedy = {"do_sample": False, "num_beams": 1, "max_new_tokens": count}
     written: list[int] = by.generate(model, **read, **greedy)[0].tolist()
@@ -187,7 +187,7 @@ def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> lis
 
 
 def _start(model: PreTrainedModel) -> int:
-    """The token that a decoder begins with."""
+    """Returns the token that a decoder begins with."""
     for config in (model.generation_config, model.config):
         for name in ("decoder_start_token_id", "bos_token_id"):
             if type(found := getattr(config, name, None)) is int:

@@ -1,4 +1,4 @@
-"""What was found of a generated text: a matrix of relevance, and its forms."""
+"""The explanation of a generated text: a matrix of relevance, and its forms."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ from numeric.results.render import Cell, LayerMap
 from numeric.spelling import printable
 
 TENSORS = ("relevance", "logit", "residual")
-SHOWN = 60  # characters of what was written, in a line
+SHOWN = 60  # characters of the written text, in a line
 LEGEND = "Red speaks for what was written; blue, underlined, against it."
 PICTURE = (
     "Rows: what was written. Columns: what was read before it. Red speaks for the written token; "
     "blue, with a dot, against it. Each row has its own scale."
 )
-TITLE = 60  # characters of what was written, in a title
+TITLE = 60  # characters of the written text, in a title
 SCALES = "In logits; each column, a written token, has its own scale."
 
 
@@ -44,11 +44,11 @@ class Facts:
 
 @dataclass(frozen=True, eq=False, repr=False)  # tensors have no one truth value
 class Generation:
-    """Relevance of every token for every token that was written; all in logits.
+    """Relevance of every token for every written token; all in logits.
 
-    relevance: (written, token), 0 at a written token itself and at what follows it
-    logit: (written,) what is explained: the logit or log-probability of each written token
-    residual: (written,) logit minus the sum of relevance: what was absorbed or lost
+    relevance: (written, token), 0 at a written token itself and at later ones
+    logit: (written,) the explained logit or log-probability of each written token
+    residual: (written,) logit minus the sum of relevance: absorbed or lost relevance
     tokens: the text of every token, the written ones last
     source: how many of them an encoder read; 0 for a model without one
     """
@@ -69,7 +69,7 @@ class Generation:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The tokens that are explained."""
+        """The explained tokens."""
         return self.tokens[self.first :]
 
     @property
@@ -78,10 +78,10 @@ class Generation:
         return len(self.tokens) - len(self.logit)
 
     def by(self, unit: str) -> "Generation":
-        """The same of words or sentences (``unit`` "word" or "sentence"): tokens are added up.
+        """Sums tokens to words or sentences (``unit`` "word" or "sentence").
 
-        Relevance is linear, so that a row of several tokens is that of the sum of their logits; in
-        it a word that is written has relevance of its own first tokens for its last.
+        Relevance is linear: a row of several tokens explains the sum of their logits, and a written
+        word has relevance of its own first tokens for its last.
         Raises ValueError for another unit.
         """
         starts = (self.source, self.source + 1) if self.source else ()
@@ -106,7 +106,7 @@ class Generation:
 
     @classmethod
     def load(cls, path: str | Path) -> "Generation":
-        """What ``save`` wrote.  Raises ValueError for any other file."""
+        """Reads a file that ``save`` wrote.  Raises ValueError for any other file."""
         return stored.read(path, "generation", Facts, cls._of)
 
     @classmethod
@@ -126,13 +126,13 @@ class Generation:
         return cls(**given)
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
-        """A heat map for rich, in as many tables of at most ``width`` characters as it needs."""
+        """Yields a heat map for rich, in as many tables of at most ``width`` letters as needed."""
         yield Text(title(self), style="bold")
         yield from tables(heat_map(self), width)
         yield Text(f"{SCALES} {render.LEGEND.replace('the class', 'it')}", style="dim")
 
     def html(self, unit: str = "token") -> str:
-        """A self-contained page, on which a written token shows what it was written because of.
+        """Returns a self-contained page with the relevance of all tokens for each written one.
 
         It opens on tokens, or on the ``unit`` "word" or "sentence".
         Raises ValueError for another unit.
@@ -140,7 +140,7 @@ class Generation:
         return html(self, unit)
 
     def png(self) -> bytes:
-        """The heat map as a picture."""
+        """Draws the heat map as a picture."""
         return png(self)
 
     def _repr_html_(self) -> str:
@@ -150,12 +150,12 @@ class Generation:
 
 
 def _added(x: Tensor, numbers: Tensor) -> Tensor:
-    """Sums of what has the same number, along the first axis."""
+    """Sums entries with equal ``numbers`` along the first axis."""
     return x.new_zeros(int(numbers[-1]) + 1, *x.shape[1:]).index_add_(0, numbers, x)
 
 
 def shown(token: str) -> str:
-    """A token for a table: without the space before it, and with line breaks to be seen."""
+    """Prepares a token for a table: no space before it, and visible line breaks."""
     token = token.strip(" ").replace("\n", "⏎") or "␣"
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in token)
 
@@ -177,7 +177,7 @@ class _Triangle(LayerMap):
 
 
 def heat_map(found: Generation) -> LayerMap:
-    """Context by what was written, without a last token after which nothing was written."""
+    """Maps context by written tokens, without a last token that nothing was written after."""
     count = len(found.tokens) - int(not found.relevance[:, -1].any())
     context = tuple(map(shown, found.tokens[:count]))
     values = found.relevance[:, :count].mT.double().numpy()
@@ -185,7 +185,7 @@ def heat_map(found: Generation) -> LayerMap:
 
 
 def html(found: Generation, unit: str = "token") -> str:
-    """A self-contained page that opens on a unit; every text in it is escaped."""
+    """Returns a self-contained page that opens on a unit; every text in it is escaped."""
     template = files("numeric.generation").joinpath("page.html").read_text("utf-8")
     maps = {"token": found} | {name: found.by(name) for name in UNITS}
     if unit not in maps:
@@ -222,7 +222,7 @@ def _facts(found: Generation) -> dict[str, Any]:
 
 
 def png(found: Generation) -> bytes:
-    """The heat map as PNG, one row per written token; what is against it has a dot."""
+    """Draws the heat map as PNG, one row per written token; negative relevance has a dot."""
     title = f"{found.method}: why each token was written"
     split = found.source or found.first
     return pictures.maps(

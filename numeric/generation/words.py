@@ -1,4 +1,4 @@
-"""Tokens as pieces of text, and how they are grouped into words and sentences."""
+"""Cuts text into tokens, and groups tokens into words and sentences."""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from itertools import accumulate, pairwise
 from transformers import PreTrainedTokenizerBase
 
 UNFINISHED = "\ufffd"
-"""What a decoder gives for a character some of whose bytes are still to come."""
-BEFORE = 4  # tokens that are decoded with each, because its text depends on what precedes it
+"""A decoder's text for a character with bytes still to come."""
+BEFORE = 4  # tokens decoded with each, because its text depends on the tokens before it
 
 UNITS = {
     "word": re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]"),
@@ -16,11 +16,11 @@ UNITS = {
         r"(?=\S)(?:[^.!?…。！？\n]|[.!?…](?=\w))+[.!?…。！？]*[\"'”’)\]]*|[.!?…。！？]+"
     ),
 }
-"""What begins a new unit; what is between two of them, such as a space, belongs to the next."""
+"""Beginnings of units; text between two of them, such as a space, belongs to the next."""
 
 
 def pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """The text of every token as it stands in the whole text, spaces included.
+    """Returns the text of every token as it stands in the whole text, spaces included.
 
     Where several tokens spell one character, the last one has it, and the others are empty.
     """
@@ -43,9 +43,9 @@ def pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
 
 
 def units(tokens: Sequence[str], by: str, cuts: Sequence[int] = ()) -> list[int]:
-    """The number of the unit that each token begins in, from 0: (token,).
+    """Returns the number of the unit that each token begins in, from 0: (token,).
 
-    ``by`` is a name in ``UNITS``; at the tokens ``cuts`` a new one begins in any case.
+    ``by`` is a name in ``UNITS``; the tokens ``cuts`` begin a new unit in any case.
     Raises ValueError for another name.
     """
     if by not in UNITS:
