@@ -59,7 +59,7 @@ def amplified(
     share: str = "embedding",
     known: Callable[[bool], Tensor | None] | None = None,
 ) -> str:
-    """The warning about ``relevance``, (batch, token), of the one target of ``readout``, or "".
+    """Returns the warning about ``relevance``, (batch, token), of the one target, or "".
 
     Relevance beyond ``BESIDE_LOGIT`` takes a pass for gradient x input, relevance beyond
     ``BESIDE_GRADIENT`` a second pass, and relevance beyond ``BESIDE_HELD`` a third, for the place.
@@ -92,9 +92,9 @@ def amplified(
 def sizes(
     model: PreTrainedModel, batch: Batch, readout: Readout, share: str = "embedding"
 ) -> Callable[[bool], Tensor | None]:
-    """A function that sums |gradient x input|, (batch,), plain or with norms held, each once.
+    """Returns a function that sums |gradient x input|, (batch,), plain or with norms held.
 
-    The function returns None for a model without a gradient.
+    It runs once for each; its result is None for a model without a gradient.
     """
 
     @cache

@@ -15,18 +15,18 @@ def by_groups(
     groups: int | Tensor | None = None,
     needed: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """What is lost without each token, (target, batch, token), in ``budget`` passes per text.
+    """Returns each token's loss, (target, batch, token), in ``budget`` passes per text.
 
-    without: (copy,) examples and (copy, token) of what is left out -> (copy, target), what is lost
+    without: (copy,) examples and (copy, token) to leave out -> (copy, target), the loss
     present: (batch, token)   groups: neighbouring tokens each, or their numbers (batch, token)
-    needed: (batch, token) of which something must be left, by default all that is present
-    A text of no more tokens than the budget gets them all.  Of any other each group is left out
-    as a whole, and then the tokens of the groups one by one, the groups whose loss is the largest
-    in size first and their tokens in order, until the budget is spent.  A token that is not left
-    out by itself gets an equal share of what its group loses.  Without ``groups`` a text of n
+    needed: (batch, token), never left out all at once, by default all that is present
+    A text of no more tokens than the budget loses each of them in turn.  Any other text loses each
+    group as a whole, and then the tokens of the groups one by one, the groups whose loss is the
+    largest in size first and their tokens in order, until the budget is spent.  A token that is not
+    left out by itself gets an equal share of its group's loss.  Without ``groups`` a text of n
     tokens has about sqrt(n) of them, or half of the budget if that is less (``_even``), and one
-    more where one would hold all that is ``needed``.  Where the groups are the same a larger budget
-    leaves out the same tokens and more, so that the error of no token grows.
+    more where one would hold all that is ``needed``.  With equal groups a larger budget leaves out
+    all tokens of a smaller one and more, so that the error of no token grows.
     Returns with it ``details``: "by_token" (batch, token), 1 where the token was left out by itself
     and 0 where only its group was, and "passes" (batch,).
     Raises ValueError for groups that do not fit, and for a budget that does not hold them.
@@ -59,7 +59,7 @@ def by_groups(
 
 
 def _numbers(groups: int | Tensor | None, present: Tensor, budget: int) -> Tensor:
-    """The number of the group of every token."""
+    """Returns the number of every token's group."""
     if groups is None:
         return _even(present, budget)
     if isinstance(groups, Tensor):
@@ -79,11 +79,11 @@ def _numbers(groups: int | Tensor | None, present: Tensor, budget: int) -> Tenso
 
 
 def _even(present: Tensor, budget: int) -> Tensor:
-    """The number of the group of every token: groups of neighbours, all about as large.
+    """Returns the number of every token's group: groups of neighbours, all about as large.
 
     To leave out n / s groups of s tokens, and then each token of one of them, takes n / s + s
-    passes, which is least for s = sqrt(n).  A smaller budget, which m groups leave budget - m
-    passes, opens (budget - m) m / n of them, which is most where m is half of the budget.
+    passes, which is least for s = sqrt(n).  A smaller budget leaves budget - m passes after m
+    groups, and they open (budget - m) m / n groups, which is most where m is half of the budget.
     """
     tokens = present.sum(dim=1, keepdim=True)
     count = tokens.sqrt().round().long().clamp(max=budget // 2).clamp(min=2)
@@ -91,7 +91,7 @@ def _even(present: Tensor, budget: int) -> Tensor:
 
 
 def _halved(numbers: Tensor, needed: Tensor) -> Tensor:
-    """The same, but where one group holds all that is needed, the first half of that is another."""
+    """Splits a group that holds all needed tokens: the first half of these gets its own number."""
     count = needed.sum(dim=1, keepdim=True)
     first = needed & (needed.cumsum(dim=1) <= count // 2)
     inside = numbers.gather(1, needed.to(torch.uint8).argmax(dim=1, keepdim=True))
@@ -118,7 +118,7 @@ def _check(numbers: Tensor, present: Tensor, needed: Tensor, budget: int) -> Non
 
 
 def _parts(numbers: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """Groups of tokens ``among`` as (part,) examples and (part, token)."""
+    """Returns groups of tokens ``among`` as (part,) examples and (part, token)."""
     examples, parts = [], []
     for row, (own, here) in enumerate(zip(numbers, among, strict=True)):
         found = own[here].unique()
@@ -128,7 +128,7 @@ def _parts(numbers: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _opened(present: Tensor, example: Tensor, part: Tensor, size: Tensor, left: Tensor) -> Tensor:
-    """(batch, token): those of the largest groups, in their order, as far as passes are left."""
+    """Marks tokens of the largest groups, in their order, as far as passes are left."""
     passes, inside = left.tolist(), torch.zeros_like(present)
     several = (part.sum(dim=1) > 1).tolist()
     for n in size.argsort(descending=True, stable=True).tolist():
@@ -141,7 +141,7 @@ def _opened(present: Tensor, example: Tensor, part: Tensor, size: Tensor, left: 
 
 
 def _spread(present: Tensor, example: Tensor, part: Tensor, lost: Tensor) -> Tensor:
-    """What each part loses, in equal shares at its tokens: (target, batch, token)."""
+    """Shares each part's loss equally among its tokens: (target, batch, token)."""
     relevance = lost.new_zeros(lost.shape[1], *present.shape)
     shares = lost / part.sum(dim=1, keepdim=True)
     for own, share in zip(relevance, shares.mT, strict=True):

@@ -13,8 +13,8 @@ from numeric.methods.memory_budget import AUTO
 from numeric.models.batches import Batch
 from numeric.targets.readout import Found, Readout
 
-FIRST = 4  # tokens that are left out before an error is estimated
-SURE = 2  # root mean squares, within which about 95 % of normal errors are
+FIRST = 4  # tokens left out before an error is estimated
+SURE = 2  # root mean squares; about 95 % of normal errors are within
 
 
 def budgeted_loo(
@@ -27,13 +27,13 @@ def budgeted_loo(
     batch_size: int = 128,
     memory: int | str = AUTO,
 ) -> Iterator[Found]:
-    """LOO_i of up to ``budget`` tokens, and mask relevance R_i of all others (theorem 55).
+    """Computes LOO_i of up to ``budget`` tokens, mask relevance R_i of all others (theorem 55).
 
     The token whose row is read is left out first, if there is only one such row: R_i does not
-    contain what its mask changes in its own row.  Then come the tokens with the largest flow.  The
-    flow of a token is the sum of absolute mask relevance over layers and heads; where much of it
-    cancels, a first order says least.  A budget of all tokens gives Leave-One-Out by the attention
-    mask.  ``details`` hold "by_token" (batch, token), 1 where a token was left out, "passes"
+    contain the change that its mask makes in its own row.  Then come tokens with the largest flow,
+    the sum of absolute mask relevance over layers and heads; where much of it cancels, a first
+    order says least.  A budget of all tokens gives Leave-One-Out by the attention mask.
+    ``details`` hold "by_token" (batch, token), 1 where a token was left out, "passes"
     (batch,), and "error" (batch, token), in logits: the flow of the token, times ``SURE``, times
     the ratio of |LOO - R| to the flow of the tokens that were left out, in root mean squares.  It
     is an estimate and not a bound.  It is infinite if these tokens have no flow, such as the last
@@ -41,7 +41,7 @@ def budgeted_loo(
     With ``tolerance``, in logits, tokens are left out until no error of the text is larger or the
     budget is spent: ``FIRST`` of them at once, and in each later round at most as many as all
     before it.  ``budget=None`` then stands for all tokens, and without ``tolerance`` for ``FIRST``.
-    ``batch_size`` and ``memory`` are those of ``leave_one_out``.  Relevance is not conserved.
+    ``batch_size`` and ``memory`` are as in ``leave_one_out``.  Relevance is not conserved.
     Raises ValueError for a bad option, and for all that ``mask_relevance`` and ``leave_one_out``
     refuse.
     """
@@ -75,7 +75,7 @@ def budgeted_loo(
 
 
 def flow_of(details: Mapping[str, Tensor]) -> Tensor:
-    """(batch, token), from the "heads" of mask relevance."""
+    """Returns the flow, (batch, token), from the "heads" of mask relevance."""
     return details["heads"].abs().sum(dim=(1, 2))
 
 
@@ -93,7 +93,7 @@ def _check(budget: int | None, tolerance: float | None) -> None:
 
 
 def _read(found: Sequence[Found]) -> Tensor:
-    """(batch, token): the one token whose row all logits are read from, or none."""
+    """Marks the one token whose row all logits are read from, or none: (batch, token)."""
     rows = torch.stack([x.details["rows"] for x in found]).any(dim=0)
     return rows & (rows.sum(dim=1, keepdim=True) == 1)
 
@@ -108,10 +108,10 @@ def by_rounds(
     budget: int,
     tolerance: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Relevance and its error, (target, batch, token), and which ``words`` were left out.
+    """Returns relevance, its error, (target, batch, token), and the ``words`` left out.
 
-    without: (copy,) examples and (copy, token) of what is left out -> (copy, target), what is lost
-    guess, flow: (target, batch, token)   first: (batch, token), what comes before all others
+    without: (copy,) examples and (copy, token) to leave out -> (copy, target), the loss
+    guess, flow: (target, batch, token)   first: (batch, token), left out before all others
     """
     order = flow.amax(dim=0).masked_fill(first, torch.inf)
     relevance, exact = guess.clone(), torch.zeros_like(words)
@@ -132,9 +132,9 @@ def by_rounds(
 
 
 def _errors(wrong: Tensor, flow: Tensor, exact: Tensor, words: Tensor) -> Tensor:
-    """(target, batch, token): 0 where it is exact; infinite as long as no flow is compared.
+    """Estimates errors, (target, batch, token): 0 if exact; infinite before a flow is compared.
 
-    wrong: what the guess lacks, 0 where that is not known
+    wrong: exact relevance less the guess, 0 where it is unknown
     """
     known = (flow * exact).norm(dim=2, keepdim=True)
     error: Tensor = SURE * wrong.norm(dim=2, keepdim=True) / known * flow
@@ -142,6 +142,6 @@ def _errors(wrong: Tensor, flow: Tensor, exact: Tensor, words: Tensor) -> Tensor
 
 
 def _largest(size: Tensor, among: Tensor, count: Tensor) -> Tensor:
-    """(batch, token): the first ``count`` (batch,) of those ``among``, the largest first."""
+    """Marks the first ``count`` (batch,) tokens of ``among``, (batch, token), the largest first."""
     order = size.masked_fill(~among, -1).argsort(dim=1, descending=True, stable=True)
     return (order.argsort(dim=1) < count[:, None]) & among

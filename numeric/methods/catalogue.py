@@ -1,4 +1,4 @@
-"""The attribution methods by name: what each one needs, what it promises, where it is from.
+"""The attribution methods by name: requirements, promises, sources.
 
 Functions are imported when they first run, so that a command can list the methods at once.
 """
@@ -21,13 +21,13 @@ BY_RULES = "a rule for every operation"
 class Method:
     """An attribution method, as ``attribute``, the command line and the documentation know it.
 
-    label: what tables and figures call it
+    label: its name in tables and figures
     home: module and function, (model, batch, readout, options) -> one Found for every target
-    needs: what a model or a text must have
+    needs: requirements of a model or a text
     cost: passes through the model, for one text
-    conserves: whether relevance adds up to the logit, and what it adds up to otherwise
+    conserves: whether relevance adds up to the logit, or to another number
     composite: the rules of a method by rules; None for any other method
-    defaults: options whose default is not that of the function
+    defaults: options whose default differs from the function's
     """
 
     name: str
@@ -58,7 +58,7 @@ class Method:
 
 
 def by_rules(composite: Composite) -> Method:
-    """LRP with rules of one's own."""
+    """Returns LRP by a user's own rules."""
     return Method(
         name=composite.name,
         label=composite.name,
@@ -158,7 +158,7 @@ WITH_RULES = tuple(each.name for each in METHODS.values() if each.composite)
 
 
 def table(methods: Mapping[str, Method] = METHODS) -> str:
-    """The methods as a table of Markdown, for the documentation."""
+    """Writes the methods as a table of Markdown, for the documentation."""
     columns = ("name", "cost", "conserves", "needs", "source")
     rows = [columns, ["---"] * len(columns)]
     rows += [[getattr(each, key) for key in columns] for each in methods.values()]

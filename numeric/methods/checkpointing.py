@@ -1,8 +1,8 @@
-"""Layers that run once more on the way back, so that few activations wait for it.
+"""Runs layers once more in the backward pass, so that few activations are kept for it.
 
-On the way there a layer keeps nothing but its input.  On the way back it runs again under the same
-rules, one layer at a time: the memory of all activations but a layer's is saved, for the time of a
-second forward pass.
+In the forward pass a layer keeps nothing but its input.  In the backward pass it runs again under
+the same rules, one layer at a time.  Memory for activations is needed for one layer only, at the
+price of a second forward pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ from numeric.models.places import numbered_layers
 
 
 class Checkpointed(Propagation):
-    """The rules of ``composite`` on a twin of ``model`` whose numbered layers run again.
+    """Applies ``composite`` to a twin of ``model`` whose numbered layers run again.
 
-    Raises ValueError for a model without numbered layers, and for layers that do not return the
-    same when they run again.
+    Raises ValueError for a model without numbered layers, and for layers whose results differ
+    when they run again.
     """
 
     def __init__(self, model: PreTrainedModel, composite: Composite, *, eps: float = 0.0) -> None:
@@ -57,29 +57,29 @@ class Checkpointed(Propagation):
         found = iter(_Again.apply(layer, *xs))
         outs = [x if what is None else marked(next(found), what.mark) for x, what in layer.returned]
         if self.watch is not None:
-            with torch._C.DisableTorchFunction():  # to look at them is no operation of the model
+            with torch._C.DisableTorchFunction():  # looking at them is no operation of the model
                 self.watch.note(tuple(outs))
         return tree_unflatten(outs, layer.form)
 
 
 Parts = Callable[[Sequence[Tensor]], tuple[list[Any], Any]]
-"""What a layer gives of its inputs with relevance, in parts, and the form of the whole."""
+"""Runs a layer on its inputs with relevance; returns its output in parts, and their form."""
 
 
 class _Marked(NamedTuple):
-    """What is known of a tensor that a layer returns with relevance."""
+    """The mark of a tensor with relevance that a layer returns."""
 
     mark: object
 
 
 class _Layer:
-    """A layer of ``whole``; ``run`` gives what it returns, in parts."""
+    """A layer of ``whole``; ``run`` returns its output in parts."""
 
     def __init__(self, whole: Propagation, path: str, run: Parts) -> None:
         self.whole, self.path, self.run = whole, path, run
 
     def outs(self, rules: Propagation, xs: Sequence[Tensor]) -> list[Tensor]:
-        """What the layer returns with relevance; all else is in ``returned`` and ``form``."""
+        """Returns outputs with relevance; all others are in ``returned`` and ``form``."""
         parts, self.form = self.run(xs)
         settled = [rules.book.settle(x) if carries(x) else x for x in parts]
         self.returned: list[tuple[Any, _Marked | None]] = [
@@ -90,9 +90,9 @@ class _Layer:
     def back(
         self, xs: Sequence[Tensor], outs: Sequence[Tensor], cs: Sequence[Tensor | None]
     ) -> Sequence[Tensor | None]:
-        """The cotangents of ``xs``; ``cs`` are those of ``outs``, None where nothing uses one."""
+        """Returns the cotangents of ``xs``; ``cs`` belong to ``outs``, None where one is unused."""
         book = self.whole.book
-        # Its operations were checked on the way there.
+        # Its operations were checked in the forward pass.
         with Propagation(self.whole.model, book.composite, eps=book.eps, part=True) as rules:
             again = self.outs(rules, xs)
         for x, out in zip(again, outs, strict=True):
@@ -108,7 +108,7 @@ class _Layer:
 
 
 def _outside(what: object) -> object:
-    """The mark of a result of a layer, without chains, because their roots are freed."""
+    """Returns the mark of a layer's result, without chains, because their roots are freed."""
     return None if type(what) is Chain else what
 
 
@@ -117,7 +117,7 @@ class _Again(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, layer: _Layer, *xs: Tensor) -> tuple[Tensor, ...]:
-        with torch.enable_grad():  # as rules act on what has a gradient; the graph goes at once
+        with torch.enable_grad():  # rules act on tensors with gradients; the graph is freed
             found = layer.outs(layer.whole, [x.detach().requires_grad_() for x in xs])
         outs = tuple(x.detach() for x in found)
         ctx.layer, ctx.count = layer, len(xs)

@@ -1,4 +1,4 @@
-"""Relevance at what the modules of a model return, from its one backward pass."""
+"""Reads relevance at the outputs of a model's modules, from its one backward pass."""
 
 import difflib
 import re
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Inside:
-    """What the modules at some paths return, call by call, as the model goes on with it.
+    """The outputs of the modules at some paths, call by call, as the model uses them.
 
-    model: what is to be run: ``model`` itself, or a twin of it with hooks if paths are given
-    calls: path and tensor in the order in which the modules return; None for a tensor without
+    model: runs in place of ``model``: itself, or a twin of it with hooks if paths are given
+    calls: path and tensor in the order of the modules' returns; None for a tensor without
         relevance
     """
 
@@ -36,7 +36,7 @@ class Inside:
             module = self.model.get_submodule(path)
             kept = [n for n, hook in module._forward_hooks.items() if is_of_transformers(hook)]
             module.register_forward_hook(partial(self._look, path))
-            for number in kept:  # these keep for later what is looked at here
+            for number in kept:  # these keep for later the tensor that is looked at here
                 module._forward_hooks.move_to_end(number)  # type: ignore[attr-defined]  # an OrderedDict
 
     def _look(self, path: str, _module: nn.Module, _arguments: Any, output: Any) -> Any:
@@ -45,8 +45,8 @@ class Inside:
         if not carries(x):
             self.calls.append((path, None))
             return output
-        # A view is a use, at which rules that wait are settled; the second copy keeps the first one
-        # apart from whatever writes in it, and both from other uses of what the module was given.
+        # A view is a use, so that waiting rules are settled.  The second copy keeps the first one
+        # apart from in-place writes, and both from other uses of the module's inputs.
         seen = x.view(x.shape).clone()
         self.calls.append((path, seen))
         parts = [self._cut(path, seen.clone(), x) if part is x else part for part in parts]
@@ -63,11 +63,11 @@ class Inside:
     def relevance(
         self, cotangents: Iterator[Tensor | None], *, channels: bool, image: Sequence[int] | None
     ) -> dict[str, Tensor]:
-        """By path, or by path#0, path#1, ... of a module that is called several times.
+        """Returns relevance by path, or by path#0, path#1, ... for a module with several calls.
 
-        ``cotangents`` of ``tensors()``, None where the logit does not depend on one.  Summed over
-        channels, unless these are asked for: the last axis, or that of the maps of an ``image`` of
-        this height and width.  Raises ValueError that lists all modules without relevance.
+        ``cotangents`` belong to ``tensors()``, None where the logit does not depend on one.  Summed
+        over the last axis, or the channel axis of maps of an ``image`` of this height and width,
+        unless ``channels``.  Raises ValueError that lists all modules without relevance.
         """
         found: list[tuple[str, Tensor]] = []
         problems = self.problems
@@ -93,8 +93,8 @@ class Inside:
 
 
 def _channels(shape: Sequence[int], image: Sequence[int] | None) -> int:
-    """The axis of channels: of an image's map (batch, channel, height, width) the first behind the
-    batch, unless only the two axes after the batch have the image's proportions."""
+    """Finds the axis of channels: in an image's map (batch, channel, height, width) it is the first
+    after the batch, unless only the two axes after the batch have the image's proportions."""
     if image is None or len(shape) != 4:
         return -1
     height, width = image
@@ -103,9 +103,9 @@ def _channels(shape: Sequence[int], image: Sequence[int] | None) -> int:
 
 
 def paths(model: nn.Module, at: str | Iterable[str]) -> list[str]:
-    """The paths of ``model.named_modules()`` that ``at`` names; ``*`` stands for any one name.
+    """Returns paths of ``model.named_modules()`` matched by ``at``; ``*`` is any one name.
 
-    Raises ValueError that lists all that name no module, each with those that are spelled alike.
+    Raises ValueError that lists all names without a module, each with names spelled alike.
     """
     asked = [at] if isinstance(at, str | Tensor) or not isinstance(at, Iterable) else list(at)
     known = [path for path, _ in model.named_modules(remove_duplicate=False)]

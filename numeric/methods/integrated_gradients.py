@@ -35,7 +35,7 @@ def integrated_gradients(
     batch_size: int = 128,
     memory: int | str = memory_budget.AUTO,
 ) -> Iterator[Found]:
-    """Gradient along the straight path from ``baseline`` to the word embeddings, x difference.
+    """Integrates the gradient from ``baseline`` to the word embeddings, times the difference.
 
     Position and type embeddings stay in place: on a path that scales the whole sum the
     LayerNorm after it would hold every gradient at zero.  LLaMA and T5 add nothing to words,
@@ -44,8 +44,8 @@ def integrated_gradients(
     ``baseline`` is "zero" or "pad" (the [PAD] embedding); ``steps`` are Gauss-Legendre nodes.
     Texts whose completeness gap is more than ``tolerance`` logits run again with twice as many
     nodes, at most ``DOUBLINGS`` times.
-    Texts at all nodes run together, those of like length without their padding, at most
-    ``batch_size`` at a time and what ``memory`` holds: bytes, or "auto" (``chunks``).  Models that
+    Texts at all nodes run together, texts of like length without their padding, at most
+    ``batch_size`` at a time and within ``memory``: bytes, or "auto" (``chunks``).  Models that
     ``families`` does not know run texts of one length at a time.
     Raises ValueError for bad options and for models that take no embeddings in place of ids, or
     give other logits with them.
@@ -95,7 +95,7 @@ def integrated_gradients(
 def _integrate(
     path: Path, texts: Tensor, targets: Sequence[Chosen], steps: int, **limits: Any
 ) -> Tensor:
-    """The path's length in every channel, times the mean gradient: (target, text, token)."""
+    """Multiplies the path by the mean gradient, by channel, and sums: (target, text, token)."""
     totals = [wide(torch.zeros_like(path.end[texts])) for _ in targets]
     total = totals[0]
     nodes = torch.tensor(np.stack(leggauss(steps)), dtype=total.dtype, device=total.device)

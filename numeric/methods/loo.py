@@ -1,4 +1,4 @@
-"""Leave-One-Out: the reference that LRP is compared with."""
+"""Leave-One-Out, the reference for LRP."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -32,23 +32,23 @@ def leave_one_out(
     budget: int | None = None,
     groups: int | Tensor | None = None,
 ) -> Iterator[Found]:
-    """LOO_i = f(x) - f(x without i), token i left out by the attention mask (Sec. 2.1, 4.1).
+    """Computes LOO_i = f(x) - f(x without i) by the attention mask (Sec. 2.1, 4.1).
 
     ``removal`` is "attention-mask", "deletion" or a token id to put in place (``masking``).
     One forward pass per token, at most ``batch_size`` masked copies at a time and no more than
     ``memory`` holds: bytes beside the model's, or "auto" (``chunks``).
-    ``dtype``, such as "bfloat16", is that of the copies, run by a copy of the model; class and
-    logit stay those of the model as it is.  ``details``: ``logit_in_dtype`` (batch,), in logits,
-    from which the copies are then taken; its distance from the logit is the size of the error.
-    ``budget`` is how many passes a text may take.  A longer text then loses groups of tokens first
-    (``groups``: neighbouring tokens each, or numbers (batch, token), such as those of sentences;
+    ``dtype``, such as "bfloat16", is the dtype of a copy of the model that runs the copies; class
+    and logit stay the model's own.  ``details``: ``logit_in_dtype`` (batch,), in logits, which the
+    losses then start from; its distance from the logit is the size of the error.
+    ``budget`` limits the passes of a text.  A longer text then loses groups of tokens first
+    (``groups``: neighbouring tokens each, or numbers (batch, token), such as numbers of sentences;
     without it, about as many groups as tokens in each), and then, with all passes that are left,
-    single tokens of those that lose most; the others share what their group loses (``by_groups``,
-    which also says what the ``details`` are).
-    Of an encoder with a decoder the tokens of both texts are left out, all but the one that starts
-    the decoder, without which its first row has nothing to attend to: its relevance is 0.
-    Nothing makes these differences add up to the logit; ``residual`` says by how much they do not.
-    Raises ValueError for a text of one token, without which there is nothing to attend to.
+    single tokens of the groups with the largest losses; other tokens share their group's loss
+    (``by_groups``, which also describes the ``details``).
+    In an encoder with a decoder the tokens of both texts are left out, except the first of the
+    decoder, because its first row would have nothing to attend to: its relevance is 0.
+    Nothing makes these differences add up to the logit; ``residual`` is the difference.
+    Raises ValueError for a text of one token: without it there is nothing to attend to.
     """
     texts = losses(
         model, batch, readout, batch_size=batch_size, removal=removal, memory=memory, dtype=dtype
@@ -66,11 +66,11 @@ def leave_one_out(
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """What every target loses when tokens are left out.
+    """The losses of every target when tokens are left out.
 
     words: (batch, token), all that is left out   readout: with the targets that were chosen
-    logits: (batch,) of each target   starts: (target, batch), from which the losses are taken
-    without: (copy,) examples and (copy, token) of what is left out -> (copy, target), in logits
+    logits: (batch,) of each target   starts: (target, batch), the logits before a loss
+    without: (copy,) examples and (copy, token) to leave out -> (copy, target), in logits
     """
 
     words: Tensor
@@ -90,7 +90,7 @@ def losses(
     memory: int | str,
     dtype: str | None = None,
 ) -> Losses:
-    """Runs the texts as they are; options and errors are those of ``leave_one_out``."""
+    """Runs the texts as they are; options and errors as in ``leave_one_out``."""
     check(model, removal)
     present = batch.present == 1
     words = present.clone()  # all that is left out
@@ -125,7 +125,7 @@ def losses(
 
 
 def _seen_first(batch: Batch, readout: Readout) -> Tensor:
-    """(batch, token): what the first row that is read attends to."""
+    """Marks the tokens that the first read row attends to: (batch, token)."""
     columns = torch.arange(batch.present.shape[1], device=batch.device)
     if batch.decoder_input_ids is not None:
         return (columns < batch.attention_mask.shape[1]).expand_as(batch.present)

@@ -33,25 +33,25 @@ def lrp(
     channels: bool = False,
     checkpoint: bool = False,
 ) -> Iterator[Found]:
-    """Relevance of each token's embedding by the rules of ``composite`` (Eqs. 1, 3, 4, 5).
+    """Computes relevance of each token's embedding by ``composite`` (Eqs. 1, 3, 4, 5).
 
     ``share`` is "embedding" (word + position + type, before the first LayerNorm) or "word"
     (the word embedding's share of that sum by the epsilon rule).  Absorbed: biases, LayerNorm's
-    beta and epsilon, and whatever the softmax rule does not conserve.
+    beta and epsilon, and the part that the softmax rule does not conserve.
     With ``positions="signed"`` the details hold the shares of "word", "position" and "token type",
     (batch, token), and of "rotary", (batch, layer, token), which keeps half of the relevance of
-    turned queries and keys; a token's relevance is the sum of them.  "absolute" sums the shares
-    of position by absolute value, and "excess" (batch) is what that adds.  Models in which neither
-    is found raise ValueError.  None: rotation is a fixed linear map.
-    ``at`` is a path of ``model.named_modules()``, or several, in which ``*`` stands for any one
-    name.  ``details["inside"]`` holds the relevance at what each of these modules returns, of
-    a tuple its first tensor: summed over channels, the last axis or that of a map of an image
-    (batch, channel, height, width), unless ``channels`` is True.  A module that is called several
-    times is there as path#0, path#1, ...
-    ``checkpoint=True`` runs the layers again on the way back, one by one, and keeps nothing but
-    their inputs meanwhile: long texts take much less memory, and about a third more time.
-    Encoders with a decoder look every token up twice, and it gets the sum of both; what the decoder
-    starts with is no token of the text, and its relevance is in the residual.
+    rotated queries and keys; a token's relevance is the sum of them.  "absolute" sums the shares
+    of position by absolute value, and "excess" (batch) is the difference.  Models with neither
+    raise ValueError.  None: rotation is a fixed linear map.
+    ``at`` is a path of ``model.named_modules()``, or several; ``*`` in it stands for any one
+    name.  ``details["inside"]`` holds the relevance at the output of each of these modules, in
+    a tuple at its first tensor: summed over channels, the last axis or the channel axis of an
+    image's map (batch, channel, height, width), unless ``channels`` is True.  A module that is
+    called several times is there as path#0, path#1, ...
+    ``checkpoint=True`` runs the layers again in the backward pass, one by one, and keeps nothing
+    but their inputs meanwhile: long texts take much less memory, about a third more time.
+    Encoders with a decoder look every token up twice, and it gets the sum of both; the decoder's
+    start is no token of the text, and its relevance is in the residual.
     Plain gradient x input has no relevance at the whole sum, because a LayerNorm follows, whose
     output does not change when its input is scaled; its default share is therefore "word".
     """
@@ -133,9 +133,9 @@ def check_share(share: object) -> None:
 
 
 def read(part: Tensor, c: Tensor) -> Tensor:
-    """Relevance of every token, (batch, token), or of an image's positions, row by row.
+    """Returns relevance of every token, (batch, token), or of an image's positions, row by row.
 
-    ``part`` is what of the embedding is explained, and ``c`` the gradient there.
+    ``part`` is the explained part of the embedding, and ``c`` the gradient there.
     """
     if part.ndim == 4:  # a map of channels
         return (part * c).sum(dim=1).flatten(1)

@@ -1,4 +1,4 @@
-"""Mask relevance: what hiding a token from attention changes, from one backward pass."""
+"""Mask relevance: the effect of hiding a token from attention, from one backward pass."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,10 +27,10 @@ GRADIENTS = {
     "true": GRADIENT_X_INPUT,
     "held": Composite("gradient, deviations held", {**GRADIENT_X_INPUT.rules, **HELD}),
 }
-"""By ``deviations``: the rules whose gradient reaches the outputs of attention."""
+"""The rules whose gradient reaches the outputs of attention, by ``deviations``."""
 KEPT = 0.5  # of exp of a score, where a mask is lowered for the gradient
 Part = Callable[[Tensor, Tensor], Tensor]
-"""(weights, effects) of some rows -> what each entry gives, all (batch, head, row, key).
+"""(weights, effects) of some rows -> each entry's part, all (batch, head, row, key).
 
 effects: <G_i, v_j>, the gradient of the logit by each weight
 """
@@ -46,7 +46,7 @@ def mask_relevance(
     bypassed: bool = False,
     midpoint: int = 0,
 ) -> Iterator[Found]:
-    """R_j, the sum over layers, heads and rows i != j of A_ij / (1 - A_ij) <G_i, v_j - o_i>.
+    """Sums A_ij / (1 - A_ij) <G_i, v_j - o_i> to R_j over layers, heads and rows i != j.
 
     A_ij are the attention weights of row i, v_j the values, o_i = sum_j A_ij v_j and G_i the
     gradient of the logit at o_i.  For one layer that is read linearly this is Leave-One-Out by the
@@ -55,17 +55,17 @@ def mask_relevance(
     ``deviations`` is "true", or "held" for gradients that treat the deviations of norms as
     constants.  With ``heads=True`` the details hold "heads", (batch, layer, head, token), whose sum
     over layers and heads is the relevance; layers with fewer heads than others have zeros there.
-    They also hold "rows", (batch, token), the rows of the last attention from which the logit is
-    read.
+    They also hold "rows", (batch, token), the rows of the last attention that the logit depends
+    on.
     With ``bypassed=True`` they hold "bypassed", (batch, token): the relevance less its value-only
-    part, the sum of A_ij <G_i, v_j>, which is what bypassing the softmax leaves out (theorem 59).
+    part, the sum of A_ij <G_i, v_j>; bypassing the softmax leaves this out (theorem 59).
     ``midpoint=g`` takes the gradient where masks are a half, by g more forward passes with a
     backward pass each, or by one per token if the text has fewer than g.  Each pass halves exp of
     the scores of every g-th token, in all rows but the token's own, and gives the relevance of
     these tokens; ``midpoint=1`` halves all of them together.
     A row that attends to key j alone has nothing left without it, and counts as 0.  Where
     A_ij > 1/2, 1 - A_ij is computed as the sum of all other weights, so that no digits cancel.
-    Relevance is not conserved (theorem 54).  What a token's embedding does to its own row is not an
+    Relevance is not conserved (theorem 54).  The effect of a token's embedding on its own row is no
     effect of a mask, and is not included.  DeBERTa sets the embeddings of masked tokens to 0, so
     that there Leave-One-Out of the token that is read is another effect.
     Raises ValueError for a bad option, inputs that are not texts, an encoder with a decoder, and a
@@ -121,14 +121,14 @@ def mask_relevance(
 
 @dataclass(frozen=True, eq=False)
 class _Pass:
-    """The logits of every target, the attention that led to them, and which tokens it is for."""
+    """The logits of every target, the attention before them, and the tokens that are explained."""
 
     logits: list[Tensor]
     layers: list[Attended]
     chosen: Tensor | float = 1.0  # (batch, 1, token)
 
     def gradients(self) -> Iterator[tuple[Tensor | None, ...]]:
-        """Of every target, by layer."""
+        """Yields gradients by layer, for every target."""
         asked: list[Any] = [layer.asked for layer in self.layers]
         for logit in self.logits:
             more = logit is not self.logits[-1]
@@ -161,7 +161,7 @@ def _halved(
     places: Sequence[str],
     count: int,
 ) -> Iterator[_Pass]:
-    """Passes in which the masks of every ``count``-th token are a half, except in its own row.
+    """Yields passes with masks of every ``count``-th token a half, except in its own row.
 
     Raises ValueError where a softmax runs at other ``places`` than in the pass at whole masks.
     """
@@ -196,9 +196,9 @@ def _check(deviations: object, midpoint: object) -> None:
 
 
 def _of_layer(layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, part: Part) -> Tensor:
-    """(batch, head, token): what one layer loses without each token, in logits.
+    """Returns one layer's loss without each token, (batch, head, token), in logits.
 
-    ``ran`` is the same layer in the pass in which its gradient was taken.
+    ``ran`` is the layer in the pass that its gradient was taken in.
     Raises ValueError where more is read than the tokens: sinks behind them have no values.
     """
     count, tokens = batch.ids.shape
@@ -229,12 +229,12 @@ def _left_out(weights: Tensor, effects: Tensor) -> Tensor:
 
 
 def _mean(weights: Tensor, effects: Tensor) -> Tensor:
-    """<G_i, o_i> of weights that sum to 1."""
+    """Returns <G_i, o_i> for weights that sum to 1."""
     return (weights * effects).sum(dim=-1, keepdim=True)
 
 
 def _stacked(found: Sequence[Tensor]) -> Tensor:
-    """(batch, layer, head, token)"""
+    """Stacks layers to (batch, layer, head, token)."""
     most = max(x.shape[1] for x in found)
     pad = torch.nn.functional.pad
     return torch.stack([pad(x, (0, 0, 0, most - x.shape[1])) for x in found], dim=1)

@@ -1,4 +1,4 @@
-"""Logits of many copies of a batch with tokens removed, without waste."""
+"""Computes logits of many copies of a batch with tokens removed, without waste."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
 
 At = Callable[[Tensor, Tensor], None]
-"""Says which columns of which examples run next, as ``reuse`` gives it."""
+"""Takes the columns and examples that run next, as ``reuse`` needs them."""
 
 
 def masked_logits(
@@ -40,22 +40,22 @@ def masked_logits(
     memory: int | str = memory_budget.AUTO,
     kept: Whole | None = None,
 ) -> Tensor:
-    """What is read of copy n of ``example[n]``, from which all but ``keep[n]`` is removed.
+    """Returns the targets' logits of copies n: ``example[n]`` with ``keep[n]`` alone.
 
     example: (copy,) index into the batch   keep: (copy, token) bool   -> (copy, target) logits
-    ``removal``: "attention-mask" (§4.1) hides tokens as keys; "deletion" also moves what follows
-    them up; a token id replaces them, and everything stays in view.
+    ``removal``: "attention-mask" (§4.1) hides tokens as keys; "deletion" also moves later tokens
+    up; a token id replaces them, and everything stays in view.
     Models that ``families`` does not know cannot delete, and run each copy whole, except that
-    copies for causal language models begin where they differ (``prefix.shortened``).  Of an encoder
+    copies for causal language models begin where they differ (``prefix.shortened``).  In an encoder
     with a decoder the mask hides tokens where the encoder attends to them, and, where it is given
     ``decoder_input_ids``, these from the decoder; ``keep`` then has the columns of both texts.
-    Of the others it is exact, but cheaper than it looks.  A masked token has attention weight
+    In known models it is exact, but cheaper than it looks.  A masked token has attention weight
     exactly 0, so it is left out of the forward pass, with the others at their own positions.  Only
     the token whose row the classifier reads stays as a query even when removed, and is never
     deleted.  Encoders
     project queries, keys and values of the first layer once per text, and run the last one
-    after its attention for one row; decoders keep what comes before the first removed token.
-    Copies of like length run together, at most ``batch_size`` of them and what ``memory`` holds:
+    after its attention for one row; decoders keep everything before the first removed token.
+    Copies of like length run together, at most ``batch_size`` of them and within ``memory``:
     bytes, or "auto" (``chunks``).  ``kept`` is ``whole(model, batch)``, if that is known.
     The witness of ``kept`` runs with them; if its logits differ from its logits when run whole,
     every copy runs whole.
@@ -93,7 +93,7 @@ def _proved(
     witness: Witness,
     **options: Any,
 ) -> Tensor | None:
-    """Logits by the shortcuts of a family, or None if the witness has other logits when run whole.
+    """Returns logits by a family's shortcuts, or None if the witness's differ when it runs whole.
 
     Half of the digits must agree.
     """
@@ -121,12 +121,12 @@ def _logits(
     removal: str | int,
     **limits: Any,
 ) -> Tensor:
-    """The logits of every copy of ``plan``: (copy, target)."""
+    """Returns the logits of every copy of ``plan``: (copy, target)."""
     reads, example = kept.reads, plan["example"]
     wide = torch.promote_types(model.dtype, torch.float32)
     shape = len(example), len(readout.targets)
     logits = torch.empty(shape, dtype=wide, device=example.device)
-    # The user's own model may keep what hooks make, which no gradient could pass afterwards.
+    # The user's own model may keep results of hooks, which no gradient could pass afterwards.
     with torch.no_grad() if reads is None else torch.inference_mode():
         of_text = [each.terms(kept.rows) for each in readout.targets]
         at = reuse(kept, projections=removal == "attention-mask")
@@ -144,7 +144,7 @@ def _logits(
                 before = each.row[where] < part["first"][:, None]
                 terms = torch.where(before, of_text[n][where], each.terms(out, where))
                 logits[chunk, n] = terms.sum(dim=1).to(wide)
-            del out  # or it would wait for the next chunk
+            del out  # otherwise it would wait for the next chunk
         if reads is None and removal == "attention-mask":
             check_effect(model, batch, plan, readout, kept, logits)
     return logits
@@ -153,7 +153,7 @@ def _logits(
 def _parts(
     model: PreTrainedModel, reads: str | None, plan: Copies, readout: Readout, **limits: Any
 ) -> Iterator[Tensor]:
-    """Copies that run together: all of them end at one column if their ends matter."""
+    """Yields copies that run together: all of them end at one column if their ends matter."""
     lengths, start = plan["runs"], plan["start"]
     cached = start + lengths if reads is None else start
     rows = len(readout.columns()) if heads.keeps_rows(model, readout.head) else None
@@ -170,12 +170,12 @@ def _parts(
 def _plan(
     model: PreTrainedModel, batch: Batch, example: Tensor, keep: Tensor, removal: str | int
 ) -> Copies:
-    """What each copy runs, as tensors of (copy, token) or (copy,).
+    """Plans each copy's run, as tensors of (copy, token) or (copy,).
 
-    query: tokens that run   seen: those attended to   ids, positions: what and where they are
+    query: tokens that run   seen: tokens they attend to   ids, positions: of the tokens
     runs: how many tokens run, up to ``end``
-    start: tokens before it are those of the whole text, and their keys and values known
-    first: so are the logits of rows before it
+    start: tokens before it are the whole text's, and their keys and values known
+    first: rows before it have the whole text's logits
     """
     tokens = batch.ids.shape[1]
     columns = torch.arange(tokens, device=keep.device)
@@ -211,7 +211,7 @@ def _plan(
 def _plan_whole(
     model: PreTrainedModel, batch: Batch, example: Tensor, keep: Tensor, removal: str | int
 ) -> Copies:
-    """The same of a model of which nothing is known: all columns run, as they do of the text."""
+    """Plans copies for an unknown model: all columns run, as in the text."""
     present = (batch.present == 1)[example]
     changed = present & ~keep
     seen, ids = present, torch.cat(batch.texts, dim=1)[example]
@@ -241,7 +241,7 @@ def _run_whole(kept: Whole, batch: Batch, part: Copies, readout: Readout) -> Row
 
 
 def _run_encoder(kept: Whole, batch: Batch, part: Copies, at: At) -> Tensor:
-    """Queries come first, so that the row that is read is column 0."""
+    """Runs queries first, so that the row that is read is column 0."""
     width = int(part["runs"].max())
     front = (~part["query"]).to(torch.uint8).argsort(dim=1, stable=True)[:, :width]
     inputs = {}
@@ -258,8 +258,8 @@ def _run_encoder(kept: Whole, batch: Batch, part: Copies, at: At) -> Tensor:
 
 
 def _run_decoder(kept: Whole, batch: Batch, part: Copies, _at: At) -> Tensor:
-    """Queries come last, after the cache, so that the row that is read is the last column."""
-    model: Any = kept.model  # of a known family, whose head is its score
+    """Runs queries last, after the cache, so that the row that is read is the last column."""
+    model: Any = kept.model  # a known family, whose head is its score
     width = int(part["runs"].max())
     back = part["query"].to(torch.uint8).argsort(dim=1, stable=True)[:, -width:]
     known = int(part["start"].max())
@@ -279,11 +279,11 @@ def _run_decoder(kept: Whole, batch: Batch, part: Copies, _at: At) -> Tensor:
 
 PLANS = {families.FIRST: _plan, families.LAST: _plan, None: _plan_whole}
 RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder}
-"""By the token that is read, as far as ``families`` knows."""
+"""Functions by the token that is read, as far as ``families`` knows."""
 
 
 def _in_place(model: PreTrainedModel, tokens: int) -> bool:
-    """Whether attention reaches over a window of columns, which leaving out would narrow."""
+    """Decides whether attention has a window of columns, which leaving some out would narrow."""
     config = facts_of(model).text
     window = getattr(config, "sliding_window", None)
     return window is not None and window < 2 * tokens

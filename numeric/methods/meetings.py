@@ -1,4 +1,4 @@
-"""Where the tokens of a text meet in a model: in attention that is known, or in another way."""
+"""Checks where tokens of a text meet in a model: only in known attention, or in other places."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def check_text(model: PreTrainedModel, batch: Batch) -> None:
 def of_all_tokens(
     model: PreTrainedModel, batch: Batch, attended: Sequence[Attended]
 ) -> tuple[list[int], str]:
-    """Which attend from each token of the text to every token, and in words what others do."""
+    """Returns the calls that attend from each token to every token, and a list of all others."""
     count, tokens = batch.ids.shape
     calls: list[int] = []
     others: dict[str, None] = {}
@@ -73,7 +73,7 @@ def check(
 ) -> None:
     """Raises ValueError unless 1 to ``read`` tokens reach the logit when ``layers`` are cut.
 
-    others: what else attends, in words
+    others: a list of other attention, in words
     """
     edges = [edge for layer in layers for edge in layer.readouts]
     hooks = [edge.node.register_prehook(_nothing) for edge in edges]

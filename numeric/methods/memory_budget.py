@@ -1,4 +1,4 @@
-"""How many masked copies run at once: as many as a budget of memory holds, of like length."""
+"""Groups masked copies of like length, as many as a budget of memory holds at once."""
 
 from collections.abc import Callable, Iterator
 from numbers import Integral
@@ -14,7 +14,7 @@ AUTO = "auto"
 ON_CPU = 1 << 26
 """Bytes for "auto" on a CPU: more was no faster on BERT-base, and a quarter of it 10 % slower."""
 ON_CPU_WITH_GRADIENTS = 1 << 27
-"""The same, where activations wait for the way back; half of it was 5 % slower on BERT-base."""
+"""A limit where activations wait for the backward pass; half was 5 % slower on BERT-base."""
 ALIKE = 0.9
 """A copy shorter than this share of the longest, by two tokens or more, begins a new chunk."""
 
@@ -29,12 +29,12 @@ def chunks(
     on_cpu: int = ON_CPU,
     least: int = 1,
 ) -> Iterator[Tensor]:
-    """Copies that run together, the longest first.
+    """Yields copies that run together, the longest first.
 
     lengths: (copy,) tokens to run   need: (copy,) bytes, as by ``bytes_of_a_copy``
     At most ``batch_size`` copies, which together need at most ``memory`` bytes when all are
-    padded to the longest; "auto" is ``on_cpu`` there, and half of what is free on a GPU.  Copies
-    of like length, and further ones up to ``least`` tokens, where these fit.
+    padded to the longest; "auto" is ``on_cpu`` there, and half of the free memory on a GPU.
+    Copies of like length, and further ones up to ``least`` tokens, where these fit.
     Raises ValueError for a budget or a ``batch_size`` below one copy.
     """
     if type(batch_size) is not int or batch_size < 1:
@@ -53,10 +53,10 @@ def chunks(
 def bytes_of_a_copy(
     model: PreTrainedModel, tokens: Tensor, *, keys: Tensor, kept: Tensor, rows: int | None = None
 ) -> Tensor:
-    """Most bytes that one copy holds at once in a forward pass without gradients, about.
+    """Estimates the most bytes of one copy at once in a forward pass without gradients.
 
     tokens: (copy,) that run   keys: (copy,) that are attended to   kept: (copy,) cached before
-    rows: those of which a language model gives logits; None: all tokens
+    rows: the number of rows that a language model gives logits of; None: all tokens
     The widest moment of a layer: both sides of the activation in the MLP or, where scores are
     spelled out, three sets of them; beside it the stream, queries, keys, values and the cache.
     """
@@ -72,9 +72,9 @@ def bytes_of_a_copy(
 
 
 def bytes_with_gradients(model: PreTrainedModel, tokens: Tensor, *, kept: Tensor) -> Tensor:
-    """Most bytes that one copy holds at once in a forward pass and back to its embeddings, about.
+    """Estimates the most bytes of one copy at once in a forward pass and back to its embeddings.
 
-    tokens: (copy,) that run   kept: (copy,) bytes that wait for the way back, ``bytes_kept``
+    tokens: (copy,) that run   kept: (copy,) bytes for the backward pass, ``bytes_kept``
     The widest moment comes at the top, where all waits: beside it the gradients around the
     activation in the MLP, two sets of scores where they are spelled out, and the stream's.
     """
@@ -84,9 +84,9 @@ def bytes_with_gradients(model: PreTrainedModel, tokens: Tensor, *, kept: Tensor
 
 
 def bytes_kept(model: nn.Module, run: Callable[[], object]) -> int:
-    """Bytes that a forward pass keeps for the way back, beside the model's own: counted.
+    """Counts the bytes that a forward pass keeps for the backward pass, beside the model's own.
 
-    What is kept differs with family, attention and activation, and autograd knows it.
+    They differ with family, attention and activation, and autograd knows them.
     """
     own = {x.untyped_storage().data_ptr() for x in (*model.parameters(), *model.buffers())}
     held: dict[int, int] = {}
@@ -104,7 +104,7 @@ def bytes_kept(model: nn.Module, run: Callable[[], object]) -> int:
 
 
 def _sizes(model: PreTrainedModel) -> tuple[int, int, int]:
-    """Width, width inside the MLP, and heads whose scores are spelled out.
+    """Returns the width, the width inside the MLP, and the heads whose scores are spelled out.
 
     On a GPU no fused kernel takes float64, so that "sdpa" spells them out there too.
     """
@@ -118,7 +118,7 @@ def _sizes(model: PreTrainedModel) -> tuple[int, int, int]:
 
 
 def _size(config: PreTrainedConfig, *names: str) -> int:
-    """What ``config`` says by the first of ``names`` that it knows, or 0."""
+    """Reads the first of ``names`` that ``config`` knows, or 0."""
     if getattr(config, "is_heterogeneous", False):
         config = config.per_layer_config[0]
     return next((x for name in names if type(x := getattr(config, name, None)) is int), 0)

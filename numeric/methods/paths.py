@@ -1,4 +1,4 @@
-"""The straight path from a baseline to the word embeddings of a text, and models run along it."""
+"""Runs models along the straight path from a baseline to the word embeddings of a text."""
 
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -26,16 +26,16 @@ class Path:
     rest: dict[str, Tensor]  # (batch, token) each
     length: Tensor  # (batch,) tokens that run: all but the padding at one side
     readout: Readout
-    source: int  # tokens that an encoder reads, before those of a decoder; 0 of one text
+    source: int  # tokens of an encoder, before a decoder's; 0 for one text
 
     def columns(self, text: Tensor) -> slice:
-        """Those that the longest of ``text`` needs."""
+        """Returns the columns that the longest of ``text`` needs."""
         tokens, longest = self.end.shape[1], int(self.length[text].max())
         last = self.reads == families.LAST
         return slice(tokens - longest, None) if last else slice(longest)
 
     def inputs(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Embeddings of ``text`` (copy,) at ``alpha``, and what goes with them.
+        """Returns embeddings of ``text`` (copy,) at ``alpha``, and the inputs beside them.
 
         alpha: (copy,), or (copy, token, channel)
         """
@@ -47,29 +47,29 @@ class Path:
         return words, {key: x[text, columns] for key, x in self.rest.items()}
 
     def run(self, text: Tensor, alpha: Tensor) -> tuple[Tensor, Rows]:
-        """Those embeddings, and what the head gives."""
+        """Returns these embeddings, and the head's output."""
         words, rest = self.inputs(text, alpha)
         words.requires_grad_(torch.is_grad_enabled())
-        given = words.clone()  # which code in place may change
+        given = words.clone()  # code may change it in place
         return words, self.rows(text, given, rest)
 
     def rows(self, text: Tensor, words: Tensor, rest: dict[str, Tensor]) -> Rows:
-        """Decoders read the last column, as Transformers does when given `inputs_embeds`."""
+        """Reads decoders at the last column, as Transformers does when given `inputs_embeds`."""
         if self.reads == families.LAST:
-            model: Any = self.model  # of a known family, whose head is its score
+            model: Any = self.model  # a known family, whose head is its score
             out = model.base_model(inputs_embeds=words, use_cache=False, **rest)
             return Rows(model.score(out.last_hidden_state[:, -1:]), None)
         return self.readout.run(self.model, self.texts(words) | rest, text)
 
     def texts(self, words: Tensor) -> dict[str, Tensor]:
-        """The words of an encoder and those of a decoder, one after the other."""
+        """Splits the words of an encoder from the words of a decoder, which follow them."""
         if not self.source:
             return {"inputs_embeds": words}
         read, written = words[:, : self.source], words[:, self.source :]
         return {"inputs_embeds": read, "decoder_inputs_embeds": written}
 
     def groups(self) -> list[Tensor]:
-        """Texts that run together: all of a known model, which minds no padding."""
+        """Groups texts that run together: all of a known model, which minds no padding."""
         if self.reads is not None:
             return [torch.arange(len(self.length), device=self.length.device)]
         return self.by_length()
@@ -81,7 +81,7 @@ class Path:
 def straight_path(
     model: PreTrainedModel, batch: Batch, readout: Readout, baseline: str = "zero"
 ) -> tuple[Path, Readout, Rows]:
-    """The path from ``baseline`` to the words of a batch, and what the head gives at its end.
+    """Returns the path from ``baseline`` to a batch's words, and the head's output at its end.
 
     The readout comes back with the predicted labels in place.
     Raises ValueError for models that take no embeddings in place of ids, or give other logits then.
@@ -105,7 +105,7 @@ def _path(kept: Whole, batch: Batch, baseline: str, readout: Readout) -> Path:
     rest = batch.arguments()
     ids = rest.pop("input_ids")
     written = rest.pop(DECODER, None)
-    own = batch.position_ids if reads else None  # which the model counts by ids
+    own = batch.position_ids if reads else None  # the model counts them by ids
     if own is not None:
         rest["position_ids"] = own
     elif reads == families.LAST:  # the first columns may be left out
@@ -125,7 +125,7 @@ def _path(kept: Whole, batch: Batch, baseline: str, readout: Readout) -> Path:
 def _ends(
     model: PreTrainedModel, words: nn.Module | None, ids: Tensor, baseline: str
 ) -> tuple[Tensor, Tensor]:
-    """Where the path begins, (1, token, channel), and where it ends, (batch, token, channel)."""
+    """Returns the path's start, (1, token, channel), and its end, (batch, token, channel)."""
     end = None if words is None else words(ids)
     if words is None or not isinstance(end, Tensor):
         raise ValueError(_without(model, f"its lookup of words gives a {type(end).__name__}"))
@@ -162,13 +162,13 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
 
 
 def _takes_embeddings(model: PreTrainedModel) -> bool:
-    """Whether ``forward`` has the argument ``inputs_embeds``, or passes on any keyword."""
+    """Decides whether ``forward`` has an argument ``inputs_embeds``, or passes any keyword on."""
     parameters = signature(model.forward).parameters.values()
     return any(x.name == "inputs_embeds" or x.kind is x.VAR_KEYWORD for x in parameters)
 
 
 def _is_quantised(module: nn.Module) -> bool:
-    """Whether weights of a module are in few bits: torch.ao packs them, and torchao wraps them."""
+    """Decides whether weights are in few bits: torch.ao packs them, and torchao wraps them."""
     own = module._parameters.values()
     packed = type(module).__module__.startswith("torch.ao.nn.quantized")
     return (packed and hasattr(module, "weight")) or any(
@@ -177,7 +177,7 @@ def _is_quantised(module: nn.Module) -> bool:
 
 
 def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
-    """The path, with padding or without, whose end has the logits of the ids.
+    """Returns the path, with padding or without, whose end has the logits of the ids.
 
     Half of the digits must agree: other positions, or another row, change more than that.
     Raises ValueError if neither does.

@@ -1,7 +1,7 @@
-"""Relevance of position in stock models: added to words, or turned into queries and keys.
+"""Splits off relevance of position in stock models: added to words, or in rotated queries and keys.
 
 The signed shares add up: word + position + token type is the relevance of the embedding, and with
-rotary position, which keeps half of what turned queries and keys receive, all that tokens receive.
+rotary position, which keeps half of the relevance of rotated queries and keys, the sum is all.
 """
 
 import torch
@@ -21,13 +21,13 @@ def check(positions: object) -> None:
 def shares(
     embeddings: dict[str, Tensor], c: Tensor, rotary: Tensor | None, mask: Tensor, how: str
 ) -> dict[str, Tensor]:
-    """Relevance of word, position and token type, and of rotary position by layer.
+    """Returns relevance of word, position and token type, and of rotary position by layer.
 
     embeddings: by name, (batch, token, channel); c: relevance per unit of embedding, in that
     shape; rotary: (batch, layer, token, channel) or None; mask: (batch, token), 1 at tokens
     -> (batch, token) each, rotary (batch, layer, token), in logits.
     With ``how="absolute"`` position is summed over channels by absolute value, as in the
-    literature; "excess" (batch) then says by how much its sums exceed the signed ones.
+    literature; "excess" (batch) is the difference of these sums from the signed ones.
     """
     real = mask == 1
     entries = {name: part * c * real[..., None] for name, part in embeddings.items()}
@@ -55,7 +55,7 @@ PLACES = ("position", "rotary")
 
 
 def of_tokens(details: dict[str, Tensor]) -> Tensor:
-    """The signed sum of all shares, those of rotary position over the layers: (batch, token)."""
+    """Sums all signed shares, rotary position's over the layers: (batch, token)."""
     added = [part for name, part in details.items() if name not in ("rotary", "excess")]
     rotary = details["rotary"].sum(dim=1) if "rotary" in details else torch.zeros_like(added[0])
     return sum(added) + rotary

@@ -1,4 +1,4 @@
-"""What copies of a text share in a causal language model: all that comes before their change."""
+"""Shares everything before a change among copies of a text, in a causal language model."""
 
 import torch
 from torch import Tensor
@@ -14,25 +14,25 @@ from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
 
 ON_CPU, ELSEWHERE = 128, 8192
-"""Tokens of which fewer at a time take hardly less time; that of GPUs is assumed, not measured."""
+"""Tokens at a time; fewer take hardly less time: measured on CPUs, assumed for GPUs."""
 
 
 def least(device: torch.device) -> int:
-    """How many tokens of copies run together at least, and what has to be left out to gain."""
+    """Returns the least tokens of copies that run together, and the tokens to save to gain."""
     return ON_CPU if device.type == "cpu" else ELSEWHERE
 
 
 def shortened(
     model: PreTrainedModel, batch: Batch, plan: Copies, readout: Readout
 ) -> DynamicCache | None:
-    """Leaves out of ``plan`` what copies of a causal model share with their texts.
+    """Leaves everything out of ``plan`` that copies of a causal model share with their texts.
 
     plan: by copy, as of ``masking``.  "start" becomes the first column that differs, or the last
     row that is read if that comes before, and "end" the column behind that row; "first" is the
-    first column that differs, before which the text's own rows are those of the copy.
-    Returns the keys and values behind which these columns run.  None leaves ``plan`` as it is: for
+    first column that differs; rows before it are the text's own.
+    Returns the keys and values before these columns.  None leaves ``plan`` as it is: for
     models that cannot go on behind them (``of_text``), and where copies are too few to gain by it.
-    Raises ValueError where a row that is read would see nothing of what it follows.
+    Raises ValueError where a row that is read would have no column left to attend to.
     """
     where, changed, tokens = plan["example"], plan["changed"], plan["changed"].shape[1]
     blind = _first(plan["seen"]) > readout.rows.amin(dim=1)[where]
@@ -54,18 +54,18 @@ def shortened(
 
 
 def _first(x: Tensor) -> Tensor:
-    """The first column of every row in which there is something, or the one after the last."""
+    """Returns each row's first column that is not 0, or the number of columns."""
     return torch.where(x.any(dim=1), x.to(torch.uint8).argmax(dim=1), x.shape[1])
 
 
 def of_text(model: PreTrainedModel, batch: Batch, readout: Readout) -> DynamicCache | None:
-    """Keys and values of every token of ``batch``, behind which copies can go on, or None.
+    """Returns keys and values of every token of ``batch`` for copies to continue from, or None.
 
     No table says which models can.  The batch runs with a cache of keys and values alone; then
     copies of every text, one without the token in its middle and one without the last, run both
-    whole and behind that cache.  Half of the digits must agree: a token that sees what follows it,
-    another state than keys and values, or other positions change more than that.  These can be
-    others in one text alone, because some models count positions by what is padding before them.
+    whole and behind that cache.  Half of the digits must agree: a token that sees later ones,
+    another state than keys and values, or other positions change more than that.  Positions can
+    differ in one text alone, because some models count them by the padding before them.
     """
     one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None
     if not one_text or not is_stock(model) or _in_chunks(model):
@@ -84,7 +84,7 @@ def of_text(model: PreTrainedModel, batch: Batch, readout: Readout) -> DynamicCa
 def run(
     model: PreTrainedModel, batch: Batch, cache: DynamicCache, part: Copies, rows: Tensor
 ) -> Rows:
-    """What the head gives of copies that run from the first ``start`` on, of ``rows`` from there.
+    """Returns the head's output for copies from the first ``start`` on, at ``rows`` from there.
 
     part: "example", "start" and "end", (copy,), and "ids" and "seen", (copy, token)
     """
@@ -102,7 +102,7 @@ def run(
 
 
 def _in_chunks(model: PreTrainedModel) -> bool:
-    """Whether tokens that begin a chunk see themselves alone, and nothing once they are left out.
+    """Decides whether tokens that begin a chunk see themselves alone, and nothing if left out.
 
     Stock attention then reads all columns of a copy, and a shorter copy has fewer.
     """
@@ -118,7 +118,7 @@ def _has_all(layer: object, batch: Batch) -> bool:
 def _goes_on(
     model: PreTrainedModel, batch: Batch, readout: Readout, cache: DynamicCache, number: int
 ) -> bool:
-    """Whether copies of a text without its middle token, and its last, are the same both ways."""
+    """Decides whether copies without a middle token, or the last, agree both ways."""
     where = torch.tensor([number], device=batch.device)
     end = readout.rows[where].amax(dim=1) + 1
     before = (batch.attention_mask[number, :end] == 1).nonzero()[:, 0]
@@ -137,7 +137,7 @@ def _is_same(
     token: Tensor,
     end: Tensor,
 ) -> bool:
-    """Whether a copy without one token is the same both ways."""
+    """Decides whether a copy without one token agrees both ways."""
     seen = batch.attention_mask[where] == 1
     seen[0, token] = False
     rows = torch.cat([token, readout.columns(where)]).unique()

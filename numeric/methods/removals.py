@@ -1,4 +1,4 @@
-"""How tokens can be removed from a text, and what must be refused: each raises ValueError."""
+"""Ways to remove tokens from a text, and their refusals: each raises ValueError."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from numeric.models.facts import facts_of
 from numeric.targets.readout import Readout
 
 REMOVALS = ("attention-mask", "deletion")
-"""How tokens are removed; a token id instead puts that token, such as [MASK], in their place."""
+"""Ways to remove tokens; a token id instead puts that token, such as [MASK], in their place."""
 
 
 def check_something_is_left(seen: Tensor, example: Tensor) -> None:
@@ -58,7 +58,7 @@ def check_effect(
 ) -> None:
     """Raises ValueError where no copy differs from its text, or from one of two, beyond rounding.
 
-    Of what a decoder has written only what comes before some row can change it.
+    A decoder's own tokens can change only rows after them.
     """
     source, columns = batch.attention_mask.shape[1], plan["changed"].shape[1]
     row = readout.rows.amax(dim=1)[plan["example"]]
@@ -72,7 +72,7 @@ def check_effect(
     whole = of_copies([each.of(kept.rows) for each in readout.targets])
     size = of_copies([each.size(kept.rows) for each in readout.targets])
     unit = torch.finfo(kept.rows.logits.dtype).eps
-    unit = 16 * unit if unit < 1e-6 else 0  # of half precision one unit may be a real change
+    unit = 16 * unit if unit < 1e-6 else 0  # in half precision one unit may be a real change
     same = (logits - whole).abs() <= unit * size
     for mask, fewer in (("attention_mask", changed), (DECODER_MASK, written)):
         if fewer.any() and same[fewer].all():
@@ -83,9 +83,9 @@ def check_effect(
 
 
 def replacement(model: PreTrainedModel, batch: Batch, removal: str | int) -> int:
-    """The token to put in place.
+    """Returns the token to put in place.
 
-    Raises ValueError where removal may move the row that is read, or what stands there.
+    Raises ValueError where removal may move the row that is read, or change the token there.
     """
     name = type(model).__name__
     by_column = batch.facts.is_causal or batch.decoder_input_ids is not None

@@ -22,14 +22,14 @@ VARIANTS = ("paper", "abnar-zuidema")
 def attention_rollout(
     model: PreTrainedModel, batch: Batch, readout: Readout, *, variant: str = "paper"
 ) -> Iterator[Found]:
-    """Product of all layers' head-averaged attention (Eq. Rollout), its row of the token read.
+    """Multiplies all layers' head-averaged attention (Eq. Rollout); returns the read token's row.
 
-    That is [CLS] or the last token, where the logits come from.  ``variant`` is "paper" (A(l)
+    That token is [CLS] or the last one, as for the logits.  ``variant`` is "paper" (A(l)
     ... A(1), no identity) or "abnar-zuidema" (each A(l) averaged with the identity, for the
     residual connection).  Values are shares of attention that sum to 1, not logits: ``residual``
     has no meaning here.
     Raises ValueError for models that give no square attention weights of every layer, and for
-    those that read their logits from several tokens.
+    models that read their logits from several tokens.
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant={variant!r}: pass one of {', '.join(VARIANTS)}")
@@ -62,7 +62,7 @@ def attention_rollout(
 
 
 def _only(readout: Readout, chosen: Chosen) -> Tensor:
-    """The token whose row of logits a target reads, where every token has one."""
+    """Returns the token whose row of logits a target reads, where every token has one."""
     tokens = chosen.label if readout.head == ANSWER else chosen.row
     if (tokens != tokens[:, :1]).any():
         raise ValueError(
@@ -73,7 +73,7 @@ def _only(readout: Readout, chosen: Chosen) -> Tensor:
 
 
 class _Softmaxes(Block):
-    """What every softmax of a model over four axes gives, in the order of the calls."""
+    """Records every softmax of a model over four axes, in the order of the calls."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class _Softmaxes(Block):
 
 
 def _attentions(model: PreTrainedModel, found: list[Tensor], batch: Batch) -> list[Tensor]:
-    """(batch, head, query, key) of every layer."""
+    """Returns (batch, head, query, key) of every layer."""
     size, real = len(batch.attention_mask), batch.attention_mask == 1
     tokens = None if batch.input_ids is None else real.shape[1]
 
@@ -119,7 +119,7 @@ def _needs_gradient(_module: nn.Module, _args: Any, out: Any) -> Any:
 
 
 def _row(model: nn.Module, states: list[Tensor], logit: Tensor) -> Tensor:
-    """The token whose last state every logit is read from."""
+    """Returns the token whose last state every logit is read from."""
     known = len(states) == 1 and isinstance(states[0], Tensor) and states[0].requires_grad
     (c,) = torch.autograd.grad(logit.sum(), states, allow_unused=True) if known else (None,)
     rows = None if c is None or c.ndim != 3 else c.abs().amax(dim=-1) > 0

@@ -1,4 +1,4 @@
-"""What masked copies of a batch share with the whole batch, kept from one forward pass of it."""
+"""Keeps tensors of one forward pass of a batch that its masked copies share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from numeric.targets.chosen import Rows
 from numeric.targets.readout import Readout
 
 Copies = dict[str, Tensor]
-"""What each of many copies runs and sees, by name: (copy,) or (copy, token)."""
+"""The tokens that each copy runs and sees, by name: (copy,) or (copy, token)."""
 
 OF_OTHER_CODE = (
     AssertionError, AttributeError, LookupError, NotImplementedError, RuntimeError, TypeError,
@@ -45,9 +45,9 @@ class Witness:
 class Whole:
     """One forward pass of a batch as it is.
 
-    model: what runs the copies: the model, or a twin of it if it is of a known family
+    model: runs the copies: the model, or a twin of it if it is of a known family
     reads: the token that the head reads, of a known family
-    rows: what its head gives
+    rows: the output of its head
     first: the query, key and value modules of the first layer, with their (batch, token, channel)
     last: where the attention of the last layer joins the stream; only the row that is read goes on
     cache: keys and values of every layer, of a decoder
@@ -119,7 +119,7 @@ def _whole_of_family(model: PreTrainedModel, batch: Batch, reads: str) -> Whole:
 
 
 def _every_second(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
-    """The index of the longest text, (1,), and a mask of every second token of it, (1, token).
+    """Returns the longest text's index, (1,), and a mask of every second token of it, (1, token).
 
     The mask keeps the token that is read, and the first token, because a row of a decoder must
     attend to something.
@@ -132,9 +132,9 @@ def _every_second(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]
 
 
 def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]:
-    """Lets ``kept.model`` run copies with what is kept; returns what to call with each chunk.
+    """Lets ``kept.model`` run copies with the kept tensors; returns a function for each chunk.
 
-    That takes ``where`` (copy,), the example, and ``columns`` (copy, token).  Without
+    It takes ``where`` (copy,), the example, and ``columns`` (copy, token).  Without
     ``projections`` the first layer is computed, as it must be where embeddings change.
     """
     place: list[Tensor] = []
@@ -151,11 +151,11 @@ def reuse(kept: Whole, *, projections: bool) -> Callable[[Tensor, Tensor], None]
 
 
 def first_keys(cache: DynamicCache | None, where: Tensor, tokens: int) -> DynamicCache | None:
-    """The first ``tokens`` keys and values of each of the examples ``where``, by themselves."""
+    """Copies the first ``tokens`` keys and values of each of the examples ``where``."""
     if cache is None or not tokens:
         return None
     taken = DynamicCache()
-    layers: list[Any] = cache.layers  # of which each has keys and values
+    layers: list[Any] = cache.layers  # each has keys and values
     for number, layer in enumerate(layers):
         taken.update(layer.keys[where, :, :tokens], layer.values[where, :, :tokens], number)
     return taken
@@ -166,7 +166,7 @@ def _first_row(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _first_projections(model: nn.Module) -> set[nn.Module]:
-    """Queries, keys and values of the attention module that comes first."""
+    """Returns the modules of queries, keys and values in the first attention module."""
     for module in model.modules():
         if names := families.projections(module):
             return {getattr(module, name) for name in names}
