@@ -1,1 +1,1 @@
-"""What is known of stock models: records of families, copies that can be changed, and places."""
+"""Facts about stock models: records of families, copies that can be changed, and places."""

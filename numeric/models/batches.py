@@ -1,4 +1,4 @@
-"""What a model is run on: a tokenizer's batch, images, or sounds and what was written of them."""
+"""Inputs of a model: a tokenizer's batch, images, or sounds with the text written so far."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ SOUND = "input_features"
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A tokenizer's batch, images or sounds, on the model's device; of texts all is (batch, token).
+    """A tokenizer's batch, images or sounds, on the model's device; texts are (batch, token).
 
-    The mask of images is (batch, 1), for all of each, and that of sounds (batch, 0), because they
+    Images have a mask (batch, 1), for all of each, and sounds a mask (batch, 0), because they
     have no relevance.
     """
 
@@ -32,7 +32,7 @@ class Batch:
     token_type_ids: Tensor | None = None  # the model's own default
     pixel_values: Tensor | None = None  # (batch, channel, height, width), in place of ids
     input_features: Tensor | None = None  # (batch, band, frame) of a sound, in place of ids
-    decoder_input_ids: Tensor | None = None  # (batch, token) of what a decoder has written so far
+    decoder_input_ids: Tensor | None = None  # (batch, token) of the text written so far
 
     def arguments(self) -> dict[str, Tensor]:
         unmasked = ("attention_mask",) * (self.input_ids is None)
@@ -53,7 +53,7 @@ class Batch:
 
     @property
     def texts(self) -> list[Tensor]:
-        """The ids that have relevance: the text, and after it what a decoder has written."""
+        """The ids that have relevance: the text, and after it the text of a decoder."""
         return [x for x in (self.input_ids, self.decoder_input_ids) if x is not None]
 
     @property
@@ -74,7 +74,7 @@ class Batch:
     def read(self) -> Tensor | None:
         """The token of every example whose row the model reads its logits from: (batch,).
 
-        None of classifiers without a record in ``numeric.models.families``.
+        None for classifiers without a record in ``numeric.models.families``.
         """
         if self.decoder_input_ids is not None or self.facts.is_causal:
             return last(self.predicting[1] == 1)
@@ -87,7 +87,7 @@ class Batch:
 
     @property
     def known_read(self) -> Tensor:
-        """``read`` of a model that is known to read one token of every example."""
+        """Returns ``read`` of a model that is known to read one token of every example."""
         if (found := self.read) is None:
             raise ValueError("which token the model reads is not known")
         return found
@@ -103,13 +103,13 @@ class Batch:
 
 
 def last(present: Tensor) -> Tensor:
-    """The last column of every row in which there is something."""
+    """Returns each row's last column that is not 0."""
     return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
 
 
 def made(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: ModelFacts) -> Batch:
-    """``inputs`` without structural problems as a Batch, on the device of ``model``."""
-    # Copies, because what was made in inference mode cannot be saved for a backward pass.
+    """Makes a Batch of ``inputs`` without structural problems, on the device of ``model``."""
+    # Copies, because inference-mode tensors cannot be saved for a backward pass.
     given = {key: _to(model, x).clone() for key, x in inputs.items() if x is not None}
     if "input_ids" in given:
         mask = torch.ones_like(given["input_ids"])
@@ -121,12 +121,12 @@ def made(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: ModelFacts
 
 
 def _to(model: PreTrainedModel, x: Tensor) -> Tensor:
-    """``x`` where the model is; hooks that load its weights when they are used fetch it there."""
+    """Moves ``x`` to the model; hooks that load its weights when they are used fetch it there."""
     return x if model.device.type == "meta" else x.to(model.device)
 
 
 def odd_tensor(name: str, x: Tensor) -> str | None:
-    """The problem of a sparse, nested, quantised, complex or meta tensor; else None."""
+    """Describes a sparse, nested, quantised, complex or meta tensor as a problem; else None."""
     if x.is_nested or x.layout is not torch.strided:
         return f"{name} is a {'nested' if x.is_nested else 'sparse'} tensor; pass a dense one"
     if x.device.type == "meta" or x.is_quantized or x.is_complex():
@@ -136,7 +136,7 @@ def odd_tensor(name: str, x: Tensor) -> str | None:
 
 
 def first_map(model: PreTrainedModel) -> nn.Module | None:
-    """The lookup of words or the map of pixels, of models that say which it is."""
+    """Returns the lookup of words or the map of pixels, of models that declare one."""
     try:
         found = model.get_input_embeddings()
     except (AttributeError, NotImplementedError):
@@ -155,8 +155,8 @@ def image_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iter
     if problem := odd_tensor(PIXELS, pixels):
         yield problem
         return
-    takes: Any = first_map(model)  # of any class, whose sizes have names of their own
-    size = getattr(takes, "image_size", None)  # of many models: any that their maps divide
+    takes: Any = first_map(model)  # any class; its sizes have names of their own
+    size = getattr(takes, "image_size", None)  # many models take any size that their maps divide
     shape = (takes.num_channels, *size) if isinstance(size, tuple) else pixels.shape[1:]
     if pixels.ndim != 4 or pixels.shape[1:] != shape or not len(pixels):
         axes = ", ".join(
@@ -168,7 +168,7 @@ def image_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iter
 
 
 def sound_problems(model: PreTrainedModel, inputs: Mapping[str, object]) -> Iterator[str]:
-    """What is wrong with the structure of ``inputs`` of a model that writes what it hears."""
+    """Yields problems in the structure of ``inputs`` of a model that writes down speech."""
     if not isinstance(inputs, Mapping) or set(inputs) != {SOUND, DECODER}:
         yield (
             f"inputs must be a mapping with {SOUND!r}, as the model's feature extractor returns "

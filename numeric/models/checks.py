@@ -1,4 +1,4 @@
-"""The model that a user passes in, checked before anything runs."""
+"""Checks the model that a user passes in, before anything runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ Modules = list[tuple[str, nn.Module]]  # each with its path
 
 
 def check_model(model: nn.Module) -> Modules:
-    """The modules of ``model`` with their paths, for ``prepare`` to look at instead of a search.
+    """Returns the modules of ``model`` with their paths, so that ``prepare`` need not search.
 
-    Raises ValueError that lists all for which ``prepare`` refuses the model.
+    Raises ValueError that lists all reasons of ``prepare`` to refuse the model.
     """
     modules = modules_of(model)
     problems = list(model_problems(model, modules))
@@ -32,14 +32,14 @@ def check_model(model: nn.Module) -> Modules:
 
 
 def check_code(model: nn.Module) -> None:
-    """Raises ValueError unless the code of ``model`` can be seen and is the same at every run."""
+    """Raises ValueError unless the code of ``model`` can be seen and is one at every run."""
     check_is_model(model)
     if problems := list(_code_problems(modules_of(model))):
         raise ValueError("\n".join(problems))
 
 
 def modules_of(model: object) -> Modules:
-    """What ``named_modules()`` gives, in a third of its time."""
+    """Lists ``named_modules()`` in a third of its time."""
     found: dict[nn.Module, str] = {}
     waiting = [("", model)] if isinstance(model, nn.Module) else []
     while waiting:
@@ -53,7 +53,7 @@ def modules_of(model: object) -> Modules:
 
 
 def model_problems(model: object, modules: Modules) -> Iterator[str]:
-    """What is wrong with a model, all of whose modules are ``modules``."""
+    """Yields the problems of a model, all of whose modules are ``modules``."""
     if not isinstance(model, PreTrainedModel):
         yield _no_model(model)
         return
@@ -137,7 +137,7 @@ def own_failures(model: PreTrainedModel, batch: Batch) -> Iterator[None]:
 
 
 def mask_problems(facts: ModelFacts) -> Iterator[str]:
-    """The problem of attention for which Transformers drops the attention mask, silently."""
+    """Yields a problem if Transformers drops the mask of this attention, silently."""
     name = facts.attention
     if name not in ALL_MASK_ATTENTION_FUNCTIONS:
         yield (

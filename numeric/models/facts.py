@@ -1,4 +1,4 @@
-"""Reads all that is known of a model before it runs, into one record."""
+"""Reads all facts about a model before it runs, into one record."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ TABLES = ("position_embeddings", "embed_positions", "wpe", "positions_embed")
 class ModelFacts:
     """Facts about a model, from its class, its configuration and its modules.
 
-    head: the kind of logits that it gives
+    head: the kind of its logits
     reads: the token whose row the head reads, FIRST or LAST; None if no record says it
     is_causal: whether the logits of every token predict the next token, given a text alone
-    padding_position: the position of padding, from which tokens are counted on; None: from 0
+    padding_position: the position of padding, which tokens are counted on from; None: from 0
     counts_columns: whether a table of positions is read by the number of the column
     text: the part of the configuration about texts
     two: whether an encoder reads one text and a decoder writes another
     rotary: whether positions are rotations, which have no limit
     made_for: tokens of the longest text that the model was made for
     positions: tokens of the longest text that it has positions for
-    written: tokens of the longest text for which the decoder has positions
+    written: tokens of the longest text that the decoder has positions for
     words, token_types: sizes of the vocabularies; ``token_types`` is None if there are none
     padding_id: id of the padding token
     layers: number of layers, 0 if it is unknown
@@ -96,7 +96,7 @@ def facts_of(model: nn.Module, modules: Sequence[nn.Module] = ()) -> ModelFacts:
 
 
 def config_problems(model: nn.Module) -> Iterator[str]:
-    """The problems of a configuration without a readable text part."""
+    """Yields the problem of a configuration without a readable text part."""
     config: Any = model.config
     text = config.get_text_config()
     if not isinstance(text, PreTrainedConfig):
@@ -107,7 +107,7 @@ def config_problems(model: nn.Module) -> Iterator[str]:
 
 
 def _first(config: PreTrainedConfig, names: tuple[str, ...]) -> int:
-    """The first value above 0 of ``names``, else NO_END; XLNet has -1 positions for no limit."""
+    """Returns the first value above 0 of ``names``, else NO_END; XLNet has -1 for no limit."""
     found = (getattr(config, name, None) for name in names)
     return next((x for x in found if type(x) is int and x > 0), NO_END)
 
@@ -119,9 +119,9 @@ def _padding_position(modules: Iterable[nn.Module]) -> int | None:
 
 
 def _counts_columns(modules: Iterable[nn.Module]) -> bool:
-    """Whether a table of absolute positions is read by the number of the column, padding or not.
+    """Decides whether a table of absolute positions is read by column numbers, padding or not.
 
-    Others count from the id that stands for padding, or take the mask, from which they count.
+    Other tables count from the id of padding, or from the mask, which they take.
     """
     named = [(name, x) for module in modules for name, x in module._modules.items()]
     tables = [x for name, x in named if name in TABLES and x is not None]

@@ -1,7 +1,7 @@
-"""What no operation shows about a family of models: one record for each of its classifiers.
+"""Facts that no operation shows about a family of models: one record for each classifier.
 
-Rules need none of this, and a model that is not here can be explained like any other.  What is
-known here makes Leave-One-Out, Integrated Gradients and sweeps cheaper.  Classes are matched
+Rules need none of this, and a model that is not here can be explained like any other.  These
+facts make Leave-One-Out, Integrated Gradients and sweeps cheaper.  Classes are matched
 exactly, because a subclass may compute something else.
 """
 
@@ -15,13 +15,13 @@ FIRST, LAST = "first", "last"
 
 @dataclass(frozen=True)
 class Family:
-    """Of one class of classifiers, and of the modules that it is made of.
+    """One class of classifiers, and the modules that it is made of.
 
     reads: the token whose row the head reads: the first, or the last whose id is not padding's
     attention: ``name`` of the class of its attention modules
     projections: their children whose outputs are Q, K and V
-    join: that of the modules in which attention joins the stream, where copies may go on with
-        the one row that is read, and the child that receives both ("": the module itself)
+    join: ``name`` of the class of modules that add attention to the stream, where copies may go
+        on with the one row that is read, and the child that receives both ("": the module itself)
     """
 
     reads: str
@@ -53,49 +53,49 @@ FAMILIES = {
     "gpt2.GPT2ForSequenceClassification": Family(
         LAST,
         "gpt2.GPT2Attention",
-        ("c_attn", "c_attn", "c_attn"),  # one output, in that order
+        ("c_attn", "c_attn", "c_attn"),  # one output, in this order
     ),
     "llama.LlamaForSequenceClassification": Family(LAST, "llama.LlamaAttention", SHORT),
     "mistral.MistralForSequenceClassification": Family(LAST, "mistral.MistralAttention", SHORT),
     "qwen2.Qwen2ForSequenceClassification": Family(LAST, "qwen2.Qwen2Attention", SHORT),
     "qwen3.Qwen3ForSequenceClassification": Family(LAST, "qwen3.Qwen3Attention", SHORT),
 }
-"""By ``name`` of the class, so that no model is imported but the one that is explained."""
+"""By ``name`` of the class, so that no model is imported but the explained one."""
 
 ATTENTION = {family.attention: family.projections for family in FAMILIES.values()}
 """Attention modules, and the children whose outputs are Q, K and V.
 
-What comes between these and the scores (the norms of Qwen3, rotation, shared heads) multiplies
-a cotangent by a matrix, so a factor may act before it as well as after it.  Each module calls the
-attention that its own ``config`` names, once, with nothing but these three.
+Steps between these and the scores (the norms of Qwen3, rotation, shared heads) multiply
+a cotangent by a matrix, so a factor may act before them as well as after them.  Each module
+calls the attention that its own ``config`` names, once, with nothing but these three.
 """
 
 JOINS = dict(family.join for family in FAMILIES.values() if family.join)
 
 CAUSAL = {*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}
-"""Names of the classes that are language models, in which every token predicts the next."""
+"""Names of classes of language models whose tokens each predict the next one."""
 
 IMAGE_TEXT = {*modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values()}
 """Names of classes of models that read images and texts and write texts."""
 
 
 def name(cls: type) -> str:
-    """A class of Transformers by its model, such as "bert.BertLayer"; "" of any other class."""
+    """Names a class of Transformers by its model, such as "bert.BertLayer"; "" for any other."""
     package, _, model = cls.__module__.rpartition(".modeling_")
     return f"{model}.{cls.__name__}" if package == f"transformers.models.{model}" else ""
 
 
 def projections(module: nn.Module) -> tuple[str, ...] | None:
-    """Children of an attention module whose outputs are Q, K and V; None of any other module."""
+    """Returns children of an attention module whose outputs are Q, K and V; None for others."""
     return ATTENTION.get(name(type(module)))
 
 
 def reads(cls: type) -> str | None:
-    """FIRST, LAST, or None where no record says which token the head reads."""
+    """Returns FIRST, LAST, or None where no record says which token the head reads."""
     family = FAMILIES.get(name(cls))
     return family.reads if family else None
 
 
 def is_causal(class_name: str, *, two: bool) -> bool:
-    """Whether logits predict the next token; ``two``: a decoder may write another text."""
+    """Decides whether logits predict the next token; ``two``: a decoder may write another text."""
     return class_name in CAUSAL or (class_name in IMAGE_TEXT and not two)

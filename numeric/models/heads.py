@@ -1,4 +1,4 @@
-"""What the head of a model gives: one row of logits per text, or one per token."""
+"""Reads the head of a model: one row of logits per text, or one per token."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -18,10 +18,10 @@ TABLES = {
     TAGS: (modeling_auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES, "ForTokenClassification"),
     ANSWER: (modeling_auto.MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES, "ForQuestionAnswering"),
 }
-"""By kind of head the table of Transformers that lists its classes, and how their names end."""
+"""By kind of head the table of Transformers that lists its classes, and their names' ending."""
 
 ENDS = {"start": 0, "end": 1}
-"""Rows of a head that finds an answer: at which token it starts, and at which it ends."""
+"""Rows of a head that finds an answer: one for its first token, and one for its last."""
 
 
 class NoLogits(ValueError):
@@ -29,12 +29,12 @@ class NoLogits(ValueError):
 
 
 def kind(cls: type) -> str:
-    """The kind of head of a class that is no causal language model, by its name or a base's."""
+    """Returns the kind of head of a class that is no causal language model, by name or base."""
     return _named(frozenset(base.__name__ for base in cls.__mro__))
 
 
 def kind_of(classes: Iterable[str]) -> str:
-    """The kind of head of a model whose class has one of these names."""
+    """Returns the kind of head of a model whose class has one of these names."""
     names = frozenset(classes)
     return NEXT if names & families.CAUSAL else _named(names)
 
@@ -48,7 +48,7 @@ def _named(names: frozenset[str]) -> str:
 
 
 def run(model: nn.Module, inputs: Mapping[str, object], rows: Tensor | None, *, of: str) -> Tensor:
-    """Reads the logits of one forward pass, of ``rows`` alone where every token has a row.
+    """Runs a forward pass and reads its logits, of ``rows`` alone where every token has a row.
 
     Language models that can leave out the other rows do so.
     """
@@ -59,12 +59,12 @@ def run(model: nn.Module, inputs: Mapping[str, object], rows: Tensor | None, *, 
 
 
 def keeps_rows(model: nn.Module, head: str) -> bool:
-    """Whether a language model computes the logits of the wanted rows alone."""
+    """Decides whether a language model computes the logits of given rows alone."""
     return head == NEXT and "logits_to_keep" in signature(model.forward).parameters
 
 
 def read(model: nn.Module, output: ModelOutput, *, of: str) -> Tensor:
-    """The logits of a kind of head: (batch, row, class), or (batch, class) of one row per text.
+    """Returns the logits of a kind of head: (batch, row, class), or (batch, class) of one row.
 
     The rows of an answer are its ends, and its classes the tokens of the text.
     Raises NoLogits for a model that gives other logits, or none.

@@ -48,8 +48,8 @@ TABLES = ("_parameters", "_buffers", "_modules")
 
 
 def is_stock(model: PreTrainedModel) -> bool:
-    """Whether ``model`` has the modules and attributes of ``type(model)(model.config)`` and runs no
-    code but code of PyTorch and Transformers.
+    """Decides whether ``model`` has the modules and attributes of ``type(model)(model.config)`` and
+    runs no code but code of PyTorch and Transformers.
 
     Ignores the values of weights, and looks at the model on every call.
     """
@@ -67,7 +67,7 @@ def is_stock(model: PreTrainedModel) -> bool:
 
 
 def code_of_stock(model: PreTrainedModel) -> Code | None:
-    """The class and config of a stock model, which determine its code; None of other models."""
+    """Returns class and config of a stock model, which determine its code; None for others."""
     return (type(model), pickle.dumps(model.config)) if is_stock(model) else None
 
 
@@ -93,7 +93,7 @@ def _made(cls: Callable[..., PreTrainedModel], config: bytes) -> PreTrainedModel
 
 
 def _reads_alike(module: nn.Module, stock: nn.Module, configs: tuple[object, object]) -> bool:
-    """Whether library code that reads ``module`` finds the attributes of ``stock``.
+    """Decides whether library code that reads ``module`` finds the attributes of ``stock``.
 
     An attribute that only ``module`` has counts if it hides an attribute of the class.
     """
@@ -119,9 +119,9 @@ def _reads_alike(module: nn.Module, stock: nn.Module, configs: tuple[object, obj
 
 
 def _is_numbered(name: str, buffer: Tensor) -> bool:
-    """Whether integers in a buffer are 0, 1, 2, ..., as in stock positions, or 0 in other buffers.
+    """Decides whether integers in a buffer are 0, 1, 2, ..., as in stock positions, or 0 elsewhere.
 
-    No other table says where a token stands; those of other numbers are like weights.
+    No other table says where a token stands; other numbers are like weights.
     """
     if buffer.is_floating_point() or buffer.is_complex() or buffer.device.type == "meta":
         return True
@@ -143,10 +143,10 @@ def _are_alike(x: object, y: object) -> bool:
 
 
 def _runs_code_of_libraries(classes: set[type], attention: set[str]) -> bool:
-    """Whether every function that ``classes`` may call is from a library.
+    """Decides whether every function that ``classes`` may call is from a library.
 
-    Functions are those of the classes and their bases, of their files, of files from which these
-    import, and of torch.  A function of a patched class, a replaced function, and attention
+    They are functions of the classes and their bases, of their files, of files that these
+    import from, and of torch.  A function of a patched class, a replaced function, and attention
     registered under the name of stock attention are not from a library.
     """
     every = {base for cls in classes for base in cls.__mro__ if issubclass(base, nn.Module)}
@@ -177,13 +177,13 @@ def _are_of_libraries(values: Iterable[object]) -> bool:
 
 
 def _classes(file: str) -> list[type]:
-    """Classes that a file of Transformers names, such as caches; data classes only hold values."""
+    """Lists classes that a file of Transformers names, such as caches, without data classes."""
     named = [x for x in vars(sys.modules[file]).values() if isinstance(x, type)]
     return [x for x in named if x.__module__.startswith("transformers.") and not is_dataclass(x)]
 
 
 def _imported(file: str) -> set[str]:
-    """The files of Transformers from which a file imports functions and classes."""
+    """Names the files of Transformers that a file imports functions and classes from."""
     named = (getattr(x, "__module__", None) for x in vars(sys.modules[file]).values())
     return {
         x
@@ -193,7 +193,7 @@ def _imported(file: str) -> set[str]:
 
 
 def _files(x: object) -> Iterator[str]:
-    """The files of the code that a call of ``x`` runs: decorators and decorated functions."""
+    """Yields files of the code that a call of ``x`` runs: decorators and decorated functions."""
     while x is not None:
         if isinstance(x, FunctionType):
             yield x.__code__.co_filename

@@ -1,4 +1,4 @@
-"""The inputs that a user passes in, checked once, before anything runs."""
+"""Checks the inputs that a user passes in, once, before anything runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
@@ -22,12 +22,12 @@ def prepare(
     targets: Sequence[object] = (),
     modules: Modules | None = None,
 ) -> Batch:
-    """``inputs`` as a Batch, or one ValueError that lists everything that is wrong.
+    """Makes a Batch of ``inputs``, or raises one ValueError that lists all problems.
 
     Refuses a model in train mode, missing or unknown keys, wrong shapes, ids outside the
     vocabulary, more tokens than the model has positions, examples without tokens, a mask over
     the token that the model reads, and ``targets`` that are none for any model.  ``modules`` are
-    those of the model, if they are known from ``check_model``.
+    the model's, if ``check_model`` has listed them.
     """
     modules = modules_of(model) if modules is None else modules
     structure = STRUCTURE.get(getattr(model, "main_input_name", ""), _structure_problems)
@@ -47,7 +47,7 @@ def prepare(
 def _warn_of_shifts(model: PreTrainedModel, batch: Batch) -> None:
     """Warns of padding on the left that moves a text to other places.
 
-    The model's own logits are explained, which then are not those of the text alone.
+    The model's own logits are explained, which then differ from the logits of the text alone.
     """
     moved = (batch.attention_mask[:, 0] != 1).nonzero()[:, 0].tolist()
     if moved and batch.facts.counts_columns:
@@ -86,7 +86,7 @@ def _structure_problems(model: PreTrainedModel, inputs: Mapping[str, object]) ->
 
 
 def _has_decoder(model: PreTrainedModel) -> bool:
-    """Whether a model reads a text, and what a decoder has written of another one."""
+    """Decides whether a model reads one text, and takes another that its decoder has written."""
     # The type of the model is not checked yet, so that ``facts_of`` may fail.
     two = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return bool(two) and DECODER in signature(model.forward).parameters
@@ -146,7 +146,7 @@ def _text_problems(ids: Tensor, facts: ModelFacts) -> Iterator[str]:
 
 
 def _written_problems(model: PreTrainedModel, batch: Batch) -> Iterator[str]:
-    """What is wrong with what a decoder has written so far."""
+    """Yields problems of the text that a decoder has written so far."""
     written, facts = batch.decoder_input_ids, batch.facts
     if written is None:
         if _has_decoder(model) and model.can_generate() and facts.head == heads.CLASSES:

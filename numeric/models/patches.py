@@ -1,4 +1,4 @@
-"""Hooks and options are put on a twin of a model, so that the model itself is never changed."""
+"""Puts hooks and options on a twin of a model, so that the model itself is never changed."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
@@ -12,18 +12,18 @@ from torch.utils.hooks import RemovableHandle
 OWN = ("_buffers", "_forward_hooks", "_forward_pre_hooks")
 """Tables of a module that a twin has of its own, beside parameters and children."""
 OF_TRANSFORMERS = ("transformers.utils.output_capturing", "transformers.modeling_utils")
-"""Where the hooks come from that stock models keep, such as after ``output_attentions=True``."""
+"""Modules of hooks that stock models keep, such as after ``output_attentions=True``."""
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
 def twin(model: Model) -> Model:
-    """A model with modules of its own and the tensors of ``model``, whose parameters are frozen.
+    """Returns a copy with its own modules and the tensors of ``model``; parameters are frozen.
 
     Whoever runs ``model`` meanwhile, in another thread or in a hook, runs the stock model, and
     whatever breaks off leaves nothing behind.  Parameters need no gradient here, and without one
     the graph keeps fewer activations.
-    A forward that was put in place of a module's own goes along if it is a method or a ``partial``.
+    A forward in place of a module's own goes along if it is a method or a ``partial``.
     Raises ValueError where it is a function, which may hold the modules of ``model`` itself.
     """
     functions = [
@@ -58,7 +58,7 @@ def twin(model: Model) -> Model:
 
 
 def _of_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
-    """A method of a module, or a partial call with one, as that of its twin."""
+    """Moves a method of a module, or a partial call with one, to the module's twin."""
     if isinstance(x, nn.Module):
         return twins.get(x, x)
     if isinstance(x, MethodType):
@@ -76,7 +76,7 @@ def _frozen(parameter: nn.Parameter | None) -> nn.Parameter | None:
 
 
 def replaces(module: nn.Module) -> bool:
-    """Whether a module runs another forward than that of its class."""
+    """Decides whether a module runs another forward than its class's."""
     return "forward" in vars(module)
 
 
@@ -85,7 +85,7 @@ def is_of_transformers(hook: object) -> bool:
 
 
 def is_altered(model: nn.Module) -> bool:
-    """Whether a hook or a replaced forward may make it compute what its class does not say."""
+    """Decides whether a hook or a replaced forward may change a model's results."""
     return any(
         replaces(module)
         or any(
@@ -111,7 +111,7 @@ def change_input(module: nn.Module, change: Callable[[Any], Any]) -> RemovableHa
 
 
 def set_option(module: nn.Module, option: str, value: object, configs: dict[int, object]) -> None:
-    """One module under another value of an option, its config object left as it is.
+    """Sets an option of one module, and leaves its config object as it is.
 
     Setting it on the config, the official way, would change every model that shares the config.
     ``configs`` keeps the changed copies by the identity of their originals.
@@ -124,7 +124,7 @@ def set_option(module: nn.Module, option: str, value: object, configs: dict[int,
 
 
 def set_everywhere(modules: Iterable[nn.Module], option: str, value: object) -> None:
-    """All of ``modules`` whose config has the option under another value of it."""
+    """Sets an option of all ``modules`` whose config has it."""
     configs: dict[int, object] = {}
     for module in modules:
         if hasattr(vars(module).get("config"), option):
@@ -136,5 +136,5 @@ def attention_implementation(modules: Iterable[nn.Module], name: str) -> None:
 
 
 def own_parameters(modules: Iterable[nn.Module]) -> list[nn.Parameter]:
-    """All parameters of a root, much faster than ``parameters()``; shared ones come repeatedly."""
+    """Lists all parameters of a root, much faster than ``parameters()``; shared ones repeat."""
     return [x for module in modules for x in module._parameters.values() if x is not None]

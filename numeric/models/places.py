@@ -1,4 +1,4 @@
-"""Where in a model a function is called: the module, its layer, and the line of its code."""
+"""Finds the place of a function call in a model: module, layer, and line of code."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ class Places:
     """Finds the module whose code is running, from the calls that lead there.
 
     The model needs no hooks for that.  One look takes some microseconds, so that it is taken only
-    where somebody asks.
+    on demand.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -34,47 +34,47 @@ class Places:
             frame = frame.f_back
 
     def _running(self) -> Iterator[nn.Module]:
-        """The modules whose code is running, of this model or not, the innermost first."""
+        """Yields modules whose code is running, of this model or not, the innermost first."""
         for frame in self._frames():
             found = frame.f_locals.get("self")
             if isinstance(found, nn.Module):
                 yield found
 
     def _at(self, module: nn.Module) -> list[str]:
-        """All paths of a module, which has several if the model shares it; none of another's."""
+        """Returns all paths of a module, several if the model shares it; none for others."""
         if not self.paths:
             for path, each in self.model.named_modules(remove_duplicate=False):
                 self.paths.setdefault(id(each), []).append(path)
         return self.paths.get(id(module), [])
 
     def module(self) -> tuple[list[str], nn.Module]:
-        """The innermost module of the model that is running, and its paths."""
+        """Returns the innermost module of the model that is running, and its paths."""
         for found in self._running():
             if paths := self._at(found):
                 return paths, found
         return [""], self.model
 
     def call_of(self, module: nn.Module) -> FrameType | None:
-        """The call of ``module`` that is running, the outermost."""
+        """Returns the outermost running call of ``module``."""
         found = [frame for frame in self._frames() if frame.f_locals.get("self") is module]
         return found[-1] if found else None
 
     def inside(self) -> bool:
-        """Whether the innermost module that is running is one of this model."""
+        """Decides whether the innermost module that is running is one of this model."""
         found = next(self._running(), None)
         return found is not None and bool(self._at(found))
 
     def operations(self, kind: str) -> Sequence[Operation]:
-        """The operation that is running, once for each path of its module."""
+        """Returns the running operation, once for each path of its module."""
         paths, _ = self.module()
         return [Operation(kind=kind, module=path, layer=layer_of(path)) for path in paths]
 
     def begin(self) -> None:
-        """What runs already is not of the block that begins here."""
+        """Counts the modules that run already; they are outside of the block that begins here."""
         self.around = sum(1 for _ in self._running())
 
     def in_another_run(self) -> bool:
-        """Whether a hook has called a model in the middle of a run of this one."""
+        """Decides whether a hook has called a model in the middle of a run of this one."""
         running = list(self._running())
         inside = [x for x, _ in groupby(running[: len(running) - self.around])]
         if self.model not in inside:
@@ -86,25 +86,25 @@ class Places:
         return not all(x in outer._modules.values() or self._at(x) for x, outer in calls)
 
     def describe(self) -> str:
-        """Path of the module, file and line of the model's code, in words."""
+        """Names the path of the module, file and line of the model's code."""
         (path, *_), _ = self.module()
         return f"{path or '(root)'} ({self.line()})"
 
     def line(self) -> str:
-        """File and line of the model's code."""
+        """Names the file and line of the model's code."""
         own = (f for f in self._frames() if not _is_ours(f.f_code.co_filename))
         frame = next(own, None)
         return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "?"
 
 
 def layer_of(path: str) -> int | None:
-    """The number of the layer that a module is in, from 0; None outside of the layers."""
+    """Returns the number of the layer that a module is in, from 0; None outside of the layers."""
     found = LAYER.search(path)
     return int(found[1]) if found else None
 
 
 def check_overrides(composite: Composite, operations: Iterable[Operation]) -> None:
-    """Raises ValueError for layers and modules of ``composite`` in which there is no operation.
+    """Raises ValueError for layers and modules of ``composite`` without an operation.
 
     And for a module all of whose rules are for kinds that it does not have.
     """
@@ -128,7 +128,7 @@ def check_overrides(composite: Composite, operations: Iterable[Operation]) -> No
 
 
 def numbered_layers(model: nn.Module) -> list[str]:
-    """The paths of a model's numbered layers, without layers within layers; ValueError for none."""
+    """Lists paths of numbered layers, without layers within layers; ValueError for none."""
     lists = (nn.ModuleList, nn.ModuleDict)
     known = [path for path, module in model.named_modules() if not isinstance(module, lists)]
     found = [path for path in known if (x := LAYER.search(path)) and x.end() == len(path)]

@@ -1,4 +1,4 @@
-"""Scans of state space models in the code of Transformers, and what they select by.
+"""Scans of state space models in the code of Transformers, and the arguments they select by.
 
 h_t = A_t h_(t-1) + B_t x_t and y_t = C_t h_t, with A_t, B_t and C_t chosen by the tokens.  This
 recurrence is a function of its own there, whose arguments have names.  A_t is diagonal in Mamba,
@@ -19,22 +19,22 @@ SELECTS: dict[str, tuple[str, ...]] = {
     "torch_chunk_gated_delta_rule": DELTA_RULE,
     "chunk_kimi_delta_attention": DELTA_RULE,
     "rwkv_linear_attention_cpu": ("key",),
-    "wrap_chunkwise_arbitrary_sequence_length": ("query", "key", "igate", "fgate"),  # of xLSTM
+    "wrap_chunkwise_arbitrary_sequence_length": ("query", "key", "igate", "fgate"),  # xLSTM's
 }
-"""By function: the arguments that choose what its recurrence keeps, takes in and reads out."""
+"""By function: the arguments that its recurrence selects by: to keep, take in and read out."""
 OWNER = "transformers.models."
 BETWEEN = ("torch.", "numeric.")
-"""Whose code may stand between a torch function and the code of the model that calls it."""
+"""Code that may stand between a torch function and the model's code that calls it."""
 
 
 def scans(model: nn.Module) -> bool:
-    """Whether the file of a module has a scan; a look at the calling code would be slow."""
+    """Decides whether a module's file has a scan; a look at the calling code would be slow."""
     files = {type(module).__module__ for module in model.modules()}
     return any(hasattr(sys.modules.get(x), name) for x in files for name in SELECTS)
 
 
 def selecting() -> set[int]:
-    """The identities of what the scan selects by that calls a torch function now, if one does."""
+    """Returns identities of the tensors that a scan selects by, if one calls torch now."""
     near, frame = 0, sys._getframe(1)
     while frame.f_back is not None and near < 2:  # a scan, or a function of its own
         frame = frame.f_back
@@ -48,7 +48,7 @@ def selecting() -> set[int]:
 
 
 def _held(scan: FrameType, names: Sequence[str]) -> set[int]:
-    """Nothing of a scan that calls its arguments otherwise, whose exponentials are then refused."""
+    """Returns identities; none if the scan names its arguments otherwise: refused later."""
     if not {*names} <= {*scan.f_code.co_varnames}:
         return set()
     found = scan.f_locals

@@ -66,7 +66,7 @@ def checked_texts(texts: Any) -> list[Any]:
 
 
 def _is_no_list(x: object) -> bool:
-    """Whether ``x`` is no sequence of texts: not iterable, unordered, a table or a tensor."""
+    """Decides if ``x`` is no sequence of texts: not iterable, unordered, a table or a tensor."""
     table = hasattr(x, "columns")  # a table iterates over the names of its columns
     odd = isinstance(x, bytes | Mapping | Set | PathLike | Tensor)
     return odd or table or not isinstance(x, Iterable)
@@ -79,13 +79,13 @@ def _fault(x: Any) -> str | None:
 
 
 def is_chat(x: Any) -> bool:
-    """Whether ``x`` is a message, or a list of messages."""
+    """Decides whether ``x`` is a message, or a list of messages."""
     first = x[0] if isinstance(x, list | tuple) and x else x
     return isinstance(first, Mapping) and "role" in first
 
 
 def _instead(x: Any) -> str:
-    """The next step for a value that is no text and no pair of texts."""
+    """Returns the next step for a value that is no text and no pair of texts."""
     if is_chat(x):
         return f"a chat becomes a text by {CHAT}"
     if isinstance(x, Mapping) and "input_ids" in x:
@@ -109,7 +109,7 @@ def check_special(tokenizer: PreTrainedTokenizerBase, texts: Iterable[Any]) -> N
 
 
 def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
-    """Whether a text, or one of a pair, begins or ends with a token that ``tokenizer`` adds."""
+    """Decides whether a text, or one of a pair, begins or ends with a token that is added."""
     parts = [text] if isinstance(text, str) else text
     if not any(_has_special(tokenizer, part) for part in parts):
         return False
@@ -120,7 +120,7 @@ def is_doubled(tokenizer: PreTrainedTokenizerBase, text: Any) -> bool:
 
 
 def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The ids of a text, with each special token at its ends once, such as after a template."""
+    """Returns the ids of a text, with each special token at its ends once, as after a template."""
     ids: list[int] = tokenized(tokenizer, text)["input_ids"]
     if not _has_special(tokenizer, text):
         return ids
@@ -134,7 +134,7 @@ def ids_once(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def _has_special(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
-    """Whether a special token is in a text, at any place, because white space may be no token."""
+    """Looks for a special token in a text at any place, because white space may be no token."""
     return any(name in text for name in tokenizer.all_special_tokens)
 
 
@@ -157,12 +157,12 @@ def tokenized(
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether ``error`` is a panic of a Rust library, which is no subclass of Exception."""
+    """Decides whether ``error`` is a panic of a Rust library, which is no subclass of Exception."""
     return type(error).__name__ == "PanicException"
 
 
 def warn_beyond(model: PreTrainedModel, tokens: int) -> None:
-    """Warns of a text that is longer than those a rotary model was made for.
+    """Warns of a text that is longer than a rotary model was made for.
 
     Rotation has no end, so that the model reads it, but it may have learned nothing of such texts.
     """

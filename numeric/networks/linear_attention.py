@@ -1,6 +1,6 @@
 """One layer of attention without softmax, where the order of two products is a free choice.
 
-The two orders are named for what they multiply first: ``qk_first`` is (QKᵀ)V and ``kv_first``
+The two orders are named for the product that comes first: ``qk_first`` is (QKᵀ)V and ``kv_first``
 is Q(KᵀV).  The paper calls (QKᵀ)V left-associative in §3.1 and right-associative in §4.3;
 this project says neither.
 """
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from numeric.engine import rules
 
 Rule = Callable[[Tensor], Tensor]
-"""What acts at the output of an operation."""
+"""Acts at the output of an operation."""
 
 
 def qk_first(q: Tensor, k: Tensor, v: Tensor, product: Rule) -> Tensor:
@@ -48,7 +48,7 @@ class LinearAttention(nn.Module):
     def forward(
         self, pixels: Tensor, *, factorization: str = "kv_first", eps: float | None = None
     ) -> Tensor:
-        """Logits, whose backward pass is the plain gradient, or LRP's if ``eps`` is a number.
+        """Returns logits; their backward pass is the plain gradient, or LRP's for a number ``eps``.
 
         pixels: (example, token) -> logits: (example, class).  The rules do not change the
         logits; they stabilise the output of every linear map (Eq. 1), bias included, and of
@@ -74,11 +74,11 @@ def cotangent(
     factorization: str,
     eps: float | None,
 ) -> Tensor:
-    """Relevance per unit of each pixel: AttnLRP is ``pixels * cotangent`` (Eqs. 1, 3 and 4).
+    """Returns relevance per unit of each pixel: AttnLRP is ``pixels`` times it (Eqs. 1, 3, 4).
 
     pixels: (example, token); target: (example,), the explained classes -> (example, token),
     in logits per unit of pixel.  With ``eps=None`` it is the plain gradient.
-    The positions and the bias of the classifier absorb what the pixels do not receive.
+    The positions and the bias of the classifier absorb all other relevance.
     """
     pixels = pixels.detach().requires_grad_()
     logits = model(pixels, factorization=factorization, eps=eps)
@@ -87,7 +87,7 @@ def cotangent(
 
 
 def _rules(eps: float | None) -> tuple[Rule, Rule]:
-    """The rule at the output of a linear map, and the rule at the output of a product."""
+    """Returns the rule at the output of a linear map, and the rule at the output of a product."""
     if eps is None:
         return (lambda z: z), (lambda z: z)
     if not eps >= 0:

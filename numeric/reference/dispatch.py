@@ -1,4 +1,4 @@
-"""Which function of ``rules`` serves which kind of operation under which rule name."""
+"""Assigns a function of ``rules`` to every kind of operation and rule name."""
 
 from collections.abc import Callable
 from typing import Any

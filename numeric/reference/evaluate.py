@@ -1,4 +1,4 @@
-"""The rules of ``rules`` run over any captured graph: the oracle where no model is written here.
+"""Runs the rules of ``rules`` over any captured graph: the oracle for models not written here.
 
 Arrays have any leading axes; values and relevance are in float64.
 """
@@ -16,12 +16,12 @@ from numeric.reference.dispatch import RULES
 
 
 def shown(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Operands of a sum of logits; where one is -inf a mask hides them, and nothing arrives."""
+    """Replaces -inf by 0 in a sum of logits: a mask hides these, and nothing arrives."""
     return [np.where(np.isneginf(x), 0.0, x) for x in xs]
 
 
 def rows(node: Node, x: np.ndarray) -> np.ndarray:
-    """The axis along which a softmax runs as the last one, or back at its place."""
+    """Swaps the axis of a softmax with the last one, or back."""
     return x.swapaxes(node.attributes.get("axis", -1), -1)
 
 
@@ -59,7 +59,7 @@ FORWARD: dict[str, Callable[..., np.ndarray]] = {
 
 
 def forward(order: list[Node], leaves: Mapping[Node, object]) -> dict[Node, np.ndarray]:
-    """The value of every node that is no parameter, from those of the leaves."""
+    """Computes the value of every node that is no parameter from the leaves' values."""
     values: dict[Node, np.ndarray] = {}
     for node in order:
         if node.op == INPUT:
@@ -77,7 +77,7 @@ def array(value: object) -> np.ndarray:
 def operands(
     node: Node, values: Mapping[Node, np.ndarray], leaves: Mapping[Node, object]
 ) -> list[np.ndarray]:
-    """Those of an operation; parameters are widened to float64 only while they are needed."""
+    """Returns an operation's operands; parameters are widened to float64 only while needed."""
     return [values[x] if x in values else array(leaves[x]) for x in node.args]
 
 
@@ -131,7 +131,7 @@ MESSAGES: dict[str, Callable[..., Sequence[np.ndarray]]] = {
     kinds.RMS_NORM: _of_rms_norm,
     kinds.ACTIVATION: lambda node, rule, xs, r, eps: [rule(*xs, r, eps=eps)],
 }
-"""By kind: how a rule of ``by_kind`` is given what it needs -> relevance of its operands."""
+"""By kind: passes a node's operands and attributes to a rule; returns its operands' relevance."""
 
 
 def _messages(
@@ -148,12 +148,12 @@ def _messages(
 
 
 def stabiliser(node: Node, eps: float) -> float:
-    """That of one operation; none acts at one that is exact, such as a scaling by a number."""
+    """Returns an operation's stabiliser; 0 for an exact one, such as a scaling by a number."""
     return 0.0 if node.attributes.get("exact") else eps
 
 
 def _fit(message: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Relevance of an operand that was broadcast is summed over its copies."""
+    """Sums relevance of an operand that was broadcast over its copies."""
     extra = message.ndim - len(shape)
     message = message.sum(axis=tuple(range(extra)))
     axes = tuple(n for n, size in enumerate(shape) if size == 1 and message.shape[n] != 1)
@@ -171,10 +171,10 @@ def propagate(
     values: Mapping[Node, np.ndarray] | None = None,
     sent: dict[Node, float] | None = None,
 ) -> dict[Node, np.ndarray]:
-    """Relevance of every node by the rules of ``composite``, from ``start`` at the last of them.
+    """Returns relevance of every node by ``composite``, from ``start`` at the last of them.
 
     ``leaves``: the value of every input and parameter; ``sent`` is filled with the total that
-    each operation hands on.  Absorbed or lost: what the rules say.
+    each operation hands on.  The rules say how much is absorbed or lost.
     Raises UnassignedOperation that lists the operations without a rule, and ZeroDivisionError
     where the limit eps = 0 does not exist.
     """

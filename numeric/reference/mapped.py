@@ -1,4 +1,4 @@
-"""The rules for operations that are no plain product of arrays, such as convolutions and einsums.
+"""Rules for operations that are no plain product of arrays, such as convolutions, einsums.
 
 Rules are ``(f, xs, relevance, eps) -> relevance of each of xs``.
 """
@@ -21,36 +21,36 @@ class Map(Protocol):
 
 
 def bias(f: Map, xs: Sequence[np.ndarray]) -> np.ndarray:
-    """What an affine map adds to the linear one."""
+    """Returns the constant term of an affine map."""
     return f(*(np.zeros(x.shape) for x in xs))
 
 
 def epsilon(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
-    """Eq. 1 for an affine map of all ``xs`` together, the bias in the denominator."""
+    """Applies Eq. 1 to an affine map of all ``xs`` together, the bias in the denominator."""
     return _weighed(f, xs, share(relevance, f(*xs), eps))
 
 
 def epsilon_without_bias(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
-    """Eq. 1 as printed, of an affine map."""
+    """Applies Eq. 1 as printed to an affine map."""
     return _weighed(f, xs, share(relevance, f(*xs) - bias(f, xs), eps))
 
 
-@np.errstate(over="ignore")  # of logits that a mask took out
+@np.errstate(over="ignore")  # logits hidden by a mask
 def bilinear_epsilon(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
-    """Eqs. 3 and 4 for any map that is linear in each of two factors."""
+    """Applies Eqs. 3 and 4 to any map that is linear in each of two factors."""
     return _weighed(f, xs, share(relevance, 2 * f(*xs), eps))
 
 
 def value_only(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
-    """CP-LRP's readout: all to the second factor, or to none if that is fixed."""
+    """Applies CP-LRP's readout: all to the second factor, or to none if that is fixed."""
     weights, *values = xs
     of_values = epsilon(f, xs, relevance, eps=eps)[1:] if values else []
     return [np.zeros(weights.shape), *of_values]
@@ -59,7 +59,7 @@ def value_only(
 def held(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
-    """A map that scales each entry by a number that is held."""
+    """Passes all on where a map scales each entry by a held number."""
     return [relevance]
 
 
@@ -84,4 +84,4 @@ RULES: dict[tuple[str, str], Callable[..., list[np.ndarray]]] = {
     (kinds.RMS_NORM, kinds.HELD_DEVIATION): held,
     (kinds.ACTIVATION, kinds.IDENTITY): held,
 }
-"""By kind and rule, of nodes that have a map."""
+"""By kind and rule, for nodes with a map."""

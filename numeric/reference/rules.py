@@ -1,11 +1,11 @@
-"""Each propagation rule as one einsum of its equation: activations and relevance in, relevance out.
+"""Computes each propagation rule as one einsum of its equation, on activations and relevance.
 
-Axis letters are those of the equations: ``i`` input neuron or key row, ``j`` output neuron or
+Axis letters as in the equations: ``i`` input neuron or key row, ``j`` output neuron or
 query row, ``p`` value channel, ``r`` query/key channel, ``c`` and ``k`` channels.  ``...`` stands
 for any leading axes (tokens, heads).  Relevance is in units of the explained logit.
 
 ``eps`` may be 0, the limit.  An output that is exactly 0 then passes on nothing if nothing
-arrives, and raises ZeroDivisionError if something does: the limit does not exist there.
+arrives, and raises ZeroDivisionError otherwise: the limit does not exist there.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def stabilize(z: np.ndarray | float, eps: float) -> np.ndarray:
-    """``z + eps * sign(z)`` with ``sign(0) = +1``, the denominator of Eqs. 1, 3 and 4.
+    """Returns ``z + eps * sign(z)`` with ``sign(0) = +1``, the denominator of Eqs. 1, 3 and 4.
 
     Raises ValueError if ``eps`` is negative.
     """
@@ -28,7 +28,7 @@ def stabilize(z: np.ndarray | float, eps: float) -> np.ndarray:
 
 
 def share(relevance: np.ndarray, z: np.ndarray | float, eps: float) -> np.ndarray:
-    """Relevance per unit of contribution, ``R / (z + eps * sign(z))``; 0 where R is 0."""
+    """Returns relevance per unit of contribution, ``R / (z + eps * sign(z))``; 0 where R is 0."""
     denominator = stabilize(z, eps)
     lost: np.ndarray = (denominator == 0) & (relevance != 0)
     if np.any(lost):
@@ -42,7 +42,7 @@ def share(relevance: np.ndarray, z: np.ndarray | float, eps: float) -> np.ndarra
 
 
 def product(equation: str, *factors: np.ndarray) -> np.ndarray:
-    """One einsum, summed pair by pair so that the intermediate products stay small."""
+    """Computes one einsum, summed pair by pair so that the intermediate products stay small."""
     found: np.ndarray = np.einsum(equation, *factors, optimize=True)
     return found
 
@@ -55,7 +55,7 @@ def epsilon(
     *,
     eps: float,
 ) -> np.ndarray:
-    """Eq. 1 for ``z = x W + b``, with the bias in the denominator.
+    """Applies Eq. 1 to ``z = x W + b``, with the bias in the denominator.
 
     x: (..., i)   weight: (i, j)   bias: (j)   relevance of z: (..., j)   ->   of x: (..., i)
     The bias absorbs ``R_j b_j / (z_j + eps s_j)``, the stabiliser ``R_j eps s_j / (...)``.
@@ -67,7 +67,7 @@ def epsilon(
 def epsilon_without_bias(
     x: np.ndarray, weight: np.ndarray, relevance: np.ndarray, *, eps: float
 ) -> np.ndarray:
-    """Eq. 1 as printed: the denominator is ``sum_k x_k W_kj``, and the bias receives nothing.
+    """Applies Eq. 1 as printed: the denominator is ``sum_k x_k W_kj``, and the bias gets nothing.
 
     x: (..., i)   weight: (i, j)   relevance of x W + b: (..., j)   ->   of x: (..., i)
     Only the stabiliser absorbs.
@@ -79,7 +79,7 @@ def epsilon_without_bias(
 def add(
     operands: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> tuple[np.ndarray, ...]:
-    """Eq. 1 for an elementwise sum: each operand in proportion to its (signed) value.
+    """Applies Eq. 1 to an elementwise sum: each operand in proportion to its (signed) value.
 
     operands: any number of (...)   relevance of the sum: (...)   ->   tuple, one per operand
     Only the stabiliser absorbs.
@@ -91,7 +91,7 @@ def add(
 def bilinear_epsilon(
     a: np.ndarray, v: np.ndarray, relevance: np.ndarray, *, eps: float, scale: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eq. 3 for ``O = scale * A V``; the stabiliser acts after the scaling.
+    """Applies Eq. 3 to ``O = scale * A V``; the stabiliser acts after the scaling.
 
     a: (..., j, i)   v: (..., i, p)   relevance of O: (..., j, p)   ->   of a, of v
     Each factor receives ``sum R O / (2 O + eps s)`` in total, half as eps -> 0.
@@ -106,7 +106,7 @@ def bilinear_epsilon(
 def scores_epsilon(
     q: np.ndarray, k: np.ndarray, relevance: np.ndarray, *, eps: float, scale: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eq. 4 for ``Z = scale * Q K^T``, scale = 1/sqrt(d); the stabiliser acts after the scaling.
+    """Applies Eq. 4 to ``Z = scale * Q K^T``, scale = 1/sqrt(d); the stabiliser acts after it.
 
     q: (..., j, r)   k: (..., i, r)   relevance of Z: (..., j, i)   ->   of q, of k
     Each factor receives ``sum R Z / (2 Z + eps s)`` in total, half as eps -> 0.
@@ -119,7 +119,7 @@ def scores_epsilon(
 
 
 def value_only(a: np.ndarray, v: np.ndarray, relevance: np.ndarray, *, eps: float) -> np.ndarray:
-    """CP-LRP's readout (Sec. 2.3): Eq. 1 for ``O = A V`` as a linear map of V, A held constant.
+    """Applies CP-LRP's readout (Sec. 2.3): Eq. 1 to ``O = A V``, linear in V, A held constant.
 
     a: (..., j, i)   v: (..., i, p)   relevance of O: (..., j, p)   ->   of v: (..., i, p)
     Only the stabiliser absorbs.
@@ -129,7 +129,7 @@ def value_only(a: np.ndarray, v: np.ndarray, relevance: np.ndarray, *, eps: floa
 
 
 def softmax(z: np.ndarray) -> np.ndarray:
-    """Row-wise softmax; a logit of -inf marks a masked key, whose weight is exactly 0.
+    """Computes a row-wise softmax; a logit of -inf marks a masked key, whose weight is exactly 0.
 
     z: (..., i).  Raises ValueError if a row has no key left.
     """
@@ -145,7 +145,7 @@ def softmax(z: np.ndarray) -> np.ndarray:
 
 
 def softmax_taylor(z: np.ndarray, relevance: np.ndarray) -> np.ndarray:
-    """Eq. 5: ``R_Z = Z (R_A - A sum R_A)`` along each row; masked keys (-inf) receive 0.
+    """Applies Eq. 5, ``R_Z = Z (R_A - A sum R_A)``, along each row; masked keys (-inf) receive 0.
 
     z: (..., i)   relevance of softmax(z): (..., i)   ->   of z: (..., i)
     Does not conserve: a row keeps ``sum_i R_A,i (z_i - sum_k A_k z_k)``.
@@ -156,7 +156,7 @@ def softmax_taylor(z: np.ndarray, relevance: np.ndarray) -> np.ndarray:
 
 
 def equal_split(factors: Sequence[np.ndarray], relevance: np.ndarray) -> tuple[np.ndarray, ...]:
-    """``R / n`` to each of n factors of an elementwise product (Sec. 3.1); conserves.
+    """Gives ``R / n`` to each of n factors of an elementwise product (Sec. 3.1); conserves.
 
     factors: n of (...)   relevance of the product: (...)   ->   tuple, one per factor
     """
@@ -172,10 +172,10 @@ def held_deviation(
     layer_norm_eps: float,
     eps: float,
 ) -> np.ndarray:
-    """LayerNorm with its standard deviation held constant, then Eq. 1 on what is left.
+    """Holds LayerNorm's standard deviation constant, and applies Eq. 1 to the linear rest.
 
     x: (..., k)   weight, bias: (c)   relevance of the output: (..., c)   ->   of x: (..., k)
-    What is left is linear: ``z_c = sum_k x_k (delta_kc - 1/n) weight_c / std + bias_c``.
+    The rest is linear: ``z_c = sum_k x_k (delta_kc - 1/n) weight_c / std + bias_c``.
     The bias absorbs ``R_c bias_c / (z_c + eps s_c)``.
     """
     inverse = 1 / np.sqrt(x.var(axis=-1) + layer_norm_eps)  # (...)
@@ -188,10 +188,10 @@ def held_deviation(
 def held_root_mean_square(
     x: np.ndarray, weight: np.ndarray, relevance: np.ndarray, *, rms_norm_eps: float, eps: float
 ) -> np.ndarray:
-    """RMSNorm with its root mean square held constant, then Eq. 1 channel by channel.
+    """Holds RMSNorm's root mean square constant, and applies Eq. 1 channel by channel.
 
     x: (..., c)   weight: (c)   relevance of the output: (..., c)   ->   of x: (..., c)
-    What is left is ``z_c = x_c weight_c / rms``.  Only the stabiliser absorbs.
+    The rest is ``z_c = x_c weight_c / rms``.  Only the stabiliser absorbs.
     """
     inverse = 1 / np.sqrt(product("...c,...c->...", x, x) / x.shape[-1] + rms_norm_eps)
     z = x * inverse[..., None] * weight
@@ -199,10 +199,10 @@ def held_root_mean_square(
 
 
 def identity_layer_norm(relevance: np.ndarray) -> np.ndarray:
-    """LayerNorm passes relevance on channel by channel, as if it were the identity; conserves."""
+    """Passes relevance of a LayerNorm on by channel, as if it were the identity; conserves."""
     return relevance
 
 
 def identity(relevance: np.ndarray) -> np.ndarray:
-    """An elementwise activation passes relevance on unchanged; conserves."""
+    """Passes relevance of an elementwise activation on unchanged; conserves."""
     return relevance
