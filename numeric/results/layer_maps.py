@@ -1,4 +1,4 @@
-"""Relevance by token and layer of one text: as tables for a terminal, and as cells for a page."""
+"""Draws relevance by token and layer of one text: as tables for a terminal, as cells for a page."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,9 +19,9 @@ CELL = 5  # characters, four of them for a number
 
 
 def layer_maps(a: Attribution, tokens: Sequence[str], *, shifted: bool = False) -> list[LayerMap]:
-    """The maps of all stacks of layers that ``a`` holds of one text.
+    """Returns the maps of all stacks of layers that ``a`` holds for one text.
 
-    Where there is one stack, its first column is the sum of the embeddings.  ``shifted``: decoders
+    If there is one stack, its first column is the sum of the embeddings.  ``shifted``: decoders
     read the text after a token that starts it, without its last token.
     """
     stacks: dict[tuple[str, int], dict[str, Tensor]] = {}
@@ -40,7 +40,7 @@ def layer_maps(a: Attribution, tokens: Sequence[str], *, shifted: bool = False) 
 
 
 def terminal(maps: Sequence[LayerMap], width: int) -> Iterator[RenderableType]:
-    """The maps for rich, each in as many tables of at most ``width`` characters as it needs."""
+    """Yields maps for rich, each in as many tables of at most ``width`` characters as needed."""
     for found in maps:
         yield Text(f"\nLayers of {found.where}", style="bold")
         yield from tables(found, width)
@@ -49,7 +49,7 @@ def terminal(maps: Sequence[LayerMap], width: int) -> Iterator[RenderableType]:
 
 
 def tables(found: LayerMap, width: int) -> Iterator[Table]:
-    """One map, in as many tables of at most ``width`` characters as it needs."""
+    """Yields one map, in as many tables of at most ``width`` characters as needed."""
     names, count = min(max(map(cell_len, found.tokens)), width // 3), len(found.columns)
     step = ceil(count / ceil(count / max(1, (width - names) // CELL)))
     for start in range(0, count, step):

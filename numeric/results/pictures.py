@@ -1,4 +1,4 @@
-"""Explanations as PNG on white: texts whose tokens are coloured, and maps of tokens by column.
+"""Draws explanations as PNG on white: texts with coloured tokens, and maps of tokens by column.
 
 A picture is made to be read at 420 pixels, and its file has twice as many.
 """
@@ -17,20 +17,20 @@ from axioms.extras import need
 from numeric.results import render
 from numeric.results.render import LayerMap
 
-INCH = 72  # points, in which everything here is measured
+INCH = 72  # points, the unit of all lengths here
 WIDTH, EDGE = 302.0, 8.0  # of a picture: 302 points are 420 pixels
 NORMAL, SMALL = 9.5, 7.5  # sizes of letters
 LINE = 1.3  # from one line of letters to the next, in their size
 ROOM = 3.0  # beside the letters of a token, and between tokens
 COLUMN, ROW = 18.0, 15.0  # of a map
 LONGEST = 150.0  # of a name
-LETTERS = 256  # that are measured at once: no line has room for more
+LETTERS = 256  # measured at once: no line has room for more
 PIXELS, MOST = 200, 60_000  # of an inch, and of the longest side of a file
 DIM = "0.35"
 
 
 def texts(sections: Sequence[render.Section], *, made: str) -> bytes:
-    """Texts one below the other, every token above its relevance; blue is underlined, too."""
+    """Draws texts one below the other, tokens above their relevance; blue is underlined, too."""
     page = _Page(WIDTH)
     for each in sections:
         page.write(each.title, NORMAL, weight="bold")
@@ -44,7 +44,7 @@ def texts(sections: Sequence[render.Section], *, made: str) -> bytes:
 def maps(
     found: Sequence[LayerMap], *, title: str, legend: str, made: str, split: int | None = None
 ) -> bytes:
-    """Maps one below the other, in which each column has its own scale, and blue has a dot.
+    """Draws maps one below the other; each column has its own scale, and blue has a dot.
 
     ``split``: the columns of the maps are rows of the picture, which a line divides there.
     """
@@ -73,7 +73,7 @@ class _Grid:
         self.width = self.left + COLUMN * len(self.columns)
 
     def cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """The colour of every cell, and rows and columns of those below 0."""
+        """Returns the colour of every cell, and rows and columns of cells below 0."""
         found = self.found.values.T
         colours = np.array([render.colours(column) for column in found], dtype=np.uint8)
         below = np.argwhere(found < 0).T
@@ -81,7 +81,7 @@ class _Grid:
 
 
 class _Page:
-    """A picture on which things are put one below the other; ``y`` is how far down it is full."""
+    """A picture that is filled from the top; ``y`` is the height that is used."""
 
     def __init__(self, width: float) -> None:
         need("a picture", "matplotlib")
@@ -92,7 +92,7 @@ class _Page:
         self.axes = self.figure.add_axes((0, 0, 1, 1))
 
     def write(self, text: str, size: float = SMALL, **style: Any) -> None:
-        """A paragraph."""
+        """Writes a paragraph."""
         room = self.width - 2 * EDGE
         words = [part for word in text.split() for part in _parts(word, room, size)]
         widths = [_width(f"{word} ", size, style.get("weight", "normal")) for word in words]
@@ -102,7 +102,7 @@ class _Page:
         self.y += ROOM
 
     def tokens(self, found: render.Section) -> None:
-        """Every token on its colour, and below it its relevance."""
+        """Draws every token on its colour, and its relevance below it."""
         from matplotlib.patches import Rectangle
 
         room = self.width - 2 * EDGE
@@ -126,7 +126,7 @@ class _Page:
         self.y += 2 * ROOM
 
     def grid(self, grid: _Grid, split: int | None) -> None:
-        """A map with the names of its rows and columns."""
+        """Draws a map with the names of its rows and columns."""
         colours, (down, across) = grid.cells()
         left, top = EDGE + grid.left, self.y + grid.top
         right, bottom = left + COLUMN * len(grid.columns), top + ROW * len(grid.rows)
@@ -143,14 +143,14 @@ class _Page:
         self.y = bottom + ROOM
 
     def put(self, x: float, y: float, text: str, size: float, **style: Any) -> None:
-        """Letters that stand on ``y``."""
+        """Draws letters that stand on ``y``."""
         self.axes.text(x, y, text, size=size, parse_math=False, **style)
 
     def line(self, x: Sequence[float], y: Sequence[float]) -> None:
         self.axes.plot(x, y, color="black", linewidth=0.8)
 
     def png(self, made: str) -> bytes:
-        """All of it, and last what it was ``made`` of and with."""
+        """Ends the picture with the line ``made``, and returns it."""
         self.write(made, color=DIM)
         height = self.y + EDGE
         self.axes.set(xlim=(0, self.width), ylim=(height, 0), aspect="auto")
@@ -164,7 +164,7 @@ class _Page:
 
 
 def _lines(widths: Sequence[float], room: float) -> Iterator[list[int]]:
-    """Which of the things that are so wide stand on one line; each fits a line by itself."""
+    """Fills lines with numbers of items, by width; each item fits a line by itself."""
     line: list[int] = []
     left = room
     for n, width in enumerate(widths):
@@ -177,7 +177,7 @@ def _lines(widths: Sequence[float], room: float) -> Iterator[list[int]]:
 
 
 def _parts(word: str, room: float, size: float) -> Iterator[str]:
-    """A word, in as many parts as it needs."""
+    """Cuts a word into as many parts as it needs."""
     while word:
         part = word[:LETTERS]
         while len(part) > 1 and _width(f"{part} ", size, "bold") > room:
@@ -187,14 +187,14 @@ def _parts(word: str, room: float, size: float) -> Iterator[str]:
 
 
 def _fitting(name: str, room: float) -> str:
-    """A name in one line, cut where it is too long; what cannot be printed is a box."""
+    """Returns a name in one line, cut where it is too long; unprintable letters are boxes."""
     name = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
     first = next(_parts(name, room, NORMAL), "")
     return f"{first[:-1]}…" if len(first) < len(name) else first
 
 
 def _numbers(values: Sequence[float]) -> list[str]:
-    """All with as many decimals as show three digits of the largest one."""
+    """Writes numbers with as many decimals as show three digits of the largest one."""
     top = max(map(abs, values), default=0)
     decimals = min(max(2 - floor(log10(top)), 0), 6) if top else 2
     return [f"{value:+z.{decimals}f}" for value in values]
@@ -202,7 +202,7 @@ def _numbers(values: Sequence[float]) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def _width(text: str, size: float = NORMAL, weight: str = "normal") -> float:
-    """How wide letters are, in points."""
+    """Measures the width of letters, in points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -213,7 +213,7 @@ def _width(text: str, size: float = NORMAL, weight: str = "normal") -> float:
 
 @contextmanager
 def _any_script() -> Iterator[None]:
-    """Signs that no font here has are drawn as boxes."""
+    """Draws signs without a font here as boxes, without a warning."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")
         yield

@@ -1,6 +1,6 @@
-"""Tokens coloured by relevance: red speaks for the explained class, blue against it.
+"""Colours tokens by relevance: red speaks for the explained class, blue against it.
 
-What speaks against it is also underlined, for eyes and printers without colour.
+Negative relevance is also underlined, for eyes and printers without colour.
 """
 
 import re
@@ -85,7 +85,7 @@ Cell = dict[str, str]
 
 @dataclass(frozen=True, eq=False)
 class LayerMap:
-    """Relevance of every token, row by row, at what the layers of one stack pass on.
+    """Relevance of every token, row by row, at the outputs of one stack's layers.
 
     where: the path that the layers share
     columns: the number of each layer, or of the call of a shared one
@@ -98,7 +98,7 @@ class LayerMap:
     values: np.ndarray
 
     def rows(self) -> Iterator[tuple[str, list[Cell]]]:
-        """The cells of every token, what they show and its colour; then those of the sum."""
+        """Yields the cells of every token, with text and colour; then the cells of the sum."""
         shades = zip(*map(colours, self.values.T), strict=True)
         for token, values, row in zip(self.tokens, self.values, shades, strict=True):
             yield token, [_cell(value, rgb) for value, rgb in zip(values, row, strict=True)]
@@ -116,7 +116,7 @@ def _cell(value: float, rgb: tuple[int, int, int]) -> Cell:
 
 
 def short(value: float) -> str:
-    """A signed number in at most four characters, up to 999: +.07, -1.3, +120."""
+    """Writes a signed number in at most four characters, up to 999: +.07, -1.3, +120."""
     if abs(value) < 0.995:
         return f"{value:+z.2f}".replace("0.", ".", 1)
     return f"{value:+.{int(abs(value) < 9.95)}f}"
@@ -124,10 +124,10 @@ def short(value: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """One text with the relevance of its tokens, as pages, pictures and terminals show it.
+    """One text with the relevance of its tokens, for pages, pictures and terminals.
 
-    caption: what the relevance adds up to
-    legend: what the colours say
+    caption: the sum of relevance, in words
+    legend: the meaning of the colours
     maps: its relevance in the layers of the model
     """
 
@@ -139,7 +139,7 @@ class Section:
     maps: Sequence[LayerMap] = ()
 
     def cells(self) -> Iterator[dict[str, str]]:
-        """What a page shows of every token."""
+        """Yields every token's text, number and colour for a page."""
         colour = colours(self.relevance)
         for token, value, rgb in zip(self.tokens, self.relevance, colour, strict=True):
             sign = " against" if value < 0 else ""
@@ -147,18 +147,18 @@ class Section:
             yield {"token": token} | shown
 
     def terminal(self) -> tuple[Text, Text, Text, Table, Text]:
-        """The title, the coloured text, its legend, the numbers, and the caption, for rich."""
+        """Returns title, coloured text, legend, numbers and caption, for rich."""
         words, legend, table = terminal(self.tokens, self.relevance, self.legend)
         return Text(printable(self.title), style="bold"), words, legend, table, Text(self.caption)
 
 
 def legend(explained: str) -> str:
-    """What the colours say where a tag, a token or a target is ``explained``, or a class."""
+    """Explains the colours for the ``explained`` noun: a tag, a token, a target, or a class."""
     return LEGEND.replace("class", explained)
 
 
 def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
-    """An RGB background per token: white at 0, full red or blue at the largest magnitude."""
+    """Returns an RGB background per token: white at 0, full red or blue at the largest size."""
     values = np.asarray(relevance, dtype=float)
     top = np.abs(values).max(initial=0.0)
     fade = 255 - np.round(180 * (np.abs(values) / (top or 1.0))).astype(int)
@@ -168,7 +168,7 @@ def colours(relevance: Sequence[float]) -> list[tuple[int, int, int]]:
 
 
 def shade(rgb: tuple[int, int, int]) -> str:
-    """One of ``colours`` for a page, whose paper is light or dark."""
+    """Writes one of ``colours`` for a page, whose paper is light or dark."""
     name = "against" if rgb[0] < 255 else "for"
     return f"rgb(var(--{name}) / {(255 - min(rgb)) / 255:.2f})"
 
@@ -176,7 +176,7 @@ def shade(rgb: tuple[int, int, int]) -> str:
 def terminal(
     tokens: Sequence[str], relevance: Sequence[float], legend: str = LEGEND
 ) -> tuple[Text, Text, Table]:
-    """The sentence with coloured backgrounds, its legend, and a table of the numbers, for rich."""
+    """Returns the sentence on coloured backgrounds, its legend, and a table of numbers."""
     words = []
     table = _table("token", "relevance")
     shown = map(printable, tokens)
@@ -188,7 +188,7 @@ def terminal(
 
 
 def largest(tokens: Sequence[str], relevance: Sequence[float], count: int) -> Table:
-    """The ``count`` tokens with most relevance by size, in their order and with their columns."""
+    """Lists the ``count`` tokens with most relevance by size, in their order, with columns."""
     table = _table("column", "token", "largest relevance")
     order = sorted(range(len(tokens)), key=lambda n: -abs(relevance[n]))
     for n in sorted(order[:count]):
@@ -203,16 +203,16 @@ def _table(*headers: str) -> Table:
 
 
 def html(sections: Sequence[Section], *, title: str, made: str) -> str:
-    """A self-contained page of texts; everything in it is escaped.
+    """Returns a self-contained page of texts; everything in it is escaped.
 
-    ``made`` is its last line: of what, and with what.
+    ``made`` is its last line: the model, the method and the program.
     """
     words = {"title": title, "made": made, "layers": LAYERS} | fixed(SOURCE)
     return printable(PAGE.render(sections=sections, **words))
 
 
 def fixed(source: str) -> dict[str, str]:
-    """Colours and Content-Security-Policy of a template, which allows only its styles and scripts.
+    """Returns colours and Content-Security-Policy of a template: only its own styles and scripts.
 
     A ``<style>`` or ``<script>`` in ``source`` may use no variable but the colours.
     """
@@ -231,7 +231,7 @@ def fixed(source: str) -> dict[str, str]:
 
 
 def made(model: str, method: str, options: Mapping[str, Any]) -> str:
-    """The last line of a page or picture: the model, the method, the version and the date."""
+    """Writes the last line of a page or picture: the model, method, version and date."""
     told = {name: x for name, x in options.items() if name not in SPEED and x is not False}
     plain = [f"{name} {x}" for name, x in told.items() if isinstance(x, str | int | float)]
     what = f"Model {model}; method {method}" if model else f"Method {method}"

@@ -1,4 +1,4 @@
-"""What a method found: relevance of every token, and its forms."""
+"""The result of a method: relevance of every token, and its forms."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,13 +44,13 @@ class Attribution:
 
     relevance: (batch, token), 0 at padding
     target: (batch,) explained class, tag, token, or position; (batch, term) of a sum
-    logit: (batch,) its logit, or whatever else the target is
-    residual: (batch,) logit minus the sum of relevance: what was absorbed or lost
+    logit: (batch,) its logit, or another explained number
+    residual: (batch,) logit minus the sum of relevance: absorbed or lost relevance
     details: further tensors of the method, such as the completeness gap of Integrated Gradients
-    inside: relevance at what modules return that were asked for (``at``), by path, in the order in
-        which they return: (batch, token), or (batch, token, channel)
+    inside: relevance at the outputs of the modules in ``at``, by path, in the order of their
+        returns: (batch, token), or (batch, token, channel)
     tokens: where a tokenizer was given, the token in every column of each example, None at padding
-    model: the name of its class, or whatever it is to be called on pages and pictures
+    model: the name of its class, or another name for pages and pictures
     """
 
     relevance: Tensor
@@ -75,7 +75,7 @@ class Attribution:
         return heat_maps(self, SHOWN)
 
     def lines(self, sample: int) -> list[tuple[int, str | None, float]]:
-        """Position, token and relevance of one example; without padding, where tokens are known."""
+        """Lists position, token and relevance of one example; no padding if tokens are known."""
         values = self.relevance[sample].tolist()
         if self.tokens is None:
             return [(n, None, value) for n, value in enumerate(values)]
@@ -83,7 +83,7 @@ class Attribution:
         return [(n, token, value) for n, (token, value) in enumerate(pairs) if token is not None]
 
     def to_pandas(self) -> "DataFrame":
-        """One line per token: sample, position, token, relevance; see ``lines``."""
+        """Returns one line per token: sample, position, token, relevance; see ``lines``."""
         need("Attribution.to_pandas", "pandas")
         import pandas as pd
 
@@ -110,7 +110,7 @@ class Attribution:
 
     @classmethod
     def load(cls, path: str | Path) -> "Attribution":
-        """What ``save`` wrote.  Raises ValueError for any other file."""
+        """Reads a file that ``save`` wrote.  Raises ValueError for any other file."""
         return stored.read(path, "attribution", Facts, cls._of)
 
     @classmethod
@@ -132,16 +132,16 @@ class Attribution:
         return cls(**given, method=facts.method, tokens=facts.tokens, model=facts.model)
 
     def terminal(self, width: int = 80) -> Iterator[RenderableType]:
-        """Every text for rich: its tokens coloured, and their numbers."""
+        """Yields every text for rich: its tokens coloured, and their numbers."""
         for each in sections(self):
             yield from (Constrain(part, width) for part in each.terminal())
 
     def html(self) -> str:
-        """A self-contained page of all texts, with colours and numbers."""
+        """Returns a self-contained page of all texts, with colours and numbers."""
         return page(sections(self), self)
 
     def png(self) -> bytes:
-        """All texts as a picture, every token on its colour and above its number."""
+        """Draws all texts as a picture, every token on its colour and above its number."""
         return pictures.texts(sections(self), made=made(self))
 
 
@@ -153,7 +153,7 @@ def section(
     explains: str = "target",
     maps: Sequence[LayerMap] = (),
 ) -> render.Section:
-    """One example of ``a``: why the target, or ``why``, which is what the model ``explains``."""
+    """Makes a section of one example: why the target, or ``why``; ``explains`` is its noun."""
     lines = a.lines(sample)
     tokens = [str(n) if token is None else token for n, token, _ in lines]
     relevance = [value for *_, value in lines]
@@ -165,7 +165,7 @@ def section(
 
 
 def _caption(a: Attribution, sample: int) -> str:
-    """What the relevance of one example adds up to."""
+    """Writes the sum of one example's relevance, in words."""
     if a.method == ROLLOUT:
         return "Shares of attention, which are not logits: they sum to 1 whatever the model says."
     said = (
@@ -185,7 +185,7 @@ def sections(a: Attribution) -> list[render.Section]:
 
 
 def page(found: Sequence[render.Section], a: Attribution) -> str:
-    """The page of texts that were all explained as the first of them, ``a``, was."""
+    """Returns a page of texts that were all explained like the first of them, ``a``."""
     title = found[0].title if len(found) == 1 else f"{a.method}: {len(found)} texts"
     return render.html(found, title=title, made=made(a))
 
@@ -210,7 +210,7 @@ background:rgba({{ t.colour }}){{ t.line }}">{{ t.token }}</span>
 
 
 def heat_maps(a: Attribution, most: int) -> str:
-    """The ``most`` first examples for a notebook; a token without a name is its position."""
+    """Draws the ``most`` first examples for a notebook; a token without a name is its position."""
     numbers = zip(a.target.tolist(), a.logit.tolist(), a.residual.tolist(), strict=True)
     samples = [
         {
@@ -231,7 +231,7 @@ def heat_maps(a: Attribution, most: int) -> str:
 
 
 def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
-    """Transparent colours, so that letters keep the colour that the page gives them."""
+    """Yields transparent colours, so that letters keep the colour of their page."""
     top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
     for position, token, value in lines:
         hue, line = ("31,119,255", ";text-decoration:underline") if value < 0 else ("235,40,40", "")

@@ -1,4 +1,4 @@
-"""Explanations as files: one of safetensors each, whose header holds the rest as JSON."""
+"""Stores explanations: one file of safetensors each, whose header holds the rest as JSON."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from axioms.writing import write_named
 
 KINDS = ("attribution", "generation")
 VERSION = 1
-"""The version of the files that are written."""
+"""The version of written files."""
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 Stored = TypeVar("Stored")
 Facts = TypeVar("Facts")
@@ -79,7 +79,7 @@ def read(
 
 
 def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
-    """The SHA-256 of facts, and of the names, types, shapes and bytes of tensors."""
+    """Returns the SHA-256 of facts, and of the names, types, shapes and bytes of tensors."""
     found = hashlib.sha256(facts.encode("utf-8", "surrogatepass"))
     for name, x in sorted(tensors.items()):
         found.update(f"{name!r} {x.dtype} {tuple(x.shape)}".encode())
@@ -106,7 +106,7 @@ def check(
 
 
 def _instead(kind: str, what: str) -> str:
-    """What to do with a file of another kind."""
+    """Returns the next step for a file of another kind."""
     if found := re.fullmatch(r"lrp-axioms (\w+) (\d+)", kind):
         if int(found[2]) != VERSION:
             return (

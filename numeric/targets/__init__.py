@@ -1,16 +1,16 @@
-"""What of a model's output is explained: logits, log-probabilities, and sums of them.
+"""Targets of explanations: logits, log-probabilities, and sums of them.
 
-A ``Target`` is a sum of terms, each one number that the head of a model gives.  Relevance is linear
+A ``Target`` is a sum of terms, each one number of a model's output.  Relevance is linear
 in it, so that a sum of many costs one backward pass:
 
     logit(7)                          # class 7, or the token 7 that follows the text
     logit(7, at=3)                    # the token 7 behind column 3; the tag 7 of column 3
     logit(7) - logit(8)               # a contrast: why 7 rather than 8
-    span(3, 6)                        # the text's own tokens 3, 4 and 5, each from what precedes it
+        span(3, 6)                        # the text's own tokens 3, 4 and 5, each from earlier ones
     answer(3, 5)                      # an answer that starts at token 3 and ends at token 5
     log_probability(7)                # in place of the logit
 
-Columns are those of the batch, from 0; negative ones count from the last token that is no padding.
+Columns count in the batch, from 0; negative ones count from the last token that is no padding.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Term:
 
     label: class, tag or token of the vocabulary, by number or name, or the column of the token
         that bounds an answer; None is the predicted label, OWN the next token of the text
-    at: the column whose row of logits is read; None: that which the model reads
+    at: the column whose row of logits is read; None: the model's own choice
     of: "start" or "end" of an answer
     log: the logarithm of the label's probability instead of its logit
     """
@@ -90,29 +90,29 @@ class Target:
 
 
 def logit(label: Label = None, *, at: Columns = None, of: str | None = None) -> Target:
-    """The logit of a label, by default of the predicted one; the label and ``at`` as in ``Term``.
+    """Returns the logit of a label, by default the predicted one; label and ``at`` as in ``Term``.
 
     Both may have one entry per example.  ``at`` is, by default, the last token of a causal language
     model, and the mask of a masked one, by the tokenizer or else ``config.mask_token_id``; a tag
     has none.
-    Raises ValueError for what is no whole number.
+    Raises ValueError for entries that are no whole numbers.
     """
     return Target((Term(_label(label), _numbers("at", at), of),))
 
 
 def log_probability(label: Label = None, *, at: Columns = None, of: str | None = None) -> Target:
-    """The logarithm of the softmax of the logits at a label; arguments as of ``logit``.
+    """Returns the logarithm of the softmax of the logits at a label; arguments as of ``logit``.
 
-    It is the logit minus the logarithm of the sum of all exponentials.  Its gradient at the logits
-    is that of z_c - sum_j p_j z_j, which rules that conserve add up to, and which exceeds
-    log p_c by the entropy of p: the residual of a log-probability contains minus that entropy.
+    It is the logit minus the logarithm of the sum of all exponentials.  Its gradient times the
+    logits is z_c - sum_j p_j z_j: rules that conserve add up to this, and it exceeds
+    log p_c by the entropy of p, so that the residual of a log-probability contains minus that.
     """
     (term,) = logit(label, at=at, of=of).terms
     return Target((replace(term, log=True),))
 
 
 def span(first: int, end: int | None = None, *, each: Callable[..., Target] = logit) -> Target:
-    """The sum over the tokens ``first`` to ``end`` - 1 of the text itself, of a language model.
+    """Returns the sum over tokens ``first`` to ``end`` - 1 of the text itself, of a language model.
 
     Each is read from the row before it, ``each`` as ``logit`` or ``log_probability``.  ``span(-3)``
     are the last three.
@@ -134,9 +134,9 @@ def span(first: int, end: int | None = None, *, each: Callable[..., Target] = lo
 def answer(
     first: Columns = None, last: Columns = None, *, each: Callable[..., Target] = logit
 ) -> Target:
-    """What speaks for an answer from token ``first`` to ``last``: the sum of both ends.
+    """Returns the sum of both ends of an answer from token ``first`` to ``last``.
 
-    By default the predicted ends: of each the likeliest token that is no padding.
+    By default the predicted ends: for each the likeliest token that is no padding.
     Raises ValueError for an answer that ends before it starts.
     """
     starts, ends = _numbers("first", first), _numbers("last", last)
@@ -164,7 +164,7 @@ def _kind(label: object) -> type:
 
 
 def names(term: Term) -> list[str]:
-    """The names among the labels of a term."""
+    """Lists the names among the labels of a term."""
     labels = term.label if isinstance(term.label, tuple) else (term.label,)
     return [x for x in labels if isinstance(x, str)]
 
@@ -184,7 +184,7 @@ def _check_size(name: str, value: object) -> None:
 
 
 def _any_below(numbers: int | tuple[int, ...], others: int | tuple[int, ...]) -> bool:
-    """Whether one of ``numbers`` is below its counterpart; one int has all of them."""
+    """Decides whether one of ``numbers`` is below its counterpart; one int counts for all."""
     rows = torch.tensor(numbers), torch.tensor(others)
     return len({x.shape for x in rows if x.ndim}) < 2 and bool((rows[0] < rows[1]).any())
 
@@ -199,13 +199,13 @@ def _tensor(value: object) -> Tensor:
 
 
 def _is_row(x: Tensor) -> bool:
-    """Whether ``x`` is one whole number, or a row of them."""
+    """Decides whether ``x`` is one whole number, or a row of them."""
     whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
     return whole and x.ndim <= 1
 
 
 def problems(targets: Sequence[object], size: int) -> list[str]:
-    """What is wrong with ``targets`` for any model, and ``size`` examples."""
+    """Lists problems of ``targets`` for any model, and ``size`` examples."""
     return list(dict.fromkeys(x for target in targets for x in _problems(target, size)))
 
 
@@ -228,7 +228,7 @@ def _problems(target: object, size: int) -> Iterator[str]:
 
 
 def terms(target: Any) -> tuple[Term, ...]:
-    """Those of a target without ``problems``; none if it is None, the default of each head."""
+    """Returns the terms of a target without ``problems``; none for None, each head's default."""
     if target is None or isinstance(target, Target):
         return () if target is None else target.terms
     return logit(target).terms

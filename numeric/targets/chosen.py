@@ -1,4 +1,4 @@
-"""A target of a batch: in which row of logits each of its terms stands, and how it is read."""
+"""Finds the rows of logits that a target's terms are read from, and reads them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,11 +16,11 @@ from numeric.targets import OWN, Label, Target, Term, answer, logit, terms
 from numeric.targets.naming import resolve_names
 
 PREDICTED = torch.iinfo(torch.int64).min
-"""In place of a label until the logits are known."""
+"""Stands for a label until the logits are known."""
 
 
 class Rows(NamedTuple):
-    """What a head gives: (copy, row, class), and which columns the rows belong to, in order."""
+    """The output of a head, (copy, row, class), and the columns of its rows, in order."""
 
     logits: Tensor
     columns: Tensor | None  # None: rows are counted from 0
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A target of every example of a batch: what is read where, all (batch, term).
+    """A target of every example of a batch; all (batch, term) unless noted.
 
     weight, log: (term,)
     present: (batch, token) True at tokens, among which an answer is; None for other heads
@@ -42,11 +42,11 @@ class Chosen:
 
     @property
     def target(self) -> Tensor:
-        """The labels, (batch,) where there is one each, else (batch, term)."""
+        """The labels, (batch,) if there is one each, else (batch, term)."""
         return self.label[:, 0] if self.label.shape[1] == 1 else self.label
 
     def read(self, rows: Rows, example: Tensor | None = None) -> Tensor:
-        """The rows of logits at all terms, (copy, term, class), in float32 or wider."""
+        """Returns rows of logits at all terms, (copy, term, class), in float32 or wider."""
         found = wide(rows.logits[self._places(rows, example)])
         if self.present is None:
             return found
@@ -54,7 +54,7 @@ class Chosen:
         return found.masked_fill(~present[:, None, : found.shape[2]], -torch.inf)
 
     def terms(self, rows: Rows, example: Tensor | None = None) -> Tensor:
-        """The numbers that are added up, (copy, term)."""
+        """Returns the numbers that are added up, (copy, term)."""
         label = self.label if example is None else self.label[example]
         values = wide(rows.logits[*self._places(rows, example), label])
         if self.log is not None:
@@ -63,11 +63,11 @@ class Chosen:
         return values * self.weight.to(values.dtype)
 
     def of(self, rows: Rows, example: Tensor | None = None) -> Tensor:
-        """The explained number of every copy of ``example``, by default of the whole batch."""
+        """Returns the explained number of every copy of ``example``, by default of the batch."""
         return self.terms(rows, example).sum(dim=1)
 
     def size(self, rows: Rows) -> Tensor:
-        """How large the logits are of which ``of`` is made, (copy,): rounding grows with them."""
+        """Returns the size of the logits in ``of``, (copy,): rounding grows with them."""
         own = replace(self, log=None).terms(rows).abs()
         largest = self.read(rows).amax(dim=2).abs() * self.weight.abs()
         return (own + largest).sum(dim=1)
@@ -77,7 +77,7 @@ class Chosen:
         return Chosen(**{name: x.to(device) for name, x in parts.items()})
 
     def _places(self, rows: Rows, example: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Indices of the copies, (copy, 1), and of the rows, (copy, term)."""
+        """Returns indices of the copies, (copy, 1), and of the rows, (copy, term)."""
         row = self.row if example is None else self.row[example]
         if rows.columns is not None:
             row = torch.searchsorted(rows.columns, row)
@@ -92,7 +92,7 @@ def placed(
     faults: list[str],
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Chosen:
-    """Finds the rows of the terms of ``target``; adds a line to ``faults`` for each it cannot find.
+    """Finds the rows of the terms of ``target``; adds a line to ``faults`` for each missing one.
 
     ``tokenizer`` gives the mask token, by default the mask token of the config, and the ids of
     tokens that ``target`` names by their text.
@@ -128,13 +128,13 @@ def _filled(numbers: Any, size: int, device: torch.device) -> Tensor:
 
 
 def _own(ids: Tensor, row: Tensor) -> Tensor:
-    """The token that follows each row in the text; a row after the text is refused elsewhere."""
+    """Returns the token after each row in the text; a row after the text is refused elsewhere."""
     following = (row + 1).clamp(0, ids.shape[1] - 1)
     return ids.gather(1, following[:, None])[:, 0].long()
 
 
 def _unfit(model: PreTrainedModel, head: str, term: Term) -> Iterator[str]:
-    """What of a term this head does not have."""
+    """Yields a term's demands that this head cannot meet."""
     if term.of is not None and (head != ANSWER or term.of not in heads.ENDS):
         yield f"of={term.of!r}: " + (
             "pass 'start' or 'end'" if head == ANSWER else "only question answering has ends"
@@ -160,7 +160,7 @@ def _row(
     faults: list[str],
     masking: int | None,
 ) -> Tensor:
-    """The row that a term is read from, (batch,)."""
+    """Returns the row that a term is read from, (batch,)."""
     _, mask = batch.predicting
     nothing = mask.new_zeros(len(mask), dtype=torch.int64)
     if head == ANSWER:
@@ -190,7 +190,7 @@ def _columns(mask: Tensor) -> str:
 
 
 def _mask(model: PreTrainedModel, batch: Batch, faults: list[str], token: int | None) -> Tensor:
-    """The one token of every example that is to be filled in."""
+    """Returns the one token of every example that is to be filled in."""
     token = getattr(model.config, "mask_token_id", None) if token is None else token
     if token is None:
         faults.append(

@@ -53,7 +53,7 @@ def _number(
 
 
 def label_numbers(model: PreTrainedModel, name: str) -> list[int]:
-    """The numbers of all classes or tags with this name."""
+    """Lists the numbers of all classes or tags with this name."""
     return [n for n, label in _labels(model).items() if label == name]
 
 
@@ -93,7 +93,7 @@ def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
 
 
 def single_token(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """A list with the id of the one token that spells ``text`` or is called ``text``; else []."""
+    """Returns a list with the id of the one token spelled or called ``text``; else []."""
     parts = text_ids(tokenizer, text)
     alone: Any = parts[0] if len(parts) == 1 else tokenizer.convert_tokens_to_ids(text)
     unknown = tokenizer.unk_token_id if text != tokenizer.unk_token else None
@@ -101,12 +101,12 @@ def single_token(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The ids of a text without special tokens."""
+    """Returns the ids of a text without special tokens."""
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
 def _words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The tokens of the vocabulary, without their mark of a leading space."""
+    """Lists the tokens of the vocabulary, without their mark of a leading space."""
     special = {*tokenizer.all_special_tokens}
     return [token.lstrip("Ġ▁ ") for token in tokenizer.get_vocab() if token not in special]
 

@@ -1,4 +1,4 @@
-"""Where on the output of a model the number stands that is explained, and how it is read."""
+"""Finds the explained number in a model's output."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +31,9 @@ LEGAL = {
 
 
 class Found(NamedTuple):
-    """What a method finds of one target.
+    """The result of a method for one target.
 
-    relevance: (batch, token)   target: as ``Chosen.target``   logit: (batch,) what is explained
+    relevance: (batch, token)   target: as ``Chosen.target``   logit: (batch,) the explained number
     """
 
     relevance: Tensor
@@ -44,9 +44,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """What one forward pass of a batch is asked for; one ``Chosen`` per target.
+    """The targets that one forward pass of a batch is read for; one ``Chosen`` each.
 
-    Raises ValueError that lists all that these targets ask for and the model does not have.
+    Raises ValueError that lists all demands of these targets that the model cannot meet.
     """
 
     head: str
@@ -62,7 +62,7 @@ class Readout:
         *,
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> "Readout":
-        """``tokenizer`` gives the mask token, and ids of tokens that are named by text."""
+        """Makes a readout; ``tokenizer`` has the mask token, and ids of tokens named by text."""
         decodes = batch.decoder_input_ids is not None
         head = heads.NEXT if decodes else batch.facts.head
         if tokenizer is not None:
@@ -84,30 +84,30 @@ class Readout:
         *,
         settle: Callable[[Tensor], Tensor] = lambda x: x,
     ) -> Rows:
-        """One forward pass of copies of ``example``; of tokens only the rows that are read.
+        """Runs one forward pass of copies of ``example``; of tokens only the rows that are read.
 
-        ``settle`` is what rules do to logits that are read.
+        ``settle`` applies rules to logits that are read.
         """
         columns = None if self.head in (CLASSES, ANSWER) else self.columns(example)
         logits = settle(heads.run(model, inputs, columns, of=self.head))
         return Rows(logits[:, None] if self.head == CLASSES else logits, columns)
 
     def columns(self, example: Tensor | None = None) -> Tensor:
-        """The columns whose rows are read, by some target of some ``example``, in order."""
+        """Returns the columns that some target of some ``example`` reads, in order."""
         found: Tensor = (self.rows if example is None else self.rows[example]).unique()
         return found
 
     @property
     def rows(self) -> Tensor:
-        """The columns whose rows are read of every example, by all targets: (batch, term)."""
+        """The columns that all targets read, for every example: (batch, term)."""
         return torch.cat([each.row for each in self.targets], dim=1)
 
     def to(self, device: torch.device) -> "Readout":
-        """The same for ``rows`` on another device."""
+        """Moves the targets to another device, for ``rows`` there."""
         return replace(self, targets=[each.to(device) for each in self.targets])
 
     def choose(self, rows: Rows) -> "Readout":
-        """The same with the predicted labels in place, ``rows`` being those of the whole batch.
+        """Returns a readout with the predicted labels in place; ``rows`` are the whole batch's.
 
         Raises ValueError for non-finite logits and for labels that the head does not have.
         """
@@ -134,7 +134,7 @@ class Readout:
             )
 
     def _check_labels(self, chosen: Sequence[Chosen], size: int) -> None:
-        """On a GPU an index out of range ends the process."""
+        """Refuses labels out of range, which on a GPU would end the process."""
         labels = [each.label for each in chosen]
         wrong = [x[(x < 0) | (x >= size)] for x in labels]
         if self.head == ANSWER and not any(map(len, wrong)):
@@ -147,7 +147,7 @@ class Readout:
 
 
 Run = Callable[[PreTrainedModel, Batch, Readout], Iterable[Found]]
-"""A method whose options are bound: one ``Found`` for every target of the readout."""
+"""A method with bound options: one ``Found`` for every target of the readout."""
 
 NOUNS = {
     CLASSES: "classes", NEXT: "tokens", MASKED: "tokens", TAGS: "tags",
@@ -161,10 +161,10 @@ def read(
     output: ModelOutput,
     target: Label | Target = None,
 ) -> Tensor:
-    """The explained number of every example, (batch,), from a model's ``output`` on ``inputs``.
+    """Returns the explained number of every example, (batch,), in the ``output`` on ``inputs``.
 
-    For code of yours that runs the model, such as a block of ``propagation``, inside of which it is
-    to be called.  ``inputs`` and ``target`` as in ``attribute``, which also says what is raised.
+    For code of yours that runs the model, such as a block of ``propagation``: call it inside the
+    block.  ``inputs`` and ``target``, and the errors, as in ``attribute``.
     """
     readout = Readout.of(model, prepare(model, inputs, targets=[target]), [target])
     logits = heads.read(model, output, of=readout.head)

@@ -1,4 +1,4 @@
-"""The rules inside the tools that people use: one module per library (docs/TOOLS.md).
+"""Runs the rules inside other tools: one module per library (docs/TOOLS.md).
 
 Importing this package loads none of these libraries.
 """
@@ -11,7 +11,7 @@ from axioms.extras import MissingLibrary
 
 @contextmanager
 def needed(extra: str) -> Iterator[None]:
-    """A block of imports; MissingLibrary that says what to install if one is not there."""
+    """Opens a block of imports; a missing library raises MissingLibrary with the next step."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Methods of this project as attribution classes of Captum, and its records of coloured text."""
+"""Offers methods of this project as classes of Captum, and its records of coloured text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
@@ -24,7 +24,7 @@ with needed("captum"):
 class LRP(Attribution):
     """``numeric.attribute`` by the interface of Captum.
 
-    ``method`` and ``options`` are those of ``numeric.attribute``, which says what is raised.
+    ``method``, ``options`` and errors as in ``numeric.attribute``.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class LRP(Attribution):
         additional_forward_args: Any = None,
         return_convergence_delta: bool = False,  # noqa: FBT001, FBT002 (Captum's signature)
     ) -> Any:
-        """Relevance of every token, (batch, token), in logits; of an image by position.
+        """Returns relevance of every token, (batch, token), in logits; of an image by position.
 
         ``inputs`` are ids or pixels, and ``additional_forward_args`` the further arguments of the
         model's ``forward`` in its own order, such as the attention mask.  ``target`` is a class or
         one per example; a pair (column, label), or one per example, for heads with a row per token;
-        or a ``Target`` of ``numeric.targets``.  None is what the model predicts.
+        or a ``Target`` of ``numeric.targets``.  None is the model's prediction.
         With ``return_convergence_delta`` also the delta of ``compute_convergence_delta``.
         """
         arguments = _named(self.forward_func, inputs, additional_forward_args)
@@ -70,9 +70,9 @@ class LRP(Attribution):
         target: Any = None,
         additional_forward_args: Any = None,
     ) -> Tensor:
-        """The sum of relevance minus the explained number, (batch,): minus the residual.
+        """Returns the sum of relevance minus the explained number, (batch,): minus the residual.
 
-        The sign is that of Captum's Integrated Gradients.
+        The sign is as in Captum's Integrated Gradients.
         """
         arguments = _named(self.forward_func, inputs, additional_forward_args)
         parts = attributions if isinstance(attributions, tuple) else (attributions,)
@@ -85,8 +85,8 @@ class LRP(Attribution):
 class LanguageModelLRP(LayerGradientXActivation):
     """A method of ``numeric.attribute`` that ``LLMGradientAttribution`` of Captum takes.
 
-    Captum explains the log-probability of every token of an answer, given the prompt and what
-    precedes it; ``of=logit`` explains logits, which the rules of CP-LRP conserve up to biases.
+    Captum explains the log-probability of every token of an answer, given the prompt and earlier
+    tokens; ``of=logit`` explains logits, which the rules of CP-LRP conserve up to biases.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class LanguageModelLRP(LayerGradientXActivation):
     def attribute(
         self, inputs: Any, target: object = None, additional_forward_args: Any = None, **_: object
     ) -> Tensor:
-        """Relevance of one token of an answer, (1, token, 1): Captum sums over the last axis.
+        """Returns relevance of one token of an answer, (1, token, 1); Captum sums the last axis.
 
-        ``additional_forward_args`` are those of ``LLMGradientAttribution``: the prompt, the ids of
+        ``additional_forward_args`` come from ``LLMGradientAttribution``: the prompt, the ids of
         the answer, and how many of these precede the token.
         """
         prompt, answer, before = additional_forward_args
@@ -126,7 +126,7 @@ def records(
     found: numeric.Attribution,
     true: Sequence[object] = (),
 ) -> list[Any]:
-    """What ``captum.attr.visualization.visualize_text`` shows: one record per example of ``found``.
+    """Makes the records of ``captum.attr.visualization.visualize_text``: one per example.
 
     Words are coloured by relevance over its largest magnitude, the score is the sum of relevance,
     and the convergence score is minus the residual, both in logits.  ``true`` are the true classes.
@@ -162,7 +162,7 @@ def records(
 
 
 def target_of(target: Any) -> Any:
-    """A target of Captum as one of ``numeric.attribute``."""
+    """Converts a target of Captum to one of ``numeric.attribute``."""
     if isinstance(target, Tensor) and target.numel() == 1:
         return int(target)
     if isinstance(target, tuple):
@@ -182,7 +182,7 @@ def _at(*indices: Any) -> Target:
 def _named(
     model: PreTrainedModel, inputs: Tensor | tuple[Tensor, ...], additional: Any
 ) -> dict[str, Any]:
-    """Arguments by position as ``model.forward`` names them; those that are None are left out."""
+    """Names arguments by position as ``model.forward`` does; None is left out."""
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     if len(given) != 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Rules as attribution methods of inseq: importing this module registers "attnlrp" and "cp-lrp"."""
+"""Registers rules as attribution methods of inseq, when imported: "attnlrp" and "cp-lrp"."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ with needed("inseq"):
 class _ByRules(FeatureAttribution, Registry):
     """LRP of any function that inseq attributes, at the sum of word and position embeddings.
 
-    The rules hold for the one forward pass of a step alone: other passes of it, such as those of
-    contrasts and of step scores, are the model's own.
+    The rules hold for the one forward pass of a step alone: other passes of it, such as passes for
+    contrasts and step scores, are the model's own.
     """
 
     def __init__(self, attribution_model: Any, *, epsilon: float = 0.0, **kwargs: Any) -> None:
@@ -34,12 +34,12 @@ class _ByRules(FeatureAttribution, Registry):
     def attribute_step(
         self, attribute_fn_main_args: dict[str, Any], attribution_args: object = None
     ) -> FeatureAttributionStepOutput:
-        """Relevance of the source and of what is written so far, (batch, token), 0 at padding."""
+        """Returns relevance of source and text written so far, (batch, token), 0 at padding."""
         whole: Any = self.attribution_model
         masks: list[Tensor] = []
 
         def under_rules(batch: Any, **_: object) -> Any:
-            del whole.get_forward_output  # of this object: that of its class is back
+            del whole.get_forward_output  # the object's own; its class's is back
             inputs, found = _inputs(batch, encoder_decoder=whole.is_encoder_decoder)
             masks.extend(found)
             return self.ruled(**inputs)
@@ -69,7 +69,7 @@ class CPLRP(_ByRules):
 
 
 def _inputs(batch: Any, *, encoder_decoder: bool) -> tuple[dict[str, Tensor], list[Tensor]]:
-    """The arguments of the model for ids, and the masks of its lookups in their order."""
+    """Returns the model's arguments for ids, and the masks of its lookups in their order."""
     if not encoder_decoder:
         ids = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
         return ids, [batch.attention_mask]

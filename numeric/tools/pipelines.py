@@ -1,4 +1,4 @@
-"""What a pipeline of Transformers says, each of its results explained."""
+"""Explains each result of a pipeline of Transformers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """One result of a pipeline, and why.
+    """One result of a pipeline, and its explanation.
 
     result: as the pipeline gives it; empty for a target that was given
     tokens: of the text as the model reads it, special ones too
@@ -48,14 +48,14 @@ def explain(
     target: Label | Target = None,
     **options: Any,
 ) -> list[Explained] | Generation:
-    """Why ``pipe`` says what it says of one ``text``: an explanation per result, in its order.
+    """Explains the results of ``pipe`` for one ``text``, one by one, in their order.
 
     A result is a class; a tag, or an entity, which is the sum of the tags that the model predicts
     for its tokens; or a token that fills a mask.  All share the forward passes of
-    ``numeric.attribute_each``.  What a pipeline writes is explained as ``explain_generation`` does,
-    and its text may be a chat.  ``target`` is explained in place of the results.
-    The pipeline's own tokenizer and options are used; ``method`` and ``options`` are those of
-    ``numeric.attribute``, which says what is raised.  Raises ValueError for other tasks, a list of
+    ``numeric.attribute_each``.  Text that a pipeline writes is explained by ``explain_generation``,
+    and the prompt may be a chat.  ``target`` is explained in place of the results.
+    The pipeline's own tokenizer and options are used; ``method``, ``options`` and errors are as in
+    ``numeric.attribute``.  Raises ValueError for other tasks, a list of
     texts, a text that the pipeline cuts into parts, and entities whose place it does not give.
     """
     if pipe.task not in (*RESULTS, WRITES):
@@ -67,7 +67,7 @@ def explain(
     if isinstance(text, list) and not (text and isinstance(text[0], dict)):
         raise ValueError("text is a list; pass one text at a time")
     fed = _fed(pipe, text)
-    tokenizer: Any = pipe.tokenizer  # which all of these have
+    tokenizer: Any = pipe.tokenizer  # all of these have one
     if target is None and pipe.task == WRITES:
         prompt = fed["input_ids"][0].tolist()
         answer = _written(pipe, text)[len(prompt) :]
@@ -86,8 +86,8 @@ def explain(
 
 
 def _fed(pipe: Pipeline, text: Any) -> dict[str, Any]:
-    """What the pipeline feeds its model for one text, and notes for itself."""
-    chat: Any = Chat  # which takes a list, whatever its annotation says
+    """Returns the model's inputs for one text, and the pipeline's notes."""
+    chat: Any = Chat  # takes a list, whatever its annotation says
     text = chat(text) if isinstance(text, list) else text
     fed = pipe.preprocess(text, **pipe._preprocess_params)
     if pipe.task == WRITES:
@@ -113,7 +113,7 @@ def _classes(pipe: Pipeline, found: Any, _: object) -> Results:
 
 
 def _numbers(pipe: Pipeline) -> Mapping[str, int]:
-    """By label of a classifier."""
+    """Returns numbers by label of a classifier."""
     numbers: Any = pipe.model.config.label2id
     return dict(numbers)
 
@@ -145,7 +145,7 @@ def _fillings(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
 
 
 def _written(pipe: Pipeline, text: Any) -> list[int]:
-    """The ids of the prompt and of what the pipeline writes."""
+    """Returns the ids of the prompt and of the written text."""
     (found, *others) = _flat(pipe(text, return_tensors=True))
     if others:
         raise ValueError(
@@ -166,8 +166,8 @@ RESULTS: dict[str, Callable[[Pipeline, Any, dict[str, Any]], Results]] = {
     "token-classification": _tags,
     "fill-mask": _fillings,
 }
-"""By task: how what a pipeline gives is taken apart."""
+"""By task: splits a pipeline's output into results and targets."""
 NOTES = {
     "special_tokens_mask", "offset_mapping", "sentence", "is_last", "word_ids", "word_to_chars_map",
 }  # fmt: skip
-"""What a pipeline keeps beside the inputs of its model."""
+"""Notes of a pipeline beside the inputs of its model."""

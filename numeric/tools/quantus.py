@@ -1,4 +1,4 @@
-"""Rules as an ``explain_func`` of Quantus, whose metrics change and replace inputs as numbers."""
+"""Offers rules as an ``explain_func`` of Quantus, whose metrics change inputs as numbers."""
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ class FromEmbeddings(nn.Module):
         return logits
 
     def embeddings(self, input_ids: Tensor) -> np.ndarray:
-        """Word embeddings of texts of one length: the inputs that Quantus is given."""
+        """Returns word embeddings of texts of one length, as inputs for Quantus."""
         with torch.no_grad():
             words = self.model.get_input_embeddings()(input_ids.to(self.model.device))
         return wide(words).cpu().numpy()
@@ -40,11 +40,11 @@ def explain(
     method: str | Composite = "attnlrp",
     epsilon: float = 0.0,
 ) -> np.ndarray:
-    """Relevance of words for the class of each text, in logits: (batch, token, 1).
+    """Returns relevance of words for the class of each text, in logits: (batch, token, 1).
 
-    It is the share of words, ``share="word"`` of ``numeric.attribute``, because words are what
-    Quantus gives and changes.  Only methods by rules can explain embeddings.
-    Raises TypeError for another model, and what ``numeric.propagation`` raises.
+    It is the share of words, ``share="word"`` of ``numeric.attribute``, because Quantus gives
+    and changes words.  Only methods by rules can explain embeddings.
+    Raises TypeError for another model, and the errors of ``numeric.propagation``.
     """
     if not isinstance(model, FromEmbeddings):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""A model that other code runs, and the relevance of whatever that code computes of its logits."""
+"""Runs a model for other code, and returns relevance of any number computed of its logits."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from numeric.methods.lrp import read
 
 
 class Ruled:
-    """``model`` under the rules of ``method``, which end at its logits.
+    """Runs ``model`` under the rules of ``method``, which end at its logits.
 
-    What other code computes of the logits, such as a probability, has its own gradient, as the
-    log-probabilities of ``attribute`` do.
-    Raises what ``numeric.propagation`` raises.
+    Numbers that other code computes of the logits, such as a probability, have their own gradient,
+    like the log-probabilities of ``attribute``.
+    Raises the errors of ``numeric.propagation``.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Ruled:
         return propagation(self.model, self.method, epsilon=self.epsilon)
 
     def __call__(self, **inputs: Tensor) -> Any:
-        """The output of the model, whose logits ``relevance`` can be asked of."""
+        """Returns the model's output; ``relevance`` explains numbers computed of its logits."""
         self.rules = self._block()
         with torch.enable_grad(), self.rules:
             output = self.model(**inputs)
@@ -38,9 +38,9 @@ class Ruled:
         return output
 
     def relevance(self, number: Tensor) -> list[Tensor]:
-        """Relevance for the sum of ``number`` at every lookup of words, in order: (batch, token).
+        """Returns relevance for the sum of ``number`` at every lookup of words, (batch, token).
 
-        An encoder–decoder model looks up its source, then what the decoder has written.
+        An encoder–decoder model looks up its source, then the text that the decoder has written.
         """
         entries = self.rules.entries.found
         gradients = torch.autograd.grad(number.sum(), [entry.embedding for entry in entries])
