@@ -13,10 +13,10 @@ from scipy.stats import rankdata
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from numeric.evaluation.asked import Asked, Measured
 from numeric.evaluation.correlation import kendall, pearson
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.soft import SOFT, soft
+from numeric.evaluation.trial import Asked, Measured
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
 from numeric.models.checks import own_failures

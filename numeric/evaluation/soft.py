@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numeric.evaluation.asked import Asked, Measured
+from numeric.evaluation.trial import Asked, Measured
 from numeric.methods import memory_budget
 from numeric.methods.paths import Path, straight_path
 from numeric.targets.chosen import Chosen, Rows

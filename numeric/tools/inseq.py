@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from numeric.tools import needed
-from numeric.tools.ruled import Ruled
+from numeric.tools.external_model import Ruled
 
 with needed("inseq"):
     from inseq.attr.attribution_decorators import set_hook

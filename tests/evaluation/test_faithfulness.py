@@ -9,8 +9,8 @@ from scipy import stats
 
 from numeric import attribute, evaluate
 from numeric.evaluation import faithfulness
-from numeric.evaluation.asked import Asked
 from numeric.evaluation.faithfulness import MEASURES
+from numeric.evaluation.trial import Asked
 from tests.support import cases
 from tests.support.tools import translator
 

@@ -13,8 +13,8 @@ from transformers import GPT2LMHeadModel, LlamaForCausalLM, PreTrainedTokenizerF
 
 from numeric import attribute
 from numeric.targets import OWN, log_probability, logit
+from numeric.tools.external_model import Ruled
 from numeric.tools.quantus import FromEmbeddings, explain
-from numeric.tools.ruled import Ruled
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.tools import PROMPT, language_model, loaded, tiny_tokenizer, translator
