@@ -81,7 +81,7 @@ def attribute_each(
     """
     if not len(targets):
         raise ValueError("targets is empty; pass at least one, such as [logit(0), logit(1)]")
-    return explained(model, inputs, targets, *resolve(method, options), tokenizer=tokenizer)
+    return run_method(model, inputs, targets, *resolve(method, options), tokenizer=tokenizer)
 
 
 Tokens: TypeAlias = tuple[tuple[str | None, ...], ...]  # of every text, None at padding
@@ -137,7 +137,7 @@ def explain(
     return attribute(model, inputs, method, target, tokenizer=tokenizer, **options)
 
 
-def explained(
+def run_method(
     model: PreTrainedModel,
     inputs: Mapping[str, Tensor],
     targets: Sequence[Any],
@@ -162,7 +162,7 @@ def explained(
         with torch.autocast(batch.device.type, enabled=False):
             with own_failures(model, batch):
                 of_targets = run(model, batch, readout)
-                found = [_checked(model, batch, name, used, x, tokens) for x in of_targets]
+                found = [_check_result(model, batch, name, used, x, tokens) for x in of_targets]
             for target, each in zip(readout.targets if composite else [], found, strict=False):
                 one: Readout = replace(readout, targets=[target])
                 options = {key: used[key] for key in ("epsilon", "share") if key in used}
@@ -172,7 +172,7 @@ def explained(
             return found
 
 
-def _checked(
+def _check_result(
     model: PreTrainedModel,
     batch: Batch,
     name: str,

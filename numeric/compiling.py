@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from axioms.composites import Composite
-from numeric.attribution import composite_of, explained
+from numeric.attribution import composite_of, run_method
 from numeric.engine.rules import wide
 from numeric.engine.scope import check_stabiliser
 from numeric.methods.lrp import check_share, lrp
@@ -110,7 +110,7 @@ def compiled(
                 "or open another"
             )
         quick = graphs.run if graphs else run
-        (found,) = explained(
+        (found,) = run_method(
             model, inputs, [target], name, quick, used, modules=modules, composite=composite
         )
         return found

@@ -146,7 +146,7 @@ def _forward(
     readout: Readout,
 ) -> tuple[Propagation, list[dict[str, Cut]], Rows]:
     """Runs one forward pass, cut at ``layers``; attention steps keep the plain gradient."""
-    twin = patches.twin(packed.shown(model))
+    twin = patches.twin(packed.unpack(model))
     applied = scope.applied(twin, _without_attention_step(composite))
     # Hooks that stayed would hold the twin, and the twin the hooks, with the graph between them.
     with ExitStack() as hooks, applied as rules, torch.enable_grad():
@@ -205,7 +205,7 @@ def _cut(
 
     def cut(name: str, x: Tensor) -> Tensor:
         if places[name] is not None:
-            raise _uncut(model, [attention])
+            raise _uncut_error(model, [attention])
         x = rules.book.settle(x)
         leaf = x.detach().requires_grad_()
         places[name] = Cut(x, leaf)
@@ -236,11 +236,11 @@ def _layers(model: nn.Module) -> list[tuple[str, str]]:
                 found[int(place[1])] = path[: place.end(1)], path
             seen.add(module)
     if loose or not found:
-        raise _uncut(model, loose)
+        raise _uncut_error(model, loose)
     return [found[n] for n in sorted(found)]
 
 
-def _uncut(model: nn.Module, loose: Sequence[str]) -> ValueError:
+def _uncut_error(model: nn.Module, loose: Sequence[str]) -> ValueError:
     return ValueError(
         f"{type(model).__name__} cannot be cut into layers of which each runs once: "
         + (f"see its attention at {', '.join(loose)}" if loose else "it has no attention")

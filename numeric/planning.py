@@ -71,7 +71,7 @@ def plan(
     _, rules, _ = composite_of(method, None)
     with outside(), torch.inference_mode(mode=False), torch.enable_grad():
         batch, refusal = prepare(model, inputs), None
-        model = packed.shown(model)
+        model = packed.unpack(model)
         planner = _Planner(model, rules)
         try:
             off = torch.autocast(batch.device.type, enabled=False)

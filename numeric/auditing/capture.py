@@ -51,7 +51,7 @@ def capture(model: PreTrainedModel, batch: Batch, readout: Readout | None = None
     Raises UnassignedOperation for functions outside of the closed table, all of them listed with
     their places, and ValueError for a model that fails by itself.
     """
-    model = packed.shown(model)
+    model = packed.unpack(model)
     readout = readout or Readout.of(model, batch, [None])
     ends: list[Node] = []
 

@@ -70,7 +70,7 @@ def plain(audit: Audit, subject: Subject, *, worst: int = 10) -> dict[str, Any]:
             {"name": leaf.name, "role": leaf.attributes["role"], "relevance": float(r.sum())}
             for leaf, r in audit.ledger.leaves.items()
         ],
-        "operations": [_operation(number, line) for line, number in _numbered(audit)],
+        "operations": [_operation(number, line) for line, number in _number_lines(audit)],
         "worst": [numbers[line.node] for line in audit.worst(worst)],
         "verdicts": [_verdict(verdict, numbers) for verdict in audit.verdicts],
         "structure": _structure(audit.structure),
@@ -83,7 +83,7 @@ def absorbed(line: ledgers.Line) -> dict[str, float]:
     return named | {ledgers.NUMERICAL: line.numerical}
 
 
-def _numbered(audit: Audit) -> Iterator[tuple[ledgers.Line, int]]:
+def _number_lines(audit: Audit) -> Iterator[tuple[ledgers.Line, int]]:
     return zip(audit.ledger.lines, range(len(audit.ledger.lines)), strict=True)
 
 

@@ -42,7 +42,7 @@ def call(
     def function(*xs: Tensor) -> Tensor:
         new = list(kept)
         for k, x in zip(taken, xs, strict=True):
-            new[k] = _laid_out(x, strides) if strides else x
+            new[k] = _lay_out(x, strides) if strides else x
         args, kwargs = tree_unflatten(new, nesting)
         if inplace:
             args = (args[0].clone(), *args[1:])
@@ -54,7 +54,7 @@ def call(
     return function, nodes
 
 
-def _laid_out(x: Tensor, strides: Sequence[int]) -> Tensor:
+def _lay_out(x: Tensor, strides: Sequence[int]) -> Tensor:
     return torch.empty_strided(x.shape, strides, dtype=x.dtype).copy_(x)
 
 
@@ -88,13 +88,13 @@ def composed(draft: Draft, running: Running, pending: Sequence[Node]) -> Node:
     about = dict(inner.attributes) | {"map": Map(lambda *xs: function(first(*xs)))}
     about["shape"] = tuple(out.shape)
     if about.get("scale") is not None:
-        about["scale"] = _scaled(running, about["scale"])
+        about["scale"] = _rescale(running, about["scale"])
     if mark(out) != PRODUCT and not out.is_complex():
         del about["pending"]
     return replace(inner, attributes=about)
 
 
-def _scaled(running: Running, scale: float) -> float | None:
+def _rescale(running: Running, scale: float) -> float | None:
     """Returns a product's factor after one more function, or None if that was no scaling."""
     if running.call.role not in (does.MULTIPLY, does.DIVIDE):
         return None

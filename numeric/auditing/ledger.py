@@ -97,7 +97,7 @@ def _name(key: tuple[str, str]) -> str:
     return f"{key[0]} by {key[1]}"
 
 
-def _pushed(z: np.ndarray, eps: float) -> np.ndarray:
+def _push(z: np.ndarray, eps: float) -> np.ndarray:
     z = np.where(np.isinf(z), 0.0, z)  # a logit hidden by a mask
     pushed: np.ndarray = stabilize(z, eps) - z
     return pushed
@@ -111,13 +111,13 @@ OfLine = TypeVar("OfLine")
 
 
 def _by_stabiliser(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
-    absorbed: np.ndarray = share(r, z, eps) * _pushed(z, eps)
+    absorbed: np.ndarray = share(r, z, eps) * _push(z, eps)
     return absorbed
 
 
 @np.errstate(over="ignore")  # of logits hidden by a mask
 def _by_stabiliser_of_product(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
-    absorbed: np.ndarray = share(r, 2 * z, eps) * _pushed(2 * z, eps)
+    absorbed: np.ndarray = share(r, 2 * z, eps) * _push(2 * z, eps)
     return absorbed
 
 
@@ -135,13 +135,13 @@ def _by_bias(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     return share(r, z, eps) * _bias(node, xs)
 
 
-def _fixed(node: Node, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _fixed_operands(node: Node, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [x for x, arg in zip(xs, node.args, strict=True) if arg.op == PARAMETER]
 
 
 def _by_fixed_term(node: Node, xs: Arrays, z: Array, r: Array, eps: float) -> Array:
     part = share(r, z, eps)
-    return sum((part * x for x in evaluate.shown(_fixed(node, xs))), np.zeros(1))
+    return sum((part * x for x in evaluate.unmask(_fixed_operands(node, xs))), np.zeros(1))
 
 
 @np.errstate(over="ignore")

@@ -25,7 +25,7 @@ class _Wide(TorchFunctionMode):
             return args[0].double()
         if getattr(kwargs.get("dtype"), "is_floating_point", False):
             kwargs = kwargs | {"dtype": torch.float64}
-        args, kwargs = tree_map_only(Tensor, _widened, (args, kwargs))
+        args, kwargs = tree_map_only(Tensor, _widen, (args, kwargs))
         if func.__name__ in GROUPED:
             return _by_group(*args, **kwargs)
         return func(*args, **kwargs)
@@ -47,7 +47,7 @@ def _narrows(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     return not any(isinstance(x, torch.dtype) and not x.is_floating_point for x in dtypes)
 
 
-def _widened(x: Tensor) -> Tensor:
+def _widen(x: Tensor) -> Tensor:
     wide = torch.complex128 if x.is_complex() else torch.float64
     return x.to("cpu", wide if x.is_complex() or x.is_floating_point() else x.dtype)
 

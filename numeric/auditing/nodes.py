@@ -50,14 +50,14 @@ def product(draft: Draft, found: Node, kind: str) -> Node:
     if scale is not None and kind == kinds.SCORES:
         del about["map"]
         about["scale"] = scale
-        args = args[0], _transposed(draft, args[1])
+        args = args[0], _transpose(draft, args[1])
     elif scale == 1.0:
         del about["map"]
     where = found.origin or Origin(), about.pop("layer")
     return draft.make(kind, args, about.pop("shape"), where, **about)
 
 
-def _transposed(draft: Draft, x: Node) -> Node:
+def _transpose(draft: Draft, x: Node) -> Node:
     shape = x.attributes["shape"]
     return draft.make(MOVE, (x,), (*shape[:-2], shape[-1], shape[-2]), map=Map(lambda x: x.mT))
 

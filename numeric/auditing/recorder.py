@@ -31,7 +31,7 @@ class Recorder:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.block = block = Propagation(model, ATTNLRP)  # under its rules nothing is cut off
-        block.handlers[ATTENTION] = attention.unfused
+        block.handlers[ATTENTION] = attention.unfuse
         self.entries = block.entries = Entries(model, typed=True)
         self.draft, self.words = Draft(block), dict[Node, Entry]()
         block.observe(

@@ -16,7 +16,7 @@ SUMS_TO = 10**9  # causes add up to a residual to one part in so many
 
 def signed(number: float) -> str:
     """Writes a number with its sign and the digits that all numbers of an audit have; never -0."""
-    return _written(round(number * UNITS))
+    return _write(round(number * UNITS))
 
 
 def accounts(facts: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
@@ -40,8 +40,8 @@ def accounts(facts: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
         causes[name] = causes.get(name, 0) + ends[n]
     absorbed = {name: x for name, x in amounts.items() if name not in causes}
     causes |= _by_key(absorbed, residual - sum(causes.values()), scale)
-    return {name: _written(causes[name]) for name in amounts}, [
-        _written(ends[n]) for n in range(len(leaves))
+    return {name: _write(causes[name]) for name in amounts}, [
+        _write(ends[n]) for n in range(len(leaves))
     ]
 
 
@@ -53,7 +53,7 @@ def by_kind(facts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         if column:
             total = round(float(shown) * UNITS)
             for kind, units in _by_key(column, total, abs(total)).items():
-                found[kind][cause] = _written(units)
+                found[kind][cause] = _write(units)
     return found
 
 
@@ -66,9 +66,9 @@ def balance(arrived: float, absorbed: Mapping[str, float]) -> tuple[str, dict[st
     after = round((arrived - sum(absorbed.values())) * UNITS)
     shares = _shares(list(absorbed.values()), before - after, abs(before))
     return (
-        _written(before),
-        dict(zip(absorbed, map(_written, shares), strict=True)),
-        _written(after),
+        _write(before),
+        dict(zip(absorbed, map(_write, shares), strict=True)),
+        _write(after),
     )
 
 
@@ -94,6 +94,6 @@ def _shares(parts: Sequence[float], total: int, scale: float, off: int = 0) -> l
     return cut
 
 
-def _written(units: int) -> str:
+def _write(units: int) -> str:
     sign = "-" if units < 0 else "+"  # whole numbers throughout: floats end at 16 digits
     return f"{sign}{abs(units) // UNITS}.{abs(units) % UNITS:0{DIGITS}d}"

@@ -53,10 +53,10 @@ class Damping:
 class Fused:
     """A call of a fused kernel; queries, keys and values are (batch, head, token, channel).
 
-    asked: the output; ``effects`` needs its gradient
+    edge: of the output; ``effects`` needs its gradient
     """
 
-    asked: GradientEdge | None
+    edge: GradientEdge | None
     query: Tensor
     key: Tensor
     value: Tensor
@@ -71,11 +71,11 @@ class Fused:
 
     @property
     def readouts(self) -> list[GradientEdge]:
-        return [self.asked] if self.asked else []
+        return [self.edge] if self.edge else []
 
     def without_graph(self) -> "Fused":
         """Returns a copy without the pass's graph, which still gives the weights."""
-        return replace(self, asked=None)
+        return replace(self, edge=None)
 
     def shape(self, batch: int) -> tuple[int, ...] | None:
         """Returns (batch, head, row, key), or None for weights of another form."""
@@ -116,12 +116,12 @@ class Fused:
 class Explicit:
     """A softmax that a model calls itself.
 
-    asked: its output; ``effects`` needs its gradient
+    edge: of its output; ``effects`` needs its gradient
     last: whether it is taken over the last axis
     readouts: products of its weights and values; none if it is no attention
     """
 
-    asked: GradientEdge | None
+    edge: GradientEdge | None
     values: Tensor
     last: bool
     place: str
@@ -130,8 +130,8 @@ class Explicit:
     @classmethod
     def of(cls, out: Tensor, args: Args, kwargs: Kwargs, place: str) -> "Explicit":
         axis: Any = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        asked = get_gradient_edge(out.requires_grad_())  # rules may have cut it off
-        return cls(asked, out.detach(), axis in (-1, out.ndim - 1), place)
+        edge = get_gradient_edge(out.requires_grad_())  # rules may have cut it off
+        return cls(edge, out.detach(), axis in (-1, out.ndim - 1), place)
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -139,7 +139,7 @@ class Explicit:
 
     def without_graph(self) -> "Explicit":
         """Returns a copy with the weights alone, without the pass's graph."""
-        return replace(self, asked=None, readouts=[])
+        return replace(self, edge=None, readouts=[])
 
     def shape(self, batch: int) -> tuple[int, ...] | None:
         """Returns (batch, head, row, key), or None for weights of another form."""
@@ -181,7 +181,7 @@ class Attending:
 
     def softmax(self, engine: Rules, use: Use) -> Tensor:
         use = handlers.in_own_dtype(use)
-        args, kwargs = self._lowered(engine, *use.args, **use.kwargs)
+        args, kwargs = self._lower_scores(engine, *use.args, **use.kwargs)
         use = use._replace(args=args, kwargs=kwargs)
         out = handlers.softmax(engine, use)
         seen = Explicit.of(out, use.args, use.kwargs, self.places.describe())
@@ -191,33 +191,33 @@ class Attending:
     def attention(self, engine: Rules, use: Use) -> Tensor:
         found = attention.operands(engine, use)
         if not found.fuses or found.query.ndim != 4:
-            return attention.spelled_out(found)
-        found = self._damped(found)
-        out = attention.by_factors(engine, found)
+            return attention.spell_out(found)
+        found = self._damp(found)
+        out = attention.apply_factors(engine, found)
         q, k, v = (x.detach() for x in (found.query, found.key, found.value))
-        asked, place = get_gradient_edge(out), self.places.describe()
-        self.all.append(Fused(asked, q, k, v, found.mask, found.given, place))
+        edge, place = get_gradient_edge(out), self.places.describe()
+        self.all.append(Fused(edge, q, k, v, found.mask, found.given, place))
         return out
 
-    def _added(self, keys: int) -> Tensor | None:
+    def _next_term(self, keys: int) -> Tensor | None:
         """Returns the term for the next softmax's scores, (batch, token, key), or None."""
         return self.damping.of(len(self.all), keys) if self.damping else None
 
-    def _lowered(
+    def _lower_scores(
         self, engine: Rules, input: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Args, Kwargs]:
         """Returns the arguments of a softmax over ``input``, with damping added to the scores."""
-        added = self._added(input.shape[-1])
+        added = self._next_term(input.shape[-1])
         if added is None:
             return (input, *args), kwargs
         z = engine.settle(input, kinds.SCORES)
         by_text = z.reshape(len(added), -1, *z.shape[-2:])
         return ((by_text + added[:, None].to(z.dtype)).reshape(z.shape), *args), kwargs
 
-    def _damped(self, found: Operands) -> Operands:
+    def _damp(self, found: Operands) -> Operands:
         """Returns a fused call with the mask that lowers its scores."""
         query, mask = found.query, found.mask
-        added = self._added(found.key.shape[2])
+        added = self._next_term(found.key.shape[2])
         if added is None:
             return found
         added = added[:, None].to(query.dtype)

@@ -70,15 +70,15 @@ def operands(engine: Rules, use: Use) -> Operands:
 def attention(engine: Rules, use: Use) -> Tensor:
     """Keeps attention fused where its rules are factors."""
     found = operands(engine, use)
-    return by_factors(engine, found) if found.fuses else spelled_out(found)
+    return apply_factors(engine, found) if found.fuses else spell_out(found)
 
 
-def unfused(engine: Rules, use: Use) -> Tensor:
+def unfuse(engine: Rules, use: Use) -> Tensor:
     """Spells attention out, so that rules act inside of it."""
-    return spelled_out(operands(engine, use))
+    return spell_out(operands(engine, use))
 
 
-def by_factors(engine: Rules, found: Operands) -> Tensor:
+def apply_factors(engine: Rules, found: Operands) -> Tensor:
     func, query, key, value, mask, given, _ = found
     factors = shares(*map(engine.rule, KINDS))
     call: value_only.Run = lambda q, k, v: func(q, k, v, attn_mask=mask, **given)
@@ -93,13 +93,13 @@ def by_factors(engine: Rules, found: Operands) -> Tensor:
     return call(query.detach(), key.detach(), value)
 
 
-def spelled_out(found: Operands) -> Tensor:
+def spell_out(found: Operands) -> Tensor:
     """Computes attention by its operations, so that each is looked up."""
     with Again():
-        return _spelled_out(found.query, found.key, found.value, found.mask, **found.given)
+        return _spell_out(found.query, found.key, found.value, found.mask, **found.given)
 
 
-def _spelled_out(
+def _spell_out(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -49,14 +49,14 @@ def cuts(x: Tensor) -> Iterator[Cut]:
             yield from cuts(what.chain.root)
 
 
-def chained(use: Use, root: Tensor, *, curved: bool, out: Tensor | None = None) -> Tensor:
+def extend_chain(use: Use, root: Tensor, *, curved: bool, out: Tensor | None = None) -> Tensor:
     """Applies a function to chains from ``root`` and fixed arguments; returns the longer chain.
 
     ``out`` is the result of the function, if it is known.
     """
     _, func, args, kwargs, _ = use
     given = [*args, *kwargs.values()]
-    between = [_between(x, root) for x in given]
+    between = [_chains_between(x, root) for x in given]
     fixed = [x.detach() if isinstance(x, Tensor) else x for x in given]
 
     def step(xs: Sequence[Any]) -> Tensor:
@@ -65,7 +65,7 @@ def chained(use: Use, root: Tensor, *, curved: bool, out: Tensor | None = None) 
 
     def replay(z: Tensor) -> Tensor:
         steps = zip(fixed, between, strict=True)
-        return step([x if c is None else _through(c, z) for x, c in steps])
+        return step([x if c is None else _replay_chains(c, z) for x, c in steps])
 
     keys = (x if c is None else _key(c) for x, c in zip(given, between, strict=True))
     key = (func.__name__, *keys, *kwargs)
@@ -88,7 +88,7 @@ def _is_exponential(x: Tensor) -> bool:
     return type(what := mark(x)) is Chain and what.exponential
 
 
-def _between(x: Any, root: Tensor) -> list[Chain] | None:
+def _chains_between(x: Any, root: Tensor) -> list[Chain] | None:
     """Returns the chains from ``x`` to ``root``: empty for the root, None if none leads there."""
     found: list[Chain] = []
     while x is not root:
@@ -100,7 +100,7 @@ def _between(x: Any, root: Tensor) -> list[Chain] | None:
     return found
 
 
-def _through(chains: Sequence[Chain], z: Tensor) -> Tensor:
+def _replay_chains(chains: Sequence[Chain], z: Tensor) -> Tensor:
     for chain in reversed(chains):
         z = chain.replay(z)
     return z

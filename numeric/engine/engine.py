@@ -45,9 +45,9 @@ from numeric.engine.protocol import Rules
 from numeric.engine.refusals import FOREIGN, HELD_PART, UNSEEN
 from numeric.engine.rotary import Turned
 from numeric.engine.rulebook import Rulebook
-from numeric.engine.settled import run, without
+from numeric.engine.settled import hold_tensors, run
 from numeric.models.places import Places, layer_of
-from numeric.models.scans import scans, selecting
+from numeric.models.scans import scans, selector_ids
 
 
 class Propagation(Block):
@@ -81,7 +81,7 @@ class Propagation(Block):
         if turns:
             self.handlers[does.MULTIPLY] = self.turned.multiply
         if eps:  # a stabiliser acts on the scores
-            self.handlers[does.ATTENTION] = attention.unfused
+            self.handlers[does.ATTENTION] = attention.unfuse
         # Tensors that choose how much a scan keeps are held.
         self.holds = composite.rules.get(kinds.READOUT) != kinds.GRADIENT and scans(model)
         tables = (composite.rules, *composite.layers.values(), *composite.modules.values())
@@ -142,8 +142,8 @@ class Propagation(Block):
         if kwargs and carrying:
             args, kwargs = in_order(args, kwargs)
             carrying = reached(args) + reached(kwargs.values())
-        if carrying and self.holds and (fixed := selecting()):
-            args, kwargs, carrying = without(fixed, args, kwargs, carrying)
+        if carrying and self.holds and (fixed := selector_ids()):
+            args, kwargs, carrying = hold_tensors(fixed, args, kwargs, carrying)
         if not carrying:
             return self.constant(call, func, args, kwargs)
         if not torch.is_grad_enabled():  # its results have no relevance
@@ -228,7 +228,7 @@ class Propagation(Block):
         """Calls a function that no relevance reaches; its result needs no gradient."""
         weights = call.role in (does.SOFTMAX, does.CAST) and args and mark(args[0]) == WEIGHTS
         # A scan casts the tensors it selects by with its values, which stay in float64.
-        if weights or (call.role == does.CAST and self.holds and selecting()):
+        if weights or (call.role == does.CAST and self.holds and selector_ids()):
             return self.handlers[call.role](self.book, Use(call, func, args, kwargs, args[:1]))
         if call.role == does.DROPOUT:
             handlers.dropout(self.book, Use(call, func, args, kwargs, []))

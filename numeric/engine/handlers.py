@@ -10,7 +10,7 @@ from axioms import kinds
 from numeric.engine import attention, norms, products, refusals
 from numeric.engine import operations as does
 from numeric.engine.calls import Use, call_of
-from numeric.engine.chains import chained, common_root, cuts, root_of, roots
+from numeric.engine.chains import common_root, cuts, extend_chain, root_of, roots
 from numeric.engine.composite_functions import inside
 from numeric.engine.marks import (
     HELD,
@@ -79,7 +79,7 @@ def _copy(engine: Rules, use: Use) -> Any:
     if out.is_complex():  # no rule acts on complex numbers
         return run(engine, use)
     out = out.detach() if what.curved else out
-    new: Chain = mark(out := chained(use, root_of(x), curved=what.curved, out=out))
+    new: Chain = mark(out := extend_chain(use, root_of(x), curved=what.curved, out=out))
     new.places, new.floor, new.exponential = what.places, what.floor, what.exponential
     return out
 
@@ -103,7 +103,7 @@ def _add(engine: Rules, use: Use) -> Any:
         other = use.other(x)
         waits = mark(x) not in KEPT and is_like_number(other, x)
         if waits and (is_number(other) or is_curved(x)):
-            return chained(use, root_of(x), curved=is_curved(x))
+            return extend_chain(use, root_of(x), curved=is_curved(x))
         alone = is_number(other) or other.numel() == 1  # a norm adds one number, attention a mask
         z = run(engine, use, kinds.BILINEAR if alone else kinds.SCORES)
         if not z.requires_grad:  # scores that were cut off
@@ -111,16 +111,16 @@ def _add(engine: Rules, use: Use) -> Any:
         if not is_number(other):
             term = -other if use.name in ("sub", "subtract") else other
             z = engine.apply(kinds.ADD, z, term)
-        return _stepped(use, x, z) if waits else z
+        return _mark_step(use, x, z) if waits else z
     bends = any(is_curved(x) or any(cut.chain.curved for cut in cuts(x)) for x in use.carrying)
     if bends and (root := _one_root(use.carrying)) is not None:
-        return chained(use, root, curved=True)
+        return extend_chain(use, root, curved=True)
     return engine.apply(kinds.ADD, run(engine, use))
 
 
-def _stepped(use: Use, x: Tensor, z: Tensor) -> Tensor:
+def _mark_step(use: Use, x: Tensor, z: Tensor) -> Tensor:
     """Marks ``z``, unchanged, as a linear function of ``x`` that can meet ``x`` in a function."""
-    return chained(use, root_of(x), curved=False, out=z)
+    return extend_chain(use, root_of(x), curved=False, out=z)
 
 
 def _one_root(carrying: Tensors) -> Tensor | None:
@@ -137,24 +137,24 @@ def _one_root(carrying: Tensors) -> Tensor | None:
 def multiply(engine: Rules, use: Use) -> Any:
     if len(use.carrying) > 1:
         if (root := _one_root(use.carrying)) is not None:
-            return chained(use, root, curved=True)
+            return extend_chain(use, root, curved=True)
         return engine.apply(kinds.PRODUCT, run(engine, use))
     (x,) = use.carrying
     other = use.other(x)
     waits = is_like_number(other, x)
     if is_number(other) or (waits and is_curved(x)):
-        return _scaled(use, x)
+        return _scale(use, x)
     z = run(engine, use)
     if mark(other) == HELD:
         return z
     z = engine.apply(kinds.LINEAR, z)
-    return _stepped(use, x, z) if waits and mark(x) not in KEPT else z
+    return _mark_step(use, x, z) if waits and mark(x) not in KEPT else z
 
 
-def _scaled(use: Use, x: Tensor) -> Tensor:
+def _scale(use: Use, x: Tensor) -> Tensor:
     if (what := mark(x)) in KEPT:
         return marked(use.func(*use.args, **use.kwargs), what)
-    return chained(use, root_of(x), curved=is_curved(x))
+    return extend_chain(use, root_of(x), curved=is_curved(x))
 
 
 def _divide(engine: Rules, use: Use) -> Any:
@@ -165,9 +165,9 @@ def _divide(engine: Rules, use: Use) -> Any:
         return multiply(engine, use)
     root = common_root((a, b)) if carries(a) else None
     if is_curved(b) and root is not None:
-        return chained(use, root, curved=True)
+        return extend_chain(use, root, curved=True)
     if _bends(b) and is_like_number(a, b):
-        return chained(use, root_of(b), curved=True)
+        return extend_chain(use, root_of(b), curved=True)
     if engine.rule(kinds.RMS_NORM) == kinds.GRADIENT:
         return run(engine, use)
     held = engine.settle(b).detach()  # every divisor is held, like the deviation in a norm
@@ -192,7 +192,7 @@ def _function(engine: Rules, use: Use) -> Any:
     if mark(x) in KEPT:
         root = engine.settle(x)
         use = use._replace(args=[root if y is x else y for y in use.args])
-    out = chained(use, root, curved=True)
+    out = extend_chain(use, root, curved=True)
     mark(out).floor = use.name in FLOORS and not is_curved(x)
     return out
 

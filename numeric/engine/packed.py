@@ -59,7 +59,7 @@ def _names(classes: tuple[type, ...]) -> list[str]:
     return [f"{cls.__module__}.{cls.__qualname__}" for cls in classes]
 
 
-def _of(table: Mapping[str, Any], module: nn.Module) -> Any:
+def _look_up(table: Mapping[str, Any], module: nn.Module) -> Any:
     """Looks the class of a module, or a base of it, up in a table; None if it has neither."""
     return next((table[name] for name in _names(type(module).__mro__) if name in table), None)
 
@@ -77,7 +77,7 @@ def _functions(model: nn.Module) -> list[str]:
 
 
 def _paths(model: nn.Module, table: Mapping[str, Any]) -> list[str]:
-    return [path for path, module in model.named_modules() if _of(table, module)]
+    return [path for path, module in model.named_modules() if _look_up(table, module)]
 
 
 class Packed(Tensor):
@@ -105,7 +105,7 @@ class Packed(Tensor):
             return func(*args, **(kwargs or {}))
 
     def dequantize(self) -> Tensor:
-        read = _of(WEIGHTS, self.module)
+        read = _look_up(WEIGHTS, self.module)
         if read is None:
             raise LookupError(
                 f"no weight of a {type(self.module).__name__} can be read; see WEIGHTS"
@@ -124,7 +124,7 @@ def check(model: nn.Module) -> None:
         )
 
 
-def shown(model: Model) -> Model:
+def unpack(model: Model) -> Model:
     """Returns ``model``, or a twin that calls functions of torch in place of such modules.
 
     The twin computes the model's numbers, rounding included.
@@ -139,7 +139,7 @@ def shown(model: Model) -> Model:
         patches.set_attribute(module, "forward", partial(_linear, weight, module))
     for path in functions:
         module = twin.get_submodule(path)
-        patches.set_attribute(module, "forward", _of(FUNCTIONS, module)())
+        patches.set_attribute(module, "forward", _look_up(FUNCTIONS, module)())
     return twin
 
 

@@ -14,38 +14,38 @@ from numeric.engine.protocol import Rules
 def run(engine: Rules, use: Use, kind: str = kinds.BILINEAR) -> Any:
     """Calls a function on settled arguments, and on parameters without their gradient."""
     _, func, args, kwargs, _ = use
-    ready = [x if type(x) in PLAIN else _ready(engine, x, kind) for x in args]
+    ready = [x if type(x) in PLAIN else _settle_argument(engine, x, kind) for x in args]
     if not kwargs:
         return func(*ready)
-    return func(*ready, **{key: _ready(engine, x, kind) for key, x in kwargs.items()})
+    return func(*ready, **{key: _settle_argument(engine, x, kind) for key, x in kwargs.items()})
 
 
-def _ready(engine: Rules, x: Any, kind: str) -> Any:
+def _settle_argument(engine: Rules, x: Any, kind: str) -> Any:
     if isinstance(x, Tensor):
         if x.requires_grad and is_parameter(x):
             return x.detach()
         return x if mark(x) is None else engine.settle(x, kind)
     if type(x) in (list, tuple):
-        return type(x)(_ready(engine, y, kind) for y in x)
+        return type(x)(_settle_argument(engine, y, kind) for y in x)
     return x
 
 
 def run_in_one_format(engine: Rules, use: Use) -> Any:
     """Runs a function that takes one format: beside float64 activations constants are widened."""
     if use.carrying[0].dtype == torch.float64:
-        named = {key: _widened(x) for key, x in use.kwargs.items()}
-        use = use._replace(args=[_widened(x) for x in use.args], kwargs=named)
+        named = {key: _widen(x) for key, x in use.kwargs.items()}
+        use = use._replace(args=[_widen(x) for x in use.args], kwargs=named)
     return run(engine, use)
 
 
-def _widened(x: Any) -> Any:
+def _widen(x: Any) -> Any:
     if type(x) in (list, tuple):
-        return type(x)(map(_widened, x))
+        return type(x)(map(_widen, x))
     narrowed = type(x) is Tensor and x.dtype == torch.float32 and not carries(x)
     return x.detach().double() if narrowed else x
 
 
-def without(
+def hold_tensors(
     fixed: set[int], args: Args, kwargs: Kwargs, carrying: list[Tensor]
 ) -> tuple[Args, Kwargs, list[Tensor]]:
     """Holds the tensors in ``fixed``; returns the arguments, and the tensors that still carry.

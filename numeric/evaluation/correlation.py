@@ -31,7 +31,7 @@ def pearson(a: ArrayLike, b: ArrayLike, keep: np.ndarray) -> np.ndarray:
     Raises ValueError or TypeError if the shapes differ or ``keep`` is not boolean.
     """
     with np.errstate(all="ignore"):  # undefined values end as 0 / 0
-        x, y = _centred(a, keep), _centred(b, keep)
+        x, y = _centre(a, keep), _centre(b, keep)
         r: np.ndarray = (x * y).sum(axis=-1) / np.sqrt((x**2).sum(axis=-1) * (y**2).sum(axis=-1))
     return r.clip(-1, 1)
 
@@ -41,7 +41,7 @@ def kendall(a: ArrayLike, b: ArrayLike, keep: np.ndarray) -> np.ndarray:
 
     Arguments, shapes and NaN as in ``pearson``.
     """
-    a, b = _kept(a, keep), _kept(b, keep)
+    a, b = _keep(a, keep), _keep(b, keep)
     with np.errstate(all="ignore"):  # undefined values end as 0 / 0
         taus = [_tau(x[k], y[k]) for x, y, k in zip(a, b, keep, strict=True)]
     return np.array(taus, dtype=float).clip(-1, 1)
@@ -61,7 +61,7 @@ def normalise(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
     NaN for a map whose kept values sum to zero.  A negative sum turns the map around, so r
     of two normalised maps is -r of the raw ones whenever exactly one of the sums is negative.
     """
-    a = _kept(a, keep)
+    a = _keep(a, keep)
     total = a.sum(axis=-1, keepdims=True)
     with np.errstate(all="ignore"):  # an overflow becomes inf, which `pearson` calls undefined
         return np.where(total == 0, np.nan, np.where(keep, a / total, 0.0))
@@ -94,7 +94,7 @@ def bootstrap_mean(values: ArrayLike, *, seed: int, resamples: int = 2000) -> Bo
     return BootstrapMean(mean, float(low), float(high), undefined)
 
 
-def _kept(a: ArrayLike, keep: ArrayLike) -> np.ndarray:
+def _keep(a: ArrayLike, keep: ArrayLike) -> np.ndarray:
     a, keep = np.asarray(a, dtype=np.float64), np.asarray(keep)
     if keep.dtype != bool:
         raise TypeError(f"keep has dtype {keep.dtype}: it must be bool; pass keep.astype(bool)")
@@ -106,9 +106,9 @@ def _kept(a: ArrayLike, keep: ArrayLike) -> np.ndarray:
     return np.where(keep, a, 0.0)
 
 
-def _centred(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
+def _centre(a: ArrayLike, keep: np.ndarray) -> np.ndarray:
     """Centres kept values, in units of the largest; 0 outside ``keep``."""
-    kept = _kept(a, keep)
+    kept = _keep(a, keep)
     # Scaled first: squares neither overflow nor vanish, and a constant map becomes all 1 or
     # all -1, whose mean is exact, so that it is centred to 0 and not to rounding errors.
     scaled = kept / abs(kept).max(axis=-1, keepdims=True, initial=0)

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from numeric.evaluation.correlation import kendall, pearson
 from numeric.evaluation.perturbation import perturbation_curves
 from numeric.evaluation.soft import SOFT, soft
-from numeric.evaluation.trial import Asked, Measured
+from numeric.evaluation.trial import Measured, Trial
 from numeric.methods import memory_budget
 from numeric.methods.loo import leave_one_out
 from numeric.models.checks import own_failures
@@ -73,7 +73,7 @@ def evaluate(
     if batch.decoder_input_ids is not None:
         raise ValueError("inputs has decoder_input_ids: the measures are of one text; leave it out")
     maps = _maps(relevance, (batch.attention_mask == 1).numpy(force=True))
-    wanted = _wanted(measures)
+    wanted = _check_measures(measures)
     _check(seed, top=top, subsets=subsets, samples=samples)
     off = torch.autocast(batch.device.type, enabled=False)
     with own_failures(model, batch), torch.inference_mode(mode=False), off:
@@ -83,61 +83,61 @@ def evaluate(
             readout = readout.choose(rows)
             logit = readout.targets[0].of(rows)
         known = resolve_names(model, readout.head, target, tokenizer, [])
-        asked = Asked(
+        trial = Trial(
             model, batch, maps, known, readout, logit, top, subsets, samples, seed, memory
         )
         found: dict[str, dict[str, np.ndarray]] = {name: {} for name in maps}
         for measure in dict.fromkeys(MEASURES[name] for name in wanted):
-            for name, values in measure(asked).items():
+            for name, values in measure(trial).items():
                 found[name] |= {key: x for key, x in values.items() if key in wanted}
     return {name: {key: values[key] for key in wanted} for name, values in found.items()}
 
 
-def _agreement(asked: Asked) -> Measured:
+def _agreement(trial: Trial) -> Measured:
     """Computes Pearson's r and Kendall's tau-b with Leave-One-Out."""
-    (found,) = leave_one_out(asked.model, asked.batch, asked.readout, memory=asked.memory)
-    loo, keep = found.relevance.numpy(force=True), asked.present
+    (found,) = leave_one_out(trial.model, trial.batch, trial.readout, memory=trial.memory)
+    loo, keep = found.relevance.numpy(force=True), trial.present
     return {
         name: {"r": pearson(x, loo, keep), "tau": kendall(x, loo, keep)}
-        for name, x in asked.maps.items()
+        for name, x in trial.maps.items()
     }
 
 
-def _curves(asked: Asked) -> Measured:
-    relevances = [torch.as_tensor(x, device=asked.batch.device) for x in asked.maps.values()]
+def _curves(trial: Trial) -> Measured:
+    relevances = [torch.as_tensor(x, device=trial.batch.device) for x in trial.maps.values()]
     curves = perturbation_curves(
-        asked.model, asked.batch, relevances, asked.target, memory=asked.memory
+        trial.model, trial.batch, relevances, trial.target, memory=trial.memory
     )
     means = [[curve.mean.numpy(force=True).astype(np.float64) for curve in pair] for pair in curves]
     return {
         name: {"MoRF": morf, "LeRF": lerf, "Δ": lerf - morf}
-        for name, (morf, lerf) in zip(asked.maps, means, strict=True)
+        for name, (morf, lerf) in zip(trial.maps, means, strict=True)
     }
 
 
-def _top_drop(asked: Asked) -> Measured:
+def _top_drop(trial: Trial) -> Measured:
     """Leaves one token in every text, because attention over no token at all is not defined."""
-    present = asked.present
-    most = np.minimum(asked.top, present.sum(axis=1) - 1)[:, None]
+    present = trial.present
+    most = np.minimum(trial.top, present.sum(axis=1) - 1)[:, None]
     keeps = []
-    for x in asked.maps.values():
+    for x in trial.maps.values():
         order = np.argsort(np.where(present, -x, np.inf), axis=1, kind="stable")
         keep = present.copy()
         np.put_along_axis(keep, order, np.arange(x.shape[1]) >= most, axis=1)
         keeps.append(keep & present)
-    logit = asked.logit.numpy(force=True)[:, None]
-    drops = logit - asked.without(np.stack(keeps, axis=1))
-    return {name: {"top drop": drops[:, n]} for n, name in enumerate(asked.maps)}
+    logit = trial.logit.numpy(force=True)[:, None]
+    drops = logit - trial.logits(np.stack(keeps, axis=1))
+    return {name: {"top drop": drops[:, n]} for n, name in enumerate(trial.maps)}
 
 
-def _datamodeling(asked: Asked) -> Measured:
-    present = asked.present
-    keep = np.repeat(present[:, None], asked.subsets, axis=1)
+def _datamodeling(trial: Trial) -> Measured:
+    present = trial.present
+    keep = np.repeat(present[:, None], trial.subsets, axis=1)
     for row, here in enumerate(present):
-        places, chance = here.nonzero()[0], asked.chance(row)
+        places, chance = here.nonzero()[0], trial.chance(row)
         for subset in keep[row]:
             subset[chance.permutation(places)[(len(places) + 1) // 2 :]] = False
-    logits = asked.without(keep)
+    logits = trial.logits(keep)
     for row, drawn in enumerate(keep):  # one subset has one logit, or rounding would rank it
         _, first, copy = np.unique(drawn, axis=0, return_index=True, return_inverse=True)
         logits[row] = logits[row, first[copy.ravel()]]
@@ -150,11 +150,11 @@ def _datamodeling(asked: Asked) -> Measured:
         return np.asarray(rankdata(sums.round(12), axis=1))
 
     return {
-        name: {"LDS": pearson(predicted(x), ranked, everywhere)} for name, x in asked.maps.items()
+        name: {"LDS": pearson(predicted(x), ranked, everywhere)} for name, x in trial.maps.items()
     }
 
 
-MEASURES: dict[str, Callable[[Asked], Measured]] = {
+MEASURES: dict[str, Callable[[Trial], Measured]] = {
     "r": _agreement,
     "tau": _agreement,
     "MoRF": _curves,
@@ -169,7 +169,7 @@ LOWER = {"MoRF"}
 """Measures that are better when lower."""
 
 
-def _wanted(measures: Iterable[str] | None) -> list[str]:
+def _check_measures(measures: Iterable[str] | None) -> list[str]:
     named = [measures] if isinstance(measures, str) else measures
     wanted = list(MEASURES if named is None else named)
     if unknown := [name for name in wanted if name not in MEASURES]:

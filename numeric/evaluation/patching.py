@@ -188,7 +188,7 @@ class _Text:
             awaiting.append(path)
 
         def meet(path: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            given = _centred(module, inputs[0]).reshape(self.batch.ids.shape[1], -1)
+            given = _centre(module, inputs[0]).reshape(self.batch.ids.shape[1], -1)
             norms.update(dict.fromkeys(awaiting, (path, given)))
             awaiting.clear()
 
@@ -238,7 +238,7 @@ class _Text:
             return x if isinstance(output, Tensor) else (x, *output[1:])
 
         def meet(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            given = _centred(module, inputs[0]).reshape(len(tokens), len(by), -1)
+            given = _centre(module, inputs[0]).reshape(len(tokens), len(by), -1)
             met.append(given[copies, tokens])
 
         model.get_submodule(path).register_forward_hook(patch)
@@ -273,6 +273,6 @@ def _first(output: Any) -> Tensor:
     return found
 
 
-def _centred(norm: nn.Module, x: Tensor) -> Tensor:
+def _centre(norm: nn.Module, x: Tensor) -> Tensor:
     """Returns the part of ``x`` that a norm divides by its size."""
     return x - x.mean(dim=-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x

@@ -90,7 +90,7 @@ def perturbation_curves(
         raise ValueError(f"chunk={chunk!r}: pass a whole number of tokens, at least 1")
     present = batch.attention_mask == 1
     chunk = min(chunk, present.shape[1])  # a longer chunk only adds zeros
-    occupied = _in_chunks(present, chunk).any(dim=2)
+    occupied = _cut_chunks(present, chunk).any(dim=2)
     count = occupied.sum(dim=1, keepdim=True)
     steps = torch.arange(int(count.max()), device=present.device)
     example, step = (steps < count).nonzero(as_tuple=True)
@@ -101,11 +101,11 @@ def perturbation_curves(
                 f"relevance of shape {tuple(relevance.shape)} for a batch of "
                 f"{tuple(present.shape)}: pass one finite value per token"
             )
-        grouped = _in_chunks(relevance * present, chunk).sum(dim=2)
+        grouped = _cut_chunks(relevance * present, chunk).sum(dim=2)
         step_of = _removal_step(grouped, occupied, falling=ORDERS[order])
         step_of = step_of.repeat_interleave(chunk, dim=1)[:, : present.shape[1]]  # by token
         keeps.append(present[example] & (step_of[example] > step[:, None]))
-    first, copy = _distinct(example.repeat(len(keeps)), torch.cat(keeps))
+    first, copy = _find_distinct(example.repeat(len(keeps)), torch.cat(keeps))
     with outside():  # copies run without the rules of an enclosing block
         (values,) = masked_logits(
             model,
@@ -122,7 +122,7 @@ def perturbation_curves(
     return [[next(curves) for _ in orders] for _ in relevances]
 
 
-def _distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:
+def _find_distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:
     """Returns the copies that differ from all before them, and which of these each copy equals."""
     bits = np.packbits(keep.numpy(force=True), axis=1)
     number = example.numpy(force=True).astype(np.int64)[:, None].view(np.uint8)
@@ -133,7 +133,7 @@ def _distinct(example: Tensor, keep: Tensor) -> Iterator[Tensor]:
     return (torch.from_numpy(x).to(keep.device) for x in (first, copy.ravel()))
 
 
-def _in_chunks(x: Tensor, chunk: int) -> Tensor:
+def _cut_chunks(x: Tensor, chunk: int) -> Tensor:
     """Cuts (example, token) into (example, chunk, token), filled with zeros at the end."""
     chunks: Tensor = nn.functional.pad(x, (0, -x.shape[1] % chunk)).unflatten(1, (-1, chunk))
     return chunks

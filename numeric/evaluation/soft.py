@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numeric.evaluation.trial import Asked, Measured
+from numeric.evaluation.trial import Measured, Trial
 from numeric.methods import memory_budget
 from numeric.methods.paths import Path, straight_path
 from numeric.targets.chosen import Chosen, Rows
@@ -15,70 +15,70 @@ from numeric.targets.chosen import Chosen, Rows
 SOFT = ("soft sufficiency", "soft comprehensiveness")
 
 
-def soft(asked: Asked) -> Measured:
+def soft(trial: Trial) -> Measured:
     """Measures each map, and its values in random order, at the same draws."""
     with torch.no_grad():
-        path, readout, rows = straight_path(asked.model, asked.batch, asked.readout)
+        path, readout, rows = straight_path(trial.model, trial.batch, trial.readout)
         of = _log_probability(*readout.targets)
-        present, nothing = _probability(of, rows), np.empty(len(asked.logit))
+        present, nothing = _probability(of, rows), np.empty(len(trial.logit))
         for texts in path.groups():
-            _, at_start = path.run(texts, torch.zeros_like(asked.logit[texts]))
+            _, at_start = path.run(texts, torch.zeros_like(trial.logit[texts]))
             nothing[texts.numpy(force=True)] = _probability(of, at_start, texts)
         gained = np.where(present > nothing, present - nothing, np.nan)[:, None]
 
         def measured(shares: np.ndarray) -> dict[str, np.ndarray]:
-            stays = _drawn(asked, path, of, shares) - nothing[:, None]
-            goes = present[:, None] - _drawn(asked, path, of, 1 - shares)
+            stays = _draw(trial, path, of, shares) - nothing[:, None]
+            goes = present[:, None] - _draw(trial, path, of, 1 - shares)
             constant = np.isnan(shares).any(axis=(1, 2))[:, None]  # constant maps have no scale
             of_each = np.where(constant, np.nan, gained)
             parts = stays.clip(0) / of_each, goes.clip(0) / of_each
             return dict(zip(SOFT, (x.clip(max=1).mean(axis=1) for x in parts), strict=True))
 
         found = {}
-        for name, x in asked.maps.items():
-            own, shuffled = map(measured, _shares(x, asked))
+        for name, x in trial.maps.items():
+            own, shuffled = map(measured, _shares(x, trial))
             found[name] = own | {f"{key} gain": own[key] - shuffled[key] for key in SOFT}
     return found
 
 
-def _shares(x: np.ndarray, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+def _shares(x: np.ndarray, trial: Trial) -> tuple[np.ndarray, np.ndarray]:
     """Returns the map scaled to [0, 1], and its values in random order: (batch, sample, token)."""
-    own = np.zeros((len(x), asked.samples, x.shape[1]))
+    own = np.zeros((len(x), trial.samples, x.shape[1]))
     shuffled = np.zeros_like(own)
-    for row, here in enumerate(asked.present):
+    for row, here in enumerate(trial.present):
         low, high = x[row, here].min(), x[row, here].max()
         values = (x[row, here] - low) / (high - low) if high > low else np.full(here.sum(), np.nan)
         own[row, :, here] = values[:, None]
-        chance = asked.chance(row)
+        chance = trial.chance(row)
         for sample in shuffled[row]:
             sample[here] = chance.permutation(values)
     return own, shuffled
 
 
-def _drawn(asked: Asked, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarray:
+def _draw(trial: Trial, path: Path, of: Chosen, shares: np.ndarray) -> np.ndarray:
     """Returns class probabilities with entries of words kept by ``shares``: (batch, sample)."""
     size, samples, _ = shares.shape
     found = np.empty(size * samples)
-    row = torch.arange(size, device=asked.batch.device).repeat_interleave(samples)
+    row = torch.arange(size, device=trial.batch.device).repeat_interleave(samples)
     need = memory_budget.bytes_of_a_copy(
-        asked.model, path.length, keys=path.length, kept=path.length
+        trial.model, path.length, keys=path.length, kept=path.length
     )
-    options: dict[str, Any] = {"batch_size": 128, "memory": asked.memory, "device": row.device}
+    options: dict[str, Any] = {"batch_size": 128, "memory": trial.memory, "device": row.device}
     for texts in path.groups():
         copies = torch.isin(row, texts).nonzero()[:, 0]
         for part in memory_budget.chunks(path.length[row[copies]], need[row[copies]], **options):
             chosen = copies[part]
-            masks = [_entries(asked, shares, path.end.shape[-1], n) for n in chosen.tolist()]
+            masks = [_entries(trial, shares, path.end.shape[-1], n) for n in chosen.tolist()]
             alpha = torch.as_tensor(np.stack(masks), device=row.device)
             _, rows = path.run(row[chosen], alpha.to(path.end.dtype))
             found[chosen.numpy(force=True)] = _probability(of, rows, row[chosen])
     return found.reshape(size, samples)
 
 
-def _entries(asked: Asked, shares: np.ndarray, channels: int, copy: int) -> np.ndarray:
+def _entries(trial: Trial, shares: np.ndarray, channels: int, copy: int) -> np.ndarray:
     """Draws 1 for entries that a copy keeps, else 0: (token, channel); alike for all maps."""
     row, sample = divmod(copy, shares.shape[1])
-    drawn = asked.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
+    drawn = trial.chance(row, sample).random((shares.shape[2], channels), dtype=np.float32)
     kept: np.ndarray = drawn < shares[row, sample][:, None]
     return kept
 

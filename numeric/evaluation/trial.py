@@ -14,7 +14,7 @@ from numeric.targets.readout import Readout
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Trial:
     """The inputs of all measures of one batch.
 
     maps: name -> (batch, token), 0 at padding   present: (batch, token)
@@ -37,7 +37,7 @@ class Asked:
     def present(self) -> np.ndarray:
         return (self.batch.attention_mask == 1).numpy(force=True)
 
-    def without(self, keep: np.ndarray) -> np.ndarray:
+    def logits(self, keep: np.ndarray) -> np.ndarray:
         """Returns logits of copies that see ``keep`` (batch, copy, token) alone: (batch, copy)."""
         size, copies, _ = keep.shape
         device = self.batch.device

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
 
 from axioms.composites import Composite
-from numeric.attribution import attribute_each, explained
+from numeric.attribution import attribute_each, run_method
 from numeric.generation.result import Generation
 from numeric.generation.words import pieces
 from numeric.models.batches import DECODER, SOUND, Batch
@@ -59,11 +59,11 @@ def explain_generation(
     if not model.can_generate():
         raise ValueError(f"{type(model).__name__} writes no text; pass a language model")
     two = facts_of(model).two
-    read = _read(model, tokenizer, prompt)
+    read = _model_inputs(model, tokenizer, prompt)
     source = read["input_ids"][0].tolist() if "input_ids" in read else []
     check_ids(model, read)
     if answer is None:
-        written = _written(model, read, max_new_tokens)
+        written = _write(model, read, max_new_tokens)
         start = written[:1] if two else []
         written = written[1:] if two else written[len(source) :]
     else:
@@ -99,7 +99,7 @@ def _check_first(
     model: PreTrainedModel, inputs: Mapping[str, Tensor], target: Target, whole: Tensor
 ) -> None:
     """Raises ValueError unless the first written token's logit is the same without later tokens."""
-    (alone,) = explained(model, inputs, [target], "the logit alone", _logit_alone, {})
+    (alone,) = run_method(model, inputs, [target], "the logit alone", _logit_alone, {})
     few_bits = getattr(model, "is_quantized", False)  # rounding may depend on all tokens
     unit = torch.finfo(torch.bfloat16 if few_bits else model.dtype).eps
     unit = max(unit, torch.finfo(torch.float32).eps)
@@ -120,7 +120,7 @@ def _logit_alone(model: PreTrainedModel, batch: Batch, readout: Readout) -> Iter
     yield Found(nothing, chosen.target, chosen.of(rows), {"size": chosen.size(rows)})
 
 
-def _read(
+def _model_inputs(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str | Sequence[int] | Tensor
 ) -> dict[str, Tensor]:
     """Returns the model's inputs: ids of a text, or a sound."""
@@ -140,7 +140,7 @@ def _ids(tokenizer: PreTrainedTokenizerBase, text: Any, name: str, *, special: b
         fault = text_fault(text) if text.strip() else None
         ids = [] if fault else _read_once(tokenizer, text, special=special)
     else:
-        fault, ids = None, _given(text)
+        fault, ids = None, _list_ids(text)
     if fault or not ids or not all(type(x) is int for x in ids):
         what = fault or f"{type(text).__name__} without tokens"
         raise ValueError(
@@ -156,7 +156,7 @@ def _read_once(tokenizer: PreTrainedTokenizerBase, text: str, *, special: bool) 
     return list(tokenized(tokenizer, text, add_special_tokens=False)["input_ids"])
 
 
-def _given(ids: Any) -> list[Any]:
+def _list_ids(ids: Any) -> list[Any]:
     """Returns the ids in a batch of one text without padding, in an array or in a list; else []."""
     if isinstance(ids, Mapping):
         padded = 0 in torch.as_tensor(ids.get("attention_mask", 1))
@@ -166,11 +166,11 @@ def _given(ids: Any) -> list[Any]:
     if isinstance(ids, str | bytes | PathLike) or not isinstance(ids, Iterable):
         return []
     ids = ids.tolist() if hasattr(ids, "tolist") else list(ids)
-    return _given(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
+    return _list_ids(ids[0]) if len(ids) == 1 and isinstance(ids[0], list | Tensor) else ids
 
 
 @torch.no_grad()
-def _written(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> list[int]:
+def _write(model: PreTrainedModel, read: dict[str, Tensor], count: int) -> list[int]:
     """Writes greedily, token by token; returns the first tokens and the written ones."""
     if type(count) is not int or count < 1:
         raise ValueError(f"max_new_tokens={count!r}: pass a whole number of tokens, at least 1")

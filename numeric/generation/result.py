@@ -92,9 +92,9 @@ class Generation:
             texts[number] += token
         return replace(
             self,
-            relevance=_added(_added(self.relevance, rows).mT, numbers).mT,
-            logit=_added(self.logit, rows),
-            residual=_added(self.residual, rows),
+            relevance=_add_up(_add_up(self.relevance, rows).mT, numbers).mT,
+            logit=_add_up(self.logit, rows),
+            residual=_add_up(self.residual, rows),
             tokens=tuple(texts),
             source=len(set(numbers[: self.source].tolist())),
         )
@@ -149,7 +149,7 @@ class Generation:
         return f'<iframe style="{style}" srcdoc="{escape(self.html())}"></iframe>'
 
 
-def _added(x: Tensor, numbers: Tensor) -> Tensor:
+def _add_up(x: Tensor, numbers: Tensor) -> Tensor:
     """Sums entries with equal ``numbers`` along the first axis."""
     return x.new_zeros(int(numbers[-1]) + 1, *x.shape[1:]).index_add_(0, numbers, x)
 

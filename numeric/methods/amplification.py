@@ -79,7 +79,7 @@ def amplified(
     worst = int(size.where(rows, 0).argmax())
     total, explained = size[worst].item(), logit[worst].item()
     try:
-        where = _most(_steps(model, batch, readout, composite, epsilon, worst))
+        where = _largest_gain(_steps(model, batch, readout, composite, epsilon, worst))
     except NO_GRADIENT:
         where = "the operation that amplifies it is unknown"
     return (
@@ -123,7 +123,7 @@ class _Step:
         return sum(self.passed) / (sum(self.arrived) or torch.inf)
 
 
-def _most(steps: list[_Step]) -> str:
+def _largest_gain(steps: list[_Step]) -> str:
     """Names the step with the largest gain among steps with much relevance."""
     most = max(sum(step.passed) for step in steps)
     step = max((x for x in steps if sum(x.passed) * BESIDE_LOGIT >= most), key=lambda x: x.gain)
@@ -139,8 +139,8 @@ def _steps(
     epsilon: float,
     row: int,
 ) -> list[_Step]:
-    rules = Propagation(packed.shown(model), composite, eps=epsilon)
-    watched = _Watched(rules)
+    rules = Propagation(packed.unpack(model), composite, eps=epsilon)
+    watched = _SumWatch(rules)
     with torch.enable_grad():
         with rules:
             rows = readout.run(rules.model, batch.arguments(), settle=rules.end)
@@ -150,7 +150,7 @@ def _steps(
     return watched.steps
 
 
-class _Watched:
+class _SumWatch:
     """Records the relevance around every sum of a pass; only sums amplify relevance."""
 
     def __init__(self, block: Propagation) -> None:
@@ -166,14 +166,14 @@ class _Watched:
         step = _Step(use.name, self.places.describe())
         self.steps.append(step)
         # Copies, because other operations may read the same tensor.
-        own = {id(x): _looked_at(self._copied(x), step.passed) for x in use.carrying}
+        own = {id(x): _record_sizes(self._copy(x), step.passed) for x in use.carrying}
         named = exchanged(tuple(use.kwargs.values()), own)
         kwargs = dict(zip(use.kwargs, named, strict=True))
         args, carrying = exchanged(use.args, own), list(own.values())
         out = go(use._replace(args=args, kwargs=kwargs, carrying=carrying))
-        return _looked_at(out, step.arrived) if carries(out) else out
+        return _record_sizes(out, step.arrived) if carries(out) else out
 
-    def _copied(self, x: Tensor) -> Tensor:
+    def _copy(self, x: Tensor) -> Tensor:
         if is_curved(x):
             return self.book.settle(x).clone()
         copy = x.clone()
@@ -182,7 +182,7 @@ class _Watched:
         return copy
 
 
-def _looked_at(x: Tensor, sizes: list[float]) -> Tensor:
+def _record_sizes(x: Tensor, sizes: list[float]) -> Tensor:
     note: Callable[[Tensor, Tensor], None] = lambda value, c: sizes.append(
         (value * c).nan_to_num(0, 0, 0).abs().sum().item()
     )

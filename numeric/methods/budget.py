@@ -24,7 +24,7 @@ def by_groups(
     group as a whole, and then the tokens of the groups one by one, the groups whose loss is the
     largest in size first and their tokens in order, until the budget is spent.  A token that is not
     left out by itself gets an equal share of its group's loss.  Without ``groups`` a text of n
-    tokens has about sqrt(n) of them, or half of the budget if that is less (``_even``), and one
+    tokens has about sqrt(n) of them, or half of the budget if that is less (``_groups``), and one
     more where one would hold all that is ``needed``.  With equal groups a larger budget leaves out
     all tokens of a smaller one and more, so that the error of no token grows.
     Returns with it ``details``: "by_token" (batch, token), 1 where the token was left out by itself
@@ -37,14 +37,14 @@ def by_groups(
     needed = present if needed is None else needed
     numbers = _numbers(groups, present, budget)
     if groups is None:
-        numbers = _halved(numbers, needed)
+        numbers = _split_needed(numbers, needed)
     _check(numbers, present, needed, budget)
     few = present.sum(dim=1, keepdim=True) <= budget
     alone = torch.arange(present.shape[1], device=present.device).expand_as(numbers)
     example, part = _parts(torch.where(few, alone, numbers), present)
     lost = without(example, part)
     passes = example.bincount(minlength=len(present))
-    inside = _opened(present, example, part, lost.abs().amax(dim=1), budget - passes)
+    inside = _choose(present, example, part, lost.abs().amax(dim=1), budget - passes)
     relevance = _spread(present, example, part, lost)
     single = (part.sum(dim=1) == 1).nonzero()[:, 0]
     by_token = inside.clone()
@@ -61,7 +61,7 @@ def by_groups(
 def _numbers(groups: int | Tensor | None, present: Tensor, budget: int) -> Tensor:
     """Returns the number of every token's group."""
     if groups is None:
-        return _even(present, budget)
+        return _groups(present, budget)
     if isinstance(groups, Tensor):
         fits = groups.shape == present.shape and not groups.is_floating_point()
         if not fits:
@@ -78,7 +78,7 @@ def _numbers(groups: int | Tensor | None, present: Tensor, budget: int) -> Tenso
     return (present.cumsum(dim=1) - 1) // groups
 
 
-def _even(present: Tensor, budget: int) -> Tensor:
+def _groups(present: Tensor, budget: int) -> Tensor:
     """Returns the number of every token's group: groups of neighbours, all about as large.
 
     To leave out n / s groups of s tokens, and then each token of one of them, takes n / s + s
@@ -90,7 +90,7 @@ def _even(present: Tensor, budget: int) -> Tensor:
     return (present.cumsum(dim=1) - 1) * count // tokens.clamp(min=1)
 
 
-def _halved(numbers: Tensor, needed: Tensor) -> Tensor:
+def _split_needed(numbers: Tensor, needed: Tensor) -> Tensor:
     """Splits a group that holds all needed tokens: the first half of these gets its own number."""
     count = needed.sum(dim=1, keepdim=True)
     first = needed & (needed.cumsum(dim=1) <= count // 2)
@@ -127,7 +127,7 @@ def _parts(numbers: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat(examples), torch.cat(parts)
 
 
-def _opened(present: Tensor, example: Tensor, part: Tensor, size: Tensor, left: Tensor) -> Tensor:
+def _choose(present: Tensor, example: Tensor, part: Tensor, size: Tensor, left: Tensor) -> Tensor:
     """Marks tokens of the largest groups, in their order, as far as passes are left."""
     passes, inside = left.tolist(), torch.zeros_like(present)
     several = (part.sum(dim=1) > 1).tolist()

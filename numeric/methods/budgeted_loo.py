@@ -56,7 +56,7 @@ def budgeted_loo(
     tokens = guess.shape[2]
     if budget is None:
         budget = FIRST if tolerance is None else tokens
-    first = _read(found)
+    first = _read_token(found)
     relevance, error, exact = by_rounds(
         texts.without,
         texts.words,
@@ -92,7 +92,7 @@ def _check(budget: int | None, tolerance: float | None) -> None:
         raise ValueError("\n".join(wrong))
 
 
-def _read(found: Sequence[Found]) -> Tensor:
+def _read_token(found: Sequence[Found]) -> Tensor:
     """Marks the one token whose row all logits are read from, or none: (batch, token)."""
     rows = torch.stack([x.details["rows"] for x in found]).any(dim=0)
     return rows & (rows.sum(dim=1, keepdim=True) == 1)
@@ -122,7 +122,7 @@ def by_rounds(
         if tolerance is not None:
             wanted &= (error > tolerance).any(dim=0)
             count = count.minimum(known.clamp(min=FIRST))
-        chosen = _largest(order, wanted, count)
+        chosen = _mark_largest(order, wanted, count)
         if not chosen.any():
             return relevance, error, exact
         example, token = chosen.nonzero(as_tuple=True)
@@ -141,7 +141,7 @@ def _errors(wrong: Tensor, flow: Tensor, exact: Tensor, words: Tensor) -> Tensor
     return error.where(known > 0, torch.inf).where(words & ~exact, 0)
 
 
-def _largest(size: Tensor, among: Tensor, count: Tensor) -> Tensor:
+def _mark_largest(size: Tensor, among: Tensor, count: Tensor) -> Tensor:
     """Marks the first ``count`` (batch,) tokens of ``among``, (batch, token), the largest first."""
     order = size.masked_fill(~among, -1).argsort(dim=1, descending=True, stable=True)
     return (order.argsort(dim=1) < count[:, None]) & among

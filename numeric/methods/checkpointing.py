@@ -66,7 +66,7 @@ Parts = Callable[[Sequence[Tensor]], tuple[list[Any], Any]]
 """Runs a layer on its inputs with relevance; returns its output in parts, and their form."""
 
 
-class _Marked(NamedTuple):
+class _Mark(NamedTuple):
     """The mark of a tensor with relevance that a layer returns."""
 
     mark: object
@@ -82,8 +82,8 @@ class _Layer:
         """Returns outputs with relevance; all others are in ``returned`` and ``form``."""
         parts, self.form = self.run(xs)
         settled = [rules.book.settle(x) if carries(x) else x for x in parts]
-        self.returned: list[tuple[Any, _Marked | None]] = [
-            (None, _Marked(_outside(mark(x)))) if carries(x) else (x, None) for x in settled
+        self.returned: list[tuple[Any, _Mark | None]] = [
+            (None, _Mark(_drop_chain(mark(x)))) if carries(x) else (x, None) for x in settled
         ]
         return [x for x in settled if carries(x)]
 
@@ -107,7 +107,7 @@ class _Layer:
         return torch.autograd.grad(ends, xs, given, allow_unused=True)
 
 
-def _outside(what: object) -> object:
+def _drop_chain(what: object) -> object:
     """Returns the mark of a layer's result, without chains, because their roots are freed."""
     return None if type(what) is Chain else what
 

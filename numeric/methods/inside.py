@@ -89,7 +89,7 @@ class Inside:
         if problems:
             listed = "".join(f"\n  {path or '(root)'} {what}" for path, what in problems.items())
             raise ValueError(f"no relevance can be read at these modules:{listed}\nleave them out")
-        return _numbered(found)
+        return _number_calls(found)
 
 
 def _channels(shape: Sequence[int], image: Sequence[int] | None) -> int:
@@ -133,7 +133,7 @@ def _matches(path: str, pattern: str) -> bool:
     return len(names) == len(parts) and all(map(fnmatchcase, names, parts))
 
 
-def _numbered(found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
+def _number_calls(found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
     calls = Counter(path for path, _ in found)
     seen: Counter[str] = Counter()
     numbered = {}

@@ -60,7 +60,7 @@ def integrated_gradients(
         )
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance > 0):
         raise ValueError(f"tolerance={tolerance!r}: pass a number of logits above 0, or None")
-    model = packed.shown(model)
+    model = packed.unpack(model)
     with torch.no_grad():
         path, readout, rows = straight_path(model, batch, readout, baseline)
         targets = readout.targets

@@ -54,7 +54,7 @@ def leave_one_out(
         model, batch, readout, batch_size=batch_size, removal=removal, memory=memory, dtype=dtype
     )
     words = texts.words
-    needed = words & _seen_first(batch, texts.readout)
+    needed = words & _first_seen_tokens(batch, texts.readout)
     every = max(1, int(words.sum(dim=1).max())) if budget is None else budget
     relevance, details = by_groups(texts.without, words, budget=every, groups=groups, needed=needed)
     targets = texts.readout.targets
@@ -124,7 +124,7 @@ def losses(
     return Losses(words, readout, logits, starts, without)
 
 
-def _seen_first(batch: Batch, readout: Readout) -> Tensor:
+def _first_seen_tokens(batch: Batch, readout: Readout) -> Tensor:
     """Marks the tokens that the first read row attends to: (batch, token)."""
     columns = torch.arange(batch.present.shape[1], device=batch.device)
     if batch.decoder_input_ids is not None:

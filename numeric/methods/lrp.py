@@ -60,7 +60,7 @@ def lrp(
         raise ValueError("channels=True splits up what `at` asks for; pass the path of a module")
     position_shares.check(positions)
     turns = positions is not None
-    model = packed.shown(model)
+    model = packed.unpack(model)
     inside = Inside(model, at)
     rules: Propagation
     if checkpoint:

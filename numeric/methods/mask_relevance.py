@@ -74,7 +74,7 @@ def mask_relevance(
     _check(deviations, midpoint)
     meetings.check_text(model, batch)
     code = code_of_stock(model)
-    model = packed.shown(model)
+    model = packed.unpack(model)
     composite = GRADIENTS[deviations]
     rules, seen, rows = _run(model, batch, readout, composite)
     entries = rules.entries.found
@@ -91,13 +91,13 @@ def mask_relevance(
     passes: Iterable[_Pass] = [_Pass(logits, layers)]
     if midpoint:
         places = [x.place for x in seen]
-        passes = _halved(
+        passes = _half_passes(
             model, batch, readout, composite, calls=calls, places=places, count=midpoint
         )
         layers = [layer.without_graph() for layer in layers]
         logits = [logit.detach() for logit in logits]
         del rules, seen, rows, entries
-    parts: list[Part] = [_left_out, *[torch.mul] * bypassed]
+    parts: list[Part] = [_removal_part, *[torch.mul] * bypassed]
     found: list[list[list[Any]]] = [[[0] * len(layers) for _ in parts] for _ in logits]
     nowhere = torch.zeros_like(batch.present, dtype=torch.bool)
     rows_of = [nowhere for _ in logits]
@@ -107,13 +107,13 @@ def mask_relevance(
                 rows_of[k] = rows_read(known[-1], len(batch.ids))
             for of_part, part in zip(of_target, parts, strict=True):
                 for n, c in enumerate(cs):
-                    own_layer = _of_layer(layers[n], each.layers[n], c, batch, part)
+                    own_layer = _loss(layers[n], each.layers[n], c, batch, part)
                     of_part[n] = of_part[n] + own_layer * each.chosen
     for target, logit, read, of_parts in zip(readout.targets, logits, rows_of, found, strict=True):
         relevance, *by_value = (
             torch.stack([x.sum(dim=1) for x in of_layers]).sum(dim=0) for of_layers in of_parts
         )
-        details = {"heads": _stacked(of_parts[0]), "rows": read} if heads else {}
+        details = {"heads": _stack(of_parts[0]), "rows": read} if heads else {}
         if bypassed:
             details["bypassed"] = relevance - by_value[0]
         yield Found(relevance, target.target, logit.detach(), details)
@@ -129,11 +129,11 @@ class _Pass:
 
     def gradients(self) -> Iterator[tuple[Tensor | None, ...]]:
         """Yields gradients by layer, for every target."""
-        asked: list[Any] = [layer.asked for layer in self.layers]
+        edges: list[Any] = [layer.edge for layer in self.layers]
         for logit in self.logits:
             more = logit is not self.logits[-1]
             yield torch.autograd.grad(
-                logit, asked, torch.ones_like(logit), allow_unused=True, retain_graph=more
+                logit, edges, torch.ones_like(logit), allow_unused=True, retain_graph=more
             )
 
 
@@ -151,7 +151,7 @@ def _run(
     return rules, seen, rows
 
 
-def _halved(
+def _half_passes(
     model: PreTrainedModel,
     batch: Batch,
     readout: Readout,
@@ -195,7 +195,7 @@ def _check(deviations: object, midpoint: object) -> None:
         raise ValueError("\n".join(wrong))
 
 
-def _of_layer(layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, part: Part) -> Tensor:
+def _loss(layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, part: Part) -> Tensor:
     """Returns one layer's loss without each token, (batch, head, token), in logits.
 
     ``ran`` is the layer in the pass that its gradient was taken in.
@@ -219,7 +219,7 @@ def _of_layer(layer: Attended, ran: Attended, c: Tensor | None, batch: Batch, pa
     return torch.stack(parts).sum(dim=0)[..., :tokens]
 
 
-def _left_out(weights: Tensor, effects: Tensor) -> Tensor:
+def _removal_part(weights: Tensor, effects: Tensor) -> Tensor:
     top, at = weights.max(dim=-1, keepdim=True)
     rest = weights.scatter(-1, at, 0)  # each at most 1/2
     found = rest / (1 - rest) * (effects - _mean(weights, effects))
@@ -233,7 +233,7 @@ def _mean(weights: Tensor, effects: Tensor) -> Tensor:
     return (weights * effects).sum(dim=-1, keepdim=True)
 
 
-def _stacked(found: Sequence[Tensor]) -> Tensor:
+def _stack(found: Sequence[Tensor]) -> Tensor:
     """Stacks layers to (batch, layer, head, token)."""
     most = max(x.shape[1] for x in found)
     pad = torch.nn.functional.pad

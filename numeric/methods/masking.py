@@ -46,7 +46,7 @@ def masked_logits(
     ``removal``: "attention-mask" (§4.1) hides tokens as keys; "deletion" also moves later tokens
     up; a token id replaces them, and everything stays in view.
     Models that ``families`` does not know cannot delete, and run each copy whole, except that
-    copies for causal language models begin where they differ (``prefix.shortened``).  In an encoder
+    copies for causal language models begin where they differ (``prefix.shorten``).  In an encoder
     with a decoder the mask hides tokens where the encoder attends to them, and, where it is given
     ``decoder_input_ids``, these from the decoder; ``keep`` then has the columns of both texts.
     In known models it is exact, but cheaper than it looks.  A masked token has attention weight
@@ -76,7 +76,7 @@ def masked_logits(
     limits: dict[str, Any] = {"batch_size": batch_size, "memory": memory, "device": keep.device}
     plan = PLANS[kept.reads](model, *of_copies)
     if kept.witness is not None:
-        found = _proved(model, batch, plan, readout, kept, kept.witness, removal=removal, **limits)
+        found = _prove(model, batch, plan, readout, kept, kept.witness, removal=removal, **limits)
         if found is not None:
             return found
         kept = Whole(model, kept.rows)
@@ -84,7 +84,7 @@ def masked_logits(
     return _logits(model, batch, plan, readout, kept, removal=removal, **limits)
 
 
-def _proved(
+def _prove(
     model: PreTrainedModel,
     batch: Batch,
     plan: Copies,
@@ -130,7 +130,7 @@ def _logits(
     with torch.no_grad() if reads is None else torch.inference_mode():
         of_text = [each.terms(kept.rows) for each in readout.targets]
         at = reuse(kept, projections=removal == "attention-mask")
-        cache = prefix.shortened(model, batch, plan, readout) if reads is None else None
+        cache = prefix.shorten(model, batch, plan, readout) if reads is None else None
         for chunk in _parts(model, reads, plan, readout, **limits):
             part = {key: x[chunk] for key, x in plan.items()}
             where = part["example"]
@@ -191,7 +191,7 @@ def _plan(
         seen = seen & (columns <= read[:, None])
         check_something_is_left(seen, example)
         query &= columns <= read[:, None]
-        if _in_place(model, tokens):
+        if _has_window(model, tokens):
             query = columns <= read[:, None]
         else:
             start = torch.where(changed, columns, tokens).amin(dim=1).minimum(read)
@@ -282,7 +282,7 @@ RUNS = {families.FIRST: _run_encoder, families.LAST: _run_decoder}
 """Functions by the token that is read, as far as ``families`` knows."""
 
 
-def _in_place(model: PreTrainedModel, tokens: int) -> bool:
+def _has_window(model: PreTrainedModel, tokens: int) -> bool:
     """Decides whether attention has a window of columns, which leaving some out would narrow."""
     config = facts_of(model).text
     window = getattr(config, "sliding_window", None)

@@ -92,11 +92,11 @@ def straight_path(
     if kept.reads is not None:
         reuse(kept, projections=False)
         try:
-            path = _that_reads_alike(_path(kept, batch, baseline, readout), readout, kept.rows)
+            path = _matching_path(_path(kept, batch, baseline, readout), readout, kept.rows)
             return path, readout, kept.rows
         except OF_OTHER_CODE:  # the model itself runs below, and raises it again
             kept = Whole(model, kept.rows)
-    path = _that_reads_alike(_path(kept, batch, baseline, readout), readout, kept.rows)
+    path = _matching_path(_path(kept, batch, baseline, readout), readout, kept.rows)
     return path, readout, kept.rows
 
 
@@ -128,7 +128,7 @@ def _ends(
     """Returns the path's start, (1, token, channel), and its end, (batch, token, channel)."""
     end = None if words is None else words(ids)
     if words is None or not isinstance(end, Tensor):
-        raise ValueError(_without(model, f"its lookup of words gives a {type(end).__name__}"))
+        raise ValueError(_refusal(model, f"its lookup of words gives a {type(end).__name__}"))
     pad = baseline == "pad"
     start = words(torch.full_like(ids[:1], _pad(model))) if pad else torch.zeros_like(end[:1])
     return start.detach(), end.detach()
@@ -145,10 +145,10 @@ def _check_inputs(model: PreTrainedModel, batch: Batch) -> None:
             'have no gradient to integrate, and say nothing; pass another method, such as "loo"'
         )
     if batch.facts.two and batch.decoder_input_ids is None:
-        raise ValueError(_without(model, "it reads its text in an encoder and in a decoder"))
+        raise ValueError(_refusal(model, "it reads its text in an encoder and in a decoder"))
     if not _takes_embeddings(model) or first_map(model) is None:
         raise ValueError(
-            _without(model, "it has no argument inputs_embeds, or nothing to put there")
+            _refusal(model, "it has no argument inputs_embeds, or nothing to put there")
         )
     if batch.facts.reads != families.LAST:
         return
@@ -176,7 +176,7 @@ def _is_quantised(module: nn.Module) -> bool:
     )
 
 
-def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
+def _matching_path(path: Path, readout: Readout, rows: Rows) -> Path:
     """Returns the path, with padding or without, whose end has the logits of the ids.
 
     Half of the digits must agree: other positions, or another row, change more than that.
@@ -195,16 +195,16 @@ def _that_reads_alike(path: Path, readout: Readout, rows: Rows) -> Path:
             try:
                 _, found = tried.run(texts, torch.ones_like(logits[texts, 0]))
             except OF_OTHER_CODE as error:
-                raise ValueError(_without(path.model, f"it ends in {error}")) from error
+                raise ValueError(_refusal(path.model, f"it ends in {error}")) from error
             ends = torch.cat([each.terms(found, texts) for each in targets], dim=1)
             distances.append((ends - logits[texts]).abs().max())
         gaps.append(torch.stack(distances).max().item())  # a NaN counts as a large gap
         if gaps[-1] <= unit**0.5 * logits.abs().max().item():
             return tried
-    raise ValueError(_without(path.model, f"its logits become others, by {min(gaps):.1e}"))
+    raise ValueError(_refusal(path.model, f"its logits become others, by {min(gaps):.1e}"))
 
 
-def _without(model: nn.Module, why: str) -> str:
+def _refusal(model: nn.Module, why: str) -> str:
     return (
         f"{type(model).__name__} cannot run on embeddings in place of ids, along whose path to "
         f'integrate: {why}; pass another method, such as "loo"'

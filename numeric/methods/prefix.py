@@ -22,7 +22,7 @@ def least(device: torch.device) -> int:
     return ON_CPU if device.type == "cpu" else ELSEWHERE
 
 
-def shortened(
+def shorten(
     model: PreTrainedModel, batch: Batch, plan: Copies, readout: Readout
 ) -> DynamicCache | None:
     """Leaves everything out of ``plan`` that copies of a causal model share with their texts.
@@ -35,8 +35,8 @@ def shortened(
     Raises ValueError where a row that is read would have no column left to attend to.
     """
     where, changed, tokens = plan["example"], plan["changed"], plan["changed"].shape[1]
-    blind = _first(plan["seen"]) > readout.rows.amin(dim=1)[where]
-    first, read = _first(changed), readout.rows.amax(dim=1)[where]
+    blind = _first_column(plan["seen"]) > readout.rows.amin(dim=1)[where]
+    first, read = _first_column(changed), readout.rows.amax(dim=1)[where]
     runs = read + 1 - first.minimum(read)
     # The text itself runs for it, and two copies: both whole, and one from its middle on.
     price = 3.5 * batch.attention_mask.numel() + least(batch.device)
@@ -53,7 +53,7 @@ def shortened(
     return cache
 
 
-def _first(x: Tensor) -> Tensor:
+def _first_column(x: Tensor) -> Tensor:
     """Returns each row's first column that is not 0, or the number of columns."""
     return torch.where(x.any(dim=1), x.to(torch.uint8).argmax(dim=1), x.shape[1])
 
@@ -68,7 +68,7 @@ def of_text(model: PreTrainedModel, batch: Batch, readout: Readout) -> DynamicCa
     differ in one text alone, because some models count them by the padding before them.
     """
     one_text = readout.head == heads.NEXT and batch.decoder_input_ids is None
-    if not one_text or not is_stock(model) or _in_chunks(model):
+    if not one_text or not is_stock(model) or _is_chunked(model):
         return None
     cache = DynamicCache()
     try:
@@ -76,7 +76,7 @@ def of_text(model: PreTrainedModel, batch: Batch, readout: Readout) -> DynamicCa
         if not cache.layers or not all(_has_all(x, batch) for x in cache.layers):
             return None
         texts = range(len(batch.ids))
-        return cache if all(_goes_on(model, batch, readout, cache, n) for n in texts) else None
+        return cache if all(_can_continue(model, batch, readout, cache, n) for n in texts) else None
     except OF_OTHER_CODE:
         return None
 
@@ -101,7 +101,7 @@ def run(
     return Rows(heads.run(model, inputs, rows - start, of=heads.NEXT), rows)
 
 
-def _in_chunks(model: PreTrainedModel) -> bool:
+def _is_chunked(model: PreTrainedModel) -> bool:
     """Decides whether tokens that begin a chunk see themselves alone, and nothing if left out.
 
     Stock attention then reads all columns of a copy, and a shorter copy has fewer.
@@ -115,7 +115,7 @@ def _has_all(layer: object, batch: Batch) -> bool:
     return keys is not None and keys.shape[2] == batch.ids.shape[1]
 
 
-def _goes_on(
+def _can_continue(
     model: PreTrainedModel, batch: Batch, readout: Readout, cache: DynamicCache, number: int
 ) -> bool:
     """Decides whether copies without a middle token, or the last, agree both ways."""

@@ -56,12 +56,12 @@ def attention_rollout(
         means = ((a + torch.eye(a.shape[-1], device=a.device)) / 2 for a in means)
     rollout = reduce(lambda below, a: a @ below, means)
     for each, logit in zip(targets, logits, strict=True):
-        row = _only(readout, each) if known is None else known
+        row = _only_token(readout, each) if known is None else known
         relevance = rollout[torch.arange(len(row), device=row.device), row]
         yield Found(relevance, each.target, logit.detach(), {})
 
 
-def _only(readout: Readout, chosen: Chosen) -> Tensor:
+def _only_token(readout: Readout, chosen: Chosen) -> Tensor:
     """Returns the token whose row of logits a target reads, where every token has one."""
     tokens = chosen.label if readout.head == ANSWER else chosen.row
     if (tokens != tokens[:, :1]).any():

@@ -83,7 +83,7 @@ def whole(model: PreTrainedModel, batch: Batch, readout: Readout | None = None) 
 
 
 def _whole_of_family(model: PreTrainedModel, batch: Batch, reads: str) -> Whole:
-    example, keep = _every_second(model, batch)
+    example, keep = _witness_mask(model, batch)
     inputs = batch.arguments()
     copy = {key: x[example] for key, x in inputs.items()}
     copy["attention_mask"] = keep.to(copy["attention_mask"].dtype)
@@ -118,7 +118,7 @@ def _whole_of_family(model: PreTrainedModel, batch: Batch, reads: str) -> Whole:
     )
 
 
-def _every_second(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
+def _witness_mask(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
     """Returns the longest text's index, (1,), and a mask of every second token of it, (1, token).
 
     The mask keeps the token that is read, and the first token, because a row of a decoder must

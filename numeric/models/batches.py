@@ -77,13 +77,13 @@ class Batch:
         None for classifiers without a record in ``numeric.models.families``.
         """
         if self.decoder_input_ids is not None or self.facts.is_causal:
-            return last(self.predicting[1] == 1)
+            return last_column(self.predicting[1] == 1)
         if self.facts.reads is None:
             return None
         if self.facts.reads == FIRST:
             return self.attention_mask.new_zeros(len(self.attention_mask), dtype=torch.int64)
         pad = self.facts.padding_id
-        return last(torch.ones_like(self.attention_mask) if pad is None else self.ids != pad)
+        return last_column(torch.ones_like(self.attention_mask) if pad is None else self.ids != pad)
 
     @property
     def known_read(self) -> Tensor:
@@ -102,12 +102,12 @@ class Batch:
         return padding + words.cumsum(dim=1) * words
 
 
-def last(present: Tensor) -> Tensor:
+def last_column(present: Tensor) -> Tensor:
     """Returns each row's last column that is not 0."""
     return (torch.arange(present.shape[1], device=present.device) * present).argmax(dim=1)
 
 
-def made(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: ModelFacts) -> Batch:
+def make_batch(model: PreTrainedModel, inputs: Mapping[str, Tensor], facts: ModelFacts) -> Batch:
     """Makes a Batch of ``inputs`` without structural problems, on the device of ``model``."""
     # Copies, because inference-mode tensors cannot be saved for a backward pass.
     given = {key: _to(model, x).clone() for key, x in inputs.items() if x is not None}

@@ -74,7 +74,7 @@ def code_of_stock(model: PreTrainedModel) -> Code | None:
 def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> bool:
     cls: Any = type(model)  # mypy does not accept it as a key of a cache
     try:
-        made = _made(cls, pickle.dumps(model.config))
+        made = _make(cls, pickle.dumps(model.config))
     except Exception:  # a changed config may make no model
         return False
     stock = dict(made.named_modules(remove_duplicate=False))
@@ -86,7 +86,7 @@ def _is_as_made(model: PreTrainedModel, modules: Mapping[str, nn.Module]) -> boo
 
 
 @lru_cache(maxsize=4)  # class and config determine the result
-def _made(cls: Callable[..., PreTrainedModel], config: bytes) -> PreTrainedModel:
+def _make(cls: Callable[..., PreTrainedModel], config: bytes) -> PreTrainedModel:
     """Makes a model without weights; ``cls`` must be library code."""
     with torch.device("meta"):
         return cls(pickle.loads(config))
@@ -162,7 +162,7 @@ def _runs_code_of_libraries(classes: set[type], attention: set[str]) -> bool:
     tables += [vars(x) for name in files for x in _classes(name)]
     files |= {x.__module__ for x in tables[-1].values() if isinstance(x, FunctionType)}
     for _ in range(2):
-        files |= {name for file in files for name in _imported(file)}
+        files |= {name for file in files for name in _imported_files(file)}
     tables += [vars(sys.modules[name]) for name in files]
     return _are_of_libraries(x for table in tables for x in table.values())
 
@@ -182,7 +182,7 @@ def _classes(file: str) -> list[type]:
     return [x for x in named if x.__module__.startswith("transformers.") and not is_dataclass(x)]
 
 
-def _imported(file: str) -> set[str]:
+def _imported_files(file: str) -> set[str]:
     """Names the files of Transformers that a file imports functions and classes from."""
     named = (getattr(x, "__module__", None) for x in vars(sys.modules[file]).values())
     return {

@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from numeric.models import batches, families, heads
-from numeric.models.batches import DECODER, KEYS, PIXELS, Batch, made
+from numeric.models.batches import DECODER, KEYS, PIXELS, Batch, make_batch
 from numeric.models.checks import Modules, mask_problems, model_problems, modules_of
 from numeric.models.facts import NO_END, ModelFacts, facts_of
 from numeric.targets import problems as target_problems
@@ -33,7 +33,7 @@ def prepare(
     structure = STRUCTURE.get(getattr(model, "main_input_name", ""), _structure_problems)
     problems = [*model_problems(model, modules), *structure(model, inputs)]
     if not problems:
-        batch = made(model, inputs, facts_of(model, [module for _, module in modules]))
+        batch = make_batch(model, inputs, facts_of(model, [module for _, module in modules]))
         problems = [] if batch.input_ids is None else list(_value_problems(model, batch))
         problems += _written_problems(model, batch)
         problems += target_problems(targets, len(batch.attention_mask))

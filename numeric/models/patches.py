@@ -38,7 +38,7 @@ def twin(model: Model) -> Model:
             "(types.MethodType), or restore that of the class (del module.forward)"
         )
     twins: dict[nn.Module, nn.Module] = {}
-    frozen = cache(_frozen)  # parameters that modules share stay one
+    frozen = cache(_freeze)  # parameters that modules share stay one
     for module in model.modules():
         twins[module] = object.__new__(type(module))
         held = vars(twins[module])
@@ -53,23 +53,23 @@ def twin(model: Model) -> Model:
             name: None if x is None else twins.get(x) for name, x in children
         }
         if replaces(module):
-            vars(other).update({name: _of_twin(x, twins) for name, x in vars(other).items()})
+            vars(other).update({name: _move_to_twin(x, twins) for name, x in vars(other).items()})
     return cast(Model, twins[model])
 
 
-def _of_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
+def _move_to_twin(x: Any, twins: Mapping[nn.Module, nn.Module]) -> Any:
     """Moves a method of a module, or a partial call with one, to the module's twin."""
     if isinstance(x, nn.Module):
         return twins.get(x, x)
     if isinstance(x, MethodType):
-        return MethodType(x.__func__, _of_twin(x.__self__, twins))
+        return MethodType(x.__func__, _move_to_twin(x.__self__, twins))
     if isinstance(x, partial):
-        named = {name: _of_twin(y, twins) for name, y in x.keywords.items()}
-        return partial(x.func, *(_of_twin(y, twins) for y in x.args), **named)
+        named = {name: _move_to_twin(y, twins) for name, y in x.keywords.items()}
+        return partial(x.func, *(_move_to_twin(y, twins) for y in x.args), **named)
     return x
 
 
-def _frozen(parameter: nn.Parameter | None) -> nn.Parameter | None:
+def _freeze(parameter: nn.Parameter | None) -> nn.Parameter | None:
     if parameter is None or not parameter.requires_grad:
         return parameter
     return nn.Parameter(parameter, requires_grad=False)

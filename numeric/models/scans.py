@@ -33,7 +33,7 @@ def scans(model: nn.Module) -> bool:
     return any(hasattr(sys.modules.get(x), name) for x in files for name in SELECTS)
 
 
-def selecting() -> set[int]:
+def selector_ids() -> set[int]:
     """Returns identities of the tensors that a scan selects by, if one calls torch now."""
     near, frame = 0, sys._getframe(1)
     while frame.f_back is not None and near < 2:  # a scan, or a function of its own
@@ -42,12 +42,12 @@ def selecting() -> set[int]:
         if owner.startswith(BETWEEN):
             continue
         if code.co_name in SELECTS and owner.startswith(OWNER):
-            return _held(frame, SELECTS[code.co_name])
+            return _argument_ids(frame, SELECTS[code.co_name])
         near += 1
     return set()
 
 
-def _held(scan: FrameType, names: Sequence[str]) -> set[int]:
+def _argument_ids(scan: FrameType, names: Sequence[str]) -> set[int]:
     """Returns identities; none if the scan names its arguments otherwise: refused later."""
     if not {*names} <= {*scan.f_code.co_varnames}:
         return set()

@@ -15,7 +15,7 @@ from numeric.reference import mapped, rules
 from numeric.reference.dispatch import RULES
 
 
-def shown(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def unmask(xs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Replaces -inf by 0 in a sum of logits: a mask hides these, and nothing arrives."""
     return [np.where(np.isneginf(x), 0.0, x) for x in xs]
 
@@ -81,7 +81,7 @@ def operands(
     return [values[x] if x in values else array(leaves[x]) for x in node.args]
 
 
-def _of_linear(
+def _linear_messages(
     node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
 ) -> Sequence[np.ndarray]:
     if node.attributes.get("entrywise"):
@@ -90,7 +90,7 @@ def _of_linear(
     return [rule(*xs[:2], bias, r, eps=eps)]
 
 
-def _of_scores(
+def _scores_messages(
     node: Node,
     rule: Callable[..., Sequence[np.ndarray]],
     xs: Sequence[np.ndarray],
@@ -100,19 +100,19 @@ def _of_scores(
     return rule(*xs, node.attributes["scale"], r, eps=eps)
 
 
-def _of_softmax(
+def _softmax_messages(
     node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
 ) -> Sequence[np.ndarray]:
     return [rows(node, rule(rows(node, xs[0]), rows(node, r), eps=eps))]
 
 
-def _of_layer_norm(
+def _layer_norm_messages(
     node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
 ) -> Sequence[np.ndarray]:
     return [rule(*xs, node.attributes["norm_eps"], r, eps=eps)]
 
 
-def _of_rms_norm(
+def _rms_norm_messages(
     node: Node, rule: Callable[..., np.ndarray], xs: Sequence[np.ndarray], r: np.ndarray, eps: float
 ) -> Sequence[np.ndarray]:
     weight = xs[1] if len(xs) == 2 else np.ones(xs[0].shape[-1])
@@ -120,15 +120,15 @@ def _of_rms_norm(
 
 
 MESSAGES: dict[str, Callable[..., Sequence[np.ndarray]]] = {
-    kinds.LINEAR: _of_linear,
-    kinds.ADD: lambda node, rule, xs, r, eps: rule(shown(xs), r, eps=eps),
-    kinds.SCORES: _of_scores,
-    kinds.SOFTMAX: _of_softmax,
+    kinds.LINEAR: _linear_messages,
+    kinds.ADD: lambda node, rule, xs, r, eps: rule(unmask(xs), r, eps=eps),
+    kinds.SCORES: _scores_messages,
+    kinds.SOFTMAX: _softmax_messages,
     kinds.READOUT: lambda node, rule, xs, r, eps: rule(*xs, r, eps=eps),
     kinds.BILINEAR: lambda node, rule, xs, r, eps: rule(*xs, r, eps=eps),
     kinds.PRODUCT: lambda node, rule, xs, r, eps: rule(xs, r, eps=eps),
-    kinds.LAYER_NORM: _of_layer_norm,
-    kinds.RMS_NORM: _of_rms_norm,
+    kinds.LAYER_NORM: _layer_norm_messages,
+    kinds.RMS_NORM: _rms_norm_messages,
     kinds.ACTIVATION: lambda node, rule, xs, r, eps: [rule(*xs, r, eps=eps)],
 }
 """By kind: passes a node's operands and attributes to a rule; returns its operands' relevance."""

@@ -29,14 +29,14 @@ def epsilon(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
     """Applies Eq. 1 to an affine map of all ``xs`` together, the bias in the denominator."""
-    return _weighed(f, xs, share(relevance, f(*xs), eps))
+    return _weigh(f, xs, share(relevance, f(*xs), eps))
 
 
 def epsilon_without_bias(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
     """Applies Eq. 1 as printed to an affine map."""
-    return _weighed(f, xs, share(relevance, f(*xs) - bias(f, xs), eps))
+    return _weigh(f, xs, share(relevance, f(*xs) - bias(f, xs), eps))
 
 
 @np.errstate(over="ignore")  # logits hidden by a mask
@@ -44,7 +44,7 @@ def bilinear_epsilon(
     f: Map, xs: Sequence[np.ndarray], relevance: np.ndarray, *, eps: float
 ) -> list[np.ndarray]:
     """Applies Eqs. 3 and 4 to any map that is linear in each of two factors."""
-    return _weighed(f, xs, share(relevance, 2 * f(*xs), eps))
+    return _weigh(f, xs, share(relevance, 2 * f(*xs), eps))
 
 
 def value_only(
@@ -69,7 +69,7 @@ def constant(
     return [np.zeros(x.shape) for x in xs]
 
 
-def _weighed(f: Map, xs: Sequence[np.ndarray], part: np.ndarray) -> list[np.ndarray]:
+def _weigh(f: Map, xs: Sequence[np.ndarray], part: np.ndarray) -> list[np.ndarray]:
     return [x * c for x, c in zip(xs, f.back(xs, part), strict=True)]
 
 

@@ -65,7 +65,7 @@ class _Grid:
     def __init__(self, found: LayerMap, *, turned: bool) -> None:
         self.found, self.turned = found, turned
         names = (found.columns, found.tokens) if turned else (found.tokens, found.columns)
-        self.rows, self.columns = ([_fitting(name, LONGEST) for name in each] for each in names)
+        self.rows, self.columns = ([_fit_name(name, LONGEST) for name in each] for each in names)
         widest = max(map(_width, self.columns))
         self.leans = widest > 1.3 * COLUMN
         self.left = max(map(_width, self.rows)) + ROOM
@@ -106,7 +106,7 @@ class _Page:
         from matplotlib.patches import Rectangle
 
         room = self.width - 2 * EDGE
-        shown = [_fitting(token, room - 2 * ROOM) for token in found.tokens]
+        shown = [_fit_name(token, room - 2 * ROOM) for token in found.tokens]
         numbers = _numbers(found.relevance)
         pairs = zip(shown, numbers, strict=True)
         widths = [max(_width(token), _width(x, SMALL)) + 2 * ROOM for token, x in pairs]
@@ -186,7 +186,7 @@ def _parts(word: str, room: float, size: float) -> Iterator[str]:
         word = word[len(part) :]
 
 
-def _fitting(name: str, room: float) -> str:
+def _fit_name(name: str, room: float) -> str:
     """Returns a name in one line, cut where it is too long; unprintable letters are boxes."""
     name = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
     first = next(_parts(name, room, NORMAL), "")

@@ -215,7 +215,7 @@ def heat_maps(a: Attribution, most: int) -> str:
     samples = [
         {
             "about": f"target {target}: logit {logit:+z.4f}, residual {residual:+z.4f}",
-            "tokens": _shaded(a.lines(n)),
+            "tokens": _shade_tokens(a.lines(n)),
         }
         for n, (target, logit, residual) in enumerate(islice(numbers, most))
     ]
@@ -230,7 +230,7 @@ def heat_maps(a: Attribution, most: int) -> str:
     return printable(CELLS.render(facts))
 
 
-def _shaded(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
+def _shade_tokens(lines: Sequence[tuple[int, str | None, float]]) -> Iterator[dict[str, object]]:
     """Yields transparent colours, so that letters keep the colour of their page."""
     top = max((abs(value) for *_, value in lines), default=0.0) or 1.0
     for position, token, value in lines:

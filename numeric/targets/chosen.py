@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from numeric.engine.rules import wide
 from numeric.models import heads
-from numeric.models.batches import Batch, last
+from numeric.models.batches import Batch, last_column
 from numeric.models.heads import ANSWER, CLASSES, NEXT, TAGS
 from numeric.targets import OWN, Label, Target, Term, answer, logit, terms
 from numeric.targets.naming import resolve_names
@@ -84,7 +84,7 @@ class Chosen:
         return torch.arange(len(row), device=row.device)[:, None], row
 
 
-def placed(
+def place_target(
     model: PreTrainedModel,
     head: str,
     batch: Batch,
@@ -104,12 +104,12 @@ def placed(
     ids, _ = batch.predicting
     rows, labels = [], []
     for term in given:
-        faults += _unfit(model, head, term)
+        faults += _unmet_demands(model, head, term)
         row = _row(model, head, batch, term, faults, mask)
         if term.label is OWN and ids is not None:
-            label = _own(ids, row)
+            label = _own_tokens(ids, row)
         else:
-            label = _filled(term.label, size, device)
+            label = _fill(term.label, size, device)
         rows.append(row)
         labels.append(label)
     log = [term.log for term in given]
@@ -122,18 +122,18 @@ def placed(
     )
 
 
-def _filled(numbers: Any, size: int, device: torch.device) -> Tensor:
+def _fill(numbers: Any, size: int, device: torch.device) -> Tensor:
     numbers = PREDICTED if numbers is None else 0 if numbers is OWN else numbers
     return torch.tensor(numbers, device=device).expand(size)
 
 
-def _own(ids: Tensor, row: Tensor) -> Tensor:
+def _own_tokens(ids: Tensor, row: Tensor) -> Tensor:
     """Returns the token after each row in the text; a row after the text is refused elsewhere."""
     following = (row + 1).clamp(0, ids.shape[1] - 1)
     return ids.gather(1, following[:, None])[:, 0].long()
 
 
-def _unfit(model: PreTrainedModel, head: str, term: Term) -> Iterator[str]:
+def _unmet_demands(model: PreTrainedModel, head: str, term: Term) -> Iterator[str]:
     """Yields a term's demands that this head cannot meet."""
     if term.of is not None and (head != ANSWER or term.of not in heads.ENDS):
         yield f"of={term.of!r}: " + (
@@ -168,9 +168,9 @@ def _row(
     if head == CLASSES or (term.at is None and head == TAGS):
         return nothing
     if term.at is None:
-        return last(mask == 1) if head == NEXT else _mask(model, batch, faults, masking)
+        return last_column(mask == 1) if head == NEXT else _mask(model, batch, faults, masking)
     at = nothing + torch.tensor(term.at, device=mask.device)
-    row = torch.where(at < 0, last(mask == 1) + 1 + at, at)
+    row = torch.where(at < 0, last_column(mask == 1) + 1 + at, at)
     behind = row + (term.label is OWN)
     inside = (row >= 0) & (behind < mask.shape[1])
     present = [mask.gather(1, x.clamp(0, mask.shape[1] - 1)[:, None])[:, 0] for x in (row, behind)]

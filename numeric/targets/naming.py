@@ -66,9 +66,9 @@ def _label(model: PreTrainedModel, noun: str, name: str) -> int:
     labels, found = _labels(model), label_numbers(model, name)
     if len(found) == 1:
         return found[0]
-    what = f"numbers {_some(found)} have this name" if found else f"no {noun} has this name"
+    what = f"numbers {_list_some(found)} have this name" if found else f"no {noun} has this name"
     raise ValueError(
-        f"{what}; pass a number or a name: {_some([f'{n} ({x})' for n, x in labels.items()])}"
+        f"{what}; pass a number or a name: {_list_some([f'{n} ({x})' for n, x in labels.items()])}"
         f"{did_you_mean([name], [] if found else labels.values())}"
     )
 
@@ -85,7 +85,7 @@ def _token(tokenizer: PreTrainedTokenizerBase, name: str) -> int:
             "the tokenizer has no such token; pass an id, or a token that `lrp-axioms vocabulary "
             f"MODEL` prints{did_you_mean([name], _words(tokenizer))}"
         )
-    listed = _some([repr(x) for x in tokenizer.convert_ids_to_tokens(parts)])
+    listed = _list_some([repr(x) for x in tokenizer.convert_ids_to_tokens(parts)])
     raise ValueError(
         f"it is {len(parts)} tokens, {listed}; pass one of these, or an id"
         f"{did_you_mean([name], _words(tokenizer), alike=0.8)}"
@@ -111,6 +111,6 @@ def _words(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return [token.lstrip("Ġ▁ ") for token in tokenizer.get_vocab() if token not in special]
 
 
-def _some(values: list[Any]) -> str:
+def _list_some(values: list[Any]) -> str:
     more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
     return ", ".join(map(str, values[:SHOWN])) + more

@@ -16,7 +16,7 @@ from numeric.models.inputs import prepare
 from numeric.models.texts import check_tokenizer
 from numeric.spelling import listed
 from numeric.targets import Label, Target
-from numeric.targets.chosen import PREDICTED, Chosen, Rows, placed
+from numeric.targets.chosen import PREDICTED, Chosen, Rows, place_target
 
 LEGAL = {
     CLASSES: "None (the predicted class), a class, logit(class) or log_probability(class)",
@@ -68,7 +68,7 @@ class Readout:
         if tokenizer is not None:
             check_tokenizer(tokenizer)
         faults: list[str] = []
-        chosen = [placed(model, head, batch, target, faults, tokenizer) for target in targets]
+        chosen = [place_target(model, head, batch, target, faults, tokenizer) for target in targets]
         if faults:
             raise ValueError(
                 f"{listed(dict.fromkeys(faults))}\na target of this {type(model).__name__} is "

@@ -10,7 +10,7 @@ from axioms.extras import MissingLibrary
 
 
 @contextmanager
-def needed(extra: str) -> Iterator[None]:
+def require(extra: str) -> Iterator[None]:
     """Opens a block of imports; a missing library raises MissingLibrary with the next step."""
     try:
         yield

@@ -15,9 +15,9 @@ from numeric.models.facts import facts_of
 from numeric.models.heads import CLASSES
 from numeric.targets import Target, log_probability, logit
 from numeric.targets.readout import read
-from numeric.tools import needed
+from numeric.tools import require
 
-with needed("captum"):
+with require("captum"):
     from captum.attr import Attribution, LayerGradientXActivation, visualization
 
 
@@ -53,7 +53,7 @@ class LRP(Attribution):
         or a ``Target`` of ``numeric.targets``.  None is the model's prediction.
         With ``return_convergence_delta`` also the delta of ``compute_convergence_delta``.
         """
-        arguments = _named(self.forward_func, inputs, additional_forward_args)
+        arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
         found = numeric.attribute(
             self.forward_func, arguments, self.method, target_of(target), **self.options
         )
@@ -74,7 +74,7 @@ class LRP(Attribution):
 
         The sign is as in Captum's Integrated Gradients.
         """
-        arguments = _named(self.forward_func, inputs, additional_forward_args)
+        arguments = _name_arguments(self.forward_func, inputs, additional_forward_args)
         parts = attributions if isinstance(attributions, tuple) else (attributions,)
         with torch.no_grad():
             output = self.forward_func(**arguments)
@@ -179,7 +179,7 @@ def _at(*indices: Any) -> Target:
     return logit(label, at=column)
 
 
-def _named(
+def _name_arguments(
     model: PreTrainedModel, inputs: Tensor | tuple[Tensor, ...], additional: Any
 ) -> dict[str, Any]:
     """Names arguments by position as ``model.forward`` does; None is left out."""

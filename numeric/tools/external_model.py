@@ -12,7 +12,7 @@ from numeric.engine.engine import Propagation
 from numeric.methods.lrp import read
 
 
-class Ruled:
+class ExternalModel:
     """Runs ``model`` under the rules of ``method``, which end at its logits.
 
     Numbers that other code computes of the logits, such as a probability, have their own gradient,

@@ -4,17 +4,17 @@ from typing import Any
 
 from torch import Tensor
 
-from numeric.tools import needed
-from numeric.tools.external_model import Ruled
+from numeric.tools import require
+from numeric.tools.external_model import ExternalModel
 
-with needed("inseq"):
+with require("inseq"):
     from inseq.attr.attribution_decorators import set_hook
     from inseq.attr.feat import FeatureAttribution
     from inseq.data import FeatureAttributionStepOutput
     from inseq.utils import Registry
 
 
-class _ByRules(FeatureAttribution, Registry):
+class _RuledAttribution(FeatureAttribution, Registry):
     """LRP of any function that inseq attributes, at the sum of word and position embeddings.
 
     The rules hold for the one forward pass of a step alone: other passes of it, such as passes for
@@ -29,7 +29,7 @@ class _ByRules(FeatureAttribution, Registry):
     def hook(self, **kwargs: Any) -> None:
         super().hook(**kwargs)
         model = self.attribution_model.model
-        self.ruled = Ruled(model, self.method_name, epsilon=self.epsilon)
+        self.ruled = ExternalModel(model, self.method_name, epsilon=self.epsilon)
 
     def attribute_step(
         self, attribute_fn_main_args: dict[str, Any], attribution_args: object = None
@@ -60,11 +60,11 @@ class _ByRules(FeatureAttribution, Registry):
         )
 
 
-class AttnLRP(_ByRules):
+class AttnLRP(_RuledAttribution):
     method_name = "attnlrp"
 
 
-class CPLRP(_ByRules):
+class CPLRP(_RuledAttribution):
     method_name = "cp-lrp"
 
 

@@ -66,11 +66,11 @@ def explain(
         )
     if isinstance(text, list) and not (text and isinstance(text[0], dict)):
         raise ValueError("text is a list; pass one text at a time")
-    fed = _fed(pipe, text)
+    fed = _model_inputs(pipe, text)
     tokenizer: Any = pipe.tokenizer  # all of these have one
     if target is None and pipe.task == WRITES:
         prompt = fed["input_ids"][0].tolist()
-        answer = _written(pipe, text)[len(prompt) :]
+        answer = _written_ids(pipe, text)[len(prompt) :]
         return explain_generation(
             pipe.model, tokenizer, prompt, answer=answer, method=method, **options
         )
@@ -85,7 +85,7 @@ def explain(
     return [Explained(x, tokens, each) for x, each in zip(found, why, strict=True)]
 
 
-def _fed(pipe: Pipeline, text: Any) -> dict[str, Any]:
+def _model_inputs(pipe: Pipeline, text: Any) -> dict[str, Any]:
     """Returns the model's inputs for one text, and the pipeline's notes."""
     chat: Any = Chat  # takes a list, whatever its annotation says
     text = chat(text) if isinstance(text, list) else text
@@ -108,7 +108,7 @@ Results = tuple[list[Result], list[Target]]
 
 
 def _classes(pipe: Pipeline, found: Any, _: object) -> Results:
-    results, numbers = _flat(found), _numbers(pipe)
+    results, numbers = _flatten(found), _numbers(pipe)
     return results, [logit(numbers[x["label"]]) for x in results]
 
 
@@ -144,9 +144,9 @@ def _fillings(pipe: Pipeline, found: Any, fed: dict[str, Any]) -> Results:
     return [x for x, _ in pairs], [logit(x["token"], at=at) for x, at in pairs]
 
 
-def _written(pipe: Pipeline, text: Any) -> list[int]:
+def _written_ids(pipe: Pipeline, text: Any) -> list[int]:
     """Returns the ids of the prompt and of the written text."""
-    (found, *others) = _flat(pipe(text, return_tensors=True))
+    (found, *others) = _flatten(pipe(text, return_tensors=True))
     if others:
         raise ValueError(
             f"the pipeline writes {len(others) + 1} texts; set num_return_sequences=1, or call "
@@ -156,7 +156,7 @@ def _written(pipe: Pipeline, text: Any) -> list[int]:
     return ids
 
 
-def _flat(found: list[Any]) -> list[Result]:
+def _flatten(found: list[Any]) -> list[Result]:
     return [x for each in found for x in (each if isinstance(each, list) else [each])]
 
 

@@ -154,7 +154,7 @@ def test_a_picture_measures_few_letters_of_a_long_name():
     with mock.patch.object(
         pictures, "_width", side_effect=lambda text, *_: 3.0 * len(text)
     ) as seen:
-        name = pictures._fitting("x" * 10**5, pictures.LONGEST)
+        name = pictures._fit_name("x" * 10**5, pictures.LONGEST)
         parts = [*pictures._parts("x" * 10**4, pictures.LONGEST, pictures.SMALL)]
     assert (name[-1], "".join(parts)) == ("…", "x" * 10**4)
     assert sum(len(call.args[0]) for call in seen.call_args_list) < 10**6

@@ -13,7 +13,7 @@ from transformers import GPT2LMHeadModel, LlamaForCausalLM, PreTrainedTokenizerF
 
 from numeric import attribute
 from numeric.targets import OWN, log_probability, logit
-from numeric.tools.external_model import Ruled
+from numeric.tools.external_model import ExternalModel
 from numeric.tools.quantus import FromEmbeddings, explain
 from tests.support import cases
 from tests.support.cases import close
@@ -32,7 +32,7 @@ def tokenizer(tmp_path):
 def test_what_other_code_computes_of_logits_keeps_its_own_gradient(cls, method):
     model = language_model(cls)
     ids = torch.tensor([[2, 7, 1, 5], [2, 4, 3, 6]])
-    ruled = Ruled(model, method)
+    ruled = ExternalModel(model, method)
     p = ruled(input_ids=ids).logits[:, -1].softmax(dim=1)[:, 4]
     want = attribute(model, {"input_ids": ids}, method, log_probability(4)).relevance
     (got,) = ruled.relevance(p)
@@ -42,7 +42,7 @@ def test_what_other_code_computes_of_logits_keeps_its_own_gradient(cls, method):
 def test_a_source_and_what_is_written_have_relevance_of_their_own():
     model = translator()
     source, written = torch.tensor([[4, 7, 5, 2]]), torch.tensor([[1, 6, 8]])
-    ruled = Ruled(model, "cp-lrp")
+    ruled = ExternalModel(model, "cp-lrp")
     output = ruled(input_ids=source, decoder_input_ids=written)
     found = ruled.relevance(output.logits[0, -1, 3])
     assert [x.shape for x in found] == [(1, 4), (1, 3)]
@@ -86,7 +86,7 @@ def test_inseq_explains_the_source_and_what_is_written(tokenizer):
     (found,) = out.sequence_attributions
     source = tokenizer(PROMPT, return_tensors="pt")["input_ids"]
     written = torch.tensor([[0, *tokenizer("fine soup")["input_ids"]]])
-    ruled = Ruled(model, "cp-lrp")
+    ruled = ExternalModel(model, "cp-lrp")
     for n in range(found.source_attributions.shape[1]):
         output = ruled(input_ids=source, decoder_input_ids=written[:, : n + 1])
         of_source, of_written = ruled.relevance(output.logits[0, -1, written[0, n + 1]])
