@@ -29,11 +29,21 @@ def tiny_bert(**options):
 
 def perturbed(cls, **options):
     torch.manual_seed(0)
-    model = cls(tiny_config(**options)).double().eval()
+    return moved(cls(tiny_config(**options)))
+
+
+def moved(model):
+    """The model in float64 and eval mode, every parameter moved at random: no bias is 0."""
+    model = model.double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
     return model
+
+
+def first(inputs):
+    """The first example of a batch."""
+    return {key: x[:1] for key, x in inputs.items()}
 
 
 def tiny_batch():
@@ -137,11 +147,13 @@ def family(name, *, seed=0, attn_implementation="sdpa", **options):
     torch.manual_seed(seed)
     config = cls.config_class(**sizes | options)
     config._attn_implementation = attn_implementation
-    model = cls(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model, family_inputs(name)
+    return moved(cls(config)), family_inputs(name)
+
+
+def one_text(name, **options):
+    """A family's classifier and the first example of its batch."""
+    model, inputs = family(name, **options)
+    return model, first(inputs)
 
 
 def family_inputs(name):
