@@ -167,6 +167,22 @@ def family_inputs(name):
     }
 
 
+def six_texts(name, *, hole=False, left=False):
+    """Texts of 2 to 12 tokens, padded on one side; a hole hides two tokens of the first."""
+    mask = (torch.arange(12) < torch.tensor([12, 2, 7, 7, 3, 10])[:, None]).long()
+    mask = mask.flip(1) if left else mask
+    ids = torch.randint(4, 50, (6, 12), generator=torch.Generator().manual_seed(2))
+    ids = ids.where(mask == 1, torch.tensor(FAMILIES[name][1]["pad_token_id"]))
+    if hole:
+        mask[0, 4:6] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def tolerance(name, exact=1e-10):
+    """The rounding of a family whose stock code may pass through float32."""
+    return SINGLE if name in ROTARY else exact
+
+
 def without_biases(name, **options):
     """A family whose linear maps and norms add nothing, and its inputs."""
     model, inputs = family(name, **options)
