@@ -70,15 +70,7 @@ def test_the_tokenizer_knows_the_mask_which_the_config_leaves_out(loaded):
         attribute(filler, encoded(loaded, text))
 
 
-def test_texts_that_cannot_be_padded_and_no_texts_are_refused(loaded, monkeypatch):
-    with pytest.raises(ValueError, match="texts is empty"):
-        explain(loaded.model, loaded.tokenizer, [])
-    with pytest.raises(
-        ValueError, match=r"texts\[1\]=None .*, texts\[2\]=3 .int in place of text.: pass"
-    ):
-        explain(loaded.model, loaded.tokenizer, ["a", None, 3])
-    with pytest.raises(ValueError, match=r"and tokenizer a BertFor.*pass the model first"):
-        explain(loaded.tokenizer, loaded.model, ["a"])
+def test_texts_that_cannot_be_padded_and_a_tokenizer_of_images_are_refused(loaded, monkeypatch):
     vit = cases.family("vit", num_channels=3)[0]
     pixels = {"pixel_values": torch.ones(1, 3, 6, 6, dtype=torch.float64)}
     with pytest.raises(ValueError, match="inputs has none; leave it out"):
@@ -105,10 +97,8 @@ def test_an_attribution_is_one_line_in_a_list_and_a_heat_map_in_a_notebook(found
 
 
 def test_a_notebook_shows_some_of_many_samples_and_says_so(found):
-    many = Attribution(
-        *(getattr(found, key)[:1].repeat(23, *[1] * extra) for key, extra in SHAPES.items()),
-        "loo", {}, {},
-    )  # fmt: skip
+    names = ("relevance", "target", "logit", "residual")
+    many = Attribution(*(getattr(found, key)[[0] * 23] for key in names), "loo", {}, {})
     assert many._repr_html_().count("<strong>") == 20
     assert "3 more samples are not shown" in many._repr_html_()
     assert ">13</span>" in many._repr_html_()  # the position, where no token is known
@@ -170,9 +160,6 @@ def test_attention_rollout_says_that_its_shares_are_no_logits(loaded):
     page = explain(loaded.model, loaded.tokenizer, TEXTS[0], method="attention-rollout").html()
     assert "Shares of attention, which are not logits" in page
     assert "where the model attends" in page
-
-
-SHAPES = {"relevance": 1, "target": 0, "logit": 0, "residual": 0}
 
 
 def test_a_table_has_a_line_per_token_and_none_for_padding(found):
