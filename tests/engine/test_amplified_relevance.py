@@ -53,7 +53,7 @@ def infinite():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """The options of every pass for gradients with which relevance is compared."""
+    """The options of every pass whose gradients are compared with relevance."""
     found, real = [], amplification.lrp
     noted = lambda *given, **options: found.append(options) or real(*given, **options)
     monkeypatch.setattr(amplification, "lrp", noted)

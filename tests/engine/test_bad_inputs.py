@@ -148,11 +148,10 @@ def test_a_call(tiny, batch, name):
             assert_same(was, snapshot(model))
 
 
-def by_sweep(model, batch):
-    sweep(model, batch, [ATTNLRP])
+ENTRANCES = [audit, in_a_block, lambda *x: sweep(*x, [ATTNLRP]), lambda m, _: propagation(m)]
 
 
-@pytest.mark.parametrize("entrance", [audit, by_sweep, in_a_block, lambda m, _: propagation(m)])
+@pytest.mark.parametrize("entrance", ENTRANCES)
 @pytest.mark.parametrize("name", HOOKS)
 def test_backward_hooks_are_refused_by_every_entrance(tiny, batch, entrance, name):
     call = done(CALLS[f"hooks {name}"][0], to={"model": tiny})
