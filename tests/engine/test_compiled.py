@@ -18,12 +18,6 @@ from tests.support import cases, traces
 # The compiler itself makes an instance of each autograd.Function that it traces.
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 
-FAMILIES = [
-    ("distilbert", "attnlrp"),
-    ("gpt2", "attnlrp"),
-    ("gpt2", "cp-lrp"),
-    ("llama", "attnlrp"),
-]
 OURS = [Path(package.__file__).parent for package in (axioms, numeric)]
 WALKS = {
     getattr(torch.nn.Module, name).__code__
@@ -53,21 +47,25 @@ def assert_same(found, want):
         )
 
 
-@pytest.mark.parametrize(("layers", "method"), [(2, "attnlrp"), (1, "gradient-x-input")])
-def test_it_is_what_attribute_finds(layers, method):
-    model, batch = cases.tiny_bert(num_hidden_layers=layers), cases.tiny_batch()
-    want = attribute(model, batch, method), attribute(model, batch, method, target=[0, 2])
-    with numeric.compiled(model, method, backend=EAGER) as explain:
-        assert_same(explain(batch), want[0])
-        assert_same(explain(batch, target=[0, 2]), want[1])
+bert = lambda layers: (cases.tiny_bert(num_hidden_layers=layers), cases.tiny_batch())
+GIVEN = {
+    "two layers": (lambda: bert(2), "attnlrp", {}),
+    "no rules": (lambda: bert(1), "gradient-x-input", {}),
+    "finite epsilon": (lambda: bert(1), "cp-lrp", {"epsilon": 0.1, "share": "word"}),
+    "distilbert": (lambda: cases.family("distilbert"), "attnlrp", {}),
+    "gpt2": (lambda: cases.family("gpt2"), "attnlrp", {}),
+    "gpt2, cp-lrp": (lambda: cases.family("gpt2"), "cp-lrp", {}),
+    "llama": (lambda: cases.family("llama"), "attnlrp", {}),
+}
 
 
-@pytest.mark.parametrize(("name", "method"), FAMILIES)
-def test_every_kind_of_family_compiles_into_one_graph(name, method):
-    model, batch = cases.family(name)
-    want = attribute(model, batch, method)
-    with numeric.compiled(model, method, backend=EAGER) as explain:
-        assert_same(explain(batch), want)
+@pytest.mark.parametrize("name", GIVEN)
+def test_it_is_what_attribute_finds(name):
+    make, method, options = GIVEN[name]
+    model, batch = make()
+    with numeric.compiled(model, method, **options, backend=EAGER) as explain:
+        for target in (None, [0, 2]):
+            assert_same(explain(batch, target), attribute(model, batch, method, target, **options))
 
 
 @pytest.mark.parametrize(("name", "method"), [("bert", "cp-lrp"), ("gpt2", "attnlrp")])
@@ -144,14 +142,6 @@ def test_more_shapes_than_the_compilers_default_are_compiled():
     with numeric.compiled(model, backend=EAGER, dynamic=False) as explain:
         for part, expected in zip(parts, want, strict=True):
             assert_same(explain(part), expected)
-
-
-def test_a_finite_epsilon_and_the_share_of_words_are_compiled():
-    model, batch = one_layer(), cases.tiny_batch()
-    options = {"epsilon": 0.1, "share": "word"}
-    want = attribute(model, batch, "cp-lrp", **options)
-    with numeric.compiled(model, "cp-lrp", **options, backend=EAGER) as explain:
-        assert_same(explain(batch), want)
 
 
 @pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input", ATTNLRP])
