@@ -61,6 +61,15 @@ def batch():
     return cases.tiny_batch()
 
 
+@pytest.fixture
+def float64():
+    """Runs a test as the census is measured: in float64, quietly, and with a time limit."""
+    from tests.census.measure import conditions
+
+    with conditions():
+        yield
+
+
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
     """A folder as `save_pretrained` writes it: a random BERT and a tokenizer."""

@@ -136,12 +136,8 @@ def test_the_causes_add_up_to_the_whole_residual(name, eps):
 
 
 def test_without_biases_cp_lrp_hands_everything_on():
-    model, inputs = eager("llama")
-    with torch.no_grad():
-        for path, parameter in model.named_parameters():
-            if path.endswith("bias"):
-                parameter.zero_()
-    unbiased = with_graph(model, inputs)
+    model, inputs = cases.without_biases("llama", attn_implementation="eager")
+    unbiased = with_graph(model, cases.first(inputs))
     found = audit_of(unbiased, CP_LRP)
     assert abs(found.residual) < 1e-12
     assert found.verdicts[0].verdict != REFUTED
@@ -240,8 +236,7 @@ def test_the_target_is_the_predicted_class_unless_given():
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 def test_a_model_with_fused_attention_is_audited_as_one_that_spells_it_out(name):
-    model, inputs = cases.family(name)
-    one = {key: x[:1] for key, x in inputs.items()}
+    model, one = cases.one_text(name)
     assert model.config._attn_implementation == "sdpa"
     fused = audit(model, one)
     assert model.config._attn_implementation == "sdpa"

@@ -1,4 +1,4 @@
-"""What is unusual is audited right, or refused with value, place and next step."""
+"""Unusual models and calls are audited right, or refused with value, place and next step."""
 
 import math
 
@@ -22,6 +22,13 @@ def both(model, inputs, composite=ATTNLRP, **options):
     return a.relevance[0].numpy(), found.relevance, found
 
 
+def check(model, inputs, composite=ATTNLRP, **options):
+    """Both texts agree; returns their relevance and the audit."""
+    fast, slow, found = both(model, inputs, composite, **options)
+    np.testing.assert_allclose(slow, fast, rtol=1e-8, atol=1e-8)
+    return fast, found
+
+
 UNUSUAL = {
     "heads wider than their share": ("llama", {"head_dim": 6}),
     "a window": ("mistral", {"sliding_window": 2}),
@@ -40,7 +47,7 @@ UNUSUAL = {
     "sine positions": ("distilbert", {"sinusoidal_pos_embds": True}),
     "no layer": ("bert", {"num_hidden_layers": 0}),
 }
-"""Stock configurations that change what the code of a family does."""
+"""Stock configurations under which a family runs other code."""
 
 
 def refused(error, model, inputs, *arguments, **options):
@@ -51,16 +58,24 @@ def refused(error, model, inputs, *arguments, **options):
     return str(caught.value)
 
 
+class Activation(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
 SPELLED = {"gelu_new": "gelu tanh", "gelu_fast": "gelu tanh", "gelu_python": "gelu"}
 
 
 @pytest.mark.parametrize("name", SPELLED)
 def test_a_gelu_is_one_operation_however_it_is_spelled(name):
     model, inputs = eager(hidden_act=name)
-    fast, slow, found = both(model, inputs)
-    np.testing.assert_allclose(slow, fast, rtol=1e-8, atol=1e-8)
-    functions = [x.node.attributes["function"] for x in found.ledger.lines if "function" in
-                 x.node.attributes]  # fmt: skip
+    _, found = check(model, inputs)
+    named = [x.node.attributes.get("function") for x in found.ledger.lines]
+    functions = [name for name in named if name]
     assert functions == ["tanh", SPELLED[name], SPELLED[name]]  # the first is the pooler's
     assert found.forward_error < 1e-9
 
@@ -80,15 +95,11 @@ NO_GELUS = {
 
 @pytest.mark.parametrize(("name", "f"), NO_GELUS.items(), ids=NO_GELUS)
 def test_what_is_nearly_a_gelu_is_none(name, f):
-    class Activation(nn.Module):
-        def forward(self, x):
-            return f(x)
 
     model, inputs = eager()
     for layer in model.bert.encoder.layer:
-        layer.intermediate.intermediate_act_fn = Activation().eval()
-    fast, slow, found = both(model, inputs)
-    np.testing.assert_allclose(slow, fast, rtol=1e-8, atol=1e-8)
+        layer.intermediate.intermediate_act_fn = Activation(f).eval()
+    _, found = check(model, inputs)
     functions = [line.node.attributes.get("function") for line in found.ledger.lines]
     assert functions.count("tanh") == 1  # the pooler's
     assert functions.count("mul") == 2
@@ -97,8 +108,7 @@ def test_what_is_nearly_a_gelu_is_none(name, f):
 
 @pytest.mark.parametrize("name", ["quick_gelu", "mish", "leaky_relu"])
 def test_other_activations_are_the_same_for_both_texts(name):
-    fast, slow, _ = both(*eager(hidden_act=name))
-    np.testing.assert_allclose(slow, fast, rtol=1e-8, atol=1e-8)
+    check(*eager(hidden_act=name))
 
 
 STABILISERS = [-1, math.nan, math.inf, True, "x", None, torch.tensor(0.1)]
@@ -112,8 +122,7 @@ def test_a_stabiliser_that_is_none_is_refused(eps):
 
 @pytest.mark.parametrize("eps", [1e-290, 1e-30, 1e300])
 def test_extreme_stabilisers_still_add_up(eps):
-    fast, slow, found = both(*eager(), epsilon=eps)
-    np.testing.assert_allclose(slow, fast, rtol=1e-8, atol=1e-8)
+    _, found = check(*eager(), epsilon=eps)
     assert abs(sum(found.by_cause().values()) - found.residual) <= 1e-9
 
 
@@ -158,8 +167,7 @@ def test_overrides_of_what_is_not_there_are_refused_together():
 )
 def test_an_override_of_a_module_is_the_same_for_both_texts(path, table):
     model, inputs = eager()
-    fast, slow, _ = both(model, inputs, Composite("one", ATTNLRP.rules, modules={path: table}))
-    np.testing.assert_allclose(slow, fast, rtol=1e-8, atol=1e-8)
+    fast, _ = check(model, inputs, Composite("one", ATTNLRP.rules, modules={path: table}))
     plain = attribute(model, inputs, ATTNLRP, target=1).relevance[0].numpy()
     assert abs(fast - plain).max() > 1e-4
 
@@ -243,13 +251,12 @@ def test_unusual_configurations_are_the_same_for_both_texts(name, options):
 
 
 def test_an_operation_without_a_rule_may_have_several_outputs():
-    class Between(nn.Module):
-        def forward(self, x):
-            small, large = torch.aminmax(x, dim=-1, keepdim=True)
-            return x * small * large
+    def between(x):
+        small, large = torch.aminmax(x, dim=-1, keepdim=True)
+        return x * small * large
 
     model, inputs = eager()
-    model.bert.encoder.layer[1].intermediate.intermediate_act_fn = Between().eval()
+    model.bert.encoder.layer[1].intermediate.intermediate_act_fn = Activation(between).eval()
     message = refused(UnassignedOperation, model, inputs)
     contains(message, "aminmax", "layer.1.intermediate.intermediate_act_fn")
 
@@ -261,14 +268,13 @@ def test_logits_in_a_tuple_are_refused(explain):
         explain(model, inputs)
 
 
-class Interrupting(nn.Module):
-    def forward(self, x):
-        raise KeyboardInterrupt
+def interrupted(_):
+    raise KeyboardInterrupt
 
 
 def test_an_interrupt_leaves_the_model_as_it_was():
     model, inputs = eager("llama")
-    model.model.layers[1].mlp.act_fn = Interrupting().eval()
+    model.model.layers[1].mlp.act_fn = Activation(interrupted).eval()
     before, config = snapshot(model), model.config.to_dict()
     with pytest.raises(KeyboardInterrupt):
         audit(model, inputs)

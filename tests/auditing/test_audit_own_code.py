@@ -1,4 +1,7 @@
-"""Code of a user's own, put into a model, is audited as it computes, or refused by name."""
+"""Code of a user's own, put into a model, is audited as it computes, or refused by name.
+
+Models that an audit would mislead about, or has no rules for, are refused, too.
+"""
 
 from functools import cache
 
@@ -7,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from axioms.composites import ATTNLRP, CP_LRP, UnassignedOperation
+from axioms import kinds
+from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT, Composite, UnassignedOperation
 from numeric import attribute, audit
+from tests.support import cases
 from tests.support.audits import audit_of, eager, with_graph
 
 
@@ -36,7 +41,7 @@ class Branching(nn.Module):
 
 
 class Writing(nn.Module):
-    """Code that writes into parts of tensors, and into what it has used before."""
+    """Code that writes into parts of tensors, and into tensors that it has used before."""
 
     def forward(self, x):
         whole = torch.zeros_like(x)
@@ -50,7 +55,7 @@ class Writing(nn.Module):
 
 
 class Routed(nn.Module):
-    """Products by what a softmax gave, on either side; by CP-LRP they are linear maps."""
+    """Products by the output of a softmax, on either side; by CP-LRP they are linear maps."""
 
     def forward(self, x):
         best, _ = x.softmax(dim=1).topk(3, dim=-1)
@@ -60,7 +65,7 @@ class Routed(nn.Module):
 
 
 class Fixed(nn.Module):
-    """Numbers beside what is moved, sums that look like moves, and attention to fixed values."""
+    """Numbers beside moved entries, sums that look like moves, and attention to fixed values."""
 
     def forward(self, x):
         numbers = torch.where(x > 0.5, x, 0.5).masked_fill(x > 2, 1.5)
@@ -76,7 +81,7 @@ class Fixed(nn.Module):
 
 
 class InPlace(nn.Module):
-    """Operators that write into what they read, before and after others read it."""
+    """Operators that write into their operands, before and after others read these."""
 
     def forward(self, x):
         whole = x.clone()
@@ -109,7 +114,7 @@ class Windowed(nn.Module):
 
 
 class StraightThrough(nn.Module):
-    """A choice whose gradient is that of its probabilities: these cancel where it is 0."""
+    """A choice with the gradient of its probabilities: these cancel where it is 0."""
 
     def forward(self, x):
         soft = x[..., :4].softmax(dim=-1)
@@ -188,3 +193,50 @@ class Late(nn.Module):
 def test_a_function_that_is_read_after_a_write_into_its_input_is_refused(explain):
     with pytest.raises(UnassignedOperation, match="relu, whose input is written to before"):
         explain(*with_activation(Late()))
+
+
+# Models whose audit would mislead
+
+
+def quantised(model):
+    model.is_quantized = True
+    return model
+
+
+REFUSED = {
+    "half precision": (lambda model: model.half(), "half precision"),
+    "quantised": (quantised, "quantised weights"),
+    "train mode": (lambda model: model.train(), "train mode"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_model_whose_numbers_would_mislead_is_refused(change, message):
+    model, inputs = eager("bert")
+    with pytest.raises(ValueError, match=message):
+        audit(change(model), inputs)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.ao is deprecated
+def test_weights_in_few_bits_are_refused_by_name():
+    model, inputs = eager("bert")
+    packed = torch.ao.quantization.quantize_dynamic(model.float(), {nn.Linear}).eval()
+    with pytest.raises(UnassignedOperation, match="linear_dynamic by weights in few bits"):
+        audit(packed, inputs)
+
+
+def test_two_texts_at_once_are_refused():
+    with pytest.raises(ValueError, match="2 examples; audit one text at a time"):
+        audit(*cases.family("bert"))
+
+
+def test_a_composite_without_lemmas_is_refused():
+    with pytest.raises(LookupError, match="by gradient"):
+        audit(*eager(), GRADIENT_X_INPUT)
+
+
+def test_a_composite_that_lacks_rules_lists_all_operations():
+    few = {k: rule for k, rule in ATTNLRP.rules.items() if k not in (kinds.ADD, kinds.SOFTMAX)}
+    with pytest.raises(LookupError, match="no rule for 8 of") as caught:
+        audit(*eager(), Composite("few", few))
+    assert "bert.encoder.layer.1.attention.self" in str(caught.value)

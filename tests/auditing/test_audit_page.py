@@ -1,4 +1,4 @@
-"""The auditor's page in a browser: what a reader opens, reads and filters."""
+"""The auditor's page in a browser: a reader opens, reads and filters it."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from numeric.auditing.audit import audit
 from numeric.auditing.data import Subject, plain
 from numeric.auditing.page import page
 from numeric.auditing.rounding import signed
-from tests.support import cases
+from tests.support.audits import eager
 from tests.support.browser import chromium
 
 CSS = By.CSS_SELECTOR
@@ -47,8 +47,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def found():
-    model, inputs = cases.family("bert", attn_implementation="eager")
-    return audit(model, {k: x[:1] for k, x in inputs.items()})
+    return audit(*eager())
 
 
 @pytest.fixture(scope="module")

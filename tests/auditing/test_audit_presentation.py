@@ -1,17 +1,15 @@
-"""What the auditor shows: numbers add up as printed, and nothing of the audit is left out."""
+"""The auditor's numbers add up as printed, and no form leaves out a part of the audit."""
 
 import json
 import math
 import re
 from decimal import Decimal
 from fractions import Fraction
-from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from axioms.composites import ATTNLRP, CP_LRP
 from numeric.auditing.audit import audit
@@ -19,7 +17,8 @@ from numeric.auditing.data import Subject, plain
 from numeric.auditing.page import page
 from numeric.auditing.rounding import UNITS, accounts, balance, by_kind, signed
 from numeric.auditing.terminal import terminal
-from tests.support import cases, program
+from tests.support import program
+from tests.support.audits import eager
 
 NASTY = [
     "<script>alert(1)</script>", '& "quotes"', "[bold]", "[/b]", "</td>", "映画", "{{ 7 * 7 }}",
@@ -36,19 +35,14 @@ NUMBER = r"[+-]\d+\.\d{4}"
 def seen(request):
     """(Audit, facts) of a tiny model whose tokens are as nasty as can be."""
     family, composite, epsilon = CASES[request.param]
-    model, inputs = cases.family(family, attn_implementation="eager")
-    found = audit(model, {k: x[:1] for k, x in inputs.items()}, composite, epsilon=epsilon)
+    found = audit(*eager(family), composite, epsilon=epsilon)
     tokens = [NASTY[i % len(NASTY)] for i in range(len(found.relevance))]
     subject = Subject(model="tiny", input=" ".join(tokens), tokens=tuple(tokens), label="<b>no</b>")
     return found, plain(found, subject)
 
 
 def printed(facts, width=80):
-    out = StringIO()
-    console = Console(file=out, width=width, color_system=None)
-    for part in terminal(facts):
-        console.print(part)
-    return out.getvalue()
+    return program.printed(terminal(facts), width)
 
 
 def section(text, heading):
@@ -72,7 +66,7 @@ def check_causes(text):
 
 
 def check_layers(text):
-    """Each row balances; what passes a layer arrives at the next; leaves take what is left."""
+    """Each row balances; the output of a layer arrives at the next; leaves take the rest."""
     body = section(text, "By layer")
     ends = next(n for n, line in enumerate(body) if "ends in" in line)
     rows = [amounts(line) for line in body[:ends] if amounts(line)]
@@ -121,10 +115,9 @@ def test_lines_fit_80_columns_and_paths_are_whole(seen):
     facts = seen[1]
     text = printed(facts)
     assert max(map(len, text.splitlines())) <= 80
-    flat = "".join(text.split())
     for number in facts["worst"]:
         op = facts["operations"][number]
-        assert "".join(f"{op['module']}{op['line']}{op['kind']}by{op['rule']}".split()) in flat
+        assert flat(f"{op['module']}{op['line']}{op['kind']}by{op['rule']}") in flat(text)
     assert "…" not in text
 
 
@@ -162,21 +155,17 @@ def test_no_name_is_read_as_markup(seen):
     assert "[red]x" in said
 
 
-def test_the_page_escapes_the_input_and_loads_nothing(seen, tmp_path):
+def test_the_page_escapes_the_input_loads_nothing_and_links_to_rows_that_exist(seen, tmp_path):
     source = page(seen[1])
     shown = read(source, tmp_path)
     assert shown.tags.count("script") == 1  # the page's own
     assert "<b>no</b>" not in source
     assert all(where.startswith("#operation-") for where in shown.loads)
+    assert len(shown.loads) > 10
+    assert {where.removeprefix("#") for where in shown.loads} <= shown.ids
     assert "http" not in re.sub(r"http-equiv", "", source)
     for entry in seen[1]["tokens"]:
         assert entry["token"] in shown.words
-
-
-def test_links_of_the_page_lead_to_rows_that_exist(seen, tmp_path):
-    shown = read(page(seen[1]), tmp_path)
-    assert len(shown.loads) > 10
-    assert {where.removeprefix("#") for where in shown.loads} <= shown.ids
 
 
 def test_json_holds_every_amount_in_full_precision(seen):
@@ -200,7 +189,7 @@ def test_json_holds_every_amount_in_full_precision(seen):
 
 
 def keys(value):
-    """All fixed keys: those of objects that are records, rather than tables by name."""
+    """All fixed keys: keys of records, and not of tables by name."""
     tables = ("causes", "absorbed", "kinds", "seconds", "versions", "merges", "depths", "rules")
     if isinstance(value, list):
         return {key for x in value for key in keys(x)}
@@ -254,7 +243,7 @@ def test_all_numbers_of_an_audit_add_up_and_none_moves_by_three_digits(words, en
     coarse = 1e-14 * size * 500  # of floats, which is less than a digit up to 1e9
     most = (3 + 1e-6) / UNITS + coarse
     written = [*causes.values(), *leaves]
-    several = max(1, len(ends))  # of which one cause is the sum
+    several = max(1, len(ends))  # one cause is their sum
     assert all(abs(float(s) - x) < several * most for s, x in zip(written, amounts, strict=True))
     assert "-0.0000" not in written
 
@@ -270,7 +259,7 @@ def test_kinds_of_operations_add_up_to_the_causes(seen):
 
 
 def of_leaves(leaves, absorbed, size=1.0):
-    """What an audit says of leaves, by role, and of what operations absorbed."""
+    """The facts of an audit with these leaves, by role, and these absorbed amounts."""
     causes = {f"cause {n}": size * x for n, x in enumerate(absorbed)}
     for role, x in leaves:
         if role != "word":
@@ -284,8 +273,7 @@ def of_leaves(leaves, absorbed, size=1.0):
 
 def test_what_ends_in_positions_is_one_number_in_the_terminal_and_on_the_page(seen, tmp_path):
     facts = seen[1]
-    (tmp_path / "a.html").write_text(page(facts), "utf-8")
-    words = program.Page(tmp_path / "a.html").words
+    words = read(page(facts), tmp_path).words
     for cause, amount in facts["causes"].items():
         if cause.endswith(" embedding"):
             role = cause.removesuffix(" embedding")

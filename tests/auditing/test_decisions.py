@@ -1,4 +1,4 @@
-"""What an audit decides of a graph and of what its operations absorb."""
+"""The decisions of an audit about a graph and the amounts that its operations absorb."""
 
 from dataclasses import replace
 
@@ -69,7 +69,7 @@ def test_a_lemma_is_that_of_the_rules_and_of_the_stabiliser(rules, eps, rewrite,
     assert found.reason.endswith("applies at 1 operation")
 
 
-AMOUNTS = {  # what two layers absorb, what started and is missing: verdicts, bound, and witness
+AMOUNTS = {  # absorbed by two layers, started, missing: verdicts, bound, and witness
     "nothing": ((0.0, 0.0), 1.0, 0.0, (OPEN, PROVED), "0 logits", ""),
     "both": ((0.5, 0.25), 1.0, 0.75, (REFUTED, PROVED), "0.75 logits", "linear +0.75"),
     "what cancels": ((0.5, -0.5), 1.0, 0.0, (REFUTED, PROVED), "1 logits", "input: "),

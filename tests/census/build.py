@@ -19,7 +19,7 @@ TASKS = {
     "causal language modelling": transformers.AutoModelForCausalLM,
     "image classification": transformers.AutoModelForImageClassification,
 }
-_CLASSES, TAGS, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
+CLASSES, TAGS, ANSWERS, MASKED, CAUSAL, IMAGES = TASKS
 
 UNFIT = {
     "bros": "reads the boxes of words",
@@ -91,6 +91,12 @@ def inputs(model: nn.Module, task: str) -> dict[str, Tensor]:
     mask = torch.ones_like(ids)
     ids[1, 6:] = mask[1, 6:] = PAD
     return {"input_ids": ids, "attention_mask": mask}
+
+
+def with_inputs(model_type: str, task: str = CLASSES) -> tuple[nn.Module, dict[str, Tensor]]:
+    """The model of ``build`` and the batch of ``inputs`` for it."""
+    model = build(model_type, task)
+    return model, inputs(model, task)
 
 
 @contextmanager

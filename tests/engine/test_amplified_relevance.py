@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from axioms.composites import CP_LRP
-from numeric import attribute, audit, compiled, sweep
+from numeric import attribute, audit, sweep
 from numeric.engine.marks import Chain
 from numeric.methods import amplification
 from numeric.methods.amplification import AmplifiedRelevance
 from numeric.methods.catalogue import WITH_RULES
 from tests.support import cases
 from tests.support.changes import ACT, LAYER, on, then
+from tests.support.uses import in_a_block
 
 PLACE = LAYER(0) + ACT
 
@@ -44,6 +45,21 @@ def identity_of_all(monkeypatch):
     monkeypatch.setattr(Chain, "at_zero", lambda chain: (None, at_zero(chain)[1]))
 
 
+@pytest.fixture
+def infinite():
+    """A model with a function that is infinite at 0, and its inputs."""
+    return altered(lambda x: torch.log(x.abs()), [0])
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The options of every pass whose gradients are compared with relevance."""
+    found, real = [], amplification.lrp
+    noted = lambda *given, **options: found.append(options) or real(*given, **options)
+    monkeypatch.setattr(amplification, "lrp", noted)
+    return found
+
+
 @pytest.mark.usefixtures("identity_of_all")
 @pytest.mark.parametrize("rows", [[1], [0, 1]])
 def test_a_wrong_rule_is_warned_of_with_its_rows_and_its_place(rows):
@@ -62,54 +78,37 @@ def test_by_the_rule_as_it_is_a_sigmoid_amplifies_nothing():
         attribute(model, inputs, method)  # every warning is an error
 
 
-def test_a_function_that_is_infinite_at_zero_is_warned_of_and_noted_by_the_audit():
-    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
-    one = {key: x[:1] for key, x in inputs.items()}
+def test_a_function_that_is_infinite_at_zero_is_warned_of_and_noted_by_the_audit(infinite):
+    model, one = infinite[0], cases.first(infinite[1])
     with pytest.warns(AmplifiedRelevance, match="log|einsum"):
         attribute(model, one, "cp-lrp")
     (note,) = [x for x in audit(model, one, CP_LRP).notes if "amplified" in x]
     assert PLACE in note
-    with compiled(model, CP_LRP, disable=True) as explain, pytest.warns(AmplifiedRelevance):
-        explain(one)
-
-
-def test_a_sweep_warns_its_caller_of_each_composite():
-    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
-    with pytest.warns(AmplifiedRelevance) as found:
-        sweep(model, inputs, ["attnlrp", "cp-lrp"])
-    assert [each.filename for each in found] == [__file__] * 2
-
-
-def test_composites_of_a_sweep_share_the_passes_for_gradients(monkeypatch):
-    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
-    asked, real = [], amplification.lrp
-    noted = lambda *given, **options: (
-        asked.append(options["composite"].name) or real(*given, **options)
-    )
-    monkeypatch.setattr(amplification, "lrp", noted)
     with pytest.warns(AmplifiedRelevance):
-        sweep(model, inputs, ["attnlrp", "cp-lrp"])
-    assert asked == [amplification.GRADIENT_X_INPUT.name, amplification.HELD.name]
+        in_a_block(model, one)
+
+
+def test_a_sweep_warns_its_caller_of_each_composite_and_shares_their_passes(infinite, asked):
+    with pytest.warns(AmplifiedRelevance) as found:
+        sweep(*infinite, ["attnlrp", "cp-lrp"])
+    assert [each.filename for each in found] == [__file__] * 2
+    names = [options["composite"].name for options in asked]
+    assert names == [amplification.GRADIENT_X_INPUT.name, amplification.HELD.name]
 
 
 @pytest.mark.parametrize("share", ["embedding", "word"])
-def test_relevance_is_compared_with_gradients_of_its_own_share(share, monkeypatch):
-    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
-    asked, real = set(), amplification.lrp
-    noted = lambda *given, **options: asked.add(options["share"]) or real(*given, **options)
-    monkeypatch.setattr(amplification, "lrp", noted)
+def test_relevance_is_compared_with_gradients_of_its_own_share(share, infinite, asked):
     with pytest.warns(AmplifiedRelevance):
-        attribute(model, inputs, "cp-lrp", share=share)
-    assert asked == {share}
+        attribute(*infinite, "cp-lrp", share=share)
+    assert {options["share"] for options in asked} == {share}
 
 
-def test_functions_of_jit_elsewhere_do_not_hinder_the_search_for_the_place():
-    model, inputs = altered(lambda x: torch.log(x.abs()), [0])
+def test_functions_of_jit_elsewhere_do_not_hinder_the_search_for_the_place(infinite):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.script(torch.nn.Identity())
     with pytest.warns(AmplifiedRelevance, match="amplified"):
-        attribute(model, inputs, "cp-lrp", epsilon=1e-6)
+        attribute(*infinite, "cp-lrp", epsilon=1e-6)
 
 
 def test_gradient_times_input_of_0_in_front_of_a_norm_is_no_reason():

@@ -1,4 +1,4 @@
-"""The factors of the attention step do at the fused kernel what the rules do at its operations."""
+"""The factors of the attention step at the fused kernel equal the rules at its operations."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ FUSED = nn.functional.scaled_dot_product_attention
 
 
 def attend(q, k, v, mask, c, **options):
-    """The fused kernel, and what of ``c`` comes to Q, K and V, under whatever rules are on."""
+    """The fused kernel's output, and the cotangents of Q, K and V, under the rules that are on."""
     out = FUSED(*(x.view_as(x) for x in (q, k, v)), attn_mask=mask, **options)
     return out, torch.autograd.grad(out, (q, k, v), c, allow_unused=True)
 

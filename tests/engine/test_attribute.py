@@ -1,4 +1,4 @@
-"""``attribute``: what every method returns, batched or not, in every dtype and grad mode."""
+"""``attribute``: the results of every method, batched or not, in every dtype and grad mode."""
 
 from dataclasses import FrozenInstanceError
 
@@ -147,30 +147,24 @@ def test_relevance_is_in_float32_or_the_wider_dtype_of_the_model(tiny, batch, me
     torch.testing.assert_close(a.relevance.double(), want.relevance, rtol=0, atol=rounding)
 
 
+MODES = {
+    "no grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "grad": torch.enable_grad,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "default device": lambda: torch.device("meta"),
+}
+
+
 @every_method
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-def test_the_grad_mode_of_the_caller_does_not_matter(tiny, method, mode):
-    want = attribute(tiny, cases.tiny_batch(), method)
-    with mode():
-        a = attribute(tiny, cases.tiny_batch(), method)  # whose tensors are made in that mode
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_of_the_caller_do_not_matter(tiny, batch, method, mode):
+    want = attribute(tiny.float(), batch, method, [0, 2])
+    with MODES[mode]():  # the tensors of a batch that is made inside have this mode
+        inside = batch if mode == "default device" else cases.tiny_batch()
+        a = attribute(tiny, inside, method, [0, 2])
     assert torch.equal(a.relevance, want.relevance)
     assert not any(x.requires_grad for x in (a.relevance, a.logit, a.residual))
-
-
-@every_method
-def test_autocast_does_not_matter(tiny, batch, method):
-    want = attribute(tiny.float(), batch, method)
-    with torch.autocast("cpu", torch.bfloat16):
-        got = attribute(tiny, batch, method)
-    assert torch.equal(got.relevance, want.relevance)
-
-
-@every_method
-def test_the_default_device_does_not_matter(tiny, batch, method):
-    want = attribute(tiny, batch, method, target=[0, 2])
-    with torch.device("meta"):
-        got = attribute(tiny, batch, method, target=[0, 2])
-    assert torch.equal(got.relevance, want.relevance)
 
 
 # Single methods

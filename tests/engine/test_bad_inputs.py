@@ -1,7 +1,7 @@
 """The table of bad inputs: each is refused in one message, and leaves all as it was.
 
-Those of the program (``bad_arguments``, ``bad_folders``) end in exit code 2, those of Python
-(``bad_calls``) in one exception; ``test_bad_environments`` has those of the environment.
+Bad inputs of the program (``bad_arguments``, ``bad_folders``) end in exit code 2, of Python
+(``bad_calls``) in one exception; ``test_bad_environments`` has the bad environments.
 """
 
 import gzip
@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, PreTrainedModel, ViTImageProcessorPil
 
 from axioms.composites import ATTNLRP
 from benchmarks.sources import models
-from numeric import attribute, audit, compiled, propagation, sweep
+from numeric import attribute, audit, propagation, sweep
 from numeric.attribution import METHODS
 from tests.census.measure import without_shifts
 from tests.support import cases, folders
@@ -31,13 +31,14 @@ from tests.support.bad_calls import CALLS, HOOKS
 from tests.support.bad_folders import MODELS, RESULTS
 from tests.support.changes import ACT, LAYER, POOLER, made, on, placed, then, unmasked
 from tests.support.traces import assert_same, said, snapshot
+from tests.support.uses import in_a_block
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
 
 
 @pytest.fixture(scope="module")
 def place(checkpoint, tmp_path_factory):
-    """The folder in which the commands run, which nothing may change."""
+    """The folder where the commands run, which nothing may change."""
     place = tmp_path_factory.mktemp("bad")
     folders.copy(checkpoint, place / "model")
     tokenizer = AutoTokenizer.from_pretrained(
@@ -147,16 +148,10 @@ def test_a_call(tiny, batch, name):
             assert_same(was, snapshot(model))
 
 
-def by_sweep(model, batch):
-    sweep(model, batch, [ATTNLRP])
+ENTRANCES = [audit, in_a_block, lambda *x: sweep(*x, [ATTNLRP]), lambda m, _: propagation(m)]
 
 
-def by_compiled(model, batch):
-    with compiled(model, disable=True) as explain:
-        explain(batch)
-
-
-@pytest.mark.parametrize("entrance", [audit, by_sweep, by_compiled, lambda m, _: propagation(m)])
+@pytest.mark.parametrize("entrance", ENTRANCES)
 @pytest.mark.parametrize("name", HOOKS)
 def test_backward_hooks_are_refused_by_every_entrance(tiny, batch, entrance, name):
     call = done(CALLS[f"hooks {name}"][0], to={"model": tiny})
@@ -174,7 +169,7 @@ def test_backward_hooks_of_all_modules_are_refused_while_they_are_there(tiny, ba
 
 
 def test_attention_without_a_mask_function_serves_where_nothing_is_masked(batch):
-    alone = {key: x[:1] for key, x in batch.items()}
+    alone = cases.first(batch)
     want = attribute(cases.tiny_bert(), alone).relevance
     torch.testing.assert_close(attribute(unmasked(), alone).relevance, want)
 

@@ -1,24 +1,17 @@
-"""What is no target of a model is refused with those that it has."""
+"""A target that a model does not have is refused with the targets that it has."""
 
 import pytest
 
-import numeric
-from numeric import attribute, attribute_each
+from numeric import attribute, attribute_each, compiled
 from numeric.targets import Target, answer, logit, span
-from tests.census.measure import conditions
 from tests.engine.test_targets import ANSWERS, MASKED, NEXT, TAGS, made
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import contains, refused
 
+pytestmark = pytest.mark.usefixtures("float64")
 
-@pytest.fixture(autouse=True)
-def _float64():
-    with conditions():
-        yield
-
-
-WRONG = {  # architecture, task, target, what is said
+WRONG = {  # architecture, task, target, parts of the message
     "columns": (
         "gpt2", NEXT, logit(7, at=9) + logit(7, at=6) + logit(3, of="end"),
         "at=9: there is not a token in examples [0, 1]", "at=6", "[1]; ", "0 to 7, 0 to 5",
@@ -83,17 +76,12 @@ def test_targets_are_added_to_targets_alone():
 
 
 def test_a_graph_explains_classes_alone():
-    model = cases.tiny_bert()
-    with (
-        numeric.compiled(model) as explain,
-        pytest.raises(ValueError, match="graphs explain a class"),
-    ):
-        explain(cases.tiny_batch(), logit(0) - logit(1))
-    with numeric.compiled(model, disable=True) as explain:
-        found = explain(cases.tiny_batch(), logit(0) - logit(1))
-    close(
-        found.relevance, attribute(model, cases.tiny_batch(), target=logit(0) - logit(1)).relevance
-    )
+    model, batch, target = cases.tiny_bert(), cases.tiny_batch(), logit(0) - logit(1)
+    with compiled(model) as explain, pytest.raises(ValueError, match="graphs explain a class"):
+        explain(batch, target)
+    with compiled(model, disable=True) as explain:
+        found = explain(batch, target)
+    close(found.relevance, attribute(model, batch, target=target).relevance)
 
 
 def test_no_targets_are_refused():

@@ -18,12 +18,6 @@ from tests.support import cases, traces
 # The compiler itself makes an instance of each autograd.Function that it traces.
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 
-FAMILIES = [
-    ("distilbert", "attnlrp"),
-    ("gpt2", "attnlrp"),
-    ("gpt2", "cp-lrp"),
-    ("llama", "attnlrp"),
-]
 OURS = [Path(package.__file__).parent for package in (axioms, numeric)]
 WALKS = {
     getattr(torch.nn.Module, name).__code__
@@ -53,21 +47,25 @@ def assert_same(found, want):
         )
 
 
-@pytest.mark.parametrize(("layers", "method"), [(2, "attnlrp"), (1, "gradient-x-input")])
-def test_it_is_what_attribute_finds(layers, method):
-    model, batch = cases.tiny_bert(num_hidden_layers=layers), cases.tiny_batch()
-    want = attribute(model, batch, method), attribute(model, batch, method, target=[0, 2])
-    with numeric.compiled(model, method, backend=EAGER) as explain:
-        assert_same(explain(batch), want[0])
-        assert_same(explain(batch, target=[0, 2]), want[1])
+bert = lambda layers: (cases.tiny_bert(num_hidden_layers=layers), cases.tiny_batch())
+GIVEN = {
+    "two layers": (lambda: bert(2), "attnlrp", {}),
+    "no rules": (lambda: bert(1), "gradient-x-input", {}),
+    "finite epsilon": (lambda: bert(1), "cp-lrp", {"epsilon": 0.1, "share": "word"}),
+    "distilbert": (lambda: cases.family("distilbert"), "attnlrp", {}),
+    "gpt2": (lambda: cases.family("gpt2"), "attnlrp", {}),
+    "gpt2, cp-lrp": (lambda: cases.family("gpt2"), "cp-lrp", {}),
+    "llama": (lambda: cases.family("llama"), "attnlrp", {}),
+}
 
 
-@pytest.mark.parametrize(("name", "method"), FAMILIES)
-def test_every_kind_of_family_compiles_into_one_graph(name, method):
-    model, batch = cases.family(name)
-    want = attribute(model, batch, method)
-    with numeric.compiled(model, method, backend=EAGER) as explain:
-        assert_same(explain(batch), want)
+@pytest.mark.parametrize("name", GIVEN)
+def test_it_is_what_attribute_finds(name):
+    make, method, options = GIVEN[name]
+    model, batch = make()
+    with numeric.compiled(model, method, **options, backend=EAGER) as explain:
+        for target in (None, [0, 2]):
+            assert_same(explain(batch, target), attribute(model, batch, method, target, **options))
 
 
 @pytest.mark.parametrize(("name", "method"), [("bert", "cp-lrp"), ("gpt2", "attnlrp")])
@@ -77,7 +75,7 @@ def test_a_graph_for_all_shapes_finds_the_same(name, method):
     traced = []
     look = lambda graph, inputs: traced.append(graph) or graph.forward
     with numeric.compiled(model, method, backend=look, dynamic=True) as explain:
-        # Of a square nobody can tell that its sides may differ, and 1 may be broadcast.
+        # A square does not show that its sides may differ, and 1 may be broadcast.
         for size, graphs in [((4, 4), 1), ((4, 5), 2), ((2, 3), 2), ((5, 5), 2), ((1, 4), 3)]:
             part = {"input_ids": ids[: size[0], : size[1]]}
             assert_same(explain(part), attribute(model, part, method))
@@ -146,14 +144,6 @@ def test_more_shapes_than_the_compilers_default_are_compiled():
             assert_same(explain(part), expected)
 
 
-def test_a_finite_epsilon_and_the_share_of_words_are_compiled():
-    model, batch = one_layer(), cases.tiny_batch()
-    options = {"epsilon": 0.1, "share": "word"}
-    want = attribute(model, batch, "cp-lrp", **options)
-    with numeric.compiled(model, "cp-lrp", **options, backend=EAGER) as explain:
-        assert_same(explain(batch), want)
-
-
 @pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input", ATTNLRP])
 def test_rules_that_stay_without_a_compiler_find_the_very_same(method):
     model, batch = cases.tiny_bert(), cases.tiny_batch()
@@ -167,9 +157,9 @@ def test_rules_that_stay_without_a_compiler_find_the_very_same(method):
 
 
 def calls_beside_the_rules(layers):
-    """How many Python functions of this project a batch runs, by file, but those of the rules.
+    """How often a batch runs functions of this project, or walks through a model, by file.
 
-    And how many that walk through a model, whoever calls them.
+    Functions of the rules do not count.
     """
     model, batch = cases.family("bert", num_hidden_layers=layers)
     counted = collections.Counter()
@@ -238,13 +228,18 @@ def test_the_model_is_left_as_it_was():
         explain(batch)
 
 
-@pytest.mark.parametrize("disable", [True, False])
-def test_options_that_do_not_exist_are_refused(disable):
-    wrong = {"epsilom": 1e-2, "positions": "signed", "disable": disable}
-    with (
-        pytest.raises(TypeError, match=r"no option 'epsilom', 'positions'; it has epsilon, .*mode"),
-        numeric.compiled(cases.tiny_bert(), **wrong),
-    ):
+OPTIONS = {"epsilom": 1e-2, "positions": "signed"}
+NO_OPTION = r"no option 'epsilom', 'positions'; it has epsilon, .*mode"
+NO_RULES = "attnlrp, cp-lrp, gradient-x-input, or a Composite"
+METHODS = ("loo", "integrated-gradients", "nonsense", None, [])
+WRONG = [(OPTIONS | {"disable": x}, TypeError, NO_OPTION) for x in (True, False)]
+WRONG += [({"method": x}, ValueError, NO_RULES) for x in METHODS]
+WRONG += [({"share": x}, ValueError, f"share='{x}'") for x in ("half", "")]
+
+
+@pytest.mark.parametrize(("options", "error", "says"), WRONG)
+def test_options_that_do_not_exist_are_refused(options, error, says):
+    with pytest.raises(error, match=says), numeric.compiled(cases.tiny_bert(), **options):
         pass
 
 
@@ -258,21 +253,3 @@ def test_bad_input_is_refused_as_by_attribute():
         with pytest.raises(ValueError, match="no input_ids"):
             explain({})
         assert_same(explain(batch), explain(batch, target=explain(batch).target))
-
-
-@pytest.mark.parametrize("method", ["loo", "integrated-gradients", "nonsense", None, []])
-def test_methods_without_rules_are_refused(method):
-    with (
-        pytest.raises(ValueError, match="attnlrp, cp-lrp, gradient-x-input, or a Composite"),
-        numeric.compiled(cases.tiny_bert(), method),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("share", ["half", ""])
-def test_a_share_that_does_not_exist_is_refused(share):
-    with (
-        pytest.raises(ValueError, match=f"share='{share}'"),
-        numeric.compiled(cases.tiny_bert(), share=share),
-    ):
-        pass

@@ -1,4 +1,4 @@
-"""``explain``, and what an Attribution shows, gives to pandas, and keeps in a file."""
+"""``explain``, and the views, the table and the file of an Attribution."""
 
 import io
 import random
@@ -9,7 +9,6 @@ from unittest import mock
 import pytest
 import torch
 from PIL import Image
-from rich.console import Console
 from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForMaskedLM
@@ -22,7 +21,7 @@ from numeric.results.render import colours
 from numeric.spelling import printable
 from numeric.targets import logit
 from tests.support import cases
-from tests.support.program import Page
+from tests.support.program import Page, printed
 
 TEXTS = ["a fine film", "dull , far too long and <b>weak</b>", "joy"]
 
@@ -65,22 +64,13 @@ def test_the_tokenizer_knows_the_mask_which_the_config_leaves_out(loaded):
     filler, text = BertForMaskedLM(config).eval(), "not a [MASK] film"
     found = explain(filler, loaded.tokenizer, text)
     column = found.tokens[0].index("[MASK]")
-    same(
-        found.relevance, attribute(filler, encoded(loaded, text), target=logit(at=column)).relevance
-    )
+    want = attribute(filler, encoded(loaded, text), target=logit(at=column))
+    same(found.relevance, want.relevance)
     with pytest.raises(ValueError, match="no mask_token_id, by which to find the mask: pass token"):
         attribute(filler, encoded(loaded, text))
 
 
-def test_texts_that_cannot_be_padded_and_no_texts_are_refused(loaded, monkeypatch):
-    with pytest.raises(ValueError, match="texts is empty"):
-        explain(loaded.model, loaded.tokenizer, [])
-    with pytest.raises(
-        ValueError, match=r"texts\[1\]=None .*, texts\[2\]=3 .int in place of text.: pass"
-    ):
-        explain(loaded.model, loaded.tokenizer, ["a", None, 3])
-    with pytest.raises(ValueError, match=r"and tokenizer a BertFor.*pass the model first"):
-        explain(loaded.tokenizer, loaded.model, ["a"])
+def test_texts_that_cannot_be_padded_and_a_tokenizer_of_images_are_refused(loaded, monkeypatch):
     vit = cases.family("vit", num_channels=3)[0]
     pixels = {"pixel_values": torch.ones(1, 3, 6, 6, dtype=torch.float64)}
     with pytest.raises(ValueError, match="inputs has none; leave it out"):
@@ -107,10 +97,8 @@ def test_an_attribution_is_one_line_in_a_list_and_a_heat_map_in_a_notebook(found
 
 
 def test_a_notebook_shows_some_of_many_samples_and_says_so(found):
-    many = Attribution(
-        *(getattr(found, key)[:1].repeat(23, *[1] * extra) for key, extra in SHAPES.items()),
-        "loo", {}, {},
-    )  # fmt: skip
+    names = ("relevance", "target", "logit", "residual")
+    many = Attribution(*(getattr(found, key)[[0] * 23] for key in names), "loo", {}, {})
     assert many._repr_html_().count("<strong>") == 20
     assert "3 more samples are not shown" in many._repr_html_()
     assert ">13</span>" in many._repr_html_()  # the position, where no token is known
@@ -119,19 +107,17 @@ def test_a_notebook_shows_some_of_many_samples_and_says_so(found):
 def colours_of(picture):
     """The colours of at least as many points as a token has."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
-    assert image.width <= 840  # points, of which a page of 420 pixels shows two as one
+    assert image.width <= 840  # points; a page of 420 pixels shows two as one
     return {colour for count, colour in image.getcolors(1 << 24) if count > 300}
 
 
 def test_all_forms_show_every_token_its_number_and_with_what_it_was_made(found, tmp_path):
     page = tmp_path / "why.html"
     page.write_text(found.html(), "utf-8")
-    console = Console(width=40)
-    with console.capture() as said:
-        console.print(*found.terminal(40), sep="\n")
-    assert max(map(len, said.get().splitlines())) <= 40
+    said = printed(found.terminal(40), 40)
+    assert max(map(len, said.splitlines())) <= 40
     assert Page(page).loads == []
-    for words in (Page(page).words, said.get()):
+    for words in (Page(page).words, said):
         for n, target in enumerate(found.target.tolist()):
             assert f"attnlrp: why target {target}?" in words
             for _, token, value in found.lines(n):
@@ -165,10 +151,7 @@ def test_nothing_that_a_terminal_obeys_is_in_any_form(found):
     tokens = tuple((odd,) * len(row) for row in found.tokens)
     given = {"method": odd, "model": odd, "tokens": tokens, "options": {odd: odd}}
     again = replace(found, **given)
-    console = Console(width=80, no_color=True)
-    with console.capture() as said:
-        console.print(*again.terminal(), sep="\n")
-    for form in (repr(again), said.get(), again.html(), again._repr_html_()):
+    for form in (repr(again), printed(again.terminal(), 80), again.html(), again._repr_html_()):
         assert printable(form) == form
         assert "[31mred" in form
 
@@ -177,9 +160,6 @@ def test_attention_rollout_says_that_its_shares_are_no_logits(loaded):
     page = explain(loaded.model, loaded.tokenizer, TEXTS[0], method="attention-rollout").html()
     assert "Shares of attention, which are not logits" in page
     assert "where the model attends" in page
-
-
-SHAPES = {"relevance": 1, "target": 0, "logit": 0, "residual": 0}
 
 
 def test_a_table_has_a_line_per_token_and_none_for_padding(found):
@@ -223,45 +203,43 @@ def same(got, want):
         assert got == want
 
 
-def test_any_other_file_is_refused_by_name(found, tmp_path):
+@pytest.mark.parametrize("kind", [Attribution, Generation])
+def test_any_other_file_is_refused_by_name(found, tmp_path, kind):
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
     (tmp_path / "text").write_text("a fine film")
+    says = f"holds no {kind.__name__.lower()}; pass a file of {kind.__name__}"
     for name in ("other.safetensors", "text"):
-        with pytest.raises(ValueError, match=rf"{name} holds no attribution; pass a file of Attr"):
-            Attribution.load(tmp_path / name)
+        with pytest.raises(ValueError, match=f"{name} {says}"):
+            kind.load(tmp_path / name)
     found.save(tmp_path / "mine")
     with pytest.raises(ValueError, match=r"mine holds no generation; call Attribution\.load"):
         Generation.load(tmp_path / "mine")
 
 
+def facts(change):
+    return lambda about, _: about.update(facts=change(about["facts"]))
+
+
+def tensor(name, change):
+    return lambda _, tensors: tensors.update({name: change(tensors[name])})
+
+
 SPOILED = {
     "no facts": lambda about, _: about.pop("facts"),
-    "half of the facts": lambda about, _: about.update(facts=about["facts"][:9]),
-    "facts that are a list": lambda about, _: about.update(facts="[]"),
-    "no fact": lambda about, _: about.update(facts="{}"),
-    "an unknown fact": lambda about, _: about.update(facts=about["facts"][:-1] + ', "x": 1}'),
-    "a fact twice": lambda about, _: about.update(
-        facts=about["facts"][:-1] + ', "method": "attnlrp", "method": "loo"}'
-    ),
-    "tokens that are numbers": lambda about, _: about.update(
-        facts=re.sub(
-            r'"tokens": \[+"[^"]*"', lambda x: x[0][: x[0].index('"', 9)] + "1", about["facts"]
-        )
-    ),
+    "half of the facts": facts(lambda x: x[:9]),
+    "facts that are a list": facts(lambda _: "[]"),
+    "no fact": facts(lambda _: "{}"),
+    "an unknown fact": facts(lambda x: x[:-1] + ', "x": 1}'),
+    "a fact twice": facts(lambda x: x[:-1] + ', "method": "attnlrp", "method": "loo"}'),
+    "tokens that are numbers": facts(lambda x: re.sub(r'("tokens": \[+)"[^"]*"', r"\g<1>1", x)),
     "an unknown tensor": lambda _, tensors: tensors.update(x=torch.zeros(1)),
-    "relevance of integers": lambda _, tensors: tensors.update(
-        relevance=tensors["relevance"].int()
-    ),
-    "relevance without an end": lambda _, tensors: tensors["relevance"].fill_(float("inf")),
-    "a residual in two columns": lambda _, tensors: tensors.update(
-        residual=tensors["residual"][:, None].expand(-1, 2).clone()
-    ),
+    "relevance of integers": tensor("relevance", torch.Tensor.int),
+    "relevance without an end": tensor("relevance", lambda x: x.fill_(float("inf"))),
+    "a residual in two columns": tensor("residual", lambda x: x[:, None].expand(-1, 2).clone()),
     "no relevance": lambda _, tensors: tensors.pop("relevance"),
-    "one logit": lambda _, tensors: tensors.update(logit=torch.zeros(7)),
-    "relevance of no text": lambda _, tensors: tensors.update(relevance=torch.zeros(3)),
-    "fewer tokens": lambda _, tensors: tensors.update(
-        relevance=tensors["relevance"][:, 1:].clone()
-    ),
+    "one logit": tensor("logit", lambda _: torch.zeros(7)),
+    "relevance of no text": tensor("relevance", lambda _: torch.zeros(3)),
+    "fewer tokens": tensor("relevance", lambda x: x[:, 1:].clone()),
 }
 
 
@@ -285,7 +263,7 @@ def test_a_file_of_another_version_is_refused_by_its_number(found, tmp_path):
 
 
 def stored_by(made, path):
-    """The header and the tensors of what ``save`` writes."""
+    """The header and the tensors of a saved file."""
     made.save(path)
     with safe_open(path, framework="pt") as file:
         return file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118

@@ -107,7 +107,7 @@ FEW_BITS = {
 
 
 def weight_of(module):
-    """What a quantised module's weight stands for; None of other modules."""
+    """The weight of a quantised module in full; None of other modules."""
     weight = getattr(module, "weight", None)
     weight = weight() if callable(weight) else weight
     return None if type(weight) in (type(None), nn.Parameter) else weight.dequantize().detach()
@@ -234,7 +234,7 @@ def test_modules_that_hide_their_product_are_linear_maps_of_what_their_weights_s
     assert relevance(hidden, inputs, epsilon=0.25).isfinite().all()
     assert plan(hidden, inputs).refusal is None
     assert_same(before, snapshot(hidden))
-    with torch.no_grad():  # after which bitsandbytes may keep the scales of its weights in bfloat16
+    with torch.no_grad():  # bitsandbytes may then keep the scales of its weights in bfloat16
         hidden(**inputs)
     rounding = torch.finfo(torch.bfloat16).eps / 2
     assert_alike(relevance(hidden, inputs), relevance(by_hand, inputs), rtol=len(inner) * rounding)
@@ -247,7 +247,7 @@ def test_modules_that_hide_their_product_are_linear_maps_of_what_their_weights_s
 
 
 def test_weights_in_few_bits_are_never_in_full_all_at_once():
-    """Of a layer more, the way back takes no memory for its weights."""
+    """The way back through one more layer takes no memory for its weights."""
     sizes = dict(hidden_size=256, intermediate_size=256, vocab_size=50, num_attention_heads=2)
     inputs = {"input_ids": torch.tensor([[3, 4]]), "attention_mask": torch.ones(1, 2).long()}
     models = [
@@ -256,5 +256,5 @@ def test_weights_in_few_bits_are_never_in_full_all_at_once():
     ]
     gc.collect()
     few, many = (peak_memory(lambda m=m: attribute(m, inputs, target=1)) for m in models)
-    one = 4 * 256 * 256  # bytes of a weight in full, of which a layer has six
+    one = 4 * 256 * 256  # bytes of one of the six weights of a layer in full
     assert many - few < one

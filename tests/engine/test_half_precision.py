@@ -1,4 +1,4 @@
-"""Relevance in bfloat16 is that of float32 but for rounding, no more than a plain gradient's."""
+"""Relevance in bfloat16 differs from float32 by rounding, no more than a plain gradient does."""
 
 import copy
 import random

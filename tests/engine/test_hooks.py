@@ -1,4 +1,4 @@
-"""Hooks and replaced forwards: what they compute is looked up like all else."""
+"""Hooks and replaced forwards: their operations are looked up like all others."""
 
 import copy
 from functools import partial
@@ -12,6 +12,7 @@ from torch.nn import functional
 from numeric import attribute, compiled, plan
 from numeric.methods import amplification
 from tests.support import cases
+from tests.support.loops import left_out, logits_of
 from tests.support.traces import contains, refused
 from tests.support.uses import BY_RULES, USES, assert_alike, case, put, relevance
 
@@ -29,7 +30,7 @@ def mixed_first(x):
 
 
 class After(nn.Module):
-    """What the hooks below compute, as a module of the model."""
+    """The function of the hooks below, as a module of the model."""
 
     def __init__(self, inner):
         super().__init__()
@@ -77,7 +78,7 @@ ALTERED = {
 }  # fmt: skip
 
 
-# Those run one pass with other rules; an audit takes long.
+# These uses run one pass with other rules; an audit takes long.
 LIKE_ATTNLRP = {"cp-lrp", "gradient-x-input", "finite epsilon", "audit"}
 ALL = [(use, way) for use in USES for way in ALTERED if way == "hook" or use not in LIKE_ATTNLRP]
 
@@ -91,7 +92,7 @@ def test_a_hook_is_explained_as_the_module_that_computes_the_same(name, way, use
     plain = USES[use](model, inputs)
     alter(model.get_submodule(PLACES[name]))
     assert_alike(USES[use](model, inputs), want)
-    if use != "attention-rollout":  # which does not see what comes behind the last attention
+    if use != "attention-rollout":  # it sees nothing behind the last attention
         assert (plain - want).abs().max() > 1e-3 * want.abs().max()
 
 
@@ -124,8 +125,8 @@ def test_to_ask_about_gradients_where_none_are_wanted_changes_nothing(name):
 def test_leave_one_out_of_a_model_with_hooks_is_that_of_each_text_alone(name):
     """Hooks that go by the number of a token, or act on logits, are wrong on a part of the text."""
     model, inputs = case(name)
-    mask = inputs["attention_mask"]
-    weights = torch.linspace(0.5, 2, mask.shape[1], dtype=torch.float64)[:, None]
+    tokens = inputs["attention_mask"].shape[1]
+    weights = torch.linspace(0.5, 2, tokens, dtype=torch.float64)[:, None]
 
     def tripled(_module, _args, output):
         output.logits = 3 * output.logits
@@ -133,11 +134,7 @@ def test_leave_one_out_of_a_model_with_hooks_is_that_of_each_text_alone(name):
     model.get_submodule(WEIGHED[name]).register_forward_hook(lambda _m, _i, out: out * weights)
     model.register_forward_hook(tripled)
     found = attribute(model, inputs, "loo", 1)
-    for token in range(mask.shape[1]):
-        hidden = torch.where(torch.arange(mask.shape[1]) == token, 0, mask)
-        without = model(**inputs | {"attention_mask": hidden}).logits[:, 1].detach()
-        want = (found.logit - without) * mask[:, token]
-        torch.testing.assert_close(found.relevance[:, token], want)
+    torch.testing.assert_close(found.relevance, left_out(inputs, logits_of(model, 1)))
 
 
 @pytest.mark.parametrize("method", ["attention-rollout", "sweep"])
@@ -159,7 +156,7 @@ def test_a_function_in_place_of_a_forward_is_explained_where_the_model_itself_ru
 @pytest.mark.parametrize("way", ALTERED)
 @pytest.mark.parametrize("name", PLACES)
 def test_relevance_at_a_module_is_that_of_what_its_forward_returns(name, way):
-    """Which is what its hooks are given."""
+    """Hooks of a module are given the output of its forward."""
     alter, made = ALTERED[way]
     model, inputs = case(name)
     path = PLACES[name]

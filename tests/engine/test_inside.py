@@ -1,4 +1,4 @@
-"""Relevance at what modules return: as others find it, conserved, and of no other effect."""
+"""Relevance at outputs of modules: as others find it, conserved, and of no other effect."""
 
 import re
 
@@ -10,7 +10,7 @@ from axioms.composites import ATTNLRP, CP_LRP
 from axioms.graph import MOVE
 from numeric import attribute, audit, propagation
 from numeric.models.places import numbered_layers
-from tests.census.build import CAUSAL, IMAGES, build, inputs
+from tests.census.build import CAUSAL, CLASSES, IMAGES, build, inputs
 from tests.census.measure import conditions, without_shifts
 from tests.layers.test_fast_matches_reference import rows
 from tests.oracles import bert_relevance
@@ -18,7 +18,6 @@ from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import NOTHING, assert_same, contains, listed, refused, snapshot
 
-CLASSES = "sequence classification"
 LAYERS = "bert.encoder.layer.*"
 
 
@@ -49,9 +48,8 @@ def test_in_bert_it_is_that_of_the_numpy_text_channel_by_channel(tiny, batch, co
 @pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda c: c.name)
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_in_decoders_it_is_that_of_the_numpy_rules_module_by_module(name, composite):
-    """Of every module behind the embeddings that ends in an operation of its own."""
-    model, batch = cases.family(name)
-    one = {key: x[:1] for key, x in batch.items()}
+    """Reads every module behind the embeddings that ends in an operation of its own."""
+    model, one = cases.one_text(name)
     received = audit(model, one, composite, target=1, epsilon=0.25).ledger.received
     last = {x.origin.module: r for x, r in received.items() if x.origin and x.op != MOVE}
     others = r".*\.(attn|self_attn|mlp)|transformer|.*\.(wte|wpe|embed_tokens)"
@@ -134,7 +132,7 @@ def test_the_explanation_is_the_same_to_the_last_bit(name):
         assert torch.equal(getattr(found, part), getattr(want, part))
 
 
-# What is asked, and how it is answered.
+# Paths, and the answers to them.
 
 
 def test_a_star_stands_for_one_name(tiny, batch):

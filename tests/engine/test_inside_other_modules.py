@@ -1,4 +1,4 @@
-"""Relevance at what modules of other people return: tuples, steps of functions, and hooks."""
+"""Relevance at outputs of other people's modules: tuples, steps of functions, and hooks."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def with_part(part):
 
 
 class Calls(nn.Module):
-    """A module that computes with what its part returns."""
+    """A module that computes with the output of its part."""
 
     def __init__(self, around, part=None):
         super().__init__()

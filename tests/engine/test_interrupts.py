@@ -8,26 +8,15 @@ import pytest
 import torch
 
 import numeric
-from axioms.composites import ATTNLRP
-from numeric import attribute, compiled
-from numeric.attribution import METHODS
+from tests.support import uses
 from tests.support.traces import assert_same, snapshot
 
 FOLDER = str(Path(numeric.__file__).parent)
 POINTS = 12  # of each use; all of them when this is large
 
 
-def in_a_block(model, batch):
-    with compiled(model, disable=True) as explain:
-        return explain(batch)
-
-
-USES = {method: partial(attribute, method=method) for method in METHODS}
-USES |= {
-    "finite epsilon": partial(attribute, epsilon=0.1),
-    "sweep": lambda model, batch: numeric.sweep(model, batch, [ATTNLRP]),
-    "compiled": in_a_block,
-}
+USES = {name: use for name, use in uses.USES.items() if name != "audit"}
+USES["compiled"] = lambda *given: uses.in_a_block(*given).relevance
 
 
 class Interrupt(BaseException):
@@ -68,4 +57,4 @@ def test_an_interrupt_at_any_line_leaves_no_trace(tiny, batch, name):
         assert_same(before, snapshot(tiny))
         assert torch.is_grad_enabled()
         assert not torch.is_inference_mode_enabled()
-    assert torch.equal(use().relevance, want.relevance)
+    assert torch.equal(use(), want)

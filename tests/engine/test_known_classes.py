@@ -1,4 +1,4 @@
-"""What is known of a family is known of its class, wherever its model stands."""
+"""Facts of a family are known of its class, wherever its model stands."""
 
 import importlib
 
@@ -83,8 +83,8 @@ ENTRIES = {
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_every_entry_blames_the_line_of_its_caller(entry):
-    model, inputs = cases.family("gpt2")
-    inputs = {key: x[:1].roll(2, 1) for key, x in inputs.items()}
+    model, inputs = cases.one_text("gpt2")
+    inputs = {key: x.roll(2, 1) for key, x in inputs.items()}
     inputs["attention_mask"][:, :2] = 0
     with pytest.warns(UserWarning, match="hides the first column") as found:
         ENTRIES[entry](model, inputs)

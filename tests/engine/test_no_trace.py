@@ -1,4 +1,4 @@
-"""What ``attribute`` leaves behind: nothing, on any model, also after an exception."""
+"""``attribute`` leaves nothing behind, on any model, also after an exception."""
 
 import gc
 import weakref
@@ -18,14 +18,15 @@ from numeric.engine.calls import call_of, foreign
 from numeric.models import patches
 from tests.census.build import build
 from tests.support import cases
-from tests.support.traces import assert_same, contains, refused, snapshot, watch
+from tests.support.traces import assert_same, contains, failing, refused, snapshot, watch
 
 every_method = pytest.mark.parametrize("method", METHODS)
 IDENTITY = Composite("identity norms", ATTNLRP.rules | {kinds.LAYER_NORM: kinds.IDENTITY})
 CALLS = [(method, {}) for method in METHODS]
 CALLS += [(method, {"epsilon": 0.1}) for method in ("attnlrp", "cp-lrp", IDENTITY)]
 CALLS += [(bypass_softmax([1]), {"share": "word"}), (IDENTITY, {})]
-CALLS += [("cp-lrp", {"at": "bert.encoder.layer.*"})]
+CALLS += [("cp-lrp", {"at": "bert.encoder.layer.*"}), ("attnlrp", {"positions": "signed"})]
+CALLS += [("attnlrp", {"checkpoint": True})]
 
 
 def plain_gradient(model):
@@ -60,16 +61,12 @@ def test_methods_in_sequence_leave_the_model_as_it_was(attention, batch):
 def test_an_exception_in_mid_forward_leaves_the_model_as_it_was(tiny, batch, method, options):
     before, want = snapshot(tiny), plain_gradient(tiny)
     with (
-        watch(tiny.bert.encoder.layer[1].output, fail),
+        failing(tiny),
         pytest.raises(ValueError, match=r"itself fails on this input .*in mid-forward"),
     ):
         attribute(tiny, batch, method, **options)
     assert_same(before, snapshot(tiny))
     assert_plain(tiny, want)
-
-
-def fail(*_):
-    raise ArithmeticError("in mid-forward")
 
 
 def test_the_snapshot_sees_every_kind_of_trace(batch):

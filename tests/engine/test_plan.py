@@ -1,4 +1,4 @@
-"""A plan lists what the real pass does to a model, in order, and what has no rule."""
+"""A plan lists the operations of the real pass, in order, and marks missing rules."""
 
 import json
 from dataclasses import replace
@@ -10,25 +10,19 @@ from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite
 from numeric import attribute, plan
 from numeric.planning import UNKNOWN
-from tests.census.build import CAUSAL, build, inputs
+from tests.census.build import CAUSAL, with_inputs
 from tests.support import cases
 from tests.support.traces import assert_same, contains, snapshot
 
-SEQUENCE = "sequence classification"
 MODELS = {
     "bert": lambda: cases.family("bert"),
     "bert, eager": lambda: cases.family("bert", attn_implementation="eager"),
     "llama": lambda: cases.family("llama"),
     "vit": lambda: cases.family("vit"),
-    "modernbert": lambda: stock("modernbert", SEQUENCE),
-    "mixtral": lambda: stock("mixtral", CAUSAL),
-    "gemma2": lambda: stock("gemma2", CAUSAL),
+    "modernbert": lambda: with_inputs("modernbert"),
+    "mixtral": lambda: with_inputs("mixtral", CAUSAL),
+    "gemma2": lambda: with_inputs("gemma2", CAUSAL),
 }
-
-
-def stock(name, task):
-    model = build(name, task)
-    return model, inputs(model, task)
 
 
 @pytest.fixture
@@ -129,7 +123,7 @@ def test_an_activation_function_takes_the_rule_of_its_own_module():
 
 
 def test_experts_that_see_several_texts_are_counted():
-    text = str(plan(*stock("mixtral", CAUSAL)))
+    text = str(plan(*with_inputs("mixtral", CAUSAL)))
     assert "layers 0 to 1 of model.layers" in text
     assert [line for line in text.splitlines() if "mlp.experts.act_fn" in line and " x " in line]
 
@@ -142,7 +136,7 @@ def test_a_composite_without_a_kind_shows_where_a_rule_is_missing():
     assert without == [p for p, m in model.named_modules() if isinstance(m, torch.nn.LayerNorm)]
     contains(found.refusal, "Add an entry for: layer_norm", *without)
     assert str(found).splitlines()[0].endswith("operations, 5 without a rule")
-    assert str(found).count("layer_norm  no rule") == 3  # of which one stands for two layers
+    assert str(found).count("layer_norm  no rule") == 3  # one of them stands for two layers
 
 
 class Odd(torch.nn.Module):
@@ -170,12 +164,13 @@ def test_a_function_without_a_rule_is_listed_in_its_place():
 
 def test_a_plan_of_what_is_not_there_is_refused():
     model, batch = cases.family("bert")
-    with pytest.raises(ValueError, match="overrides layer 7, which the model does not have"):
-        plan(model, batch, replace(ATTNLRP, layers={7: {}}))
-    with pytest.raises(ValueError, match="method 'loo' has no rules"):
-        plan(model, batch, "loo")
-    with pytest.raises(ValueError, match="inputs has no input_ids"):
-        plan(model, {})
+    for given, says in (
+        ((batch, replace(ATTNLRP, layers={7: {}})), "overrides layer 7, which the model does not"),
+        ((batch, "loo"), "method 'loo' has no rules"),
+        (({},), "inputs has no input_ids"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            plan(model, *given)
 
 
 def test_the_command_prints_layers_and_all_operations_as_data(run):
@@ -196,7 +191,7 @@ def test_the_command_says_what_has_no_rule_and_fails(run, monkeypatch):
 
     loaded = models.load()
     with_odd_layer(loaded.model, 0)
-    monkeypatch.setattr(models, "load", lambda *_: loaded)
+    monkeypatch.setattr(models, "load", lambda *_, **_options: loaded)
     code, out, err = run("plan", "embedded", "--full")
     assert code == 2
     assert "unknown     no rule" in out

@@ -10,44 +10,30 @@ import torch
 from axioms import kinds
 from axioms.composites import ATTNLRP, CP_LRP, Composite, UnassignedOperation
 from numeric import attribute, propagation
-from tests.layers.test_families import SUMS
+from tests.layers.test_families import SUMS, gradient_x_input
 from tests.support import cases
 from tests.support.traces import assert_same, snapshot
 
 ALL = list(cases.FAMILIES)
 
 
-def at_input(model, path, seen):
-    return model.get_submodule(path).register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-
-
 def by_token(x, gradient, inputs):
     return (x * gradient).sum(-1).detach() * inputs.get("attention_mask", 1)
 
 
-@pytest.mark.parametrize("method", ["attnlrp", CP_LRP], ids=["attnlrp", "cp-lrp"])
-@pytest.mark.parametrize("name", ALL)
-def test_a_gradient_is_the_relevance_that_attribute_gives(name, method):
+GIVEN = [(name, method, 0.0) for name in ALL for method in ("attnlrp", CP_LRP)]
+GIVEN += [("bert", "cp-lrp", 0.1)]
+
+
+@pytest.mark.parametrize(("name", "method", "epsilon"), GIVEN)
+def test_gradients_of_many_passes_are_the_relevance_that_attribute_gives(name, method, epsilon):
     model, inputs = cases.family(name)
-    want, before, seen = attribute(model, inputs, method, 1), snapshot(model), []
-    with propagation(model, method):
-        hook = at_input(model, SUMS[name], seen)
-        logits = model(**inputs).logits
-        hook.remove()
-        (gradient,) = torch.autograd.grad(logits[:, 1].sum(), seen)
+    want, before = attribute(model, inputs, method, [1, 1], epsilon=epsilon), snapshot(model)
+    with propagation(model, method, epsilon=epsilon):
+        found = [gradient_x_input(model, inputs, SUMS[name], want.target) for _ in range(2)]
     assert_same(before, snapshot(model))
-    assert torch.equal(by_token(*seen, gradient, inputs), want.relevance)
-
-
-def test_a_stabiliser_is_that_of_attribute():
-    model, inputs = cases.family("bert")
-    want, seen = attribute(model, inputs, "cp-lrp", 1, epsilon=0.1), []
-    with propagation(model, "cp-lrp", epsilon=0.1):
-        hook = at_input(model, SUMS["bert"], seen)
-        (gradient,) = torch.autograd.grad(model(**inputs).logits[:, 1].sum(), seen)
-        hook.remove()
-    assert torch.equal(by_token(*seen, gradient, inputs), want.relevance)
-    assert not torch.equal(want.relevance, attribute(model, inputs, "cp-lrp", 1).relevance)
+    for each in found:
+        assert torch.equal(each * inputs.get("attention_mask", 1), want.relevance)
 
 
 def test_the_example_in_the_documentation_runs():
@@ -92,7 +78,7 @@ WAYS |= {"backward": by_backward, "function": by_the_function_backward, "hook": 
 def test_all_relevance_is_found_behind_an_activation_function_in_every_way_to_ask(way):
     """Its output is a rule that still waits for its use when a hook sees it."""
     model, inputs = cases.without_biases("bert")
-    one, kept = {key: x[:1] for key, x in inputs.items()}, []
+    one, kept = cases.first(inputs), []
 
     def keep(module, args, x):
         assert x.requires_grad
@@ -110,7 +96,7 @@ def test_all_relevance_is_found_behind_an_activation_function_in_every_way_to_as
 
 
 def capped(model):
-    """The logits of ``model`` behind a soft cap, which is what its last operation is."""
+    """The model with a soft cap of its logits as the last operation."""
 
     class Capped(type(model)):
         def forward(self, *args, **kwargs):
@@ -125,9 +111,9 @@ def capped(model):
 def test_what_the_last_operation_leaves_waiting_acts_when_the_logit_is_taken():
     model, inputs = cases.without_biases("bert")
     model, seen = capped(model), []
-    one = {key: x[:1] for key, x in inputs.items()}
+    one = cases.first(inputs)
     with propagation(model, CP_LRP):
-        at_input(model, "classifier", seen)
+        model.classifier.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
         logits = model(**one).logits
         with_index = torch.autograd.grad(logits[0, 1], seen, retain_graph=True)[0]
         cotangent = torch.tensor([[0.0, 1.0, 0.0]], dtype=logits.dtype)
@@ -151,20 +137,6 @@ def test_relevance_reaches_an_input_of_the_user():
     torch.testing.assert_close(by_token(x, gradient, inputs)[0], want.relevance[0])
 
 
-@pytest.mark.parametrize("name", ["bert", "vit"])
-def test_a_block_serves_many_passes(name):
-    model, inputs = cases.family(name)
-    found = []
-    with propagation(model):
-        for _ in range(2):
-            seen = []
-            hook = at_input(model, SUMS[name], seen)
-            logits = model(**inputs).logits
-            hook.remove()
-            found += torch.autograd.grad(logits[:, 1].sum(), seen)
-    assert torch.equal(*found)
-
-
 def test_relevance_of_scores_is_refused_because_the_softmax_decides_on_it():
     q, k = (torch.ones(2, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     model, _ = cases.family("bert")
@@ -186,15 +158,14 @@ def test_relevance_of_scores_is_refused_because_the_softmax_decides_on_it():
 
 def test_what_cannot_be_propagated_is_refused():
     model, inputs = cases.family("bert")
-    with pytest.raises(ValueError, match="'loo' has no rules; pass attnlrp"):
-        propagation(model, "loo")
-    with pytest.raises(ValueError, match="the stabiliser must be finite"):
-        propagation(model, epsilon=-1)
-    with pytest.raises(ValueError, match="model is a Linear; pass a Transformers model"):
-        propagation(torch.nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"train mode: .* call model.eval"):
-        propagation(model.train())
-    model.eval()
+    for given, says in (
+        ({"model": model, "method": "loo"}, "'loo' has no rules; pass attnlrp"),
+        ({"model": model, "epsilon": -1}, "the stabiliser must be finite"),
+        ({"model": torch.nn.Linear(2, 2)}, "model is a Linear; pass a Transformers model"),
+        ({"model": cases.tiny_bert().train()}, r"train mode: .* call model.eval"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            propagation(**given)
     rules = {kind: rule for kind, rule in ATTNLRP.rules.items() if kind != kinds.SOFTMAX}
     lacking = propagation(model, Composite("lacking", rules))
     with pytest.raises(UnassignedOperation, match="Add an entry for: softmax"), lacking:

@@ -77,7 +77,7 @@ def test_weights_that_are_fetched_when_they_are_used_change_nothing(name, way, t
     assert {path: x.device for path, x in offloaded.named_parameters()} == on_meta
 
 
-# Adapters: linear maps beside others, whose relevance is that of one map.
+# Adapters: a linear map and another beside it have the relevance of their sum.
 
 
 class LoRA(nn.Module):
@@ -131,7 +131,7 @@ def test_an_adapter_beside_a_map_is_explained_as_the_two_in_one(name):
         assert (USES[use](model, inputs) - want).abs().max() > 1e-3 * want.abs().max()
 
 
-@pytest.mark.filterwarnings("ignore")  # peft asks Transformers for what is deprecated
+@pytest.mark.filterwarnings("ignore")  # peft uses deprecated parts of Transformers
 @pytest.mark.parametrize("name", ADAPTED)
 def test_adapters_of_peft_are_explained_as_the_merged_model(name):
     peft = pytest.importorskip("peft")
@@ -150,7 +150,7 @@ def test_adapters_of_peft_are_explained_as_the_merged_model(name):
         assert_alike(got, USES[use](merged, inputs))
 
 
-# Checkpoints: what is computed again on the way back is not under the rules.
+# Checkpoints: a computation that runs again on the way back is not under the rules.
 
 
 def checkpointed(model, path, **options):

@@ -3,7 +3,7 @@
 import pytest
 
 from numeric import attribute
-from tests.census.build import CAUSAL, build, float64, inputs
+from tests.census.build import CAUSAL, float64, with_inputs
 
 ROUNDING = 1e-6  # of the largest relevance: a few float32 roundings, of rotations for example
 
@@ -11,8 +11,7 @@ ROUNDING = 1e-6  # of the largest relevance: a few float32 roundings, of rotatio
 @pytest.mark.parametrize("name", ["kimi_linear", "qwen3_next", "rwkv"])
 def test_what_a_scan_selects_by_stays_in_float64_beside_its_values(name):
     with float64():
-        model = build(name, CAUSAL)
-        batch = inputs(model, CAUSAL)
+        model, batch = with_inputs(name, CAUSAL)
         want = attribute(model, batch, "cp-lrp").relevance
     found = attribute(model, batch, "cp-lrp").relevance
     assert (found - want).abs().max() <= ROUNDING * want.abs().max()

@@ -1,7 +1,7 @@
-"""Layers of a toy and of a real model run the same operations, and those that are written here.
+"""Layers of a toy and of a real model run the same operations, with the digests in this file.
 
-An upgrade of Transformers that changes what a family computes fails here by name; after the new
-code has been read, the digest that the failure prints takes the place of the old one.
+An upgrade of Transformers that changes the code of a family fails here by name; read the new code,
+and then put the printed digest in place of the old one.
 """
 
 import pytest
@@ -23,7 +23,7 @@ SIGNATURES = {
     "qwen3": "af4e8a738a64d3d8",
     "vit": "6081890175bb24e0",
 }
-"""By family: what every layer does, as ``numeric.auditing.capture`` digests it."""
+"""Digests of a layer's operations by family, made by ``numeric.auditing.capture``."""
 
 THREE = {"num_hidden_layers": 3, "vocab_size": 50}
 GROUPED = THREE | dict(
@@ -43,11 +43,11 @@ REAL = {
     "qwen3": GROUPED,
     "vit": {"num_hidden_layers": 3, "image_size": 6, "patch_size": 2, "num_channels": 2},
 }
-"""What differs from the defaults of Transformers, which are published sizes; fewer layers."""
+"""Options beside the defaults of Transformers, which are published sizes; fewer layers."""
 
 
 def layers(model, inputs):
-    found = capture(model, prepare(model, {key: x[:1] for key, x in inputs.items()})).signatures
+    found = capture(model, prepare(model, cases.first(inputs))).signatures
     return {layer: digest for layer, digest in found.items() if layer is not None}
 
 

@@ -1,4 +1,4 @@
-"""What a norm divides by is held, however code computes it, and the audit says the same."""
+"""The divisor of a norm is held, however code computes it, and the audit says the same."""
 
 import numpy as np
 import pytest

@@ -208,7 +208,7 @@ WRITES = {
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("inner", INNER)
 def test_what_code_writes_over_has_no_relevance(inner, write):
-    """Nor do functions of a tensor go on behind it, part of which is of another function."""
+    """A tensor that is written to in part begins a new function."""
 
     def written(x):
         y = INNER[inner](x)
@@ -262,10 +262,9 @@ def test_numpy_and_the_audit_say_the_same_of_functions_that_are_not_0_at_0(name)
 
 def test_the_audit_names_what_a_function_is_at_0_as_a_fixed_term():
     """The 1 in 1 + tanh absorbs as a bias does."""
-    model, inputs = cases.family("bert")
+    model, one = cases.one_text("bert")
     place = "bert.pooler.activation"
     on(then(lambda x: x + 1), place)({"model": model})
-    one = {key: x[:1] for key, x in inputs.items()}
     lines = audit(model, one, CP_LRP).ledger.lines
     (line,) = [x for x in lines if x.kind == kinds.ADD and x.node.args[0].op == kinds.ACTIVATION]
     assert line.node.origin.module == place

@@ -1,4 +1,4 @@
-"""State space models are explained by MambaLRP: what a scan selects by is held."""
+"""State space models are explained by MambaLRP: the selection of a scan is held."""
 
 from importlib import import_module
 from inspect import signature
@@ -16,32 +16,23 @@ from numeric.engine.operations import SCAN as ROLE
 from numeric.engine.operations import TABLE
 from numeric.models import scans
 from numeric.planning import plan
-from tests.census.build import CAUSAL, build, inputs
-from tests.census.measure import COLUMNS, conditions, measure
+from tests.census.build import CAUSAL, with_inputs
+from tests.census.measure import COLUMNS, measure
+from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import contains, refused
 
 SCAN = "mamba_selective_scan"
 EXACT = 1e-10  # of the largest relevance, in float64
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    with conditions():
-        yield
-
-
-def made(name):
-    model = build(name, CAUSAL)
-    return model, inputs(model, CAUSAL)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 @pytest.fixture
 def mamba():
-    return made("mamba")
+    return with_inputs("mamba", CAUSAL)
 
 
-# Jafari et al. (2024, Sec. 4): what they detach, by hand, and then input times gradient
+# Jafari et al. (2024, Sec. 4): detached by hand, and then input times gradient
 
 
 def ratio(x):
@@ -160,7 +151,7 @@ SCANS = {
 
 @pytest.mark.parametrize("name", SCANS)
 def test_what_selects_is_held_as_if_the_model_detached_it(name, monkeypatch):
-    found = attribute(*made(name), "cp-lrp").relevance
+    found = attribute(*with_inputs(name, CAUSAL), "cp-lrp").relevance
     names = scans.SELECTS[SCANS[name]]
     module = import_module(f"transformers.models.{name}.modeling_{name}")
     scan = getattr(module, SCANS[name])
@@ -172,9 +163,9 @@ def test_what_selects_is_held_as_if_the_model_detached_it(name, monkeypatch):
 
     monkeypatch.setattr(scans, "SELECTS", {})
     with pytest.raises(UnassignedOperation, match="exp, outside of a softmax"):
-        attribute(*made(name), "cp-lrp")
+        attribute(*with_inputs(name, CAUSAL), "cp-lrp")
     monkeypatch.setattr(module, SCANS[name], detached)
-    close(attribute(*made(name), "cp-lrp").relevance, found)
+    close(attribute(*with_inputs(name, CAUSAL), "cp-lrp").relevance, found)
     assert found.abs().max() > 0
 
 
@@ -209,8 +200,8 @@ def test_the_gradient_of_the_selection_goes_along_where_no_rule_acts(mamba):
 
 @pytest.mark.parametrize("name", ["mamba", "mamba2"])
 def test_in_float32_the_model_is_what_it_was(name):
-    model = build(name, CAUSAL).float()
-    batch = inputs(model, CAUSAL)
+    model, batch = with_inputs(name, CAUSAL)
+    model.float()
     weights = {key: x.clone() for key, x in model.state_dict().items()}
     with torch.no_grad():
         before = model(**batch).logits
@@ -230,7 +221,7 @@ def test_the_plan_has_linear_maps_in_the_place_of_the_selection(mamba):
 
 def test_an_audit_says_what_is_held(mamba):
     model, batch = mamba
-    found = audit(model, {key: x[:1] for key, x in batch.items()}, CP_LRP)
+    found = audit(model, cases.first(batch), CP_LRP)
     assert [note for note in found.notes if note.startswith("what a scan selects by is held")]
     selects = [
         x for x in found.ledger.lines if x.node.origin.module.endswith(("x_proj", "dt_proj"))

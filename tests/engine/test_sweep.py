@@ -14,7 +14,7 @@ from numeric import layer_mixes as sweep
 from numeric.engine import scope
 from numeric.methods import amplification
 from tests.support import cases, one_by_one
-from tests.support.traces import assert_same, contains, snapshot, watch
+from tests.support.traces import assert_same, contains, failing, snapshot, watch
 
 IDENTITY_NORMS = Composite("identity norms", ATTNLRP.rules | {kinds.LAYER_NORM: kinds.IDENTITY})
 NO_SCORES = {kinds.SCORES: kinds.CONSTANT}
@@ -32,7 +32,7 @@ def table_a3(depth):
 
 
 def check(model, inputs, composites, target=None):
-    """The sweep is what separate runs give: in float64, to 1e-10 of the largest relevance."""
+    """Separate runs give the same in float64, to 1e-10 of the largest relevance."""
     found = sweep.sweep(model, inputs, composites, target)
     assert len(found.relevance) == len(found.logit) == len(found.residual) == len(composites)
     for n, composite in enumerate(composites):
@@ -133,7 +133,7 @@ def test_table_a3_takes_one_forward_pass_and_each_prefix_once(monkeypatch, embed
     rules = [[layer in c.layers for layer in range(depth)] for c in composites]
     prefixes = [len({tuple(r[layer:]) for r in rules}) for layer in range(depth + 1)]
     assert prefixes == [34, 31, 28, 25, 22, 19, 16, 13, 10, 7, 4, 2, 1]
-    # What comes to a layer goes to its Q, K and V once, and what leaves it from there once.
+    # Relevance goes once from a layer's output to its Q, K and V, and once from there on.
     products = sum(prefixes[1:]) + sum(prefixes[:-1]) + len(composites)
     inputs = cases.encode(cases.SENTENCES[1:2])
     assert count(monkeypatch, embedded["sdpa"], inputs, composites) == (1, products)
@@ -145,7 +145,7 @@ def test_rules_that_differ_elsewhere_take_a_forward_pass_for_each_kind(monkeypat
     assert count(monkeypatch, tiny, batch, [CP_LRP] * 3)[1] == 2 + 2 + 1
 
 
-# What it refuses, and what it leaves behind
+# Refusals, and no traces
 
 
 def refused(model, inputs, composites, *parts, error=ValueError, **options):
@@ -191,10 +191,7 @@ def test_the_model_is_as_it_was_also_after_an_exception(tiny, batch):
     first = sweep.sweep(tiny, batch, every_mix(2)).relevance
     assert_same(before, snapshot(tiny))
 
-    def fail(_):
-        raise ArithmeticError("in mid-forward")
-
-    with watch(tiny.bert.encoder.layer[1].output, fail):
+    with failing(tiny):
         refused(tiny, batch, every_mix(2), "itself fails on this input", "in mid-forward")
     with torch.inference_mode():
         again = sweep.sweep(tiny, batch, every_mix(2)).relevance

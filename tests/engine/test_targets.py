@@ -1,4 +1,4 @@
-"""A target means the same for every method, and what plain autograd and plain loops find of it."""
+"""A target means the same for every method, for plain autograd, and for plain loops."""
 
 import pytest
 import torch
@@ -7,27 +7,21 @@ from axioms.composites import ATTNLRP, CP_LRP, GRADIENT_X_INPUT
 from numeric import attribute, attribute_each, audit, propagation
 from numeric.targets import answer, log_probability, logit, span
 from numeric.targets.readout import read
-from tests.census.build import build, inputs
-from tests.census.measure import conditions, without_shifts
+from tests.census.build import ANSWERS, MASKED, TAGS, with_inputs
+from tests.census.build import CAUSAL as NEXT
+from tests.census.measure import without_shifts
 from tests.support import cases
 from tests.support.cases import close
+from tests.support.loops import left_out
 from tests.support.traces import contains, refused, watch
 
-NEXT, MASKED = "causal language modelling", "masked language modelling"
-TAGS, ANSWERS = "token classification", "question answering"
+pytestmark = pytest.mark.usefixtures("float64")
 LAST = [7, 5]  # of the two texts, the second padded on the right
 BOTH = torch.arange(2)
 
 
-@pytest.fixture(autouse=True)
-def _float64():
-    with conditions():
-        yield
-
-
 def made(name, task):
-    model = build(name, task)
-    batch = inputs(model, task)
+    model, batch = with_inputs(name, task)
     if task == MASKED:
         batch["input_ids"][BOTH, [3, 2]] = model.config.mask_token_id = 9
     return model, batch
@@ -46,7 +40,7 @@ def log_at(columns, label):
 
 
 def of_span(first, end, function):
-    """Of each text its own tokens, from the row before."""
+    """Sums over each text's own tokens, from the row before."""
     return lambda out, ids: sum(
         function([n - 1] * 2, ids[:, n])(out, ids) for n in range(first, end)
     )
@@ -110,14 +104,7 @@ def test_its_gradient_is_that_of_the_number_by_hand(case):
 def test_leaving_a_token_out_changes_the_number_by_hand(case):
     name, task, target, by_hand = CASES[case]
     model, batch = made(name, task)
-    want = torch.zeros(2, 8)
-    with torch.no_grad():
-        whole = by_hand(model(**batch), batch["input_ids"])
-        for example, token in batch["attention_mask"].nonzero().tolist():
-            changed = {key: x.clone() for key, x in batch.items()}
-            changed["attention_mask"][example, token] = 0
-            less = by_hand(model(**changed), batch["input_ids"])
-            want[example, token] = whole[example] - less[example]
+    want = left_out(batch, lambda given: by_hand(model(**given), given["input_ids"]))
     close(attribute(model, batch, "loo", target, batch_size=5).relevance, want)
 
 
@@ -134,7 +121,7 @@ def test_integrated_gradients_add_up_to_its_change(case):
     close(found.relevance[0].sum(), change[0], tolerance=1e-6)
 
 
-# What is predicted
+# Predictions
 
 
 def test_what_is_predicted_is_the_default():
@@ -162,7 +149,7 @@ def test_a_regression_has_one_output():
 
 
 def test_padding_on_the_left_moves_no_column_from_the_end():
-    model, batch = made("llama", NEXT)  # to which it does not matter where a text begins
+    model, batch = made("llama", NEXT)  # a text may begin anywhere
     short = {key: x[1:, :6] for key, x in batch.items()}
     padded = {key: x[1:].roll(2, 1) for key, x in batch.items()}
     for target in (logit(7, at=-2), span(-3), None):
@@ -210,7 +197,7 @@ def test_many_maps_take_one_forward_pass_and_only_the_rows_that_are_read():
 
 def test_rollout_is_of_the_row_that_is_read():
     model, batch = made("gpt2", NEXT)
-    one = {key: x[:1] for key, x in batch.items()}
+    one = cases.first(batch)
     short = {key: x[:, :4] for key, x in one.items()}
     found = attribute(model, one, "attention-rollout", logit(7, at=3)).relevance
     close(found[:, :4], attribute(model, short, "attention-rollout", 7).relevance)
@@ -218,7 +205,7 @@ def test_rollout_is_of_the_row_that_is_read():
     contains(message, "several tokens", "GPT2LMHeadModel")
 
 
-# What is kept
+# Conservation
 
 
 def entropy(logits):
@@ -241,7 +228,7 @@ def test_what_adds_nothing_keeps_logits_and_loses_the_entropy_of_log_probabiliti
 def test_the_audit_accounts_for_it(case):
     name, task, target, _ = CASES[case]
     model, batch = made(name, task)
-    one = {key: x[:1] for key, x in batch.items()}
+    one = cases.first(batch)
     for composite in (ATTNLRP, CP_LRP):
         found = audit(model, one, composite, target=target)
         want = attribute(model, one, composite, target)

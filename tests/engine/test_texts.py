@@ -67,6 +67,7 @@ REFUSED = {
     "a table": (pd.DataFrame({"text": ["good"]}), f"texts is a DataFrame; {LIST}"),
     "a set": ({"a", "b"}, f"texts is a set; {LIST}"),
     "nothing": (None, f"texts is a NoneType; {LIST}"),
+    "no text among texts": (["a", None, 3], "texts[1]=None ..., texts[2]=3 (int in place of text)"),
     "an array that is one text": (np.array("a film"), "texts is an array of 0 dimensions: pass"),
     "a table of words": (np.array([["a", "b"]]), "texts is an array of 2 dimensions: pass"),
     "a text that is NA": (pd.array(["a", pd.NA], dtype="string"), "texts[1]=<NA> (NAType in place"),

@@ -22,17 +22,13 @@ from numeric.evaluation.softmax_errors import softmax_errors
 from numeric.models.inputs import prepare
 from numeric.models.patches import OF_TRANSFORMERS
 from tests.support import cases
-from tests.support.traces import assert_same, registries, snapshot, watch
+from tests.support.traces import assert_same, failing, registries, snapshot
+from tests.support.uses import in_a_block
 
 
 def explained(model, batch, method="attnlrp", **options):
     found = attribute(model, batch, method, **options)
     return [found.relevance, found.logit, *found.details.values(), *found.inside.values()]
-
-
-def in_a_block(model, batch):
-    with compiled(model, disable=True) as explain:
-        return [explain(batch).relevance]
 
 
 def curves(model, batch):
@@ -43,7 +39,7 @@ def curves(model, batch):
 
 
 def audited(model, batch):
-    found = audit(model, {key: x[:1] for key, x in batch.items()})
+    found = audit(model, cases.first(batch))
     causes = [hash(found.captured.signatures[layer]) for layer in (0, 1)]
     return [torch.tensor(found.relevance), torch.tensor(found.residual), torch.tensor(causes)]
 
@@ -53,7 +49,7 @@ USES |= {
     "finite epsilon": partial(explained, epsilon=0.1),
     "inside": partial(explained, at=["bert.encoder.layer.*", "bert.embeddings"]),
     "sweep": lambda model, batch: [sweep(model, batch, [ATTNLRP, CP_LRP]).relevance],
-    "compiled": in_a_block,
+    "compiled": lambda *given: [in_a_block(*given).relevance],
     "curves": curves,
     "softmax errors": lambda *given: [torch.tensor(softmax_errors(*given).taylor_r)],
     "audit": audited,
@@ -64,7 +60,7 @@ BESIDE = [name for name in USES if name != "audit"]  # which takes a second
 
 @pytest.fixture(scope="module")
 def alone():
-    """What every use finds by itself, on a model of its own."""
+    """The results of every use by itself, on a model of its own."""
     return {name: use(tiny(), cases.tiny_batch()) for name, use in USES.items()}
 
 
@@ -146,7 +142,7 @@ def test_a_use_within_another_does_not_matter(alone, name):
 
 @contextmanager
 def inside(look):
-    """Calls ``look`` after each layer and, in the backward pass, where it reads what was saved."""
+    """Calls ``look`` after each layer and where the backward pass reads a saved tensor."""
     found, busy = [], []
 
     def stop(*_):
@@ -171,13 +167,7 @@ def test_nothing_is_left_in_what_all_models_share(name):
     USES[name](model, cases.tiny_batch())
     assert registries() == before
 
-    def fail(_):
-        raise ArithmeticError
-
-    with (
-        watch(model.bert.encoder.layer[1].output, fail),
-        pytest.raises((ArithmeticError, ValueError)),
-    ):
+    with failing(model), pytest.raises((ArithmeticError, ValueError)):
         USES[name](model, cases.tiny_batch())
     assert registries() == before
 

@@ -159,7 +159,7 @@ def test_the_other_sign_turns_around_what_ranks(tiny, batch):
 @pytest.mark.parametrize("name", ["gpt2", "llama", "roberta"])
 def test_other_families_are_measured(name):
     model, inputs = cases.family(name)
-    inputs = {key: x[:1] for key, x in inputs.items()}  # decoders take no padding on the right
+    inputs = cases.first(inputs)  # decoders take no padding on the right
     found = evaluate(model, inputs, random_map(inputs), subsets=4, samples=2)["relevance"]
     assert all(np.isfinite(found[key]).all() for key in ("r", "Δ", "LDS", "top drop"))
 
@@ -177,25 +177,16 @@ def test_what_a_constant_map_has_no_value_of_is_nan(tiny, batch):
 
 
 WRONG = {
-    "shape": (
-        {"relevance": np.zeros((1, 2))},
-        "relevance is float64 of shape (1, 2); pass numbers",
-    ),
+    "shape": ({"relevance": np.zeros((1, 2))}, "relevance is float64 of shape (1, 2); pass num"),
     "words": ({"relevance": "good"}, "of shape (); pass numbers (batch, token)"),
     "no map": ({"relevance": {}}, "relevance holds no maps"),
-    "several": (
-        {"relevance": {"a": [[1.0]], "b": "x"}},
-        "a is float64 of shape (1, 1)...\nb is ",
-    ),
+    "several": ({"relevance": {"a": [[1.0]], "b": "x"}}, "a is float64 of shape (1, 1)...\nb is "),
     "measure": ({"measures": ["AOPC", "r"]}, "unknown measure 'AOPC'; the measures are r, tau"),
     "numbers": ({"top": 0, "samples": 2.0}, "top=0, samples=2.0: pass a whole number, at least 1"),
     "complex numbers": ({"relevance": [[1j]]}, "relevance is complex128 of shape (1, 1); pass"),
     "complex tensor": ({"relevance": torch.zeros(2, 6) * 1j}, "relevance is complex64 of shape"),
     "rows of two lengths": ({"relevance": [[1.0], [1.0, 2.0]]}, "of shape (); pass numbers"),
-    "a result": (
-        {"relevance": SimpleNamespace(relevance=1)},
-        "relevance is object of shape (); pass numbers",
-    ),
+    "a result": ({"relevance": SimpleNamespace(relevance=1)}, "relevance is object of shape ()"),
     "seed": ({"seed": -1, "top": 0}, "top=0: pass...\nseed=-1: pass a whole number, at least 0"),
     "no seed": ({"seed": None}, "seed=None: pass a whole number, at least 0"),
     "target": ({"target": 7}, "target [7] out of range"),

@@ -1,4 +1,4 @@
-"""Activation patching is what plain hooks find, and its predictions are those of ``attribute``."""
+"""Activation patching agrees with plain hooks, and its predictions with ``attribute``."""
 
 import numpy as np
 import pytest
@@ -24,15 +24,13 @@ CHANGED = 2  # the token that differs
 
 
 def close(name, got, want):
-    """To rounding, which is that of float32 where stock norms pass through it."""
-    wide = cases.SINGLE if name in cases.ROTARY else 1e-10
-    cases.close(torch.from_numpy(got), want, tolerance=wide)
+    """Equal to rounding, in float32 where stock norms pass through it."""
+    cases.close(torch.from_numpy(got), want, tolerance=cases.tolerance(name))
 
 
 def pair(name):
     """A random model of a family, and two texts that differ in one token."""
-    model, batch = cases.family(name)
-    clean = {key: x[:1] for key, x in batch.items()}
+    model, clean = cases.one_text(name)
     ids = clean["input_ids"].clone()
     ids[0, CHANGED] = 11 if ids[0, CHANGED] != 11 else 12
     return model, clean, clean | {"input_ids": ids}
@@ -43,7 +41,7 @@ def first(output):
 
 
 def seen(model, batch, path):
-    """What a module returns, by a hook on the model itself."""
+    """The output of a module, by a hook on the model itself."""
     found = []
     hook = model.get_submodule(path).register_forward_hook(lambda _m, _x, y: found.append(y))
     with torch.no_grad():
@@ -155,7 +153,7 @@ def read_by_one_norm():
 
 def test_at_one_norm_the_errors_are_those_of_theorem_57():
     model, lengths, widths = read_by_one_norm(), [], 16
-    clean = {key: x[:1] for key, x in cases.family_inputs("llama").items()}
+    clean = cases.first(cases.family_inputs("llama"))
     for size in (0.1, 0.3, 1.0, -0.5):
         for token in (7, 11, 20):
             ids = clean["input_ids"].clone()

@@ -29,9 +29,8 @@ def loop(model, batch, relevance, target, *, order, chunk):
             kept = mask.clone()
             for c in chunks[:step]:
                 kept[c] = 0
-            one = {key: value[[row]] for key, value in batch.items()} | {
-                "attention_mask": kept[None]
-            }
+            one = {key: value[[row]] for key, value in batch.items()}
+            one["attention_mask"] = kept[None]
             with torch.no_grad():
                 curve.append(model(**one).logits[0, target[row]].item())
         curves.append(curve)
@@ -70,9 +69,8 @@ def test_a_curve_around_a_hole_is_the_loop(tiny, batch, order):
     model, prepared, relevance, target = setting(tiny, batch)
     for chunk in (1, 2):
         want = loop(model, batch, relevance, target, order=order, chunk=chunk)
-        check(
-            perturbation_curve(model, prepared, relevance, target, order=order, chunk=chunk), want
-        )
+        options = {"order": order, "chunk": chunk}
+        check(perturbation_curve(model, prepared, relevance, target, **options), want)
 
 
 def test_the_other_order_is_rejected(tiny, batch):
@@ -90,9 +88,7 @@ def test_step_0_is_the_logit_and_ties_keep_the_order_of_the_text(tiny, batch):
     torch.testing.assert_close(first.logits[:, 0], a.logit)
     for relevance, order in ((zero, "morf"), (falling, "morf"), (-falling, "lerf")):
         same = perturbation_curve(tiny, prepared, relevance, a.target, order=order)
-        assert torch.equal(same.logits, first.logits) or torch.allclose(
-            same.logits, first.logits, rtol=1e-12, equal_nan=True
-        )
+        assert_same(same, first)
 
 
 def test_half_precision_gives_curves_in_float32(batch):

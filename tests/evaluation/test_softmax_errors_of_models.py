@@ -1,4 +1,4 @@
-"""What theorems 10, 18 and 20 say of the errors of softmax propagation, and how they are called."""
+"""Theorems 10, 18 and 20 about the errors of softmax propagation, and their calls."""
 
 from dataclasses import asdict
 from functools import partial
@@ -13,9 +13,9 @@ from numeric.evaluation.softmax_errors import row_messages, softmax_errors
 from tests.census.build import build
 from tests.support import cases
 from tests.support.softmax_loop import FIELDS, MESSAGES, close, readout_of
-from tests.support.traces import assert_same, contains, snapshot, watch
+from tests.support.traces import assert_same, contains, failing, snapshot
 
-# What the theorems say about it.
+# Theorems
 
 
 def change(model, **parameters):
@@ -63,7 +63,7 @@ def test_equal_values_are_all_bias_and_removal_changes_nothing(tiny, batch):
 
 @pytest.mark.parametrize("c", [-3.0, 0.5])
 def test_equal_logits_do_to_attnlrp_what_theorem_59_says_and_nothing_to_cp_lrp(tiny, batch, c):
-    one = {key: x[:1] for key, x in batch.items()}  # without padding
+    one = cases.first(batch)  # without padding
     heads = tiny.config.num_attention_heads
     size = tiny.config.hidden_size // heads
     for layer in (0, 1):
@@ -80,7 +80,7 @@ def test_equal_logits_do_to_attnlrp_what_theorem_59_says_and_nothing_to_cp_lrp(t
 
 
 def shift_the_values(model):
-    """The same function: what the next bias gets less, all values of the first layer have more."""
+    """Keeps the function: all values of the first layer grow, and the next bias gets less."""
     c = torch.linspace(-2, 3, 8).double()
     dense = model.bert.encoder.layer[0].attention.output.dense
     change(model, value_bias=c)
@@ -89,7 +89,7 @@ def shift_the_values(model):
 
 
 def shift_the_logits(model):
-    """The same function: the bias of the keys adds one number to all logits of a row."""
+    """Keeps the function: the bias of the keys adds one number to all logits of a row."""
     change(model, key_bias=torch.linspace(-2, 3, 8).double())
 
 
@@ -130,7 +130,7 @@ def test_what_theorems_18_and_20_say_of_sums(tiny, batch):
         close(m.value - m.unseen, (1 - m.weights) * m.removal)
 
 
-# How it is called.
+# Calls
 
 
 def same(a, b, **tolerance):
@@ -194,14 +194,10 @@ def test_the_model_is_left_as_it_was(batch, attention):
     same(softmax_errors(model, batch), first, rtol=0, atol=0)
 
 
-def fail(*_):
-    raise ArithmeticError("in mid-forward")
-
-
 def test_an_exception_in_mid_forward_leaves_the_model_as_it_was(tiny, batch):
     before = snapshot(tiny)
     with (
-        watch(tiny.bert.encoder.layer[1].output, fail),
+        failing(tiny),
         pytest.raises(ArithmeticError, match="in mid-forward"),
     ):
         softmax_errors(tiny, batch)
@@ -215,23 +211,15 @@ def with_own_attention():
     return model
 
 
-def in_train_mode():
-    return cases.tiny_bert().train()
-
-
 def one_token(batch):
     batch["attention_mask"][1, 1:] = 0
     return batch
 
 
-def without_types(batch):
-    return batch | {"token_type_ids": None}
-
-
-plain = lambda batch: batch
+plain, without_types = dict, lambda batch: batch | {"token_type_ids": None}
 mpnet = partial(build, "mpnet", "sequence classification")
 BAD = {
-    "train mode": (in_train_mode, plain, {}, "train mode", "model.eval()"),
+    "train mode": (lambda: cases.tiny_bert().train(), plain, {}, "train mode", "model.eval()"),
     "no classifier": (lambda: cases.perturbed(BertModel), plain, {}, "BertModel gives"),
     "a name": (lambda: "bert-base-uncased", plain, {}, "model is a str"),
     "MPNet": (mpnet, without_types, {}, "no attention that is known in MPNet", "BertSelfAttention"),

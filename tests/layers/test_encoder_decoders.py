@@ -5,25 +5,15 @@ import torch
 
 from axioms.composites import CP_LRP, GRADIENT_X_INPUT
 from numeric import attribute
-from tests.census.build import build, inputs
-from tests.census.measure import conditions, without_shifts
+from tests.census.build import with_inputs
+from tests.census.measure import without_shifts
+from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import contains, refused
 
-TASK = "sequence classification"
+pytestmark = pytest.mark.usefixtures("float64")
 NAMES = ["bart", "mbart", "mvp", "plbart", "t5", "mt5", "umt5", "t5gemma2"]
 STEP = 1e-5  # of central differences, whose error is its square times a third derivative
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    with conditions():
-        yield
-
-
-def made(name):
-    model = build(name, TASK)
-    return model, inputs(model, TASK)
 
 
 def by_hand(model, batch, target):
@@ -41,7 +31,7 @@ def by_hand(model, batch, target):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_token_gets_the_sum_of_both_and_the_start_is_left_over(name):
-    model, batch = made(name)
+    model, batch = with_inputs(name)
     a = attribute(model, batch, GRADIENT_X_INPUT, share="word")
     encoder, decoder = by_hand(model, batch, a.target)
     want = encoder.clone()
@@ -54,7 +44,7 @@ def test_a_token_gets_the_sum_of_both_and_the_start_is_left_over(name):
 
 
 def test_what_a_model_writes_over_a_word_is_that_word():
-    model, batch = made("t5gemma2")
+    model, batch = with_inputs("t5gemma2")
     batch = {key: x[:1].clone() for key, x in batch.items()}
     batch["input_ids"][0, 2] = model.config.eoi_token_index  # the end of an image
     a = attribute(model, batch, GRADIENT_X_INPUT, share="word")
@@ -79,31 +69,26 @@ def test_what_a_model_writes_over_a_word_is_that_word():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_but_the_start_adds_up_without_biases(name):
-    model, batch = made(name)
-    batch = {key: x[:1] for key, x in batch.items()}
+    model, batch = with_inputs(name)
+    batch = cases.first(batch)
     with without_shifts(model):
         a = attribute(model, batch, CP_LRP)
         lost = a.residual.abs() / a.logit.abs()
-        start = start_of(model, batch)
+        seen = []
+        table = model.get_decoder().embed_tokens
+        hook = table.register_forward_hook(lambda _m, args, _out: seen.append(args[0]))
         with torch.no_grad():  # words of 0 are worth nothing
-            model.get_input_embeddings().weight[start] = 0
+            model(**batch)
+            model.get_input_embeddings().weight[seen[-1][0, 0]] = 0
+        hook.remove()
         without = attribute(model, batch, CP_LRP, target=a.target)
     assert (lost > 1e-3).all()
     if name in ("t5", "mt5", "umt5"):  # in others position is added to the start, too
         close(without.relevance.sum(dim=1), without.logit, tolerance=1e-9)
 
 
-def start_of(model, batch):
-    seen = []
-    table = model.get_decoder().embed_tokens
-    hook = table.register_forward_hook(lambda _m, args, _out: seen.append(args[0]))
-    model(**batch)
-    hook.remove()
-    return seen[-1][0, 0]
-
-
 def test_shares_of_position_add_up_over_both_lookups():
-    model, batch = made("bart")
+    model, batch = with_inputs("bart")
     a = attribute(model, batch, positions="signed")
     shares = a.details["word"] + a.details["position"]
     close(a.relevance, shares)
@@ -111,6 +96,6 @@ def test_shares_of_position_add_up_over_both_lookups():
 
 
 def test_a_decoder_that_reads_something_else_is_refused(monkeypatch):
-    model, batch = made("t5")
+    model, batch = with_inputs("t5")
     monkeypatch.setattr(model, "_shift_right", lambda ids: ids.flip(1))
     contains(refused(ValueError, model, batch), "ids (2, 8)", "shifted right by one", "explain")

@@ -1,4 +1,4 @@
-"""What theorems 51 and 52 prove of models that are set by hand holds of stock LLaMAs."""
+"""Theorems 51 and 52, proved of models that are set by hand, hold of stock LLaMAs."""
 
 import math
 
@@ -15,13 +15,13 @@ CODES = torch.tensor(exact.CODES.tolist(), dtype=torch.float64)
 NAMES, THINGS, FACTS = len(CODES), (1, -1), exact.FACTS
 SHARP, WIDTH, HEAD = 2, 16, 16  # exp(s), so that e is 16
 CODE, THING, ONE, ASKS, BEFORE, OUT = slice(0, 3), 3, 4, 5, slice(6, 9), slice(9, 12)
-"""Channels: a name's code, a thing, 1, 1 in a question, the code before, and what a head reads."""
+"""Channels: a name's code, a thing, 1, 1 in a question, the code before, and a head's output."""
 SLOW = slice(2, 5)  # channels of a head that rotation leaves alone: to 1e-7 at this base
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}  # LLaMA's RMSNorm computes in float32
 
 
 def llama(embeddings, answers, *, heads, norms):
-    """A layer per head, with these weights; ``norms`` are the squared lengths of what it reads."""
+    """A layer per head, with these weights; ``norms`` are the squared lengths of its input."""
     config = LlamaConfig(
         vocab_size=len(embeddings) + len(answers), hidden_size=WIDTH, intermediate_size=1,
         num_hidden_layers=len(heads), num_attention_heads=1, head_dim=HEAD, rms_norm_eps=0.0,
@@ -118,9 +118,7 @@ def test_gradient_x_input_is_zero_at_every_fact():
 
 
 @pytest.mark.parametrize("composite", [ATTNLRP, CP_LRP], ids=lambda composite: composite.name)
-def test_a_llama_continues_what_it_has_seen_and_has_the_relevance_that_is_proved(
-    composite,
-):
+def test_a_llama_continues_a_text_and_has_the_relevance_that_is_proved(composite):
     model = induction()
     root, point = exact.induction(exact.CODES[1, :])
     inputs = {"input_ids": torch.tensor([[0, 1, 2, 4 + 1]])}

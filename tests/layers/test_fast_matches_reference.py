@@ -21,6 +21,7 @@ def composite(name, rules=(), **overrides):
     return Composite(name, ATTNLRP.rules | dict(rules), **overrides)
 
 
+EPSILONS = [1e-6, 1e-2, 0.25]
 SELF = "bert.encoder.layer.1.attention.self"
 WITHOUT_BIAS = {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}
 TINY_COMPOSITES = [
@@ -77,22 +78,16 @@ def reference():
     return bert.load(cases.EMBEDDED)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("sentences", [cases.SENTENCES[:1], cases.SENTENCES], ids=["one", "padded"])
-@pytest.mark.parametrize("name", COMPOSITES)
-def test_the_embedded_model_in_the_limit(embedded, reference, name, sentences, attention):
-    check(embedded[attention], reference, cases.encode(sentences), COMPOSITES[name])
+ONE, ALL = cases.SENTENCES[:1], cases.SENTENCES
+EMBEDDED = [(name, x, "sdpa", 0.0) for name in COMPOSITES for x in (ONE, ALL)]
+EMBEDDED += [(name, ALL, "eager", 0.0) for name in COMPOSITES]
+EMBEDDED += [(name, ALL, "sdpa", eps) for name, eps in zip(COMPOSITES, EPSILONS, strict=True)]
 
 
-@pytest.mark.parametrize(("name", "eps"), list(zip(COMPOSITES, [1e-6, 1e-2, 0.25], strict=True)))
-def test_the_embedded_model_at_finite_epsilon(embedded, reference, name, eps):
-    check(embedded["sdpa"], reference, cases.encode(cases.SENTENCES), COMPOSITES[name], eps=eps)
-
-
-def test_the_class_that_was_not_predicted(embedded, reference):
-    predicted = attribute(embedded["sdpa"], cases.encode(cases.SENTENCES[:1])).target.item()
-    batch = cases.encode(cases.SENTENCES[:1])
-    check(embedded["sdpa"], reference, batch, ATTNLRP, target=1 - predicted)
+@pytest.mark.parametrize(("name", "sentences", "attention", "eps"), EMBEDDED)
+def test_the_embedded_model(embedded, reference, name, sentences, attention, eps):
+    model, batch = embedded[attention], cases.encode(sentences)
+    check(model, reference, batch, COMPOSITES[name], eps=eps, target=1 if eps else None)
 
 
 def tiny_check(composite, *, eps, batch=None, **options):
@@ -109,46 +104,30 @@ def test_every_variant_of_the_rules(composite, eps):
     tiny_check(composite, eps=eps)
 
 
-@pytest.mark.parametrize("eps", [0.0, 0.25])
-@pytest.mark.parametrize("act", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh"])
-def test_every_activation(act, eps):
-    tiny_check(ATTNLRP, eps=eps, hidden_act=act)
+ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh"]
+UNUSUAL = [*({"hidden_act": act} for act in ACTIVATIONS), {"chunk_size_feed_forward": 3}, {}]
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.25])
-def test_a_mask_with_a_hole(eps):
+@pytest.mark.parametrize("options", UNUSUAL, ids=str)
+def test_every_activation_chunks_and_a_mask_with_a_hole(options, eps):
     batch = cases.tiny_batch()
-    batch["attention_mask"][0, 2] = 0
-    tiny_check(ATTNLRP, eps=eps, batch=batch)
-
-
-@pytest.mark.parametrize("eps", [0.0, 0.25])
-def test_feed_forward_in_chunks(eps):
-    tiny_check(ATTNLRP, eps=eps, chunk_size_feed_forward=3)
-
-
-def without_one(model, batch):
-    """(row, relevance by leave-one-out) of every text, from the reference."""
-    reference = cases.reference_of(model)
-    for row, n, arguments in rows(batch):
-        yield row, n, bert.leave_one_out(reference, **arguments)
+    if not options:
+        batch["attention_mask"][0, 2] = 0
+    tiny_check(ATTNLRP, eps=eps, batch=batch, **options)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_leave_one_out(attention):
-    model, batch = cases.tiny_bert(attn_implementation=attention), cases.tiny_batch()
+@pytest.mark.parametrize("trained", [False, True], ids=["tiny", "embedded"])
+def test_leave_one_out(embedded, reference, trained, attention):
+    if trained:
+        model, text, batch = embedded[attention], reference, cases.encode(cases.SENTENCES[1:])
+    else:
+        model, batch = cases.tiny_bert(attn_implementation=attention), cases.tiny_batch()
+        text = cases.reference_of(model)
     got = attribute(model, batch, "loo").relevance
-    for row, n, want in without_one(model, batch):
-        close(got[row, :n], want)
+    for row, n, arguments in rows(batch):
+        want = bert.leave_one_out(text, **arguments)
+        np.testing.assert_allclose(got[row, :n].numpy(), want, rtol=1e-9, atol=1e-11)
         assert not got[row, n:].any()
         assert np.abs(want).min() > 1e-4  # a mask that is dropped on the way gives exactly 0
-
-
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_leave_one_out_of_the_embedded_model(embedded, reference, attention):
-    batch = cases.encode(cases.SENTENCES[1:])
-    got = attribute(embedded[attention], batch, "loo").relevance
-    for row, n, arguments in rows(batch):
-        want = bert.leave_one_out(reference, **arguments)
-        np.testing.assert_allclose(got[row, :n].numpy(), want, rtol=1e-9, atol=1e-11)
-        assert np.abs(want).min() > 1e-4

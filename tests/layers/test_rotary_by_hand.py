@@ -1,4 +1,4 @@
-"""LLaMA and its like by hand: a forward pass in other words, whose plain gradient is AttnLRP."""
+"""LLaMA and its like by hand: a forward pass whose plain gradient is AttnLRP."""
 
 import pytest
 import torch

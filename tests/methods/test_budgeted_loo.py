@@ -1,4 +1,4 @@
-"""Leave-One-Out of a few tokens, mask relevance of the others, and what is said of the errors."""
+"""Leave-One-Out of a few tokens, mask relevance of the others, and the reported errors."""
 
 from itertools import pairwise
 
@@ -9,8 +9,7 @@ from benchmarks.sources import models
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.targets import logit
-from tests.census.build import build
-from tests.census.build import inputs as of_words
+from tests.census.build import with_inputs
 from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import close
@@ -67,20 +66,14 @@ def test_what_is_read_and_tokens_of_most_flow_are_left_out_and_the_others_keep_t
         assert found.details["passes"].tolist() == [budget] * 3
 
 
-READ = {
-    "llama": -1,
-    "gpt_neox": -1,
-    "xlm-roberta": 0,
-    "deberta-v2": 0,
-}  # all but LLaMA without a record
+READ = {"llama": -1, "gpt_neox": -1, "xlm-roberta": 0, "deberta-v2": 0}  # LLaMA has a record
 
 
 @pytest.mark.parametrize("name", READ)
 def test_the_token_that_is_read_comes_first(name):
-    """Mask relevance does not know what its mask changes in its own row, which can be most."""
+    """Mask relevance ignores the effect of a mask in its own row, which can be the largest."""
     with conditions():
-        model = build(name, "sequence classification")
-        batch = of_words(model, "sequence classification")
+        model, batch = with_inputs(name)
         found = attribute(model, batch, "budgeted-loo", budget=1)
         kept = [row.nonzero()[:, 0].tolist() for row in batch["attention_mask"]]
         assert found.details["by_token"].argmax(dim=1).tolist() == [x[READ[name]] for x in kept]

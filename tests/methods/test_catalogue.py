@@ -1,4 +1,4 @@
-"""The record of a method says what the method does."""
+"""The record of a method agrees with the method."""
 
 import copy
 from pathlib import Path

@@ -9,7 +9,7 @@ import torch
 from numeric import attribute
 from numeric.methods.catalogue import METHODS
 from tests.census import measure
-from tests.census.build import TASKS, architectures, build, inputs
+from tests.census.build import TASKS, architectures, with_inputs
 from tests.project.test_architectures import SAMPLE
 from tests.support.user_changes import with_hooks_that_look
 
@@ -39,8 +39,7 @@ def copied(model):
 def test_a_copy_or_a_hook_that_looks_changes_nothing(name, task):
     with measure.conditions():
         try:
-            model = build(name, task)
-            batch = inputs(model, task)
+            model, batch = with_inputs(name, task)
             with torch.no_grad():
                 model(**batch)
         except Exception as error:

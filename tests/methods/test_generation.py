@@ -1,4 +1,4 @@
-"""Each row of an explained text is what ``attribute`` finds of the text up to there."""
+"""Each row of an explained text equals ``attribute`` on the text up to there."""
 
 import re
 
@@ -11,20 +11,14 @@ from benchmarks.sources import models
 from numeric import attribute, audit, explain_generation
 from numeric.generation.words import pieces, units
 from numeric.targets import log_probability, logit, span
-from tests.census.measure import conditions, without_shifts
-from tests.census.sizes import tiny
+from tests.census.measure import without_shifts
 from tests.support import cases, writers
 from tests.support.cases import close
 from tests.support.traces import watch
 from tests.support.writers import ANSWER, PROMPT, TWO, model_of
 
 ONE = ["llama", "gpt2", "gemma3_text"]
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    with conditions():
-        yield
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +96,8 @@ def test_both_texts_get_gradient_times_embedding(name, tokenizer):
 
 
 def test_what_is_written_of_a_sound_has_relevance_of_what_was_written_before(tokenizer):
-    torch.manual_seed(0)
-    config = tiny("whisper")
-    config.decoder_start_token_id = 1
-    model = WhisperForConditionalGeneration(config).double().eval()
+    model = model_of("whisper", WhisperForConditionalGeneration)
+    config = model.config
     sound = torch.randn(1, config.num_mel_bins, 2 * config.max_source_positions)
     (answer,) = ids_of(tokenizer, ANSWER)
     found = explain_generation(model, tokenizer, sound, answer=answer, method="gradient-x-input")
@@ -136,7 +128,7 @@ def test_all_rows_take_one_forward_pass_and_one_way_back_each(tokenizer, monkeyp
     with watch(model.lm_head, lambda out: events.append(out.shape[1])):
         found = explain_generation(model, tokenizer, PROMPT, answer=ANSWER)
     count = len(found.written)
-    alone = [1]  # the first token again, without what follows it
+    alone = [1]  # the first token again, alone
     assert events[events.index(count) :] == [count] + ["back"] * count + alone
 
 
@@ -158,7 +150,7 @@ def test_what_a_trained_model_writes_is_written_because_of_its_causes():
     why = explain_generation(model, found.tokenizer, prompt, max_new_tokens=1)
     assert [x.strip() for x in why.written] == ["apple"]
     most = why.relevance[0].topk(2).indices.tolist()
-    assert sorted(most) == [3, 4]  # the causes by definition: "anna" and what follows it, "apple"
+    assert sorted(most) == [3, 4]  # the causes by definition: "anna" and "apple", which follows it
     assert [x.strip() for x in why.tokens[3:5]] == ["anna", "apple"]
 
 
@@ -176,21 +168,8 @@ def test_log_probabilities_and_other_methods_are_explained_too(tokenizer):
 # Words and sentences
 
 TEXT = [
-    "The",
-    " un",
-    "done",
-    " cab",
-    ",",
-    " he",
-    " said",
-    ".",
-    " Go",
-    "!",
-    "\n",
-    "It’",
-    "s",
-    " on",
-    ".",
+    *("The", " un", "done", " cab", ",", " he", " said", "."),
+    *(" Go", "!", "\n", "It’", "s", " on", "."),
 ]
 WORDS = [0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 10, 11]
 
@@ -229,7 +208,7 @@ def test_a_row_of_a_word_is_that_of_the_sum_of_its_logits(tokenizer):
     close(sentence.relevance.sum(), found.relevance.sum())
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize("name", ["xlnet", "prophetnet"])

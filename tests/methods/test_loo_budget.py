@@ -1,4 +1,4 @@
-"""Leave-One-Out within a budget: groups first, then the tokens of those that matter."""
+"""Leave-One-Out within a budget: groups first, then the tokens of important groups."""
 
 from itertools import pairwise
 
@@ -11,10 +11,11 @@ from numeric.attribution import attribute_each
 from numeric.methods.budget import by_groups
 from numeric.targets import logit, span
 from tests.census.measure import conditions
-from tests.methods.test_methods_of_two_texts import made as two_texts
 from tests.support import cases
 from tests.support.cases import close
+from tests.support.loops import hide, logits_of, losses
 from tests.support.tools import language_model
+from tests.support.writers import model_of
 
 NUMBERS = torch.tensor([[0, 0, 1, 1, 1, 2, 2, 2, 2, 3]])
 
@@ -24,16 +25,9 @@ def text(tokens=10, seed=0):
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-@torch.no_grad()
 def lost(model, inputs, columns, target):
-    """What the logit loses without some columns, by two plain forward passes."""
-    mask = inputs["attention_mask"].clone()
-    mask[0, columns] = 0
-    full, less = (
-        model(input_ids=inputs["input_ids"], attention_mask=x).logits[0, target].item()
-        for x in (inputs["attention_mask"], mask)
-    )
-    return full - less
+    """The loss of the logit without some columns, by two plain forward passes."""
+    return losses(inputs, logits_of(model, target), hide, [(columns,)]).item()
 
 
 @pytest.fixture
@@ -131,8 +125,7 @@ def test_short_texts_of_a_batch_are_exact_beside_long_ones(model):
 
 
 def test_every_target_has_its_own_losses():
-    model, inputs = cases.family("llama")
-    inputs = {key: x[:1] for key, x in inputs.items()}
+    model, inputs = cases.one_text("llama")
     size = inputs["input_ids"].shape[1]
     targets = [logit(0), logit(1)]
     options = {"budget": size - 1, "groups": 2}
@@ -149,7 +142,7 @@ def test_every_target_has_its_own_losses():
 @pytest.mark.parametrize("budget", [3, 4, 6, 100])
 def test_a_short_source_is_never_left_out_as_a_whole(read, written, budget):
     with conditions():
-        model = two_texts("t5")
+        model = model_of("t5")
         ids = torch.randint(10, 50, (1, read + written), generator=torch.Generator().manual_seed(7))
         inputs = {"input_ids": ids[:, :read], "decoder_input_ids": ids[:, read:]}
         exact = attribute(model, inputs, "loo").relevance

@@ -12,14 +12,11 @@ from numeric.methods import loo, masking, removals
 from numeric.methods.shared import whole
 from numeric.models.inputs import prepare
 from tests.support import cases
-from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
+from tests.support.cases import DECODERS, ENCODERS, SINGLE, close, six_texts, tolerance
+from tests.support.loops import left_out, logits_of
 from tests.support.traces import contains, refused, watch
 
 PROJECTING = [name for name in ENCODERS if name != "albert"]
-
-
-def tolerance(name):
-    return SINGLE if name in ROTARY else 1e-10
 
 
 @torch.no_grad()
@@ -30,43 +27,16 @@ def plain(model, inputs, keep, target):
     return torch.stack([one(n, mask).logits[0, target[n]] for n, mask in rows])
 
 
-def left_out(inputs):
-    present = inputs["attention_mask"] == 1
-    example, token = present.nonzero(as_tuple=True)
-    keep = present[example]
-    keep[torch.arange(len(token)), token] = False
-    return example, keep
+def check(model, inputs, a, *, tolerance=1e-10):
+    close(a.relevance, left_out(inputs, logits_of(model, a.target)), tolerance=tolerance)
 
 
-def check(model, inputs, relevance, target, logit, *, tolerance=1e-10):
-    keep = left_out(inputs)
-    got = relevance[inputs["attention_mask"] == 1]
-    close(got, logit[keep[0]] - plain(model, inputs, keep, target), tolerance=tolerance)
-
-
-def varied(name):
-    """Six texts of 2 to 12 tokens, padded on the right."""
-    lengths = torch.tensor([12, 2, 7, 7, 3, 10])
-    draw = torch.Generator().manual_seed(2)
-    ids = torch.randint(4, 50, (6, 12), generator=draw)
-    mask = (torch.arange(12) < lengths[:, None]).long()
-    pad = cases.FAMILIES[name][1]["pad_token_id"]
-    return {"input_ids": ids.where(mask == 1, torch.tensor(pad)), "attention_mask": mask}
-
-
-def with_a_hole(name):
-    inputs = varied(name)
-    inputs["attention_mask"][0, 4:6] = 0
-    return inputs
-
-
-@pytest.mark.parametrize(("texts", "batch_size"), [(varied, 1), (varied, 128), (with_a_hole, 5)])
+@pytest.mark.parametrize(("hole", "batch_size"), [(False, 1), (False, 128), (True, 5)])
 @pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
-def test_texts_of_many_lengths_are_the_plain_loop(name, texts, batch_size):
-    model, _ = cases.family(name)
-    inputs = texts(name)
+def test_texts_of_many_lengths_are_the_plain_loop(name, hole, batch_size):
+    model, inputs = cases.family(name)[0], six_texts(name, hole=hole)
     a = attribute(model, inputs, "loo", batch_size=batch_size)
-    check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+    check(model, inputs, a, tolerance=tolerance(name))
 
 
 @pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
@@ -86,7 +56,7 @@ def test_texts_padded_on_the_left_are_the_plain_loop(name):
         key: x.where(torch.tensor([[False], [True]]), inputs[key]) for key, x in moved.items()
     }
     a = attribute(model, inputs, "loo")
-    check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+    check(model, inputs, a, tolerance=tolerance(name))
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -94,14 +64,14 @@ def test_without_padding_id_a_text_alone_is_the_plain_loop(name):
     model, inputs = cases.family(name, pad_token_id=None)
     inputs = {key: x[:1] for key, x in inputs.items()}
     a = attribute(model, inputs, "loo")
-    check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+    check(model, inputs, a, tolerance=tolerance(name))
 
 
 def test_a_window_of_attention_is_not_narrowed_by_what_is_left_out():
     model, _ = cases.family("mistral", sliding_window=4)
-    inputs = varied("mistral")
+    inputs = six_texts("mistral")
     a = attribute(model, inputs, "loo")
-    check(model, inputs, a.relevance, a.target, a.logit, tolerance=SINGLE)
+    check(model, inputs, a, tolerance=SINGLE)
     wide, _ = cases.family("mistral")
     far = (attribute(wide, inputs, "loo").relevance - a.relevance).abs().max()
     assert far > 1e-3
@@ -135,10 +105,10 @@ def test_rotary_positions_by_the_longest_text_are_those_of_the_batch():
     ids[1, 6:], mask[1, 6:] = 0, 0
     inputs = {"input_ids": ids, "attention_mask": mask}
     a = attribute(model, inputs, "loo", batch_size=1)
-    check(model, inputs, a.relevance, a.target, a.logit, tolerance=SINGLE)
+    check(model, inputs, a, tolerance=SINGLE)
 
 
-# What is shared
+# Shared work
 
 
 @pytest.mark.parametrize("name", PROJECTING)
@@ -164,7 +134,7 @@ def test_layers_that_run_twice_share_nothing_and_are_right():
         ours = model.bert.encoder.layer
         model.bert.encoder.layer = torch.nn.ModuleList([ours[n] for n in layers]).eval()
         a = attribute(model, inputs, "loo")
-        check(model, inputs, a.relevance, a.target, a.logit)
+        check(model, inputs, a)
         model.bert.encoder.layer = ours
 
 
@@ -182,7 +152,7 @@ def test_decoders_run_only_what_comes_behind_the_token(name):
     assert sorted(copies, reverse=True) == [5, 4, 3, 2, 2, 1, 1]
 
 
-WRONG = {  # what a shortcut may get wrong: fields of Whole, from those that are right
+WRONG = {  # mistakes of a shortcut: fields of Whole, made from right ones
     "tables of another text": lambda kept: {
         "first": {m: x.roll(-1, 0) for m, x in kept.first.items()}
     },
@@ -199,10 +169,7 @@ WRONG = {  # what a shortcut may get wrong: fields of Whole, from those that are
 
 
 def check_with(fields, monkeypatch, *, proved=True):
-    """Runs the check with some fields of ``Whole`` replaced.
-
-    Returns how often copies ran whole.
-    """
+    """Runs the check with some fields of ``Whole`` replaced; returns how often copies ran whole."""
     model, inputs = cases.family("bert")
     kept = whole(model, prepare(model, inputs))
     kept = dataclasses.replace(kept, **fields(kept), **({} if proved else {"witness": None}))
@@ -214,7 +181,7 @@ def check_again(name, model, inputs, monkeypatch):
     ran_whole, real = [], masking._plan_whole
     monkeypatch.setattr(masking, "_plan_whole", lambda *args: ran_whole.append(1) or real(*args))
     a = attribute(model, inputs, "loo")
-    check(model, inputs, a.relevance, a.target, a.logit, tolerance=tolerance(name))
+    check(model, inputs, a, tolerance=tolerance(name))
     return len(ran_whole)
 
 
@@ -248,7 +215,7 @@ def test_attention_that_drops_masked_queries_is_refused(tiny, kernel):
 
 
 class Averaging(type(cases.tiny_bert())):
-    """It has the modules of BERT, and averages over all rows, those of padding too."""
+    """It has the modules of BERT, and averages over all rows, also of padding."""
 
     def forward(self, input_ids, attention_mask, token_type_ids=None):
         out = self.bert(input_ids, attention_mask, token_type_ids)
@@ -258,11 +225,7 @@ class Averaging(type(cases.tiny_bert())):
 def test_a_class_that_reads_all_rows_is_the_plain_loop_over_whole_texts():
     model, batch = cases.perturbed(Averaging), cases.tiny_batch()
     a = attribute(model, batch, "loo", batch_size=4)
-    for example, token in batch["attention_mask"].nonzero().tolist():
-        changed = {key: x.clone() for key, x in batch.items()}
-        changed["attention_mask"][example, token] = 0
-        want = model(**changed).logits[example, a.target[example]]
-        close(a.relevance[example, token], a.logit[example] - want)
+    check(model, batch, a)
 
 
 class Deaf(type(cases.tiny_bert())):
@@ -274,10 +237,6 @@ class Deaf(type(cases.tiny_bert())):
 
 def test_a_model_that_drops_the_mask_is_refused_but_can_replace_tokens():
     model, batch = cases.perturbed(Deaf), cases.tiny_batch()
-    contains(
-        refused(ValueError, model, batch, "loo"),
-        "attention_mask changes no logit",
-        "Deaf",
-        "removal=tokenizer.mask_token_id",
-    )
+    says = ("attention_mask changes no logit", "Deaf", "removal=tokenizer.mask_token_id")
+    contains(refused(ValueError, model, batch, "loo"), *says)
     assert (attribute(model, batch, "loo", removal=9).relevance[0] != 0).all()

@@ -61,10 +61,15 @@ def test_the_budget_holds_the_logits_that_are_read():
     assert budget / 4 < used <= budget
 
 
-@pytest.mark.parametrize("memory", [0, -1, 1.5, True, None, "much", 100], ids=repr)
-def test_a_wrong_budget_is_refused(tiny, batch, memory):
-    message = refused(ValueError, tiny, batch, "loo", memory=memory)
-    contains(message, f"memory={memory!r}", "about" if memory == 100 else '"auto"')
+WRONG = [({"memory": x}, '"auto"') for x in (0, -1, 1.5, True, None, "much")]
+WRONG += [({"memory": 100}, "about")]
+WRONG += [({"dtype": x}, "bfloat16") for x in ("half", "int8", "", 16)]
+
+
+@pytest.mark.parametrize(("options", "says"), WRONG, ids=str)
+def test_a_wrong_budget_or_precision_is_refused(tiny, batch, options, says):
+    ((name, value),) = options.items()
+    contains(refused(ValueError, tiny, batch, "loo", **options), f"{name}={value!r}", says)
 
 
 def test_chunks_hold_every_copy_once_within_budget_and_of_like_length():
@@ -119,20 +124,14 @@ def test_another_precision_is_near_and_leaves_class_and_model(dtype):
         assert error > 0.01 * unit * size  # it did run in that precision
 
 
-@pytest.mark.parametrize("dtype", ["half", "int8", "", 16])
-def test_a_wrong_precision_is_refused(tiny, batch, dtype):
-    message = refused(ValueError, tiny, batch, "loo", dtype=dtype)
-    contains(message, f"dtype={dtype!r}", "bfloat16")
-
-
-# What a forward pass keeps
+# Kept by a forward pass
 
 
 def test_bytes_that_are_kept_are_counted_by_hand():
     model = nn.Linear(3, 4).requires_grad_(requires_grad=False)
     x = torch.ones(5, 3, requires_grad=True)
     assert bytes_kept(model, lambda: model(x)) == 0  # but the weight
-    assert bytes_kept(model, lambda: model(x).exp()) == 4 * 5 * 4  # what comes out
+    assert bytes_kept(model, lambda: model(x).exp()) == 4 * 5 * 4  # the output
     assert bytes_kept(model, lambda: model(x).exp().square()) == 4 * 5 * 4  # the same
     assert bytes_kept(model, lambda: model(x).sin().square()) == 2 * 4 * 5 * 4
     assert bytes_kept(model, lambda: model(x.detach()).exp()) == 0  # no way back

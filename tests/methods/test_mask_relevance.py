@@ -1,4 +1,9 @@
-"""Mask relevance is what its formula says, in NumPy and by differences of the masks themselves."""
+"""Mask relevance follows its formula, in NumPy and by differences of the masks themselves.
+
+With ``midpoint`` gradients come from a pass with half masks.
+"""
+
+import math
 
 import numpy as np
 import pytest
@@ -6,11 +11,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from numeric import attribute
-from tests.census.build import build, inputs
+from tests.census.build import CAUSAL, CLASSES, with_inputs
 from tests.census.measure import conditions
 from tests.support.cases import close
 
-CLASSES, CAUSAL = "sequence classification", "causal language modelling"
 METHOD = "mask-relevance"
 ANY = [
     ("deberta-v2", CLASSES), ("roberta", CLASSES), ("mpnet", CLASSES), ("modernbert", CLASSES),
@@ -22,8 +26,7 @@ ANY = [
 
 def made(name, task):
     with conditions():
-        model = build(name, task)
-    return model, inputs(model, task)
+        return with_inputs(name, task)
 
 
 class Watched(TorchFunctionMode):
@@ -111,7 +114,7 @@ def test_it_is_the_derivative_by_what_leaving_a_key_out_does_to_its_rows(name, t
 
 
 def by_loops(weights, gradient):
-    """Of one head: <G_i, v_j> is the gradient of the logit by weight A_ij."""
+    """Relevance of one head: <G_i, v_j> is the gradient of the logit by weight A_ij."""
     total = np.zeros(weights.shape[1])
     for i, (a, effect) in enumerate(zip(weights, gradient, strict=True)):
         for j in range(len(a)):
@@ -148,5 +151,98 @@ def test_it_is_the_formula_in_loops(name, task, deviations):
 
 
 def _rows(layers):
-    """Of every layer, text and head, in that order."""
+    """Matrices of every layer, text and head, in this order."""
     return [each for x in layers for each in x.detach().flatten(0, -3).numpy()]
+
+
+# Gradients at half masks
+
+
+class Halved(Watched):
+    """Every ``count``-th token of a text, from the ``first``, has half of its weight elsewhere."""
+
+    def __init__(self, present, *, count=1, first=0):
+        super().__init__(present.shape[1])
+        chosen = (present.cumsum(dim=1) - 1) % count == first
+        others = 1 - torch.eye(self.tokens, dtype=torch.float64)
+        self.added = chosen[:, None] * others * math.log(0.5)
+
+    def _weights(self, z):
+        scores = z.reshape(len(self.added), -1, *z.shape[-2:]).clone()
+        scores[..., : self.tokens] += self.added[:, None]
+        self.found.append(torch.softmax(scores.reshape(z.shape), dim=-1))
+        return self.found[-1]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("name", "task"), [("bert", CLASSES), *ANY])
+def test_weights_are_those_of_the_text_and_gradients_those_of_half_masks(name, task, count):
+    model, batch = made(name, task)
+    with conditions():
+        a = attribute(model, batch, METHOD, midpoint=count)
+    present = batch["attention_mask"]
+    plain = Watched(present.shape[1])
+    read(model, batch, a.target, watched=plain)
+    want = torch.zeros_like(a.relevance)
+    for first in range(count):
+        halved = Halved(present, count=count, first=first)
+        logits = read(model, batch, a.target, watched=halved)
+        chosen = (present.cumsum(dim=1) - 1) % count == first
+        layers = zip(plain.found, torch.autograd.grad(logits.sum(), halved.found), strict=True)
+        for weights, gradients in layers:
+            by_text = [
+                x.detach().reshape(len(want), -1, *x.shape[-2:]) for x in (weights, gradients)
+            ]
+            for row, heads in enumerate(zip(*by_text, strict=True)):
+                for head in zip(*heads, strict=True):
+                    part = by_loops(*(x.numpy() for x in head))
+                    want[row] += torch.tensor(part)[: want.shape[1]] * chosen[row]
+    close(a.relevance, want * present, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_does_not_change_which_tokens_are_halved_together(side):
+    model, batch = made("opt", CAUSAL)  # which counts positions by the mask
+    text = batch["input_ids"][:1, :5]
+    place = (1, 0) if side == "left" else (0, 1)
+    pad = lambda x: torch.nn.functional.pad(x, place)
+    padded = {"input_ids": pad(text), "attention_mask": pad(torch.ones_like(text))}
+    with conditions():
+        alone = attribute(model, {"input_ids": text}, METHOD, midpoint=2)
+        a = attribute(model, padded, METHOD, target=alone.target, midpoint=2)
+    close(a.relevance[:, padded["attention_mask"][0] == 1], alone.relevance, tolerance=1e-12)
+
+
+def test_there_are_no_more_passes_than_tokens():
+    model, batch = made("bert", CLASSES)
+    tokens = batch["input_ids"].shape[1]
+    ran = []
+    model.register_forward_hook(lambda *_: ran.append(1))
+    with conditions():
+        each = attribute(model, batch, METHOD, midpoint=tokens)
+        count = len(ran)
+        more = attribute(model, batch, METHOD, midpoint=tokens + 5)
+    assert len(ran) == 2 * count
+    close(more.relevance, each.relevance)
+
+
+@pytest.mark.parametrize("midpoint", [-1, 1.0, True])
+def test_the_number_of_passes_is_a_whole_number(midpoint):
+    model, batch = made("bert", CLASSES)
+    with pytest.raises(ValueError, match="the number of passes at half masks, such as 1"):
+        attribute(model, batch, METHOD, midpoint=midpoint)
+
+
+def test_a_model_that_attends_elsewhere_at_half_masks_is_refused():
+    model, batch = made("bert", CLASSES)
+    runs = []
+
+    def twice(module, inputs):
+        runs.append(module)
+        if len(runs) > 1:
+            torch.softmax(inputs[0], dim=-1)
+
+    model.get_submodule("bert.encoder.layer.0").register_forward_pre_hook(twice)
+    one = {name: x[:1] for name, x in batch.items()}
+    with pytest.raises(ValueError, match="in 3 calls instead of 2; pass midpoint=0"):
+        attribute(model, one, METHOD, midpoint=1)

@@ -1,4 +1,4 @@
-"""Mask relevance is Leave-One-Out in one layer, has its facts, and refuses what it cannot see."""
+"""Mask relevance is Leave-One-Out in one layer, has its facts, and refuses other attention."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -15,19 +15,18 @@ from numeric import attribute, attribute_each
 from numeric.engine import attended, scope
 from numeric.engine.attended import Attending, Fused
 from numeric.targets import logit, span
-from tests.census.build import CAUSAL, IMAGES, build, inputs
+from tests.census.build import CAUSAL, CLASSES, IMAGES, build, inputs, with_inputs
 from tests.census.measure import conditions
 from tests.support import cases
 from tests.support.cases import close
 from tests.support.traces import contains, refused
 
-CLASSES = "sequence classification"
 METHOD = "mask-relevance"
 WIDTH, HEADS = 8, 2
 
 
 class One(PreTrainedModel):
-    """One layer of attention, and a linear map of what it gives the first token."""
+    """One layer of attention, and a linear map of its output for the first token."""
 
     config_class = BertConfig
 
@@ -79,6 +78,11 @@ def fused(model, x, hidden):
     return o.transpose(1, 2).flatten(2)
 
 
+def texts():
+    batch = cases.tiny_batch()
+    return {key: batch[key] for key in ("input_ids", "attention_mask")}
+
+
 ATTENTION = {
     "a module with weights": module,
     "a module without": lambda *given: module(*given, need_weights=False),
@@ -86,13 +90,6 @@ ATTENTION = {
     "matmul": by_matmul,
     "fused": fused,
 }
-
-
-def texts():
-    return {
-        "input_ids": torch.tensor([[2, 7, 1, 5, 7, 3], [2, 4, 3, 0, 0, 0]]),
-        "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]),
-    }
 
 
 @pytest.mark.parametrize("attend", ATTENTION.values(), ids=ATTENTION)
@@ -108,7 +105,7 @@ def test_a_key_that_has_nearly_all_the_weight_needs_no_limit():
     model, batch = One(by_matmul, steep=80), texts()
     z, _ = model.scores(model.words(batch["input_ids"]), batch["attention_mask"] == 0)
     rest = 1 - z.softmax(dim=-1)[:, :, 0, 1:].amax(dim=-1)
-    assert 0 < rest.min() < 1e-12  # of which a difference from 1 has few digits left
+    assert 0 < rest.min() < 1e-12  # a difference from 1 has few digits left
     want = attribute(model, batch, "loo").relevance
     close(attribute(model, batch, METHOD).relevance[:, 1:], want[:, 1:])
 
@@ -151,8 +148,8 @@ def test_neither_batch_nor_padding_nor_the_kernel_matters(name):
     found = attribute(model, batch, METHOD).relevance
     assert not found[batch["attention_mask"] == 0].any()
     eager, _ = cases.family(name, attn_implementation="eager")
-    tolerance = cases.SINGLE if name in cases.ROTARY else 1e-10
-    close(attribute(eager, batch, METHOD).relevance, found, tolerance=tolerance)
+    want = attribute(eager, batch, METHOD).relevance
+    close(found, want, tolerance=cases.tolerance(name))
     for row in (0, 1):
         kept = batch["attention_mask"][row] == 1
         target = attribute(model, batch, METHOD).target[[row]]
@@ -200,8 +197,7 @@ def test_heads_of_all_layers_add_up_to_it():
 
 def test_it_is_linear_in_the_target():
     with conditions():
-        model = build("llama", CAUSAL)
-        batch = inputs(model, CAUSAL)
+        model, batch = with_inputs("llama", CAUSAL)
         targets = [logit(7), logit(9, at=3), logit(7) - 2 * logit(9, at=3)]
         first, second, both = attribute_each(model, batch, METHOD, targets=targets)
         close(both.relevance, first.relevance - 2 * second.relevance)
@@ -269,17 +265,12 @@ UNSEEN = {
 @pytest.mark.parametrize("case", UNSEEN)
 def test_attention_that_is_not_seen_is_refused(case):
     attend, part = UNSEEN[case]
-    contains(
-        refused(ValueError, One(attend), texts(), METHOD),
-        part,
-        "pass another method",
-    )
+    contains(refused(ValueError, One(attend), texts(), METHOD), part, "pass another method")
 
 
 def test_deviations_are_true_or_held():
-    message = refused(ValueError, cases.tiny_bert(), texts(), METHOD, deviations="maybe")
-    contains(message, "deviations='maybe': pass one of true, held")
-    message = refused(
-        ValueError, cases.tiny_bert(), texts(), METHOD, deviations=["held"], midpoint=-1
-    )
-    contains(message, "deviations=['held']: pass one of true, held", "midpoint=-1: pass 0")
+    wrong = "deviations='maybe': pass one of true, held", "deviations=['held']: pass one of true"
+    for value, says in zip(("maybe", ["held"]), wrong, strict=True):
+        given = {"deviations": value, "midpoint": -1}
+        message = refused(ValueError, cases.tiny_bert(), texts(), METHOD, **given)
+        contains(message, says, "midpoint=-1: pass 0")

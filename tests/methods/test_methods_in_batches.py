@@ -12,7 +12,7 @@ from numeric.evaluation.perturbation import perturbation_curves
 from numeric.methods.paths import Path
 from numeric.models.inputs import prepare
 from tests.support import cases
-from tests.support.cases import DECODERS, ENCODERS, ROTARY, SINGLE, close
+from tests.support.cases import DECODERS, ENCODERS, SINGLE, close
 from tests.support.traces import assert_same, contains, refused, snapshot, watch
 
 pytestmark = pytest.mark.filterwarnings("ignore:attention_mask hides the first column")
@@ -21,20 +21,8 @@ METHOD = "integrated-gradients"
 LENGTHS = (12, 2, 7, 7, 3, 10)
 
 
-def texts(name):
-    """Six of 2 to 12 tokens, padded on the right, those of decoders on the left."""
-    lengths = torch.tensor(LENGTHS)
-    ids = torch.randint(4, 50, (6, 12), generator=torch.Generator().manual_seed(2))
-    mask = (torch.arange(12) < lengths[:, None]).long()
-    mask = mask.flip(1) if name in DECODERS else mask
-    pad = cases.FAMILIES[name][1]["pad_token_id"]
-    return {"input_ids": ids.where(mask == 1, torch.tensor(pad)), "attention_mask": mask}
-
-
-def with_a_hole(name):
-    inputs = texts(name)
-    inputs["attention_mask"][0, 4:6] = 0
-    return inputs
+def texts(name, *, hole=False):
+    return cases.six_texts(name, hole=hole, left=name in DECODERS)
 
 
 def loop(model, inputs, target, *, steps, baseline, nodes=np.polynomial.legendre.leggauss):
@@ -54,20 +42,15 @@ def loop(model, inputs, target, *, steps, baseline, nodes=np.polynomial.legendre
     return torch.stack(lines)
 
 
-def precision(name):
-    return SINGLE if name in ROTARY else EXACT
-
-
 @pytest.mark.parametrize(("baseline", "batch_size"), [("zero", 128), ("pad", 5)])
 @pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
 def test_texts_and_nodes_together_are_the_loop_over_both(name, baseline, batch_size):
-    model, _ = cases.family(name)
-    inputs = texts(name) if name in DECODERS else with_a_hole(name)
+    model, inputs = cases.family(name)[0], texts(name, hole=name in ENCODERS)
     options = {"steps": 3, "baseline": baseline}
     for given in (None, [2, 1, 0, 2, 1, 0]):
         a = attribute(model, inputs, METHOD, given, batch_size=batch_size, **options)
         want = loop(model, inputs, a.target, **options)
-        close(a.relevance, want, tolerance=precision(name))
+        close(a.relevance, want, tolerance=cases.tolerance(name, EXACT))
         assert given is None or a.target.tolist() == given
 
 
@@ -142,45 +125,31 @@ def test_another_integral_is_rejected(name, other):
         close(a.relevance, loop(model, texts(name), a.target, **options), tolerance=SINGLE)
 
 
-def shifted(words, rest, alpha):
-    return words, rest | {"position_ids": rest["position_ids"] + 1}
+WRONG = {
+    "shifted": lambda x, rest, _: (x, rest | {"position_ids": rest["position_ids"] + 1}),
+    "of another text": lambda x, rest, _: (x.roll(1, 0), rest),
+    "unmasked": lambda x, rest, _: (x, rest | {"attention_mask": torch.ones(x.shape[:2]).long()}),
+    "from the other end": lambda x, rest, _: (x.flip(1), {k: y.flip(1) for k, y in rest.items()}),
+    "at one node": lambda x, rest, alpha: (x / alpha[:, None, None].clamp(min=0.1), rest),
+}
 
 
-def of_another_text(words, rest, alpha):
-    return words.roll(1, 0), rest
-
-
-def unmasked(words, rest, alpha):
-    return words, rest | {"attention_mask": torch.ones_like(rest["attention_mask"])}
-
-
-def from_the_other_end(words, rest, alpha):
-    return words.flip(1), {key: x.flip(1) for key, x in rest.items()}
-
-
-def at_one_node(words, rest, alpha):
-    return words / alpha[:, None, None].clamp(min=0.1), rest
-
-
-WRONG = (shifted, of_another_text, unmasked, from_the_other_end, at_one_node)
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("name", ["roberta", "gpt2"])
 def test_wrong_copies_are_rejected(name, wrong, monkeypatch):
     model, real = cases.family(name)[0], Path.inputs
-    changed = lambda self, text, alpha: wrong(*real(self, text, alpha), alpha)
+    changed = lambda self, text, alpha: WRONG[wrong](*real(self, text, alpha), alpha)
     monkeypatch.setattr(Path, "inputs", changed)
-    if wrong is at_one_node:
-        a = attribute(model, texts(name), METHOD, steps=3)
-        want = loop(model, texts(name), a.target, steps=3, baseline="zero")
+    if wrong != "at one node" and (name, wrong) != ("roberta", "unmasked"):
+        contains(refused(ValueError, model, texts(name), METHOD), "cannot run on embeddings")
+        return
+    a = attribute(model, texts(name), METHOD, steps=3)
+    want = loop(model, texts(name), a.target, steps=3, baseline="zero")
+    if wrong == "unmasked":  # texts run without padding instead
+        close(a.relevance, want)
+    else:
         with pytest.raises(AssertionError):
             close(a.relevance, want, tolerance=SINGLE)
-    elif (name, wrong) == ("roberta", unmasked):  # texts run without padding instead
-        a = attribute(model, texts(name), METHOD, steps=3)
-        close(a.relevance, loop(model, texts(name), a.target, steps=3, baseline="zero"))
-    else:
-        contains(refused(ValueError, model, texts(name), METHOD), "cannot run on embeddings")
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -193,12 +162,12 @@ def test_without_padding_id_one_text_runs_at_several_nodes(name):
     close(attribute(model, one, METHOD, steps=3).relevance, want)
 
 
-# What is computed, and what it takes
+# Work and memory
 
 
 @pytest.fixture
 def shapes(monkeypatch):
-    """(copy, token) of what the model runs on its path, without what only counts bytes."""
+    """The shapes (copy, token) that the model runs on its path; counting bytes runs no others."""
     found, real = [], Path.rows
 
     def noted(path, texts, words, rest):
@@ -225,7 +194,7 @@ def test_a_small_budget_runs_few_copies_and_gives_the_same(tiny, batch, copies, 
     shapes.clear()
     got = attribute(tiny, batch, METHOD, steps=4, memory=copies * needed).relevance
     close(got, want, tolerance=EXACT)
-    run = shapes[5:]  # behind both ends of the path, and what is counted
+    run = shapes[5:]  # behind both ends of the path, and the counting of bytes
     assert run[0] == (min(copies, 4), 6)
     assert sum(n for n, tokens in run if tokens == 6) == 4
     assert max(n * tokens for n, tokens in run) <= copies * 6
@@ -238,18 +207,13 @@ def smallest_budget(model, inputs):
     return int(message.split("about ")[1].split()[0])
 
 
-BAD = {
-    "memory=0": {"memory": 0},
-    "memory='much'": {"memory": "much"},
-    "memory=True": {"memory": True},
-    "batch_size=0": {"batch_size": 0},
-    "batch_size=1.5": {"batch_size": 1.5},
-}
+BAD = [{"memory": x} for x in (0, "much", True)] + [{"batch_size": x} for x in (0, 1.5)]
 
 
-@pytest.mark.parametrize("message", BAD)
-def test_a_wrong_budget_is_refused(tiny, batch, message):
-    contains(refused(ValueError, tiny, batch, METHOD, **BAD[message]), message, "pass a")
+@pytest.mark.parametrize("options", BAD, ids=str)
+def test_a_wrong_budget_is_refused(tiny, batch, options):
+    ((name, value),) = options.items()
+    contains(refused(ValueError, tiny, batch, METHOD, **options), f"{name}={value!r}", "pass a")
 
 
 SIZES = dict(
@@ -260,7 +224,9 @@ SIZES = dict(
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("copies", [1, 4, 16])
 def test_what_a_copy_needs_is_what_it_takes(copies, attention):
-    model = cases.tiny_bert(**SIZES, attn_implementation=attention).float()
+    model = cases.tiny_bert(
+        **SIZES, max_position_embeddings=64, attn_implementation=attention
+    ).float()
     ids = torch.randint(1, 11, (1, 64), generator=torch.Generator().manual_seed(0))
     budget = copies * smallest_budget(model, {"input_ids": ids})
     run = lambda: attribute(model, {"input_ids": ids}, METHOD, steps=16, memory=budget)
@@ -286,7 +252,7 @@ def test_curves_compute_removed_tokens_only_beside_copies_of_like_length(name):
     whole, *run = seen
     assert whole == (6 + 1) * 12  # the batch, and a witness with every second token
     kept = [k for n in LENGTHS for k in range(1, n + 1)] + [max(LENGTHS) // 2]
-    # Of a text of n tokens k are left, and the first runs even when removed; no copy is
-    # padded by more than one token or a tenth.
+    # A copy has k of n tokens, and the first runs even when removed; no copy is padded by more
+    # than one token or a tenth.
     assert sum(kept) <= sum(run) <= sum(k + 1 + max(1, k // 9) for k in kept)
     assert len(run) <= max(LENGTHS)

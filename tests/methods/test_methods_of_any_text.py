@@ -8,12 +8,13 @@ from numeric.methods.memory_budget import bytes_of_a_copy
 from numeric.models import families
 from numeric.models.inputs import prepare
 from numeric.targets import logit
-from tests.census.build import build, inputs
-from tests.census.measure import conditions
+from tests.census.build import CAUSAL, CLASSES, with_inputs
+from tests.support import cases
 from tests.support.cases import close
+from tests.support.loops import hide, left_out, replace
 from tests.support.traces import contains, refused, watch
 
-CLASSES, CAUSAL = "sequence classification", "causal language modelling"
+pytestmark = pytest.mark.usefixtures("float64")
 CLASSIFIERS = [
     "xlm-roberta", "modernbert", "deberta-v2", "mpnet", "xlnet", "opt", "gpt_neox", "phi3",
     "gemma3_text", "mixtral", "bloom", "falcon", "t5", "bart", "perceiver",
@@ -22,62 +23,37 @@ LANGUAGE_MODELS = ["gpt2", "llama", "opt", "mixtral", "mamba"]
 ANY = [(name, CLASSES) for name in CLASSIFIERS] + [(name, CAUSAL) for name in LANGUAGE_MODELS]
 
 
-@pytest.fixture(autouse=True)
-def _float64():
-    with conditions():
-        yield
+def rows_of(model, columns):
+    """The logits of each text, at its column if every token has logits."""
+    texts = torch.arange(len(columns))
+    read = lambda found: found[texts, columns] if found.ndim == 3 else found
+    return lambda batch: read(model(**batch).logits)
 
 
-def made(name, task=CLASSES):
-    model = build(name, task)
-    return model, inputs(model, task)
-
-
-@torch.no_grad()
-def logits_of(model, batch, row, present):
-    """Of one text alone, at the last token that is ``present`` if every token has logits."""
-    found = model(**{key: x[[row]] for key, x in batch.items()}).logits[0]
-    return found[int(present[row].nonzero().max())] if found.ndim == 2 else found
-
-
-def left_out(model, batch, a, change):
-    present = batch["attention_mask"] == 1
-    want = torch.zeros_like(a.relevance)
-    for row, token in present.nonzero().tolist():
-        changed = {key: x.clone() for key, x in batch.items()}
-        change(changed, (row, token))
-        less = logits_of(model, changed, row, present)[a.target[row]]
-        want[row, token] = a.logit[row] - less
-    return want
-
-
-def hide(batch, place):
-    batch["attention_mask"][place] = 0
-
-
-def replace(batch, place):
-    batch["input_ids"][place] = 7
+def lost(model, batch, a, change):
+    rows = rows_of(model, batch["attention_mask"].sum(dim=1) - 1)
+    return left_out(batch, lambda x: rows(x)[torch.arange(2), a.target], change)
 
 
 @pytest.mark.parametrize(("name", "task"), ANY)
 def test_leave_one_out_is_the_plain_loop(name, task):
-    model, batch = made(name, task)
+    model, batch = with_inputs(name, task)
     assert families.reads(type(model)) is None
     a = attribute(model, batch, "loo", batch_size=5)
-    close(a.relevance, left_out(model, batch, a, hide))
+    close(a.relevance, lost(model, batch, a, hide))
     assert (a.relevance - a.relevance.roll(1, 1)).abs().max() > 1e-3 * a.relevance.abs().max()
 
 
 @pytest.mark.parametrize(("name", "task"), [("xlm-roberta", CLASSES), ("rwkv", CAUSAL)])
 def test_a_token_put_in_place_is_the_plain_loop(name, task):
-    model, batch = made(name, task)
+    model, batch = with_inputs(name, task)
     a = attribute(model, batch, "loo", removal=7)
-    close(a.relevance, left_out(model, batch, a, replace))
+    close(a.relevance, lost(model, batch, a, replace))
 
 
 @pytest.mark.parametrize("name", ["deberta", "mixtral"])  # norms and routers that spell x / y out
 def test_gradient_x_input_is_the_plain_gradient_where_activations_divide(name):
-    model, batch = made(name)
+    model, batch = with_inputs(name)
     a, seen = attribute(model, batch, "gradient-x-input", 1), []
     words = lambda _module, _args, out: seen.append(out.detach().requires_grad_()) or seen[0]
     hook = model.get_input_embeddings().register_forward_hook(words)
@@ -106,12 +82,12 @@ REFUSED = {  # architecture, task, method, options, parts of the message
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_model_cannot_do_is_refused(case):
     name, task, method, options, *parts = REFUSED[case]
-    contains(refused(ValueError, *made(name, task), method, **options), *parts)
+    contains(refused(ValueError, *with_inputs(name, task), method, **options), *parts)
 
 
 def test_a_dropped_mask_is_refused_where_logits_cancel():
-    model, batch = made("fnet")
-    one = {key: x[:1] for key, x in batch.items()}
+    model, batch = with_inputs("fnet")
+    one = cases.first(batch)
     with torch.no_grad():
         first, second, _ = model(**one).logits[0].tolist()
     target = logit(0) - logit(1) * (first / second)
@@ -119,7 +95,7 @@ def test_a_dropped_mask_is_refused_where_logits_cancel():
 
 
 def test_copies_stay_within_a_budget():
-    model, batch = made("xlm-roberta")
+    model, batch = with_inputs("xlm-roberta")
     size = torch.tensor([8])
     budget = 3 * int(bytes_of_a_copy(model, size, keys=size, kept=size))
     seen = []
@@ -136,24 +112,16 @@ WITH_LAYER_NORMS = [
 
 @pytest.mark.parametrize(("name", "task"), WITH_LAYER_NORMS)
 def test_integrated_gradients_are_complete(name, task):
-    model, batch = made(name, task)
+    model, batch = with_inputs(name, task)
     a = attribute(model, batch, "integrated-gradients", steps=300)
     assert (a.details["completeness_gap"].abs() < 1e-3 * a.logit.abs()).all()
-    present = batch["attention_mask"] == 1
-    for row in (0, 1):
-        of_text = logits_of(model, batch, row, present)
-        close(a.logit[row], of_text[a.target[row]])
-        of_start = at_zero(model, batch, row, present)[a.target[row]]
-        close(a.details["baseline_logit"][row], of_start)
-
-
-def at_zero(model, batch, row, present):
-    """Logits of one text whose words are all 0, without its padding."""
-    tokens = int(present[row].sum())
-    words = torch.zeros_like(model.get_input_embeddings()(batch["input_ids"][[row], :tokens]))
-    with torch.no_grad():
-        found = model(inputs_embeds=words, attention_mask=torch.ones(1, tokens).long()).logits[0]
-    return found[-1] if found.ndim == 2 else found
+    for row, tokens in enumerate(batch["attention_mask"].sum(dim=1)):
+        one = {key: x[[row], :tokens] for key, x in batch.items()}
+        words = torch.zeros_like(model.get_input_embeddings()(one["input_ids"]))
+        start = {"inputs_embeds": words, "attention_mask": one["attention_mask"]}
+        for found, given in ((a.logit, one), (a.details["baseline_logit"], start)):
+            logits = model(**given).logits[0].detach()
+            close(found[row], (logits if logits.ndim == 1 else logits[-1])[a.target[row]])
 
 
 ROWS = {("xlm-roberta", CLASSES): (0, 0), ("ctrl", CLASSES): (7, 5), ("opt", CAUSAL): (7, 5)}
@@ -161,7 +129,7 @@ ROWS = {("xlm-roberta", CLASSES): (0, 0), ("ctrl", CLASSES): (7, 5), ("opt", CAU
 
 @pytest.mark.parametrize(("name", "task"), ROWS)
 def test_rollout_is_the_product_at_the_row_that_is_read(name, task):
-    model, batch = made(name, task)
+    model, batch = with_inputs(name, task)
     a = attribute(model, batch, "attention-rollout")
     model.set_attn_implementation("eager")
     with torch.no_grad():
@@ -171,7 +139,7 @@ def test_rollout_is_the_product_at_the_row_that_is_read(name, task):
 
 
 def test_positions_of_any_model_that_counts_from_padding_on_are_fewer():
-    model, _ = made("camembert")
+    model, _ = with_inputs("camembert")
     most = model.config.max_position_embeddings - model.config.pad_token_id - 1
     prepare(model, {"input_ids": torch.full((1, most), 7)})
     message = refused(ValueError, model, {"input_ids": torch.full((1, most + 1), 7)})

@@ -1,4 +1,6 @@
-"""Methods besides LRP on an encoder and a decoder, each against what anyone would write."""
+"""Methods besides LRP on an encoder and a decoder, each against plain loops and gradients."""
+
+from functools import partial
 
 import pytest
 import torch
@@ -7,31 +9,15 @@ from transformers import AutoModelForSeq2SeqLM, WhisperForConditionalGeneration
 from numeric import attribute
 from numeric.attribution import attribute_each
 from numeric.targets import logit, span
-from tests.census.measure import conditions
-from tests.census.sizes import tiny
 from tests.support.cases import close
+from tests.support.loops import losses
 from tests.support.traces import contains, refused
+from tests.support.writers import model_of
 
 NAMES = ["t5", "bart", "marian", "mbart", "t5gemma", "pegasus", "led"]
+pytestmark = pytest.mark.usefixtures("float64")
+made = partial(model_of, kind=AutoModelForSeq2SeqLM)
 TARGETS = [logit(7, at=1) - logit(8), span(1, 4)]
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    with conditions():
-        yield
-
-
-def made(name, cls=AutoModelForSeq2SeqLM):
-    torch.manual_seed(0)
-    config = tiny(name)
-    config.decoder_start_token_id = 1
-    build = getattr(cls, "from_config", cls)
-    model = build(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model
 
 
 def texts():
@@ -45,25 +31,19 @@ def texts():
 
 
 def values(logits, written, target):
-    """What ``TARGETS`` say, by hand."""
+    """The numbers that ``TARGETS`` name, by hand."""
     if target is TARGETS[0]:
         return logits[:, 1, 7] - logits[:, -1, 8]
     return logits[:, :3].gather(2, written[:, 1:, None]).sum(dim=(1, 2))
 
 
-@torch.no_grad()
 def plain(model, batch, target, change):
-    """One forward pass per column of both texts, but that of the token that starts the decoder."""
-    columns = [(key, n) for key in KEYS for n in range(batch.get(key, torch.ones(0, 0)).shape[1])]
+    """A forward pass per column of both texts; the token that starts the decoder stays."""
+    columns = [(key, n) for key in KEYS if key in batch for n in range(batch[key].shape[1])]
     batch = batch | {"decoder_attention_mask": torch.ones_like(batch["decoder_input_ids"])}
-    run = lambda given: values(model(**given).logits, batch["decoder_input_ids"], target)
-    whole = run(batch)
-    want = whole.new_zeros(len(whole), len(columns))
-    for n, (key, column) in enumerate(columns):
-        changed = {key: x.clone() for key, x in batch.items()}
-        change(changed, key, column)
-        if (key, column) != (KEYS[1], 0):
-            want[:, n] = whole - run(changed)
+    value = lambda given: values(model(**given).logits, batch["decoder_input_ids"], target)
+    want = losses(batch, value, change, columns)
+    want[:, columns.index((KEYS[1], 0))] = 0
     if "input_ids" in batch:
         want[:, : batch["input_ids"].shape[1]] *= batch["attention_mask"]
     return want
@@ -97,7 +77,7 @@ def test_a_token_put_in_place_is_put_into_both_texts():
 
 
 def test_of_a_sound_only_what_was_written_is_left_out():
-    model = made("whisper", WhisperForConditionalGeneration)
+    model = made("whisper", kind=WhisperForConditionalGeneration)
     size = 2, model.config.num_mel_bins, 2 * model.config.max_source_positions
     sound = torch.randn(size, generator=torch.Generator().manual_seed(0))
     batch = {"input_features": sound, "decoder_input_ids": texts()["decoder_input_ids"]}

@@ -9,9 +9,9 @@ from numeric.methods import prefix
 from numeric.models.inputs import prepare
 from numeric.targets import log_probability, logit, span
 from numeric.targets.readout import Readout
-from tests.census.build import CAUSAL, build, inputs
-from tests.census.measure import conditions
+from tests.census.build import CAUSAL, build, with_inputs
 from tests.support.cases import close
+from tests.support.loops import hide, left_out, replace
 from tests.support.traces import contains, refused, watch
 
 SHARING = [
@@ -28,11 +28,13 @@ OTHER = {
 TARGETS = [None, logit(7, at=4), logit(7) - log_probability(8, at=-2), span(5, 7), 9]
 
 
+pytestmark = pytest.mark.usefixtures("float64")
+
+
 @pytest.fixture(autouse=True)
-def _float64(monkeypatch):
-    monkeypatch.setattr(prefix, "least", lambda _device: 1)  # these texts are short
-    with conditions():
-        yield
+def short(monkeypatch):
+    """Prefixes are used for the short texts of these tests, too."""
+    monkeypatch.setattr(prefix, "least", lambda _device: 1)
 
 
 def texts(side):
@@ -46,26 +48,12 @@ def texts(side):
     return {"input_ids": ids, "attention_mask": mask}
 
 
-@torch.no_grad()
-def plain(model, batch, found, target, change):
+def plain(model, batch, target, change=hide):
     """One forward pass over the whole batch per column, and the same numbers read of each."""
     readout = Readout.of(model, prepare(model, batch), [target])
-    read = lambda given: readout.run(model, given)
-    (chosen,) = readout.choose(read(batch)).targets
-    want = torch.zeros_like(found.relevance)
-    for column in range(want.shape[1]):
-        changed = {key: x.clone() for key, x in batch.items()}
-        change(changed, column)
-        want[:, column] = found.logit - chosen.of(read(changed))
-    return want * batch["attention_mask"]
-
-
-def hide(batch, column):
-    batch["attention_mask"][:, column] = 0
-
-
-def replace(batch, column):
-    batch["input_ids"][:, column] = 7
+    with torch.no_grad():
+        (chosen,) = readout.choose(readout.run(model, batch)).targets
+    return left_out(batch, lambda given: chosen.of(readout.run(model, given)), change)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -77,7 +65,7 @@ def test_copies_that_begin_where_they_differ_are_the_plain_loop(name, side):
         found = attribute_each(model, batch, "loo", targets=TARGETS, batch_size=4)
     assert min(shortest) <= 2
     for target, each in zip(TARGETS, found, strict=True):
-        want = plain(model, batch, each, target, hide)
+        want = plain(model, batch, target)
         close(each.relevance, want, tolerance=1e-10)
         close(attribute(model, batch, "loo", target).relevance, want, tolerance=1e-10)
 
@@ -85,7 +73,7 @@ def test_copies_that_begin_where_they_differ_are_the_plain_loop(name, side):
 def test_a_token_put_in_place_is_the_plain_loop():
     model, batch = build("llama", CAUSAL), texts("left")
     a = attribute(model, batch, "loo", removal=7)
-    close(a.relevance, plain(model, batch, a, None, replace))
+    close(a.relevance, plain(model, batch, None, replace))
 
 
 def test_what_comes_behind_the_row_that_is_read_loses_exactly_nothing():
@@ -107,14 +95,14 @@ def test_fewer_than_two_thirds_of_the_tokens_run():
 
 @pytest.mark.parametrize("name", OTHER)
 def test_a_model_that_hands_on_more_than_keys_and_values_runs_whole(name):
-    model, batch = build(name, CAUSAL), inputs(build(name, CAUSAL), CAUSAL)
+    model, batch = with_inputs(name, CAUSAL)
     readout = Readout.of(model, prepare(model, batch), [None])
     assert prefix.of_text(model, prepare(model, batch), readout) is None
     a = attribute(model, batch, "loo")
-    close(a.relevance, plain(model, batch, a, None, hide))
+    close(a.relevance, plain(model, batch, None))
 
 
-WRONG = {  # what may be handed on in place of the keys and values before a column
+WRONG = {  # instead of the keys and values before a column
     "one token too few": lambda real: lambda cache, where, n: real(cache, where, n - 1),
     "those of another text": lambda real: lambda cache, where, n: real(cache, 1 - where, n),
     "those of the end": lambda real: lambda cache, where, n: _last(real(cache, where, 9), n),
@@ -148,7 +136,7 @@ def test_a_model_that_counts_positions_by_padding_is_the_plain_loop(padded):
         ids[0, 30] = model.config.pad_token_id
         batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     a = attribute(model, batch, "loo")
-    close(a.relevance, plain(model, batch, a, None, hide))
+    close(a.relevance, plain(model, batch, None))
 
 
 def test_code_of_a_users_own_sees_whole_texts():
@@ -157,7 +145,7 @@ def test_code_of_a_users_own_sees_whole_texts():
     model.model.layers[0].mlp.register_forward_hook(hook)
     a = attribute(model, batch, "loo")
     assert set(seen) == {9}
-    close(a.relevance, plain(model, batch, a, None, hide))
+    close(a.relevance, plain(model, batch, None))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -1,13 +1,10 @@
 """Ways to remove a token, each against an explicit loop over tokens and edited inputs."""
 
-from functools import partial
-
 import pytest
 import torch
 
 from numeric import attribute
 from numeric.methods.removals import REMOVALS
-from tests.support import cases
 from tests.support.traces import contains, refused
 
 MASK = 10  # a token id of the tiny model
@@ -37,9 +34,9 @@ def by_deletion(model, text, n, target):
     return logit(model, target, **{key: x[:n] + x[n + 1 :] for key, x in text.items()})
 
 
-def by_token(model, text, n, target, *, token=MASK):
+def by_token(model, text, n, target):
     ids = text["input_ids"]
-    return logit(model, target, **text | {"input_ids": [*ids[:n], token, *ids[n + 1 :]]})
+    return logit(model, target, **text | {"input_ids": [*ids[:n], MASK, *ids[n + 1 :]]})
 
 
 LOOPS = {"attention-mask": by_mask, "deletion": by_deletion, MASK: by_token}
@@ -117,19 +114,6 @@ def test_a_wrong_removal_is_refused_with_what_there_is(tiny, batch, removal):
 def test_other_methods_have_no_removal(tiny, batch):
     with pytest.raises(TypeError, match="'attnlrp' has no option 'removal'"):
         attribute(tiny, batch, "attnlrp", removal="deletion")
-
-
-@pytest.mark.parametrize(
-    ("removal", "without"), [("deletion", by_deletion), (4, partial(by_token, token=4))]
-)
-def test_the_embedded_model_by_really_editing_the_ids(embedded, removal, without):
-    model, batch = embedded["sdpa"], cases.encode(cases.SENTENCES)
-    a = attribute(model, batch, "loo", removal=removal)
-    for row, c in enumerate(a.target.tolist()):
-        n = int(batch["attention_mask"][row].sum())
-        text = {"input_ids": batch["input_ids"][row, :n].tolist()}
-        want = [logit(model, c, **text) - without(model, text, place, c) for place in range(n)]
-        assert a.relevance[row, :n].tolist() == pytest.approx(want, abs=1e-9)
 
 
 def test_tokens_without_which_logits_are_not_finite_are_named(tiny, batch):

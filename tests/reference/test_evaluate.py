@@ -51,7 +51,7 @@ ATTRIBUTES = {
 
 
 def sixteenths(shape, *, seed):
-    """Of both signs, none of them 0."""
+    """Numbers of both signs, none of them 0."""
     rng = np.random.default_rng(seed)
     return rng.choice([-1, 1], shape) * rng.integers(1, 40, shape) / 16
 
@@ -107,7 +107,7 @@ def values_by_sympy(name):
 
 @cache
 def relevance_by_sympy(name, eps):
-    """Of every input, (slice, ...)."""
+    """Relevance of every input, (slice, ...)."""
     graph, found = graph_of(name, sp.Rational), []
     for point, start in zip(points(name), start_of(name), strict=True):
         options = {"eps": eps, "relevance": exact(start)}
@@ -117,7 +117,7 @@ def relevance_by_sympy(name, eps):
 
 
 def check(name, eps):
-    """Raises AssertionError unless values, relevance, and what is sent are those of SymPy."""
+    """Raises AssertionError unless SymPy has the same values, relevance, and amounts sent."""
     graph = graph_of(name, float)
     order, values = topological(graph), values_of(name)
     leaves = {x: values[x.name] for x in graph.args}
@@ -173,10 +173,15 @@ def network_by_sympy(eps):
     return [(dense(values[node]), dense(got[node])) for node in topological(graph)]
 
 
-def check_network(eps):
-    """Raises AssertionError unless values and relevance of every node are those of SymPy."""
+def of_network():
+    """Nodes in order, and the values of the leaves."""
     order = topological(network(permuted, float))
-    leaves = {node: POINT[node.name] for node in order if node.name}
+    return order, {node: POINT[node.name] for node in order if node.name}
+
+
+def check_network(eps):
+    """Raises AssertionError unless SymPy has the same values and relevance of every node."""
+    order, leaves = of_network()
     values = evaluate.forward(order, leaves)
     start = sixteenths((2, 2), seed=5)
     got = evaluate.propagate(order, leaves, ATTNLRP, start, eps=float(eps))
@@ -200,16 +205,14 @@ def test_shares_of_a_node_that_is_used_twice_add_up(eps):
 
 
 def test_values_that_are_known_are_not_computed_again():
-    order = topological(network(permuted, float))
-    leaves = {node: POINT[node.name] for node in order if node.name}
+    order, leaves = of_network()
     values = evaluate.forward(order, leaves)
     with mock.patch.object(evaluate, "forward", side_effect=AssertionError):
         evaluate.propagate(order, leaves, ATTNLRP, np.ones((2, 2)), eps=0.0, values=values)
 
 
 def test_operations_without_a_rule_are_listed():
-    order = topological(network(permuted, float))
-    leaves = {node: POINT[node.name] for node in order if node.name}
+    order, leaves = of_network()
     few = Composite("few", {kinds.LINEAR: kinds.EPSILON})
     with pytest.raises(UnassignedOperation, match="no rule for 4 of 5"):
         evaluate.propagate(order, leaves, few, np.ones((2, 2)), eps=0.0)

@@ -59,7 +59,7 @@ def check_root_mean_square(eps=0.25):
 
 
 def check_mask():
-    """A softmax of logits that a mask took out is that of the others, wherever its axis is."""
+    """A softmax ignores logits that a mask took out, wherever its axis is."""
     node, x = leaf("z"), sixteenths((2, 3, 5), seed=1)
     x[..., 1], x[..., 3] = np.finfo(np.float64).min, -np.inf
     r = sixteenths(x.shape, seed=2)
@@ -83,7 +83,7 @@ def check_mask():
 
 
 def check_hidden_logits():
-    """A logit that a mask hides counts as 0, and passes what arrives on to the other operand."""
+    """A logit that a mask hides counts as 0, and passes its relevance on to the other operand."""
     logits, mask = leaf("z"), leaf("mask")
     order, composite = one(kinds.ADD, [logits, mask], kinds.EPSILON)
     values = {logits: np.array([2.0, 3.0]), mask: np.array([0.0, -np.inf])}
@@ -92,7 +92,7 @@ def check_hidden_logits():
 
 
 def check_broadcast(eps=0.25):
-    """Of x + x + b, x receives two shares, and b, which was broadcast, the sum over its copies."""
+    """In x + x + b, x receives two shares, and b, which was broadcast, the sum over its copies."""
     x, r = sixteenths((2, 3, 4), seed=1), sixteenths((2, 3, 4), seed=3)
     for shape in ((4,), (1, 4), (3, 1), (1, 3, 1), (1, 1, 1), (2, 1, 4), (3, 4)):
         b = sixteenths(shape, seed=2)
@@ -113,34 +113,27 @@ def check_broadcast(eps=0.25):
         np.testing.assert_allclose(sent[order[-1]], of_x.sum() + of_b.sum(), **CLOSE)
 
 
-# moves: (function, shapes of operands) -> what is seen, and what relevance 0, 1, ... becomes
+# moves: (function, shapes of operands) -> the values, and the messages of relevance 0, 1, ...
 
 MOVES = {
     "reshape": (
-        lambda x: x.reshape(3, 2), [(2, 3)],
-        [[0, 1], [2, 3], [4, 5]], [[[0, 1, 2], [3, 4, 5]]],
+        lambda x: x.reshape(3, 2), [(2, 3)], [[0, 1], [2, 3], [4, 5]], [[[0, 1, 2], [3, 4, 5]]],
     ),
     "broadcast": (
         lambda x: x.expand(2, 3), [(2, 1)],
         [[0, 0, 0], [1, 1, 1]], [[[0 + 1 + 2], [3 + 4 + 5]]],
     ),
     "permute": (
-        lambda x: x.permute(2, 0, 1),
-        [(2, 1, 3)],
-        [[[0], [3]], [[1], [4]], [[2], [5]]],
-        [[[[0, 2, 4]], [[1, 3, 5]]]],
+        lambda x: x.permute(2, 0, 1), [(2, 1, 3)],
+        [[[0], [3]], [[1], [4]], [[2], [5]]], [[[[0, 2, 4]], [[1, 3, 5]]]],
     ),
     "index": (  # a column twice, and the last one never
-        lambda x: x[:, torch.tensor([1, 0, 1])],
-        [(2, 4)],
-        [[1, 0, 1], [5, 4, 5]],
-        [[[1, 0 + 2, 0, 0], [4, 3 + 5, 0, 0]]],
+        lambda x: x[:, torch.tensor([1, 0, 1])], [(2, 4)],
+        [[1, 0, 1], [5, 4, 5]], [[[1, 0 + 2, 0, 0], [4, 3 + 5, 0, 0]]],
     ),
     "concatenate": (
-        lambda *xs: torch.cat(xs, dim=1),
-        [(2, 1), (2, 2), (2, 1)],
-        [[0, 2, 3, 6], [1, 4, 5, 7]],
-        [[[0], [4]], [[1, 2], [5, 6]], [[3], [7]]],
+        lambda *xs: torch.cat(xs, dim=1), [(2, 1), (2, 2), (2, 1)],
+        [[0, 2, 3, 6], [1, 4, 5, 7]], [[[0], [4]], [[1, 2], [5, 6]], [[3], [7]]],
     ),
 }  # fmt: skip
 
@@ -192,16 +185,12 @@ SAME = {
     "readout": (kinds.READOUT, lambda a, v: a @ v.mT.mT, lambda: [leaf("v")], {}),
     "matrix product": (kinds.BILINEAR, torch.matmul, lambda: [leaf("v")], {}),
 }
-VALUES = {
-    "w": WEIGHT,
-    "b": BIAS,
-    "k": sixteenths((2, 4, 3), seed=7),
-    "v": sixteenths((2, 3, 4), seed=8),
-}
+VALUES = {"w": WEIGHT, "b": BIAS}
+VALUES |= {"k": sixteenths((2, 4, 3), seed=7), "v": sixteenths((2, 3, 4), seed=8)}
 
 
 def check_map(name, eps):
-    """A map gives what the plain product gives, under every rule of its kind."""
+    """A map equals the plain product, under every rule of its kind."""
     kind, function, others, attributes = SAME[name]
     x = leaf("x")
     values = {x: sixteenths((2, 4, 3), seed=1)}
@@ -242,12 +231,12 @@ def check_overflow():
 
 
 def check_eps():
-    """Every rule is told the eps that was asked for, also those without a stabiliser."""
+    """Every rule is given the stabiliser, also rules that use none."""
     for name, (kind, rule, *_) in CASES.items():
         graph, told, given = graph_of(name, float), [], values_of(name)
         leaves = {x: given[x.name] for x in graph.args}
         values = evaluate.forward(topological(graph), leaves)
-        graph.attributes.pop("map", None)  # by which it would have a rule of its own
+        graph.attributes.pop("map", None)  # it would bring a rule of its own
 
         def spy(*arguments, eps, right=evaluate.RULES[kind, rule], told=told):
             told.append(eps)

@@ -50,8 +50,7 @@ def check_forward(stock, model, ids, **options):
 
 def test_the_forward_pass_is_that_of_transformers(pretrained):
     check_forward(*pretrained)
-    masked = [n != 3 for n in range(len(pretrained[-1]))]
-    check_forward(*pretrained, keep=masked)
+    check_forward(*pretrained, keep=[n != 3 for n in range(len(pretrained[-1]))])
 
 
 @pytest.mark.parametrize("act", sorted(bert.ACTIVATIONS))
@@ -198,7 +197,7 @@ def test_without_biases_and_deviations_the_logit_is_conserved():
     np.testing.assert_allclose(got.tokens.sum(), got.logit, rtol=1e-6)
 
 
-# Which rule is used where.
+# Rules by layer and module.
 
 
 def test_overrides_reach_their_layer_and_their_module():

@@ -23,7 +23,7 @@ def linear_network():
 
 
 def biased_network():
-    """The same with a bias in each of the three projections."""
+    """The linear network with a bias in each of the three projections."""
     parameters, x = linear_network()
     rng = np.random.default_rng(1)
     biases = {f"{name}.bias": rng.normal(size=n) for name, n in WIDTHS.items()}

@@ -1,4 +1,4 @@
-"""What the reference returns cannot be changed afterwards, and is made by naming every part."""
+"""Results of the reference cannot be changed, and are made by naming every part."""
 
 from dataclasses import FrozenInstanceError, fields
 

@@ -11,8 +11,7 @@ from tests.support import cases
 
 def eager(name="bert", **options):
     """A family whose attention is spelled out, and its first example."""
-    model, inputs = cases.family(name, attn_implementation="eager", **options)
-    return model, {key: x[:1] for key, x in inputs.items()}
+    return cases.one_text(name, attn_implementation="eager", **options)
 
 
 def with_graph(model, inputs):

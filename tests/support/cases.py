@@ -29,11 +29,21 @@ def tiny_bert(**options):
 
 def perturbed(cls, **options):
     torch.manual_seed(0)
-    model = cls(tiny_config(**options)).double().eval()
+    return moved(cls(tiny_config(**options)))
+
+
+def moved(model):
+    """The model in float64 and eval mode, every parameter moved at random: no bias is 0."""
+    model = model.double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
     return model
+
+
+def first(inputs):
+    """The first example of a batch."""
+    return {key: x[:1] for key, x in inputs.items()}
 
 
 def tiny_batch():
@@ -137,11 +147,13 @@ def family(name, *, seed=0, attn_implementation="sdpa", **options):
     torch.manual_seed(seed)
     config = cls.config_class(**sizes | options)
     config._attn_implementation = attn_implementation
-    model = cls(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model, family_inputs(name)
+    return moved(cls(config)), family_inputs(name)
+
+
+def one_text(name, **options):
+    """A family's classifier and the first example of its batch."""
+    model, inputs = family(name, **options)
+    return model, first(inputs)
 
 
 def family_inputs(name):
@@ -153,6 +165,22 @@ def family_inputs(name):
         "input_ids": torch.tensor([[2, 17, 41, 5, 27, 3], [2, 44, 13, 3, pad, pad]]),
         "attention_mask": torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]]),
     }
+
+
+def six_texts(name, *, hole=False, left=False):
+    """Texts of 2 to 12 tokens, padded on one side; a hole hides two tokens of the first."""
+    mask = (torch.arange(12) < torch.tensor([12, 2, 7, 7, 3, 10])[:, None]).long()
+    mask = mask.flip(1) if left else mask
+    ids = torch.randint(4, 50, (6, 12), generator=torch.Generator().manual_seed(2))
+    ids = ids.where(mask == 1, torch.tensor(FAMILIES[name][1]["pad_token_id"]))
+    if hole:
+        mask[0, 4:6] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def tolerance(name, exact=1e-10):
+    """The rounding of a family whose stock code may pass through float32."""
+    return SINGLE if name in ROTARY else exact
 
 
 def without_biases(name, **options):

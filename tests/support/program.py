@@ -1,8 +1,11 @@
 """What tests of the command line share: proofs to run, and readers of what is written."""
 
+import io
 import json
 import unicodedata
 from html.parser import HTMLParser
+
+from rich.console import Console
 
 HEAD = """
 import pytest
@@ -34,6 +37,13 @@ def obeyed(text):
     """The characters of a text that a terminal obeys instead of printing them."""
     obeyed = lambda x: unicodedata.category(x) in ("Cc", "Cf", "Zl", "Zp")
     return "".join(x for x in text if obeyed(x) and x not in "\n\t\u200c\u200d")
+
+
+def printed(parts, width):
+    """The text of parts that are printed on a terminal of this width, without colours."""
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(*parts, sep="\n")
+    return console.file.getvalue()
 
 
 class Page(HTMLParser):

@@ -80,6 +80,15 @@ def watch(module, look):
     return register_module_forward_hook(hook)
 
 
+def failing(model):
+    """The last layer of a tiny BERT fails in mid-forward; a ``with`` block."""
+
+    def fail(_):
+        raise ArithmeticError("in mid-forward")
+
+    return watch(model.bert.encoder.layer[1].output, fail)
+
+
 def refused(error, model, batch, method="attnlrp", **options):
     """The message of the one error; the model must be as it was."""
     before = snapshot(model)

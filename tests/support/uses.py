@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from axioms.composites import ATTNLRP, CP_LRP
-from numeric import attribute, audit, sweep
+from numeric import attribute, audit, compiled, sweep
 from numeric.attribution import METHODS
 from tests.support import cases
 
@@ -21,7 +21,12 @@ def swept(model, inputs):
 
 
 def audited(model, inputs):
-    return torch.tensor(audit(model, {key: x[:1] for key, x in inputs.items()}, target=1).relevance)
+    return torch.tensor(audit(model, cases.first(inputs), target=1).relevance)
+
+
+def in_a_block(model, inputs):
+    with compiled(model, disable=True) as explain:
+        return explain(inputs)
 
 
 USES = {method: partial(relevance, method=method) for method in METHODS}

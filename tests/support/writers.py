@@ -5,6 +5,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 from tests.census.sizes import tiny
+from tests.support import cases
 
 TWO = ["t5", "bart", "marian"]
 """Those that read one text and write another."""
@@ -24,13 +25,9 @@ def tokenizer():
     )
 
 
-def model_of(name):
-    kind = AutoModelForSeq2SeqLM if name in TWO else AutoModelForCausalLM
+def model_of(name, kind=None):
+    kind = kind or (AutoModelForSeq2SeqLM if name in TWO else AutoModelForCausalLM)
     torch.manual_seed(0)
     config = tiny(name)
     config.decoder_start_token_id = 1
-    model = kind.from_config(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model
+    return cases.moved(getattr(kind, "from_config", kind)(config))
