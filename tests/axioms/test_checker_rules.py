@@ -18,12 +18,7 @@ X, Y = leaf("x"), leaf("y")
 W, B = parameter("w"), parameter("b")
 OUTSIDE = Composite("outside", {**ATTNLRP.rules, kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS})
 REGIMES = [*itertools.product((ATTNLRP, CP_LRP, OUTSIDE), (sp.Rational(1, 4), 0))]
-ONE = (
-    lambda x: linear(x, W),
-    lambda x: linear(x, W, B),
-    lambda x: Node(TRANSPOSE, (x,)),
-    relu,
-)
+ONE = (lambda x: linear(x, W), lambda x: linear(x, W, B), lambda x: Node(TRANSPOSE, (x,)), relu)
 TWO = (
     *(lambda *xs, op=op: Node(op, xs) for op in (kinds.ADD, kinds.PRODUCT, kinds.BILINEAR)),
     lambda *xs: Node(kinds.READOUT, xs),

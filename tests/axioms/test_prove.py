@@ -190,36 +190,22 @@ SUM = "assert identical(sum(equal_split(n, R * X + R)), R * (X + 1))"
 WRONG = {
     "a failing assertion": (FAILS, "assert False"),
     "an error": (HOLDS.replace(SUM, "1 / 0"), "ZeroDivisionError"),
-    "an error before the test": (
-        HOLDS.replace("(n, rec", "(n, missing, rec"),
-        "fixture 'missing' not found",
-    ),
+    "an error before the test": (HOLDS.replace("(n, rec", "(n, missing, rec"),
+        "fixture 'missing' not found"),
     "a skipped run": (HOLDS.replace(SUM, "pytest.skip()"), "skipped"),
-    "an expected failure": (
-        FAILS.replace("@pytest.mark.p", "@pytest.mark.xfail\n@pytest.mark.p", 1),
-        "skipped",
-    ),
+    "an expected failure": (FAILS.replace("@pytest.mark.p", "@pytest.mark.xfail\n@pytest.mark.p",
+        1), "skipped"),
     "a proof of nothing": (PROVED.format("pass"), "no identity was decided"),
-    "a proof by one run of two": (
-        HOLDS.replace("    assert", "    if n == 2:\n        return\n    assert"),
-        "no identity was decided",
-    ),
-    "a proof that looks elsewhere": (
-        PROVED.format("assert equal_split(2, R)[0] == R / 2"),
-        "no identity was decided",
-    ),
-    "a proof that only differs": (
-        PROVED.format("equal_split(2, R); assert not identical(R, X)"),
-        "no identity was decided",
-    ),
-    "two equal constants": (
-        PROVED.format("equal_split(2, R); assert identical(0, 0)"),
-        "0 = 0: every identity is one of two constants",
-    ),
-    "one expression twice": (
-        PROVED.format("e = (R + X) / X; assert identical(e, e)"),
-        "nothing of the project ran",
-    ),
+    "a proof by one run of two": (HOLDS.replace("    assert",
+        "    if n == 2:\n        return\n    assert"), "no identity was decided"),
+    "a proof that looks elsewhere": (PROVED.format("assert equal_split(2, R)[0] == R / 2"),
+        "no identity was decided"),
+    "a proof that only differs": (PROVED.format("equal_split(2, R); assert not identical(R, X)"),
+        "no identity was decided"),
+    "two equal constants": (PROVED.format("equal_split(2, R); assert identical(0, 0)"),
+        "0 = 0: every identity is one of two constants"),
+    "one expression twice": (PROVED.format("e = (R + X) / X; assert identical(e, e)"),
+        "nothing of the project ran"),
     "one result twice": (
         PROVED.format("half, _ = equal_split(2, R); assert identical(half * X, X * half)"),
         "nothing that `identical` decides depends on what the project computes",
@@ -242,30 +228,19 @@ WRONG = {
         PROVED.format("assert identical((X + 1) ** 2, X**2 + 2 * X + 1)"),
         "nothing of the project ran",
     ),
-    "a witness in words": (
-        REFUTED.format('record_property("witness", "trust me")'),
-        "no witness was decided",
-    ),
-    "words beside a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"'),
-        "witness 'trust me' names no two values that differ; they are R = 6: 3 versus 6",
-    ),
-    "values that are no part of a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"); record_property("x", "3, 6"'),
-        "witness 'trust me' names no two values that differ",
-    ),
-    "one value of a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"16/5 or 3, of 6.5 and x6"'),
-        "names no two values that differ",
-    ),
-    "the other value of a witness": (
-        REFUTES.replace('f"R = {6}: {3} of {6}"', '"R = 6, of 13 and 2.3"'),
-        "names no two values that differ",
-    ),
-    "a witness of two constants": (
-        REFUTED.format("equal_split(2, R); assert differ_at(1, 2, {})"),
-        "1 versus 2 are two constants",
-    ),
+    "a witness in words": (REFUTED.format('record_property("witness", "trust me")'),
+        "no witness was decided"),
+    "words beside a witness": (REFUTES.replace('f"R = {6}: {3} of {6}"', '"trust me"'),
+        "witness 'trust me' names no two values that differ; they are R = 6: 3 versus 6"),
+    "values that are no part of a witness": (REFUTES.replace('f"R = {6}: {3} of {6}"',
+        '"trust me"); record_property("x", "3, 6"'),
+        "witness 'trust me' names no two values that differ"),
+    "one value of a witness": (REFUTES.replace('f"R = {6}: {3} of {6}"',
+        '"16/5 or 3, of 6.5 and x6"'), "names no two values that differ"),
+    "the other value of a witness": (REFUTES.replace('f"R = {6}: {3} of {6}"',
+        '"R = 6, of 13 and 2.3"'), "names no two values that differ"),
+    "a witness of two constants": (REFUTED.format("equal_split(2, R); assert differ_at(1, 2, {})"),
+        "1 versus 2 are two constants"),
     "a witness where both agree": (
         REFUTED.format("half, _ = equal_split(2, R); differ_at(half, X, {R: 4, X: 2})"),
         "both sides are 2 at R = 4, x = 2: that refutes nothing",
@@ -290,11 +265,9 @@ WRONG = {
         REFUTED.format("half, _ = equal_split(2, R); assert differ_at(X, X + 1, {X: 1})"),
         "nothing that `differ_at` decides depends",
     ),
-    "a witness about nothing here": (
-        REFUTED.format("assert differ_at(X, X + 1, {X: 1})"),
-        "nothing of the project ran",
-    ),
-}
+    "a witness about nothing here": (REFUTED.format("assert differ_at(X, X + 1, {X: 1})"),
+        "nothing of the project ran"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -43,9 +43,7 @@ def hidden(out, back):
     return [
         (
             f"linear({f}, w{b})".format(f"linear(x, v{a})"),
-            f"linear({f}, {back} @ w{b})".format(
-                f"linear(x, v @ {out}{a and f', a @ {out}'})",
-            ),
+            f"linear({f}, {back} @ w{b})".format(f"linear(x, v @ {out}{a and f', a @ {out}'})"),
         )
         for f, a, b in HIDDEN
     ]
@@ -74,24 +72,13 @@ LAWS = {
     "re-associate sums": both_ways("(a + b) + c", "a + (b + c)"),
     "distribute products": [("a * (b + c)", "a * b + a * c"), ("(a + b) * c", "a * c + b * c")],
     "factor sums": [("a * b + a * c", "a * (b + c)"), ("a * c + b * c", "(a + b) * c")],
-    "distribute linear": [
-        (f"linear(x + y, w{b})", f"linear(x, w{b}) + linear(y, w)") for b in BIASES
-    ],
-    "fold linear": [
-        (
-            f"linear(linear(x, v{a}), w{b})",
-            f"linear(x, v @ w{f', linear(a, w{b})' if a else b})",
-        )
-        for a, b in TWO_LAYERS
-    ],
+    "distribute linear": [(f"linear(x + y, w{b})",
+        f"linear(x, w{b}) + linear(y, w)") for b in BIASES],
+    "fold linear": [(f"linear(linear(x, v{a}), w{b})",
+        f"linear(x, v @ w{f', linear(a, w{b})' if a else b})") for a, b in TWO_LAYERS],
     "split linear": [(f"linear(x, v @ w{b})", f"linear(linear(x, v), w{b})") for b in BIASES],
-    "fold batch norm": [
-        (
-            f"linear(x, w{b}) * (column @ s) + (column @ t)",
-            f"linear(x, w * (column @ s), {'b * s + t' if b else 't'})",
-        )
-        for b in BIASES
-    ],
+    "fold batch norm": [(f"linear(x, w{b}) * (column @ s) + (column @ t)",
+        f"linear(x, w * (column @ s), {'b * s + t' if b else 't'})") for b in BIASES],
     "multiply by one": [("x", "x * ones")],
     "add zero": [("x", "x + zeros")],
     "insert identity layer": [("x", "linear(x, identity)")],
@@ -99,13 +86,9 @@ LAWS = {
     "permute neurons": hidden("reversal", "reversal"),
     "rescale Q and K": projections("{} * (2 * ones)", "{} * ((1 / 2) * ones)"),
     "permute channels of Q and K": projections("{} @ reversal", "{} @ reversal"),
-    "permute heads": [
-        (
-            f"{ATTENTION} + {ATTENTION}".format(*heads),
-            f"{ATTENTION} + {ATTENTION}".format(*heads[2:], *heads[:2]),
-        )
-        for heads in [("a, v", "w", "b, u", "c")]
-    ],
+    "permute heads": [(f"{ATTENTION} + {ATTENTION}".format(*heads),
+        f"{ATTENTION} + {ATTENTION}".format(*heads[2:], *heads[:2])) for heads in [("a, v", "w",
+        "b, u", "c")]],
     "factorize attention": both_ways("(a @ b) @ c", "a @ (b @ c)"),
     "centre before LayerNorm": [("layer_norm(x, w, b, h)", f"layer_norm({CENTRED}, w, b, h)")],
     "decompose LayerNorm": [
@@ -116,9 +99,7 @@ LAWS = {
         )
     ],
     "decompose GELU": [("gelu(x)", "x * phi(x)")],
-    "decompose softmax": [
-        ("softmax(x)", "exp(x) * reciprocal(linear(exp(x), square_of_ones))"),
-    ],
+    "decompose softmax": [("softmax(x)", "exp(x) * reciprocal(linear(exp(x), square_of_ones))")],
     # of axioms.rewrites.units
     "decompose SiLU": [("silu(x)", "x * sigmoid(x)")],
     "rescale a ReGLU": [
@@ -129,25 +110,14 @@ LAWS = {
         )
         for a, b in TWO_LAYERS
     ],
-    "decompose soft cap": [
-        ("soft_cap(x)", "linear(tanh(linear(x, (1 / 2) * identity)), 2 * identity)")
-    ],
-    "fold weight of RMSNorm": [
-        (
-            f"linear(rms_norm(x, v, h), w{b})",
-            f"linear(rms_norm(x, ones, h), (identity * (column @ v)) @ w{b})",
-        )
-        for b in BIASES
-    ],
-    "decompose RMSNorm": [
-        (
-            "rms_norm(x, w, h)",
-            "linear(x * reciprocal_root(linear(x * x, mean) + h * ones), identity * (column @ w))",
-        )
-    ],
-    "LayerNorm by RMSNorm": [
-        ("layer_norm(x, w, b, h)", f"linear(rms_norm({CENTRED}, w, h), identity, b)")
-    ],
+    "decompose soft cap": [("soft_cap(x)",
+        "linear(tanh(linear(x, (1 / 2) * identity)), 2 * identity)")],
+    "fold weight of RMSNorm": [(f"linear(rms_norm(x, v, h), w{b})",
+        f"linear(rms_norm(x, ones, h), (identity * (column @ v)) @ w{b})") for b in BIASES],
+    "decompose RMSNorm": [("rms_norm(x, w, h)",
+        "linear(x * reciprocal_root(linear(x * x, mean) + h * ones), identity * (column @ w))")],
+    "LayerNorm by RMSNorm": [("layer_norm(x, w, b, h)",
+        f"linear(rms_norm({CENTRED}, w, h), identity, b)")],
     "recurrence as attention": [("readout(a, readout(b, c))", "readout(readout(a, b), c)")],
     "distribute a readout": [("readout(a, b + c)", "readout(a, b) + readout(a, c)")],
     # of axioms.rewrites.attention
@@ -161,19 +131,13 @@ LAWS = {
         for a, b in TWO_LAYERS
     ],
     "drop bias of K": [("softmax(scores(x, linear(y, w, b)))", "softmax(scores(x, linear(y, w)))")],
-    "move bias of V": [
-        ("readout(softmax(z), linear(y, w, b))", "readout(softmax(z), linear(y, w)) + column @ b")
-    ],
-    "split head": [
-        ("readout(softmax(z), v + u)", "readout(softmax(z), v) + readout(softmax(z), u)")
-    ],
-    "duplicate keys": [
-        (
-            "readout(softmax(scores(x, y)), v)",
-            f"readout(softmax(scores(x, {TWICE.format('y')})), {TWICE.format('v')})",
-        )
-    ],
-}
+    "move bias of V": [("readout(softmax(z), linear(y, w, b))",
+        "readout(softmax(z), linear(y, w)) + column @ b")],
+    "split head": [("readout(softmax(z), v + u)",
+        "readout(softmax(z), v) + readout(softmax(z), u)")],
+    "duplicate keys": [("readout(softmax(scores(x, y)), v)",
+        f"readout(softmax(scores(x, {TWICE.format('y')})), {TWICE.format('v')})")],
+}  # fmt: skip
 LAWS["re-bracket a SwiGLU"] = LAWS["re-associate products"]
 LAWS["permute attention heads"] = LAWS["permute heads"]
 LAWS["decompose softmax of attention"] = LAWS["decompose softmax"]

@@ -57,10 +57,7 @@ def test_what_is_assumed_or_decided_and_not_said_is_an_error(given, said, error)
 
 @pytest.mark.parametrize(
     ("change", "error"),
-    [
-        ({"given": ["b > 0"]}, None),
-        ({"scope": "any number of inputs"}, "decided of 2 entries"),
-    ],
+    [({"given": ["b > 0"]}, None), ({"scope": "any number of inputs"}, "decided of 2 entries")],
 )
 def test_a_statement_of_the_package_is_held_to_its_scope(monkeypatch, change, error):
     def changed(marker, said=evidence.claim):

@@ -109,13 +109,7 @@ def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, chan
     sizes = {h: at[f"z{h}"].applyfunc(abs) for h in range(3)}  # the exponentials of logits
     at |= {f"z{h}": size.applyfunc(sp.log) for h, size in sizes.items()}
     gradient = sp.Matrix(random_point(chance, {"r": (rows, 2)})["r"])
-    heads = [
-        linear(
-            attend(leaf(f"z{h}"), leaf(f"v{h}")),
-            parameter(f"w{h}"),
-        )
-        for h in range(3)
-    ]
+    heads = [linear(attend(leaf(f"z{h}"), leaf(f"v{h}")), parameter(f"w{h}")) for h in range(3)]
     total = Node(kinds.ADD, tuple(heads))
     for start in (None, gradient):
         found = by_masks(total * total, at, start)["masks"]

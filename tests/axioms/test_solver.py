@@ -42,10 +42,7 @@ def test_a_term_has_the_value_of_its_expression_ties_included(expression):
     reals = Reals()
     term = reals.term(expression)
     for x, y in POINTS:
-        at = [
-            reals.term(X) == reals.term(sp.Rational(x)),
-            reals.symbols[Y] == int(y),
-        ]
+        at = [reals.term(X) == reals.term(sp.Rational(x)), reals.symbols[Y] == int(y)]
         found = solver([*reals.facts, *reals.defined(), *at], 10**6)
         assert found.check() == z3.sat
         value = number(found.model().eval(term, model_completion=True))

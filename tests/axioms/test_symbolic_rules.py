@@ -80,14 +80,10 @@ LAYER = {
 
 CASES = {  # name: (the rule, the same by loops)
     "z_plus": (lambda: z_plus(**LAYER)[0], lambda: linear_messages(positive)),
-    "gamma": (
-        lambda: gamma(**LAYER, strength=sp.Rational(1, 2))[0],
-        lambda: linear_messages(lambda c: c + positive(c) / Fraction(2)),
-    ),
+    "gamma": (lambda: gamma(**LAYER, strength=sp.Rational(1, 2))[0],
+        lambda: linear_messages(lambda c: c + positive(c) / Fraction(2))),
     "alpha_beta": (lambda: alpha_beta(**LAYER, alpha=2, beta=1)[0], alpha_beta_messages),
-    "leave_key_out": (
-        lambda: leave_key_out(matrix([EXP_Z]), matrix(V)), leave_key_out_messages,
-    ),
+    "leave_key_out": (lambda: leave_key_out(matrix([EXP_Z]), matrix(V)), leave_key_out_messages),
 }  # fmt: skip
 
 
@@ -104,27 +100,15 @@ def test_a_product_of_two_matrices_is_eq_3():
 
 
 REFUSED = {
-    "an undecided sign": (
-        lambda: z_plus(sp.Matrix([[sp.Symbol("x")]]), sp.eye(1), sp.eye(1), eps=1),
-        ValueError,
-        "undecided",
-    ),
-    "no positive contribution at eps = 0": (
-        lambda: z_plus(-sp.eye(1), sp.eye(1), sp.eye(1), eps=0),
-        ZeroDivisionError,
-        "eps > 0",
-    ),
-    "a negative stabiliser": (
-        lambda: gamma(sp.eye(1), sp.eye(1), sp.eye(1), eps=-1, strength=1),
-        ValueError,
-        "must be >= 0",
-    ),
-    "one key, left out": (
-        lambda: leave_key_out(sp.ones(1, 1), sp.ones(1, 1)),
-        ValueError,
-        "at least 2 keys",
-    ),
-}
+    "an undecided sign": (lambda: z_plus(sp.Matrix([[sp.Symbol("x")]]), sp.eye(1), sp.eye(1),
+        eps=1), ValueError, "undecided"),
+    "no positive contribution at eps = 0": (lambda: z_plus(-sp.eye(1), sp.eye(1), sp.eye(1), eps=0),
+        ZeroDivisionError, "eps > 0"),
+    "a negative stabiliser": (lambda: gamma(sp.eye(1), sp.eye(1), sp.eye(1), eps=-1, strength=1),
+        ValueError, "must be >= 0"),
+    "one key, left out": (lambda: leave_key_out(sp.ones(1, 1), sp.ones(1, 1)), ValueError,
+        "at least 2 keys"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)

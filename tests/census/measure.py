@@ -15,17 +15,7 @@ from axioms.composites import ATTNLRP, BIAS, CP_LRP, UnassignedOperation
 from numeric import attribute, targets
 from numeric.auditing.audit import Audit, audit
 from numeric.models.facts import facts_of
-from tests.census.build import (
-    ANSWERS,
-    CAUSAL,
-    MASKED,
-    TAGS,
-    TASKS,
-    Unfit,
-    build,
-    float64,
-    inputs,
-)
+from tests.census.build import ANSWERS, CAUSAL, MASKED, TAGS, TASKS, Unfit, build, float64, inputs
 
 SECONDS = 120
 

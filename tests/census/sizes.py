@@ -63,11 +63,8 @@ EXCEPTIONS = {
     "bamba": dict(mamba_n_heads=8, attn_layer_indices=[1]),
     "bit": dict(num_groups=2),
     "blt": dict(use_cache=False),
-    "cohere_compass_text": dict(
-        rope_parameters={
-            "full_attention": dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1])
-        },
-    ),
+    "cohere_compass_text": dict(rope_parameters={"full_attention": dict(rope_type="default",
+        rope_theta=1e4, mrope_section=[2, 1, 1])}),
     "cvt": dict(depth=(1, 2, 3)),
     "dbrx": dict(attn_config=dict(rope_theta=1e4, kv_n_heads=KEYS, clip_qkv=8.0)),
     "deepseek_v2": dict(num_experts_per_tok=2),
@@ -77,14 +74,10 @@ EXCEPTIONS = {
     "esmc": dict(num_key_value_heads=HEADS),
     "falcon_h1": dict(mamba_n_heads=8, mamba_d_ssm=64),
     "gemma3n_text": dict(num_kv_shared_layers=0),
-    "granitemoehybrid": dict(
-        mamba_n_heads=8, layer_types=["linear_attention", "full_attention"],
-    ),
-    "hgnet_v2": dict(
-        stem_channels=(3, 4, 6), stage_in_channels=(6, 16, 32, 64),
+    "granitemoehybrid": dict(mamba_n_heads=8, layer_types=["linear_attention", "full_attention"]),
+    "hgnet_v2": dict(stem_channels=(3, 4, 6), stage_in_channels=(6, 16, 32, 64),
         stage_mid_channels=(6, 12, 24, 48), stage_out_channels=(16, 32, 64, 64),
-        hidden_sizes=(16, 32, 64, 64),
-    ),
+        hidden_sizes=(16, 32, 64, 64)),
     "hrm_text": dict(num_layers_per_stack=None),
     "jamba": dict(attn_layer_offset=1),
     "layoutlmv3": dict(coordinate_size=4, shape_size=8),
@@ -100,10 +93,8 @@ EXCEPTIONS = {
     "mobilevitv2": dict(width_multiplier=0.25),
     "nemotron_h": dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp"]),
     "neomme": dict(head_dim=16),
-    "qwen4_exp_text": dict(
-        indexer_n_heads=2, indexer_kv_heads=1, indexer_head_dim=8, indexer_budget=4,
-        indexer_compress_ratio=2,
-    ),
+    "qwen4_exp_text": dict(indexer_n_heads=2, indexer_kv_heads=1, indexer_head_dim=8,
+        indexer_budget=4, indexer_compress_ratio=2),
     "recurrent_gemma": dict(block_types=["recurrent", "attention"]),
     "reformer": dict(axial_pos_embds_dim=(16, 16)),
     "swin": dict(window_size=2),

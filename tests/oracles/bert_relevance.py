@@ -12,14 +12,7 @@ from numpy.typing import ArrayLike
 from axioms import kinds
 from axioms.composites import Composite, Operation
 from numeric.reference.dispatch import RULES
-from tests.oracles.bert import (
-    EMBEDDINGS,
-    Bert,
-    forward,
-    layer_paths,
-    merge_heads,
-    split_heads,
-)
+from tests.oracles.bert import EMBEDDINGS, Bert, forward, layer_paths, merge_heads, split_heads
 
 
 @dataclass(frozen=True)

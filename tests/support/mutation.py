@@ -132,35 +132,22 @@ SYMBOLIC = (
     "tests/axioms/test_roots.py",
     "axioms/theorems",
 )
-BERT = (
-    "tests/reference/test_reference.py",
-    "tests/reference/test_reference_records.py",
-)
+BERT = ("tests/reference/test_reference.py", "tests/reference/test_reference_records.py")
 SLOW = {
     **dict.fromkeys(FORMULAS, SYMBOLIC),
-    "numeric/reference/rules.py": (
-        "tests/reference/test_reference_rules.py",
-        "tests/reference/test_reference.py",
-    ),
-    "numeric/reference/dispatch.py": (
-        "tests/reference/test_evaluate.py",
-        "tests/reference/test_reference.py",
-    ),
+    "numeric/reference/rules.py": ("tests/reference/test_reference_rules.py",
+        "tests/reference/test_reference.py"),
+    "numeric/reference/dispatch.py": ("tests/reference/test_evaluate.py",
+        "tests/reference/test_reference.py"),
     "tests/oracles/bert.py": BERT,
     "tests/oracles/bert_relevance.py": BERT,
-    "tests/oracles/linear_attention.py": (
-        "tests/reference/test_reference_linear_attention.py",
-        "tests/reference/test_reference_records.py",
-    ),
-    "numeric/reference/evaluate.py": (
-        "tests/reference/test_evaluate_by_hand.py",
-        "tests/reference/test_evaluate.py",
-    ),
-    "numeric/reference/mapped.py": (
-        "tests/reference/test_evaluate_by_hand.py",
-        "tests/reference/test_evaluate.py",
-    ),
-}
+    "tests/oracles/linear_attention.py": ("tests/reference/test_reference_linear_attention.py",
+        "tests/reference/test_reference_records.py"),
+    "numeric/reference/evaluate.py": ("tests/reference/test_evaluate_by_hand.py",
+        "tests/reference/test_evaluate.py"),
+    "numeric/reference/mapped.py": ("tests/reference/test_evaluate_by_hand.py",
+        "tests/reference/test_evaluate.py"),
+}  # fmt: skip
 """By file: the tests, or folders of tests, that are to notice the others."""
 
 COMPLETE = ("tests/axioms/test_needles.py", "tests/axioms/test_enumerators.py")
@@ -184,23 +171,16 @@ PAGES = ("tests/axioms/test_whole_pages.py", "tests/axioms/test_pages.py")
 DERIVED = ("tests/axioms/test_derive.py", "tests/axioms/test_roots.py")
 DECIDING = {
     "axioms/check.py": ("tests/axioms/test_certificates.py",),
-    "axioms/composites.py": (
-        *("tests/axioms/test_composites.py", "tests/axioms/test_scoreboard.py"),
-        "axioms/theorems/test_state_space.py",
-    ),
-    "axioms/decide/identity.py": (
-        *("tests/axioms/test_symbolic_sweep.py", "tests/axioms/test_limits.py"),
-        *(*COMPLETE, "axioms/theorems/test_linear.py", "axioms/theorems/test_associativity.py"),
-    ),
-    "axioms/theorems/decomposed.py": (
-        "tests/axioms/test_decomposed.py",
-        "axioms/theorems/test_decomposed_pass.py",
-    ),
+    "axioms/composites.py": (*("tests/axioms/test_composites.py",
+        "tests/axioms/test_scoreboard.py"), "axioms/theorems/test_state_space.py"),
+    "axioms/decide/identity.py": (*("tests/axioms/test_symbolic_sweep.py",
+        "tests/axioms/test_limits.py"),
+        *(*COMPLETE, "axioms/theorems/test_linear.py", "axioms/theorems/test_associativity.py")),
+    "axioms/theorems/decomposed.py": ("tests/axioms/test_decomposed.py",
+        "axioms/theorems/test_decomposed_pass.py"),
     "axioms/decide/denotation.py": (*COMPLETE, *LAWS, "axioms/theorems/test_canonizers.py"),
-    "axioms/rules/effects.py": (
-        *(*COMPLETE, "axioms/theorems/test_attention_loo.py"),
-        "tests/axioms/test_scoreboard.py",
-    ),
+    "axioms/rules/effects.py": (*(*COMPLETE, "axioms/theorems/test_attention_loo.py"),
+        "tests/axioms/test_scoreboard.py"),
     "axioms/rules/ledger.py": (*SWEEP, "axioms/theorems/test_relevance_patching.py"),
     "axioms/decide/polynomials.py": ("tests/axioms/test_polynomials.py",),
     "axioms/rules/propagate.py": (*SWEEP, *LAWS, "tests/axioms/test_gradient_messages.py"),
@@ -218,10 +198,9 @@ DECIDING = {
     "axioms/rewrites/products.py": (*LAWS, *COMPLETE),
     "axioms/rewrites/layers.py": (*LAWS, *COMPLETE),
     "axioms/rewrites/rewrite.py": (*LAWS, *COMPLETE),
-    "axioms/rewrites/canonizers.py": (
-        *("tests/axioms/test_canonizers.py", "axioms/theorems/test_canonizers.py"),
-        *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py"),
-    ),
+    "axioms/rewrites/canonizers.py": (*("tests/axioms/test_canonizers.py",
+        "axioms/theorems/test_canonizers.py"),
+        *("tests/axioms/test_confluence.py", "axioms/theorems/test_confluence.py")),
     "axioms/rewrites/points.py": BOARD,
     "axioms/scoreboard/rule_sets.py": BOARD,
     "axioms/scoreboard/scoreboard.py": BOARD,
@@ -246,7 +225,7 @@ DECIDING = {
     "axioms/decide/limits.py": JUDGED,
     "axioms/decide/reals.py": JUDGED,
     "axioms/decide/signs.py": JUDGED,
-}
+}  # fmt: skip
 """By file that decides, proves or searches: the tests that are to notice its mutants."""
 
 

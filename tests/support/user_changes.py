@@ -317,21 +317,18 @@ CHANGES = {
     # functions of classes and files
     "a forward of a class, of BERT": (BERT, patched(modeling_bert.BertIntermediate, "forward")),
     "a forward of a class, of LLaMA": (LLAMA, patched(modeling_llama.LlamaMLP, "forward")),
-    "a function without a file": (
-        BERT, patched(modeling_bert.BertIntermediate, "forward", typed_in),
-    ),
-    "an object for a function": (
-        BERT, patched(modeling_bert.BertIntermediate, "forward", CallableObject),
-    ),
+    "a function without a file": (BERT,
+        patched(modeling_bert.BertIntermediate, "forward", typed_in)),
+    "an object for a function": (BERT,
+        patched(modeling_bert.BertIntermediate, "forward", CallableObject)),
     "a descriptor": (BERT, patched(modeling_bert.BertIntermediate, "forward", Descriptor)),
     "a first column": (LLAMA, patched(torch, "rsqrt", in_column(0))),
     "a column of a method of tensors": (LLAMA, patched(torch.Tensor, "mean", in_column(2))),
     "a column of an integration": (LLAMA, patched(sdpa_attention, "repeat_kv", in_column(1))),
     "a partial method": (BERT, patched(modeling_bert.BertIntermediate, "forward", of_a_method)),
     "a forward of torch": (BOTH, patched(nn.Linear, "forward")),
-    "a function of a file": (
-        LLAMA, patched(modeling_llama, "apply_rotary_pos_emb", without_rotation),
-    ),
+    "a function of a file": (LLAMA,
+        patched(modeling_llama, "apply_rotary_pos_emb", without_rotation)),
     "a function of torch": (BERT, patched(functional, "layer_norm")),
     "attention of a registered name": (BOTH, other_attention),
 }  # fmt: skip
