@@ -207,7 +207,7 @@ DECIDING = {
     "axioms/rewrites/units.py": LAWS,
     "axioms/scoreboard/witness.py": BOARD,
     "axioms/own_rules/claims.py": JUDGED,
-    "axioms/own_rules/formula.py": (*JUDGED, "tests/axioms/test_user_rule_files.py"),
+    "axioms/own_rules/formula.py": (*JUDGED, "tests/axioms/test_bad_user_rules.py"),
     "axioms/own_rules/messages.py": JUDGED,
     "axioms/own_rules/properties.py": JUDGED,
     "axioms/own_rules/settings.py": JUDGED,
