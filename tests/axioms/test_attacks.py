@@ -1,4 +1,4 @@
-"""What is said to hold is attacked at random exact points in wider shapes; a witness refutes it."""
+"""A check mark is attacked at random exact points in wider shapes; a witness refutes it."""
 
 import pytest
 import sympy as sp

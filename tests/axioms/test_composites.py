@@ -1,4 +1,4 @@
-"""A composite says what it will do with every operation before it does anything."""
+"""A composite names the rule of every operation before it does anything."""
 
 import pytest
 

@@ -36,7 +36,7 @@ NUMBERS = {
 
 
 def seen(graph):
-    """What rules see of a graph, with numbers for what is fixed."""
+    """The part of a graph that rules depend on, with numbers for its weights."""
     return skeleton(graph, evaluate(graph, NUMBERS))
 
 
@@ -116,7 +116,7 @@ AROUND = (
 
 
 def test_heads_that_look_alike_in_the_limit_are_explained_alike():
-    """Of a softmax, whose rows add up to 1, and of weights that do not."""
+    """The weights of a softmax add up to 1 in a row; other weights do not."""
     logits = {"z": sp.Matrix([[sp.log(2), sp.log(3)], [sp.log(5), sp.log(7)]])}
     blind = NUMBERS | {"y": sp.zeros(2, 2), "first": NUMBERS["v"][:1, :]}
     at = blind | {x: AT["x"] * n for n, x in enumerate("axy", 1)} | logits | {"b": logits["z"].T}

@@ -101,7 +101,7 @@ def test_fewer_cases_of_signs_are_no_proof(fewer):
         assert all("sign cases 1, where" in found[name] for name in split)
 
 
-LESS = {  # what is lost of a file -> its text, what is left of it, what its theorems say then
+LESS = {  # lost part -> file, old and new text, and the error of its theorems
     "an identity": ("test_linear.py", ("assert identical(limit(total, EPS), r[0])", "pass"),
         r"identities \d+, where \d+ are kept"),
     "a symbol": ("test_linear.py", ('("word", "position", "type")', '("word", "type")'),

@@ -189,7 +189,7 @@ def symbol(name):
     return sp.Symbol(f"{name}00", real=True)
 
 
-DROPPED = {  # how the words on it begin -> output 0 of what is dropped
+DROPPED = {  # beginning of the words -> output 0 of the dropped part
     "the bias of the folded layer": lambda d: symbol("b") * symbol("g") + symbol("t"),
     "the bias": lambda d: symbol("b"),
     "nothing": lambda d: 0,

@@ -1,4 +1,4 @@
-"""FLINT refuses what is not the same rational function, and agrees with SymPy on what is."""
+"""FLINT and SymPy decide alike whether two expressions are one rational function."""
 
 import pytest
 import sympy as sp

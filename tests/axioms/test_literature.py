@@ -1,4 +1,4 @@
-"""What sources say of their rules is compared with the verdicts, and the page is up to date."""
+"""The claims of sources about their rules are compared with verdicts; the page is up to date."""
 
 from dataclasses import replace
 from functools import cache
@@ -19,7 +19,7 @@ def test_the_page_shows_what_is_computed():
     assert filled(page, published()) == page, said
     assert page.count("\n## ") == 3
     with pytest.raises(ValueError, match="no line between"):
-        filled("<!-- table -->\n<!-- /table -->", published())  # what follows would be lost
+        filled("<!-- table -->\n<!-- /table -->", published())  # the text behind it would be lost
 
 
 def test_every_rule_has_a_source_and_a_published_property():

@@ -1,4 +1,4 @@
-"""One wrong case among many is found: what decides looks at every case, entry, input and point."""
+"""One wrong case among many is found: a decision looks at every case, entry, input and point."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Symbols are written as in the paper, and what is too wide for a page is broken."""
+"""Symbols are written as in the paper, and a formula too wide for a page is broken."""
 
 import pytest
 import sympy as sp

@@ -1,4 +1,4 @@
-"""Whether a rational function is 0: what SymPy makes of one, and what differs from it a little."""
+"""A rational function is told from 0 however it is written, and however little it differs."""
 
 import itertools
 import operator

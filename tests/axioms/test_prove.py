@@ -1,4 +1,4 @@
-"""`prove` reports what the theorem tests established, and nothing else."""
+"""`prove` reports the statements that a test established, and no others."""
 
 import os
 import re

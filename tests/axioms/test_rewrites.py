@@ -101,7 +101,7 @@ def unnormalised(node):
     return Node(kinds.ACTIVATION, node.args, attributes={"function": "exp"})
 
 
-WRONG = {  # rewrite -> what it must not make of the last operation of its template
+WRONG = {  # rewrite -> a wrong result for the last operation of its template
     "commute products": lambda n: n.args[0] * n.args[0],
     "fold linear": lambda n: linear(n.args[0].args[0], n.args[0].args[1] @ n.args[1], n.args[2]),
     "decompose LayerNorm": lambda n: linear(n.args[0], constant("centring", n.args[0])),

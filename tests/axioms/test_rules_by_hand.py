@@ -1,6 +1,6 @@
 """Rules whose claims are true, true in the limit or false, each known by hand.
 
-A row is the kind, the messages in Python, and what is known of one claim: T, L or F.
+A row is the kind, the messages in Python, and the known status of one claim: T, L or F.
 """
 
 import pytest

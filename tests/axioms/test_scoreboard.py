@@ -1,4 +1,4 @@
-"""The scoreboard says what is computed, proves only what holds, and its documents agree with it."""
+"""The scoreboard is up to date, and a check mark on it is a proof."""
 
 import itertools
 import random
@@ -98,7 +98,7 @@ def test_the_findings_have_the_axioms_that_methods_obey():
 
 @pytest.mark.parametrize(("rows", "keys", "channels"), [(1, 2, 1), (2, 3, 2), (3, 2, 2)])
 def test_mask_relevance_of_a_graph_is_leave_one_out_of_its_keys(rows, keys, channels):
-    """Along the gradient at every head, of which each row is read, and all heads are summed.
+    """Multiplies each row of every head by the gradient there, and adds up all heads.
 
     The graph is S * S, S the sum of three heads with layers, so that its gradient at S is 2 S.
     """
@@ -224,7 +224,7 @@ POLYNOMIAL = (
 
 @pytest.mark.parametrize("rewrite", POLYNOMIAL)
 def test_functionals_of_the_function_agree_when_they_are_computed(rewrite):
-    """What the last three columns infer from the equality of functions, computed outright."""
+    """The last three columns infer this from the equality of functions; here it is computed."""
     template = REWRITES[rewrite].templates[0]
     point = next(points(template.least_shapes()))
     point = {x: value.applyfunc(lambda v: v + 1) for x, value in point.items()}

@@ -1,4 +1,4 @@
-"""What the solver is told of real numbers is true of them, and what it finds is confirmed."""
+"""The solver's facts hold of real numbers, and its models are confirmed."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Graphs, decisions and the sweep: what they accept, and what they refuse and why."""
+"""Graphs, decisions and the sweep accept valid inputs, and refuse others with a reason."""
 
 import math
 

@@ -55,7 +55,7 @@ def with_rule(kind, name):
 
 
 ATTN = RuleSet(name="AttnLRP", composite=ATTNLRP)
-SAME_AS = {  # what the project states in its own words, and the scoreboard decides
+SAME_AS = {  # own rule -> the project's, decided by the scoreboard
     halves: ATTN,
     shares: ATTN,
     with_bias: ATTN,
@@ -95,7 +95,7 @@ def zero(value):
 
 @of_claims
 def test_a_claim_changes_operands_and_not_what_an_operation_makes_of_them(own, name, count):
-    """But the order of attention weights, where that of logits changes."""
+    """A change of logits may change the order of attention weights with it."""
     setting = Setting(claims(own.kind)[name], own, count)
     given = setting.given
     for change in (change(given) for change in setting.claim.changes):
@@ -159,7 +159,7 @@ def test_the_facts_of_any_number_of_inputs_hold_of_one_two_and_three(own):
                     assert all(holds(fact.xreplace(known)) for fact in general.facts())
 
 
-SHAPES = {  # of the operands, none of which is square
+SHAPES = {  # shapes of the operands; none is square
     kinds.LINEAR: [(2, 3), (3, 4), (1, 4)],
     kinds.BILINEAR: [(2, 3), (3, 4)],
     kinds.READOUT: [(2, 3), (3, 4)],
@@ -194,7 +194,7 @@ def known_cell(rule_set, name, eps):
 
 @pytest.mark.parametrize("own", SAME_AS, ids=lambda own: f"{own.kind}: {own.name}")
 def test_a_rule_of_the_project_gets_the_verdicts_of_the_scoreboard(own):
-    """Which is computed otherwise: by identities of symbols, and points that are tried."""
+    """The scoreboard decides otherwise: by identities of symbols, and by points it tries."""
     names = rewrites_of(own.kinds)
     assert names
     for name in names:

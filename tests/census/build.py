@@ -95,7 +95,7 @@ def inputs(model: nn.Module, task: str) -> dict[str, Tensor]:
 
 @contextmanager
 def float64() -> Iterator[None]:
-    """What models cast to float32 stays in float64, so that rounding hides no error.
+    """Keeps models' casts to float32 in float64, so that rounding hides no error.
 
     Several run in float64 in no other way.
     """

@@ -10,7 +10,7 @@ VOCABULARY, WIDTH, HEADS, KEYS, HEAD, LAYERS, SIZE = 64, 32, 4, 2, 8, 2, 64
 PAD, START, END, MASK, MARK = range(5)
 """Tokens that mean something; all others are words."""
 
-SIZES = {  # what a field counts, by its name -> its value; the first that matches
+SIZES = {  # pattern of a field's name -> its value; the first match counts
     r"pad_token_id|subs_pad_id|tag_pad_id": PAD,
     r"bos_token_id|cls_token_id|decoder_start_token_id": START,
     r"eos_token_id|sep_token_id|forced_eos_token_id|eod_token_id": END,
@@ -48,7 +48,7 @@ SIZES = {  # what a field counts, by its name -> its value; the first that match
 }
 """Heads times head is the width; two heads share keys where the architecture can."""
 
-LISTS = {  # the same of lists with one entry per stage; their proportions stay
+LISTS = {  # lists with one entry per stage; their proportions stay
     r"hidden_sizes|embed_dims?": lambda sizes: [16 * x // sizes[0] for x in sizes],
     r"depths?|num_block_repeats|n_attn_blocks|stage_num_blocks|stage_numb_of_layers"
     r"|block_sizes": lambda sizes: [min(x, LAYERS) for x in sizes],
@@ -57,7 +57,7 @@ LISTS = {  # the same of lists with one entry per stage; their proportions stay
     r"num_attention_heads_per_layer": lambda sizes: [HEADS] * LAYERS,
 }
 FILLED = re.compile(r"(pad|bos|eos)_token_id|vocab_size|head_dim|num_key_value_heads")
-"""What is given a size even where the default is none."""
+"""Fields that get a size although their default is None."""
 
 EXCEPTIONS = {
     "bamba": dict(mamba_n_heads=8, attn_layer_indices=[1]),

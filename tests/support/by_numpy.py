@@ -1,4 +1,4 @@
-"""What a certificate says in float64, by the NumPy reference: no code of the checker is in it."""
+"""Evaluates a certificate in float64 with the NumPy reference, and no code of the checker."""
 
 from fractions import Fraction
 from functools import reduce
@@ -19,7 +19,7 @@ def parts(text, separator):
 
 
 def symbol(name, point):
-    """A symbol at a point; a sign and an exponential say in their names what they are of."""
+    """The value of a symbol at a point; signs and exponentials name their argument."""
     if name.startswith("exp["):
         return exp(prod(symbol(s, point) for s in parts(name[4:-1], "*") if s))
     if name.startswith("sign["):
@@ -47,7 +47,7 @@ def linear(xs):
 
 
 def chain(m, xs, r):
-    """Eq. 3 for a product of matrices, each factor between those before and behind it."""
+    """Eq. 3 for a product of matrices, one factor at a time."""
     z = m["scale"] * reduce(np.matmul, xs)
     part = m["scale"] * rules.share(r, len(xs) * z, m["eps"])
     found = []

@@ -46,7 +46,7 @@ def tiny_batch():
 
 
 def reference_of(model):
-    """The same parameters for the NumPy reference."""
+    """The model's parameters for the NumPy reference."""
     return bert.Bert(
         parameters={name: p.detach().numpy().copy() for name, p in model.state_dict().items()},
         num_attention_heads=model.config.num_attention_heads,

@@ -1,9 +1,9 @@
 """Tries every small change of the rules and of the reference models, which a test must notice.
 
 `python -m tests.support.mutation` makes all mutants, one at a time and in this process, and lists
-those that no test notices.  mutmut and cosmic-ray start a process for each mutant, which imports
-torch and SymPy again for seconds, and they do not know the mistakes that rules invite: the letters
-of an einsum, an epsilon that is doubled or left out, neighbours in a table of rules.
+the survivors.  mutmut and cosmic-ray start a process for each mutant, which imports torch and SymPy
+again for seconds, and they do not know the mistakes that rules invite: the letters of an einsum, an
+epsilon that is doubled or left out, neighbours in a table of rules.
 """
 
 import ast

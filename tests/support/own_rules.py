@@ -1,4 +1,4 @@
-"""Rules as a user writes them: those of the project in other words, and some that are wrong."""
+"""Rules as a user writes them: the project's own in other words, and some wrong ones."""
 
 import sympy as sp
 

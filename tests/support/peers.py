@@ -1,4 +1,4 @@
-"""Other libraries on pairs of implementations of one function: what they were seen to do.
+"""Shows how other libraries explain pairs of implementations of one function.
 
 Run ``python -m tests.support.peers`` where the dependency group ``peers`` is installed to print
 the table of docs/SCOREBOARD.md.
