@@ -13,7 +13,7 @@ GROUPS = {
     "LAWS": "rewrite_laws rewrites",
     "SWEEP": "symbolic_sweep symbolic_ledger theorems/conservation",
     "BOARD": "needles enumerators attacks scoreboard",
-    "JUDGED": "rules_by_hand solver user_rules literature",
+    "JUDGED": "rules_by_hand solver user_rules user_rule_claims literature",
     "CONFLUENT": "confluence theorems/confluence theorems/canonized_steps",
     "TABLE": "theorems/axioms_and_rewrites axiom_table",
     "PAGES": "whole_pages pages",
