@@ -140,14 +140,11 @@ def test_a_file_that_gives_no_verdict_is_one_error(source, said, tmp_path):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("import sys\nsys.exit(0)\n", ":3:SystemExit:0"),
-        (f"{ENDLESS}\n", ": no verdict after 5 seconds; look for a loop without end"),
-        (PRODUCT + f"{ENDLESS}, R\n", ":2: mine: no verdict after 5 seconds; look for a loop"),
-    ],
-)
+@pytest.mark.parametrize(("source", "said"), [
+    ("import sys\nsys.exit(0)\n", ":3:SystemExit:0"),
+    (f"{ENDLESS}\n", ": no verdict after 5 seconds; look for a loop without end"),
+    (PRODUCT + f"{ENDLESS}, R\n", ":2: mine: no verdict after 5 seconds; look for a loop"),
+])  # fmt: skip
 def test_the_command_ends_a_file_or_a_rule_and_says_where(source, said, tmp_path, monkeypatch):
     started, popen = [], subprocess.Popen
 

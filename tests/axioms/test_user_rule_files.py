@@ -74,15 +74,12 @@ def test_the_rules_of_the_example_conserve_but_for_what_they_say():
     assert all(own.function.__doc__ for own in load(EXAMPLE))
 
 
-@pytest.mark.parametrize(
-    ("name", "refuted"),
-    [
-        ("by_factor", "the same for x y and (c x) (y / c), c > 0"),
-        ("by_magnitude", "re-associate sums"),
-        ("one_third", "the same for A V and its transpose"),
-        ("diagonal", "the same for logits and logits + c"),
-    ],
-)
+@pytest.mark.parametrize(("name", "refuted"), [
+    ("by_factor", "the same for x y and (c x) (y / c), c > 0"),
+    ("by_magnitude", "re-associate sums"),
+    ("one_third", "the same for A V and its transpose"),
+    ("diagonal", "the same for logits and logits + c"),
+])  # fmt: skip
 def test_the_rules_of_the_example_fail_as_they_say(name, refuted):
     (own,) = (own for own in load(EXAMPLE) if own.name == name)
     assert decisions(own)[refuted]().status == REFUTED

@@ -87,18 +87,15 @@ def by_the_larger(x, y, z, R, eps):
     return R * (1 + sign(x - y)) / 2, R * (1 - sign(x - y)) / 2
 
 
-@pytest.mark.parametrize(
-    ("own", "rewrite", "status", "witness"),
-    [
-        (by_positive_parts, "add zero", REFUTED, "undefined"),  # 0/0 on an open set
-        (by_the_smaller, "add zero", REFUTED, "undefined"),  # where SymPy has cancelled m / m
-        (by_the_larger, "commute sums", REFUTED, "a = [1 1], b = [1 1]"),  # at a tie
-        (LITERATURE["w_square"], "duplicate neuron", REFUTED, ""),
-        (LITERATURE["alpha_2_beta_1"], "insert identity layer", REFUTED, "eps -> 0"),
-        (LITERATURE["gamma"], "fold linear", REFUTED, ""),
-        (LITERATURE["gamma"], "permute neurons", PROVED, ""),
-    ],
-)
+@pytest.mark.parametrize(("own", "rewrite", "status", "witness"), [
+    (by_positive_parts, "add zero", REFUTED, "undefined"),  # 0/0 on an open set
+    (by_the_smaller, "add zero", REFUTED, "undefined"),  # where SymPy has cancelled m / m
+    (by_the_larger, "commute sums", REFUTED, "a = [1 1], b = [1 1]"),  # at a tie
+    (LITERATURE["w_square"], "duplicate neuron", REFUTED, ""),
+    (LITERATURE["alpha_2_beta_1"], "insert identity layer", REFUTED, "eps -> 0"),
+    (LITERATURE["gamma"], "fold linear", REFUTED, ""),
+    (LITERATURE["gamma"], "permute neurons", PROVED, ""),
+])  # fmt: skip
 def test_rewrites_that_need_signs_get_a_verdict(own, rewrite, status, witness):
     found = decisions(own)[rewrite]()
     assert found.status == status

@@ -1,6 +1,6 @@
 """Runs every public computation with the model on another device.
 
-``python -m tests.support.on_another_device`` prints a line of JSON per case: its name, and its error
+``python -m tests.support.on_another_device`` prints a line of JSON per case, its name and its error
 or "".  It is a program of its own because ``tests.support.second_device`` changes PyTorch for good.
 """
 
