@@ -83,20 +83,6 @@ def test_a_rewrite_of_a_norm_keeps_its_epsilon_which_is_0_unless_given(name, att
     assert same_function(norm, other, symbols(template))
 
 
-def test_one_graph_comes_back_per_place():
-    def rewritten(name, graph):
-        return [str(other) for other in REWRITES[name](graph)]
-
-    a, b, c, d = map(leaf, "abcd")
-    graph = ((a * b) * c) * d
-    assert rewritten("re-associate products", graph) == ["(a·(b·c))·d", "(a·b)·(c·d)"]
-    assert rewritten("re-associate products", a * (b * c)) == ["(a·b)·c"]
-    assert rewritten("commute products", Node(kinds.PRODUCT, (a, b, c))) == ["b·a·c", "a·c·b"]
-    assert rewritten("factor sums", b * a + c * a) == ["(b+c)·a"]
-    assert len(REWRITES["commute products"](graph)) == 3
-    assert len(REWRITES["multiply by one"](graph)) == 7
-
-
 def unnormalised(node):
     return Node(kinds.ACTIVATION, node.args, attributes={"function": "exp"})
 
