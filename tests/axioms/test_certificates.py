@@ -26,10 +26,15 @@ def good(tmp_path_factory):
     return folder
 
 
+def checked_alone(folder):
+    """Runs the checker where neither SymPy nor this project can be imported."""
+    alone = [sys.executable, "-I", "-S", CHECKER, folder]
+    return subprocess.run(alone, capture_output=True, text=True, check=False)
+
+
 def test_a_checker_of_200_lines_that_sees_no_other_library_confirms_all(good):
     assert len(CHECKER.read_text("utf-8").splitlines()) <= 200
-    alone = [sys.executable, "-I", "-S", CHECKER, good]  # neither SymPy nor this project
-    done = subprocess.run(alone, capture_output=True, text=True, check=False)
+    done = checked_alone(good)
     assert (done.returncode, done.stderr) == (0, "")
     told = "5 proofs and 2 refutations confirmed, of which 7 rebuilt from graphs"
     assert done.stdout == f"{told}; not certified: none\n"
@@ -39,8 +44,7 @@ def test_no_letter_of_a_certificate_is_obeyed(tmp_path):
     index = {"not certified": {"\x1b[31mred": "\u202e"}, "statements": [{"label": "\x9bx"}]}
     (tmp_path / "index.json").write_text(json.dumps(index), "utf-8")
     (tmp_path / "\x9bx.json").write_text("\x1b", "utf-8")
-    alone = [sys.executable, "-I", "-S", CHECKER, tmp_path]
-    done = subprocess.run(alone, capture_output=True, text=True, check=False)
+    done = checked_alone(tmp_path)
     assert done.returncode == 1
     assert "�[31mred, since �" in done.stdout
     assert done.stdout.replace("\n", "").isprintable()

@@ -29,10 +29,14 @@ def tiny_bert(**options):
 
 def perturbed(cls, **options):
     torch.manual_seed(0)
-    model = cls(tiny_config(**options)).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
+    return moved(cls(tiny_config(**options)).double().eval())
+
+
+@torch.no_grad()
+def moved(model):
+    """The model with all its parameters moved, so that no bias is 0 and no norm is 1."""
+    for parameter in model.parameters():
+        parameter += 0.2 * torch.randn_like(parameter)
     return model
 
 
@@ -120,11 +124,7 @@ def family(name, *, seed=0, attn_implementation="sdpa", **options):
     torch.manual_seed(seed)
     config = cls.config_class(**sizes | options)
     config._attn_implementation = attn_implementation
-    model = cls(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model, family_inputs(name)
+    return moved(cls(config).double().eval()), family_inputs(name)
 
 
 def family_inputs(name):

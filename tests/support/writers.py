@@ -5,6 +5,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 
 from tests.census.sizes import tiny
+from tests.support import cases
 
 TWO = ["t5", "bart", "marian"]
 """Models that read one text and write another."""
@@ -29,8 +30,4 @@ def model_of(name):
     torch.manual_seed(0)
     config = tiny(name)
     config.decoder_start_token_id = 1
-    model = kind.from_config(config).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    return model
+    return cases.moved(kind.from_config(config).double().eval())
