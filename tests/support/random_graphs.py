@@ -59,13 +59,13 @@ def graphs(draw, rewrite, *, entries):
 
 def points(shapes, *, entries):
     """A matrix for every leaf, by name."""
+    return st.fixed_dictionaries({name: matrices(entries, *x) for name, x in shapes.items()})
 
-    def matrix(rows, columns):
-        size = rows * columns
-        drawn = st.lists(entries, min_size=size, max_size=size)
-        return drawn.map(lambda values: sp.Matrix(rows, columns, values))
 
-    return st.fixed_dictionaries({name: matrix(*shape) for name, shape in shapes.items()})
+def matrices(entries, rows, columns):
+    size = rows * columns
+    drawn = st.lists(entries, min_size=size, max_size=size)
+    return drawn.map(lambda values: sp.Matrix(rows, columns, values))
 
 
 def picked(found, number):
