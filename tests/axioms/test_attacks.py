@@ -43,11 +43,9 @@ def squares_of_weights(node, xs, r, options):
 WRONG = [  # published as proved once
     (BY_NAME["z+"], "add zero"),
     (BY_NAME["z+"], "insert identity layer"),
-    (
-        RuleSet(name="w2", composite=ATTNLRP, instead={kinds.LINEAR: squares_of_weights}),
-        "duplicate neuron",
-    ),
-]
+    (RuleSet(name="w2", composite=ATTNLRP, instead={kinds.LINEAR: squares_of_weights}),
+        "duplicate neuron"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule_set", "rewrite"), WRONG, ids=lambda x: getattr(x, "name", x))

@@ -108,14 +108,12 @@ COMPOSITES = {
     "AttnLRP": Composite("AttnLRP", {**ATTNLRP.rules, kinds.LAYER_NORM: kinds.IDENTITY}),
     "CP-LRP": Composite("CP-LRP", {**CP_LRP.rules, kinds.LAYER_NORM: kinds.IDENTITY}),
     "a softmax held alone": Composite("held", ATTNLRP.rules | {kinds.SOFTMAX: kinds.CONSTANT}),
-    "a layer of its own": Composite(
-        "mixed", ATTNLRP.rules, layers={1: {kinds.READOUT: kinds.VALUE_ONLY}}
-    ),
-    "bias outside": Composite(
-        "outside", ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}
-    ),
+    "a layer of its own": Composite("mixed", ATTNLRP.rules,
+        layers={1: {kinds.READOUT: kinds.VALUE_ONLY}}),
+    "bias outside": Composite("outside",
+        ATTNLRP.rules | {kinds.LINEAR: kinds.EPSILON_WITHOUT_BIAS}),
     "gradient": GRADIENT_X_INPUT,
-}
+}  # fmt: skip
 NO_GRAPH = {(name, "norm") for name in COMPOSITES if name not in ("AttnLRP", "CP-LRP")}
 NO_GRAPH |= {("gradient", "sums"), ("gradient", "products"), ("gradient", "shared")}
 """Pairs that the checker has no rule for: norms by deviation, slopes of nonlinear functions."""

@@ -16,10 +16,8 @@ from axioms.verdict import IN_LIMIT, PROVED, REFUTED
 
 KNOWN = {"T": PROVED, "L": IN_LIMIT, "F": REFUTED}
 NAMES = {
-    **{
-        x: getattr(sp, x)
-        for x in ("Max", "Min", "Piecewise", "Rational", "And", "Xor", "oo", "nan")
-    },
+    **{x: getattr(sp, x) for x in ("Max", "Min", "Piecewise", "Rational", "And", "Xor", "oo",
+        "nan")},
     "P": sp.Piecewise,
     "sign": sign,
     "prod": sp.prod,
@@ -32,7 +30,7 @@ NAMES = {
         (z + eps * sign(z)) - (z * sign(z) ** 2 + eps * sign(z) ** 3) * (1 + sign(y)) / 2
     ),
     "dot": lambda x, w: [a * b for a, b in zip(x, w, strict=True)],
-}
+}  # fmt: skip
 CONSERVATION = """
 product T R / 2, R / 2
 product T R, 0
