@@ -51,13 +51,16 @@ X = Node(kinds.ADD, tuple(leaf(f"x{k}") for k in range(3)))
 SUMS = {  # of three terms, where templates have two
     "distribute linear": [linear(X, leaf("w"), leaf("b"))],
     "distribute products": [X * leaf("z0"), leaf("z0") * X],
-    "factor sums": [replace(X, args=tuple(x * leaf("z0") for x in X.args)),
-        replace(X, args=tuple(leaf("z0") * x for x in X.args))],
+    "factor sums": [
+        replace(X, args=tuple(x * leaf("z0") for x in X.args)),
+        replace(X, args=tuple(leaf("z0") * x for x in X.args)),
+    ],
     "distribute a readout": [Node(kinds.READOUT, (leaf("z0"), X))],
     "split head": [attend(leaf("z0"), X)],
-    "permute heads": [replace(X,
-        args=tuple(linear(Node(kinds.READOUT, (leaf("w"), x)), v) for x,
-        v in zip(X.args, (leaf("u"), leaf("v"), leaf("w")), strict=True)))],
+    "permute heads": [replace(X, args=tuple(
+        linear(Node(kinds.READOUT, (leaf("w"), x)), leaf(v))
+        for x, v in zip(X.args, "uvw", strict=True)
+    ))],
 }  # fmt: skip
 
 

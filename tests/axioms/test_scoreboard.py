@@ -154,8 +154,10 @@ WRONG = {  # a rule that no rewrite of this name leaves alone
     "the first factor takes all": ("commute products", kinds.PRODUCT, first_takes_all),
     "a sum splits by squares": ("re-associate sums", kinds.ADD, weighted_by_square),
     "relevance of one entry": ("commute sums", kinds.ADD, unseen_at_its_value),
-    "a layer passes on half": ("insert identity layer", kinds.LINEAR, lambda node, xs, r,
-        options: (epsilon(*xs[:2], r, eps=0)[0] / 2,)),
+    "a layer passes on half": (
+        "insert identity layer", kinds.LINEAR,
+        lambda node, xs, r, options: (epsilon(*xs[:2], r, eps=0)[0] / 2,),
+    ),
 }  # fmt: skip
 
 

@@ -43,10 +43,14 @@ MODELS = {  # `models.load` tells errors of any type in one way
     "labels without end": (settings(num_labels=10**6), "config.json: num_labels = 1000000; the"),
     "layers without end": (settings(num_hidden_layers=2000), "num_hidden_layers = 2000; the"),
     "layers in a list": (settings(text_config={"depths": [2, 2000]}), ": depths = 2000; the"),
-    **{f"a huge {key}": (settings(**{key: 10**9}), f"a model of ...{name}...{10**9}") for key,
-        name in {"hidden_size": "query", "vocab_size": "word_embeddings",
-        "intermediate_size": "dense", "max_position_embeddings": "position_embeddings",
-        "type_vocab_size": "token_type_embeddings"}.items()},
+    **{
+        f"a huge {key}": (settings(**{key: 10**9}), f"a model of ...{name}...{10**9}")
+        for key, name in {
+            "hidden_size": "query", "vocab_size": "word_embeddings",
+            "intermediate_size": "dense", "max_position_embeddings": "position_embeddings",
+            "type_vocab_size": "token_type_embeddings",
+        }.items()
+    },
     # weights
     "no weights": (put("model.safetensors", None), "no file named model.safetensors"),
     "text for weights": (put("model.safetensors", "no weights at all"), "header too large"),

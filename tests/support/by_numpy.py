@@ -68,21 +68,22 @@ VALUES = {
     "transpose": lambda m, xs: xs[0].T,
 }
 MESSAGES = {
-    ("linear", "epsilon"): lambda m, xs,
-        r: [rules.epsilon(xs[0], xs[1], sum(xs[2:]), r, eps=m["eps"])],
-    ("linear", "epsilon-without-bias"): lambda m, xs,
-        r: [rules.epsilon_without_bias(xs[0], xs[1], r, eps=m["eps"])],
-    ("linear", "gradient"): lambda m, xs, r: [rules.epsilon(xs[0], xs[1], sum(xs[2:]), r, eps=0.0)],
+    ("linear", "epsilon"): lambda m, xs, r: [rules.epsilon(*xs[:2], sum(xs[2:]), r, eps=m["eps"])],
+    ("linear", "epsilon-without-bias"):
+        lambda m, xs, r: [rules.epsilon_without_bias(*xs[:2], r, eps=m["eps"])],
+    ("linear", "gradient"): lambda m, xs, r: [rules.epsilon(*xs[:2], sum(xs[2:]), r, eps=0.0)],
     ("add", "epsilon"): lambda m, xs, r: rules.add(xs, r, eps=m["eps"]),
     ("add", "gradient"): lambda m, xs, r: rules.add(xs, r, eps=0.0),
     ("product", "equal-split"): lambda m, xs, r: rules.equal_split(xs, r),
-    ("bilinear", "bilinear-epsilon"): lambda m, xs,
-        r: (rules.bilinear_epsilon(*xs, r, eps=m["eps"],
-        scale=m["scale"]) if len(xs) == 2 else chain(m, xs, r)),
-    ("bilinear", "value-only"): lambda m, xs,
-        r: [0 * xs[0], rules.value_only(m["scale"] * xs[0], xs[1], r, eps=m["eps"])],
-    ("bilinear", "gradient"): lambda m, xs,
-        r: [len(xs) * x for x in chain(m | {"eps": 0.0}, xs, r)],
+    ("bilinear", "bilinear-epsilon"): lambda m, xs, r: (
+        rules.bilinear_epsilon(*xs, r, eps=m["eps"], scale=m["scale"])
+        if len(xs) == 2 else chain(m, xs, r)
+    ),
+    ("bilinear", "value-only"): lambda m, xs, r: [
+        0 * xs[0], rules.value_only(m["scale"] * xs[0], xs[1], r, eps=m["eps"]),
+    ],
+    ("bilinear", "gradient"):
+        lambda m, xs, r: [len(xs) * x for x in chain(m | {"eps": 0.0}, xs, r)],
     ("softmax", "taylor"): lambda m, xs, r: [rules.softmax_taylor(xs[0], r)],
     ("transpose", "transpose"): lambda m, xs, r: [r.T],
     **{(op, "identity"): lambda m, xs, r: [rules.identity(r)] for op in ("relu", "function")},

@@ -44,6 +44,11 @@ def put_formula(value, operation):
     return put(change, *PROOF, "shared")
 
 
+def each(change):
+    """Changes every formula of the proof, by its place and all formulas."""
+    return put(lambda xs: [change(n, x, xs) for n, x in enumerate(xs)], *PROOF, "shared")
+
+
 def deciding(*sides, kind="equal", shared=(), graphs=(), symbols=("x", "y"), at=None, nonzero=()):
     """Replaces the proof by one decision, which is all that its run has."""
     run = {
@@ -107,8 +112,8 @@ CHANGES = {  # name -> change, and a part of its error
     "both sides become numbers that differ": (put(["1", "2"], *FIRST, 1), NOTHING),
     "a side is left out": (put([2], *FIRST, 1), "IndexError"),
     "a third side is there": (put([2, 17, 0], *FIRST, 1), "takes 2 positional arguments"),
-    "the sides of two identities are exchanged": (put(lambda rows: [["equal",
-        [rows[0][1][0], rows[1][1][1]], {}], *rows[1:]], *FIRST[:-1]), EQUAL),
+    "the sides of two identities are exchanged": (
+        put(lambda x: [["equal", [x[0][1][0], x[1][1][1]], {}], *x[1:]], *FIRST[:-1]), EQUAL),
     "all identities are left out": (put([], *PROOF, "decisions"), NONZERO),
     "an identity gets a case of signs": (put(lambda row: [*row, [[1, 1]]], *FIRST),
         "too many values to unpack"),
@@ -158,14 +163,14 @@ CHANGES = {  # name -> change, and a part of its error
     "an entry of relevance is one of values": (put_formula(lambda e: ["value", *e[1:]],
         "relevance"), EQUAL),
     # signs and exponentials, computed by the checker itself
-    "a sign is taken for 1": (put(lambda xs: [["*", "1",
-        *x[2:]] if "sign[" in str(x[1:2]) else x for x in xs], *PROOF, "shared"), EQUAL),
-    "a sign is turned": (put(lambda xs: [[*x,
-        "-1"] if x[0] == "*" and "sign[" in x[1] else x for x in xs], *PROOF, "shared"), EQUAL),
-    "a sign is one of another output": (put(lambda xs: [[x[0], xs[10][1],
-        *x[2:]] if n == 3 else x for n, x in enumerate(xs)], *PROOF, "shared"), EQUAL),
-    "a sign is a symbol of any value": (put(lambda xs: [[x[0], "x00",
-        *x[2:]] if n == 3 else x for n, x in enumerate(xs)], *PROOF, "shared"), EQUAL),
+    "a sign is taken for 1": (
+        each(lambda n, x, xs: ["*", "1", *x[2:]] if "sign[" in str(x[1:2]) else x), EQUAL),
+    "a sign is turned": (
+        each(lambda n, x, xs: [*x, "-1"] if x[0] == "*" and "sign[" in x[1] else x), EQUAL),
+    "a sign is one of another output": (
+        each(lambda n, x, xs: [x[0], xs[10][1], *x[2:]] if n == 3 else x), EQUAL),
+    "a sign is a symbol of any value": (
+        each(lambda n, x, xs: [x[0], "x00", *x[2:]] if n == 3 else x), EQUAL),
     "a matrix of signs is 0": (deciding(0, "x", shared=[["relevance", 0, 0, 0, 0]],
         graphs=[[leaf("x"), leaf("y"),
         ["linear", "epsilon", [0, 1], {"eps": "1", "sign": [["0"]], "relevance": [["x"]]}]]]),
